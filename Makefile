@@ -1,0 +1,101 @@
+# What a person types; `make` alone lists it.
+#
+# Every target makes what it stands on: .venv with the locked Python packages, and the extension built into it. Two stamps in
+# .venv remember that, so a second call only runs. Paths are relative, because make splits at spaces.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.SUFFIXES:
+SHELL := /bin/sh
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+CARGO ?= cargo
+VENV := .venv
+PY := $(VENV)/bin/python
+
+export PYTHON
+# Spark's workers must run the driver's Python.
+export PYSPARK_PYTHON := $(CURDIR)/$(PY)
+export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(PY)
+# maturin and PyO3 look here for the Python to build for, whatever environment the caller is in.
+export VIRTUAL_ENV := $(CURDIR)/$(VENV)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+unexport CONDA_PREFIX PYTHONHOME PYTHONPATH
+
+RUST_SOURCES := Cargo.toml Cargo.lock $(shell find src -name '*.rs')
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: demo
+demo: need-java $(VENV)/.extension ## read, index and search a real broker's store, with Spark and without
+	@$(PY) examples/demo.py
+
+.PHONY: test
+test: need-java $(VENV)/.extension ## all tests: Rust, Python, Spark
+	@echo '== cargo test'
+	@$(CARGO) test --locked --quiet
+	@echo '== pytest'
+	@$(PY) -m pytest -q
+
+.PHONY: check
+check: $(VENV)/.extension wheel ## formatting, lints, types, stubs, and the wheel by itself
+	@echo '== cargo fmt, clippy, doc'
+	@$(CARGO) fmt --check
+	@$(CARGO) clippy --locked --quiet --all-targets -- -D warnings
+	@$(CARGO) clippy --locked --quiet --all-targets --features python -- -D warnings
+	@RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --quiet --no-deps
+	@echo '== ruff, mypy, stubtest'
+	@$(PY) -m ruff format --check
+	@$(PY) -m ruff check
+	@$(PY) -m mypy
+	@$(PY) -m mypy tests/interop
+	@$(PY) -m mypy.stubtest logdex._core
+
+.PHONY: interop
+interop: need-java need-maven $(VENV)/.extension ## the same files in the real broker's classes (needs Maven)
+	@echo '== maven'
+	@mvn -q -B -ntp -f tests/interop/pom.xml package
+	@echo '== pytest tests/interop'
+	@$(PY) -m pytest -q tests/interop
+
+.PHONY: bench
+bench: $(VENV)/.extension ## short benchmarks: criterion and pytest-benchmark
+	@$(CARGO) bench --locked --quiet -- --warm-up-time 1 --measurement-time 2
+	@$(PY) -m pytest -q benches/python --benchmark-only
+
+.PHONY: wheel
+wheel: need-rust $(VENV)/.locked ## the release wheel, tried in an environment without Spark and pyarrow
+	@echo '== wheel'
+	@PY=$(PY) scripts/check_wheel.sh
+
+.PHONY: lock
+lock: need-python ## pin the Python development environment anew
+	@test -x build/uv/bin/uv || { $(PYTHON) -m venv build/uv && build/uv/bin/python -m pip install --quiet uv; }
+	@build/uv/bin/uv pip compile --quiet --upgrade --universal --python-version 3.10 --group dev --no-emit-index-url \
+	    --custom-compile-command 'make lock' --output-file requirements-dev.lock
+
+.PHONY: clean
+clean: ## remove all that these targets made
+	@rm -rf $(VENV) build target tests/interop/target spark-warehouse .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@rm -f python/logdex/_core*.so
+	@find python tests benches examples -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: need-rust need-python need-java need-maven
+need-rust:
+	@scripts/need.sh rust cc
+need-python need-java need-maven: need-%:
+	@scripts/need.sh $*
+
+$(VENV)/.locked: requirements-dev.lock | need-python
+	@echo '== Python packages into $(VENV)'
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@$(PY) -m pip install --quiet --requirement requirements-dev.lock
+	@touch $@
+
+$(VENV)/.extension: $(VENV)/.locked pyproject.toml $(RUST_SOURCES) | need-rust
+	@echo '== building logdex._core (the first time takes a few minutes)'
+	@$(PY) -m maturin develop --release --locked --quiet
+	@touch $@

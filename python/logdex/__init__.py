@@ -1,0 +1,69 @@
+"""Find one message out of billions in broker files, without the broker.
+
+`open` opens what lies at a path; the formats have their own modules: `logdex.rocketmq`. Spark's side is `logdex.spark`.
+"""
+
+from __future__ import annotations
+
+import logging
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from logdex._core import __version__
+from logdex.errors import CorruptFileError, GeometryError, IndexFullError, LockedError, LogdexError
+from logdex.report import Finding, Report
+
+if TYPE_CHECKING:
+    from os import PathLike
+    from types import ModuleType
+
+    from logdex import rocketmq
+    from logdex.rocketmq import MessageStore
+
+__all__ = [
+    "CorruptFileError",
+    "Finding",
+    "GeometryError",
+    "IndexFullError",
+    "LockedError",
+    "LogdexError",
+    "Report",
+    "__version__",
+    "open",
+    "rocketmq",
+]
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())
+
+
+def open(path: str | PathLike[str]) -> MessageStore:  # noqa: A001 -- logdex.open, as gzip.open
+    """Open what lies at a path: the store directory of a RocketMQ broker.
+
+    Raises:
+        FileNotFoundError: Nothing lies there.
+        ValueError: What lies there is no store; the message says what to use for it.
+    """
+    root = Path(path)
+    if (root / "commitlog").is_dir():
+        from logdex.rocketmq import MessageStore  # noqa: PLC0415 -- only who opens a store pays for it
+
+        return MessageStore.open(root)
+    root.stat()
+    raise ValueError(f"{root} is no RocketMQ store directory (it would hold commitlog); {_hint(root)}")
+
+
+def _hint(root: Path) -> str:
+    from logdex.hash_index.file_name import is_index_file_name  # noqa: PLC0415 -- as above
+
+    if root.is_file():
+        return "a single index file is opened with logdex.rocketmq.IndexFile.open"
+    if any(is_index_file_name(entry.name) for entry in root.iterdir() if entry.is_file()):
+        return "an index directory is opened with logdex.rocketmq.IndexService.open"
+    return "give the directory that holds commitlog and index"
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name in ("rocketmq", "spark"):
+        return import_module(f"logdex.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,87 @@
+"""The exceptions of logdex. All of them pickle, so they cross Spark whole."""
+
+from __future__ import annotations
+
+
+class LogdexError(Exception):
+    """Base class of the errors that are about broker files."""
+
+
+class CorruptFileError(LogdexError, ValueError):
+    """A file holds bytes that cannot be true.
+
+    Attributes:
+        path: The file, as a string.
+        offset: Byte offset in the file of what is wrong.
+        expected: What the format or its neighbours ask for, in words.
+        found: What the file holds, in words.
+    """
+
+    def __init__(self, path: str, offset: int, expected: str, found: str) -> None:
+        """Build the message from the four facts."""
+        super().__init__(path, offset, expected, found)
+        self.path = path
+        self.offset = offset
+        self.expected = expected
+        self.found = found
+
+    def __str__(self) -> str:
+        """Name the file, the offset, what was expected and what was found."""
+        return f"{self.path} at byte {self.offset}: expected {self.expected}, found {self.found}"
+
+
+class GeometryError(LogdexError, ValueError):
+    """The number of slots and entries of an index file cannot be told from its content.
+
+    Attributes:
+        path: The file, as a string.
+        fits: The geometries that fit, as (hash_slots, max_entries); at most the first sixteen.
+        count: How many geometries fit in all.
+    """
+
+    def __init__(self, path: str, fits: list[tuple[int, int]], count: int, size: int) -> None:
+        """Build the message from the fits."""
+        super().__init__(path, fits, count, size)
+        self.path = path
+        self.fits = fits
+        self.count = count
+        self.size = size
+
+    def __str__(self) -> str:
+        """List the fits and say what to do."""
+        if not self.count:
+            fits = "no geometry fits its content"
+        else:
+            shown = ", ".join(f"({slots}, {entries})" for slots, entries in self.fits)
+            more = ", ..." if self.count > len(self.fits) else ""
+            fits = f"{self.count} geometries (hash_slots, max_entries) fit its content: {shown}{more}"
+        return (
+            f"{self.path} ({self.size} bytes): {fits}; "
+            "give hash_slots and max_entries (the broker's maxHashSlotNum and maxIndexNum)"
+        )
+
+
+class IndexFullError(LogdexError):
+    """An append to an index that has no room left."""
+
+
+class LockedError(LogdexError):
+    """A running broker holds the lock of the store.
+
+    Attributes:
+        path: The lock file, as a string.
+        pid: The process that holds it; 0 where the system does not say.
+    """
+
+    def __init__(self, path: str, pid: int) -> None:
+        """Build the message from the path and the process."""
+        super().__init__(path, pid)
+        self.path = path
+        self.pid = pid
+
+    def __str__(self) -> str:
+        """Name the lock and its holder."""
+        return f"{self.path} is held by process {self.pid}: stop the broker before writing to its store"
+
+
+__all__: list[str] = ["CorruptFileError", "GeometryError", "IndexFullError", "LockedError", "LogdexError"]

@@ -1,0 +1,108 @@
+"""Turns what a caller hands over into Arrow record batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from arro3.core import Array, DataType, RecordBatch, RecordBatchReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ENTRY_COLUMNS = ("topic", "key", "phy_offset", "store_timestamp")
+"""What `IndexService.put_batch` takes."""
+
+_MESSAGE_COLUMNS = {
+    "topic": DataType.utf8(),
+    "phy_offset": DataType.int64(),
+    "store_timestamp": DataType.timestamp("ms", tz="UTC"),
+    "uniq_key": DataType.utf8(),
+    "keys": DataType.utf8(),
+    "tags": DataType.utf8(),
+    "sys_flag": DataType.int32(),
+}
+_MESSAGES_A_BATCH = 8_192
+
+
+def entry_batches(batch: Any) -> list[dict[str, Any]]:  # noqa: ANN401 -- anything with the PyCapsule interface
+    """Split index entries into columns, one dict a batch, all of them checked for nulls before the first is returned.
+
+    Args:
+        batch: An Arrow batch, table or stream, or a mapping, with the columns topic, key, phy_offset and store_timestamp.
+
+    Raises:
+        ValueError: A column is missing, the columns differ in length, or a value is null.
+        TypeError: Neither Arrow data nor a mapping.
+    """
+    if isinstance(batch, Mapping):
+        parts = [{name: _column(batch, name) for name in ENTRY_COLUMNS}]
+    elif is_arrow(batch):
+        parts = [{name: _field(part, name) for name in ENTRY_COLUMNS} for part in arrow_batches(batch)]
+    else:
+        raise TypeError(f"expected Arrow data or a mapping of columns, not {type(batch).__name__}")
+    for part in parts:
+        lengths = {name: len(column) for name, column in part.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"the columns differ in length: {lengths}")
+        for name, column in part.items():
+            nulls = column.null_count if isinstance(column, Array) else sum(value is None for value in column)
+            if nulls:
+                raise ValueError(f"the column {name} holds {nulls} null values; an index entry needs all four")
+    return parts
+
+
+def _column(columns: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 -- Arrow or a sequence
+    if name not in columns:
+        raise ValueError(f"the column {name} is missing")
+    column = columns[name]
+    if hasattr(column, "__arrow_c_array__") or hasattr(column, "__arrow_c_stream__"):
+        return Array.from_arrow(column)
+    return column if hasattr(column, "__len__") else list(column)
+
+
+def _field(batch: RecordBatch, name: str) -> Array:
+    if name not in batch.column_names:
+        raise ValueError(f"the column {name} is missing; there are {', '.join(batch.column_names)}")
+    return batch.column(name)
+
+
+def is_arrow(value: object) -> bool:
+    """Say whether a value has the Arrow PyCapsule interface."""
+    return hasattr(value, "__arrow_c_stream__") or hasattr(value, "__arrow_c_array__")
+
+
+def arrow_batches(value: Any) -> Iterator[RecordBatch]:  # noqa: ANN401 -- anything with the PyCapsule interface
+    """Read a batch, a table or a stream batch by batch."""
+    if hasattr(value, "__arrow_c_stream__"):
+        yield from RecordBatchReader.from_stream(value)
+    else:
+        yield RecordBatch.from_arrow(value)
+
+
+def message_batches(messages: Any) -> Iterator[RecordBatch]:  # noqa: ANN401 -- Arrow data or messages
+    """Read messages, as Arrow data with the message columns or as `Message` objects, in batches of what an index needs."""
+    if is_arrow(messages):
+        for batch in arrow_batches(messages):
+            names = [name for name in _MESSAGE_COLUMNS if name in batch.column_names]
+            yield RecordBatch.from_pydict({name: _cast(batch.column(name), _MESSAGE_COLUMNS[name]) for name in names})
+        return
+    if not isinstance(messages, Iterable):
+        raise TypeError(f"expected Arrow data or messages, not {type(messages).__name__}")
+    rest = iter(messages)
+    while part := list(islice(rest, _MESSAGES_A_BATCH)):
+        columns = {name: [getattr(message, name) for message in part] for name in _MESSAGE_COLUMNS}
+        yield RecordBatch.from_pydict(
+            {name: _array(values, _MESSAGE_COLUMNS[name]) for name, values in columns.items()}
+        )
+
+
+def _cast(column: Array, kind: DataType) -> Array:
+    """Bring text of another layout, or times of another unit, into the columns' own type."""
+    return column if column.type == kind else column.cast(kind)
+
+
+def _array(values: list[Any], kind: DataType) -> Array:
+    plain = DataType.int64() if DataType.is_temporal(kind) else kind
+    return _cast(Array(values, type=plain), kind)

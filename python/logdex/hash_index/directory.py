@@ -1,0 +1,95 @@
+"""What an index directory holds, and the lock that keeps it to one writer."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from logdex.hash_index.file_name import is_index_file_name, sort_key
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One name in an index directory; a file that is replaced or changes its size makes another entry.
+
+    Attributes:
+        name: The name.
+        inode: The file's number, which tells a new file of an old name.
+        size: Its size in bytes.
+        is_file: A regular file, through links; False for a directory and the like.
+    """
+
+    name: str
+    inode: int
+    size: int
+    is_file: bool
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether a broker takes the name for an index file's."""
+        return is_index_file_name(self.name)
+
+
+def list_directory(directory: Path) -> list[Entry]:
+    """List a directory in the broker's load order (IndexService#load); what vanishes meanwhile is left out.
+
+    Names that begin with `_` or `.` are marks of batch jobs (Hadoop's convention, such as Spark's `_SUCCESS`): left out too.
+
+    Raises:
+        OSError: The directory cannot be read.
+    """
+    entries = []
+    for name in os.listdir(directory):  # noqa: PTH208 -- names, not paths
+        if name.startswith(("_", ".")):
+            continue
+        try:
+            status = os.stat(directory / name)  # noqa: PTH116 -- beside the listing above
+        except FileNotFoundError:
+            continue
+        entries.append(Entry(name, status.st_ino, status.st_size, stat.S_ISREG(status.st_mode)))
+    return sorted(entries, key=lambda entry: sort_key(entry.name))
+
+
+class DirectoryLock:
+    """Keeps a directory to one writing service at a time, without a file of its own.
+
+    The lock sits on the directory itself. Where the system has no such lock, the lock of each index file must do.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        """Take the lock.
+
+        Raises:
+            BlockingIOError: Another service writes to the directory.
+        """
+        self._descriptor: int | None = None
+        if sys.platform == "win32":
+            return
+        import fcntl  # noqa: PLC0415 -- not on every system
+
+        descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(descriptor)
+            raise BlockingIOError(error.errno, "another writer holds this index directory", str(directory)) from None
+        except OSError as error:
+            # Some network file systems lock only what is open for writing, which a directory cannot be.
+            os.close(descriptor)
+            if error.errno not in (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
+                raise
+            return
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Let the next writer in; a second call does nothing."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None

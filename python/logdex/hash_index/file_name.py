@@ -1,0 +1,160 @@
+"""Names of index files: the time of their creation as `yyyyMMddHHmmssSSS` in the broker's time zone.
+
+Names decide only the order in which a broker loads its files, so a new name must sort after all that are there.
+Source: IndexService#getAndCreateLastIndexFile, UtilAll#timeMillisToHumanString, MappedFile#init.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from datetime import datetime, timedelta, timezone, tzinfo
+from typing import TYPE_CHECKING, TypeVar
+from zoneinfo import ZoneInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+_LENGTH = 17
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MILLISECOND = timedelta(milliseconds=1)
+_LAST_UNIT = "\uffff"
+_File = TypeVar("_File")
+
+
+def is_index_file_name(name: str) -> bool:
+    """Say whether a broker takes a name for an index file: any signed decimal of 64 bits, in the digits of any script.
+
+    This is the rule of Java's Long.parseLong, which MappedFile#init applies before it touches the file.
+    """
+    digits = name[1:] if name[:1] in ("+", "-") else name
+    # Java looks at UTF-16 units, so digits outside of the basic plane are none to it.
+    if not digits or any(unicodedata.category(c) != "Nd" or c > _LAST_UNIT for c in digits):
+        return False
+    value = int(digits)
+    return value <= (1 << 63) if name[0] == "-" else value < (1 << 63)
+
+
+def sort_key(name: str) -> bytes:
+    """Order names as a broker does: by UTF-16 code units (File#compareTo)."""
+    return name.encode("utf-16-be", "surrogatepass")
+
+
+def resolve_zone(zone: str | tzinfo | None) -> tzinfo | None:
+    """Turn the name of a time zone into the zone itself; None stays None, the machine's own.
+
+    Raises:
+        zoneinfo.ZoneInfoNotFoundError: The machine knows no zone of that name.
+        TypeError: Neither a name, nor a `datetime.tzinfo`, nor None.
+    """
+    if isinstance(zone, str):
+        return ZoneInfo(zone)
+    if zone is None or isinstance(zone, tzinfo):
+        return zone
+    raise TypeError(f"zone must be a time zone's name, a datetime.tzinfo or None, not {type(zone).__name__}")
+
+
+def format_name(time_ms: int, zone: str | tzinfo | None = None) -> str:
+    """Write a time as the name that a broker in a time zone gives to a file created then.
+
+    Args:
+        time_ms: Milliseconds since the epoch.
+        zone: A time zone or its name; None is the machine's own.
+
+    Example:
+        >>> format_name(1738983140772, "Asia/Shanghai")
+        '20250208105220772'
+    """
+    instant = _EPOCH + timedelta(milliseconds=time_ms)
+    return _digits(instant.astimezone(resolve_zone(zone)))
+
+
+def next_name(names: Iterable[str], now_ms: int, zone: str | tzinfo | None = None) -> str:
+    """Choose the name of a new index file: the later of now and the newest name there plus 1 ms.
+
+    Local time runs backwards at the end of summer time and when a clock is set, so now alone may sort before what is there.
+
+    Args:
+        names: What the directory holds; names that are no index file's are left out.
+        now_ms: The present, in milliseconds since the epoch.
+        zone: The broker's time zone or its name; None is the machine's own.
+
+    Raises:
+        ValueError: No index file name sorts after the newest one.
+    """
+    now = format_name(now_ms, zone)
+    newest = max(filter(is_index_file_name, names), key=sort_key, default="")
+    return now if sort_key(now) > sort_key(newest) else successor(newest)
+
+
+def successor(name: str) -> str:
+    """Give the name 1 ms later; where the name is no date, the next number that sorts after it.
+
+    The digits stay those of the name's script: a broker whose locale writes other digits goes on in them.
+
+    Raises:
+        ValueError: `name` is not an index file's, or no index file name sorts after it.
+    """
+    if not is_index_file_name(name):
+        raise ValueError(f"not the name of an index file: {name!r}")
+    if name[0] in "+-":
+        # Signs sort before all digits, so any date sorts after this name.
+        return _digits(_EPOCH)
+    zero = chr(ord(name[0]) - unicodedata.decimal(name[0]))
+    for plain in _later("".join(str(unicodedata.decimal(c)) for c in name)):
+        later = "".join(chr(ord(zero) + int(c)) for c in plain)
+        if is_index_file_name(later) and sort_key(later) > sort_key(name):
+            return later
+    raise ValueError(f"no index file name sorts after {name!r}")
+
+
+def _later(digits: str) -> Iterable[str]:
+    """Offer names that may sort after one of ASCII digits, the most natural one first."""
+    time = _parse(digits)
+    if time is not None and time <= datetime.max - _MILLISECOND:  # noqa: DTZ901 -- local time, as in the name
+        yield _digits(time + _MILLISECOND)
+    yield digits.ljust(_LENGTH, "0")
+    yield str(int(digits) + 1).zfill(len(digits))
+    yield digits + "0"
+    yield str(int(digits[:_LENGTH]) + 1)
+
+
+def create_next(
+    names: Iterable[str],
+    directory: Path,
+    now_ms: int,
+    zone: str | tzinfo | None,
+    create: Callable[[Path], _File],
+) -> _File:
+    """Create the next index file under the first name that is free, so that two files never share one.
+
+    A broker would open the same file twice (IndexService#getAndCreateLastIndexFile has no exclusive creation).
+
+    Args:
+        names: What the directory holds.
+        directory: The index directory.
+        now_ms: The present, in milliseconds since the epoch.
+        zone: The broker's time zone or its name; None is the machine's own.
+        create: Creates the file; must raise FileExistsError where it is there.
+    """
+    name = next_name(names, now_ms, zone)
+    while True:
+        try:
+            return create(directory / name)
+        except FileExistsError:
+            name = successor(name)
+
+
+def _digits(time: datetime) -> str:
+    return f"{time:%Y}".zfill(4) + f"{time:%m%d%H%M%S}{time.microsecond // 1000:03d}"
+
+
+def _parse(digits: str) -> datetime | None:
+    """Read the local time that a name says; None where it is no date."""
+    if len(digits) != _LENGTH:
+        return None
+    try:
+        seconds = datetime.strptime(digits[:14], "%Y%m%d%H%M%S")  # noqa: DTZ007 -- names are local time
+    except ValueError:
+        return None
+    return seconds.replace(microsecond=int(digits[14:]) * 1000)

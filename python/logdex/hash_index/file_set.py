@@ -1,0 +1,226 @@
+"""The index files of a directory, opened in the broker's load order and kept in step with what lies there."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from logdex._core import IndexFile
+from logdex.errors import CorruptFileError
+from logdex.hash_index.directory import list_directory
+from logdex.hash_index.geometry import file_size, find_geometry
+from logdex.report import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from typing import Literal
+
+    from logdex.hash_index.directory import Entry
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FileOptions:
+    """How the files of a directory are opened; the names are those of `IndexService.open`."""
+
+    hash_slots: int | None
+    max_entries: int | None
+    last_exit_ok: bool
+    access: Literal["auto", "mmap", "pread"]
+    compat: Literal["4.9.3", "5.3.3", "5.5.0"] | None
+
+    @property
+    def geometry(self) -> tuple[int, int] | None:
+        """Slots and entries where the caller gave them."""
+        if self.hash_slots is None or self.max_entries is None:
+            return None
+        return self.hash_slots, self.max_entries
+
+
+class FileSet:
+    """Opens, orders and forgets the files of an index directory as they come and go."""
+
+    def __init__(self, directory: Path, options: FileOptions) -> None:
+        """Prepare an empty set; `refresh` fills it."""
+        self.directory = directory
+        self.geometry = options.geometry
+        self.access = options.access
+        self.findings: list[Finding] = []
+        self.entries: list[Entry] = []
+        self._options = options
+        self._handles: dict[Entry, IndexFile] = {}
+        self._writer: IndexFile | None = None
+        self._left_out: frozenset[Entry] = frozenset()
+        self._mended = False
+        self._listed = False
+        self._lock = threading.RLock()
+
+    def refresh(self) -> list[IndexFile]:
+        """List the directory again and give the open files in load order, the oldest name first.
+
+        A directory that is not there holds nothing. A file that vanished since the listing is skipped.
+
+        Raises:
+            OSError: The directory or a file cannot be read.
+            GeometryError: Slots and entries were not given and cannot be told from the files.
+        """
+        with self._lock:
+            try:
+                entries = list_directory(self.directory)
+            except FileNotFoundError:
+                entries = []
+            if not self._listed or entries != self.entries:
+                self._reopen(entries)
+                self.entries = entries
+                self._listed = True
+            return list(self._handles.values())
+
+    def _reopen(self, entries: list[Entry]) -> None:
+        if self.geometry is None:
+            self.geometry = find_geometry(self.directory, entries, self._options.access)
+        before, self.findings = self.findings, []
+        handles: dict[Entry, IndexFile] = {}
+        for entry in entries:
+            if entry in self._left_out:
+                continue
+            try:
+                file = self._handles.get(entry)
+                file = self._open(entry) if file is None else file
+            except OSError as error:
+                if not self._options.compat or not entry.is_numeric:
+                    raise
+                # COMPAT(rocketmq IndexService#load, B22): what cannot be opened ends the load.
+                _log.warning("%s: %s; the index files after it are left out", entry.name, error)
+                break
+            if file is not None:
+                handles[entry] = file
+        for finding in self.findings:
+            if finding not in before:
+                where, what = (finding.path, finding.offset), (finding.kind, finding.expected, finding.found)
+                _log.warning("%s at byte %d: %s, expected %s, found %s", *where, *what)
+        self._handles = handles
+
+    def _open(self, entry: Entry) -> IndexFile | None:
+        """Open one entry; None for what holds no answers, which becomes a finding, and for what has vanished."""
+        path = self.directory / entry.name
+        if not entry.is_numeric:
+            return self._find(path, 0, "file-name", "a decimal number", entry.name)
+        if not entry.is_file:
+            self._find(path, 0, "not-a-file", "an index file", "something else than a regular file")
+            if self._options.compat:
+                raise IsADirectoryError(errno.EISDIR, "not a file", str(path))
+            return None
+        if self.geometry is None:
+            # Nothing but empty files so far.
+            return self._find(path, 0, "file-size", "an index file", "0 bytes")
+        expected = file_size(self.geometry)
+        if entry.size != expected:
+            self._find(path, min(entry.size, expected), "file-size", f"{expected} bytes", f"{entry.size} bytes")
+        if self._writer is not None and self._writer.path.name == entry.name:
+            return self._writer
+        return self._open_file(path, entry)
+
+    def _open_file(self, path: Path, entry: Entry) -> IndexFile | None:
+        mended = self._mended and self.is_whole(entry)
+        try:
+            return self.open_reader(path, last_exit_ok=self._options.last_exit_ok or mended)
+        except FileNotFoundError:
+            return None
+        except CorruptFileError as error:
+            return self._find(path, error.offset, "file-size", error.expected, error.found)
+
+    def _find(self, path: Path, offset: int, kind: str, expected: str, found: str) -> None:
+        self.findings.append(Finding(str(path), offset, kind, expected, found))
+
+    def open_reader(self, path: Path, *, last_exit_ok: bool = True) -> IndexFile:
+        """Open one file for reading, in the directory's geometry."""
+        hash_slots, max_entries = self.geometry or (None, None)
+        return IndexFile.open(
+            path,
+            hash_slots=hash_slots,
+            max_entries=max_entries,
+            access=self._options.access,
+            compat=self._options.compat,
+            # The broker's own rule deletes whole files; those that stay are read as they are.
+            last_exit_ok=last_exit_ok or self._options.compat is not None,
+        )
+
+    def open_writer(self, path: Path, *, last_exit_ok: bool = True) -> IndexFile:
+        """Open one file for writing, in the directory's geometry; takes its lock.
+
+        Raises:
+            BlockingIOError: Another writer holds the file.
+            CorruptFileError: The file cannot take puts.
+        """
+        hash_slots, max_entries = self.geometry or (None, None)
+        return IndexFile.open(
+            path,
+            mode="r+",
+            hash_slots=hash_slots,
+            max_entries=max_entries,
+            access=self._options.access,
+            compat=self._options.compat,
+            last_exit_ok=last_exit_ok,
+        )
+
+    def is_whole(self, entry: Entry) -> bool:
+        """Say whether an entry is an index file that reaches as far as its geometry, so that it holds all and takes puts."""
+        long_enough = self.geometry is not None and entry.size >= file_size(self.geometry)
+        return entry.is_numeric and entry.is_file and long_enough
+
+    def list_entries(self) -> list[Entry]:
+        """List the directory without opening a file, and find the geometry where it was not given."""
+        entries = list_directory(self.directory) if self.directory.is_dir() else []
+        if self.geometry is None:
+            self.geometry = find_geometry(self.directory, entries, self._options.access)
+        return entries
+
+    def items(self) -> list[tuple[Entry, IndexFile]]:
+        """Give the open files with their names, in load order."""
+        with self._lock:
+            return [*self._handles.items()]
+
+    def last(self) -> tuple[Entry, IndexFile] | None:
+        """Give the file that a broker would go on with: the last one of the load."""
+        with self._lock:
+            self.refresh()
+            return next(reversed(self._handles.items()), None)
+
+    def whole_files(self) -> list[IndexFile]:
+        """Give the open files that reach as far as their geometry, in load order."""
+        return [file for entry, file in self.items() if self.is_whole(entry)]
+
+    def set_writer(self, file: IndexFile | None) -> None:
+        """Answer from the writer's own handle for the file it writes; the one before becomes a reader again."""
+        with self._lock:
+            writers = {file, self._writer}
+            self._writer = file
+            names = {handle.path.name for handle in writers if handle is not None}
+            self._handles = {entry: handle for entry, handle in self._handles.items() if entry.name not in names}
+            self._listed = False
+
+    def leave_out(self, entries: frozenset[Entry]) -> None:
+        """Answer without some of the files."""
+        with self._lock:
+            self._left_out = entries
+            self._listed = False
+
+    def set_mended(self) -> None:
+        """Take whole files as they are from now on: an unclean open has mended them on disk."""
+        with self._lock:
+            self._mended = True
+            self._handles.clear()
+            self._listed = False
+
+    def close(self, dispose: Callable[[IndexFile], None]) -> None:
+        """Forget all files, each handed to `dispose` first."""
+        with self._lock:
+            for file in self._handles.values():
+                dispose(file)
+            self._handles.clear()
+            self._listed = False

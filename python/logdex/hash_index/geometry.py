@@ -1,0 +1,79 @@
+"""Slots and entries of the files in an index directory, which no index file stores."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from logdex import _core
+from logdex.errors import GeometryError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Literal
+
+    from logdex.hash_index.directory import Entry
+
+DEFAULT_HASH_SLOTS = 5_000_000
+DEFAULT_MAX_ENTRIES = 20_000_000
+
+_HEADER_SIZE = 40
+_SLOT_SIZE = 4
+_ENTRY_SIZE = 20
+_INDEX_COUNT = slice(36, 40)
+
+
+def file_size(geometry: tuple[int, int]) -> int:
+    """Give the size in bytes of an index file of (hash_slots, max_entries)."""
+    hash_slots, max_entries = geometry
+    return _HEADER_SIZE + _SLOT_SIZE * hash_slots + _ENTRY_SIZE * max_entries
+
+
+def find_geometry(
+    directory: Path, entries: list[Entry], access: Literal["auto", "mmap", "pread"]
+) -> tuple[int, int] | None:
+    """Find (hash_slots, max_entries) of a directory from its fullest file.
+
+    Files of the commonest size come first: a damaged file's size says nothing. A file whose content fits no geometry is
+    passed over for the next fullest.
+
+    Returns:
+        The geometry; None while there is no index file that holds a byte.
+
+    Raises:
+        GeometryError: No geometry fits any of the files, or several fit the fullest.
+    """
+    files = [entry for entry in entries if entry.is_numeric and entry.is_file and entry.size]
+    sizes = Counter(entry.size for entry in files)
+    counts = {entry: _index_count(directory / entry.name) for entry in files}
+    files.sort(key=lambda entry: (sizes[entry.size], counts[entry]), reverse=True)
+    refused: GeometryError | None = None
+    for entry in files:
+        if counts[entry] <= 1:
+            continue
+        try:
+            return _core.infer_geometry(directory / entry.name, access=access)
+        except FileNotFoundError:
+            continue
+        except GeometryError as error:
+            if error.count:
+                raise
+            refused = refused or error
+    if refused:
+        raise refused
+    if not files:
+        return None
+    # Nothing is indexed yet, so only the size speaks: the broker's default is taken for what it looks like.
+    default = (DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES)
+    if files[0].size == file_size(default):
+        return default
+    raise GeometryError(str(directory / files[0].name), [], 0, files[0].size)
+
+
+def _index_count(path: Path) -> int:
+    """Read an index count only to choose the fullest file; whether it can be true is seen when the file is opened."""
+    try:
+        with path.open("rb") as file:
+            return int.from_bytes(file.read(_HEADER_SIZE)[_INDEX_COUNT], "big", signed=True)
+    except FileNotFoundError:
+        return 0

@@ -1,0 +1,541 @@
+"""The key index of a store: a directory of index files, rolled when one is full, asked from the newest to the oldest.
+
+Source of the rules: IndexService of RocketMQ 4.9.3; docs/formats/rocketmq-index.md tells them.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import logging
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from logdex import _core
+from logdex._core import CommitLog, IndexFile, StoreCheckpoint
+from logdex.errors import CorruptFileError, IndexFullError, LockedError
+from logdex.hash_index import query, recovery
+from logdex.hash_index.arrow_input import entry_batches, message_batches
+from logdex.hash_index.check import verify_directory
+from logdex.hash_index.directory import DirectoryLock, list_directory
+from logdex.hash_index.file_name import create_next, resolve_zone
+from logdex.hash_index.file_set import FileOptions, FileSet
+from logdex.hash_index.geometry import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime, tzinfo
+    from os import PathLike
+    from typing import Literal, TypeAlias
+
+    from arro3.core import Array, RecordBatch
+
+    from logdex._core import IndexHeader
+    from logdex.hash_index.query import QueryOffsetResult
+    from logdex.report import Report
+
+    _Time: TypeAlias = int | datetime | None
+    _Access: TypeAlias = Literal["auto", "mmap", "pread"]
+    _Compat: TypeAlias = Literal["4.9.3", "5.3.3", "5.5.0"] | None
+
+_log = logging.getLogger(__name__)
+
+CLOCK_SLACK_MS = 3_600_000
+"""How far the broker's clock may step within one index file before a search by time could miss a message, in ms."""
+
+_ACCESS = ("auto", "mmap", "pread")
+_COMPAT = ("4.9.3", "5.3.3", "5.5.0")
+_INDEXES_TAGS = "5.5.0"
+
+
+class IndexService:
+    """Puts keys into the newest file of an index directory and finds candidates in all of them.
+
+    Open it with `IndexService.open`. One service in mode "a" writes to a directory at a time; any number reads. Puts on one
+    service are serialised; queries run beside them. It pickles as a reader, by path and options.
+
+    Example:
+        >>> import tempfile
+        >>> from logdex.rocketmq import IndexService
+        >>> folder = tempfile.mkdtemp()
+        >>> with IndexService.open(folder, mode="a", hash_slots=10, max_entries=100) as index:
+        ...     index.put_batch({"topic": ["T"], "key": ["k"], "phy_offset": [7], "store_timestamp": [1700000000000]})
+        ...     index.query_offset("T", "k").phy_offsets
+        1
+        [7]
+    """
+
+    def __init__(self, directory: Path, mode: Literal["r", "a"], options: dict[str, Any]) -> None:
+        """Set up the state; `open` is the way in."""
+        self._directory = directory
+        self._mode = mode
+        self._options = options
+        self._zone = resolve_zone(options["zone"])
+        self._compat = options["compat"]
+        self._last_exit_ok = options["last_exit_ok"]
+        self._clock_slack_ms = options["clock_slack_ms"]
+        self._checkpoint = _checkpoint_path(directory, options["checkpoint"])
+        self._lock = threading.RLock()
+        self._closed = False
+        self._writer: IndexFile | None = None
+        self._directory_lock: DirectoryLock | None = None
+        names = ("hash_slots", "max_entries", "last_exit_ok", "access", "compat")
+        self._files = FileSet(directory, FileOptions(**{name: options[name] for name in names}))
+
+    @classmethod
+    def open(
+        cls,
+        directory: str | PathLike[str],
+        *,
+        mode: Literal["r", "a"] = "r",
+        hash_slots: int | None = None,
+        max_entries: int | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+        zone: str | tzinfo | None = None,
+        last_exit_ok: bool = True,
+        clock_slack_ms: int = CLOCK_SLACK_MS,
+        access: _Access = "auto",
+        compat: _Compat = None,
+    ) -> IndexService:
+        """Open an index directory.
+
+        Args:
+            directory: The directory, `index` under a store. Mode "a" makes it with the first put where it is not there.
+            mode: "r" reads and changes nothing; "a" reads and puts.
+            hash_slots: Slots of each file (maxHashSlotNum); None: found from the fullest file, 5,000,000 for a new directory.
+            max_entries: Entries of each file plus one (maxIndexNum); None: as above, 20,000,000.
+            checkpoint: The checkpoint file that tells which files are on disk; None: the store's own where the parent
+                directory holds `commitlog`, else none.
+            zone: Time zone of file names, by name or as tzinfo: the broker's; None: the machine's.
+            last_exit_ok: False after a crash. The files are then mended from what they hold ("r": in memory), and "a"
+                indexes again from the log what was lost, where there is a log beside the directory. With `compat` the
+                broker's rule: files that end after the checkpoint are deleted ("a") or left out ("r").
+            clock_slack_ms: How far the clock may step within one file before a search by time may miss a message.
+            access: "mmap", "pread", or "auto": map, and read plainly where mapping fails.
+            compat: A broker's release, to answer as it does, faults included; None answers right.
+
+        Raises:
+            FileNotFoundError: Mode "r" and the directory is not there.
+            BlockingIOError: Mode "a" and another writer holds the directory or its newest file.
+            LockedError: Mode "a" and a running broker holds the store.
+            GeometryError: Slots and entries were not given and cannot be told from the files.
+        """
+        path = Path(directory)
+        if mode not in ("r", "a"):
+            raise ValueError(f'mode must be "r" or "a", not {mode!r}')
+        if access not in _ACCESS:
+            raise ValueError(f"access must be one of {', '.join(_ACCESS)}, not {access!r}")
+        if compat is not None and compat not in _COMPAT:
+            raise ValueError(f"compat must be None or one of {', '.join(_COMPAT)}, not {compat!r}")
+        if (hash_slots is None) != (max_entries is None):
+            raise ValueError("give both hash_slots and max_entries, or neither")
+        if mode == "r" and not path.is_dir():
+            code = errno.ENOTDIR if path.exists() else errno.ENOENT
+            raise OSError(code, "no index directory", str(path))
+        options = {
+            "hash_slots": hash_slots,
+            "max_entries": max_entries,
+            "checkpoint": None if checkpoint is None else Path(checkpoint),
+            "zone": zone,
+            "last_exit_ok": last_exit_ok,
+            "clock_slack_ms": clock_slack_ms,
+            "access": access,
+            "compat": compat,
+        }
+        service = cls(path, mode, options)
+        try:
+            service._load()
+        except BaseException:
+            service._release()
+            raise
+        return service
+
+    @property
+    def directory(self) -> Path:
+        """The index directory."""
+        return self._directory
+
+    @property
+    def mode(self) -> Literal["r", "a"]:
+        """How it was opened."""
+        return self._mode
+
+    @property
+    def files(self) -> list[IndexFile]:
+        """The open index files, the oldest first, as a broker loads them; listed again where the directory changed."""
+        self._check_open()
+        return self._files.refresh()
+
+    def whole_files(self) -> list[IndexFile]:
+        """Give those of `files` that are as long as they should be; the others lost entries."""
+        self._check_open()
+        self._files.refresh()
+        return self._files.whole_files()
+
+    # Puts
+
+    def put_batch(self, batch: Any) -> int:  # noqa: ANN401 -- anything with the PyCapsule interface
+        """Put index entries in their order; a full file is followed by a new one, in the middle of a batch too.
+
+        Args:
+            batch: An Arrow batch, table or stream, or a mapping of columns: topic and key (text), phy_offset (bytes),
+                store_timestamp (ms).
+
+        Returns:
+            The number of entries put: all of them.
+
+        Raises:
+            ValueError: A column is missing or a value is null; then nothing was written.
+            LockedError: A running broker holds the store.
+            OSError: A file cannot be created or written, for instance because the disk is full; what was put stays.
+        """
+        parts = entry_batches(batch)
+        with self._lock:
+            self._check_writable()
+            return sum(self._put(**part) for part in parts)
+
+    def build_index(self, messages: Any) -> int:  # noqa: ANN401 -- anything with the PyCapsule interface
+        """Index messages as a broker's dispatcher does: the unique key and each of the space-separated keys.
+
+        Messages before the newest file's last offset were indexed before and are passed over; so are rolled back ones. With
+        `compat="5.5.0"` a message's tags are indexed too. Source: IndexService#buildIndex.
+
+        Args:
+            messages: Arrow data with the message columns, in log order, or `Message` objects.
+
+        Returns:
+            The number of index entries put.
+
+        Raises:
+            LockedError: A running broker holds the store.
+            OSError: A file cannot be created or written.
+        """
+        count = 0
+        with self._lock:
+            self._check_writable()
+            for batch in message_batches(messages):
+                count += self._build(batch)
+        return count
+
+    def _build(self, messages: RecordBatch) -> int:
+        if not messages.num_rows:
+            return 0
+        # Before any filter, as upstream: even a message that is not indexed makes or rolls the file.
+        newest = self._current()
+        tags = self._compat == _INDEXES_TAGS
+        entries = _core.index_entries(messages, end_phy_offset=newest.header.end_phy_offset, tags=tags)
+        self._put_entries(entries)
+        if not entries.num_rows or _last(entries, "row") != messages.num_rows - 1:
+            self._current()
+        return int(entries.num_rows)
+
+    def _put_entries(self, entries: RecordBatch) -> None:
+        for part in entry_batches(entries):
+            self._put(**part)
+
+    def _put(self, topic: Any, key: Any, phy_offset: Any, store_timestamp: Any) -> int:  # noqa: ANN401 -- columns
+        total, start = len(key), 0
+        while start < total:
+            file = self._current()
+            taken = file.put_batch(key, phy_offset, store_timestamp, topics=topic, start=start)
+            if not taken and not len(file):
+                # NOTE: upstream would create files without end here.
+                raise IndexFullError(f"{file.path} has no room for a single entry: max_entries is {file.max_entries}")
+            if not taken and not file.is_full:
+                raise RuntimeError(f"{file.path} took no entry although it is not full")
+            start += taken
+        return total
+
+    def _current(self) -> IndexFile:
+        """Give the file for the next put, a new one where the newest cannot take it (#getAndCreateLastIndexFile)."""
+        if self._writer is None:
+            self._writer = self._open_newest()
+        if self._writer is None or self._writer.is_full:
+            self._writer = self._roll()
+        return self._writer
+
+    def _open_newest(self) -> IndexFile | None:
+        """Open the newest file for writing; None where there is none or it cannot take puts."""
+        self._lock_directory()
+        newest = self._files.last()
+        if newest is None or newest[1].is_full or not self._files.is_whole(newest[0]):
+            return None
+        try:
+            file = self._files.open_writer(newest[1].path)
+        except CorruptFileError as error:
+            # Left as it is, for whoever looks into it; the index goes on in a new file.
+            _log.warning("%s takes no more puts: %s", newest[1].path, error)
+            return None
+        self._files.set_writer(file)
+        return file
+
+    def _roll(self) -> IndexFile:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._lock_directory()
+        files = self._files.refresh()
+        # A broken newest file, say one that a crash left empty, seeds nothing; the one before it does.
+        headers = (file.header for file in reversed(self._files.whole_files()))
+        seed = next((header for header in headers if header.end_timestamp or header.end_phy_offset), None)
+        if files and files[-1].is_full:
+            self._flush_full(files[-1])
+        hash_slots, max_entries = self._files.geometry or (DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES)
+
+        def create(path: Path) -> IndexFile:
+            return IndexFile.create(
+                path,
+                hash_slots=hash_slots,
+                max_entries=max_entries,
+                begin_timestamp=seed.end_timestamp if seed else 0,
+                begin_phy_offset=seed.end_phy_offset if seed else 0,
+                access=self._options["access"],
+                compat=self._compat,
+            )
+
+        names = [entry.name for entry in list_directory(self._directory)]
+        file = create_next(names, self._directory, time.time_ns() // 1_000_000, self._zone, create)
+        self._files.geometry = (hash_slots, max_entries)
+        self._files.set_writer(file)
+        return file
+
+    # Questions
+
+    def query_offset(
+        self, topic: str, key: str, max_num: int | None = None, begin: _Time = None, end: _Time = None
+    ) -> QueryOffsetResult:
+        """Find the candidates of one key, newest first.
+
+        Args:
+            topic: The topic.
+            key: The unique key, or one of the space-separated keys.
+            max_num: The most candidates to give; None: all. With `compat` at most 64.
+            begin: First store time, ms or an aware datetime; None: no bound.
+            end: Last store time, included.
+
+        Raises:
+            ValueError: `max_num` is negative.
+        """
+        query.check_max_num(max_num)
+        times = query.TimeRange.of(begin, end)
+        files = self.files
+        if self._compat:
+            max_num = min(query.MAX_MSGS_NUM_BATCH, query.MAX_MSGS_NUM_BATCH if max_num is None else max_num)
+        found = query.select(
+            self._matching(files, times), _core.index_key(topic, key), times, None if max_num is None else max_num + 1
+        )
+        newest = self._newest_header(files)
+        return query.QueryOffsetResult(
+            phy_offsets=found[:max_num],
+            truncated=max_num is not None and len(found) > max_num,
+            index_last_update_timestamp=newest.end_timestamp if newest else 0,
+            index_last_update_phyoffset=newest.end_phy_offset if newest else 0,
+        )
+
+    def query_batch(
+        self,
+        topics: Any,  # noqa: ANN401 -- anything with the PyCapsule interface
+        keys: Any,  # noqa: ANN401 -- as above
+        *,
+        max_num: int | None = None,
+        begin: _Time = None,
+        end: _Time = None,
+    ) -> Array:
+        """Find the candidates of many keys in one call.
+
+        Args:
+            topics: One topic for all, or one a key: a sequence or Arrow.
+            keys: The keys: a sequence or Arrow.
+            max_num: The most candidates a key; None: all. With `compat` at most 64.
+            begin: First store time, ms or an aware datetime; None: no bound.
+            end: Last store time, included.
+
+        Returns:
+            Arrow list<int64>, one list a key in the order given; null where topic or key is null.
+        """
+        query.check_max_num(max_num)
+        times = query.TimeRange.of(begin, end)
+        if self._compat:
+            max_num = min(query.MAX_MSGS_NUM_BATCH, query.MAX_MSGS_NUM_BATCH if max_num is None else max_num)
+        files = self._matching(self.files, times)
+        return _core.select_files(files, keys, topics=topics, max_num=max_num, begin=times.begin, end=times.end)
+
+    def _matching(self, files: Sequence[IndexFile], times: query.TimeRange) -> list[IndexFile]:
+        if self._compat:
+            return query.matching_files_compat(files, times)
+        return query.matching_files(files, times, self._clock_slack_ms)
+
+    def _newest_header(self, files: Sequence[IndexFile]) -> IndexHeader | None:
+        if not files:
+            return None
+        return (files[-1] if self._compat else query.newest_first(files)[0]).header
+
+    def verify(self) -> Report:
+        """Check every file of the directory, linear in their size; never raises for what it finds."""
+        self._check_open()
+        return verify_directory(self._directory, self._files)
+
+    # Life
+
+    def delete_expired_files(self, min_phy_offset: int) -> list[Path]:
+        """Delete the oldest files whose messages are all gone from the log; the newest file always stays.
+
+        Source: IndexService#deleteExpiredFile.
+
+        Args:
+            min_phy_offset: The log's first offset, in bytes.
+
+        Returns:
+            The paths of the deleted files.
+
+        Raises:
+            LockedError: A running broker holds the store.
+            OSError: A file cannot be deleted; those before it are gone.
+        """
+        with self._lock:
+            self._check_writable()
+            self._lock_directory()
+            removed: list[Path] = []
+            for file in self._files.refresh()[:-1]:
+                if file.header.end_phy_offset >= min_phy_offset:
+                    break
+                file.path.unlink(missing_ok=True)
+                removed.append(file.path)
+            return removed
+
+    def flush(self) -> None:
+        """Bring the newest file to disk. The checkpoint moves only where that file is full, as with a broker."""
+        with self._lock:
+            self._check_writable()
+            if self._writer is None:
+                return
+            self._writer.flush()
+            if self._writer.is_full:
+                self._record(self._writer.header.end_timestamp)
+
+    def _flush_full(self, file: IndexFile) -> None:
+        """Bring a full file to disk, then say so in the checkpoint (#flush); in this order, so that it never lies."""
+        if file.mode == "r+":
+            file.flush()
+        else:
+            with self._files.open_writer(file.path) as writer:
+                writer.flush()
+        self._record(file.header.end_timestamp)
+
+    def _record(self, end_timestamp: int) -> None:
+        if self._checkpoint is None or end_timestamp <= 0:
+            return
+        checkpoint = StoreCheckpoint.open(self._checkpoint, mode="r+")
+        try:
+            checkpoint.index_msg_timestamp = end_timestamp
+            checkpoint.flush()
+        finally:
+            checkpoint.close()
+
+    def _load(self) -> None:
+        if self._mode == "a":
+            self._check_broker()
+            if self._directory.is_dir():
+                self._lock_directory()
+        if not self._last_exit_ok:
+            if self._compat:
+                recovery.drop_beyond_checkpoint(self._files, self._checkpoint, delete=self._mode == "a")
+            elif self._mode == "a":
+                self._recover()
+        self._files.refresh()
+        if self._mode == "a" and self._writer is None:
+            self._writer = self._open_newest()
+
+    def _recover(self) -> None:
+        recovery.mend_files(self._files)
+        directory = self._directory.absolute().parent / "commitlog"
+        if not directory.is_dir():
+            return
+        log = CommitLog.open(directory, access=self._options["access"])
+        try:
+            recovery.drop_after_hole(self._files, log)
+            recovery.index_again(self._files, log, self._put_entries, self.build_index)
+            self.flush()
+        finally:
+            log.close()
+
+    def _lock_directory(self) -> None:
+        if self._directory_lock is None and self._directory.is_dir():
+            self._directory_lock = DirectoryLock(self._directory)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ValueError("the index service is closed")
+
+    def _check_writable(self) -> None:
+        self._check_open()
+        if self._mode != "a":
+            raise io.UnsupportedOperation('the index service was opened for reading; open it with mode="a"')
+        self._check_broker()
+
+    def _check_broker(self) -> None:
+        root = self._directory.absolute().parent
+        lock = root / "lock"
+        if not lock.exists():
+            return
+        pid = _core.broker_lock_holder(lock)
+        if pid is not None:
+            raise LockedError(str(lock), pid)
+
+    def close(self) -> None:
+        """Flush what was put and let the files go; a second call does nothing."""
+        with self._lock:
+            if self._closed:
+                return
+            try:
+                # An empty file stays as a broker leaves it: a flush would write a count into its header.
+                if self._writer is not None and len(self._writer):
+                    self._writer.flush()
+                    if self._writer.is_full:
+                        self._record(self._writer.header.end_timestamp)
+            finally:
+                self._release()
+
+    def _release(self) -> None:
+        self._closed = True
+        self._files.close(lambda file: file.close())
+        if self._writer is not None:
+            self._writer.close()
+        if self._directory_lock is not None:
+            self._directory_lock.release()
+
+    def __enter__(self) -> IndexService:
+        """Give the service itself."""
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        """Close it."""
+        self.close()
+
+    def __repr__(self) -> str:
+        """Name the directory and the mode."""
+        return f"IndexService({str(self._directory)!r}, mode={self._mode!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as a reader, by path and options."""
+        hash_slots, max_entries = self._files.geometry or (None, None)
+        options = {**self._options, "hash_slots": hash_slots, "max_entries": max_entries}
+        if self._mode == "a":
+            # What an unclean open had to mend is mended on disk by now.
+            options["last_exit_ok"] = True
+        return _reopen, (self._directory, options)
+
+
+def _reopen(directory: Path, options: dict[str, Any]) -> IndexService:
+    return IndexService.open(directory, **options)
+
+
+def _checkpoint_path(directory: Path, checkpoint: Path | None) -> Path | None:
+    if checkpoint is not None:
+        return checkpoint
+    root = directory.absolute().parent
+    return root / "checkpoint" if (root / "commitlog").is_dir() else None
+
+
+def _last(batch: RecordBatch, column: str) -> int:
+    return int(batch.column(column)[batch.num_rows - 1].as_py())

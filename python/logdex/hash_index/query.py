@@ -1,0 +1,114 @@
+"""Which index files a question goes to, and its answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from logdex import _core
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from logdex._core import IndexFile
+
+MAX_MSGS_NUM_BATCH = 64
+"""The broker's cap on one answer (MessageStoreConfig#maxMsgsNumBatch)."""
+
+MIN_TIME = -(1 << 63)
+MAX_TIME = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class QueryOffsetResult:
+    """The answer of an index to one question: candidates, because an index file stores hashes and not keys.
+
+    Attributes:
+        phy_offsets: Commit-log offsets in bytes, newest first. A message may come twice, and one may be of another key.
+        truncated: More candidates exist than were asked for; with `compat`: the broker's cap, or the caller's, cut some off.
+        index_last_update_timestamp: Store time of the newest entry, in ms; 0 without files.
+        index_last_update_phyoffset: Commit-log offset of the newest entry; 0 without files.
+    """
+
+    phy_offsets: list[int]
+    truncated: bool
+    index_last_update_timestamp: int
+    index_last_update_phyoffset: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRange:
+    """Store times in ms, both ends included."""
+
+    begin: int
+    end: int
+
+    @classmethod
+    def of(cls, begin: int | datetime | None, end: int | datetime | None) -> TimeRange:
+        """Convert a caller's bounds; None is no bound.
+
+        Raises:
+            TypeError: A bound is no integer, or a datetime without time zone.
+        """
+        return cls(
+            MIN_TIME if begin is None else _core.time_ms(begin),
+            MAX_TIME if end is None else _core.time_ms(end, end=True),
+        )
+
+
+def check_max_num(max_num: int | None) -> None:
+    """Refuse a negative number of results.
+
+    Raises:
+        ValueError: `max_num` is negative.
+    """
+    if max_num is not None and max_num < 0:
+        raise ValueError(f"max_num must not be negative: {max_num}")
+
+
+def newest_first(files: Sequence[IndexFile]) -> list[IndexFile]:
+    """Order files, given in load order, from the newest to the oldest.
+
+    By commit-log offset, because names follow local time, which steps back. Files that begin at the same offset keep the
+    load order: a message's keys may straddle two files.
+    """
+    ranked = [(file.header.begin_phy_offset, place, file) for place, file in enumerate(files)]
+    return [file for _, _, file in sorted(ranked, key=lambda rank: rank[:2], reverse=True)]
+
+
+def matching_files(files: Sequence[IndexFile], times: TimeRange, clock_slack_ms: int) -> list[IndexFile]:
+    """Choose the files that may hold entries of a time range, newest first.
+
+    Args:
+        files: All files in load order.
+        times: The range asked for.
+        clock_slack_ms: How far the broker's clock may have stepped within one file, in ms.
+    """
+    return [f for f in newest_first(files) if f.is_time_matched(times.begin, times.end, clock_slack_ms)]
+
+
+def matching_files_compat(files: Sequence[IndexFile], times: TimeRange) -> list[IndexFile]:
+    """Choose the files that a broker searches, in its order.
+
+    COMPAT(rocketmq IndexService#queryOffset, B21): the load order stands for the order in time, and the search ends at the
+    first file that begins before the range, although a file beyond it in that order may hold matches.
+    """
+    chosen = []
+    for file in reversed(files):
+        if file.is_time_matched(times.begin, times.end):
+            chosen.append(file)
+        if file.header.begin_timestamp < times.begin:
+            break
+    return chosen
+
+
+def select(files: Sequence[IndexFile], key: str, times: TimeRange, max_num: int | None) -> list[int]:
+    """Collect candidates of one index key from files in the given order, at most `max_num`."""
+    found: list[int] = []
+    for file in files:
+        remaining = None if max_num is None else max_num - len(found)
+        if remaining == 0:
+            break
+        found += file.select_phy_offset(key, remaining, times.begin, times.end)
+    return found

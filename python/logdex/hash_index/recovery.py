@@ -1,0 +1,169 @@
+"""What an index directory needs after a crash: the broker's rule, or ours, which keeps what can be kept.
+
+Ours: every file is mended from its entries, files after a hole are taken away where the log can give their content again, and
+what the log holds beyond the last entry is indexed again. Nothing is put twice, so the files become those that the broker
+would have written without the crash.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from arro3.core import Array, DataType
+
+from logdex import _core
+from logdex._core import CommitLog, StoreCheckpoint
+from logdex.hash_index.arrow_input import arrow_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from arro3.core import RecordBatch
+
+    from logdex._core import IndexFile
+    from logdex.hash_index.file_set import FileSet
+
+_log = logging.getLogger(__name__)
+
+_DOUBTFUL_ENTRIES = 16
+_COLUMNS = ("topic", "phy_offset", "store_timestamp", "uniq_key", "keys", "tags", "sys_flag", "store_size")
+
+
+def drop_beyond_checkpoint(files: FileSet, checkpoint: Path | None, *, delete: bool) -> None:
+    """Drop the files that end after the checkpoint's index time.
+
+    COMPAT(rocketmq IndexService#load, B4): what those files hold is lost to the index, unless the log gives it again.
+
+    Args:
+        files: The files of the directory.
+        checkpoint: The checkpoint file; without one every file that holds an entry goes.
+        delete: Delete the files; otherwise they are only left out.
+    """
+    limit = 0
+    if checkpoint is not None and checkpoint.exists():
+        limit = StoreCheckpoint.open(checkpoint).index_msg_timestamp
+    files.refresh()
+    beyond = [(entry, file) for entry, file in files.items() if file.header.end_timestamp > limit]
+    for _, file in beyond if delete else ():
+        file.path.unlink(missing_ok=True)
+    files.leave_out(frozenset(entry for entry, _ in beyond))
+
+
+def mend_files(files: FileSet) -> None:
+    """Link the slots of every file again from its entries and cut it at the first entry that cannot be true.
+
+    Files of another size are left as they are; they answer from what they hold.
+    """
+    for entry in files.list_entries():
+        if files.is_whole(entry):
+            with files.open_writer(files.directory / entry.name, last_exit_ok=False) as file:
+                file.flush()
+    files.set_mended()
+
+
+def drop_after_hole(files: FileSet, log: CommitLog) -> None:
+    """Delete the files after a hole in the index, and files that hold nothing, where the log can give them again.
+
+    Entries cannot be put in between later, because a broker's search relies on the order.
+    """
+    opened = files.refresh()
+    held = _by_offset(opened)
+    newest = opened[-1:] if files.whole_files()[-1:] == opened[-1:] else []
+    # A file is followed by another only when it is full, so an empty one lost what it held. The newest may be new.
+    lost = [file for file in files.whole_files() if not len(file) and not (file in newest and _follows(file, held))]
+    after = _after_hole(held, log, may_begin_late=not lost)
+    if after and max(file.header.end_phy_offset for file in after) >= log.max_offset:
+        _log.warning("%s: the index has a hole that the log cannot fill", files.directory)
+        after = []
+    # The newest first: a crash in between leaves a directory without a hole.
+    for file in reversed([*lost, *after]):
+        _log.warning("%s: deleted, to be indexed again from the log", file.path)
+        file.path.unlink(missing_ok=True)
+
+
+def _after_hole(held: list[IndexFile], log: CommitLog, *, may_begin_late: bool) -> list[IndexFile]:
+    """Give the files after the first hole, in the order of their offsets."""
+    begin = log.min_offset
+    for place, file in enumerate(held):
+        first = file.header.begin_phy_offset
+        # What an index never held is not lost: it may begin after the log does.
+        if place or not may_begin_late:
+            first = begin
+        if _missing(log, first, file.header.begin_phy_offset + 1, held):
+            return held[place:]
+        begin = file.header.end_phy_offset
+    return []
+
+
+def index_again(
+    files: FileSet, log: CommitLog, put: Callable[[RecordBatch], None], build: Callable[[Any], int]
+) -> None:
+    """Index what the log holds beyond the last entry.
+
+    Args:
+        files: The files of the directory.
+        log: The log beside it.
+        put: Puts a batch of index entries.
+        build: Indexes messages.
+    """
+    held = _by_offset(files.refresh())
+    begin = log.min_offset
+    if held:
+        newest = max(held, key=lambda file: file.header.end_phy_offset)
+        last = newest.header.end_phy_offset
+        # The last message may have been indexed in part, and a lost page may hold the end of an entry that seems whole.
+        for messages in _scan(log, _doubtful_offset(newest), last + 1):
+            put(_missing_rows(_core.index_entries(messages, end_phy_offset=0), held))
+        begin = max(begin, last + 1)
+    if begin < log.max_offset:
+        build(log.scan(begin_phy_offset=begin, columns=_COLUMNS))
+
+
+def _doubtful_offset(file: IndexFile) -> int:
+    """Give the smallest offset among the last entries of a file."""
+    offsets: list[int] = []
+    for batch in file.entries():
+        count = min(_DOUBTFUL_ENTRIES, batch.num_rows)
+        offsets = [*offsets, *batch.slice(batch.num_rows - count).column("phy_offset").to_pylist()][-_DOUBTFUL_ENTRIES:]
+    return max(0, min(offsets))
+
+
+def _by_offset(files: Sequence[IndexFile]) -> list[IndexFile]:
+    return sorted((file for file in files if len(file)), key=lambda file: file.header.begin_phy_offset)
+
+
+def _follows(file: IndexFile, held: list[IndexFile]) -> bool:
+    """Say whether an empty file has the seeds that its predecessor gives it."""
+    if not held:
+        return True
+    header, before = file.header, held[-1].header
+    return (header.end_phy_offset, header.end_timestamp) == (before.end_phy_offset, before.end_timestamp)
+
+
+def _missing(log: CommitLog, begin: int, end: int, files: list[IndexFile]) -> bool:
+    """Say whether an entry of the log's messages from `begin` to before `end` is in none of the files."""
+    batches = (_core.index_entries(messages, end_phy_offset=0) for messages in _scan(log, begin, end))
+    return any(_missing_rows(entries, files).num_rows for entries in batches)
+
+
+def _scan(log: CommitLog, begin: int, end: int) -> Iterator[RecordBatch]:
+    begin = max(begin, log.min_offset)
+    if begin < min(end, log.max_offset):
+        yield from arrow_batches(log.scan(begin_phy_offset=begin, end_phy_offset=end, columns=_COLUMNS))
+
+
+def _missing_rows(entries: RecordBatch, files: list[IndexFile]) -> RecordBatch:
+    """Choose the entries that are in none of the files; by hash, as the same offset may stand there for another key."""
+    topics, keys, offsets = (entries.column(name).to_pylist() for name in ("topic", "key", "phy_offset"))
+    candidates = _core.select_files(files, keys, topics=topics).to_pylist()
+    present: dict[tuple[int, int], int] = {}
+    missing: list[int] = []
+    for row, (topic, key, offset, found) in enumerate(zip(topics, keys, offsets, candidates, strict=True)):
+        entry = (_core.key_hash(_core.index_key(topic, key)), offset)
+        left = present.setdefault(entry, found.count(offset))
+        present[entry] = left - 1
+        if left <= 0:
+            missing.append(row)
+    return entries.take(Array(missing, type=DataType.uint64()))

@@ -1,0 +1,75 @@
+"""What a check found: `Report` and its `Finding` rows."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing in a file that cannot be true.
+
+    Attributes:
+        path: The file or directory.
+        offset: Byte offset in the file.
+        kind: One word of the closed list in docs/findings.md.
+        expected: What the format or its neighbours ask for.
+        found: What the file holds.
+    """
+
+    path: str
+    offset: int
+    kind: str
+    expected: str
+    found: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The result of a check.
+
+    Attributes:
+        findings: What is wrong, in the order of the files and their offsets.
+        checked: How much was looked at, by kind of thing (for example `entries`, `slots`, `files`).
+
+    Example:
+        >>> from logdex.report import Finding, Report
+        >>> Report([Finding("f", 36, "index-count", "at most 256", "768")], {"files": 1}).ok
+        False
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    checked: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """True when nothing was found."""
+        return not self.findings
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the report as plain values, for JSON."""
+        return {"ok": self.ok, "findings": [asdict(f) for f in self.findings], "checked": dict(self.checked)}
+
+    def __str__(self) -> str:
+        """Lay the findings out as a table under one line of counts."""
+        counts = ", ".join(f"{n:,} {name}" for name, n in self.checked.items()) or "nothing"
+        head = f"{'sound' if self.ok else f'{len(self.findings):,} findings'}; checked {counts}"
+        if self.ok:
+            return head
+        rows = [("kind", "path", "offset", "expected", "found")]
+        rows += [(f.kind, f.path, str(f.offset), f.expected, f.found) for f in self.findings]
+        widths = [max(len(row[i]) for row in rows) for i in range(5)]
+        lines = ("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)
+        return "\n".join([head, *lines])
+
+
+def merge(reports: list[Report]) -> Report:
+    """Put several reports into one: findings in order, counts added up."""
+    findings: list[Finding] = []
+    checked: dict[str, int] = {}
+    for report in reports:
+        findings += report.findings
+        for name, count in report.checked.items():
+            checked[name] = checked.get(name, 0) + count
+    return Report(findings, checked)

@@ -1,0 +1,56 @@
+"""One message of a commit log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """A message as the commit log holds it; the attributes are the columns of a scan, in their order.
+
+    Attributes:
+        topic: Topic as stored; a delayed or half message is stored under a topic of the broker's own.
+        queue_id: Queue of the topic.
+        queue_offset: Index of the message in its queue.
+        phy_offset: Offset in the log at which the message begins.
+        store_timestamp: When the broker stored it, ms since the epoch.
+        born_timestamp: When the producer made it, ms since the epoch, by the producer's clock.
+        msg_id: The broker's id: store host and `phy_offset` in upper-case hex.
+        uniq_key: The producer's id (property UNIQ_KEY), or None.
+        tags: Property TAGS, or None.
+        keys: Property KEYS, space-separated, or None.
+        body: The body as the producer sent it; None where it cannot be decoded.
+        properties: All properties, by name.
+        flag: The application's flag.
+        sys_flag: The system's flag as stored: bits for compression, transactions, hosts and batches.
+        store_size: Bytes of the message in the log.
+        body_crc: Checksum of the stored body.
+        reconsume_times: How often a consumer gave it back.
+        prepared_transaction_offset: Offset of the half message that a transaction began with, else 0.
+        born_host: The producer as `ip:port`, an IPv6 address as `[RFC 5952]:port`.
+        store_host: The broker, in the same form.
+        body_error: Why the body is None, with file and offset; else None.
+    """
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    phy_offset: int
+    store_timestamp: int
+    born_timestamp: int
+    msg_id: str
+    uniq_key: str | None
+    tags: str | None
+    keys: str | None
+    body: bytes | None
+    properties: dict[str, str] = field(hash=False)
+    flag: int
+    sys_flag: int
+    store_size: int
+    body_crc: int
+    reconsume_times: int
+    prepared_transaction_offset: int
+    born_host: str
+    store_host: str
+    body_error: str | None

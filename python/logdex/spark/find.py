@@ -1,0 +1,116 @@
+"""Finding messages from Spark: every candidate is checked against the message itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StringType, TimestampType
+
+from logdex.spark import files
+from logdex.spark.checks import check_worker_python
+from logdex.spark.schema import (
+    MESSAGE_COLUMNS,
+    arrow_schema,
+    lay_out,
+    record_batches,
+    require_columns,
+    spark_schema,
+    warn_of_lost_instants,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from os import PathLike
+    from typing import Literal
+
+    from pyspark.sql import Column, DataFrame
+
+_QUERY_COLUMNS = {"query_topic": StringType(), "query_key": StringType()}
+_COLUMNS = {**_QUERY_COLUMNS, **MESSAGE_COLUMNS}
+
+
+def find(
+    keys_df: DataFrame,
+    store: str | PathLike[str],
+    max_num: int | None = None,
+    *,
+    scan: Literal["auto", True, False] = "auto",
+    hash_slots: int | None = None,
+    max_entries: int | None = None,
+) -> DataFrame:
+    """Find the messages that carry the key of each row, each message once a row, the newest first.
+
+    Args:
+        keys_df: A DataFrame with the texts `topic` and `key`, and with `begin` and `end` where wanted: the store time of the
+            message, inclusive, as timestamp or as milliseconds; null is no bound. Other columns are left out.
+        store: The store, as driver and workers see it.
+        max_num: At most this many messages a row; None is all.
+        scan: How much of the log that no index covers each worker reads, as in `MessageStore.find`.
+        hash_slots: Slots of the index files; None finds them from the files, once, on the driver.
+        max_entries: Entries of the index files; likewise.
+
+    Returns:
+        Rows of query_topic, query_key and the message's columns; none for a key that no message carries, or a null key.
+
+    Raises:
+        ValueError: A column is missing or has the wrong type.
+        FileNotFoundError: There is no such store.
+        LogdexError: The workers' Python cannot run logdex.
+    """
+    check_worker_python(keys_df.sparkSession)
+    require_columns(keys_df.columns, ("topic", "key"), "find")
+    root = Path(store).absolute()
+    files.require_directory(root)
+    slots, entries = hash_slots, max_entries
+    # A store without an index can be searched: its log is read.
+    if (root / "index").is_dir():
+        slots, entries = files.settled_geometry(root / "index", slots, entries)
+    schema = arrow_schema(_COLUMNS, _COLUMNS)
+
+    def messages(batches: Iterator[Any]) -> Iterator[Any]:
+        opened = files.message_store(str(root), hash_slots=slots, max_entries=entries)
+        lost = 0
+        for batch in batches:
+            for rows, begin, end in _same_times(batch):
+                stream = opened.find_batch(
+                    rows.column(0), rows.column(1), begin=begin, end=end, max_num=max_num, scan=scan
+                )
+                for found in record_batches(stream):
+                    asked = rows.take(found.column("query_row"))
+                    columns = [asked.column(0), asked.column(1), *(found.column(name) for name in MESSAGE_COLUMNS)]
+                    answer, out_of_range = lay_out(pa.RecordBatch.from_arrays(columns, names=list(_COLUMNS)), schema)
+                    lost += out_of_range
+                    yield answer
+        warn_of_lost_instants(lost, str(root))
+
+    asked = keys_df.select(
+        sf.col("topic").cast("string"), sf.col("key").cast("string"), _bound(keys_df, "begin"), _bound(keys_df, "end")
+    )
+    return asked.mapInArrow(messages, spark_schema(_COLUMNS))
+
+
+def _bound(keys_df: DataFrame, name: str) -> Column:
+    """Give a time bound in milliseconds; a begin between two milliseconds rounds up, an end down."""
+    if name not in keys_df.columns:
+        return sf.lit(None).cast("bigint").alias(name)
+    kind = keys_df.schema[name].dataType
+    if isinstance(kind, TimestampType):
+        # In whole numbers: a double does not hold every microsecond.
+        micros = sf.unix_micros(sf.col(name)) + sf.lit(999 if name == "begin" else 0)
+        return ((micros - sf.pmod(micros, sf.lit(1000))) / sf.lit(1000)).cast("bigint").alias(name)
+    if kind.simpleString() not in ("bigint", "int", "void"):
+        raise ValueError(f"find: column {name} must be timestamp or bigint milliseconds, not {kind.simpleString()}")
+    return sf.col(name).cast("bigint")
+
+
+def _same_times(batch: Any) -> Iterator[tuple[Any, int | None, int | None]]:
+    """Divide rows of topic, key, begin, end into those that ask for the same times."""
+    times = list(zip(batch.column(2).to_pylist(), batch.column(3).to_pylist(), strict=True))
+    rows_of: dict[tuple[int | None, int | None], list[int]] = {}
+    for row, asked in enumerate(times):
+        rows_of.setdefault(asked, []).append(row)
+    for (begin, end), rows in rows_of.items():
+        yield batch if len(rows_of) == 1 else batch.take(pa.array(rows, pa.int64())), begin, end

@@ -1,0 +1,113 @@
+"""Format `rocketmq`: the messages of a store as a table, one partition per commit-log file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from logdex.spark import files
+from logdex.spark import options as opt
+from logdex.spark.message_filter import MessageFilter
+from logdex.spark.schema import (
+    MESSAGE_COLUMNS,
+    arrow_schema,
+    checked_schema,
+    lay_out,
+    record_batches,
+    spark_schema,
+    warn_of_lost_instants,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql.types import StructType
+
+FORMAT = "rocketmq"
+_OPTIONS = ("path", "paths", "topic", "keys", "begin", "end", "columns", "pushdown", "access", "compat")
+
+
+class MessagesSource(DataSource):
+    """The data source behind `spark.read.format("rocketmq").load(store)`.
+
+    Options: `topic` and `keys` (one text, or a JSON array of texts), `begin` and `end` (store time, inclusive, in
+    milliseconds or ISO 8601 with a zone), `columns` (comma-separated), `pushdown` (`auto`, `true`, `false`), `access`, `compat`.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """Give the name for `format`."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """Declare all message columns, or those that the option `columns` names."""
+        return spark_schema(MESSAGE_COLUMNS, opt.names(self.options, "columns"))
+
+    def reader(self, schema: StructType) -> MessagesReader:
+        """Plan a read; a schema given by the user chooses columns as the option does."""
+        opt.check_names(self.options, _OPTIONS, FORMAT)
+        opt.pushdown(self.options)
+        directory = files.commit_log_directory(opt.path(self.options, FORMAT))
+        message_filter = MessageFilter(
+            topics=opt.texts(self.options, "topic"),
+            keys=opt.texts(self.options, "keys"),
+            begin_ms=opt.instant(self.options, "begin", end=False),
+            end_ms=opt.instant(self.options, "end", end=True),
+        )
+        return MessagesReader(
+            str(directory),
+            checked_schema(MESSAGE_COLUMNS, schema),
+            message_filter,
+            access=opt.access(self.options),
+            compat=opt.compat(self.options),
+        )
+
+
+@dataclass(frozen=True)
+class LogRange(InputPartition):
+    """The part of the log that one task reads: [begin, end) as commit-log offsets."""
+
+    begin: int
+    end: int
+
+
+class MessagesReader(DataSourceReader):
+    """Reads messages as Arrow batches of exactly the declared schema."""
+
+    def __init__(
+        self,
+        directory: str,
+        columns: list[str],
+        message_filter: MessageFilter,
+        *,
+        access: opt.Access,
+        compat: opt.Compat,
+    ) -> None:
+        self.directory = directory
+        self.columns = columns
+        self.filter = message_filter
+        self.access = access
+        self.compat = compat
+
+    def partitions(self) -> list[InputPartition]:
+        """Make one partition of each file of the log."""
+        log = files.commit_log(self.directory, access=self.access, compat=self.compat)
+        return [LogRange(begin, begin + log.file_size) for begin in (int(path.name) for path in log.files)]
+
+    def read(self, partition: InputPartition | None) -> Iterator[Any]:
+        """Read one part of the log, in a worker."""
+        if not isinstance(partition, LogRange):
+            return
+        log = files.commit_log(self.directory, access=self.access, compat=self.compat)
+        schema = arrow_schema(MESSAGE_COLUMNS, self.columns)
+        needed = list(dict.fromkeys([*self.columns, *self.filter.columns]))
+        stream = log.scan(begin_phy_offset=partition.begin, end_phy_offset=partition.end, columns=needed)
+        lost = 0
+        for batch in record_batches(stream):
+            rows, out_of_range = lay_out(self.filter.apply(batch), schema)
+            lost += out_of_range
+            if rows.num_rows:
+                yield rows
+        warn_of_lost_instants(lost, f"{self.directory}, offsets {partition.begin}..{partition.end}")

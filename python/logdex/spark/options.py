@@ -1,0 +1,136 @@
+"""What the options of the data sources say. Spark hands all of them over as text, with lower-cased names."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, cast
+
+from logdex._core import time_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Access = Literal["auto", "mmap", "pread"]
+Compat = Literal["4.9.3", "5.3.3", "5.5.0"] | None
+
+_PUSHDOWN = ("auto", "true", "false")
+
+
+def check_names(options: Mapping[str, str], known: tuple[str, ...], what: str) -> None:
+    """Refuse an option that the source does not know: a mistyped filter must not read everything.
+
+    Raises:
+        ValueError: An option is unknown.
+    """
+    lowered = {name.lower() for name in known}
+    unknown = sorted(name for name in options if name.lower() not in lowered)
+    if unknown:
+        msg = f"format {what} has no option {', '.join(unknown)}; it has {', '.join(known)}"
+        raise ValueError(msg)
+
+
+def path(options: Mapping[str, str], what: str) -> Path:
+    """Give the directory that `load` or `save` was called with, as an absolute path.
+
+    Raises:
+        ValueError: There is none, or there are several.
+    """
+    if options.get("paths"):
+        msg = f"format {what} takes one directory, not {options['paths']}"
+        raise ValueError(msg)
+    given = options.get("path")
+    if not given:
+        msg = f"format {what} needs a directory, as in load(directory)"
+        raise ValueError(msg)
+    return Path(given.removeprefix("file://")).absolute()
+
+
+def texts(options: Mapping[str, str], name: str) -> tuple[str, ...] | None:
+    """Give one text, or the texts of a JSON array; None when the option is not set.
+
+    Raises:
+        ValueError: The JSON is not an array of texts.
+    """
+    value = options.get(name)
+    if value is None:
+        return None
+    if not value.lstrip().startswith("["):
+        return (value,)
+    try:
+        items = json.loads(value)
+    except json.JSONDecodeError as error:
+        msg = f"option {name}: not a JSON array: {error}"
+        raise ValueError(msg) from error
+    if not all(isinstance(item, str) for item in items):
+        msg = f"option {name}: every item of the JSON array must be a text"
+        raise ValueError(msg)
+    return tuple(items)
+
+
+def names(options: Mapping[str, str], name: str) -> tuple[str, ...] | None:
+    """Give the names of a comma-separated list; None when the option is not set."""
+    value = options.get(name)
+    return None if value is None else tuple(part.strip() for part in value.split(",") if part.strip())
+
+
+def integer(options: Mapping[str, str], name: str) -> int | None:
+    """Give a whole number; None when the option is not set.
+
+    Raises:
+        ValueError: It is not a whole number.
+    """
+    value = options.get(name)
+    if value is None:
+        return None
+    try:
+        return int(value)
+    except ValueError:
+        msg = f"option {name}: {value!r} is not a whole number"
+        raise ValueError(msg) from None
+
+
+def instant(options: Mapping[str, str], name: str, *, end: bool) -> int | None:
+    """Give an instant in milliseconds, from milliseconds or from ISO 8601 with a zone; None when not set.
+
+    Raises:
+        ValueError: It is neither.
+        TypeError: It is ISO 8601 without a zone.
+    """
+    value = options.get(name)
+    if value is None:
+        return None
+    if value.lstrip("+-").isdecimal():
+        return int(value)
+    try:
+        parsed = datetime.fromisoformat(value.replace("Z", "+00:00"))
+    except ValueError:
+        msg = f"option {name}: {value!r} is neither milliseconds nor ISO 8601"
+        raise ValueError(msg) from None
+    return time_ms(parsed, end=end)
+
+
+def access(options: Mapping[str, str]) -> Access:
+    """Give the option `access`, `auto` when it is not set."""
+    return cast("Access", _one_of(options, "access", ("auto", "mmap", "pread"), "auto"))
+
+
+def compat(options: Mapping[str, str]) -> Compat:
+    """Give the option `compat`, None when it is not set."""
+    if "compat" not in options:
+        return None
+    return cast("Compat", _one_of(options, "compat", ("4.9.3", "5.3.3", "5.5.0"), ""))
+
+
+def pushdown(options: Mapping[str, str]) -> str:
+    """Give the option `pushdown`, `auto` when it is not set."""
+    return _one_of(options, "pushdown", _PUSHDOWN, "auto")
+
+
+def _one_of(options: Mapping[str, str], name: str, allowed: tuple[str, ...], default: str) -> str:
+    value = options.get(name, default).lower()
+    if value not in allowed:
+        msg = f"option {name}: {value!r} is not one of {', '.join(allowed)}"
+        raise ValueError(msg)
+    return value

@@ -1,0 +1,195 @@
+"""The columns as Spark sees them, and the exact Arrow batches it takes for them.
+
+Since pyspark 4.2 the first batch of a source must equal the declared schema to the letter: utf8 and not large_utf8,
+every field nullable, the declared order, timestamps in microseconds and UTC. The schema is therefore built once, here,
+and every batch is laid out after it.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+logger = logging.getLogger("logdex.spark")
+
+_TEXT = StringType()
+_INT = IntegerType()
+_LONG = LongType()
+_TIME = TimestampType()
+
+MESSAGE_COLUMNS: dict[str, DataType] = {
+    "topic": _TEXT,
+    "queue_id": _INT,
+    "queue_offset": _LONG,
+    "phy_offset": _LONG,
+    "store_timestamp": _TIME,
+    "born_timestamp": _TIME,
+    "msg_id": _TEXT,
+    "uniq_key": _TEXT,
+    "tags": _TEXT,
+    "keys": _TEXT,
+    "body": BinaryType(),
+    "properties": MapType(_TEXT, _TEXT, valueContainsNull=True),
+    "flag": _INT,
+    "sys_flag": _INT,
+    "store_size": _INT,
+    "body_crc": _INT,
+    "reconsume_times": _INT,
+    "prepared_transaction_offset": _LONG,
+    "born_host": _TEXT,
+    "store_host": _TEXT,
+    "body_error": _TEXT,
+}
+
+ENTRY_COLUMNS: dict[str, DataType] = {
+    "position": _INT,
+    "hash_slot": _INT,
+    "key_hash": _INT,
+    "phy_offset": _LONG,
+    "store_timestamp": _TIME,
+    "prev_index": _INT,
+}
+
+# Entries tell their file only when asked: positions count from 1 in every file.
+FILE_COLUMN = "file"
+ENTRY_COLUMNS_AND_FILE: dict[str, DataType] = {FILE_COLUMN: _TEXT, **ENTRY_COLUMNS}
+
+_ARROW_TYPES: dict[DataType, Any] = {
+    _TEXT: pa.utf8(),
+    _INT: pa.int32(),
+    _LONG: pa.int64(),
+    _TIME: pa.timestamp("us", tz="UTC"),
+    BinaryType(): pa.binary(),
+    MESSAGE_COLUMNS["properties"]: pa.map_(pa.utf8(), pa.utf8()),
+}
+
+_US_PER_MS = 1_000
+# The milliseconds that a 64-bit count of microseconds can hold.
+_MAX_MS = (2**63 - 1) // _US_PER_MS
+_MIN_MS = -_MAX_MS
+
+
+def spark_schema(columns: dict[str, DataType], names: Iterable[str] | None = None) -> StructType:
+    """Declare the named columns (all when None) in the order given.
+
+    Raises:
+        ValueError: A name is not among the columns, or comes twice.
+    """
+    chosen = list(columns) if names is None else list(names)
+    unknown = [name for name in chosen if name not in columns]
+    if unknown:
+        msg = f"unknown columns {', '.join(unknown)}; there are {', '.join(columns)}"
+        raise ValueError(msg)
+    if len(set(chosen)) < len(chosen):
+        msg = f"a column is named twice in {', '.join(chosen)}"
+        raise ValueError(msg)
+    return StructType([StructField(name, columns[name]) for name in chosen])
+
+
+def checked_schema(columns: dict[str, DataType], schema: StructType) -> list[str]:
+    """Give the names in a schema that the user declared, which Spark passes on unchecked.
+
+    Raises:
+        ValueError: A column does not exist or has another type than the source gives.
+    """
+    declared = spark_schema(columns, schema.fieldNames())
+    for ours, theirs in zip(declared, schema, strict=True):
+        if ours.dataType != theirs.dataType:
+            msg = f"column {ours.name} is {ours.dataType.simpleString()}, not {theirs.dataType.simpleString()}"
+            raise ValueError(msg)
+    return list(schema.fieldNames())
+
+
+def arrow_schema(columns: dict[str, DataType], names: Iterable[str]) -> Any:
+    """Give the Arrow schema that Spark asks for when it reads these columns."""
+    return pa.schema([pa.field(name, _ARROW_TYPES[columns[name]]) for name in names])
+
+
+def microseconds(times: Any) -> tuple[Any, int]:
+    """Turn a column of milliseconds into Spark's microseconds.
+
+    Args:
+        times: Arrow timestamp[ms] or int64 milliseconds since the epoch.
+
+    Returns:
+        timestamp[us, UTC], with null where the instant is outside Spark's range, and how many such instants there were.
+    """
+    ms = times.cast(pa.int64())
+    fits = pc.and_(pc.greater_equal(ms, _MIN_MS), pc.less_equal(ms, _MAX_MS))
+    kept = pc.if_else(fits, ms, pa.scalar(None, pa.int64()))
+    us = pc.multiply(kept, _US_PER_MS).cast(pa.timestamp("us", tz="UTC"))
+    return us, kept.null_count - ms.null_count
+
+
+def milliseconds(times: Any) -> Any:
+    """Turn Spark's microseconds, or a column of whole milliseconds, into int64 milliseconds, rounding down."""
+    if not pa.types.is_timestamp(times.type):
+        return times.cast(pa.int64())
+    us = times.cast(pa.timestamp("us", tz=times.type.tz)).cast(pa.int64())
+    # Arrow's integer division rounds towards zero; an instant before 1970 must round down like all others.
+    quotient = pc.divide(us, _US_PER_MS)
+    rounded_up = pc.less(us, pc.multiply(quotient, _US_PER_MS))
+    return pc.subtract(quotient, rounded_up.cast(pa.int64()))
+
+
+def lay_out(batch: Any, schema: Any, constants: dict[str, Any] | None = None) -> tuple[Any, int]:
+    """Give the batch exactly the schema: its columns, its order, its types.
+
+    Args:
+        batch: A pyarrow.RecordBatch that holds all columns of the schema which are not constants.
+        schema: The Arrow schema to reach, as `arrow_schema` gives it.
+        constants: Columns that have one value for the whole batch.
+
+    Returns:
+        The batch, and how many instants did not fit and became null.
+    """
+    arrays: list[Any] = []
+    lost = 0
+    for field in schema:
+        if constants and field.name in constants:
+            arrays.append(pa.repeat(pa.scalar(constants[field.name], field.type), batch.num_rows))
+            continue
+        column = batch.column(field.name)
+        if pa.types.is_timestamp(field.type):
+            column, out_of_range = microseconds(column)
+            lost += out_of_range
+        elif column.type != field.type:
+            column = column.cast(field.type)
+        arrays.append(column)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema), lost
+
+
+def warn_of_lost_instants(count: int, where: str) -> None:
+    """Log how many instants became null because Spark's timestamp cannot hold them; nothing when none did."""
+    if count:
+        logger.warning("%s: %d instants outside the range of Spark's timestamp are null", where, count)
+
+
+def record_batches(stream: Any) -> Iterable[Any]:
+    """Take the batches of any Arrow stream (an object with the PyCapsule interface) as pyarrow.RecordBatch."""
+    return pa.RecordBatchReader.from_stream(stream)  # type: ignore[no-any-return]
+
+
+def require_columns(names: Sequence[str], required: Sequence[str], what: str) -> None:
+    """Raise ValueError unless all required columns are there; `what` says who asks."""
+    missing = [name for name in required if name not in names]
+    if missing:
+        msg = f"{what} needs the columns {', '.join(required)}; missing {', '.join(missing)}, found {', '.join(names)}"
+        raise ValueError(msg)

@@ -1,0 +1,24 @@
+#!/bin/sh
+# Builds the release wheel and asks a question with it in environments that hold its one dependency and nothing else: the newest
+# and the oldest version of it that pyproject.toml allows. PY is the Python that has maturin.
+set -eu
+cd "$(dirname "$0")/.."
+
+rm -rf build/wheel
+"$PY" -m maturin build --release --locked --quiet --out build/wheel
+set -- build/wheel/logdex-*.whl
+test "$#" -eq 1
+case "$1" in
+*-cp310-abi3-*) ;;
+*)
+    echo "$1 is no abi3 wheel for Python 3.10 and newer" >&2
+    exit 1
+    ;;
+esac
+
+"$PY" -m venv --clear build/wheel/venv
+alone=build/wheel/venv/bin/python
+"$alone" -m pip install --quiet "$1"
+"$alone" tests/wheel_alone.py
+"$alone" -m pip install --quiet 'arro3-core==0.8.*'
+"$alone" tests/wheel_alone.py

@@ -1,0 +1,68 @@
+//! The one error type of the crate: variants carry data, the text is made when it is shown.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Result of everything in this crate that can fail.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What can go wrong. `Corrupt` and `Geometry` are about a file, `InvalidArgument` about the caller.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// The system's own error.
+        source: io::Error,
+    },
+    /// A file holds bytes that cannot be true.
+    #[error("{} at byte {offset}: expected {expected}, found {found}", path.display())]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// Byte offset in the file.
+        offset: u64,
+        /// What the format or its neighbours ask for.
+        expected: String,
+        /// What the file holds.
+        found: String,
+    },
+    /// The geometry of an index file cannot be told from its content.
+    #[error("{} ({size} bytes): {count} geometries fit its content", path.display())]
+    Geometry {
+        /// The file.
+        path: PathBuf,
+        /// The first of the fits, as (`hash_slots`, `max_entries`).
+        fits: Vec<(u32, u32)>,
+        /// How many fit in all.
+        count: usize,
+        /// Length of the file in bytes.
+        size: u64,
+    },
+    /// A running broker holds the lock of the store.
+    #[error("{} is held by process {pid}", path.display())]
+    Locked {
+        /// The lock file.
+        path: PathBuf,
+        /// The process that holds it; 0 where the system does not say.
+        pid: u32,
+    },
+    /// The caller asked for something that does not exist.
+    #[error("{0}")]
+    InvalidArgument(String),
+}
+
+impl Error {
+    /// An I/O error with the path it happened on.
+    pub fn io(path: &Path, source: io::Error) -> Self {
+        Self::Io { path: path.to_owned(), source }
+    }
+
+    /// A finding about the bytes of a file.
+    pub fn corrupt(path: &Path, offset: u64, expected: impl Into<String>, found: impl Into<String>) -> Self {
+        Self::Corrupt { path: path.to_owned(), offset, expected: expected.into(), found: found.into() }
+    }
+}

@@ -1,0 +1,152 @@
+//! The hash of an index key: Java's `String.hashCode` made non-negative.
+//!
+//! `String.hashCode` runs over UTF-16 code units: `h = 31 * h + unit`, wrapping in 32 bits. `IndexFile#indexKeyHashMethod`
+//! then takes the absolute value, and 0 for `i32::MIN`, which has none. A character outside the basic plane counts as
+//! two units. Because the sum runs from left to right, the hash of a topic can be carried on into the key.
+
+/// Index keys whose hashes are asked for in blocks.
+pub trait KeySource: Sync {
+    /// How many keys there are.
+    fn len(&self) -> usize;
+
+    /// True when there is no key.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Hashes the keys from `start` on, as many as `hashes` has room for.
+    fn hash_block(&self, start: usize, hashes: &mut [i32]);
+}
+
+impl<T: AsRef<str> + Sync> KeySource for [T] {
+    fn len(&self) -> usize {
+        <[T]>::len(self)
+    }
+
+    fn hash_block(&self, start: usize, hashes: &mut [i32]) {
+        for (hash, key) in hashes.iter_mut().zip(self.iter().skip(start)) {
+            *hash = key_hash(key.as_ref());
+        }
+    }
+}
+
+/// Hash of a whole index key (`topic#key`), 0 or more. Source: `IndexFile#indexKeyHashMethod`.
+///
+/// ```
+/// use logdex::hash_index::key_hash;
+/// assert_eq!(key_hash("TopicTest#MessageKey"), 638_347_386);
+/// assert_eq!(key_hash("polygenelubricants"), 0); // hashCode is i32::MIN
+/// ```
+pub fn key_hash(key: &str) -> i32 {
+    key_hash_of_utf8(key.as_bytes())
+}
+
+/// Hash of a key given as UTF-8 bytes, decoded as Java would where they are malformed.
+pub fn key_hash_of_utf8(key: &[u8]) -> i32 {
+    finish(carry_utf8(0, key))
+}
+
+/// Hash of a key given as UTF-16 code units, lone surrogates and all.
+pub fn key_hash_of_units(units: impl IntoIterator<Item = u16>) -> i32 {
+    finish(units.into_iter().fold(0, step))
+}
+
+/// Makes a `hashCode` a key hash: absolute value, and 0 where there is none.
+pub fn finish(hash_code: i32) -> i32 {
+    hash_code.checked_abs().unwrap_or(0)
+}
+
+fn step(hash: i32, unit: u16) -> i32 {
+    hash.wrapping_mul(31).wrapping_add(i32::from(unit))
+}
+
+/// Carries a `hashCode` on over UTF-8 bytes.
+pub fn carry_utf8(hash: i32, bytes: &[u8]) -> i32 {
+    if bytes.is_ascii() { carry_ascii(hash, bytes) } else { carry_text(hash, bytes) }
+}
+
+/// Eight bytes a step: `h * 31^8 + b0 * 31^7 + ... + b7`, with no chain of dependent multiplications.
+fn carry_ascii(mut hash: i32, bytes: &[u8]) -> i32 {
+    const POWERS: [i32; 8] = {
+        let mut powers = [1i32; 8];
+        let mut i = 7;
+        while i > 0 {
+            i -= 1;
+            #[expect(clippy::indexing_slicing, reason = "constant indexes below 8")]
+            {
+                powers[i] = powers[i + 1].wrapping_mul(31);
+            }
+        }
+        powers
+    };
+    let (blocks, rest) = bytes.as_chunks::<8>();
+    for block in blocks {
+        let sum =
+            block.iter().zip(POWERS).fold(0i32, |sum, (&b, power)| sum.wrapping_add(i32::from(b).wrapping_mul(power)));
+        hash = hash.wrapping_mul(POWERS.first().copied().unwrap_or(1).wrapping_mul(31)).wrapping_add(sum);
+    }
+    rest.iter().fold(hash, |h, &b| step(h, u16::from(b)))
+}
+
+#[cold]
+fn carry_text(hash: i32, bytes: &[u8]) -> i32 {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.encode_utf16().fold(hash, step),
+        Err(_) => crate::java_text::decode_utf8(bytes).encode_utf16().fold(hash, step),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn naive(key: &str) -> i32 {
+        let code = key.encode_utf16().fold(0i32, |h, unit| h.wrapping_mul(31).wrapping_add(i32::from(unit)));
+        if code == i32::MIN { 0 } else { code.abs() }
+    }
+
+    #[test]
+    fn hashes_are_those_of_the_broker() {
+        // docs/formats/rocketmq-index.md, "Key hash": computed by the real class.
+        for (key, hash) in [
+            ("", 0),
+            ("\0", 0),
+            ("a", 97),
+            ("Aa", 2112),
+            ("BB", 2112),
+            ("AaTopic#BB", 10_606_476),
+            ("BBTopic#Aa", 10_606_476),
+            ("TopicTest#order-1001", 1_043_804_929),
+            ("\u{8ba2}\u{5355}#\u{7f16}\u{53f7}", 710_961_615),
+            ("TopicTest#caf\u{e9}", 1_656_227_037),
+            ("TopicTest#cafe\u{301}", 196_566_082),
+            ("\u{1f600}", 1_772_899),
+            ("TopicTest#\u{20000}", 4_515_138),
+            ("polygenelubricants", 0),
+            ("TopicTest#tbaekxa", 0),
+            ("TopicTest#tzhulrtb", 2_107_026_679),
+            ("TopicTest#be0m2hrq", 2_107_026_679),
+        ] {
+            assert_eq!(key_hash(key), hash, "{key:?}");
+        }
+        assert_eq!(key_hash_of_units([0xd83d]), 55_357);
+    }
+
+    #[test]
+    fn surrogates_in_utf8_form_hash_as_java_decodes_them() {
+        assert_eq!(key_hash_of_utf8(b"\xed\xa0\x80"), key_hash("\u{fffd}"));
+    }
+
+    proptest! {
+        #[test]
+        fn every_way_agrees_with_the_naive_hash(topic in ".{0,40}", key in ".{0,60}") {
+            let whole = format!("{topic}#{key}");
+            prop_assert_eq!(key_hash(&whole), naive(&whole));
+            prop_assert_eq!(key_hash_of_units(whole.encode_utf16()), naive(&whole));
+            let carried = carry_utf8(carry_utf8(carry_utf8(0, topic.as_bytes()), b"#"), key.as_bytes());
+            prop_assert_eq!(finish(carried), naive(&whole));
+        }
+    }
+}

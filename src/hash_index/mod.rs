@@ -1,0 +1,35 @@
+//! The key index: from a message key to the commit-log offsets of its candidates. RocketMQ's `IndexFile` format.
+//!
+//! ```text
+//! header 40 B | slots, 4 B each | entries, 20 B each
+//!             | slot[h % S] -----> newest entry --prev--> older --prev--> 0
+//! ```
+//!
+//! One writer at a time, any number of readers, in this process or others. The format is written down in
+//! docs/formats/rocketmq-index.md; [`IndexFile`] is the way in.
+
+mod compat;
+#[cfg(test)]
+mod crash_tests;
+mod entry;
+mod file;
+mod header;
+mod infer;
+mod key_hash;
+mod layout;
+mod put;
+mod relink;
+mod select;
+mod verify;
+
+pub use compat::Compat;
+pub use entry::Entry;
+#[cfg(feature = "python")]
+pub(crate) use file::infer_geometry;
+pub use file::{CreateOptions, IndexFile, OpenOptions, select_files};
+pub use header::Header;
+pub use key_hash::{KeySource, carry_utf8, finish, key_hash, key_hash_of_units, key_hash_of_utf8};
+pub use layout::Geometry;
+pub use put::PutColumns;
+pub use select::Damage;
+pub use verify::{Checked, Finding};

@@ -1,0 +1,280 @@
+//! Mapped files. This is the only file with unsafe code.
+//!
+//! A map is shared with whoever else has the file open: a broker may be writing it now, another process may cut it
+//! short. Therefore:
+//!
+//! - No reference into the map is ever lent. Every read copies bytes out, through a raw pointer; words are read and
+//!   written with atomic operations, so that a word is never seen half written.
+//! - The length is fixed when the map is made, and every access is checked against it.
+//! - A file that shrinks under its map raises SIGBUS at the next access beyond the new end. Nothing in a process can
+//!   prevent that; `Access::Pread` is the way out for files that may shrink. A full disk raises the same signal at a
+//!   store into a hole, so writers reserve the space first ([`crate::source::reserve`]).
+#![allow(unsafe_code)]
+#![expect(clippy::cast_ptr_alignment, reason = "alignment is checked before each cast")]
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use memmap2::{MmapOptions, MmapRaw};
+
+use crate::error::{Error, Result};
+use crate::source::{Access, PlainFile, ReadAt, WriteAt};
+
+/// A whole file in the address space, from its first byte to the length it had when it was mapped.
+#[derive(Debug)]
+pub struct MappedFile {
+    map: MmapRaw,
+    writable: bool,
+}
+
+impl MappedFile {
+    /// Maps an open file. An empty file cannot be mapped.
+    ///
+    /// # Errors
+    /// The system's error, `OutOfMemory` where the address space is limited.
+    pub fn new(file: &File, writable: bool) -> io::Result<Self> {
+        let options = MmapOptions::new();
+        let map = if writable { options.map_raw(file)? } else { options.map_raw_read_only(file)? };
+        Ok(Self { map, writable })
+    }
+
+    /// Position of `len` bytes at `offset`, if they are inside.
+    fn at(&self, offset: u64, len: usize) -> io::Result<usize> {
+        let offset = usize::try_from(offset).map_err(|_| io::ErrorKind::UnexpectedEof)?;
+        match offset.checked_add(len) {
+            Some(end) if end <= self.map.len() => Ok(offset),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    /// The words from `offset` on, if they are inside and aligned.
+    fn atomics<const N: usize>(&self, offset: u64) -> io::Result<&[AtomicU32; N]> {
+        let at = self.at(offset, 4 * N)?;
+        if !at.is_multiple_of(4) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        // SAFETY: `at` checked that the bytes are inside the map, which lives as long as `self`; the map starts on a
+        // page and `at` is a multiple of 4, so the words are aligned. They are only ever touched as atomics or by the
+        // byte copy of `read_exact_at`, never through a plain reference. Atomic loads are sound on read-only memory;
+        // stores go through `WriteAt`, which refuses a map that is not writable.
+        Ok(unsafe { &*self.map.as_ptr().add(at).cast::<[AtomicU32; N]>() })
+    }
+
+    /// The 8 bytes at `offset`, if they are inside and aligned.
+    fn atomic_long(&self, offset: u64) -> io::Result<&AtomicU64> {
+        let at = self.at(offset, 8)?;
+        if !at.is_multiple_of(8) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        // SAFETY: as in `atomics`, with 8 bytes. Header fields are only ever reached in this size while they can change
+        // (`Header::read`), so atomics of different sizes do not race on them.
+        Ok(unsafe { &*self.map.as_ptr().add(at).cast::<AtomicU64>() })
+    }
+
+    fn writable<const N: usize>(&self, offset: u64) -> io::Result<&[AtomicU32; N]> {
+        if !self.writable {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        self.atomics(offset)
+    }
+}
+
+impl ReadAt for MappedFile {
+    fn len(&self) -> u64 {
+        self.map.len() as u64
+    }
+
+    #[inline]
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let at = self.at(offset, buf.len())?;
+        // SAFETY: `at` checked that the bytes are inside the map, and `buf` is ours alone. Another process may be
+        // writing them: then the copy holds old and new bytes mixed, which every caller must expect of a file.
+        unsafe { std::ptr::copy_nonoverlapping(self.map.as_ptr().add(at), buf.as_mut_ptr(), buf.len()) };
+        Ok(())
+    }
+
+    #[inline]
+    fn words<const N: usize>(&self, offset: u64) -> io::Result<[u32; N]> {
+        let words = self.atomics::<N>(offset)?;
+        Ok(std::array::from_fn(|i| words.get(i).map_or(0, |w| u32::from_be(w.load(Ordering::Relaxed)))))
+    }
+
+    #[inline]
+    fn long(&self, offset: u64) -> io::Result<u64> {
+        Ok(u64::from_be(self.atomic_long(offset)?.load(Ordering::Acquire)))
+    }
+
+    #[inline]
+    fn acquire(&self, offset: u64) -> io::Result<u32> {
+        let [word] = self.atomics::<1>(offset)?;
+        Ok(u32::from_be(word.load(Ordering::Acquire)))
+    }
+
+    #[inline]
+    fn prefetch(&self, offset: u64) {
+        #[cfg(target_arch = "x86_64")]
+        if let Ok(at) = self.at(offset, 1) {
+            // SAFETY: a prefetch of an address inside the map reads and writes nothing that the program can see.
+            unsafe {
+                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+                _mm_prefetch::<_MM_HINT_T0>(self.map.as_ptr().add(at).cast::<i8>());
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = offset;
+    }
+}
+
+impl WriteAt for MappedFile {
+    #[inline]
+    fn put_words<const N: usize>(&self, offset: u64, words: [u32; N]) -> io::Result<()> {
+        for (to, word) in self.writable::<N>(offset)?.iter().zip(words) {
+            to.store(word.to_be(), Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn put_long(&self, offset: u64, value: u64) -> io::Result<()> {
+        if !self.writable {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        self.atomic_long(offset)?.store(value.to_be(), Ordering::Release);
+        Ok(())
+    }
+
+    #[inline]
+    fn publish(&self, offset: u64, word: u32) -> io::Result<()> {
+        let [to] = self.writable::<1>(offset)?;
+        to.store(word.to_be(), Ordering::Release);
+        Ok(())
+    }
+
+    fn flush(&self, offset: u64, len: u64) -> io::Result<()> {
+        let len = usize::try_from(len.min(self.len().saturating_sub(offset))).unwrap_or(usize::MAX);
+        self.map.flush_range(self.at(offset, len)?, len)
+    }
+}
+
+/// A file by the access that was asked for, or that worked.
+#[derive(Debug)]
+pub enum FileSource {
+    /// By a map.
+    Mapped(MappedFile),
+    /// By `pread` and `pwrite`.
+    Plain(PlainFile),
+}
+
+impl FileSource {
+    /// Reaches an open file by `access`. An empty file has no map, so it is plain whatever was asked for.
+    ///
+    /// # Errors
+    /// The system's error, with the path; with `Access::Auto` a map that cannot be made is not an error.
+    pub fn new(file: File, path: &Path, writable: bool, access: Access) -> Result<Self> {
+        let len = file.metadata().map_err(|e| Error::io(path, e))?.len();
+        if access != Access::Pread && len > 0 {
+            match MappedFile::new(&file, writable) {
+                Ok(map) => return Ok(Self::Mapped(map)),
+                Err(e) if access == Access::Mmap => return Err(Error::io(path, e)),
+                Err(_) => {}
+            }
+        }
+        Ok(Self::Plain(PlainFile::new(file).map_err(|e| Error::io(path, e))?))
+    }
+
+    /// Opens a file for reading by `access`.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn open(path: &Path, access: Access) -> Result<Self> {
+        Self::new(crate::source::open_file(path, false)?, path, false, access)
+    }
+
+    /// True when the bytes are reached by a map.
+    pub fn is_mapped(&self) -> bool {
+        matches!(self, Self::Mapped(_))
+    }
+}
+
+impl ReadAt for FileSource {
+    fn len(&self) -> u64 {
+        match self {
+            Self::Mapped(f) => f.len(),
+            Self::Plain(f) => f.len(),
+        }
+    }
+
+    #[inline]
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        match self {
+            Self::Mapped(f) => f.read_exact_at(buf, offset),
+            Self::Plain(f) => f.read_exact_at(buf, offset),
+        }
+    }
+
+    #[inline]
+    fn words<const N: usize>(&self, offset: u64) -> io::Result<[u32; N]> {
+        match self {
+            Self::Mapped(f) => f.words(offset),
+            Self::Plain(f) => f.words(offset),
+        }
+    }
+
+    #[inline]
+    fn long(&self, offset: u64) -> io::Result<u64> {
+        match self {
+            Self::Mapped(f) => f.long(offset),
+            Self::Plain(f) => f.long(offset),
+        }
+    }
+
+    #[inline]
+    fn acquire(&self, offset: u64) -> io::Result<u32> {
+        match self {
+            Self::Mapped(f) => f.acquire(offset),
+            Self::Plain(f) => f.acquire(offset),
+        }
+    }
+
+    #[inline]
+    fn prefetch(&self, offset: u64) {
+        if let Self::Mapped(f) = self {
+            f.prefetch(offset);
+        }
+    }
+}
+
+impl WriteAt for FileSource {
+    #[inline]
+    fn put_words<const N: usize>(&self, offset: u64, words: [u32; N]) -> io::Result<()> {
+        match self {
+            Self::Mapped(f) => f.put_words(offset, words),
+            Self::Plain(f) => f.put_words(offset, words),
+        }
+    }
+
+    #[inline]
+    fn put_long(&self, offset: u64, value: u64) -> io::Result<()> {
+        match self {
+            Self::Mapped(f) => f.put_long(offset, value),
+            Self::Plain(f) => f.put_long(offset, value),
+        }
+    }
+
+    #[inline]
+    fn publish(&self, offset: u64, word: u32) -> io::Result<()> {
+        match self {
+            Self::Mapped(f) => f.publish(offset, word),
+            Self::Plain(f) => f.publish(offset, word),
+        }
+    }
+
+    fn flush(&self, offset: u64, len: u64) -> io::Result<()> {
+        match self {
+            Self::Mapped(f) => f.flush(offset, len),
+            Self::Plain(f) => f.flush(offset, len),
+        }
+    }
+}

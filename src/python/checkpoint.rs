@@ -1,0 +1,139 @@
+//! `StoreCheckpoint`.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use super::convert::{self, Round};
+use crate::rocketmq::checkpoint::{StoreCheckpoint, Timestamps};
+
+pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PyStoreCheckpoint>()
+}
+
+/// The checkpoint file of a store: up to which store time log, queues and index were flushed, in ms.
+///
+/// The file is read when it is opened. In mode "r+" the times can be set; `flush` writes them and keeps the other bytes.
+/// Bytes that a short file lacks read as zero, in every compat, as a broker reads them; see `file_len`.
+#[pyclass(name = "StoreCheckpoint", module = "logdex._core", frozen)]
+struct PyStoreCheckpoint {
+    path: PathBuf,
+    checkpoint: Mutex<Option<StoreCheckpoint>>,
+}
+
+impl PyStoreCheckpoint {
+    fn with<T>(&self, call: impl FnOnce(&mut StoreCheckpoint) -> PyResult<T>) -> PyResult<T> {
+        let mut checkpoint = self.checkpoint.lock().unwrap_or_else(PoisonError::into_inner);
+        match checkpoint.as_mut() {
+            Some(checkpoint) => call(checkpoint),
+            None => Err(PyValueError::new_err(format!("{} is closed", self.path.display()))),
+        }
+    }
+
+    fn set(&self, time: &Bound<'_, PyAny>, field: impl FnOnce(&mut Timestamps) -> &mut i64) -> PyResult<()> {
+        let time = convert::time_ms(time, Round::Down)?;
+        self.with(|checkpoint| {
+            if !checkpoint.is_writable() {
+                return Err(PyValueError::new_err(format!("{} is open for reading only", self.path.display())));
+            }
+            *field(&mut checkpoint.timestamps) = time;
+            Ok(())
+        })
+    }
+}
+
+#[pymethods]
+impl PyStoreCheckpoint {
+    /// Open the file.
+    ///
+    /// Args:
+    ///     path: The file, in a store named `checkpoint`.
+    ///     mode: "r", or "r+" to set the times; "r+" creates a file that is not there, 4096 bytes of zeros.
+    ///     access: "auto", "mmap" or "pread"; the few bytes are read and written by `pread` and `pwrite` in any case.
+    ///     compat: A broker release; the answers are the same for all.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    #[staticmethod]
+    #[pyo3(signature = (path, *, mode="r", access="auto", compat=None))]
+    fn open(py: Python<'_>, path: PathBuf, mode: &str, access: &str, compat: Option<&str>) -> PyResult<Self> {
+        convert::access(access)?;
+        convert::compat(compat)?;
+        let checkpoint = match mode {
+            "r" => py.detach(|| StoreCheckpoint::open(&path))?,
+            "r+" => py.detach(|| StoreCheckpoint::open_or_create(&path))?,
+            _ => return Err(PyValueError::new_err(format!("mode is \"r\" or \"r+\", not {mode:?}"))),
+        };
+        Ok(Self { path, checkpoint: Mutex::new(Some(checkpoint)) })
+    }
+
+    /// The file.
+    #[getter]
+    fn path(&self) -> PathBuf {
+        self.path.clone()
+    }
+
+    /// Bytes that the file had when it was opened; 4096 in a sound store.
+    #[getter]
+    fn file_len(&self) -> PyResult<u64> {
+        self.with(|checkpoint| Ok(checkpoint.file_len()))
+    }
+
+    /// Store time up to which the commit log was flushed, in ms.
+    #[getter]
+    fn physic_msg_timestamp(&self) -> PyResult<i64> {
+        self.with(|checkpoint| Ok(checkpoint.timestamps.physic_msg_timestamp))
+    }
+
+    #[setter]
+    fn set_physic_msg_timestamp(&self, time: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.set(time, |times| &mut times.physic_msg_timestamp)
+    }
+
+    /// Store time up to which the consume queues were written, in ms.
+    #[getter]
+    fn logics_msg_timestamp(&self) -> PyResult<i64> {
+        self.with(|checkpoint| Ok(checkpoint.timestamps.logics_msg_timestamp))
+    }
+
+    #[setter]
+    fn set_logics_msg_timestamp(&self, time: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.set(time, |times| &mut times.logics_msg_timestamp)
+    }
+
+    /// End time of the last index file that was full and flushed, in ms.
+    #[getter]
+    fn index_msg_timestamp(&self) -> PyResult<i64> {
+        self.with(|checkpoint| Ok(checkpoint.timestamps.index_msg_timestamp))
+    }
+
+    #[setter]
+    fn set_index_msg_timestamp(&self, time: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.set(time, |times| &mut times.index_msg_timestamp)
+    }
+
+    /// Write the three times and wait until they are on the disk.
+    ///
+    /// Raises:
+    ///     ValueError: It was opened for reading.
+    ///     OSError: The system refuses.
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.with(|checkpoint| Ok(checkpoint.flush()?)))
+    }
+
+    /// Let go of the file; what was set and not flushed is lost.
+    fn close(&self) {
+        self.checkpoint.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_args))]
+    fn __exit__(&self, _args: &Bound<'_, pyo3::types::PyTuple>) {
+        self.close();
+    }
+}

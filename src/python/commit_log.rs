@@ -1,0 +1,409 @@
+//! `CommitLog` and the reader that its scans give.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow_array::RecordBatchReader;
+use pyo3::exceptions::{PyStopIteration, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyCapsule, PyDict};
+use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader, PySchema, PyTable};
+
+use super::convert;
+use crate::hash_index::Compat;
+use crate::mmap::FileSource;
+use crate::rocketmq::commit_log::columns::{Column, schema};
+use crate::rocketmq::commit_log::frame::Versions;
+use crate::rocketmq::commit_log::properties::{KEYS, TAGS, UNIQ_KEY};
+use crate::rocketmq::commit_log::{Bodies, CommitLog, Message, MessageReader, Options, ScanOptions};
+
+pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PyCommitLog>()?;
+    m.add_class::<PyMessageReader>()?;
+    m.add_function(wrap_pyfunction!(_open_commit_log, m)?)
+}
+
+/// The most bytes that one row of an Arrow column can have, with room to spare.
+const MOST_BODY_BYTES: i64 = 2_000_000_000;
+
+/// The message columns of these names; all where none are given.
+fn columns(names: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<Column>> {
+    let names = names
+        .map(|names| {
+            if names.is_instance_of::<pyo3::types::PyString>() {
+                return Err(PyValueError::new_err("columns: expected names, got one string; put it into a list"));
+            }
+            names.try_iter()?.map(|name| name?.extract::<String>()).collect::<PyResult<Vec<_>>>()
+        })
+        .transpose()?;
+    Ok(Column::choose(names.as_deref())?)
+}
+
+/// An offset of the log; what is below it is 0.
+fn log_offset(offset: Option<i64>, otherwise: u64) -> u64 {
+    offset.map_or(otherwise, |offset| u64::try_from(offset).unwrap_or(0))
+}
+
+/// The columns of a message as a dict: times in ms, the properties as a dict.
+fn message_dict<'py>(py: Python<'py>, message: &Message) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    for column in Column::ALL {
+        let name = column.name();
+        match column {
+            Column::Topic => dict.set_item(name, &message.topic),
+            Column::QueueId => dict.set_item(name, message.queue_id),
+            Column::QueueOffset => dict.set_item(name, message.queue_offset),
+            Column::PhyOffset => dict.set_item(name, message.phy_offset),
+            Column::StoreTimestamp => dict.set_item(name, message.store_timestamp),
+            Column::BornTimestamp => dict.set_item(name, message.born_timestamp),
+            Column::MsgId => dict.set_item(name, &message.msg_id),
+            Column::UniqKey => dict.set_item(name, message.property(UNIQ_KEY)),
+            Column::Tags => dict.set_item(name, message.property(TAGS)),
+            Column::Keys => dict.set_item(name, message.property(KEYS)),
+            Column::Body => dict.set_item(name, message.body.as_ref().map(|body| PyBytes::new(py, body))),
+            Column::Properties => {
+                let properties = PyDict::new(py);
+                for (key, value) in &message.properties {
+                    properties.set_item(key, value)?;
+                }
+                dict.set_item(name, properties)
+            }
+            Column::Flag => dict.set_item(name, message.flag),
+            Column::SysFlag => dict.set_item(name, message.sys_flag),
+            Column::StoreSize => dict.set_item(name, message.store_size),
+            Column::BodyCrc => dict.set_item(name, message.body_crc),
+            Column::ReconsumeTimes => dict.set_item(name, message.reconsume_times),
+            Column::PreparedTransactionOffset => dict.set_item(name, message.prepared_transaction_offset),
+            Column::BornHost => dict.set_item(name, &message.born_host),
+            Column::StoreHost => dict.set_item(name, &message.store_host),
+            Column::BodyError => dict.set_item(name, message.body_error.as_deref()),
+        }?;
+    }
+    Ok(dict)
+}
+
+/// The commit log of a store directory, read only: nothing in it is created or changed.
+///
+/// Every call lists the directory anew, because a broker adds and deletes files. All calls may come from many threads.
+/// With access "auto" files are read by `pread`, not mapped. With compat "4.9.3" a frame of version 2 ends the log, as
+/// it does for a broker before 5.1.0.
+#[pyclass(name = "CommitLog", module = "logdex._core", frozen)]
+struct PyCommitLog {
+    log: Mutex<Option<Arc<CommitLog>>>,
+    path: PathBuf,
+    access: String,
+    compat: Option<String>,
+    max_body_bytes: i64,
+}
+
+impl PyCommitLog {
+    fn inner(&self) -> PyResult<Arc<CommitLog>> {
+        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        log.clone().ok_or_else(|| PyValueError::new_err(format!("{} is closed", self.path.display())))
+    }
+}
+
+/// A call that makes a log again.
+type Reduced<'py> = (Bound<'py, PyAny>, (PathBuf, String, Option<String>, i64));
+
+/// What unpickling calls.
+#[pyfunction]
+fn _open_commit_log(
+    py: Python<'_>,
+    path: PathBuf,
+    access: &str,
+    compat: Option<&str>,
+    max_body_bytes: i64,
+) -> PyResult<PyCommitLog> {
+    PyCommitLog::open(py, path, access, compat, max_body_bytes)
+}
+
+#[pymethods]
+impl PyCommitLog {
+    /// Open the log of a directory, in a store named `commitlog`.
+    ///
+    /// Args:
+    ///     directory: The directory. Files whose names are not 20 digits are ignored.
+    ///     access: "auto" (by `pread`), "mmap" or "pread".
+    ///     compat: "4.9.3" takes frames of version 1 only.
+    ///     max_body_bytes: A body that decompresses to more is null, with the reason in `body_error`; at most 2000000000.
+    ///
+    /// Raises:
+    ///     OSError: The directory cannot be read.
+    #[staticmethod]
+    #[pyo3(signature = (directory, *, access="auto", compat=None, max_body_bytes=67_108_864))]
+    fn open(
+        py: Python<'_>,
+        directory: PathBuf,
+        access: &str,
+        compat: Option<&str>,
+        max_body_bytes: i64,
+    ) -> PyResult<Self> {
+        let limit = usize::try_from(max_body_bytes).ok().filter(|_| max_body_bytes <= MOST_BODY_BYTES);
+        let options = Options {
+            access: convert::access(access)?,
+            versions: match convert::compat(compat)? {
+                Some(Compat::V4_9_3) => Versions::V1,
+                _ => Versions::V1AndV2,
+            },
+            max_body_bytes: limit.ok_or_else(|| {
+                PyValueError::new_err(format!("max_body_bytes is 0 to {MOST_BODY_BYTES}, not {max_body_bytes}"))
+            })?,
+        };
+        let log = py.detach(|| CommitLog::open(&directory, options))?;
+        Ok(Self {
+            log: Mutex::new(Some(Arc::new(log))),
+            path: directory,
+            access: access.to_owned(),
+            compat: compat.map(str::to_owned),
+            max_body_bytes,
+        })
+    }
+
+    /// The directory.
+    #[getter]
+    fn path(&self) -> PathBuf {
+        self.path.clone()
+    }
+
+    /// The log's files in the order of their offsets, without strays.
+    #[getter]
+    fn files(&self, py: Python<'_>) -> PyResult<Vec<PathBuf>> {
+        let log = self.inner()?;
+        let files = py.detach(|| log.files())?;
+        Ok(files.into_iter().map(|file| file.path).collect())
+    }
+
+    /// Length of the log's files in bytes: the commonest one, 0 without files.
+    #[getter]
+    fn file_size(&self, py: Python<'_>) -> PyResult<u64> {
+        let log = self.inner()?;
+        Ok(py.detach(|| log.file_size())?)
+    }
+
+    /// Offset of the first byte of the first file, 0 without files.
+    #[getter]
+    fn min_offset(&self, py: Python<'_>) -> PyResult<u64> {
+        let log = self.inner()?;
+        Ok(py.detach(|| log.min_offset())?)
+    }
+
+    /// Offset after the last good frame of the last file in which anything was written, 0 without files.
+    ///
+    /// Linear in that file at first, later in what was added since.
+    #[getter]
+    fn max_offset(&self, py: Python<'_>) -> PyResult<u64> {
+        let log = self.inner()?;
+        Ok(py.detach(|| log.max_offset())?)
+    }
+
+    /// The message that begins at an offset.
+    ///
+    /// Returns:
+    ///     Its columns by name, times in ms; None where no good message begins. A message whose body has another checksum
+    ///     is none. The offset may be anything: a frame inside of a body is not taken for a message.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    fn message<'py>(&self, py: Python<'py>, phy_offset: i64) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let log = self.inner()?;
+        let Ok(phy_offset) = u64::try_from(phy_offset) else {
+            return Ok(None);
+        };
+        let message = py.detach(|| log.message(phy_offset))?;
+        message.map(|message| message_dict(py, &message)).transpose()
+    }
+
+    /// The messages that begin at these offsets, one row each, in their order.
+    ///
+    /// Args:
+    ///     phy_offsets: An Arrow column or a sequence of integers.
+    ///     columns: Names of columns; all where not given.
+    ///
+    /// Returns:
+    ///     A record batch. Where no good message begins (see `message`), all columns but `phy_offset` are null.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    ///     ValueError: An unknown column, or messages of more than 2 GB.
+    #[pyo3(signature = (phy_offsets, *, columns=None))]
+    fn messages<'py>(
+        &self,
+        py: Python<'py>,
+        phy_offsets: &Bound<'py, PyAny>,
+        columns: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let log = self.inner()?;
+        let columns = self::columns(columns)?;
+        let offsets = convert::int64_column(phy_offsets, "phy_offsets")?;
+        let batch = py.detach(|| log.messages(offsets.iter(), &columns))?;
+        PyRecordBatch::new(batch).into_arro3(py)
+    }
+
+    /// The messages in log order, up to the first frame that a broker would refuse.
+    ///
+    /// Args:
+    ///     begin_phy_offset: No message begins before it. Frames are only known by walking, so the walk starts at the
+    ///         beginning of the file that holds it.
+    ///     end_phy_offset: No message begins at or after it.
+    ///     columns: Names of columns, in the order wanted; all where not given. What is not asked for is not decoded.
+    ///     batch_size: Rows of a batch; it ends earlier at 64 MiB.
+    ///     stop: "broker". ("salvage", which goes on behind damage, is not built yet.)
+    ///     body: "decoded", or "stored": as the log holds it, perhaps compressed.
+    ///
+    /// Returns:
+    ///     A reader of record batches, which is also an Arrow stream.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses; raised by the reader, too.
+    ///     ValueError: An unknown column or word.
+    ///
+    /// Source: `CommitLog#checkMessageAndReturnSize`.
+    #[pyo3(signature = (*, begin_phy_offset=None, end_phy_offset=None, columns=None, batch_size=8_192, stop="broker", body="decoded"))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
+    fn scan(
+        &self,
+        py: Python<'_>,
+        begin_phy_offset: Option<i64>,
+        end_phy_offset: Option<i64>,
+        columns: Option<&Bound<'_, PyAny>>,
+        batch_size: i64,
+        stop: &str,
+        body: &str,
+    ) -> PyResult<PyMessageReader> {
+        let log = self.inner()?;
+        match stop {
+            "broker" => {}
+            "salvage" => return Err(PyValueError::new_err("stop=\"salvage\" is not built yet; use \"broker\"")),
+            _ => return Err(PyValueError::new_err(format!("stop is \"broker\" or \"salvage\", not {stop:?}"))),
+        }
+        let scan = ScanOptions {
+            begin_phy_offset: log_offset(begin_phy_offset, 0),
+            end_phy_offset: log_offset(end_phy_offset, u64::MAX),
+            columns: self::columns(columns)?,
+            batch_size: usize::try_from(batch_size).unwrap_or(0),
+            bodies: match body {
+                "decoded" => Bodies::Decoded,
+                "stored" => Bodies::Stored,
+                _ => return Err(PyValueError::new_err(format!("body is \"decoded\" or \"stored\", not {body:?}"))),
+            },
+        };
+        let reader = py.detach(|| log.scan(&scan))?;
+        Ok(PyMessageReader { reader: Mutex::new(Some(reader)), columns: scan.columns })
+    }
+
+    /// True after `close`.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+
+    /// Let go of the files that are kept open for look-ups; calls that run go on. Readers of scans are not affected.
+    fn close(&self) {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_args))]
+    fn __exit__(&self, _args: &Bound<'_, pyo3::types::PyTuple>) {
+        self.close();
+    }
+
+    fn __repr__(&self) -> String {
+        format!("CommitLog({:?})", self.path.display().to_string())
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
+        let open = py.import("logdex._core")?.getattr("_open_commit_log")?;
+        Ok((open, (self.path.clone(), self.access.clone(), self.compat.clone(), self.max_body_bytes)))
+    }
+}
+
+/// Messages as record batches: an iterator, and an Arrow stream for whoever takes one.
+///
+/// As an iterator it releases the interpreter lock and raises the system's errors as they are.
+#[pyclass(name = "MessageReader", module = "logdex._core", frozen)]
+struct PyMessageReader {
+    reader: Mutex<Option<MessageReader<FileSource>>>,
+    columns: Vec<Column>,
+}
+
+impl PyMessageReader {
+    fn take(&self) -> PyResult<MessageReader<FileSource>> {
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        reader.take().ok_or_else(|| PyValueError::new_err("the reader was handed over or closed, or runs elsewhere"))
+    }
+}
+
+#[pymethods]
+impl PyMessageReader {
+    /// The schema of the batches.
+    #[getter]
+    fn schema<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        PySchema::new(schema(&self.columns)).into_arro3(py)
+    }
+
+    /// True when it was closed, read to a table, or handed over as a stream.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.reader.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+
+    /// The next batch.
+    ///
+    /// Raises:
+    ///     StopIteration: There is none.
+    ///     OSError: The system refuses; the reader is at its end then.
+    fn read_next_batch<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.__next__(py)?.ok_or_else(|| PyStopIteration::new_err(()))
+    }
+
+    /// All batches that are left, as a table.
+    fn read_all<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let mut reader = self.take()?;
+        let batches = py.detach(|| {
+            let mut batches = Vec::new();
+            while let Some(batch) = reader.next_batch()? {
+                batches.push(batch);
+            }
+            Ok::<_, crate::error::Error>(batches)
+        })?;
+        PyTable::try_new(batches, schema(&self.columns))?.into_arro3(py)
+    }
+
+    /// Let go of the files.
+    fn close(&self) {
+        self.reader.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let mut reader = self.take()?;
+        let batch = py.detach(|| {
+            let batch = reader.next_batch();
+            *self.reader.lock().unwrap_or_else(PoisonError::into_inner) = Some(reader);
+            batch
+        })?;
+        batch.map(|batch| PyRecordBatch::new(batch).into_arro3(py)).transpose()
+    }
+
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.schema(py)?.call_method0("__arrow_c_schema__")
+    }
+
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyCapsule>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let reader: Box<dyn RecordBatchReader + Send> = Box::new(self.take()?);
+        PyRecordBatchReader::new(reader).into_arro3(py)?.call_method1("__arrow_c_stream__", (requested_schema,))
+    }
+}

@@ -1,0 +1,79 @@
+//! From the crate's one error type to Python's exceptions.
+
+use std::io;
+use std::path::Path;
+
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::error::Error;
+
+mod py {
+    pyo3::import_exception!(logdex.errors, CorruptFileError);
+    pyo3::import_exception!(logdex.errors, GeometryError);
+    pyo3::import_exception!(logdex.errors, LockedError);
+}
+
+impl From<Error> for PyErr {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Io { path, source } => os_error(&path, &source),
+            Error::Corrupt { path, offset, expected, found } => {
+                py::CorruptFileError::new_err((path.display().to_string(), offset, expected, found))
+            }
+            Error::Geometry { path, fits, count, size } => {
+                py::GeometryError::new_err((path.display().to_string(), fits, count, size))
+            }
+            Error::Locked { path, pid } => py::LockedError::new_err((path.display().to_string(), pid)),
+            Error::InvalidArgument(text) => PyValueError::new_err(text),
+        }
+    }
+}
+
+/// The error that Python itself would raise: `OSError(errno, strerror, filename)`, which picks the subclass.
+pub(super) fn os_error(path: &Path, source: &io::Error) -> PyErr {
+    match source.raw_os_error().or_else(|| errno_of(source.kind())) {
+        Some(errno) => Python::attach(|py| {
+            let text = match source.raw_os_error() {
+                Some(_) => py.import("os").and_then(|os| os.call_method1("strerror", (errno,))?.extract::<String>()),
+                None => Ok(source.to_string()),
+            };
+            PyOSError::new_err((errno, text.unwrap_or_else(|_| source.to_string()), path.as_os_str().to_owned()))
+        }),
+        None => PyOSError::new_err(format!("{}: {source}", path.display())),
+    }
+}
+
+/// The number of an error that this crate made itself, not the system.
+#[cfg(unix)]
+fn errno_of(kind: io::ErrorKind) -> Option<i32> {
+    use rustix::io::Errno;
+    let errno = match kind {
+        io::ErrorKind::AlreadyExists => Errno::EXIST,
+        io::ErrorKind::InvalidInput => Errno::INVAL,
+        io::ErrorKind::IsADirectory => Errno::ISDIR,
+        io::ErrorKind::NotFound => Errno::NOENT,
+        io::ErrorKind::PermissionDenied => Errno::ACCESS,
+        io::ErrorKind::StorageFull => Errno::NOSPC,
+        io::ErrorKind::UnexpectedEof => Errno::IO,
+        io::ErrorKind::WouldBlock => Errno::AGAIN,
+        _ => return None,
+    };
+    Some(errno.raw_os_error())
+}
+
+#[cfg(not(unix))]
+fn errno_of(kind: io::ErrorKind) -> Option<i32> {
+    // The numbers of the C runtime, which Python maps to the same subclasses.
+    match kind {
+        io::ErrorKind::AlreadyExists => Some(17),
+        io::ErrorKind::InvalidInput => Some(22),
+        io::ErrorKind::IsADirectory => Some(21),
+        io::ErrorKind::NotFound => Some(2),
+        io::ErrorKind::PermissionDenied => Some(13),
+        io::ErrorKind::StorageFull => Some(28),
+        io::ErrorKind::UnexpectedEof => Some(5),
+        io::ErrorKind::WouldBlock => Some(11),
+        _ => None,
+    }
+}

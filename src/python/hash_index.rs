@@ -1,0 +1,116 @@
+//! The functions of the index that belong to no file.
+
+use std::path::PathBuf;
+
+use pyo3::prelude::*;
+
+use super::convert::{self, Round};
+use super::index_file::PyIndexFile;
+use super::keys::{Keys, list_array, warn_damage};
+use crate::error::Result;
+use crate::hash_index::{self, IndexFile};
+use crate::mmap::FileSource;
+use crate::source::fcntl_lock_holder;
+
+pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(key_hash, m)?)?;
+    m.add_function(wrap_pyfunction!(index_key, m)?)?;
+    m.add_function(wrap_pyfunction!(time_ms, m)?)?;
+    m.add_function(wrap_pyfunction!(broker_lock_holder, m)?)?;
+    m.add_function(wrap_pyfunction!(select_files, m)?)?;
+    m.add_function(wrap_pyfunction!(infer_geometry, m)?)
+}
+
+/// Hash of a whole index key, 0 to 2147483647: Java's `String.hashCode` made non-negative.
+///
+/// Args:
+///     key: `topic#key` as `str` (lone surrogates are hashed as they are) or as UTF-8 `bytes`.
+///
+/// Source: `IndexFile#indexKeyHashMethod`; docs/formats/rocketmq-index.md, "Key hash".
+///
+/// Example:
+///     >>> key_hash("TopicTest#MessageKey")
+///     638347386
+#[pyfunction]
+fn key_hash(key: &Bound<'_, PyAny>) -> PyResult<i32> {
+    convert::key_hash(key)
+}
+
+/// The text that is hashed for a key of a topic: `topic#key`. Source: `IndexService#buildKey`.
+#[pyfunction]
+fn index_key(topic: &str, key: &str) -> String {
+    format!("{topic}#{key}")
+}
+
+/// Milliseconds since the epoch of an `int` or an aware `datetime`.
+///
+/// Args:
+///     value: The time.
+///     end: Round a time finer than a millisecond down, as the end of a range, not up.
+///
+/// Raises:
+///     TypeError: A naive `datetime`, or something that is no time.
+#[pyfunction]
+#[pyo3(signature = (value, *, end=false))]
+fn time_ms(value: &Bound<'_, PyAny>, end: bool) -> PyResult<i64> {
+    convert::time_ms(value, if end { Round::Down } else { Round::Up })
+}
+
+/// The process that holds a broker's lock on a file (`fcntl`, as Java's `FileLock` takes it), or `None`.
+///
+/// 0 where the system does not tell which. A file that is not there is not locked.
+#[pyfunction]
+fn broker_lock_holder(path: PathBuf) -> PyResult<Option<u32>> {
+    Ok(fcntl_lock_holder(&path)?)
+}
+
+/// Number of slots and of entries of an index file, found from its content. Linear in the worst case.
+///
+/// Raises:
+///     GeometryError: None or several fit.
+#[pyfunction]
+#[pyo3(signature = (path, *, access="auto"))]
+fn infer_geometry(py: Python<'_>, path: PathBuf, access: &str) -> PyResult<(u32, u32)> {
+    let access = convert::access(access)?;
+    let geometry = py.detach(|| hash_index::infer_geometry(&path, &FileSource::open(&path, access)?))?;
+    Ok((geometry.hash_slots(), geometry.max_entries()))
+}
+
+/// Candidates of each key over many files.
+///
+/// Args:
+///     files: Open files, newest first: a key is done when it has `max_num`.
+///     keys: Keys, or whole index keys where no topic is given.
+///     topics: One topic for all keys, or a column of them.
+///     max_num: The most hits a key; `None` is all.
+///     begin: First store time, inclusive.
+///     end: Last store time, inclusive.
+///
+/// Returns:
+///     list<int64>, one row a key: commit-log offsets, newest first; null where the key or topic is null.
+#[pyfunction]
+#[pyo3(signature = (files, keys, *, topics=None, max_num=None, begin=None, end=None))]
+fn select_files<'py>(
+    py: Python<'py>,
+    files: Vec<PyRef<'py, PyIndexFile>>,
+    keys: &Bound<'py, PyAny>,
+    topics: Option<&Bound<'py, PyAny>>,
+    max_num: Option<i64>,
+    begin: Option<&Bound<'py, PyAny>>,
+    end: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let files = files.iter().map(|f| f.inner()).collect::<PyResult<Vec<_>>>()?;
+    let keys = Keys::new(keys, topics)?;
+    let range = convert::time_range(begin, end)?;
+    let max_num = convert::max_num(max_num)?;
+    let (answer, damage) = py.detach(|| -> Result<_> {
+        let files: Vec<&IndexFile> = files.iter().map(AsRef::as_ref).collect();
+        keys.select(|hashes, each| match files.as_slice() {
+            [one] => Ok(one.select_batch(hashes, max_num, range, each)?.map(|damage| (one.path().to_owned(), damage))),
+            many => Ok(hash_index::select_files(many, hashes, max_num, range, each)?
+                .map(|(file, damage)| (file.path().to_owned(), damage))),
+        })
+    })?;
+    warn_damage(py, damage)?;
+    list_array(py, answer)
+}

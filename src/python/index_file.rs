@@ -1,0 +1,491 @@
+//! `IndexFile` and `IndexHeader`.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow_array::{Array, Int64Array, RecordBatchIterator};
+use arrow_schema::ArrowError;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3_arrow::PyRecordBatchReader;
+
+use super::convert::{self, Round};
+use super::index_header::{PyIndexHeader, entries_batch, entries_schema};
+use super::keys::{Hashes, Keys, list_array, warn_damage};
+use crate::hash_index::{self, Checked, CreateOptions, Geometry, IndexFile, KeySource, OpenOptions, PutColumns};
+use crate::time_range::TimeRange;
+
+pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PyIndexFile>()?;
+    m.add_class::<PyIndexHeader>()?;
+    m.add_function(wrap_pyfunction!(_open_index_file, m)?)
+}
+
+/// One index file of a RocketMQ store: from a key to the commit-log offsets of its candidates.
+///
+/// Any number of readers may have a file open beside its one writer, in this process or others. Batch calls release the
+/// interpreter lock. A handle pickles by its path and options and comes back as a reader.
+///
+/// Source: `IndexFile`; docs/formats/rocketmq-index.md.
+///
+/// Example:
+///     >>> with IndexFile.create(path, hash_slots=10, max_entries=8) as f:
+///     ...     f.put_key(index_key("T", "a"), 1000, 1_700_000_000_000)
+///     ...     f.select_phy_offset(index_key("T", "a"))
+///     True
+///     [1000]
+#[pyclass(name = "IndexFile", module = "logdex.rocketmq", frozen)]
+pub(super) struct PyIndexFile {
+    /// Gone once closed; a call that is under way keeps the file until it ends.
+    open: Mutex<Option<Arc<IndexFile>>>,
+    path: PathBuf,
+    access: String,
+}
+
+impl PyIndexFile {
+    fn new(file: IndexFile, access: &str) -> Self {
+        Self { path: file.path().to_owned(), open: Mutex::new(Some(Arc::new(file))), access: access.to_owned() }
+    }
+
+    pub(super) fn inner(&self) -> PyResult<Arc<IndexFile>> {
+        self.open
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+            .ok_or_else(|| PyValueError::new_err(format!("{} is closed", self.path.display())))
+    }
+}
+
+fn geometry(hash_slots: i64, max_entries: i64) -> PyResult<Geometry> {
+    let fit = |n: i64, name: &str| {
+        u32::try_from(n).map_err(|_| PyValueError::new_err(format!("{name} is 1 to 2147483647, not {n}")))
+    };
+    Ok(Geometry::new(fit(hash_slots, "hash_slots")?, fit(max_entries, "max_entries")?)?)
+}
+
+fn wanted_geometry(hash_slots: Option<i64>, max_entries: Option<i64>) -> PyResult<Option<Geometry>> {
+    match (hash_slots, max_entries) {
+        (Some(slots), Some(entries)) => geometry(slots, entries).map(Some),
+        (None, None) => Ok(None),
+        _ => Err(PyValueError::new_err("give both hash_slots and max_entries, or neither")),
+    }
+}
+
+#[pymethods]
+impl PyIndexFile {
+    /// Create a file of the full size, its disk space reserved, and open it for puts.
+    ///
+    /// Args:
+    ///     path: The file; it must not be there.
+    ///     hash_slots: S, the number of slots.
+    ///     max_entries: N; the file holds N - 1 entries.
+    ///     begin_timestamp: Seed: the end time of the file before, in ms; 0 is none.
+    ///     begin_phy_offset: Seed: the end offset of the file before; 0 is none.
+    ///     access: "auto", "mmap" or "pread".
+    ///     compat: A broker release whose answers are wanted bit for bit. The bytes written are the same.
+    ///
+    /// Raises:
+    ///     FileExistsError: There is such a file.
+    ///     LockedError: A broker runs on the store that the directory belongs to.
+    ///     OSError: The disk is full, or the system refuses for another reason; no file is left.
+    ///     ValueError: A geometry that no broker can open.
+    ///
+    /// Source: the constructor of `IndexFile`.
+    #[staticmethod]
+    #[pyo3(signature = (path, *, hash_slots=5_000_000, max_entries=20_000_000, begin_timestamp=None, begin_phy_offset=0, access="auto", compat=None))]
+    #[pyo3(
+        text_signature = "(path, *, hash_slots=5000000, max_entries=20000000, begin_timestamp=0, begin_phy_offset=0, access='auto', compat=None)"
+    )]
+    #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
+    fn create(
+        py: Python<'_>,
+        path: PathBuf,
+        hash_slots: i64,
+        max_entries: i64,
+        begin_timestamp: Option<&Bound<'_, PyAny>>,
+        begin_phy_offset: i64,
+        access: &str,
+        compat: Option<&str>,
+    ) -> PyResult<Self> {
+        let options = CreateOptions {
+            geometry: geometry(hash_slots, max_entries)?,
+            begin_timestamp: begin_timestamp.map_or(Ok(0), |t| convert::time_ms(t, Round::Down))?,
+            begin_phy_offset,
+            access: convert::access(access)?,
+            compat: convert::compat(compat)?,
+        };
+        Ok(Self::new(py.detach(|| IndexFile::create(&path, options))?, access))
+    }
+
+    /// Open a file for reading ("r") or for puts as well ("r+").
+    ///
+    /// Reading changes no byte. Opening for puts takes the file's lock, reserves disk space that is missing and, unless
+    /// in compat, mends what a crash left: whole entries that were not counted or linked.
+    ///
+    /// Args:
+    ///     path: The file.
+    ///     mode: "r" or "r+".
+    ///     hash_slots: S; with `max_entries` not given, both are found from the content.
+    ///     max_entries: N.
+    ///     access: "auto", "mmap" or "pread".
+    ///     compat: A broker release whose answers are wanted bit for bit.
+    ///     last_exit_ok: False after a crash of the machine: the slots are linked anew from the entries, up to the first
+    ///         that cannot be true; in "r" without touching the file.
+    ///
+    /// Raises:
+    ///     GeometryError: The geometry is not given, and none or several fit the content.
+    ///     CorruptFileError: "r+" on a file that is shorter than its geometry, or whose count is above it.
+    ///     BlockingIOError: "r+" while another writer has the file.
+    ///     LockedError: "r+" while a broker runs on the store.
+    ///     OSError: The system refuses.
+    #[staticmethod]
+    #[pyo3(signature = (path, *, mode="r", hash_slots=None, max_entries=None, access="auto", compat=None, last_exit_ok=true))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
+    fn open(
+        py: Python<'_>,
+        path: PathBuf,
+        mode: &str,
+        hash_slots: Option<i64>,
+        max_entries: Option<i64>,
+        access: &str,
+        compat: Option<&str>,
+        last_exit_ok: bool,
+    ) -> PyResult<Self> {
+        let write = match mode {
+            "r" => false,
+            "r+" => true,
+            _ => return Err(PyValueError::new_err(format!("mode is \"r\" or \"r+\", not {mode:?}"))),
+        };
+        let options = OpenOptions {
+            write,
+            geometry: wanted_geometry(hash_slots, max_entries)?,
+            access: convert::access(access)?,
+            compat: convert::compat(compat)?,
+            last_exit_ok,
+        };
+        Ok(Self::new(py.detach(|| IndexFile::open(&path, options))?, access))
+    }
+
+    /// Put one key.
+    ///
+    /// Args:
+    ///     key: The whole index key, `topic#key`.
+    ///     phy_offset: Where the message begins in the commit log.
+    ///     store_timestamp: When it was stored, in ms or as a datetime.
+    ///
+    /// Returns:
+    ///     False when the file is full; nothing is changed then.
+    ///
+    /// Source: `IndexFile#putKey`.
+    fn put_key(&self, key: &Bound<'_, PyAny>, phy_offset: i64, store_timestamp: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let keys = Hashes(vec![convert::key_hash(key)?]);
+        let time = convert::time_ms(store_timestamp, Round::Down)?;
+        let columns = PutColumns { keys: &keys, phy_offsets: &[phy_offset], store_timestamps: &[time] };
+        Ok(self.inner()?.put_batch(&columns, 0)? == 1)
+    }
+
+    /// Put a batch of keys.
+    ///
+    /// Args:
+    ///     keys: Whole index keys, or keys where `topics` is given: an Arrow column or a sequence.
+    ///     phy_offsets: Commit-log offsets, as many.
+    ///     store_timestamps: Store times, as many: integers in ms, timestamps or datetimes.
+    ///     topics: One topic for all keys, or a column of them.
+    ///     start: The first row to put.
+    ///
+    /// Returns:
+    ///     Rows taken, counted from `start`; fewer than there are only when the file became full.
+    ///
+    /// Raises:
+    ///     ValueError: A null, or columns of different lengths; nothing is put then.
+    #[pyo3(signature = (keys, phy_offsets, store_timestamps, *, topics=None, start=0))]
+    fn put_batch(
+        &self,
+        py: Python<'_>,
+        keys: &Bound<'_, PyAny>,
+        phy_offsets: &Bound<'_, PyAny>,
+        store_timestamps: &Bound<'_, PyAny>,
+        topics: Option<&Bound<'_, PyAny>>,
+        start: usize,
+    ) -> PyResult<usize> {
+        let file = self.inner()?;
+        let keys = Keys::new(keys, topics)?;
+        if let Some(row) = (0..keys.len()).find(|&row| keys.is_null(row)) {
+            return Err(PyValueError::new_err(format!("row {row} has no key; nothing was put")));
+        }
+        let phy_offsets = convert::int64_column(phy_offsets, "phy_offsets")?;
+        let times = convert::time_column(store_timestamps, "store_timestamps")?;
+        let columns = PutColumns {
+            keys: &keys,
+            phy_offsets: values(&phy_offsets, "phy_offset")?,
+            store_timestamps: values(&times, "store_timestamp")?,
+        };
+        Ok(py.detach(|| file.put_batch(&columns, start))?)
+    }
+
+    /// Commit-log offsets of the candidates of one key, newest first.
+    ///
+    /// Only a hash of the key is stored: a candidate may belong to another key.
+    ///
+    /// Args:
+    ///     key: The whole index key, `topic#key`.
+    ///     max_num: The most wanted; `None` is all.
+    ///     begin: First store time, inclusive. By default no message stored inside the range is missed, although the file
+    ///         has whole seconds; in compat the broker's rule holds.
+    ///     end: Last store time, inclusive.
+    ///
+    /// Source: `IndexFile#selectPhyOffset`.
+    #[pyo3(signature = (key, max_num=None, begin=None, end=None))]
+    fn select_phy_offset<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        max_num: Option<i64>,
+        begin: Option<&Bound<'py, PyAny>>,
+        end: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let file = self.inner()?;
+        let range = convert::time_range(begin, end)?;
+        // COMPAT(rocketmq IndexFile#selectPhyOffset): a negative maximum is never reached from above, so nothing is read.
+        let max_num = if file.compat().is_some() { max_num.map(|n| n.max(0)) } else { max_num };
+        let (hits, damage) = file.select(convert::key_hash(key)?, convert::max_num(max_num)?, range)?;
+        warn_damage(py, damage.map(|damage| (file.path().to_owned(), damage)))?;
+        PyList::new(py, hits)
+    }
+
+    /// Candidates of each key of a batch.
+    ///
+    /// Args:
+    ///     keys: Whole index keys, or keys where `topics` is given: an Arrow column or a sequence.
+    ///     topics: One topic for all keys, or a column of them.
+    ///     max_num: The most hits a key; `None` is all.
+    ///     begin: First store time, inclusive.
+    ///     end: Last store time, inclusive.
+    ///
+    /// Returns:
+    ///     list<int64>, one row a key, newest first; null where the key is null.
+    #[pyo3(signature = (keys, *, topics=None, max_num=None, begin=None, end=None))]
+    fn select_batch<'py>(
+        &self,
+        py: Python<'py>,
+        keys: &Bound<'py, PyAny>,
+        topics: Option<&Bound<'py, PyAny>>,
+        max_num: Option<i64>,
+        begin: Option<&Bound<'py, PyAny>>,
+        end: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let file = self.inner()?;
+        let keys = Keys::new(keys, topics)?;
+        let range = convert::time_range(begin, end)?;
+        let max_num = if file.compat().is_some() { max_num.map(|n| n.max(0)) } else { max_num };
+        let max_num = convert::max_num(max_num)?;
+        let (answer, damage) = py.detach(|| {
+            keys.select(|hashes, each| {
+                Ok(file.select_batch(hashes, max_num, range, each)?.map(|damage| (file.path().to_owned(), damage)))
+            })
+        })?;
+        warn_damage(py, damage)?;
+        list_array(py, answer)
+    }
+
+    /// Whether the file can hold messages stored from `begin` to `end`, by its header.
+    ///
+    /// By default false only when the range misses the header's times by more than `clock_slack_ms`; in compat the
+    /// broker's own test. Source: `IndexFile#isTimeMatched`.
+    #[pyo3(signature = (begin, end, clock_slack_ms=3_600_000))]
+    fn is_time_matched(&self, begin: &Bound<'_, PyAny>, end: &Bound<'_, PyAny>, clock_slack_ms: i64) -> PyResult<bool> {
+        let range =
+            TimeRange { begin_ms: convert::time_ms(begin, Round::Up)?, end_ms: convert::time_ms(end, Round::Down)? };
+        Ok(self.inner()?.is_time_matched(range, clock_slack_ms)?)
+    }
+
+    /// The header as the file has it now.
+    #[getter]
+    fn header(&self) -> PyResult<PyIndexHeader> {
+        Ok(self.inner()?.header()?.into())
+    }
+
+    /// S, the number of slots.
+    #[getter]
+    fn hash_slots(&self) -> PyResult<u32> {
+        Ok(self.inner()?.geometry().hash_slots())
+    }
+
+    /// N; the file holds N - 1 entries.
+    #[getter]
+    fn max_entries(&self) -> PyResult<u32> {
+        Ok(self.inner()?.geometry().max_entries())
+    }
+
+    /// Where the file lies.
+    #[getter]
+    fn path(&self) -> PathBuf {
+        self.path.clone()
+    }
+
+    /// "r" or "r+".
+    #[getter]
+    fn mode(&self) -> PyResult<&'static str> {
+        Ok(if self.inner()?.is_writable() { "r+" } else { "r" })
+    }
+
+    /// How the bytes are reached: "mmap" or "pread".
+    #[getter]
+    fn access(&self) -> PyResult<&'static str> {
+        Ok(if self.inner()?.is_mapped() { "mmap" } else { "pread" })
+    }
+
+    /// True after `close`.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.inner().is_err()
+    }
+
+    /// True when no entry can be put any more.
+    #[getter]
+    fn is_full(&self) -> PyResult<bool> {
+        Ok(self.inner()?.is_full()?)
+    }
+
+    /// Disk space held for puts, in bytes; 0 for a reader.
+    #[getter]
+    fn reserved_bytes(&self) -> PyResult<u64> {
+        Ok(self.inner()?.reserved_bytes())
+    }
+
+    /// Entries held.
+    fn __len__(&self) -> PyResult<usize> {
+        Ok(self.inner()?.len()? as usize)
+    }
+
+    /// All entries in the order of their positions.
+    ///
+    /// Returns:
+    ///     An Arrow stream: position i32, hash_slot i32, key_hash i32, phy_offset i64, store_timestamp timestamp[ms,
+    ///     UTC] (cut to whole seconds but for the first entry), prev_index i32.
+    #[pyo3(signature = (batch_size=65_536))]
+    fn entries<'py>(&self, py: Python<'py>, batch_size: usize) -> PyResult<Bound<'py, PyAny>> {
+        let file = self.inner()?;
+        let limit = u32::try_from(batch_size).unwrap_or(u32::MAX);
+        if limit == 0 {
+            return Err(PyValueError::new_err("batch_size is 1 or more, not 0"));
+        }
+        let schema = entries_schema();
+        let mut position = 1;
+        let batches = std::iter::from_fn({
+            let schema = Arc::clone(&schema);
+            move || match entries_batch(&file, &schema, position, limit) {
+                Ok(batch) if batch.num_rows() == 0 => None,
+                Ok(batch) => {
+                    position += u32::try_from(batch.num_rows()).unwrap_or(u32::MAX);
+                    Some(Ok(batch))
+                }
+                Err(e) => Some(Err(ArrowError::ExternalError(Box::new(e)))),
+            }
+        });
+        let reader = PyRecordBatchReader::new(Box::new(RecordBatchIterator::new(batches, schema)));
+        reader.into_arro3(py)
+    }
+
+    /// Look through the whole file for what cannot be true. Linear; never raises for what it finds.
+    ///
+    /// Kinds of findings: docs/findings.md.
+    fn verify<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let file = self.inner()?;
+        let checked = py.detach(|| file.verify())?;
+        report(py, &file, &checked)
+    }
+
+    /// Wait until all of the file is on the disk. Source: `IndexFile#flush`.
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        let file = self.inner()?;
+        Ok(py.detach(|| file.flush())?)
+    }
+
+    /// Close the handle; a call that is under way in another thread ends first. May be called again.
+    fn close(&self, py: Python<'_>) {
+        let file = self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
+        py.detach(|| drop(file));
+    }
+
+    fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_args))]
+    fn __exit__(&self, py: Python<'_>, _args: &Bound<'_, PyTuple>) {
+        self.close(py);
+    }
+
+    fn __repr__(&self) -> String {
+        match self.inner() {
+            Ok(file) => format!(
+                "IndexFile({:?}, mode={:?}, hash_slots={}, max_entries={}, entries={})",
+                self.path.display().to_string(),
+                if file.is_writable() { "r+" } else { "r" },
+                file.geometry().hash_slots(),
+                file.geometry().max_entries(),
+                file.len().map_or_else(|e| e.to_string(), |n| n.to_string()),
+            ),
+            Err(_) => format!("IndexFile({:?}, closed)", self.path.display().to_string()),
+        }
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
+        let file = self.inner()?;
+        let open = py.import("logdex._core")?.getattr("_open_index_file")?;
+        let arguments = (
+            self.path.clone(),
+            file.geometry().hash_slots(),
+            file.geometry().max_entries(),
+            &self.access,
+            file.compat().map(hash_index::Compat::name),
+            file.last_exit_ok(),
+        );
+        Ok((open, arguments.into_pyobject(py)?))
+    }
+}
+
+/// What a pickled `IndexFile` comes back through.
+#[pyfunction]
+fn _open_index_file(
+    py: Python<'_>,
+    path: PathBuf,
+    hash_slots: i64,
+    max_entries: i64,
+    access: &str,
+    compat: Option<&str>,
+    last_exit_ok: bool,
+) -> PyResult<PyIndexFile> {
+    PyIndexFile::open(py, path, "r", Some(hash_slots), Some(max_entries), access, compat, last_exit_ok)
+}
+
+fn values<'a>(column: &'a Int64Array, what: &str) -> PyResult<&'a [i64]> {
+    match (0..column.len()).find(|&row| column.is_null(row)) {
+        None => Ok(column.values()),
+        Some(row) => Err(PyValueError::new_err(format!("row {row} has no {what}; nothing was put"))),
+    }
+}
+
+fn report<'py>(py: Python<'py>, file: &IndexFile, checked: &Checked) -> PyResult<Bound<'py, PyAny>> {
+    let module = py.import("logdex.report")?;
+    let finding = module.getattr("Finding")?;
+    let path = file.path().display().to_string();
+    let findings = checked
+        .findings
+        .iter()
+        .map(|f| finding.call1((&path, f.offset, f.kind, &f.expected, &f.found)))
+        .collect::<PyResult<Vec<_>>>()?;
+    let counts = PyDict::new(py);
+    counts.set_item("files", 1)?;
+    counts.set_item("slots", checked.slots)?;
+    counts.set_item("entries", checked.entries)?;
+    module.getattr("Report")?.call1((findings, counts))
+}
+
+/// A handle is shared between threads.
+const _: () = {
+    const fn is_send_and_sync<T: Send + Sync>() {}
+    is_send_and_sync::<PyIndexFile>();
+};

@@ -1,0 +1,27 @@
+//! The extension module `logdex._core`: conversion, release of the interpreter lock, errors. No algorithm lives here.
+#![allow(clippy::needless_pass_by_value, clippy::used_underscore_items, reason = "PyO3 calls with owned arguments")]
+#![allow(missing_docs, clippy::doc_markdown, reason = "the doc comments are Python docstrings")]
+
+mod checkpoint;
+mod commit_log;
+mod convert;
+mod errors;
+mod hash_index;
+mod index_entries;
+mod index_file;
+mod index_header;
+mod keys;
+
+use pyo3::prelude::*;
+
+/// The Rust core of logdex.
+#[pymodule(gil_used = false)]
+#[pyo3(name = "_core")]
+fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    hash_index::register(m)?;
+    index_file::register(m)?;
+    checkpoint::register(m)?;
+    commit_log::register(m)?;
+    index_entries::register(m)
+}

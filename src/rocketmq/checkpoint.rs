@@ -1,0 +1,184 @@
+//! The checkpoint of a store: up to which store time the log, the queues and the index were flushed.
+//!
+//! ```text
+//!  0 physic msg timestamp i64     24 master flushed offset i64 (5.x)
+//!  8 logics msg timestamp i64     32 confirm phy offset i64 (5.x)
+//! 16 index msg timestamp i64      40 zero up to 4096
+//! ```
+//!
+//! Big-endian, no magic, no checksum. Source of the rules: upstream `StoreCheckpoint`. The fields of 5.x are kept as
+//! they are. Bytes that a file is too short for read as zero, as in the broker, which maps 4096 bytes whatever is there;
+//! zero means "nothing is known to be flushed", the safe answer. [`StoreCheckpoint::file_len`] tells.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::source::{PlainFile, ReadAt, WriteAt, open_file};
+
+/// Bytes of the file.
+pub const CHECKPOINT_LEN: u64 = 4096;
+
+/// The three times of a checkpoint, in ms since the epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timestamps {
+    /// Store time up to which the commit log was flushed.
+    pub physic_msg_timestamp: i64,
+    /// Store time up to which the consume queues were written.
+    pub logics_msg_timestamp: i64,
+    /// End time of the last index file that was full and flushed.
+    pub index_msg_timestamp: i64,
+}
+
+/// A checkpoint file. The times are read once, when it is opened.
+#[derive(Debug)]
+pub struct StoreCheckpoint {
+    path: PathBuf,
+    file: PlainFile,
+    writable: bool,
+    /// The times; changes reach the file with [`Self::flush`].
+    pub timestamps: Timestamps,
+}
+
+impl StoreCheckpoint {
+    /// Opens for reading. Nothing is created or changed.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn open(path: &Path) -> Result<Self> {
+        Self::read(path, open_file(path, false)?, false)
+    }
+
+    /// Opens for writing; a file that is not there is created, with zeros.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn open_or_create(path: &Path) -> Result<Self> {
+        let file = match open_file(path, true) {
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => create(path)?,
+            opened => opened?,
+        };
+        Self::read(path, file, true)
+    }
+
+    fn read(path: &Path, file: File, writable: bool) -> Result<Self> {
+        let fail = |e| Error::io(path, e);
+        let file = PlainFile::new(file).map_err(fail)?;
+        let mut bytes = [0u8; 24];
+        let there = usize::try_from(file.len()).unwrap_or(usize::MAX).min(bytes.len());
+        file.read_exact_at(bytes.get_mut(..there).unwrap_or_default(), 0).map_err(fail)?;
+        let mut fields = bytes.as_chunks::<8>().0.iter().map(|field| i64::from_be_bytes(*field));
+        let mut next = || fields.next().unwrap_or_default();
+        let timestamps =
+            Timestamps { physic_msg_timestamp: next(), logics_msg_timestamp: next(), index_msg_timestamp: next() };
+        Ok(Self { path: path.to_owned(), file, writable, timestamps })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// True when it was opened for writing.
+    pub fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    /// Bytes that the file had when it was opened; 4096 in a sound store.
+    pub fn file_len(&self) -> u64 {
+        self.file.len()
+    }
+
+    /// Writes the three times and waits until they are on the disk. A short file gets its full length first.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when it was opened for reading; the system's error, with the path.
+    pub fn flush(&mut self) -> Result<()> {
+        if !self.writable {
+            return Err(Error::InvalidArgument(format!("{} is open for reading only", self.path.display())));
+        }
+        let fail = |e| Error::io(&self.path, e);
+        if self.file.len() < CHECKPOINT_LEN {
+            let file = open_file(&self.path, true)?;
+            file.set_len(CHECKPOINT_LEN).map_err(fail)?;
+            self.file = PlainFile::new(file).map_err(fail)?;
+        }
+        let Timestamps { physic_msg_timestamp, logics_msg_timestamp, index_msg_timestamp } = self.timestamps;
+        let fields = [physic_msg_timestamp, logics_msg_timestamp, index_msg_timestamp].map(i64::to_be_bytes);
+        let mut words = fields.as_flattened().as_chunks::<4>().0.iter().map(|word| u32::from_be_bytes(*word));
+        let words: [u32; 6] = std::array::from_fn(|_| words.next().unwrap_or_default());
+        self.file.put_words(0, words).map_err(fail)?;
+        self.file.flush(0, CHECKPOINT_LEN).map_err(fail)
+    }
+}
+
+fn create(path: &Path) -> Result<File> {
+    let fail = |e| Error::io(path, e);
+    let file = OpenOptions::new().read(true).write(true).create_new(true).open(path).map_err(fail)?;
+    file.set_len(CHECKPOINT_LEN).map_err(fail)?;
+    file.sync_all().map_err(fail)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::{CHECKPOINT_LEN, StoreCheckpoint, Timestamps};
+
+    const BYTES: &[u8; 24] =
+        b"\x00\x00\x01\x8b\xcf\xe5\x68\x01\x00\x00\x01\x8b\xcf\xe5\x68\x02\x00\x00\x01\x8b\xcf\xe5\x68\x00";
+    const TIMES: Timestamps = Timestamps {
+        physic_msg_timestamp: 1_700_000_000_001,
+        logics_msg_timestamp: 1_700_000_000_002,
+        index_msg_timestamp: 1_700_000_000_000,
+    };
+
+    #[test]
+    fn a_new_file_holds_the_broker_s_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("checkpoint");
+        let mut checkpoint = StoreCheckpoint::open_or_create(&path).unwrap();
+        assert_eq!(checkpoint.timestamps, Timestamps::default());
+        assert_eq!(fs::read(&path).unwrap(), vec![0; 4096]);
+        checkpoint.timestamps = TIMES;
+        checkpoint.flush().unwrap();
+        let bytes = fs::read(&path).unwrap();
+        assert_eq!(bytes.len() as u64, CHECKPOINT_LEN);
+        assert_eq!(bytes.strip_prefix(BYTES), Some(&vec![0; 4072][..]));
+    }
+
+    #[test]
+    fn fields_of_later_releases_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("checkpoint");
+        let mut bytes: Vec<u8> = (0..4096u32).map(|i| u8::try_from(i % 251).unwrap()).collect();
+        fs::write(&path, &bytes).unwrap();
+        let mut checkpoint = StoreCheckpoint::open_or_create(&path).unwrap();
+        checkpoint.timestamps = TIMES;
+        checkpoint.flush().unwrap();
+        bytes.splice(..24, BYTES.iter().copied());
+        assert_eq!(fs::read(&path).unwrap(), bytes);
+    }
+
+    #[test]
+    fn missing_bytes_read_as_zeros_and_reading_changes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("checkpoint");
+        assert!(StoreCheckpoint::open(&path).is_err());
+        assert!(!path.exists());
+        fs::write(&path, &BYTES[..12]).unwrap();
+        let mut checkpoint = StoreCheckpoint::open(&path).unwrap();
+        assert_eq!(checkpoint.timestamps.physic_msg_timestamp, TIMES.physic_msg_timestamp);
+        assert_eq!(checkpoint.timestamps.logics_msg_timestamp, 0x18b << 32);
+        assert_eq!(checkpoint.timestamps.index_msg_timestamp, 0);
+        assert_eq!(checkpoint.file_len(), 12);
+        assert!(checkpoint.flush().is_err());
+        assert_eq!(fs::read(&path).unwrap(), &BYTES[..12]);
+        let mut checkpoint = StoreCheckpoint::open_or_create(&path).unwrap();
+        checkpoint.timestamps = TIMES;
+        checkpoint.flush().unwrap();
+        assert_eq!(fs::read(&path).unwrap().len(), 4096);
+    }
+}

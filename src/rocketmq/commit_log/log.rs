@@ -1,0 +1,287 @@
+//! The log of a store directory.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use arrow_array::RecordBatch;
+
+use super::batch::{BatchBuilder, Bodies};
+use super::columns::Column;
+use super::directory::{self, OpenFiles};
+use super::frame::{Found, Frame, Versions};
+use super::message::Message;
+use super::reader::MessageReader;
+use super::scan::{LogFile, Place, Scan};
+use super::window::{LOOKUP_WINDOW, Window};
+use crate::error::{Error, Result};
+use crate::mmap::FileSource;
+use crate::source::{Access, ReadAt};
+
+/// How a log is read.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How files are reached; `Auto` is `pread`.
+    pub access: Access,
+    /// Which frames are messages.
+    pub versions: Versions,
+    /// Larger bodies are not decompressed.
+    pub max_body_bytes: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { access: Access::Auto, versions: Versions::V1AndV2, max_body_bytes: 64 * 1024 * 1024 }
+    }
+}
+
+/// What a scan gives.
+#[derive(Clone, Debug)]
+pub struct ScanOptions {
+    /// No message begins before this offset.
+    pub begin_phy_offset: u64,
+    /// No message begins at or after this offset.
+    pub end_phy_offset: u64,
+    /// The columns, in their order.
+    pub columns: Vec<Column>,
+    /// Rows of a batch, unless 64 MiB are reached before.
+    pub batch_size: usize,
+    /// What the body column holds.
+    pub bodies: Bodies,
+}
+
+impl Default for ScanOptions {
+    fn default() -> Self {
+        Self {
+            begin_phy_offset: 0,
+            end_phy_offset: u64::MAX,
+            columns: Column::ALL.to_vec(),
+            batch_size: 8192,
+            bodies: Bodies::Decoded,
+        }
+    }
+}
+
+/// The commit log of one directory, for reading. Calls list the directory anew: a broker adds and deletes files.
+#[derive(Debug)]
+pub struct CommitLog {
+    directory: PathBuf,
+    options: Options,
+    open: OpenFiles,
+    /// Beginning of the last message that [`Self::max_offset`] met, and of its file.
+    tail: Mutex<Option<(u64, u64)>>,
+}
+
+impl CommitLog {
+    /// Opens the directory, in a store named `commitlog`.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn open(directory: &Path, options: Options) -> Result<Self> {
+        directory::list(directory)?;
+        let open = OpenFiles::default();
+        Ok(Self { directory: directory.to_owned(), options, open, tail: Mutex::new(None) })
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.directory
+    }
+
+    /// How the log is read.
+    pub fn options(&self) -> Options {
+        self.options
+    }
+
+    /// The files in the order of their offsets, without strays.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn files(&self) -> Result<Vec<LogFile>> {
+        directory::list(&self.directory)
+    }
+
+    /// Length of the log's files (`mappedFileSizeCommitLog` of the broker): the commonest one, 0 without files.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn file_size(&self) -> Result<u64> {
+        Ok(directory::file_size(&self.files()?))
+    }
+
+    /// Offset of the first byte of the first file, 0 without files.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn min_offset(&self) -> Result<u64> {
+        Ok(self.files()?.first().map_or(0, |file| file.start))
+    }
+
+    /// Offset after the last good frame of the last file in which anything was written, 0 without files.
+    ///
+    /// Linear in that file at the first call, later in what was added since.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn max_offset(&self) -> Result<u64> {
+        let files = self.files()?;
+        let Some(first) = files.first() else {
+            return Ok(0);
+        };
+        let mut written = None;
+        for file in files.iter().rev() {
+            let source = directory::open(file, self.options.access)?;
+            let mut head = [0u8; 8];
+            if file.len >= 8 {
+                source.read_exact_at(&mut head, 0).map_err(|e| Error::io(&file.path, e))?;
+            }
+            if head != [0; 8] {
+                written = Some(file);
+                break;
+            }
+        }
+        let Some(file) = written else {
+            return Ok(first.start);
+        };
+        let mut tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((start, at)) = *tail
+            && start == file.start
+            && at < file.end()
+        {
+            let mut walk = self.walk(vec![file.clone()], at, u64::MAX).starting_at_begin()?;
+            // Only where the message is still there; else somebody has truncated the log.
+            if walk.advance()? && walk.message().is_some_and(|(_, frame)| frame.stated_phy_offset() == at.cast_signed())
+            {
+                return Self::walk_to_end(walk, file, &mut tail);
+            }
+        }
+        Self::walk_to_end(self.walk(vec![file.clone()], file.start, u64::MAX), file, &mut tail)
+    }
+
+    fn walk_to_end(mut walk: Scan<FileSource>, file: &LogFile, tail: &mut Option<(u64, u64)>) -> Result<u64> {
+        loop {
+            if let Some((place, _)) = walk.message() {
+                *tail = Some((file.start, place.phy_offset));
+            }
+            if !walk.advance()? {
+                return Ok(walk.stop().map_or(file.start, |stop| stop.phy_offset));
+            }
+        }
+    }
+
+    fn walk(&self, files: Vec<LogFile>, begin: u64, end: u64) -> Scan<FileSource> {
+        let access = self.options.access;
+        Scan::new(files, move |file| directory::open(file, access), self.options.versions, begin, end)
+    }
+
+    /// The messages in log order, as record batches, up to the first frame that a broker would refuse.
+    ///
+    /// # Errors
+    /// The system's error, with the path; `InvalidArgument` when `batch_size` is 0.
+    pub fn scan(&self, scan: &ScanOptions) -> Result<MessageReader<FileSource>> {
+        let begin = scan.begin_phy_offset;
+        let mut walk = self.walk(self.files()?, begin, scan.end_phy_offset);
+        // Saves the walk of up to a whole file where a message is known to begin.
+        if begin > 0 && LookUp::new(self)?.find(begin, |found| found.is_some())? {
+            walk = walk.from_frame()?;
+        }
+        MessageReader::new(walk, &scan.columns, scan.bodies, self.options.max_body_bytes, scan.batch_size)
+    }
+
+    /// The message that begins at this offset; `None` where none does, or where its checksum is wrong.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn message(&self, phy_offset: u64) -> Result<Option<Message>> {
+        let mut look_up = LookUp::new(self)?;
+        look_up.find(Some(phy_offset), |found| {
+            found.map(|(frame, place)| Message::new(&frame, place, self.options.max_body_bytes))
+        })
+    }
+
+    /// One row for each offset, in their order: the message that begins there, or nulls and the offset.
+    ///
+    /// # Errors
+    /// The system's error, with the path; `InvalidArgument` when the bodies together are too large for one batch.
+    pub fn messages(
+        &self,
+        phy_offsets: impl IntoIterator<Item = Option<i64>>,
+        columns: &[Column],
+    ) -> Result<RecordBatch> {
+        let mut look_up = LookUp::new(self)?;
+        let mut builder = BatchBuilder::new(columns, Bodies::Decoded, self.options.max_body_bytes).unbounded();
+        for phy_offset in phy_offsets {
+            let offset = phy_offset.and_then(|offset| u64::try_from(offset).ok());
+            let fits = look_up.find(offset, |found| {
+                if let Some((frame, place)) = found {
+                    builder.append(&frame, place)
+                } else {
+                    builder.append_missing(phy_offset);
+                    true
+                }
+            })?;
+            if !fits {
+                let text = "these messages do not fit into one batch: ask for fewer offsets at a time";
+                return Err(Error::InvalidArgument(text.to_owned()));
+            }
+        }
+        Ok(builder.take())
+    }
+}
+
+/// Look-ups of single messages, with the files as they were listed at its beginning.
+struct LookUp<'a> {
+    log: &'a CommitLog,
+    files: Vec<LogFile>,
+    window: Window,
+    in_window: Option<u64>,
+}
+
+impl<'a> LookUp<'a> {
+    fn new(log: &'a CommitLog) -> Result<Self> {
+        Ok(Self { log, files: log.files()?, window: Window::new(LOOKUP_WINDOW), in_window: None })
+    }
+
+    /// Gives `take` the message that begins at an offset, or `None`.
+    fn find<T>(
+        &mut self,
+        phy_offset: Option<u64>,
+        take: impl FnOnce(Option<(Frame<'_>, Place<'_>)>) -> T,
+    ) -> Result<T> {
+        let Some(phy_offset) = phy_offset else {
+            return Ok(take(None));
+        };
+        let after = self.files.partition_point(|file| file.start <= phy_offset);
+        let Some(file) = after.checked_sub(1).and_then(|i| self.files.get(i)).filter(|f| phy_offset < f.end()) else {
+            return Ok(take(None));
+        };
+        let source = match self.log.open.get(file, self.log.options.access) {
+            Ok(source) => source,
+            // Deleted by the broker since the directory was listed.
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => return Ok(take(None)),
+            Err(e) => return Err(e),
+        };
+        if self.in_window != Some(file.start) {
+            self.window.clear();
+            self.in_window = Some(file.start);
+        }
+        let at = phy_offset - file.start;
+        let found = self.window.check(source.as_ref(), at, file.len, self.log.options.versions);
+        let Found::Message(layout) = found.map_err(|e| Error::io(&file.path, e))? else {
+            return Ok(take(None));
+        };
+        let place = Place { phy_offset, path: &file.path, file_offset: at };
+        let frame = self.window.frame(at, layout);
+        if frame.stated_phy_offset() != phy_offset.cast_signed() && !self.is_reached(file, phy_offset)? {
+            return Ok(take(None));
+        }
+        Ok(take(Some((frame, place))))
+    }
+
+    /// True when a walk of the file comes to a message at this offset.
+    ///
+    /// A frame that states another offset may be part of a body (somebody's copy of a log): only a walk can tell.
+    fn is_reached(&self, file: &LogFile, phy_offset: u64) -> Result<bool> {
+        let mut walk = self.log.walk(vec![file.clone()], phy_offset, phy_offset.saturating_add(1));
+        walk.advance()
+    }
+}

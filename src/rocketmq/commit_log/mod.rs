@@ -1,0 +1,28 @@
+//! The commit log: every message of a store, in one sequence of files.
+//!
+//! Offsets are positions in the endless log; a file's name is the offset of its first byte. A file is a gapless sequence
+//! of frames ([`frame`]) that ends with a BLANK frame; the end of the log is not recorded anywhere, it is where the first
+//! frame stands that a broker would refuse. This module reads; it never creates or changes a file.
+
+mod batch;
+pub mod body;
+pub mod columns;
+mod directory;
+pub mod frame;
+mod log;
+mod lz4;
+mod message;
+pub mod properties;
+mod reader;
+mod scan;
+pub mod text;
+mod window;
+
+pub use batch::Bodies;
+pub use log::{CommitLog, Options, ScanOptions};
+pub use message::Message;
+pub use reader::MessageReader;
+pub use scan::{LogFile, Place, Scan, Stop};
+
+#[cfg(test)]
+mod tests;

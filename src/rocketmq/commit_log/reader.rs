@@ -1,0 +1,98 @@
+//! Messages as a stream of record batches.
+
+use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_schema::{ArrowError, SchemaRef};
+
+use super::batch::{BatchBuilder, Bodies};
+use super::columns::Column;
+use super::scan::{Scan, Stop};
+use crate::error::{Error, Result};
+use crate::source::ReadAt;
+
+/// A walk of the log that gives record batches.
+pub struct MessageReader<S> {
+    scan: Scan<S>,
+    builder: BatchBuilder,
+    batch_size: usize,
+    /// The scan stands on a message that did not fit into the last batch.
+    held: bool,
+    failed: bool,
+}
+
+impl<S> std::fmt::Debug for MessageReader<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MessageReader").field("scan", &self.scan).finish_non_exhaustive()
+    }
+}
+
+impl<S: ReadAt> MessageReader<S> {
+    /// Reads what `scan` walks over into these columns.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when `batch_size` is 0.
+    pub fn new(
+        scan: Scan<S>,
+        columns: &[Column],
+        bodies: Bodies,
+        max_body_bytes: usize,
+        batch_size: usize,
+    ) -> Result<Self> {
+        if batch_size == 0 {
+            return Err(Error::InvalidArgument("batch_size is 1 or more, not 0".to_owned()));
+        }
+        let builder = BatchBuilder::new(columns, bodies, max_body_bytes);
+        Ok(Self { scan, builder, batch_size, held: false, failed: false })
+    }
+
+    /// The next batch; `None` at the end. After an error there is nothing more.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        if self.failed {
+            return Ok(None);
+        }
+        let filled = self.fill();
+        self.failed = filled.is_err();
+        filled?;
+        if self.builder.rows() == 0 {
+            return Ok(None);
+        }
+        Ok(Some(self.builder.take()))
+    }
+
+    fn fill(&mut self) -> Result<()> {
+        while self.builder.rows() < self.batch_size {
+            if !std::mem::take(&mut self.held) && !self.scan.advance()? {
+                break;
+            }
+            let Some((place, frame)) = self.scan.message() else {
+                break;
+            };
+            if !self.builder.append(&frame, place) {
+                self.held = true;
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Why and where the walk ended; `None` while it goes on.
+    pub fn stop(&self) -> Option<&Stop> {
+        self.scan.stop()
+    }
+}
+
+impl<S: ReadAt> Iterator for MessageReader<S> {
+    type Item = std::result::Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_batch().map_err(|e| ArrowError::ExternalError(Box::new(e))).transpose()
+    }
+}
+
+impl<S: ReadAt> RecordBatchReader for MessageReader<S> {
+    fn schema(&self) -> SchemaRef {
+        self.builder.schema()
+    }
+}

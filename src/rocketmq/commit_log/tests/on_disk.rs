@@ -1,0 +1,145 @@
+//! Logs in a directory: listing, look-ups, and the end of the log.
+
+use std::fs;
+use std::path::Path;
+
+use arrow_array::Array;
+use arrow_array::cast::AsArray;
+
+use super::encoder::{TestLog, TestMessage};
+use super::small_log;
+use crate::rocketmq::commit_log::columns::Column;
+use crate::rocketmq::commit_log::{CommitLog, Options, ScanOptions};
+use crate::rocketmq::file_name;
+use crate::source::Access;
+
+fn write(directory: &Path, log: &TestLog) {
+    for (start, bytes) in &log.files {
+        fs::write(directory.join(file_name::of_offset(*start)), bytes).unwrap();
+    }
+}
+
+fn open(directory: &Path) -> CommitLog {
+    CommitLog::open(directory, Options::default()).unwrap()
+}
+
+fn rows(log: &CommitLog) -> usize {
+    log.scan(&ScanOptions::default()).unwrap().map(|batch| batch.unwrap().num_rows()).sum()
+}
+
+#[test]
+fn strays_are_not_listed() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = small_log();
+    write(directory.path(), &log);
+    fs::write(directory.path().join(".DS_Store"), b"stray").unwrap();
+    fs::write(directory.path().join("123"), b"stray").unwrap();
+    fs::create_dir(directory.path().join(file_name::of_offset(77_000))).unwrap();
+    let read = open(directory.path());
+    let starts: Vec<u64> = read.files().unwrap().iter().map(|file| file.start).collect();
+    assert_eq!(starts, log.files.iter().map(|(start, _)| *start).collect::<Vec<_>>());
+    assert_eq!(read.file_size().unwrap(), 500);
+    assert_eq!(read.min_offset().unwrap(), 500);
+    assert_eq!(read.max_offset().unwrap(), log.end);
+    assert_eq!(rows(&read), log.offsets.len());
+}
+
+#[test]
+fn an_empty_directory_is_an_empty_log() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = open(directory.path());
+    assert_eq!((log.min_offset().unwrap(), log.max_offset().unwrap(), log.file_size().unwrap()), (0, 0, 0));
+    assert_eq!(rows(&log), 0);
+    assert!(log.message(0).unwrap().is_none());
+    assert!(CommitLog::open(&directory.path().join("none"), Options::default()).is_err());
+}
+
+#[test]
+fn every_offset_has_its_message_or_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = small_log();
+    write(directory.path(), &log);
+    for access in [Access::Auto, Access::Mmap, Access::Pread] {
+        let read = CommitLog::open(directory.path(), Options { access, ..Options::default() }).unwrap();
+        let all: Vec<u64> = (0..3000).chain([u64::MAX, i64::MAX.unsigned_abs()]).collect();
+        for offset in &all {
+            let message = read.message(*offset).unwrap();
+            assert_eq!(message.is_some(), log.offsets.contains(offset), "{offset}");
+            if let Some(message) = message {
+                assert_eq!((message.phy_offset, message.topic.as_str()), (*offset, "Topic"));
+                assert_eq!(message.property("KEYS"), Some("a b"));
+            }
+        }
+        let asked: Vec<Option<i64>> = (-5..3000).rev().map(Some).chain([None]).collect();
+        let batch = read.messages(asked.iter().copied(), &[Column::PhyOffset, Column::Body]).unwrap();
+        let (offsets, bodies) = (batch.column(0), batch.column(1));
+        let offsets = offsets.as_primitive::<arrow_array::types::Int64Type>();
+        assert!(offsets.iter().eq(asked.iter().copied()));
+        for (row, offset) in asked.iter().enumerate() {
+            let known = offset.and_then(|o| u64::try_from(o).ok()).is_some_and(|o| log.offsets.contains(&o));
+            assert_eq!(bodies.is_valid(row), known);
+        }
+    }
+}
+
+#[test]
+fn a_frame_inside_of_a_body_is_no_message() {
+    let directory = tempfile::tempdir().unwrap();
+    let inner = TestMessage::new("Inner", b"inner", &[]);
+    let outer = TestMessage::new("Outer", &inner.encode(12), &[]);
+    let log = TestLog::write(0, 1000, &[outer]);
+    write(directory.path(), &log);
+    let read = open(directory.path());
+    assert!(read.message(0).unwrap().is_some());
+    assert!(read.message(88).unwrap().is_none(), "it states another offset, and no walk comes there");
+}
+
+#[test]
+fn a_message_that_states_a_wrong_offset_is_found_where_a_walk_comes_to_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut log = small_log();
+    let second = usize::try_from(log.offsets[1] - 500).unwrap();
+    log.files[0].1[second + 30] = 0xff;
+    write(directory.path(), &log);
+    let read = open(directory.path());
+    assert!(read.message(log.offsets[1]).unwrap().is_some());
+    assert_eq!(rows(&read), log.offsets.len());
+}
+
+#[test]
+fn the_end_follows_a_log_that_grows() {
+    let directory = tempfile::tempdir().unwrap();
+    let messages: Vec<_> = (0..40).map(|i| TestMessage::new("T", format!("body {i}").as_bytes(), &[])).collect();
+    let read = open(directory.path());
+    for count in 0..messages.len() {
+        let log = TestLog::write(0, 700, &messages[..count]);
+        write(directory.path(), &log);
+        assert_eq!(read.max_offset().unwrap(), log.end, "{count} messages");
+        assert_eq!(read.max_offset().unwrap(), log.end);
+        assert_eq!(rows(&read), count);
+    }
+    // The broker has truncated the log to one message.
+    let log = TestLog::write(0, 700, &messages[..1]);
+    for (start, _) in TestLog::write(0, 700, &messages).files.iter().skip(1) {
+        fs::remove_file(directory.path().join(file_name::of_offset(*start))).unwrap();
+    }
+    write(directory.path(), &log);
+    assert_eq!(read.max_offset().unwrap(), log.end);
+}
+
+#[test]
+fn the_end_of_a_full_file_is_the_next_file_s_beginning() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = small_log();
+    let mut full = log.clone();
+    let (last, _) = full.files.pop().unwrap();
+    write(directory.path(), &full);
+    let read = open(directory.path());
+    assert_eq!(read.max_offset().unwrap(), last);
+    for unwritten in [vec![], vec![0; 500]] {
+        fs::write(directory.path().join(file_name::of_offset(last)), unwritten).unwrap();
+        assert_eq!(read.max_offset().unwrap(), last);
+    }
+    fs::write(directory.path().join(file_name::of_offset(last)), vec![0xff; 500]).unwrap();
+    assert_eq!(read.max_offset().unwrap(), last, "a broken first frame is the end");
+}

@@ -1,0 +1,144 @@
+//! Frames of one file, through a window: a copy of a part of the file in a buffer that is used again.
+//!
+//! A broker may be writing the file, so a frame is checked and read in the copy, never in a map. The buffer grows for a
+//! frame that is larger than the window only after its few length fields were read from the file and add up: no number
+//! in a file can make it grow further than real frames need.
+
+use std::io;
+
+use super::frame::{self, BEFORE_BODY_LENGTH, Found, Frame, Layout, MAGIC_V2, Needs, Refusal, SYS_FLAG, Versions};
+use crate::source::ReadAt;
+
+/// Window of a sequential walk: stays in the processor's second-level cache.
+pub(super) const SCAN_WINDOW: usize = 256 * 1024;
+/// Window of a single look-up.
+pub(super) const LOOKUP_WINDOW: usize = 4096;
+/// A buffer that grew beyond this for one frame is given back.
+const KEEP: usize = 16 * 1024 * 1024;
+
+/// A buffer and what part of a file it holds.
+#[derive(Debug)]
+pub(super) struct Window {
+    buffer: Vec<u8>,
+    begin: u64,
+    filled: usize,
+    size: usize,
+}
+
+impl Window {
+    pub(super) fn new(size: usize) -> Self {
+        Self { buffer: Vec::new(), begin: 0, filled: 0, size }
+    }
+
+    /// Forgets what it holds; to be called before another file is read.
+    pub(super) fn clear(&mut self) {
+        self.filled = 0;
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// What the window holds from `at` on.
+    fn held(&self, at: u64) -> &[u8] {
+        let filled = self.buffer.get(..self.filled).unwrap_or_default();
+        at.checked_sub(self.begin)
+            .and_then(|skip| usize::try_from(skip).ok())
+            .and_then(|skip| filled.get(skip..))
+            .unwrap_or_default()
+    }
+
+    /// The frame that [`Self::check`] found at `at`.
+    pub(super) fn frame(&self, at: u64, layout: Layout) -> Frame<'_> {
+        Frame::new(self.held(at), layout)
+    }
+
+    /// Checks the frame at byte `at` of a file that ends at byte `end`.
+    pub(super) fn check<S: ReadAt + ?Sized>(
+        &mut self,
+        file: &S,
+        at: u64,
+        end: u64,
+        versions: Versions,
+    ) -> io::Result<Found> {
+        let available = end.saturating_sub(at);
+        loop {
+            match frame::check(self.held(at), available, versions) {
+                Err(Needs(bytes)) => {
+                    if bytes > self.size && !lengths_add_up(file, at, bytes as u64)? {
+                        let stated = i32::try_from(bytes).unwrap_or(i32::MAX);
+                        return Ok(Found::Refused(Refusal::Size { stated }));
+                    }
+                    self.fill(file, at, available, bytes)?;
+                }
+                Ok(found) => return Ok(found),
+            }
+        }
+    }
+
+    /// Reads at least `bytes` from `at`, of which `available` are there.
+    fn fill<S: ReadAt + ?Sized>(&mut self, file: &S, at: u64, available: u64, bytes: usize) -> io::Result<()> {
+        self.filled = 0;
+        if self.buffer.len() > KEEP && bytes <= self.size {
+            self.buffer = Vec::new();
+        }
+        let len = usize::try_from(available).unwrap_or(usize::MAX).min(bytes.max(self.size));
+        if self.buffer.len() < len {
+            self.buffer.resize(len, 0);
+        }
+        file.read_exact_at(self.buffer.get_mut(..len).unwrap_or_default(), at)?;
+        (self.begin, self.filled) = (at, len);
+        Ok(())
+    }
+}
+
+/// True when the length fields of the message at `at` make a frame of `total` bytes, all of which the file has.
+fn lengths_add_up<S: ReadAt + ?Sized>(file: &S, at: u64, total: u64) -> io::Result<bool> {
+    let mut offset = at;
+    let end = at.saturating_add(total);
+    let mut next = |skip: u64, bytes: &mut [u8]| -> io::Result<bool> {
+        offset = offset.saturating_add(skip);
+        let begin = offset;
+        offset = offset.saturating_add(bytes.len() as u64);
+        if offset > end {
+            return Ok(false);
+        }
+        file.read_exact_at(bytes, begin).map(|()| true)
+    };
+    let mut head = [0u8; SYS_FLAG + 4];
+    if !next(0, &mut head)? {
+        return Ok(false);
+    }
+    let magic = head.get(4..).and_then(|b| b.first_chunk().copied()).map_or(0, u32::from_be_bytes);
+    let sys_flag = head.last_chunk().copied().map_or(0, i32::from_be_bytes);
+    let (born_host, store_host) = frame::host_lens(sys_flag);
+    let hosts = u64::from(born_host) + u64::from(store_host);
+    let mut body = [0u8; 4];
+    if !next((BEFORE_BODY_LENGTH - head.len()) as u64 + hosts, &mut body)? {
+        return Ok(false);
+    }
+    let body = u64::try_from(i32::from_be_bytes(body)).unwrap_or(0);
+    let topic = if magic == MAGIC_V2 {
+        let mut topic = [0u8; 2];
+        if !next(body, &mut topic)? {
+            return Ok(false);
+        }
+        i64::from(i16::from_be_bytes(topic))
+    } else {
+        let mut topic = [0u8; 1];
+        if !next(body, &mut topic)? {
+            return Ok(false);
+        }
+        i64::from(i8::from_be_bytes(topic))
+    };
+    let Ok(topic) = u64::try_from(topic) else {
+        return Ok(false);
+    };
+    let mut properties = [0u8; 2];
+    if !next(topic, &mut properties)? {
+        return Ok(false);
+    }
+    let properties = u64::try_from(i16::from_be_bytes(properties)).unwrap_or(0);
+    Ok(offset.saturating_add(properties) == end)
+}

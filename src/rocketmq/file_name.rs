@@ -1,0 +1,55 @@
+//! File names of the commit log and of the consume queues: the offset of the first byte, 20 decimal digits.
+
+/// Digits of a name.
+const DIGITS: usize = 20;
+
+/// The name of the file whose first byte has this offset (upstream `UtilAll#offset2FileName`).
+///
+/// ```
+/// assert_eq!(logdex::rocketmq::file_name::of_offset(1 << 30), "00000000001073741824");
+/// ```
+pub fn of_offset(offset: u64) -> String {
+    format!("{offset:020}")
+}
+
+/// The offset that a name stands for, or `None` for a stray file.
+///
+/// Exactly 20 ASCII digits and at most `i64::MAX`, which is what the broker writes. The broker itself would take any
+/// number for a name, and refuses to start where a name is none.
+pub fn parse(name: &str) -> Option<u64> {
+    if name.len() != DIGITS || !name.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    name.parse().ok().filter(|offset| i64::try_from(*offset).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{of_offset, parse};
+
+    #[test]
+    fn names_round_trip() {
+        for offset in [0, 1, 65536, 1 << 30, i64::MAX.unsigned_abs()] {
+            assert_eq!(parse(&of_offset(offset)), Some(offset));
+        }
+        assert_eq!(of_offset(0), "00000000000000000000");
+    }
+
+    #[test]
+    fn strays_are_no_offsets() {
+        for name in [
+            "",
+            ".DS_Store",
+            "0",
+            "0000000000000000000",
+            "000000000000000000000",
+            "+0000000000000000001",
+            "0000000000000000000a",
+            "09223372036854775808",
+            "99999999999999999999",
+            "0000000000000000 000",
+        ] {
+            assert_eq!(parse(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! Positioned reads and writes: the same calls on a mapped file, on a file by `pread`/`pwrite`, and on bytes in memory.
+//!
+//! Everything above this floor works on owned copies, so that another process may change the file at any time. All
+//! integers in the files are big-endian; the word calls convert.
+//!
+//! Words are 4 bytes at an offset that is a multiple of 4. A map reads and writes each word in one piece; `pread` and
+//! `pwrite` of one word do so as well on every system known to us (the kernel copies an aligned word in one go).
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::path::Path;
+
+use crate::error::{Error, Result};
+
+/// How the bytes of a file are reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// A map, and `pread`/`pwrite` where mapping fails.
+    Auto,
+    /// A map or an error.
+    Mmap,
+    /// `pread`/`pwrite`: slower, but a file that shrinks is an error, not a signal.
+    Pread,
+}
+
+/// Reads at an offset that change nothing and need no shared position.
+pub trait ReadAt: Send + Sync {
+    /// Length in bytes. Fixed when a file is opened.
+    fn len(&self) -> u64;
+
+    /// True when there is no byte.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Fills `buf` from `offset`.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` when the range is not all there, else the system's error.
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
+
+    /// Copies `N` words from `offset`, each read in one piece, in rising order.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` when the range is not all there, else the system's error.
+    fn words<const N: usize>(&self, offset: u64) -> io::Result<[u32; N]>;
+
+    /// Reads 8 bytes in one piece, from an offset that is a multiple of 8.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` when the range is not all there, else the system's error.
+    fn long(&self, offset: u64) -> io::Result<u64> {
+        self.words::<2>(offset).map(|[high, low]| u64::from(high) << 32 | u64::from(low))
+    }
+
+    /// Reads one word; what was stored before it with [`WriteAt::publish`] is then visible, too.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` when the range is not all there, else the system's error.
+    fn acquire(&self, offset: u64) -> io::Result<u32> {
+        self.words::<1>(offset).map(|[word]| word)
+    }
+
+    /// Asks the processor to fetch the line of `offset`; does nothing where that makes no sense.
+    fn prefetch(&self, _offset: u64) {}
+}
+
+/// Writes at an offset, by one writer at a time.
+pub trait WriteAt: ReadAt {
+    /// Stores `N` words at `offset`, each in one piece, in rising order.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` when the range is not all there (nothing is stored then), else the system's error.
+    fn put_words<const N: usize>(&self, offset: u64, words: [u32; N]) -> io::Result<()>;
+
+    /// Stores 8 bytes in one piece, at an offset that is a multiple of 8, after every earlier store.
+    ///
+    /// # Errors
+    /// As [`Self::put_words`].
+    fn put_long(&self, offset: u64, value: u64) -> io::Result<()>;
+
+    /// Stores one word so that whoever reads it with [`ReadAt::acquire`] sees every earlier store as well.
+    ///
+    /// # Errors
+    /// As [`Self::put_words`].
+    fn publish(&self, offset: u64, word: u32) -> io::Result<()>;
+
+    /// Waits until the bytes from `offset` on are on the disk.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn flush(&self, offset: u64, len: u64) -> io::Result<()>;
+}
+
+impl ReadAt for [u8] {
+    fn len(&self) -> u64 {
+        <[u8]>::len(self) as u64
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let bytes = usize::try_from(offset).ok().and_then(|from| self.get(from..)).and_then(|b| b.get(..buf.len()));
+        buf.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn words<const N: usize>(&self, offset: u64) -> io::Result<[u32; N]> {
+        words_by_copy(self, offset)
+    }
+}
+
+impl ReadAt for Vec<u8> {
+    fn len(&self) -> u64 {
+        ReadAt::len(self.as_slice())
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.as_slice().read_exact_at(buf, offset)
+    }
+
+    fn words<const N: usize>(&self, offset: u64) -> io::Result<[u32; N]> {
+        self.as_slice().words(offset)
+    }
+}
+
+fn words_by_copy<const N: usize, S: ReadAt + ?Sized>(source: &S, offset: u64) -> io::Result<[u32; N]> {
+    let mut words = [[0u8; 4]; N];
+    source.read_exact_at(words.as_flattened_mut(), offset)?;
+    Ok(words.map(u32::from_be_bytes))
+}
+
+/// A file read and written by position, without a map.
+#[derive(Debug)]
+pub struct PlainFile {
+    file: File,
+    len: u64,
+}
+
+impl PlainFile {
+    /// Takes over an open file; its length is fixed now.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn new(file: File) -> io::Result<Self> {
+        let len = file.metadata()?.len();
+        Ok(Self { file, len })
+    }
+
+    fn check(&self, offset: u64, len: usize) -> io::Result<()> {
+        match offset.checked_add(len as u64) {
+            Some(end) if end <= self.len => Ok(()),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+}
+
+impl ReadAt for PlainFile {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    #[cfg(unix)]
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.check(offset, buf.len())?;
+        std::os::unix::fs::FileExt::read_exact_at(&self.file, buf, offset)
+    }
+
+    #[cfg(windows)]
+    fn read_exact_at(&self, mut buf: &mut [u8], mut offset: u64) -> io::Result<()> {
+        self.check(offset, buf.len())?;
+        while !buf.is_empty() {
+            match std::os::windows::fs::FileExt::seek_read(&self.file, buf, offset)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                read => {
+                    buf = buf.split_at_mut(read).1;
+                    offset += read as u64;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn words<const N: usize>(&self, offset: u64) -> io::Result<[u32; N]> {
+        words_by_copy(self, offset)
+    }
+}
+
+impl WriteAt for PlainFile {
+    #[cfg(unix)]
+    fn put_words<const N: usize>(&self, offset: u64, words: [u32; N]) -> io::Result<()> {
+        self.check(offset, 4 * N)?;
+        let bytes = words.map(u32::to_be_bytes);
+        std::os::unix::fs::FileExt::write_all_at(&self.file, bytes.as_flattened(), offset)
+    }
+
+    #[cfg(windows)]
+    fn put_words<const N: usize>(&self, mut offset: u64, words: [u32; N]) -> io::Result<()> {
+        self.check(offset, 4 * N)?;
+        let bytes = words.map(u32::to_be_bytes);
+        let mut rest = bytes.as_flattened();
+        while !rest.is_empty() {
+            let written = std::os::windows::fs::FileExt::seek_write(&self.file, rest, offset)?;
+            rest = rest.split_at(written).1;
+            offset += written as u64;
+        }
+        Ok(())
+    }
+
+    fn put_long(&self, offset: u64, value: u64) -> io::Result<()> {
+        #[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
+        self.put_words(offset, [(value >> 32) as u32, value as u32])
+    }
+
+    fn publish(&self, offset: u64, word: u32) -> io::Result<()> {
+        // System calls of one thread reach the page cache in order.
+        self.put_words(offset, [word])
+    }
+
+    fn flush(&self, _offset: u64, _len: u64) -> io::Result<()> {
+        self.file.sync_data()
+    }
+}
+
+/// Opens a file for reading, or for reading and writing, without creating it.
+///
+/// # Errors
+/// The system's error, with the path. A directory is `IsADirectory` in both modes.
+pub fn open_file(path: &Path, write: bool) -> Result<File> {
+    let file = OpenOptions::new().read(true).write(write).open(path).map_err(|e| Error::io(path, e))?;
+    let kind = file.metadata().map_err(|e| Error::io(path, e))?.file_type();
+    if kind.is_dir() {
+        return Err(Error::io(path, io::ErrorKind::IsADirectory.into()));
+    }
+    Ok(file)
+}
+
+/// Takes the exclusive lock of a writer. It is released when the last handle of `file` is dropped.
+///
+/// # Errors
+/// `WouldBlock` when another writer has it, in this process or another.
+pub fn lock_exclusive(file: &File) -> io::Result<()> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+        Err(TryLockError::Error(e)) => Err(e),
+    }
+}
+
+/// Asks who holds a lock of the kind that Java's `FileLock` takes (`fcntl`; `flock` does not see it).
+///
+/// Returns the process, 0 where the system does not say, or `None` when nobody holds one or there is no such file.
+///
+/// # Errors
+/// The system's error, with the path.
+#[cfg(unix)]
+pub fn fcntl_lock_holder(path: &Path) -> Result<Option<u32>> {
+    use rustix::process::{Flock, FlockType, fcntl_getlk};
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(Error::io(path, e)),
+    };
+    let held = fcntl_getlk(&file, &Flock::from(FlockType::WriteLock)).map_err(|e| Error::io(path, e.into()))?;
+    Ok(held.map(|lock| lock.pid.map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs())))
+}
+
+/// Asks who holds a lock of the kind that Java's `FileLock` takes. Nobody can be asked on this system.
+///
+/// # Errors
+/// None here.
+#[cfg(not(unix))]
+pub fn fcntl_lock_holder(_path: &Path) -> Result<Option<u32>> {
+    Ok(None)
+}
+
+/// Reserves disk space for the first `len` bytes, so that a store into a map cannot meet a full disk.
+///
+/// Makes the file at least `len` bytes long. Returns false where the system cannot reserve; the file then has the
+/// length but not the space.
+///
+/// # Errors
+/// The system's error, `StorageFull` above all.
+#[cfg(any(target_os = "linux", target_os = "macos"))]
+pub fn reserve(file: &File, len: u64) -> io::Result<bool> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    use rustix::io::Errno;
+    if len == 0 {
+        return Ok(true);
+    }
+    loop {
+        match fallocate(file, FallocateFlags::empty(), 0, len) {
+            Ok(()) => return Ok(true),
+            Err(Errno::INTR) => {}
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => break,
+            Err(e) => return Err(e.into()),
+        }
+    }
+    extend(file, len)
+}
+
+/// Gives the file its length; this system cannot reserve the space.
+///
+/// # Errors
+/// The system's error.
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
+pub fn reserve(file: &File, len: u64) -> io::Result<bool> {
+    extend(file, len)
+}
+
+fn extend(file: &File, len: u64) -> io::Result<bool> {
+    if file.metadata()?.len() < len {
+        file.set_len(len)?;
+    }
+    Ok(false)
+}

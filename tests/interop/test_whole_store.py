@@ -1,0 +1,111 @@
+"""Whole stores of a real broker whose index was replaced by one from logdex: loaded, asked, started and written to."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import golden
+from comparison import first_difference, index_contents
+from logdex.rocketmq import CommitLog, IndexService, MessageStore
+from rocketmq_driver import FOREVER, Driver
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+NEW_MESSAGES = 400
+
+
+# The stores whose log still has its beginning: from it the index can be made anew in full. The load of a killed one drops
+# the index files beyond its checkpoint, whoever wrote them.
+@pytest.mark.parametrize("case", ["basic", "ipv6", "sync", "cqext", "pool", "killed"])
+def test_store_lives_on_with_an_index_from_logdex(
+    store: Callable[[str], Path], tmp_path: Path, case: str, say: Callable[[str], None]
+) -> None:
+    root, zone = store(case), golden.info(case)["zone"]
+    _replace_index(root, tmp_path, case, zone)
+    # Files of a broker expire by their age: these are older by the day.
+    config = golden.info(case)["store"] | {"fileReservedTime": 1_000_000}
+    with Driver(tmp_path / "jvm", zone) as broker:
+        loaded = broker.ask("store_load", root=root, config=config)
+        assert loaded["ok"]
+        asked = _answers_of_the_broker(broker, case)
+
+        broker.ask("store_start")
+        put = broker.ask("store_put", messages=[_message(serial) for serial in range(NEW_MESSAGES)])
+        offsets = [result["phy_offset"] for result in put["results"]]
+        _new_messages_are_found(broker, offsets)
+        stopped = broker.ask("store_stop")
+        assert len(stopped["files"]) > len(loaded["files"])
+
+    with closing(MessageStore.open(root)) as ours:
+        _logdex_finds(ours, offsets)
+        _logdex_still_finds_the_old(ours, case)
+    say(f"store {case}: {asked} old answers alike, {NEW_MESSAGES} new messages found by both sides")
+
+
+def _replace_index(root: Path, tmp_path: Path, case: str, zone: str) -> None:
+    # Made elsewhere and moved in: made in place, it would also bring the store's checkpoint up to date.
+    slots, entries = golden.geometry(case)
+    with (
+        closing(CommitLog.open(root / "commitlog")) as log,
+        closing(
+            IndexService.open(tmp_path / "index", mode="a", hash_slots=slots, max_entries=entries, zone=zone)
+        ) as index,
+    ):
+        index.build_index(log.scan(body="stored"))
+    assert first_difference(index_contents(tmp_path), index_contents(root)) is None
+    shutil.rmtree(root / "index")
+    (tmp_path / "index").rename(root / "index")
+
+
+def _answers_of_the_broker(broker: Driver, case: str) -> int:
+    rows = [row for row in golden.rows(case, "queries") if "exception" not in row["index"]]
+    asked = [(row["topic"], row["key"], row["maxNum"], row["begin"], row["end"]) for row in rows]
+    index = broker.query("index_query", asked)
+    expected = [row.get("indexAfterLoad", row["index"]) for row in rows]
+    assert index["phy_offsets"] == [answer["offsets"] for answer in expected]
+    assert index["index_last_update_timestamp"] == expected[-1]["lastTimestamp"]
+    assert index["index_last_update_phyoffset"] == expected[-1]["lastPhyOffset"]
+    whole = broker.query("store_query", asked)
+    assert whole["phy_offsets"] == [row["store"]["offsets"] for row in rows]
+    return len(asked)
+
+
+def _message(serial: int) -> dict[str, Any]:
+    properties = {"UNIQ_KEY": f"NEW{serial:06}", "KEYS": f"new-{serial} tens-{serial // 10}", "TAGS": "new"}
+    return {"topic": "NewTopic", "queue_id": serial % 3, "body": f"body {serial}", "properties": properties}
+
+
+def _new_messages_are_found(broker: Driver, offsets: list[int]) -> None:
+    for form in ("NEW{:06}", "new-{}"):
+        answers = broker.query(
+            "store_query", [("NewTopic", form.format(serial), 32, 0, FOREVER) for serial in range(NEW_MESSAGES)]
+        )
+        assert answers["phy_offsets"] == [[offset] for offset in offsets]
+    tens = broker.query(
+        "store_query", [("NewTopic", f"tens-{ten}", 32, 0, FOREVER) for ten in range(NEW_MESSAGES // 10)]
+    )
+    assert tens["phy_offsets"] == [offsets[first : first + 10] for first in range(0, NEW_MESSAGES, 10)]
+
+
+def _logdex_finds(ours: MessageStore, offsets: list[int]) -> None:
+    for serial, offset in enumerate(offsets):
+        for key in (f"NEW{serial:06}", f"new-{serial}"):
+            found = ours.find("NewTopic", key, scan=False)
+            assert [message.phy_offset for message in found] == [offset]
+            assert found[0].body == f"body {serial}".encode()
+    for ten in range(NEW_MESSAGES // 10):
+        found = ours.find("NewTopic", f"tens-{ten}", scan=False)
+        assert [message.phy_offset for message in found] == offsets[10 * ten : 10 * ten + 10][::-1]
+
+
+def _logdex_still_finds_the_old(ours: MessageStore, case: str) -> None:
+    for row in golden.rows(case, "messages"):
+        if row.get("uniqKey") and row["sysFlag"] & 12 != 12:
+            found = ours.find(row["topic"], row["uniqKey"], scan=False)
+            assert row["physicalOffset"] in [message.phy_offset for message in found]

@@ -1,0 +1,76 @@
+"""The plan of a parallel build against a plain sequential model."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from logdex.spark.build_plan import LogFileCount, Mark, plan_build
+from logdex.spark.rolling import Seed
+
+# A log is a list of files, a file a list of messages, a message its number of entries.
+logs = st.lists(st.lists(st.integers(0, 3), max_size=6), max_size=5)
+
+
+def offsets(log: list[list[int]]) -> list[list[int]]:
+    return [[1000 * number + 10 * place + 10 for place in range(len(file))] for number, file in enumerate(log)]
+
+
+def sequential(log: list[list[int]], file_entries: int) -> list[tuple[Seed, list[int]]]:
+    """Make index files as a broker does: each its seed and the offsets of its entries."""
+    files: list[tuple[Seed, list[int]]] = []
+    last = Seed()
+    for places, file in zip(offsets(log), log, strict=True):
+        for place, keys in zip(places, file, strict=True):
+            if not files or len(files[-1][1]) == file_entries:
+                files.append((last, []))
+            for _ in range(keys):
+                if len(files[-1][1]) == file_entries:
+                    files.append((last, []))
+                files[-1][1].append(place)
+                last = Seed(place, 2 * place)
+    return files
+
+
+def counted(log: list[list[int]]) -> list[LogFileCount]:
+    counts = []
+    for number, (places, file) in enumerate(zip(offsets(log), log, strict=True)):
+        entries, last, marks = 0, None, [Mark(1000 * number, 0, None)]
+        for place, keys in zip(places, file, strict=True):
+            marks.append(Mark(place, entries, last))
+            entries += keys
+            last = Seed(place, 2 * place) if keys else last
+        after = bool(file) and (last is None or places[-1] > last.phy_offset)
+        counts.append(LogFileCount(1000 * number, len(file), entries, last, after, continues=True, marks=tuple(marks)))
+    return counts
+
+
+@given(logs, st.integers(1, 5), st.integers(1, 7))
+def test_tasks_make_the_files_of_a_sequential_build(log: list[list[int]], file_entries: int, max_tasks: int) -> None:
+    plan = plan_build(counted(log), file_entries=file_entries, max_tasks=max_tasks)
+    messages = [
+        (place, keys)
+        for places, file in zip(offsets(log), log, strict=True)
+        for place, keys in zip(places, file, strict=True)
+    ]
+    made: list[tuple[Seed, list[int]]] = []
+    for task in plan.tasks:
+        read = [place for place, keys in messages if place >= task.scan_from for _ in range(keys)]
+        seed = task.seed if not task.skip else Seed(read[task.skip - 1], 2 * read[task.skip - 1])
+        own = read[task.skip : task.skip + task.entries]
+        for start in range(0, len(own), file_entries):
+            made.append((seed, own[start : start + file_entries]))
+            seed = Seed(made[-1][1][-1], 2 * made[-1][1][-1])
+        if task.empty_file:
+            made.append((seed, []))
+    assert made == sequential(log, file_entries)
+    assert plan.files == len(made)
+    assert plan.entries == sum(map(sum, log))
+    assert len(plan.tasks) <= max_tasks
+
+
+def test_files_behind_the_end_of_the_log_are_left_out() -> None:
+    first, second, third = counted([[1, 1], [1], [2]])
+    ended = LogFileCount(**{field: getattr(second, field) for field in second.__slots__} | {"continues": False})
+    plan = plan_build([first, ended, third], file_entries=10, max_tasks=4)
+    assert (plan.messages, plan.entries) == (3, 3)

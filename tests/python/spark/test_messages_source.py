@@ -1,0 +1,137 @@
+"""Format `rocketmq`: what Spark reads is what a sequential scan gives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+import golden
+from logdex.rocketmq import CommitLog
+from logdex.spark.schema import MESSAGE_COLUMNS, arrow_schema, lay_out, microseconds, milliseconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+MAX_INT64 = 2**63 - 1
+
+
+def scanned(store: Path, columns: list[str]) -> pa.Table:
+    log = CommitLog.open(store / "commitlog")
+    schema = arrow_schema(MESSAGE_COLUMNS, columns)
+    batches = [lay_out(batch, schema)[0] for batch in pa.RecordBatchReader.from_stream(log.scan())]
+    return pa.Table.from_batches(batches, schema)
+
+
+def by_offset(table: pa.Table) -> list[dict[str, object]]:
+    return sorted(table.to_pylist(), key=lambda row: row["phy_offset"])
+
+
+@pytest.mark.parametrize("case", golden.STORES)
+def test_read_equals_sequential_scan(spark: SparkSession, shared_store: Callable[[str], Path], case: str) -> None:
+    frame = spark.read.format("rocketmq").load(str(shared_store(case)))
+    assert frame.columns == list(MESSAGE_COLUMNS)
+    expected = scanned(shared_store(case), list(MESSAGE_COLUMNS))
+    assert expected.num_rows == len(golden.rows(case, "messages"))
+    assert by_offset(frame.toArrow()) == by_offset(expected)
+
+
+def test_each_log_file_is_a_partition(spark: SparkSession, shared_store: Callable[[str], Path]) -> None:
+    files = len(list((shared_store("basic") / "commitlog").iterdir()))
+    assert spark.read.format("rocketmq").load(str(shared_store("basic"))).rdd.getNumPartitions() == files
+
+
+@pytest.mark.parametrize("chosen", [["keys", "phy_offset"], ["phy_offset"]])
+def test_columns_are_chosen_by_option_and_by_schema(
+    spark: SparkSession, shared_store: Callable[[str], Path], chosen: list[str]
+) -> None:
+    reader = spark.read.format("rocketmq")
+    by_option = reader.option("columns", ", ".join(chosen)).load(str(shared_store("basic")))
+    assert by_option.columns == chosen
+    declared = by_option.schema
+    by_schema = spark.read.format("rocketmq").schema(declared).load(str(shared_store("basic")))
+    expected = by_offset(scanned(shared_store("basic"), chosen))
+    assert by_offset(by_option.toArrow()) == by_offset(by_schema.toArrow()) == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "keeps"),
+    [
+        ({"topic": "AaTopic"}, lambda m: m["topic"] == "AaTopic"),
+        ({"topic": '["AaTopic", "t"]'}, lambda m: m["topic"] in ("AaTopic", "t")),
+        ({"keys": "Aa"}, lambda m: "Aa" in (m["keys"] or "").split(" ")),
+        (
+            {"keys": '["order-4", "Aa"]', "topic": "t"},
+            lambda m: m["topic"] == "t" and "Aa" in (m["keys"] or "").split(" "),
+        ),
+        ({"begin": "1795260606700"}, lambda m: m["storeTimestamp"] >= 1795260606700),
+        ({"end": "1795260606700"}, lambda m: m["storeTimestamp"] <= 1795260606700),
+        (
+            {"begin": "2026-11-21T11:30:06.500Z", "end": "2026-11-21T11:30:06.700+00:00"},
+            lambda m: 1795260606500 <= m["storeTimestamp"] <= 1795260606700,
+        ),
+    ],
+)
+def test_options_filter(
+    spark: SparkSession,
+    shared_store: Callable[[str], Path],
+    options: dict[str, str],
+    keeps: Callable[[dict[str, object]], bool],
+) -> None:
+    frame = (
+        spark.read.format("rocketmq")
+        .options(columns="phy_offset", pushdown="true", **options)
+        .load(str(shared_store("basic")))
+    )
+    expected = sorted(m["physicalOffset"] for m in golden.rows("basic", "messages") if keeps(m))
+    assert expected
+    assert sorted(row.phy_offset for row in frame.collect()) == expected
+
+
+def test_unique_key_is_a_key(spark: SparkSession, shared_store: Callable[[str], Path]) -> None:
+    wanted = golden.rows("basic", "messages")[7]
+    frame = spark.read.format("rocketmq").option("keys", wanted["uniqKey"]).load(str(shared_store("basic")))
+    assert wanted["physicalOffset"] in [row.phy_offset for row in frame.select("phy_offset").collect()]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"topics": "t"}, "has no option topics"),
+        ({"columns": "topic,nothing"}, "unknown columns nothing"),
+        ({"pushdown": "maybe"}, "not one of auto, true, false"),
+        ({"begin": "yesterday"}, "neither milliseconds nor ISO 8601"),
+    ],
+)
+def test_wrong_options_are_refused(
+    spark: SparkSession, shared_store: Callable[[str], Path], options: dict[str, str], says: str
+) -> None:
+    with pytest.raises(Exception, match=says):
+        spark.read.format("rocketmq").options(**options).load(str(shared_store("basic"))).count()
+
+
+def test_schema_with_another_type_is_refused(spark: SparkSession, shared_store: Callable[[str], Path]) -> None:
+    with pytest.raises(Exception, match="column phy_offset is bigint, not string"):
+        spark.read.format("rocketmq").schema("phy_offset string").load(str(shared_store("basic"))).count()
+
+
+def test_missing_directory_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(Exception, match=f"no such directory.*{tmp_path}/nowhere"):
+        spark.read.format("rocketmq").load(str(tmp_path / "nowhere")).count()
+
+
+def test_instants_outside_of_microseconds_are_null_and_counted() -> None:
+    largest = MAX_INT64 // 1000
+    times = pa.array([0, None, largest, largest + 1, MAX_INT64, -MAX_INT64, -1], pa.timestamp("ms", tz="UTC"))
+    converted, lost = microseconds(times)
+    assert lost == 3
+    assert converted.cast(pa.int64()).to_pylist() == [0, None, largest * 1000, None, None, None, -1000]
+
+
+def test_microseconds_become_milliseconds_rounding_down() -> None:
+    times = pa.array([1999, -1, -1000, -1001, None], pa.timestamp("us", tz="UTC"))
+    assert milliseconds(times).to_pylist() == [1, -1, -1, -2, None]

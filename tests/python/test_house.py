@@ -1,0 +1,169 @@
+"""The rooms keep their floors: who imports whom, where unsafe code lives, and what runs without the extras."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HOME = Path(__file__).resolve().parents[2]
+PACKAGE = HOME / "python" / "logdex"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+# Each room stands on the rooms named here, and on itself. What lies directly in the package is a room of one file.
+FLOORS = {
+    "_core": set(),
+    "errors": set(),
+    "report": set(),
+    "hash_index": {"_core", "errors", "report"},
+    "rocketmq": {"_core", "errors", "report", "hash_index"},
+    "kafka": {"_core", "errors", "report", "hash_index"},
+    "spark": {"_core", "errors", "report", "hash_index", "rocketmq", "kafka"},
+    "cli": {"_core", "errors", "report", "hash_index", "rocketmq", "kafka"},
+}
+OPTIONAL = {"pyspark", "pyarrow", "py4j", "pandas", "polars", "numpy", "duckdb"}
+
+# Written by hand, so not in any lock or build folder.
+SOURCES = [
+    file
+    for pattern in ("*.rs", "*.py", "*.pyi", "*.toml", "*.sh", "*.java", "Makefile")
+    for folder in ("src", "python", "tests", "benches", "examples", "scripts", ".")
+    for file in sorted((HOME / folder).glob(pattern) if folder == "." else (HOME / folder).rglob(pattern))
+    if not {"target", "__pycache__", "golden"} & set(file.relative_to(HOME).parts)
+]
+
+
+def _imports(module: Path) -> Iterator[tuple[str, int]]:
+    """Give every imported name in full, and its line; `from a import b` gives a.b."""
+    package = ("logdex", *module.relative_to(PACKAGE).parts[:-1])
+    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"), str(module))):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else ()
+            source = ".".join((*above, *([node.module] if node.module else [])))
+            yield from ((f"{source}.{alias.name}", node.lineno) for alias in node.names)
+
+
+def _room(module: Path) -> str:
+    return module.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def test_modules_are_found() -> None:
+    assert {"errors", "report", "hash_index", "rocketmq", "spark", "__init__"} <= {_room(module) for module in MODULES}
+    assert len(SOURCES) > len(MODULES)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.relative_to(PACKAGE).as_posix())
+def test_modules_import_only_lower_floors(module: Path) -> None:
+    room = _room(module)
+    if room in {"__init__", "__main__"}:
+        pytest.skip("the face of the package stands on everything")
+    allowed = FLOORS[room] | {room}
+    for name, line in _imports(module):
+        if name.split(".")[0] == "logdex":
+            target = name.split(".")[1]
+            # `from logdex import open` takes a name of the face, not a room.
+            assert target in allowed or (target not in FLOORS and room in {"spark", "cli"}), (
+                f"{module}:{line} imports {name}"
+            )
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.relative_to(PACKAGE).as_posix())
+def test_only_spark_imports_what_is_optional(module: Path) -> None:
+    found = {name for name, _ in _imports(module) if name.split(".")[0] in OPTIONAL}
+    assert not found or _room(module) == "spark", f"{module} imports {sorted(found)}"
+
+
+@pytest.mark.parametrize("file", SOURCES, ids=lambda file: file.relative_to(HOME).as_posix())
+def test_sources_are_ascii(file: Path) -> None:
+    for number, line in enumerate(file.read_bytes().splitlines(), 1):
+        assert line.isascii(), f"{file}:{number}"
+
+
+def test_unsafe_code_lives_in_one_file() -> None:
+    code = re.compile(
+        r"^(?!\s*//).*\bunsafe\s*(\{|fn|impl|extern)|allow\(.*unsafe_code|expect\(.*unsafe_code", re.MULTILINE
+    )
+    found = {
+        file.relative_to(HOME / "src").as_posix()
+        for file in (HOME / "src").rglob("*.rs")
+        if code.search(file.read_text())
+    }
+    assert found == {"mmap.rs"}
+
+
+def test_rust_floors() -> None:
+    """Nothing but the binding knows Python, and the two brokers' formats do not know each other."""
+    found = 0
+    for file in sorted((HOME / "src").rglob("*.rs")):
+        room = file.relative_to(HOME / "src").parts[0]
+        text = file.read_text(encoding="utf-8")
+        found += 1
+        if room not in {"python", "lib.rs"}:
+            assert not re.search(r"\bpyo3(_arrow)?::|crate::python", text), file
+        if room == "rocketmq":
+            assert "crate::kafka" not in text, file
+        if room in {"hash_index", "kafka"}:
+            assert "crate::rocketmq" not in text, file
+        if room in {"source.rs", "mmap.rs", "time_range.rs", "error.rs"}:
+            assert not re.search(r"crate::(hash_index|rocketmq|kafka)\b", text), file
+    assert found
+
+
+def test_package_runs_without_what_is_optional() -> None:
+    program = f"""
+        import sys
+
+        class Blocked:
+            def find_spec(self, name, path=None, target=None):
+                if name.split(".")[0] in {sorted(OPTIONAL)!r}:
+                    raise ModuleNotFoundError(name, name=name)
+                return None
+
+        sys.meta_path.insert(0, Blocked())
+        import logdex
+        import logdex.rocketmq
+        assert logdex.rocketmq.key_hash("polygenelubricants") == 0
+        assert logdex.__version__
+        print("ran", logdex.__version__)
+    """
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    cargo = tomllib.loads((HOME / "Cargo.toml").read_text(encoding="utf-8"))
+    assert done.stdout == f"ran {cargo['package']['version']}\n"
+
+
+def test_development_group_holds_what_users_install() -> None:
+    project = tomllib.loads((HOME / "pyproject.toml").read_text(encoding="utf-8"))
+    needed = [*project["project"]["dependencies"], *project["project"]["optional-dependencies"]["spark"]]
+    assert set(project["dependency-groups"]["run"]) == {line for line in needed if not line.startswith("tzdata")}
+
+
+def test_lock_names_no_place() -> None:
+    lines = (HOME / "requirements-dev.lock").read_text(encoding="utf-8").splitlines()
+    pinned = [line for line in lines if line and not line.lstrip().startswith("#")]
+    assert pinned
+    for line in pinned:
+        assert re.fullmatch(r"[a-z0-9.-]+==[0-9a-z.]+( ; .+)?", line), line
+    assert not any("://" in line for line in lines)
