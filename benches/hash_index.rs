@@ -77,7 +77,7 @@ fn put(c: &mut Criterion) {
     let mut group = c.benchmark_group("put");
     group.throughput(Throughput::Elements(keys.len() as u64)).sample_size(10);
     let mut serial = 0;
-    let mut timed = |run: &dyn Fn(&IndexFile)| {
+    let mut measure = |run: &dyn Fn(&IndexFile)| {
         serial += 1;
         let path = dir.path().join(serial.to_string());
         let file = create(&path, keys.len());
@@ -91,7 +91,7 @@ fn put(c: &mut Criterion) {
     group.bench_function("one_by_one", |b| {
         b.iter_custom(|rounds| {
             let one_round = |_| {
-                timed(&|file| {
+                measure(&|file| {
                     for (row, (&offset, &time)) in offsets.iter().zip(&times).enumerate() {
                         file.put_key(keys.get(row), offset, time).expect("room");
                     }
@@ -103,7 +103,7 @@ fn put(c: &mut Criterion) {
     group.bench_function("batch", |b| {
         b.iter_custom(|rounds| {
             let one_round = |_| {
-                timed(&|file| {
+                measure(&|file| {
                     let columns = PutColumns { keys: &keys, phy_offsets: &offsets, store_timestamps: &times };
                     assert_eq!(file.put_batch(&columns, 0).expect("room"), keys.len());
                 })

@@ -8,6 +8,7 @@
 //! One writer at a time, any number of readers, in this process or others. The format is written down in
 //! docs/formats/rocketmq-index.md; [`IndexFile`] is the way in.
 
+mod bytes;
 mod compat;
 #[cfg(test)]
 mod crash_tests;
@@ -17,19 +18,23 @@ mod header;
 mod infer;
 mod key_hash;
 mod layout;
+mod lookup;
+mod open;
 mod put;
 mod relink;
 mod select;
 mod verify;
 
+#[cfg(feature = "python")]
+pub(crate) use bytes::infer_geometry;
 pub use compat::Compat;
 pub use entry::Entry;
-#[cfg(feature = "python")]
-pub(crate) use file::infer_geometry;
-pub use file::{CreateOptions, IndexFile, OpenOptions, select_files};
+pub use file::IndexFile;
 pub use header::Header;
 pub use key_hash::{KeySource, carry_utf8, finish, key_hash, key_hash_of_units, key_hash_of_utf8};
 pub use layout::Geometry;
+pub use lookup::select_files;
+pub use open::{CreateOptions, OpenOptions};
 pub use put::PutColumns;
 pub use select::Damage;
 pub use verify::{Checked, Finding};

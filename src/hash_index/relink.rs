@@ -136,7 +136,10 @@ pub(crate) fn relink(
     let mut used_slots = 0;
     for position in 1..present {
         let entry = Entry::read(source, geometry, position)?;
-        if (position >= counted && entry.is_zero()) || !can_be_true(position, &entry, largest_offset) {
+        // Zeros can be an entry only as the oldest of slot 0; a second one would have a link to the first.
+        let never_stored =
+            entry.is_zero() && (position >= counted || found.heads.first().is_some_and(|&head| head != 0));
+        if never_stored || !can_be_true(position, &entry, largest_offset) {
             break;
         }
         let slot = geometry.slot_of(entry.key_hash) as usize;

@@ -1,25 +1,23 @@
-//! `CommitLog` and the reader that its scans give.
+//! `CommitLog`.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow_array::RecordBatchReader;
-use pyo3::exceptions::{PyStopIteration, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyCapsule, PyDict};
-use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader, PySchema, PyTable};
+use pyo3::types::{PyBytes, PyDict};
+use pyo3_arrow::PyRecordBatch;
 
 use super::convert;
+use super::message_reader::PyMessageReader;
 use crate::hash_index::Compat;
-use crate::mmap::FileSource;
-use crate::rocketmq::commit_log::columns::{Column, schema};
+use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::frame::Versions;
 use crate::rocketmq::commit_log::properties::{KEYS, TAGS, UNIQ_KEY};
-use crate::rocketmq::commit_log::{Bodies, CommitLog, Message, MessageReader, Options, ScanOptions};
+use crate::rocketmq::commit_log::{Bodies, CommitLog, Message, Options, ScanOptions};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyCommitLog>()?;
-    m.add_class::<PyMessageReader>()?;
     m.add_function(wrap_pyfunction!(_open_commit_log, m)?)
 }
 
@@ -243,8 +241,8 @@ impl PyCommitLog {
     /// The messages in log order, up to the first frame that a broker would refuse.
     ///
     /// Args:
-    ///     begin_phy_offset: No message begins before it. Frames are only known by walking, so the walk starts at the
-    ///         beginning of the file that holds it.
+    ///     begin_phy_offset: No message begins before it. Where a message begins at it, the walk starts there; else at the
+    ///         beginning of the file that holds it, because frames are only known by walking.
     ///     end_phy_offset: No message begins at or after it.
     ///     columns: Names of columns, in the order wanted; all where not given. What is not asked for is not decoded.
     ///     batch_size: Rows of a batch; it ends earlier at 64 MiB.
@@ -289,7 +287,7 @@ impl PyCommitLog {
             },
         };
         let reader = py.detach(|| log.scan(&scan))?;
-        Ok(PyMessageReader { reader: Mutex::new(Some(reader)), columns: scan.columns })
+        Ok(PyMessageReader::new(reader, scan.columns))
     }
 
     /// True after `close`.
@@ -319,91 +317,5 @@ impl PyCommitLog {
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
         let open = py.import("logdex._core")?.getattr("_open_commit_log")?;
         Ok((open, (self.path.clone(), self.access.clone(), self.compat.clone(), self.max_body_bytes)))
-    }
-}
-
-/// Messages as record batches: an iterator, and an Arrow stream for whoever takes one.
-///
-/// As an iterator it releases the interpreter lock and raises the system's errors as they are.
-#[pyclass(name = "MessageReader", module = "logdex._core", frozen)]
-struct PyMessageReader {
-    reader: Mutex<Option<MessageReader<FileSource>>>,
-    columns: Vec<Column>,
-}
-
-impl PyMessageReader {
-    fn take(&self) -> PyResult<MessageReader<FileSource>> {
-        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        reader.take().ok_or_else(|| PyValueError::new_err("the reader was handed over or closed, or runs elsewhere"))
-    }
-}
-
-#[pymethods]
-impl PyMessageReader {
-    /// The schema of the batches.
-    #[getter]
-    fn schema<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        PySchema::new(schema(&self.columns)).into_arro3(py)
-    }
-
-    /// True when it was closed, read to a table, or handed over as a stream.
-    #[getter]
-    fn closed(&self) -> bool {
-        self.reader.lock().unwrap_or_else(PoisonError::into_inner).is_none()
-    }
-
-    /// The next batch.
-    ///
-    /// Raises:
-    ///     StopIteration: There is none.
-    ///     OSError: The system refuses; the reader is at its end then.
-    fn read_next_batch<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.__next__(py)?.ok_or_else(|| PyStopIteration::new_err(()))
-    }
-
-    /// All batches that are left, as a table.
-    fn read_all<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let mut reader = self.take()?;
-        let batches = py.detach(|| {
-            let mut batches = Vec::new();
-            while let Some(batch) = reader.next_batch()? {
-                batches.push(batch);
-            }
-            Ok::<_, crate::error::Error>(batches)
-        })?;
-        PyTable::try_new(batches, schema(&self.columns))?.into_arro3(py)
-    }
-
-    /// Let go of the files.
-    fn close(&self) {
-        self.reader.lock().unwrap_or_else(PoisonError::into_inner).take();
-    }
-
-    fn __iter__(slf: Py<Self>) -> Py<Self> {
-        slf
-    }
-
-    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let mut reader = self.take()?;
-        let batch = py.detach(|| {
-            let batch = reader.next_batch();
-            *self.reader.lock().unwrap_or_else(PoisonError::into_inner) = Some(reader);
-            batch
-        })?;
-        batch.map(|batch| PyRecordBatch::new(batch).into_arro3(py)).transpose()
-    }
-
-    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.schema(py)?.call_method0("__arrow_c_schema__")
-    }
-
-    #[pyo3(signature = (requested_schema=None))]
-    fn __arrow_c_stream__<'py>(
-        &self,
-        py: Python<'py>,
-        requested_schema: Option<Bound<'py, PyCapsule>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let reader: Box<dyn RecordBatchReader + Send> = Box::new(self.take()?);
-        PyRecordBatchReader::new(reader).into_arro3(py)?.call_method1("__arrow_c_stream__", (requested_schema,))
     }
 }

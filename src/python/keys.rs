@@ -83,7 +83,6 @@ impl Keys {
     }
 
     /// Runs a select over the keys that are not null and puts its answers into an Arrow list column.
-    #[expect(clippy::type_complexity, reason = "the shape of a select")]
     pub(super) fn select<D>(
         &self,
         run: impl FnOnce(&mut dyn Iterator<Item = i32>, &mut dyn FnMut(&[i64])) -> Result<Option<D>>,

@@ -11,6 +11,7 @@ mod index_entries;
 mod index_file;
 mod index_header;
 mod keys;
+mod message_reader;
 
 use pyo3::prelude::*;
 
@@ -23,5 +24,6 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     index_file::register(m)?;
     checkpoint::register(m)?;
     commit_log::register(m)?;
+    message_reader::register(m)?;
     index_entries::register(m)
 }

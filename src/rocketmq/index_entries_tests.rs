@@ -118,27 +118,19 @@ fn other_types_of_columns_are_taken() {
 #[test]
 fn missing_values_are_errors() {
     let whole = batch(&[5], &[0], vec![Some("U")], vec![None], vec![None]);
-    for (column, new) in [
+    let names = ["topic", "phy_offset", "sys_flag", "store_timestamp", "uniq_key", "keys"];
+    let column = |name: &str| Arc::clone(whole.column_by_name(name).unwrap());
+    for (missing, null) in [
         ("topic", Arc::new(StringArray::from(vec![None::<&str>])) as ArrayRef),
         ("phy_offset", Arc::new(Int64Array::from(vec![None]))),
         ("sys_flag", Arc::new(Int32Array::from(vec![None]))),
         ("store_timestamp", Arc::new(TimestampMillisecondArray::from(vec![None]))),
     ] {
-        let columns = whole.schema().fields().iter().map(|field| {
-            let old = Arc::clone(whole.column_by_name(field.name()).unwrap());
-            (field.name().clone(), if field.name() == column { Arc::clone(&new) } else { old })
-        });
-        let messages = RecordBatch::try_from_iter(columns.collect::<Vec<_>>()).unwrap();
-        let error = index_entries(&messages, 0, false).unwrap_err();
-        assert_eq!(error.to_string(), format!("messages: {column} of row 0 is null"));
-        let others = whole
-            .schema()
-            .fields()
-            .iter()
-            .filter(|field| field.name() != column)
-            .map(|field| (field.name().clone(), Arc::clone(whole.column_by_name(field.name()).unwrap())));
-        let messages = RecordBatch::try_from_iter(others.collect::<Vec<_>>()).unwrap();
-        let error = index_entries(&messages, 0, false).unwrap_err();
-        assert_eq!(error.to_string(), format!("messages: there is no column {column}"));
+        let columns = names.map(|name| (name, if name == missing { Arc::clone(&null) } else { column(name) }));
+        let error = index_entries(&RecordBatch::try_from_iter(columns).unwrap(), 0, false).unwrap_err();
+        assert_eq!(error.to_string(), format!("messages: {missing} of row 0 is null"));
+        let others = names.into_iter().filter(|name| *name != missing).map(|name| (name, column(name)));
+        let error = index_entries(&RecordBatch::try_from_iter(others).unwrap(), 0, false).unwrap_err();
+        assert_eq!(error.to_string(), format!("messages: there is no column {missing}"));
     }
 }

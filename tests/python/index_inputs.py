@@ -27,7 +27,7 @@ _UTC_MS = DataType.timestamp("ms", tz="UTC")
 def messages(*rows: dict[str, Any]) -> RecordBatch:
     """Make a batch of messages; a column that a row does not name is null, sys_flag 0, the topic TP."""
     full = [{"topic": "TP", "sys_flag": 0, **row} for row in rows]
-    columns = {name: Array([row.get(name) for row in full], type=kind) for name, kind in _TYPES.items()}
+    columns: dict[str, Any] = {name: Array([row.get(name) for row in full], type=kind) for name, kind in _TYPES.items()}
     columns["store_timestamp"] = columns["store_timestamp"].cast(_UTC_MS)
     return RecordBatch.from_pydict(columns)
 

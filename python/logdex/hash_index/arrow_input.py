@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 ENTRY_COLUMNS = ("topic", "key", "phy_offset", "store_timestamp")
 """What `IndexService.put_batch` takes."""
 
+_UTC_MS = DataType.timestamp("ms", tz="UTC")
 _MESSAGE_COLUMNS = {
     "topic": DataType.utf8(),
     "phy_offset": DataType.int64(),
-    "store_timestamp": DataType.timestamp("ms", tz="UTC"),
+    "store_timestamp": _UTC_MS,
     "uniq_key": DataType.utf8(),
     "keys": DataType.utf8(),
     "tags": DataType.utf8(),
@@ -100,9 +101,9 @@ def message_batches(messages: Any) -> Iterator[RecordBatch]:  # noqa: ANN401 -- 
 
 def _cast(column: Array, kind: DataType) -> Array:
     """Bring text of another layout, or times of another unit, into the columns' own type."""
-    return column if column.type == kind else column.cast(kind)
+    return column if column.type.equals(kind) else column.cast(kind)
 
 
 def _array(values: list[Any], kind: DataType) -> Array:
-    plain = DataType.int64() if DataType.is_temporal(kind) else kind
+    plain = DataType.int64() if kind is _UTC_MS else kind
     return _cast(Array(values, type=plain), kind)

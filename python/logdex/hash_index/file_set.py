@@ -108,34 +108,36 @@ class FileSet:
     def _open(self, entry: Entry) -> IndexFile | None:
         """Open one entry; None for what holds no answers, which becomes a finding, and for what has vanished."""
         path = self.directory / entry.name
-        if not entry.is_numeric:
-            return self._find(path, 0, "file-name", "a decimal number", entry.name)
-        if not entry.is_file:
-            self._find(path, 0, "not-a-file", "an index file", "something else than a regular file")
-            if self._options.compat:
+        finding = self._unusable(path, entry)
+        if finding is not None:
+            self.findings.append(finding)
+            if self._options.compat and entry.is_numeric and not entry.is_file:
                 raise IsADirectoryError(errno.EISDIR, "not a file", str(path))
             return None
-        if self.geometry is None:
-            # Nothing but empty files so far.
-            return self._find(path, 0, "file-size", "an index file", "0 bytes")
-        expected = file_size(self.geometry)
+        expected = file_size(self.geometry or (0, 0))
         if entry.size != expected:
-            self._find(path, min(entry.size, expected), "file-size", f"{expected} bytes", f"{entry.size} bytes")
+            at = min(entry.size, expected)
+            self.findings.append(Finding(str(path), at, "file-size", f"{expected} bytes", f"{entry.size} bytes"))
         if self._writer is not None and self._writer.path.name == entry.name:
             return self._writer
-        return self._open_file(path, entry)
-
-    def _open_file(self, path: Path, entry: Entry) -> IndexFile | None:
         mended = self._mended and self.is_whole(entry)
         try:
             return self.open_reader(path, last_exit_ok=self._options.last_exit_ok or mended)
         except FileNotFoundError:
             return None
         except CorruptFileError as error:
-            return self._find(path, error.offset, "file-size", error.expected, error.found)
+            self.findings.append(Finding(error.path, error.offset, "file-size", error.expected, error.found))
+            return None
 
-    def _find(self, path: Path, offset: int, kind: str, expected: str, found: str) -> None:
-        self.findings.append(Finding(str(path), offset, kind, expected, found))
+    def _unusable(self, path: Path, entry: Entry) -> Finding | None:
+        if not entry.is_numeric:
+            return Finding(str(path), 0, "file-name", "a decimal number", entry.name)
+        if not entry.is_file:
+            return Finding(str(path), 0, "not-a-file", "an index file", "something else than a regular file")
+        if self.geometry is None:
+            # Nothing but empty files so far.
+            return Finding(str(path), 0, "file-size", "an index file", "0 bytes")
+        return None
 
     def open_reader(self, path: Path, *, last_exit_ok: bool = True) -> IndexFile:
         """Open one file for reading, in the directory's geometry."""

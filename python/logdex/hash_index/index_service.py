@@ -10,6 +10,7 @@ import io
 import logging
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -212,19 +213,18 @@ class IndexService:
             LockedError: A running broker holds the store.
             OSError: A file cannot be created or written.
         """
-        count = 0
         with self._lock:
             self._check_writable()
-            for batch in message_batches(messages):
-                count += self._build(batch)
-        return count
+            return self._build_all(messages, tags=self._compat == _INDEXES_TAGS)
 
-    def _build(self, messages: RecordBatch) -> int:
+    def _build_all(self, messages: Any, *, tags: bool) -> int:  # noqa: ANN401 -- anything with the PyCapsule interface
+        return sum(self._build(batch, tags=tags) for batch in message_batches(messages))
+
+    def _build(self, messages: RecordBatch, *, tags: bool) -> int:
         if not messages.num_rows:
             return 0
         # Before any filter, as upstream: even a message that is not indexed makes or rolls the file.
         newest = self._current()
-        tags = self._compat == _INDEXES_TAGS
         entries = _core.index_entries(messages, end_phy_offset=newest.header.end_phy_offset, tags=tags)
         self._put_entries(entries)
         if not entries.num_rows or _last(entries, "row") != messages.num_rows - 1:
@@ -319,8 +319,7 @@ class IndexService:
         query.check_max_num(max_num)
         times = query.TimeRange.of(begin, end)
         files = self.files
-        if self._compat:
-            max_num = min(query.MAX_MSGS_NUM_BATCH, query.MAX_MSGS_NUM_BATCH if max_num is None else max_num)
+        max_num = self._cap(max_num)
         found = query.select(
             self._matching(files, times), _core.index_key(topic, key), times, None if max_num is None else max_num + 1
         )
@@ -355,10 +354,14 @@ class IndexService:
         """
         query.check_max_num(max_num)
         times = query.TimeRange.of(begin, end)
-        if self._compat:
-            max_num = min(query.MAX_MSGS_NUM_BATCH, query.MAX_MSGS_NUM_BATCH if max_num is None else max_num)
+        max_num = self._cap(max_num)
         files = self._matching(self.files, times)
         return _core.select_files(files, keys, topics=topics, max_num=max_num, begin=times.begin, end=times.end)
+
+    def _cap(self, max_num: int | None) -> int | None:
+        # COMPAT(rocketmq IndexService#queryOffset, B16): no answer holds more than 64.
+        most = query.MAX_MSGS_NUM_BATCH
+        return max_num if self._compat is None else min(most, most if max_num is None else max_num)
 
     def _matching(self, files: Sequence[IndexFile], times: query.TimeRange) -> list[IndexFile]:
         if self._compat:
@@ -396,6 +399,7 @@ class IndexService:
             self._check_writable()
             self._lock_directory()
             removed: list[Path] = []
+            # NOTE: the newest file stays although its messages may be gone (B33): the next one is seeded from it.
             for file in self._files.refresh()[:-1]:
                 if file.header.end_phy_offset >= min_phy_offset:
                     break
@@ -453,8 +457,10 @@ class IndexService:
             return
         log = CommitLog.open(directory, access=self._options["access"])
         try:
+            tags = recovery.indexes_tags(self._files, log)
             recovery.drop_after_hole(self._files, log)
-            recovery.index_again(self._files, log, self._put_entries, self.build_index)
+            build = partial(self._build_all, tags=tags)
+            recovery.index_again(self._files, log, self._put_entries, build, tags=tags)
             self.flush()
         finally:
             log.close()

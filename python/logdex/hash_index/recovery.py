@@ -63,6 +63,20 @@ def mend_files(files: FileSet) -> None:
     files.set_mended()
 
 
+def indexes_tags(files: FileSet, log: CommitLog) -> bool:
+    """Say whether the index holds the tags of messages, as a 5.5.0 broker writes it; so that what is lost comes back."""
+    held = _by_offset(files.refresh())
+    newest = held[-1].header if held else None
+    messages = newest and next(_scan(log, newest.begin_phy_offset, newest.end_phy_offset), None)
+    if messages is None:
+        return False
+    tagged = _core.index_entries(messages, end_phy_offset=0, tags=True)
+    plain = _core.index_entries(messages, end_phy_offset=0)
+    lost, lost_of_plain = (_missing_rows(entries, held).num_rows for entries in (tagged, plain))
+    # A few tags may be missing at the end of the index, or seem to be there because of a key with the same hash.
+    return 2 * (lost - lost_of_plain) < tagged.num_rows - plain.num_rows
+
+
 def drop_after_hole(files: FileSet, log: CommitLog) -> None:
     """Delete the files after a hole in the index, and files that hold nothing, where the log can give them again.
 
@@ -98,7 +112,12 @@ def _after_hole(held: list[IndexFile], log: CommitLog, *, may_begin_late: bool) 
 
 
 def index_again(
-    files: FileSet, log: CommitLog, put: Callable[[RecordBatch], None], build: Callable[[Any], int]
+    files: FileSet,
+    log: CommitLog,
+    put: Callable[[RecordBatch], None],
+    build: Callable[[Any], int],
+    *,
+    tags: bool,
 ) -> None:
     """Index what the log holds beyond the last entry.
 
@@ -107,6 +126,7 @@ def index_again(
         log: The log beside it.
         put: Puts a batch of index entries.
         build: Indexes messages.
+        tags: The index holds tags, too.
     """
     held = _by_offset(files.refresh())
     begin = log.min_offset
@@ -115,7 +135,7 @@ def index_again(
         last = newest.header.end_phy_offset
         # The last message may have been indexed in part, and a lost page may hold the end of an entry that seems whole.
         for messages in _scan(log, _doubtful_offset(newest), last + 1):
-            put(_missing_rows(_core.index_entries(messages, end_phy_offset=0), held))
+            put(_missing_rows(_core.index_entries(messages, end_phy_offset=0, tags=tags), held))
         begin = max(begin, last + 1)
     if begin < log.max_offset:
         build(log.scan(begin_phy_offset=begin, columns=_COLUMNS))
@@ -157,7 +177,7 @@ def _scan(log: CommitLog, begin: int, end: int) -> Iterator[RecordBatch]:
 def _missing_rows(entries: RecordBatch, files: list[IndexFile]) -> RecordBatch:
     """Choose the entries that are in none of the files; by hash, as the same offset may stand there for another key."""
     topics, keys, offsets = (entries.column(name).to_pylist() for name in ("topic", "key", "phy_offset"))
-    candidates = _core.select_files(files, keys, topics=topics).to_pylist()
+    candidates = _core.select_files(files, entries.column("key"), topics=entries.column("topic")).to_pylist()
     present: dict[tuple[int, int], int] = {}
     missing: list[int] = []
     for row, (topic, key, offset, found) in enumerate(zip(topics, keys, offsets, candidates, strict=True)):

@@ -132,8 +132,8 @@ class CommitLog:
         """Read the messages in log order.
 
         Args:
-            begin_phy_offset: No message begins before it. Frames are only known by walking, so the walk starts at the
-                beginning of the file that holds it.
+            begin_phy_offset: No message begins before it. Where a message begins at it, the walk starts there; else at the
+                beginning of the file that holds it, because frames are only known by walking.
             end_phy_offset: No message begins at or after it.
             columns: Names of columns, in the order wanted; all where not given. What is not asked for is not decoded.
             batch_size: Rows of a batch; it ends earlier at 64 MiB.

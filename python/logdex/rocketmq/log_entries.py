@@ -12,7 +12,7 @@ from logdex import _core
 from logdex.rocketmq.ranges import Range, subtract, union
 
 if TYPE_CHECKING:
-    from logdex._core import CommitLog
+    from logdex.rocketmq.commit_log import CommitLog
 
 _COLUMNS = ("topic", "phy_offset", "store_timestamp", "uniq_key", "keys", "tags", "sys_flag", "store_size")
 
@@ -32,25 +32,25 @@ class LogEntries:
         self._hashes = bytearray()
         self._offsets = array("q")
 
-    def missing(self, ranges: list[Range]) -> list[Range]:
-        """Give the parts of the ranges that were not read yet."""
-        return [part for whole in ranges for part in subtract(whole, self._seen)]
+    def missing(self, whole: Range, covered: list[Range]) -> list[Range]:
+        """Give the parts of a range that are neither covered otherwise nor read yet, rising."""
+        return subtract(whole, [*covered, *self._seen])
 
     def read(self, ranges: list[Range], budget_bytes: int | None) -> int:
         """Read ranges of the log, the newest first, as far as the budget goes, and keep their entries.
 
         Args:
-            ranges: Ranges of log offsets.
+            ranges: Rising ranges of log offsets; what another thread read meanwhile is not read again.
             budget_bytes: The most to read; None: all. A message that begins within it is read whole.
 
         Returns:
             The bytes of the log that were read.
         """
         with self._lock:
-            total = 0
             # What the walk refused once is not tried at every call.
-            readable = [part for whole in self.missing(ranges) for part in subtract(whole, self._refused)]
-            for begin, end in reversed(readable):
+            done = [*self._seen, *self._refused]
+            total = 0
+            for begin, end in reversed([part for whole in ranges for part in subtract(whole, done)]):
                 left = end - begin if budget_bytes is None else budget_bytes - total
                 if left <= 0:
                     break

@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from arro3.core import Array, ChunkedArray, DataType, Field, RecordBatch, RecordBatchReader, Schema
+from arro3.core import Array, ChunkedArray, DataType, Field, RecordBatch, RecordBatchReader
 
 from logdex.hash_index.index_service import CLOCK_SLACK_MS, IndexService
 from logdex.hash_index.query import TimeRange, check_max_num
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
     from typing import TypeAlias
+
+    from arro3.core import Schema
 
     from logdex.rocketmq.message import Message
     from logdex.rocketmq.ranges import Range
@@ -186,9 +188,12 @@ class MessageStore:
             raise ValueError(f'scan must be "auto", True or False, not {scan!r}')
         # The index first: what is indexed while the log is measured is then at worst read once more.
         covered = self._covered()
-        ranges = subtract((self._commit_log.min_offset, self._commit_log.max_offset), covered)
-        scanned = self._unindexed.read(ranges, _SCAN_BUDGET_BYTES if scan == "auto" else None) if scan else 0
-        return scanned, self._unindexed.missing(ranges)
+        whole = (self._commit_log.min_offset, self._commit_log.max_offset)
+        missing = self._unindexed.missing(whole, covered)
+        if not scan or not missing:
+            return 0, missing
+        scanned = self._unindexed.read(missing, _SCAN_BUDGET_BYTES if scan == "auto" else None)
+        return scanned, self._unindexed.missing(whole, covered)
 
     def _covered(self) -> list[Range]:
         """Give the ranges of the log whose messages are indexed.
@@ -234,8 +239,8 @@ class MessageStore:
         if len(topic_list) != len(key_list):
             raise ValueError(f"{len(topic_list)} topics for {len(key_list)} keys")
         self._read_unindexed(scan)
-        columns = self._commit_log.messages([])
-        schema = Schema([Field("query_row", DataType.int64(), nullable=True), *columns.schema])
+        columns = self._commit_log.messages([]).schema
+        schema = columns.insert(0, Field("query_row", DataType.int64(), nullable=True))
 
         def batches() -> Iterator[RecordBatch]:
             hits: list[tuple[int, int]] = []

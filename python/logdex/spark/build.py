@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.types import StringType, StructField, StructType
 
 from logdex._core import index_entries
@@ -43,6 +44,7 @@ _SCAN_ROWS = 8_192
 _MARK_EVERY = 65_536
 _TASKS_PER_CORE = 4
 _ENTRY_BYTES = 20
+_INDEXES_TAGS = "5.5.0"
 _ANSWER = StructType([StructField("answer", StringType())])
 
 
@@ -95,9 +97,9 @@ def build_index(
         raise FileExistsError(17, "index files exist (mode='overwrite' replaces them)", str(target))
 
     log = files.commit_log(log_directory, access=access, compat=compat)
-    begins = [int(path.name) for path in log.files]
-    work = _Work(log_directory, log.file_size, access, compat, min(_SCAN_ROWS, max_entries - 1))
-    counts = [_count_from_json(text) for text in _run(spark, partial(_count, work), begins)]
+    log_files = [_LogFile(begin, end) for begin, end in files.log_ranges(log)]
+    work = _Work(log_directory, access, compat, min(_SCAN_ROWS, max_entries - 1))
+    counts = [_count_from_json(text) for text in _run(spark, partial(_count, work), log_files)]
     _warn_of_early_end(counts, log_directory)
     plan = plan_build(
         counts,
@@ -126,27 +128,32 @@ def build_index(
     )
 
 
+@dataclass(frozen=True, slots=True)
 class _Work:
     """What all tasks of a build have in common; plain values, as it is pickled into every task."""
 
-    def __init__(self, log_directory: str, log_file_size: int, access: Access, compat: Compat, scan_rows: int) -> None:
-        self.log_directory = log_directory
-        self.log_file_size = log_file_size
-        self.access = access
-        self.compat = compat
-        self.scan_rows = scan_rows
+    log_directory: str
+    access: Access
+    compat: Compat
+    scan_rows: int
 
-    def log(self) -> Any:
-        return files.commit_log(self.log_directory, access=self.access, compat=self.compat)
+    def messages(self, begin: int) -> Iterator[Any]:
+        """Scan the log from a message on, in batches that are never empty."""
+        log = files.commit_log(self.log_directory, access=self.access, compat=self.compat)
+        stream = log.scan(begin_phy_offset=begin, columns=_COLUMNS, batch_size=self.scan_rows)
+        return (batch for batch in record_batches(stream) if batch.num_rows)
 
-    def entries(self, begin: int, end: int | None) -> Iterator[tuple[Any, Any]]:
-        """Scan part of the log: batches of messages, and of the entries that they make."""
-        stream = self.log().scan(
-            begin_phy_offset=begin, end_phy_offset=end, columns=_COLUMNS, batch_size=self.scan_rows
-        )
-        for messages in record_batches(stream):
-            made = index_entries(messages, end_phy_offset=0, tags=self.compat == "5.5.0")
-            yield messages, pa.record_batch(made)
+    def entries(self, messages: Any) -> Any:
+        """Make the index entries of a batch of messages."""
+        return pa.record_batch(index_entries(messages, end_phy_offset=0, tags=self.compat == _INDEXES_TAGS))
+
+
+@dataclass(frozen=True, slots=True)
+class _LogFile:
+    """A file of the log: its first offset and the next file's, None for the last one."""
+
+    begin: int
+    end: int | None
 
 
 def _run(spark: SparkSession, function: Callable[[Any], str], arguments: Sequence[Any]) -> list[str]:
@@ -164,47 +171,46 @@ def _run(spark: SparkSession, function: Callable[[Any], str], arguments: Sequenc
     return [answered[number] for number in range(len(arguments))]
 
 
-def _count(work: _Work, begin: int) -> str:
+def _count(work: _Work, log_file: _LogFile) -> str:
     """Count what one log file gives, in a worker."""
-    end = begin + work.log_file_size
     messages = entries = 0
     last: Seed | None = None
-    last_message = begin
-    marks = [Mark(begin, 0, None)]
-    for batch, made in work.entries(begin, end):
+    last_message = log_file.begin
+    continues = False
+    marks = [Mark(log_file.begin, 0, None)]
+    # Reading goes on to the next file's first message: only that tells that a sequential reader would come to it.
+    for batch in work.messages(log_file.begin):
         offsets = batch.column("phy_offset")
-        if entries >= marks[-1].entries + min(_MARK_EVERY, work.scan_rows):
-            marks.append(Mark(offsets[0].as_py(), entries, last))
-        messages += len(offsets)
-        last_message = offsets[-1].as_py()
-        if made.num_rows:
+        continues = log_file.end is not None and offsets[-1].as_py() >= log_file.end
+        own = batch.filter(pc.less(offsets, log_file.end)) if continues else batch
+        if own.num_rows:
+            if entries >= marks[-1].entries + min(_MARK_EVERY, work.scan_rows):
+                marks.append(Mark(offsets[0].as_py(), entries, last))
+            messages += own.num_rows
+            last_message = own.column("phy_offset")[-1].as_py()
+            made = work.entries(own)
             entries += made.num_rows
-            last = _seed(made, made.num_rows - 1)
+            last = _seed(made, made.num_rows - 1) if made.num_rows else last
+        if continues:
+            break
     count = LogFileCount(
-        begin=begin,
+        begin=log_file.begin,
         messages=messages,
         entries=entries,
         last=last,
         message_after=messages > 0 and (last is None or last_message > last.phy_offset),
-        continues=_continues(work.log(), last_message, end),
+        continues=continues,
         marks=tuple(marks),
     )
     return json.dumps(asdict(count))
-
-
-def _continues(log: Any, last_message: int, end: int) -> bool:
-    """Tell whether a reader that came to the last message of a file goes on into the next."""
-    # Two messages are the last one and the one behind it; an empty file has only the latter.
-    stream = log.scan(begin_phy_offset=last_message, columns=["phy_offset"], batch_size=2)
-    batch = next(iter(record_batches(stream)), None)
-    return batch is not None and bool(batch.num_rows) and batch.column("phy_offset")[-1].as_py() >= end
 
 
 def _make_files(work: _Work, job: Job, hash_slots: int, max_entries: int, plan: TaskPlan) -> str:
     """Make the index files of one task, in a worker."""
     made = RollingFiles(job.start_attempt(), hash_slots, max_entries, seed=plan.seed, access=work.access)
     skip, left = plan.skip, plan.entries
-    for _, entries in work.entries(plan.scan_from, None) if left else ():
+    for messages in work.messages(plan.scan_from) if left else ():
+        entries = work.entries(messages)
         passed = min(skip, entries.num_rows)
         if passed:
             made.seed = _seed(entries, passed - 1)

@@ -93,6 +93,12 @@ def require_directory(directory: Path) -> None:
         raise FileNotFoundError(2, "no such directory", where)
 
 
+def log_ranges(log: CommitLog) -> list[tuple[int, int | None]]:
+    """Give each log file's first offset and that of the next file, None for the last."""
+    begins = [int(path.name) for path in log.files]
+    return list(zip(begins, [*begins[1:], None], strict=True)) if begins else []
+
+
 def settled_geometry(index_dir: Path, hash_slots: int | None, max_entries: int | None) -> tuple[int | None, int | None]:
     """Find slots and entries once, on the driver, so that no worker must; as given where they are given.
 

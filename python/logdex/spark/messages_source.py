@@ -67,10 +67,10 @@ class MessagesSource(DataSource):
 
 @dataclass(frozen=True)
 class LogRange(InputPartition):
-    """The part of the log that one task reads: [begin, end) as commit-log offsets."""
+    """The part of the log that one task reads: commit-log offsets [begin, end), None for the end of the log."""
 
     begin: int
-    end: int
+    end: int | None
 
 
 class MessagesReader(DataSourceReader):
@@ -94,7 +94,7 @@ class MessagesReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Make one partition of each file of the log."""
         log = files.commit_log(self.directory, access=self.access, compat=self.compat)
-        return [LogRange(begin, begin + log.file_size) for begin in (int(path.name) for path in log.files)]
+        return [LogRange(begin, end) for begin, end in files.log_ranges(log)]
 
     def read(self, partition: InputPartition | None) -> Iterator[Any]:
         """Read one part of the log, in a worker."""

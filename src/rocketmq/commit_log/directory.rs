@@ -60,28 +60,48 @@ pub(super) fn open(file: &LogFile, access: Access) -> Result<FileSource> {
     FileSource::open(&file.path, if access == Access::Auto { Access::Pread } else { access })
 }
 
+/// What tells a file from another one that took its name.
+#[cfg(unix)]
+fn identity(file: &fs::Metadata) -> (u64, u64) {
+    use std::os::unix::fs::MetadataExt as _;
+    (file.dev(), file.ino())
+}
+
+#[cfg(not(unix))]
+fn identity(file: &fs::Metadata) -> Option<std::time::SystemTime> {
+    file.created().ok()
+}
+
+/// Length and identity of a file when it was opened.
+#[cfg(unix)]
+type Known = (u64, (u64, u64));
+#[cfg(not(unix))]
+type Known = (u64, Option<std::time::SystemTime>);
+
 /// The files that were opened last, for look-ups.
 #[derive(Debug, Default)]
 pub(super) struct OpenFiles {
-    files: Mutex<Vec<(LogFile, Arc<FileSource>)>>,
+    files: Mutex<Vec<(u64, Known, Arc<FileSource>)>>,
 }
 
 impl OpenFiles {
-    /// The open file; a file that has changed its length since is opened again.
+    /// The open file; one that grew since, or was replaced, is opened again.
     pub(super) fn get(&self, file: &LogFile, access: Access) -> Result<Arc<FileSource>> {
+        let now = fs::metadata(&file.path).map_err(|e| Error::io(&file.path, e))?;
+        let now = (now.len(), identity(&now));
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = files.iter().position(|(known, _)| known == file) {
+        if let Some(at) = files.iter().position(|(start, known, _)| *start == file.start && *known == now) {
             let known = files.remove(at);
-            let source = Arc::clone(&known.1);
+            let source = Arc::clone(&known.2);
             files.push(known);
             return Ok(source);
         }
         let source = Arc::new(open(file, access)?);
-        files.retain(|(known, _)| known.start != file.start);
+        files.retain(|(start, _, _)| *start != file.start);
         if files.len() >= KEPT {
             files.remove(0);
         }
-        files.push((file.clone(), Arc::clone(&source)));
+        files.push((file.start, now, Arc::clone(&source)));
         Ok(source)
     }
 }

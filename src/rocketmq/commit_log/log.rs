@@ -1,7 +1,8 @@
 //! The log of a store directory.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::RecordBatch;
 
@@ -175,14 +176,17 @@ impl CommitLog {
 
     /// The messages in log order, as record batches, up to the first frame that a broker would refuse.
     ///
+    /// The walk starts at the offset asked for where a message begins there; else at the beginning of the file that
+    /// holds it.
+    ///
     /// # Errors
     /// The system's error, with the path; `InvalidArgument` when `batch_size` is 0.
     pub fn scan(&self, scan: &ScanOptions) -> Result<MessageReader<FileSource>> {
         let begin = scan.begin_phy_offset;
         let mut walk = self.walk(self.files()?, begin, scan.end_phy_offset);
         // Saves the walk of up to a whole file where a message is known to begin.
-        if begin > 0 && LookUp::new(self)?.find(begin, |found| found.is_some())? {
-            walk = walk.from_frame()?;
+        if begin > 0 && LookUp::new(self)?.find(Some(begin), |found| found.is_some())? {
+            walk = walk.starting_at_begin()?;
         }
         MessageReader::new(walk, &scan.columns, scan.bodies, self.options.max_body_bytes, scan.batch_size)
     }
@@ -233,12 +237,13 @@ struct LookUp<'a> {
     log: &'a CommitLog,
     files: Vec<LogFile>,
     window: Window,
-    in_window: Option<u64>,
+    /// The file that the window is of, and the file itself.
+    current: Option<(u64, Arc<FileSource>)>,
 }
 
 impl<'a> LookUp<'a> {
     fn new(log: &'a CommitLog) -> Result<Self> {
-        Ok(Self { log, files: log.files()?, window: Window::new(LOOKUP_WINDOW), in_window: None })
+        Ok(Self { log, files: log.files()?, window: Window::new(LOOKUP_WINDOW), current: None })
     }
 
     /// Gives `take` the message that begins at an offset, or `None`.
@@ -254,16 +259,19 @@ impl<'a> LookUp<'a> {
         let Some(file) = after.checked_sub(1).and_then(|i| self.files.get(i)).filter(|f| phy_offset < f.end()) else {
             return Ok(take(None));
         };
-        let source = match self.log.open.get(file, self.log.options.access) {
-            Ok(source) => source,
-            // Deleted by the broker since the directory was listed.
-            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => return Ok(take(None)),
-            Err(e) => return Err(e),
+        let source = match &self.current {
+            Some((start, source)) if *start == file.start => Arc::clone(source),
+            _ => match self.log.open.get(file, self.log.options.access) {
+                Ok(source) => {
+                    self.window.clear();
+                    self.current = Some((file.start, Arc::clone(&source)));
+                    source
+                }
+                // Deleted by the broker since the directory was listed.
+                Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => return Ok(take(None)),
+                Err(e) => return Err(e),
+            },
         };
-        if self.in_window != Some(file.start) {
-            self.window.clear();
-            self.in_window = Some(file.start);
-        }
         let at = phy_offset - file.start;
         let found = self.window.check(source.as_ref(), at, file.len, self.log.options.versions);
         let Found::Message(layout) = found.map_err(|e| Error::io(&file.path, e))? else {

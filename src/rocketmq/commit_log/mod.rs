@@ -24,5 +24,13 @@ pub use message::Message;
 pub use reader::MessageReader;
 pub use scan::{LogFile, Place, Scan, Stop};
 
+/// Logs are shared between threads, readers move between them.
+const _: () = {
+    const fn shared<T: Send + Sync>() {}
+    const fn moved<T: Send>() {}
+    shared::<CommitLog>();
+    moved::<MessageReader<crate::mmap::FileSource>>();
+};
+
 #[cfg(test)]
 mod tests;

@@ -13,24 +13,17 @@ pub const TAGS: &str = "TAGS";
 /// The producer's own message id.
 pub const UNIQ_KEY: &str = "UNIQ_KEY";
 
+const NAME_END: u8 = 1;
+const VALUE_END: u8 = 2;
+
 /// Up to this many entries, names are compared pair by pair.
 const FEW: usize = 32;
 
 /// The entries that count, each name once, in the order in which the names come first.
 pub fn parse(text: &str) -> Vec<(&str, &str)> {
-    let mut entries = Vec::new();
-    parse_into(text, &mut entries);
-    entries
-}
-
-/// As [`parse`], into a vector that is used again.
-pub fn parse_into<'a>(text: &'a str, entries: &mut Vec<(&'a str, &'a str)>) {
-    entries.clear();
+    let mut entries = Vec::with_capacity(16);
     let mut many: Option<HashMap<&str, usize>> = None;
-    for (name, value) in text.split('\u{2}').filter_map(|entry| entry.split_once('\u{1}')) {
-        if name.is_empty() || value.is_empty() {
-            continue;
-        }
+    for (name, value) in split(text) {
         let known = match &mut many {
             Some(places) => {
                 let place = *places.entry(name).or_insert(entries.len());
@@ -46,6 +39,38 @@ pub fn parse_into<'a>(text: &'a str, entries: &mut Vec<(&'a str, &'a str)>) {
             many = Some(entries.iter().enumerate().map(|(place, (name, _))| (*name, place)).collect());
         }
     }
+    entries
+}
+
+/// The entries with a name and a value, in one pass over the bytes.
+fn split(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let mut bytes = text.bytes().enumerate();
+    let (mut begin, mut done) = (0, false);
+    std::iter::from_fn(move || {
+        while !done {
+            let mut name_end = None;
+            let end = loop {
+                match bytes.next() {
+                    Some((at, NAME_END)) if name_end.is_none() => name_end = Some(at),
+                    Some((at, VALUE_END)) => break at,
+                    Some(_) => {}
+                    None => {
+                        done = true;
+                        break text.len();
+                    }
+                }
+            };
+            let entry = name_end.and_then(|at| Some((text.get(begin..at)?, text.get(at + 1..end)?)));
+            begin = end + 1;
+            if let Some((name, value)) = entry
+                && !name.is_empty()
+                && !value.is_empty()
+            {
+                return Some((name, value));
+            }
+        }
+        None
+    })
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 from datetime import datetime, timezone
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from logdex.errors import GeometryError, IndexFullError
 from logdex.hash_index import IndexFile, IndexService
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 MAX = (1 << 63) - 1
@@ -28,18 +30,24 @@ GOLDEN_RUN = [
     {"phy_offset": 1400, "store_timestamp": T0 + 65000, "uniq_key": "UQ4", "keys": ""},
 ]
 GOLDEN_FILES = [
-    ("0000018bcfe568000000018bcfe5680000000000000003e800000000000003e80000000300000004"
-    "00000000000000000000000100000000000000000000000200000003000000000000000000000000"
-    "00000000000000000000000000000000000000006c30617200000000000003e80000000000000000"
-    "04c4a48d00000000000003e8000000000000000004c4a48e00000000000003e80000000000000000"),
-    ("0000018bcfe568000000018bcfe57f7000000000000003e800000000000004b00000000300000004"
-    "00000000000000030000000000000000000000000000000200000000000000010000000000000000"
-    "000000000000000000000000000000000000000004c4a48f00000000000003e80000000000000000"
-    "04c4a48d000000000000044c00000005000000006c30617100000000000004b00000000600000000"),
-    ("0000018bcfe665e80000018bcfe665e8000000000000057800000000000005780000000100000002"
-    "00000000000000000000000000000000000000000000000000000000000000000000000000000001"
-    "00000000000000000000000000000000000000006c30616f00000000000005780000003b00000000"
-    "00000000000000000000000000000000000000000000000000000000000000000000000000000000"),
+    (
+        "0000018bcfe568000000018bcfe5680000000000000003e800000000000003e80000000300000004"
+        "00000000000000000000000100000000000000000000000200000003000000000000000000000000"
+        "00000000000000000000000000000000000000006c30617200000000000003e80000000000000000"
+        "04c4a48d00000000000003e8000000000000000004c4a48e00000000000003e80000000000000000"
+    ),
+    (
+        "0000018bcfe568000000018bcfe57f7000000000000003e800000000000004b00000000300000004"
+        "00000000000000030000000000000000000000000000000200000000000000010000000000000000"
+        "000000000000000000000000000000000000000004c4a48f00000000000003e80000000000000000"
+        "04c4a48d000000000000044c00000005000000006c30617100000000000004b00000000600000000"
+    ),
+    (
+        "0000018bcfe665e80000018bcfe665e8000000000000057800000000000005780000000100000002"
+        "00000000000000000000000000000000000000000000000000000000000000000000000000000001"
+        "00000000000000000000000000000000000000006c30616f00000000000005780000003b00000000"
+        "00000000000000000000000000000000000000000000000000000000000000000000000000000000"
+    ),
 ]
 
 
@@ -106,7 +114,8 @@ def test_a_message_that_is_not_indexed_rolls_a_full_file(tmp_path: Path) -> None
 
 def test_tags_are_indexed_only_as_5_5_0(tmp_path: Path) -> None:
     row = {"phy_offset": 0, "store_timestamp": T0, "uniq_key": "U", "keys": "k", "tags": "A B"}
-    for compat, count in ((None, 2), ("4.9.3", 2), ("5.3.3", 2), ("5.5.0", 3)):
+    counts: dict[Any, int] = {None: 2, "4.9.3": 2, "5.3.3": 2, "5.5.0": 3}
+    for compat, count in counts.items():
         with IndexService.open(tmp_path / str(compat), mode="a", hash_slots=10, max_entries=9, compat=compat) as index:
             assert index.build_index(messages(row)) == count
             assert len(index.query_offset("TP", "T#A B").phy_offsets) == count - 2
@@ -309,14 +318,14 @@ def test_a_reader_changes_nothing(tmp_path: Path) -> None:
                 with IndexService.open(directory, last_exit_ok=last_exit_ok, compat=compat, access=access) as index:
                     index.query_offset("TP", "k1")
                     index.verify()
-                    for call in (
-                        lambda: index.put_batch(entries(["a"])),
-                        lambda: index.build_index(messages(GOLDEN_RUN[0])),
-                    ):
-                        with pytest.raises(io.UnsupportedOperation):
-                            call()
-                    for call in (index.flush, lambda: index.delete_expired_files(MAX)):
-                        with pytest.raises(ValueError, match="reading"):
+                    calls: list[Callable[[], object]] = [
+                        partial(index.put_batch, entries(["a"])),
+                        partial(index.build_index, messages(GOLDEN_RUN[0])),
+                        partial(index.delete_expired_files, MAX),
+                        index.flush,
+                    ]
+                    for call in calls:
+                        with pytest.raises(io.UnsupportedOperation, match="reading"):
                             call()
     assert snapshot(tmp_path) == before
 
@@ -364,8 +373,8 @@ def test_geometry_of_an_index_without_entries_must_be_given(tmp_path: Path) -> N
         index.build_index(messages({"phy_offset": 0, "store_timestamp": T0}))
     for mode in ("r", "a"):
         with pytest.raises(GeometryError, match="give hash_slots and max_entries"):
-            IndexService.open(tmp_path, mode=mode)  # type: ignore[arg-type]
-        with IndexService.open(tmp_path, mode=mode, **SMALL) as index:  # type: ignore[arg-type]
+            IndexService.open(tmp_path, mode=mode)
+        with IndexService.open(tmp_path, mode=mode, **SMALL) as index:
             assert index.query_offset("T", "a").phy_offsets == []
 
 
@@ -388,7 +397,7 @@ def test_open_checks_its_arguments(tmp_path: Path) -> None:
 
 def test_an_empty_directory_is_an_empty_index(tmp_path: Path) -> None:
     for compat in (None, "4.9.3"):
-        with IndexService.open(tmp_path, compat=compat) as index:  # type: ignore[arg-type]
+        with IndexService.open(tmp_path, compat=compat) as index:
             assert index.query_offset("T", "k").phy_offsets == []
             assert index.query_offset("T", "k").index_last_update_timestamp == 0
             assert index.query_batch("T", ["k", None]).to_pylist() == [[], None]

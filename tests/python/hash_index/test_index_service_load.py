@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+import resource
+import signal
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +21,6 @@ from logdex.hash_index import IndexFile, IndexService
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 MAX = (1 << 63) - 1
 SMALL: dict[str, Any] = {"hash_slots": 10, "max_entries": 4}
@@ -139,7 +141,7 @@ def test_the_default_keeps_everything(tmp_path: Path) -> None:
     paths = seven_messages(tmp_path / "index", tmp_path / "point")
     before = [path.read_bytes() for path in paths]
     for mode in ("r", "a"):
-        with IndexService.open(tmp_path / "index", mode=mode, last_exit_ok=False, **SMALL) as index:  # type: ignore[arg-type]
+        with IndexService.open(tmp_path / "index", mode=mode, last_exit_ok=False, **SMALL) as index:
             assert [index.query_offset("T", f"k{i}").phy_offsets for i in range(7)] == [
                 [1000 + 10 * i] for i in range(7)
             ]
@@ -213,14 +215,12 @@ def test_a_reader_notices_that_a_short_file_was_completed(tmp_path: Path) -> Non
 def test_a_reader_notices_a_file_that_was_replaced(tmp_path: Path) -> None:
     directory = tmp_path / "index"
     directory.mkdir()
-    for key in ("a", "b"):
-        with IndexFile.create(tmp_path / "new", **SMALL) as file:
-            file.put_key(f"T#{key}", 7, T0)
-        (tmp_path / "new").replace(directory / "100")
-        if key == "a":
-            index = IndexService.open(directory, **SMALL)
-        assert [len(index.query_offset("T", key).phy_offsets) for key in "ab"] == ([1, 0] if key == "a" else [0, 1])
-    index.close()
+    with IndexService.open(directory, **SMALL) as index:
+        for key, counts in (("a", [1, 0]), ("b", [0, 1])):
+            with IndexFile.create(tmp_path / "new", **SMALL) as file:
+                file.put_key(f"T#{key}", 7, T0)
+            (tmp_path / "new").replace(directory / "100")
+            assert [len(index.query_offset("T", asked).phy_offsets) for asked in "ab"] == counts
 
 
 def test_compat_loads_up_to_a_directory_with_a_numeric_name(damaged_store: Callable[[str], Path]) -> None:
@@ -391,7 +391,7 @@ def test_every_index_damage_has_its_finding() -> None:
 def test_verify_names_the_damage(name: str, damaged_store: Callable[[str], Path]) -> None:
     directory = damaged_store(name) / "index"
     for compat in (None, "4.9.3"):
-        with IndexService.open(directory, compat=compat) as index:  # type: ignore[arg-type]
+        with IndexService.open(directory, compat=compat) as index:
             report = index.verify()
         findings = [(os.path.basename(f.path), f.offset, f.kind) for f in report.findings]  # noqa: PTH119 -- text
         assert sorted(findings) == sorted(FINDINGS[name])
@@ -405,3 +405,43 @@ def test_verify_finds_nothing_in_a_healthy_store(case: str, store: Callable[[str
         assert report.ok, str(report)
         assert report.checked["files"] == len(index.files) == len(golden.rows(case, "index_files"))
         assert report.checked["entries"] == sum(len(file) for file in index.files)
+
+
+# Errors of the system
+
+
+def test_a_directory_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    # B8, B9. A link that leads nowhere, because permissions do not bind a superuser.
+    (tmp_path / "index").symlink_to(tmp_path / "none" / "index")
+    with IndexService.open(tmp_path / "index", mode="a", **SMALL) as index:
+        for _ in range(3):
+            with pytest.raises(FileExistsError):
+                index.put_batch(entries(["a"]))
+    assert [path.name for path in tmp_path.iterdir()] == ["index"]
+
+
+def test_a_file_that_cannot_be_created_leaves_nothing(tmp_path: Path) -> None:
+    # B9: more than any disk holds.
+    with IndexService.open(tmp_path, mode="a", hash_slots=10, max_entries=1 << 25) as index:
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+        before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, limit[1]))
+        try:
+            with pytest.raises(OSError, match=r"."):
+                index.put_batch(entries(["a"]))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+            signal.signal(signal.SIGXFSZ, before)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_close_lets_all_descriptors_go(tmp_path: Path) -> None:
+    seven_messages(tmp_path / "index", tmp_path / "point")
+    descriptors = Path("/proc/self/fd")
+    before = len(list(descriptors.iterdir()))
+    for mode in ("r", "a"):
+        for access in ("mmap", "pread"):
+            with IndexService.open(tmp_path / "index", mode=mode, access=access, **SMALL) as index:
+                index.query_offset("T", "k0")
+                assert access == "mmap" or len(list(descriptors.iterdir())) > before
+            assert len(list(descriptors.iterdir())) == before

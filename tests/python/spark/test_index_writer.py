@@ -32,7 +32,7 @@ def frame(spark: SparkSession, begin: int, end: int, partitions: int = 4) -> Dat
     return spark.createDataFrame(rows(begin, end)[::-1], ROWS).repartition(partitions)
 
 
-def write(df: DataFrame, directory: Path, mode: str = "append", **options: object) -> None:
+def write(df: DataFrame, directory: Path, mode: str = "append", **options: int) -> None:
     settings = {"hashSlots": SLOTS, "maxEntries": ENTRIES, **options}
     df.write.format("rocketmq_index").mode(mode).options(**settings).save(str(directory))
 

@@ -7,7 +7,8 @@ import subprocess
 import sys
 import textwrap
 import venv
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -18,6 +19,8 @@ from logdex.spark import checks
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
 
 def run(program: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -40,25 +43,18 @@ def bare_python(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(directory / "bin" / "python")
 
 
-class _Context:
-    master = "local[2]"
-
-    def __init__(self, python: str) -> None:
-        self.pythonExec = python
-
-
-class _Session:
-    def __init__(self, python: str) -> None:
-        self.sparkContext = _Context(python)
+def session(python: str) -> SparkSession:
+    """Stand in for a local session whose workers would run a Python."""
+    return cast("SparkSession", SimpleNamespace(sparkContext=SimpleNamespace(master="local[2]", pythonExec=python)))
 
 
 def test_the_drivers_python_is_right() -> None:
-    checks.check_worker_python(_Session(sys.executable))
+    checks.check_worker_python(session(sys.executable))
 
 
 def test_a_python_without_logdex_is_named_with_the_remedy(bare_python: str) -> None:
     with pytest.raises(LogdexError) as caught:
-        checks.check_worker_python(_Session(bare_python))
+        checks.check_worker_python(session(bare_python))
     message = str(caught.value)
     assert "\n" not in message
     assert bare_python in message
@@ -68,7 +64,7 @@ def test_a_python_without_logdex_is_named_with_the_remedy(bare_python: str) -> N
 
 def test_a_python_that_is_not_there_is_named() -> None:
     with pytest.raises(LogdexError, match="no /nowhere/python"):
-        checks.check_worker_python(_Session("/nowhere/python"))
+        checks.check_worker_python(session("/nowhere/python"))
 
 
 def test_register_says_so_before_any_job(bare_python: str) -> None:

@@ -1,0 +1,97 @@
+//! How the bytes of an index file are reached: by a map, by position, and through the two views that stand in for a
+//! change of the file where it must not be changed.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use super::infer;
+use super::layout::Geometry;
+use super::relink::{self, Overlay, ZeroExtended};
+use crate::error::{Error, Result};
+use crate::mmap::{FileSource, MappedFile};
+use crate::source::{Access, PlainFile, ReadAt, WriteAt, reserve};
+
+/// The bytes of an open file.
+#[derive(Debug)]
+pub(super) enum Bytes {
+    Mapped(MappedFile),
+    Plain(PlainFile),
+    /// A short file, read as if zeros followed.
+    Extended(ZeroExtended<FileSource>),
+    /// A file after a crash, read as if its links had been mended.
+    Mended(Overlay<FileSource>),
+}
+
+/// Runs the same code on each kind of bytes, compiled for each.
+macro_rules! on_bytes {
+    ($bytes:expr, $source:ident => $call:expr) => {
+        match $bytes {
+            $crate::hash_index::bytes::Bytes::Mapped($source) => $call,
+            $crate::hash_index::bytes::Bytes::Plain($source) => $call,
+            $crate::hash_index::bytes::Bytes::Extended($source) => $call,
+            $crate::hash_index::bytes::Bytes::Mended($source) => $call,
+        }
+    };
+}
+
+pub(super) use on_bytes;
+
+/// Finds the geometry of an index file from its content. Linear in the worst case.
+///
+/// # Errors
+/// `Geometry` when none or several fit; errors of the system.
+pub(crate) fn infer_geometry(path: &Path, source: &FileSource) -> Result<Geometry> {
+    let fits = match source {
+        FileSource::Mapped(f) => infer::infer(f),
+        FileSource::Plain(f) => infer::infer(f),
+    }
+    .map_err(|e| Error::io(path, e))?;
+    match fits.first.as_slice() {
+        [one] if fits.count == 1 => Ok(*one),
+        several => Err(Error::Geometry {
+            path: path.to_owned(),
+            fits: several.iter().map(|g| (g.hash_slots(), g.max_entries())).collect(),
+            count: fits.count,
+            size: source.len(),
+        }),
+    }
+}
+
+/// Bytes for puts: the whole size reserved, mapped where that may be.
+pub(super) fn writable_bytes(path: &Path, file: File, geometry: Geometry, access: Access) -> Result<Bytes> {
+    let reserved = reserve(&file, geometry.file_len()).map_err(|e| Error::io(path, e))?;
+    // Without the space behind it, a store into a map can end in SIGBUS; pwrite ends in an error.
+    let access = if access == Access::Auto && !reserved { Access::Pread } else { access };
+    Ok(match FileSource::new(file, path, true, access)? {
+        FileSource::Mapped(f) => Bytes::Mapped(f),
+        FileSource::Plain(f) => Bytes::Plain(f),
+    })
+}
+
+pub(super) fn readable_bytes(path: &Path, file: File, geometry: Geometry, access: Access, mend: bool) -> Result<Bytes> {
+    let source = FileSource::new(file, path, false, access)?;
+    if source.len() < geometry.file_len() {
+        return Ok(Bytes::Extended(ZeroExtended { base: source, len: geometry.file_len() }));
+    }
+    if mend {
+        let found = match &source {
+            FileSource::Mapped(f) => relink::relink(f, geometry, geometry.max_entries(), true),
+            FileSource::Plain(f) => relink::relink(f, geometry, geometry.max_entries(), true),
+        }
+        .map_err(|e| Error::io(path, e))?;
+        return Ok(Bytes::Mended(Overlay::new(source, geometry, found)));
+    }
+    Ok(match source {
+        FileSource::Mapped(f) => Bytes::Mapped(f),
+        FileSource::Plain(f) => Bytes::Plain(f),
+    })
+}
+
+pub(super) fn mend_file(target: &impl WriteAt, geometry: Geometry, after_power_loss: bool) -> io::Result<()> {
+    if after_power_loss {
+        let found = relink::relink(target, geometry, geometry.max_entries(), false)?;
+        return relink::apply(target, geometry, &found);
+    }
+    relink::mend_tail(target, geometry)
+}

@@ -1,0 +1,193 @@
+//! Creating and opening index files: exclusive names, locks, reserved space, mending.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+
+use super::bytes::{Bytes, infer_geometry, mend_file, readable_bytes, writable_bytes};
+use super::compat::Compat;
+use super::file::IndexFile;
+use super::header::at;
+use super::layout::Geometry;
+use crate::error::{Error, Result};
+use crate::mmap::FileSource;
+use crate::source::{Access, PlainFile, WriteAt, fcntl_lock_holder, lock_exclusive, open_file};
+
+/// How to create an index file.
+#[derive(Clone, Copy, Debug)]
+pub struct CreateOptions {
+    /// Slots and entries.
+    pub geometry: Geometry,
+    /// Seed: the end time of the file before, in milliseconds; 0 or less is none.
+    pub begin_timestamp: i64,
+    /// Seed: the end offset of the file before; 0 or less is none.
+    pub begin_phy_offset: i64,
+    /// Map or `pwrite`.
+    pub access: Access,
+    /// Whose answers.
+    pub compat: Option<Compat>,
+}
+
+/// How to open an index file.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenOptions {
+    /// For puts as well.
+    pub write: bool,
+    /// Slots and entries; `None`: found from the content.
+    pub geometry: Option<Geometry>,
+    /// Map or `pread`.
+    pub access: Access,
+    /// Whose answers.
+    pub compat: Option<Compat>,
+    /// False after a crash of the machine: slots are linked anew from the entries, up to the first that cannot be true.
+    pub last_exit_ok: bool,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { write: false, geometry: None, access: Access::Auto, compat: None, last_exit_ok: true }
+    }
+}
+
+impl IndexFile {
+    /// Creates a file of the full size, its space reserved, and opens it for puts.
+    ///
+    /// # Errors
+    /// `AlreadyExists`, `StorageFull` and other errors of the system: then no file is left. `Locked` while a broker runs
+    /// on the store that the directory belongs to.
+    pub fn create(path: &Path, options: CreateOptions) -> Result<Self> {
+        refuse_running_broker(path)?;
+        let file =
+            File::options().read(true).write(true).create_new(true).open(path).map_err(|e| Error::io(path, e))?;
+        Self::fill_new(path, file, options).inspect_err(|_| {
+            // The first error is the one to tell; a file that cannot be removed either is empty.
+            let _ = fs::remove_file(path);
+        })
+    }
+
+    #[expect(clippy::cast_sign_loss, reason = "bit patterns of the file")]
+    fn fill_new(path: &Path, file: File, options: CreateOptions) -> Result<Self> {
+        let geometry = options.geometry;
+        let guard = file.try_clone().map_err(|e| Error::io(path, e))?;
+        lock_exclusive(&guard).map_err(|e| Error::io(path, e))?;
+        let bytes = writable_bytes(path, file, geometry, options.access)?;
+        let seeded = |target: &dyn Fn(u64, u64) -> io::Result<()>| {
+            if options.begin_phy_offset > 0 {
+                target(at::BEGIN_PHY_OFFSET, options.begin_phy_offset as u64)?;
+                target(at::END_PHY_OFFSET, options.begin_phy_offset as u64)?;
+            }
+            if options.begin_timestamp > 0 {
+                target(at::BEGIN_TIMESTAMP, options.begin_timestamp as u64)?;
+                target(at::END_TIMESTAMP, options.begin_timestamp as u64)?;
+            }
+            Ok(())
+        };
+        match &bytes {
+            Bytes::Mapped(f) => seeded(&|at, value| f.put_long(at, value)),
+            Bytes::Plain(f) => seeded(&|at, value| f.put_long(at, value)),
+            Bytes::Extended(_) | Bytes::Mended(_) => Ok(()),
+        }
+        .map_err(|e| Error::io(path, e))?;
+        Ok(Self {
+            path: path.to_owned(),
+            bytes,
+            file_len: geometry.file_len(),
+            geometry,
+            compat: options.compat,
+            last_exit_ok: true,
+            writer: Some(Mutex::new(guard)),
+            is_new: AtomicBool::new(true),
+        })
+    }
+
+    /// Opens a file for reading, or for puts as well.
+    ///
+    /// Reading changes nothing. A file that is shorter than its geometry reads as if zeros followed. Opening for puts
+    /// takes the lock of the file, reserves what space is missing, and, unless in compat, mends what a crash left.
+    ///
+    /// # Errors
+    /// `Geometry` when it is not given and not to be told from the content; `Corrupt` when puts are asked for and the
+    /// file is shorter than its geometry or its count is above it; `WouldBlock` when another writer has the file;
+    /// `Locked` while a broker runs on the store; errors of the system.
+    pub fn open(path: &Path, options: OpenOptions) -> Result<Self> {
+        if options.write {
+            refuse_running_broker(path)?;
+        }
+        let file = open_file(path, options.write)?;
+        let file_len = file.metadata().map_err(|e| Error::io(path, e))?.len();
+        let mut open = Self {
+            path: path.to_owned(),
+            bytes: Bytes::Plain(
+                PlainFile::new(file.try_clone().map_err(|e| Error::io(path, e))?).map_err(|e| Error::io(path, e))?,
+            ),
+            file_len,
+            geometry: Geometry::DEFAULT,
+            compat: options.compat,
+            last_exit_ok: options.last_exit_ok,
+            writer: None,
+            is_new: AtomicBool::new(false),
+        };
+        let mend = !options.last_exit_ok && options.compat.is_none();
+        if options.write {
+            let guard = file.try_clone().map_err(|e| Error::io(path, e))?;
+            lock_exclusive(&guard).map_err(|e| Error::io(path, e))?;
+            open.geometry = geometry_of(path, &file, options)?;
+            open.check_appendable()?;
+            open.bytes = writable_bytes(path, file, open.geometry, options.access)?;
+            open.mend(mend)?;
+            open.writer = Some(Mutex::new(guard));
+        } else {
+            open.geometry = geometry_of(path, &file, options)?;
+            open.bytes = readable_bytes(path, file, open.geometry, options.access, mend)?;
+        }
+        Ok(open)
+    }
+
+    fn check_appendable(&self) -> Result<()> {
+        if self.file_len < self.geometry.file_len() {
+            let expected = format!("{} bytes", self.geometry.file_len());
+            return Err(Error::corrupt(&self.path, self.file_len, expected, format!("{} bytes", self.file_len)));
+        }
+        let count = self.header()?.index_count;
+        if self.compat.is_none() && (count < 0 || count.unsigned_abs() > self.geometry.max_entries()) {
+            let expected = format!("a count of at most {}", self.geometry.max_entries());
+            return Err(Error::corrupt(&self.path, at::INDEX_COUNT, expected, count.to_string()));
+        }
+        Ok(())
+    }
+
+    fn mend(&self, after_power_loss: bool) -> Result<()> {
+        if self.compat.is_some() {
+            return Ok(());
+        }
+        let mended = match &self.bytes {
+            Bytes::Mapped(f) => mend_file(f, self.geometry, after_power_loss),
+            Bytes::Plain(f) => mend_file(f, self.geometry, after_power_loss),
+            Bytes::Extended(_) | Bytes::Mended(_) => Ok(()),
+        };
+        mended.map_err(|e| Error::io(&self.path, e))
+    }
+}
+
+/// Asks for the lock that a broker holds on its store, where the directory of `path` is the index of one.
+fn refuse_running_broker(path: &Path) -> Result<()> {
+    let Some(root) = path.parent().and_then(Path::parent) else { return Ok(()) };
+    if !root.join("commitlog").is_dir() {
+        return Ok(());
+    }
+    let lock = root.join("lock");
+    match fcntl_lock_holder(&lock)? {
+        Some(pid) => Err(Error::Locked { path: lock, pid }),
+        None => Ok(()),
+    }
+}
+
+fn geometry_of(path: &Path, file: &File, options: OpenOptions) -> Result<Geometry> {
+    if let Some(geometry) = options.geometry {
+        return Ok(geometry);
+    }
+    let file = file.try_clone().map_err(|e| Error::io(path, e))?;
+    infer_geometry(path, &FileSource::new(file, path, false, options.access)?)
+}
