@@ -21,6 +21,7 @@ export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(PY)
 # maturin and PyO3 look here for the Python to build for, whatever environment the caller is in.
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_QUIET := 1
 unexport CONDA_PREFIX PYTHONHOME PYTHONPATH
 
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find src -name '*.rs')
@@ -92,7 +93,7 @@ need-python need-java need-maven: need-%:
 $(VENV)/.locked: requirements-dev.lock | need-python
 	@echo '== Python packages into $(VENV)'
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	@$(PY) -m pip install --quiet --requirement requirements-dev.lock
+	@$(PY) -m pip install --requirement requirements-dev.lock
 	@touch $@
 
 $(VENV)/.extension: $(VENV)/.locked pyproject.toml $(RUST_SOURCES) | need-rust

@@ -35,10 +35,10 @@ fn all(file: &IndexFile, key: &str) -> Vec<i64> {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
+    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
-/// docs/formats/rocketmq-index.md, "Worked example": seven puts, the eighth finds the file full.
+/// Seven puts as a broker wrote them (section 7 of docs/formats/rocketmq-index.md); the eighth finds the file full.
 const EXAMPLE: [(&str, i64, i64); 7] = [
     ("T#a", 1000, T0),
     ("T#b", 1100, T0 + 999),
@@ -159,7 +159,7 @@ fn the_first_entry_of_a_seeded_file_has_its_own_time() {
     }
 }
 
-/// docs/formats/rocketmq-index.md, "Recovery": three puts of one key, the count of the third lost.
+/// Section 12 of docs/formats/rocketmq-index.md: three puts of one key, the count of the third lost.
 fn interrupted(path: &Path, count: u8) {
     let file = create(path, geometry(10, 8), Access::Auto);
     for phy_offset in 1..=3 {

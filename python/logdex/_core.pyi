@@ -22,6 +22,24 @@ _Keys: TypeAlias = _ArrowArray | Sequence[str | bytes | None]
 _Ints: TypeAlias = _ArrowArray | Sequence[int | None]
 _Times: TypeAlias = _ArrowArray | Sequence[_Time | None]
 
+__all__ = [
+    "CommitLog",
+    "IndexFile",
+    "IndexHeader",
+    "MessageReader",
+    "StoreCheckpoint",
+    "__version__",
+    "_open_commit_log",
+    "_open_index_file",
+    "broker_lock_holder",
+    "index_entries",
+    "index_key",
+    "infer_geometry",
+    "key_hash",
+    "select_files",
+    "time_ms",
+]
+
 __version__: str
 
 def key_hash(key: str | bytes) -> int: ...
@@ -39,6 +57,14 @@ def select_files(
     begin: _Time | None = None,
     end: _Time | None = None,
 ) -> Array: ...
+def _open_index_file(
+    path: _Path,
+    hash_slots: int | None,
+    max_entries: int | None,
+    access: _Access,
+    compat: _Compat,
+    last_exit_ok: bool,
+) -> IndexFile: ...
 def infer_geometry(path: _Path, *, access: _Access = "auto") -> tuple[int, int]: ...
 
 @final
@@ -139,7 +165,9 @@ class IndexFile:
 @final
 class StoreCheckpoint:
     @staticmethod
-    def open(path: _Path, *, mode: Literal["r", "r+"] = "r", access: _Access = "auto", compat: _Compat = None) -> StoreCheckpoint: ...
+    def open(
+        path: _Path, *, mode: Literal["r", "r+"] = "r", access: _Access = "auto", compat: _Compat = None
+    ) -> StoreCheckpoint: ...
     physic_msg_timestamp: int
     logics_msg_timestamp: int
     index_msg_timestamp: int

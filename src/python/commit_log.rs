@@ -141,6 +141,7 @@ impl PyCommitLog {
         let options = Options {
             access: convert::access(access)?,
             versions: match convert::compat(compat)? {
+                // COMPAT(rocketmq CommitLog#checkMessageAndReturnSize): a frame of version 2 ends the log.
                 Some(Compat::V4_9_3) => Versions::V1,
                 _ => Versions::V1AndV2,
             },

@@ -66,6 +66,7 @@ class Comparison:
     def __init__(self, driver: Driver, say: Callable[[str], None]) -> None:
         self._driver, self._say = driver, say
         self.total = Tally()
+        self.ways: list[str] = []
 
     def compare(self, way: str, root: Path, rows: list[Put], asked: list[Question], geometry: tuple[int, int]) -> None:
         """Load root/index with the real service and with logdex in compat mode, and ask both.
@@ -96,6 +97,7 @@ class Comparison:
         for question, answer in zip(asked, theirs["phy_offsets"], strict=True):
             tally.count(question, answer, owners)
         self.total += tally
+        self.ways.append(way)
         self._say(f"{way}, {len(loaded['files'])} files: {tally}")
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 SLOTS, ENTRIES = 211, 1_500
 QUESTIONS = 3_500
+WAYS = 7
 
 
 @pytest.fixture(scope="module")
@@ -113,8 +114,8 @@ def test_data_frame_written_by_spark(comparison: Comparison, spark: SparkSession
 
 def test_questions_were_enough(comparison: Comparison, say: Callable[[str], None]) -> None:
     total = comparison.total
-    if total.asked <= QUESTIONS:
-        pytest.skip("counts what the other tests of this file asked")
+    if len(comparison.ways) < WAYS:
+        pytest.skip("counts what the other tests of this file asked: not all of them ran to their end")
     say(f"in all {total}: 0 answered differently")
     assert total.asked >= 10_000
     for kind, count in total.kinds().items():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 from datetime import datetime, timedelta, timezone, tzinfo
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 from zoneinfo import ZoneInfo
 
@@ -22,6 +23,7 @@ _LAST_UNIT = "\uffff"
 _File = TypeVar("_File")
 
 
+@lru_cache(maxsize=4096)
 def is_index_file_name(name: str) -> bool:
     """Say whether a broker takes a name for an index file: any signed decimal of 64 bits, in the digits of any script.
 

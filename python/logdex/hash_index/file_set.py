@@ -15,7 +15,6 @@ from logdex.hash_index.geometry import file_size, find_geometry
 from logdex.report import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
     from typing import Literal
 
@@ -50,6 +49,7 @@ class FileSet:
         self.directory = directory
         self.geometry = options.geometry
         self.access = options.access
+        self.compat = options.compat
         self.findings: list[Finding] = []
         self.entries: list[Entry] = []
         self._options = options
@@ -82,7 +82,7 @@ class FileSet:
 
     def _reopen(self, entries: list[Entry]) -> None:
         if self.geometry is None:
-            self.geometry = find_geometry(self.directory, entries, self._options.access)
+            self.geometry = find_geometry(self.directory, entries, self.access)
         before, self.findings = self.findings, []
         handles: dict[Entry, IndexFile] = {}
         for entry in entries:
@@ -92,7 +92,7 @@ class FileSet:
                 file = self._handles.get(entry)
                 file = self._open(entry) if file is None else file
             except OSError as error:
-                if not self._options.compat or not entry.is_numeric:
+                if not self.compat or not entry.is_numeric:
                     raise
                 # COMPAT(rocketmq IndexService#load, B22): what cannot be opened ends the load.
                 _log.warning("%s: %s; the index files after it are left out", entry.name, error)
@@ -111,7 +111,7 @@ class FileSet:
         finding = self._unusable(path, entry)
         if finding is not None:
             self.findings.append(finding)
-            if self._options.compat and entry.is_numeric and not entry.is_file:
+            if self.compat and entry.is_numeric and not entry.is_file:
                 raise IsADirectoryError(errno.EISDIR, "not a file", str(path))
             return None
         expected = file_size(self.geometry or (0, 0))
@@ -146,10 +146,10 @@ class FileSet:
             path,
             hash_slots=hash_slots,
             max_entries=max_entries,
-            access=self._options.access,
-            compat=self._options.compat,
+            access=self.access,
+            compat=self.compat,
             # The broker's own rule deletes whole files; those that stay are read as they are.
-            last_exit_ok=last_exit_ok or self._options.compat is not None,
+            last_exit_ok=last_exit_ok or self.compat is not None,
         )
 
     def open_writer(self, path: Path, *, last_exit_ok: bool = True) -> IndexFile:
@@ -165,8 +165,8 @@ class FileSet:
             mode="r+",
             hash_slots=hash_slots,
             max_entries=max_entries,
-            access=self._options.access,
-            compat=self._options.compat,
+            access=self.access,
+            compat=self.compat,
             last_exit_ok=last_exit_ok,
         )
 
@@ -179,7 +179,7 @@ class FileSet:
         """List the directory without opening a file, and find the geometry where it was not given."""
         entries = list_directory(self.directory) if self.directory.is_dir() else []
         if self.geometry is None:
-            self.geometry = find_geometry(self.directory, entries, self._options.access)
+            self.geometry = find_geometry(self.directory, entries, self.access)
         return entries
 
     def items(self) -> list[tuple[Entry, IndexFile]]:
@@ -219,10 +219,10 @@ class FileSet:
             self._handles.clear()
             self._listed = False
 
-    def close(self, dispose: Callable[[IndexFile], None]) -> None:
-        """Forget all files, each handed to `dispose` first."""
+    def close(self) -> None:
+        """Close all files."""
         with self._lock:
             for file in self._handles.values():
-                dispose(file)
+                file.close()
             self._handles.clear()
             self._listed = False

@@ -7,23 +7,17 @@ from __future__ import annotations
 
 import errno
 import io
-import logging
 import threading
-import time
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logdex import _core
-from logdex._core import CommitLog, IndexFile, StoreCheckpoint
-from logdex.errors import CorruptFileError, IndexFullError, LockedError
 from logdex.hash_index import query, recovery
-from logdex.hash_index.arrow_input import entry_batches, message_batches
+from logdex.hash_index.arrow_input import entry_batches
 from logdex.hash_index.check import verify_directory
-from logdex.hash_index.directory import DirectoryLock, list_directory
-from logdex.hash_index.file_name import create_next, resolve_zone
+from logdex.hash_index.file_name import resolve_zone
 from logdex.hash_index.file_set import FileOptions, FileSet
-from logdex.hash_index.geometry import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES
+from logdex.hash_index.index_writer import IndexWriter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,17 +25,15 @@ if TYPE_CHECKING:
     from os import PathLike
     from typing import Literal, TypeAlias
 
-    from arro3.core import Array, RecordBatch
+    from arro3.core import Array
 
-    from logdex._core import IndexHeader
+    from logdex._core import IndexFile, IndexHeader
     from logdex.hash_index.query import QueryOffsetResult
     from logdex.report import Report
 
     _Time: TypeAlias = int | datetime | None
     _Access: TypeAlias = Literal["auto", "mmap", "pread"]
     _Compat: TypeAlias = Literal["4.9.3", "5.3.3", "5.5.0"] | None
-
-_log = logging.getLogger(__name__)
 
 CLOCK_SLACK_MS = 3_600_000
 """How far the broker's clock may step within one index file before a search by time could miss a message, in ms."""
@@ -73,15 +65,11 @@ class IndexService:
         self._directory = directory
         self._mode = mode
         self._options = options
-        self._zone = resolve_zone(options["zone"])
         self._compat = options["compat"]
-        self._last_exit_ok = options["last_exit_ok"]
         self._clock_slack_ms = options["clock_slack_ms"]
-        self._checkpoint = _checkpoint_path(directory, options["checkpoint"])
         self._lock = threading.RLock()
         self._closed = False
-        self._writer: IndexFile | None = None
-        self._directory_lock: DirectoryLock | None = None
+        self._writer: IndexWriter | None = None
         names = ("hash_slots", "max_entries", "last_exit_ok", "access", "compat")
         self._files = FileSet(directory, FileOptions(**{name: options[name] for name in names}))
 
@@ -194,8 +182,8 @@ class IndexService:
         """
         parts = entry_batches(batch)
         with self._lock:
-            self._check_writable()
-            return sum(self._put(**part) for part in parts)
+            writer = self._writable()
+            return sum(writer.put(**part) for part in parts)
 
     def build_index(self, messages: Any) -> int:  # noqa: ANN401 -- anything with the PyCapsule interface
         """Index messages as a broker's dispatcher does: the unique key and each of the space-separated keys.
@@ -214,90 +202,7 @@ class IndexService:
             OSError: A file cannot be created or written.
         """
         with self._lock:
-            self._check_writable()
-            return self._build_all(messages, tags=self._compat == _INDEXES_TAGS)
-
-    def _build_all(self, messages: Any, *, tags: bool) -> int:  # noqa: ANN401 -- anything with the PyCapsule interface
-        return sum(self._build(batch, tags=tags) for batch in message_batches(messages))
-
-    def _build(self, messages: RecordBatch, *, tags: bool) -> int:
-        if not messages.num_rows:
-            return 0
-        # Before any filter, as upstream: even a message that is not indexed makes or rolls the file.
-        newest = self._current()
-        entries = _core.index_entries(messages, end_phy_offset=newest.header.end_phy_offset, tags=tags)
-        self._put_entries(entries)
-        if not entries.num_rows or _last(entries, "row") != messages.num_rows - 1:
-            self._current()
-        return int(entries.num_rows)
-
-    def _put_entries(self, entries: RecordBatch) -> None:
-        for part in entry_batches(entries):
-            self._put(**part)
-
-    def _put(self, topic: Any, key: Any, phy_offset: Any, store_timestamp: Any) -> int:  # noqa: ANN401 -- columns
-        total, start = len(key), 0
-        while start < total:
-            file = self._current()
-            taken = file.put_batch(key, phy_offset, store_timestamp, topics=topic, start=start)
-            if not taken and not len(file):
-                # NOTE: upstream would create files without end here.
-                raise IndexFullError(f"{file.path} has no room for a single entry: max_entries is {file.max_entries}")
-            if not taken and not file.is_full:
-                raise RuntimeError(f"{file.path} took no entry although it is not full")
-            start += taken
-        return total
-
-    def _current(self) -> IndexFile:
-        """Give the file for the next put, a new one where the newest cannot take it (#getAndCreateLastIndexFile)."""
-        if self._writer is None:
-            self._writer = self._open_newest()
-        if self._writer is None or self._writer.is_full:
-            self._writer = self._roll()
-        return self._writer
-
-    def _open_newest(self) -> IndexFile | None:
-        """Open the newest file for writing; None where there is none or it cannot take puts."""
-        self._lock_directory()
-        newest = self._files.last()
-        if newest is None or newest[1].is_full or not self._files.is_whole(newest[0]):
-            return None
-        try:
-            file = self._files.open_writer(newest[1].path)
-        except CorruptFileError as error:
-            # Left as it is, for whoever looks into it; the index goes on in a new file.
-            _log.warning("%s takes no more puts: %s", newest[1].path, error)
-            return None
-        self._files.set_writer(file)
-        return file
-
-    def _roll(self) -> IndexFile:
-        self._directory.mkdir(parents=True, exist_ok=True)
-        self._lock_directory()
-        files = self._files.refresh()
-        # A broken newest file, say one that a crash left empty, seeds nothing; the one before it does.
-        headers = (file.header for file in reversed(self._files.whole_files()))
-        seed = next((header for header in headers if header.end_timestamp or header.end_phy_offset), None)
-        if files and files[-1].is_full:
-            self._flush_full(files[-1])
-        hash_slots, max_entries = self._files.geometry or (DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES)
-
-        def create(path: Path) -> IndexFile:
-            return IndexFile.create(
-                path,
-                hash_slots=hash_slots,
-                max_entries=max_entries,
-                begin_timestamp=seed.end_timestamp if seed else 0,
-                begin_phy_offset=seed.end_phy_offset if seed else 0,
-                access=self._options["access"],
-                compat=self._compat,
-            )
-
-        names = [entry.name for entry in list_directory(self._directory)]
-        file = create_next(names, self._directory, time.time_ns() // 1_000_000, self._zone, create)
-        self._files.geometry = (hash_slots, max_entries)
-        self._files.set_writer(file)
-        return file
+            return self._writable().build(messages, tags=self._compat == _INDEXES_TAGS)
 
     # Questions
 
@@ -396,97 +301,37 @@ class IndexService:
             OSError: A file cannot be deleted; those before it are gone.
         """
         with self._lock:
-            self._check_writable()
-            self._lock_directory()
-            removed: list[Path] = []
-            # NOTE: the newest file stays although its messages may be gone (B33): the next one is seeded from it.
-            for file in self._files.refresh()[:-1]:
-                if file.header.end_phy_offset >= min_phy_offset:
-                    break
-                file.path.unlink(missing_ok=True)
-                removed.append(file.path)
-            return removed
+            return self._writable().delete_expired(min_phy_offset)
 
     def flush(self) -> None:
         """Bring the newest file to disk. The checkpoint moves only where that file is full, as with a broker."""
         with self._lock:
-            self._check_writable()
-            if self._writer is None:
-                return
-            self._writer.flush()
-            if self._writer.is_full:
-                self._record(self._writer.header.end_timestamp)
-
-    def _flush_full(self, file: IndexFile) -> None:
-        """Bring a full file to disk, then say so in the checkpoint (#flush); in this order, so that it never lies."""
-        if file.mode == "r+":
-            file.flush()
-        else:
-            with self._files.open_writer(file.path) as writer:
-                writer.flush()
-        self._record(file.header.end_timestamp)
-
-    def _record(self, end_timestamp: int) -> None:
-        if self._checkpoint is None or end_timestamp <= 0:
-            return
-        checkpoint = StoreCheckpoint.open(self._checkpoint, mode="r+")
-        try:
-            checkpoint.index_msg_timestamp = end_timestamp
-            checkpoint.flush()
-        finally:
-            checkpoint.close()
+            self._writable().flush()
 
     def _load(self) -> None:
+        last_exit_ok = self._options["last_exit_ok"]
+        checkpoint = _checkpoint_path(self._directory, self._options["checkpoint"])
         if self._mode == "a":
-            self._check_broker()
-            if self._directory.is_dir():
-                self._lock_directory()
-        if not self._last_exit_ok:
-            if self._compat:
-                recovery.drop_beyond_checkpoint(self._files, self._checkpoint, delete=self._mode == "a")
-            elif self._mode == "a":
-                self._recover()
-        self._files.refresh()
-        if self._mode == "a" and self._writer is None:
-            self._writer = self._open_newest()
-
-    def _recover(self) -> None:
-        recovery.mend_files(self._files)
-        directory = self._directory.absolute().parent / "commitlog"
-        if not directory.is_dir():
+            self._writer = IndexWriter(self._files, checkpoint, resolve_zone(self._options["zone"]))
+        if not last_exit_ok and self._compat:
+            recovery.drop_beyond_checkpoint(self._files, checkpoint, delete=self._mode == "a")
+        if self._writer is None:
+            self._files.refresh()
             return
-        log = CommitLog.open(directory, access=self._options["access"])
-        try:
-            tags = recovery.indexes_tags(self._files, log)
-            recovery.drop_after_hole(self._files, log)
-            build = partial(self._build_all, tags=tags)
-            recovery.index_again(self._files, log, self._put_entries, build, tags=tags)
-            self.flush()
-        finally:
-            log.close()
-
-    def _lock_directory(self) -> None:
-        if self._directory_lock is None and self._directory.is_dir():
-            self._directory_lock = DirectoryLock(self._directory)
+        if not last_exit_ok and not self._compat:
+            self._writer.recover()
+        self._writer.load()
 
     def _check_open(self) -> None:
         if self._closed:
             raise ValueError("the index service is closed")
 
-    def _check_writable(self) -> None:
+    def _writable(self) -> IndexWriter:
         self._check_open()
-        if self._mode != "a":
+        if self._writer is None:
             raise io.UnsupportedOperation('the index service was opened for reading; open it with mode="a"')
-        self._check_broker()
-
-    def _check_broker(self) -> None:
-        root = self._directory.absolute().parent
-        lock = root / "lock"
-        if not lock.exists():
-            return
-        pid = _core.broker_lock_holder(lock)
-        if pid is not None:
-            raise LockedError(str(lock), pid)
+        self._writer.check_broker()
+        return self._writer
 
     def close(self) -> None:
         """Flush what was put and let the files go; a second call does nothing."""
@@ -494,21 +339,17 @@ class IndexService:
             if self._closed:
                 return
             try:
-                # An empty file stays as a broker leaves it: a flush would write a count into its header.
-                if self._writer is not None and len(self._writer):
-                    self._writer.flush()
-                    if self._writer.is_full:
-                        self._record(self._writer.header.end_timestamp)
+                if self._writer is not None:
+                    # An empty file stays as a broker leaves it.
+                    self._writer.flush(even_if_empty=False)
             finally:
                 self._release()
 
     def _release(self) -> None:
         self._closed = True
-        self._files.close(lambda file: file.close())
+        self._files.close()
         if self._writer is not None:
-            self._writer.close()
-        if self._directory_lock is not None:
-            self._directory_lock.release()
+            self._writer.release()
 
     def __enter__(self) -> IndexService:
         """Give the service itself."""
@@ -541,7 +382,3 @@ def _checkpoint_path(directory: Path, checkpoint: Path | None) -> Path | None:
         return checkpoint
     root = directory.absolute().parent
     return root / "checkpoint" if (root / "commitlog").is_dir() else None
-
-
-def _last(batch: RecordBatch, column: str) -> int:
-    return int(batch.column(column)[batch.num_rows - 1].as_py())

@@ -14,7 +14,6 @@ from logdex.hash_index.query import TimeRange, check_max_num
 from logdex.rocketmq.commit_log import CommitLog
 from logdex.rocketmq.find_result import FindResult
 from logdex.rocketmq.log_entries import LogEntries
-from logdex.rocketmq.ranges import subtract
 
 if TYPE_CHECKING:
     import os
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     _Compat: TypeAlias = Literal["4.9.3", "5.3.3", "5.5.0"] | None
 
 _SCAN_BUDGET_BYTES = 1 << 30
+_KEYS_A_STEP = 1_024
 _OFFSET_DIGITS = 16
 _MSG_ID_LENGTHS = (32, 56)
 
@@ -244,9 +244,10 @@ class MessageStore:
 
         def batches() -> Iterator[RecordBatch]:
             hits: list[tuple[int, int]] = []
-            for row, (topic, key) in enumerate(zip(topic_list, key_list, strict=True)):
-                if topic is not None and key is not None:
-                    hits += [(row, offset) for offset in self._verified(topic, key, times, max_num, scan)]
+            for first in range(0, len(key_list), _KEYS_A_STEP):
+                step = slice(first, first + _KEYS_A_STEP)
+                verified = self._verified(topic_list[step], key_list[step], times, scan)
+                hits += [(first + row, offset) for row, found in enumerate(verified) for offset in found[:max_num]]
                 while len(hits) >= batch_size:
                     yield self._rows(hits[:batch_size], schema)
                     del hits[:batch_size]
@@ -255,22 +256,34 @@ class MessageStore:
 
         return RecordBatchReader.from_batches(schema, batches())
 
-    def _verified(self, topic: str, key: str, times: TimeRange, max_num: int | None, scan: _Scan) -> list[int]:
-        offsets = self._candidates(topic, key, times, scan)
-        columns = ("topic", "uniq_key", "keys", "store_timestamp")
-        rows = self._commit_log.messages(offsets, columns=columns)
-        topics, uniq_keys, key_texts = (rows.column(name).to_pylist() for name in columns[:3])
+    def _verified(
+        self, topics: list[str | None], keys: list[str | None], times: TimeRange, scan: _Scan
+    ) -> Iterator[list[int]]:
+        """Give the offsets of each key's messages, the newest first, each once."""
+        index = self.index
+        asked = [pair if None not in pair else (None, None) for pair in zip(topics, keys, strict=True)]
+        candidates = [set[int]() for _ in asked]
+        if index is not None:
+            found = index.query_batch(*map(list, zip(*asked, strict=True)), begin=times.begin, end=times.end)
+            candidates = [set(offsets or ()) for offsets in found.to_pylist()]
+        if scan:
+            for offsets, (topic, key) in zip(candidates, asked, strict=True):
+                if topic is not None and key is not None:
+                    offsets.update(self._unindexed.offsets(topic, key))
+        facts = self._facts(sorted(set().union(*candidates)))
+        for offsets, (topic, key) in zip(candidates, asked, strict=True):
+            yield [
+                offset
+                for offset in sorted(offsets, reverse=True)
+                if topic is not None and key is not None and _is_hit(topic, key, times, *facts[offset])
+            ]
+
+    def _facts(self, offsets: list[int]) -> dict[int, tuple[str | None, str | None, str | None, int | None]]:
+        """Give topic, unique key, keys and store time of the messages at some offsets."""
+        rows = self._commit_log.messages(offsets, columns=("topic", "uniq_key", "keys", "store_timestamp"))
+        texts = (rows.column(name).to_pylist() for name in ("topic", "uniq_key", "keys"))
         stored = rows.column("store_timestamp").cast(DataType.int64()).to_pylist()
-        found = [
-            offset
-            for offset, stored_topic, uniq_key, text, time in zip(
-                offsets, topics, uniq_keys, key_texts, stored, strict=True
-            )
-            if time is not None
-            and times.begin <= time <= times.end
-            and _carries(topic, key, stored_topic, uniq_key, text)
-        ]
-        return found[:max_num]
+        return dict(zip(offsets, zip(*texts, stored, strict=True), strict=True))
 
     def _rows(self, hits: list[tuple[int, int]], schema: Schema) -> RecordBatch:
         messages = self._commit_log.messages([offset for _, offset in hits])
@@ -328,6 +341,19 @@ class MessageStore:
 
 def _reopen(root: Path, options: dict[str, Any]) -> MessageStore:
     return MessageStore.open(root, **options)
+
+
+def _is_hit(
+    topic: str,
+    key: str,
+    times: TimeRange,
+    stored_topic: str | None,
+    uniq_key: str | None,
+    keys: str | None,
+    stored: int | None,
+) -> bool:
+    in_range = stored is not None and times.begin <= stored <= times.end
+    return in_range and _carries(topic, key, stored_topic, uniq_key, keys)
 
 
 def _carries(topic: str, key: str, stored_topic: str | None, uniq_key: str | None, keys: str | None) -> bool:

@@ -11,7 +11,7 @@ from logdex.hash_index.file_name import resolve_zone
 from logdex.rocketmq import IndexFile, IndexService
 from logdex.spark import options as opt
 from logdex.spark.commit import Job, index_files
-from logdex.spark.files import require_directory
+from logdex.spark.files import require_directory, settled_geometry
 from logdex.spark.index_writer import COLUMNS, IndexWriter
 from logdex.spark.schema import (
     ENTRY_COLUMNS,
@@ -178,9 +178,7 @@ def _geometry(directory: Path, slots: int | None, entries: int | None, *, overwr
         raise ValueError("give both options hashSlots and maxEntries, or neither")
     present = [] if overwrite else index_files(directory)
     if present and slots is None:
-        files = IndexService.open(directory).files
-        if files:
-            slots, entries = files[-1].hash_slots, files[-1].max_entries
+        slots, entries = settled_geometry(directory, slots, entries)
     slots = _DEFAULT_SLOTS if slots is None else slots
     entries = _DEFAULT_ENTRIES if entries is None else entries
     if slots < 1 or entries < 2:  # noqa: PLR2004 - one entry of a file is never used

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from logdex.spark.options import Access
 
 COLUMNS = ("topic", "key", "phy_offset", "store_timestamp")
+_OFFSET, _TIME = COLUMNS.index("phy_offset"), COLUMNS.index("store_timestamp")
 _BATCH_ROWS = 65_536
 _ENTRY_BYTES = 20
 
@@ -74,31 +75,24 @@ class IndexWriter(DataSourceArrowWriter):
         self.access = access
 
     def write(self, iterator: Iterator[Any]) -> TaskFiles:
-        """Sort the rows of a task and fill its files, in a worker.
+        """Sort the rows of a task and fill its files, in a worker, which holds them in memory meanwhile.
 
         Raises:
             ValueError: A topic, key, offset or time is null.
         """
-        rows = pa.Table.from_batches([batch.select(COLUMNS) for batch in iterator] or [_EMPTY])
-        for name in COLUMNS:
-            if rows.column(name).null_count:
-                raise ValueError(f"cannot index a row whose {name} is null")
-        if not rows.num_rows:
+        batches = [_checked(batch) for batch in iterator if batch.num_rows]
+        if not batches:
             return TaskFiles((), None)
         directory = self.job.start_attempt()
         try:
             files = RollingFiles(directory, self.hash_slots, self.max_entries, access=self.access)
-            offsets = _joined(rows.column("phy_offset").cast(pa.int64()))
-            times = _joined(milliseconds(rows.column("store_timestamp")))
-            topics, keys = _joined(rows.column("topic")), _joined(rows.column("key"))
-            for part in _in_order((topics, keys, offsets, times), offsets):
-                files.put(*part)
+            for batch in in_order(batches):
+                files.put(*batch.columns)
             written = files.close()
         except BaseException:
             shutil.rmtree(directory, ignore_errors=True)
             raise
-        (first, last), (begin, end) = _bounds(offsets), _bounds(times)
-        return TaskFiles(tuple(written), Span(first, last, begin, end, f"task {directory.name.partition('-')[0]}"))
+        return TaskFiles(tuple(written), _covered(batches, f"task {directory.name.partition('-')[0]}"))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Check that the tasks follow one another and give their files the final names, on the driver.
@@ -178,35 +172,53 @@ def _present(directory: Path, hash_slots: int, max_entries: int) -> list[Span]:
     return spans
 
 
-def _joined(column: Any) -> Any:
+def in_order(batches: Sequence[Any]) -> Iterator[Any]:
+    """Give the rows in the order of their offsets; rows of one offset stay as they came.
+
+    Args:
+        batches: Batches of topic, key, phy_offset (int64), store_timestamp, none of them empty.
+    """
+    if _are_in_order([batch.column(_OFFSET) for batch in batches]):
+        yield from batches
+        return
+    columns = [_joined([batch.column(number) for batch in batches]) for number in range(len(COLUMNS))]
+    # Arrow's sort is stable.
+    order = pc.sort_indices(columns[_OFFSET])
+    for start in range(0, len(order), _BATCH_ROWS):
+        rows = order.slice(start, _BATCH_ROWS)
+        yield pa.RecordBatch.from_arrays([column.take(rows) for column in columns], names=COLUMNS)
+
+
+def _are_in_order(offsets: Sequence[Any]) -> bool:
+    edges = pa.array([end.as_py() for column in offsets for end in (column[0], column[-1])], pa.int64())
+    return all(
+        pc.all(pc.less_equal(column.slice(0, len(column) - 1), column.slice(1)), min_count=0).as_py()
+        for column in [edges, *offsets]
+    )
+
+
+def _joined(chunks: list[Any]) -> Any:
     """Put the chunks of a column together; texts with 64-bit offsets, as a task's keys may pass 2 GiB."""
-    if pa.types.is_string(column.type):
-        column = column.cast(pa.large_utf8())
-    elif pa.types.is_binary(column.type):
-        column = column.cast(pa.large_binary())
-    return pa.concat_arrays(column.chunks)
+    wide = {pa.utf8(): pa.large_utf8(), pa.binary(): pa.large_binary()}.get(chunks[0].type, chunks[0].type)
+    return pa.concat_arrays([chunk.cast(wide) for chunk in chunks])
 
 
-def _in_order(columns: Sequence[Any], offsets: Any) -> Iterator[list[Any]]:
-    """Give slices of the columns in the order of the offsets; rows of one offset stay as they came."""
-    sorted_already = pc.all(pc.less_equal(offsets.slice(0, len(offsets) - 1), offsets.slice(1))).as_py() is not False
-    order = None if sorted_already else pc.sort_indices(offsets)
-    for start in range(0, len(offsets), _BATCH_ROWS):
-        if order is None:
-            yield [column.slice(start, _BATCH_ROWS) for column in columns]
-        else:
-            rows = order.slice(start, _BATCH_ROWS)
-            yield [column.take(rows) for column in columns]
+def _checked(batch: Any) -> Any:
+    """Give the columns of a batch that an index needs, offsets and times as int64.
+
+    Raises:
+        ValueError: One of them is null.
+    """
+    columns = [batch.column(name) for name in COLUMNS]
+    for name, column in zip(COLUMNS, columns, strict=True):
+        if column.null_count:
+            raise ValueError(f"cannot index a row whose {name} is null")
+    topics, keys, offsets, times = columns
+    return pa.RecordBatch.from_arrays([topics, keys, offsets.cast(pa.int64()), milliseconds(times)], names=COLUMNS)
 
 
-def _bounds(values: Any) -> tuple[int, int]:
-    found = pc.min_max(values)
-    return found["min"].as_py(), found["max"].as_py()
-
-
-_EMPTY = pa.RecordBatch.from_pydict(
-    {"topic": [], "key": [], "phy_offset": [], "store_timestamp": []},
-    schema=pa.schema(
-        [("topic", pa.utf8()), ("key", pa.utf8()), ("phy_offset", pa.int64()), ("store_timestamp", pa.int64())]
-    ),
-)
+def _covered(batches: Sequence[Any], what: str) -> Span:
+    offsets, times = (
+        pc.min_max(pa.chunked_array([batch.column(number) for batch in batches])).as_py() for number in (_OFFSET, _TIME)
+    )
+    return Span(offsets["min"], offsets["max"], times["min"], times["max"], what)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as sf
-from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 
 from logdex.spark import files
@@ -99,7 +99,10 @@ def query_offset(
         service = files.index_service(directory, hash_slots=slots, max_entries=entries)
         return pa.array(service.query_batch(topic, key, max_num=max_num))
 
-    return arrow_udf(offsets, ArrayType(LongType()), ArrowUDFType.SCALAR).asNondeterministic()
+    # Its signature for mypy asks for a function type, which pyspark warns of at run time.
+    make: Any = arrow_udf
+    made: Callable[..., Column] = make(offsets, returnType=ArrayType(LongType())).asNondeterministic()
+    return made
 
 
 def _flat_rows(topics: Any, keys: Any, lists: Any) -> Any:

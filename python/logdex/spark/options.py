@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
@@ -44,7 +45,7 @@ def path(options: Mapping[str, str], what: str) -> Path:
     if not given:
         msg = f"format {what} needs a directory, as in load(directory)"
         raise ValueError(msg)
-    return Path(given.removeprefix("file://")).absolute()
+    return Path(re.sub("^file:(//)?", "", given)).absolute()
 
 
 def texts(options: Mapping[str, str], name: str) -> tuple[str, ...] | None:

@@ -75,7 +75,12 @@ impl Output {
         let most = self.limit.saturating_add(1);
         let wanted = self.filled.saturating_add(more).min(most);
         if self.bytes.len() < wanted {
-            self.bytes.resize(wanted.max(FIRST.min(most)), 0);
+            // Zeroed by the system where it is large, so only what is filled costs anything.
+            let mut bytes = vec![0; wanted.max(FIRST.min(most))];
+            if let (Some(to), Some(from)) = (bytes.get_mut(..self.filled), self.bytes.get(..self.filled)) {
+                to.copy_from_slice(from);
+            }
+            self.bytes = bytes;
         }
         let (filled, room) = self.bytes.split_at_mut(self.filled);
         (filled, room)

@@ -5,6 +5,7 @@
 //! Format: `lz4_Frame_format.md` of the LZ4 project, version 1.6.
 
 use lz4_flex::block::{DecompressError, decompress_into, decompress_into_with_dict};
+use twox_hash::XxHash32;
 
 use super::body::{BodyError, Output};
 
@@ -133,55 +134,7 @@ fn compressed_block(block: &[u8], most: usize, begin: usize, output: &mut Output
     }
 }
 
-const PRIME_1: u32 = 0x9e37_79b1;
-const PRIME_2: u32 = 0x85eb_ca77;
-const PRIME_3: u32 = 0xc2b2_ae3d;
-const PRIME_4: u32 = 0x27d4_eb2f;
-const PRIME_5: u32 = 0x1656_67b1;
-
 /// The checksum of the format: xxHash, 32 bits, seed 0.
 fn xxh32(bytes: &[u8]) -> u32 {
-    let (stripes, rest) = bytes.as_chunks::<16>();
-    let mut hash = if stripes.is_empty() {
-        PRIME_5
-    } else {
-        let mut lanes = [PRIME_1.wrapping_add(PRIME_2), PRIME_2, 0, 0u32.wrapping_sub(PRIME_1)];
-        for stripe in stripes {
-            for (lane, word) in lanes.iter_mut().zip(stripe.as_chunks::<4>().0) {
-                let word = u32::from_le_bytes(*word).wrapping_mul(PRIME_2);
-                *lane = lane.wrapping_add(word).rotate_left(13).wrapping_mul(PRIME_1);
-            }
-        }
-        lanes.into_iter().zip([1, 7, 12, 18]).fold(0u32, |sum, (lane, by)| sum.wrapping_add(lane.rotate_left(by)))
-    };
-    #[expect(clippy::cast_possible_truncation, reason = "the length goes in modulo 2^32")]
-    let len = bytes.len() as u32;
-    hash = hash.wrapping_add(len);
-    let (words, rest) = rest.as_chunks::<4>();
-    for word in words {
-        hash = hash.wrapping_add(u32::from_le_bytes(*word).wrapping_mul(PRIME_3)).rotate_left(17).wrapping_mul(PRIME_4);
-    }
-    for byte in rest {
-        hash = hash.wrapping_add(u32::from(*byte).wrapping_mul(PRIME_5)).rotate_left(11).wrapping_mul(PRIME_1);
-    }
-    hash = (hash ^ (hash >> 15)).wrapping_mul(PRIME_2);
-    hash = (hash ^ (hash >> 13)).wrapping_mul(PRIME_3);
-    hash ^ (hash >> 16)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::xxh32;
-
-    #[test]
-    fn checksum_of_known_texts() {
-        for (text, hash) in [
-            ("", 0x02cc_5d05),
-            ("a", 0x550d_7456),
-            ("abc", 0x32d1_53ff),
-            ("Nobody inspects the spammish repetition", 0xe229_3b2f),
-        ] {
-            assert_eq!(xxh32(text.as_bytes()), hash, "{text}");
-        }
-    }
+    XxHash32::oneshot(0, bytes)
 }

@@ -85,7 +85,7 @@ impl Window {
         }
         let len = usize::try_from(available).unwrap_or(usize::MAX).min(bytes.max(self.size));
         if self.buffer.len() < len {
-            self.buffer.resize(len, 0);
+            self.buffer = vec![0; len];
         }
         file.read_exact_at(self.buffer.get_mut(..len).unwrap_or_default(), at)?;
         (self.begin, self.filled) = (at, len);

@@ -29,14 +29,11 @@ class Case:
     path: Path
     access: _Access
 
-    @property
-    def geometry(self) -> dict[str, int]:
-        return {"hash_slots": self.data["hashSlotNum"], "max_entries": self.data["indexNum"]}
-
     def create(self) -> IndexFile:
         return IndexFile.create(
             self.path,
-            **self.geometry,
+            hash_slots=self.data["hashSlotNum"],
+            max_entries=self.data["indexNum"],
             begin_timestamp=self.data["seedTimestamp"],
             begin_phy_offset=self.data["seedPhyOffset"],
             access=self.access,
@@ -44,7 +41,8 @@ class Case:
         )
 
     def open(self) -> IndexFile:
-        return IndexFile.open(self.path, **self.geometry, access=self.access, compat=_COMPAT)
+        slots, entries = self.data["hashSlotNum"], self.data["indexNum"]
+        return IndexFile.open(self.path, hash_slots=slots, max_entries=entries, access=self.access, compat=_COMPAT)
 
 
 def _case(name: str, folder: Path, access: _Access) -> Case:

@@ -83,8 +83,11 @@ def test_index_file_is_the_model_in_compat(  # noqa: PLR0917 - named by hypothes
             expected = [model.put_key(*put) for put in puts]
             cut = cut if all(_crosses_arrow(key) for key, _, _ in puts[cut:]) else len(puts)
             assert [file.put_key(*put) for put in puts[:cut]] == expected[:cut]
-            keys, offsets, times = ([put[i] for put in puts[cut:]] for i in range(3))
-            assert file.put_batch(keys, offsets, times) == sum(expected[cut:])
+            rest = puts[cut:]
+            taken = file.put_batch(
+                [key for key, _, _ in rest], [phy for _, phy, _ in rest], [time for *_, time in rest]
+            )
+            assert taken == sum(expected[cut:])
             header = file.header
             assert (
                 header.begin_timestamp,

@@ -70,7 +70,10 @@ def test_a_killed_writer_loses_nothing_whose_put_returned(tmp_path: Path, access
                     held += 100 * number in candidates
                 if mode == "a":
                     report = index.verify()
-                    assert report.ok, f"seed {SEED}: {report}"
+                    # A writer killed while it creates a file may leave the bare name, which everybody passes over.
+                    assert {(f.kind, f.found) for f in report.findings} <= {("file-size", "0 bytes")}, (
+                        f"seed {SEED}: {report}"
+                    )
         # What was put beyond the last answer is put again: twice is allowed, lost is not.
     assert done > 0
 

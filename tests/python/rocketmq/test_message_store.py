@@ -71,7 +71,7 @@ def test_find_in_the_time_ranges_of_the_golden_questions(case: str, store: Calla
     assert compared == len(questions)
 
 
-@pytest.mark.parametrize("case", ["basic", "rolled", "v5-basic"])
+@pytest.mark.parametrize("case", ["basic", "v5-basic"])
 def test_find_without_scan_gives_what_the_index_covers(case: str, store: Callable[[str], Path]) -> None:
     truth = indexed_messages(case)
     with MessageStore.open(store(case)) as opened:
@@ -198,11 +198,14 @@ def test_damage_in_the_log_is_not_hidden(damaged_store: Callable[[str], Path]) -
 
 
 def test_a_damaged_index_loses_no_message(damaged_store: Callable[[str], Path]) -> None:
+    truth = indexed_messages("basic")
+    repeated = {asked: rows for asked, rows in truth.items() if len(rows) > 1}
+    assert repeated
     for name in golden.DAMAGED:
         if not name.startswith("index-"):
             continue
         with MessageStore.open(damaged_store(name)) as opened:
-            for (topic, key), rows in indexed_messages("basic").items():
+            for (topic, key), rows in [*repeated.items(), *list(truth.items())[:: len(golden.DAMAGED)]]:
                 assert offsets(opened.find(topic, key)) == [row["physicalOffset"] for row in rows], (name, topic, key)
 
 

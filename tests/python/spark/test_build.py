@@ -47,7 +47,7 @@ class Build:
 BUILDS = [
     Build("basic", 64, 256),
     Build("basic", 64, 256, max_tasks=1),
-    Build("basic", 7, 2, max_tasks=5),
+    Build("sync", 7, 4, max_tasks=5),
     Build("basic", 7, 12, max_tasks=3),
     Build("basic", 1000, 5000),
     Build("killed", 64, 256, max_tasks=4),

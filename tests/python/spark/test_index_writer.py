@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark import TaskContext
 from pyspark.sql import functions as sf
 
 from logdex import spark as ls
 from logdex.rocketmq import IndexFile, IndexService
+from logdex.spark.index_writer import in_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,6 +97,26 @@ def test_rows_of_one_offset_keep_their_order(spark: SparkSession, tmp_path: Path
     assert (tmp_path / "spark" / ours).read_bytes() == (tmp_path / "plain" / theirs).read_bytes()
 
 
+@given(st.lists(st.lists(st.integers(0, 50), min_size=1, max_size=8), min_size=1, max_size=6))
+def test_rows_come_in_offset_order_and_stay_in_order_within_one(offsets: list[list[int]]) -> None:
+    numbers = itertools.count()
+    batches = [
+        pa.RecordBatch.from_arrays(
+            [
+                pa.array(["T"] * len(part)),
+                pa.array([str(next(numbers)) for _ in part]),
+                *(pa.array(part, pa.int64()),) * 2,
+            ],
+            names=["topic", "key", "phy_offset", "store_timestamp"],
+        )
+        for part in offsets
+    ]
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    assert [row for batch in in_order(batches) for row in batch.to_pylist()] == sorted(
+        rows, key=lambda r: r["phy_offset"]
+    )
+
+
 def test_timestamps_are_taken_like_milliseconds(spark: SparkSession, tmp_path: Path) -> None:
     df = ls.arrange(frame(spark, 0, 50), 1)
     write(df, tmp_path / "ms")
@@ -159,6 +184,30 @@ def test_null_is_refused_and_leaves_nothing(spark: SparkSession, tmp_path: Path,
     df = ls.arrange(frame(spark, 0, 20)).withColumn(column, sf.expr(f"if(phy_offset = 300, null, {column})"))
     with pytest.raises(Exception, match=f"whose {column} is null"):
         write(df, tmp_path / "index")
+    assert not (tmp_path / "index").exists()
+
+
+@pytest.mark.parametrize("mode", ["error", "ignore"])
+def test_a_mode_that_spark_refuses_leaves_nothing(spark: SparkSession, tmp_path: Path, mode: str) -> None:
+    with pytest.raises(Exception, match="UNSUPPORTED_DATA_SOURCE_SAVE_MODE"):
+        write(frame(spark, 0, 10), tmp_path / "index", mode)
+    assert not (tmp_path / "index").exists()
+
+
+@pytest.mark.parametrize(
+    ("column", "kind"), [("phy_offset", "string"), ("store_timestamp", "timestamp_ntz"), ("key", "int")]
+)
+def test_column_of_a_wrong_type_is_named(spark: SparkSession, tmp_path: Path, column: str, kind: str) -> None:
+    df = frame(spark, 0, 10).withColumn(column, sf.lit(None).cast(kind))
+    with pytest.raises(Exception, match=f"column {column} must be .* not {kind}"):
+        write(df, tmp_path / "index")
+    assert not (tmp_path / "index").exists()
+
+
+@pytest.mark.parametrize(("option", "value"), [("hashSlots", 0), ("maxEntries", 1), ("slots", 5)])
+def test_wrong_options_are_refused(spark: SparkSession, tmp_path: Path, option: str, value: int) -> None:
+    with pytest.raises(Exception, match="hashSlots"):
+        write(frame(spark, 0, 10), tmp_path / "index", "append", **{option: value})
     assert not (tmp_path / "index").exists()
 
 

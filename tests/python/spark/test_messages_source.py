@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import functions as sf
 
 import golden
+from logdex import spark as ls
 from logdex.rocketmq import CommitLog
 from logdex.spark.schema import MESSAGE_COLUMNS, arrow_schema, lay_out, microseconds, milliseconds
 
@@ -122,6 +124,28 @@ def test_schema_with_another_type_is_refused(spark: SparkSession, shared_store: 
 def test_missing_directory_is_named(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(Exception, match=f"no such directory.*{tmp_path}/nowhere"):
         spark.read.format("rocketmq").load(str(tmp_path / "nowhere")).count()
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Shanghai"])
+def test_instants_do_not_depend_on_the_sessions_zone(
+    spark: SparkSession, shared_store: Callable[[str], Path], zone: str
+) -> None:
+    asked = spark.createDataFrame([("TopicTest", "dup")], "topic string, key string")
+    truth = {m["physicalOffset"]: m["storeTimestamp"] for m in golden.rows("basic", "messages")}
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        read = (
+            spark.read.format("rocketmq")
+            .option("columns", "phy_offset,store_timestamp")
+            .load(str(shared_store("basic")))
+        )
+        found = ls.find(asked, shared_store("basic"))
+        columns = sf.col("phy_offset"), sf.unix_millis("store_timestamp").alias("ms")
+        rows = read.select(*columns).collect(), found.select(*columns).collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    assert {row.phy_offset: row.ms for row in rows[0]} == truth
+    assert [row.ms for row in rows[1]] == [truth[row.phy_offset] for row in rows[1]] != []
 
 
 def test_instants_outside_of_microseconds_are_null_and_counted() -> None:

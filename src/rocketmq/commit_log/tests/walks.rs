@@ -1,7 +1,5 @@
 //! Where a walk begins, goes and ends.
 
-use std::io::Write as _;
-
 use super::encoder::{TestLog, TestMessage};
 use super::{offsets, scan, small_log, walk};
 use crate::rocketmq::commit_log::columns::Column;
@@ -106,11 +104,9 @@ fn a_size_that_its_lengths_do_not_make_reserves_nothing() {
 }
 
 /// A message whose small stored body decompresses to this many bytes.
-fn deflated(len: usize) -> TestMessage {
-    let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
-    encoder.write_all(&vec![0; len]).unwrap();
-    let mut message = TestMessage::new("T", &encoder.finish().unwrap(), &[]);
-    message.numbers[3] = 1;
+fn packed(len: usize) -> TestMessage {
+    let mut message = TestMessage::new("T", &zstd::stream::encode_all(vec![0; len].as_slice(), 1).unwrap(), &[]);
+    message.numbers[3] = 0x201;
     message
 }
 
@@ -124,7 +120,7 @@ fn rows(messages: &[TestMessage], columns: &[Column], batch_size: usize) -> Vec<
 
 #[test]
 fn batches_end_at_their_rows_or_bytes() {
-    let messages = vec![deflated(20 << 20); 10];
+    let messages = vec![packed(20 << 20); 10];
     assert_eq!(rows(&messages, &[Column::Body], 100), [3, 3, 3, 1]);
     assert_eq!(rows(&messages, &[Column::Body], 2), [2; 5]);
     assert_eq!(rows(&messages, &[Column::Topic], 100), [10]);
@@ -133,6 +129,6 @@ fn batches_end_at_their_rows_or_bytes() {
 
 #[test]
 fn a_message_larger_than_a_batch_comes_alone() {
-    let messages = [10, 70 << 20, 10, 10].map(deflated);
+    let messages = [10, 70 << 20, 10, 10].map(packed);
     assert_eq!(rows(&messages, &[Column::Body], 100), [1, 1, 2]);
 }
