@@ -82,6 +82,8 @@ impl MappedFile {
 }
 
 impl ReadAt for MappedFile {
+    const PREFETCHES: bool = cfg!(target_arch = "x86_64");
+
     fn len(&self) -> u64 {
         self.map.len() as u64
     }

@@ -61,6 +61,9 @@ pub trait ReadAt: Send + Sync {
         self.words::<1>(offset).map(|[word]| word)
     }
 
+    /// Whether [`Self::prefetch`] does anything.
+    const PREFETCHES: bool = false;
+
     /// Asks the processor to fetch the line of `offset`; does nothing where that makes no sense.
     fn prefetch(&self, _offset: u64) {}
 }

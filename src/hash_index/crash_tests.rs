@@ -127,7 +127,7 @@ fn put_as_broker(target: &Recorder, geometry: Geometry, i: usize) {
     header.write_end(target).unwrap();
 }
 
-fn hits(source: &(impl ReadAt + ?Sized), geometry: Geometry, key: &str) -> Vec<i64> {
+fn hits(source: &impl ReadAt, geometry: Geometry, key: &str) -> Vec<i64> {
     let view = View::new(source, geometry, geometry.file_len()).unwrap();
     let mut out = Vec::new();
     select(&view, Times::unknown(), key_hash(key), usize::MAX, TimeRange::ALL, &mut out).unwrap();
@@ -242,7 +242,7 @@ fn mixture(old: &[u8], new: &[u8], from_new: &[bool]) -> Vec<u8> {
     pages.flat_map(|((old, new), &is_new)| if is_new { new } else { old }).copied().collect()
 }
 
-fn entries(source: &(impl ReadAt + ?Sized), geometry: Geometry) -> Vec<Entry> {
+fn entries(source: &impl ReadAt, geometry: Geometry) -> Vec<Entry> {
     let count = Header::read(source).unwrap().next_position();
     (1..count).map(|position| Entry::read(source, geometry, position).unwrap()).collect()
 }

@@ -82,6 +82,7 @@ impl Entry {
 /// The time difference that a put stores, in seconds. Source: `IndexFile#putKey`.
 ///
 /// `begin_timestamp` is the header's as it is before the put.
+#[inline]
 #[expect(clippy::cast_possible_truncation, reason = "clamped first")]
 pub(crate) fn time_diff(begin_timestamp: i64, store_timestamp: i64) -> i32 {
     if begin_timestamp <= 0 {

@@ -74,6 +74,7 @@ impl Header {
     }
 
     /// Position of the next entry, at least 1. Source: `IndexHeader#load`.
+    #[inline]
     pub fn next_position(&self) -> u32 {
         self.index_count.max(1) as u32
     }

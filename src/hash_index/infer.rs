@@ -30,7 +30,7 @@ pub(crate) struct Fits {
 ///
 /// # Errors
 /// The system's error.
-pub(crate) fn infer<S: ReadAt + ?Sized>(source: &S) -> io::Result<Fits> {
+pub(crate) fn infer<S: ReadAt>(source: &S) -> io::Result<Fits> {
     let none = Fits { first: Vec::new(), count: 0 };
     if source.len() < HEADER_LEN {
         return Ok(none);
@@ -64,7 +64,7 @@ fn usual_geometry(len: u64) -> Option<Geometry> {
     Geometry::new(slots, slots.checked_mul(4)?).ok().filter(|geometry| geometry.file_len() == len)
 }
 
-fn search<S: ReadAt + ?Sized>(source: &S, count: u32, links: Links) -> io::Result<Fits> {
+fn search<S: ReadAt>(source: &S, count: u32, links: Links) -> io::Result<Fits> {
     let mut found = Fits { first: Vec::new(), count: 0 };
     let body = source.len() - HEADER_LEN;
     if !body.is_multiple_of(SLOT_LEN) {
@@ -86,7 +86,7 @@ fn search<S: ReadAt + ?Sized>(source: &S, count: u32, links: Links) -> io::Resul
     Ok(found)
 }
 
-fn fits<S: ReadAt + ?Sized>(source: &S, geometry: Geometry, count: u32, links: Links) -> io::Result<bool> {
+fn fits<S: ReadAt>(source: &S, geometry: Geometry, count: u32, links: Links) -> io::Result<bool> {
     if count <= 1 {
         return Ok(true); // nothing speaks against it
     }
@@ -102,13 +102,7 @@ fn fits<S: ReadAt + ?Sized>(source: &S, geometry: Geometry, count: u32, links: L
 
 /// Whether the chain of its own slot leads to the entry.
 #[expect(clippy::cast_sign_loss, reason = "whole entries have links of 0 or more")]
-fn agrees<S: ReadAt + ?Sized>(
-    source: &S,
-    geometry: Geometry,
-    position: u32,
-    count: u32,
-    links: Links,
-) -> io::Result<bool> {
+fn agrees<S: ReadAt>(source: &S, geometry: Geometry, position: u32, count: u32, links: Links) -> io::Result<bool> {
     let entry = Entry::read(source, geometry, position)?;
     if entry.key_hash < 0 {
         return Ok(false);

@@ -9,6 +9,9 @@ use crate::error::{Error, Result};
 use crate::source::ReadAt;
 use crate::time_range::TimeRange;
 
+/// Keys of a batch whose slots and newest entries are asked for together, before the first of them is walked.
+const AHEAD: usize = 32;
+
 impl IndexFile {
     /// Candidates of one key hash, newest first, at most `max_num`. Source: `IndexFile#selectPhyOffset`.
     ///
@@ -70,7 +73,7 @@ impl IndexFile {
     fn walk<S: ReadAt>(
         &self,
         view: &View<'_, S>,
-        key_hashes: impl Iterator<Item = i32>,
+        mut key_hashes: impl Iterator<Item = i32>,
         max_num: Option<usize>,
         range: TimeRange,
         out: &mut Vec<i64>,
@@ -78,16 +81,24 @@ impl IndexFile {
     ) -> io::Result<Option<Damage>> {
         let times = if range.is_all() { select::Times::unknown() } else { view.times()? };
         let mut first = None;
-        for hash in key_hashes {
-            let damage = if self.compat.is_some() {
-                select::select_as_broker(view, hash, max_num, range, out)?
-            } else {
-                select::select(view, times, hash, max_num.unwrap_or(usize::MAX), range, out)?
-            };
-            first = first.or(damage);
-            done(out);
+        let mut room = [0; AHEAD];
+        loop {
+            let filled = room.iter_mut().zip(&mut key_hashes).map(|(place, hash)| *place = hash).count();
+            let (block, _) = room.split_at(filled);
+            if block.is_empty() {
+                return Ok(first);
+            }
+            view.prefetch_heads(block)?;
+            for &hash in block {
+                let damage = if self.compat.is_some() {
+                    select::select_as_broker(view, hash, max_num, range, out)?
+                } else {
+                    select::select(view, times, hash, max_num.unwrap_or(usize::MAX), range, out)?
+                };
+                first = first.or(damage);
+                done(out);
+            }
         }
-        Ok(first)
     }
 
     /// Whether the file can hold messages of a time range.

@@ -28,7 +28,7 @@ pub struct Damage {
 
 /// An index file as it is at the beginning of a call: the bytes, the geometry and the header.
 #[derive(Clone, Copy)]
-pub(crate) struct View<'a, S: ?Sized> {
+pub(crate) struct View<'a, S> {
     pub(crate) source: &'a S,
     pub(crate) geometry: Geometry,
     pub(crate) header: Header,
@@ -36,7 +36,7 @@ pub(crate) struct View<'a, S: ?Sized> {
     pub(crate) present: u32,
 }
 
-impl<'a, S: ReadAt + ?Sized> View<'a, S> {
+impl<'a, S: ReadAt> View<'a, S> {
     /// `file_len` is the length on disk; the source may read as if the file were longer.
     pub(crate) fn new(source: &'a S, geometry: Geometry, file_len: u64) -> io::Result<Self> {
         let header = Header::read(source)?;
@@ -50,6 +50,23 @@ impl<'a, S: ReadAt + ?Sized> View<'a, S> {
     #[expect(clippy::cast_possible_wrap, reason = "bit pattern of the file")]
     pub(crate) fn slot(&self, slot: u32) -> io::Result<i32> {
         self.source.acquire(self.geometry.slot(slot)).map(|word| word as i32)
+    }
+
+    /// Asks the processor for the slots and the newest entries of the chains of some keys, so that their walks wait for
+    /// memory together and not one after the other.
+    #[expect(clippy::cast_sign_loss, reason = "what is not an entry is not in the map, and ignored")]
+    pub(crate) fn prefetch_heads(&self, key_hashes: &[i32]) -> io::Result<()> {
+        if !S::PREFETCHES || key_hashes.len() < 2 {
+            return Ok(());
+        }
+        for &hash in key_hashes {
+            self.source.prefetch(self.geometry.slot(self.geometry.slot_of(hash)));
+        }
+        for &hash in key_hashes {
+            let head = self.slot(self.geometry.slot_of(hash))?;
+            self.source.prefetch(self.geometry.entry(head as u32));
+        }
+        Ok(())
     }
 
     /// Entries that the count says and the file holds, entry 0 included.
@@ -93,7 +110,7 @@ impl Times {
 ///
 /// Returns the damage that made the walk fall back to reading all entries.
 #[expect(clippy::cast_sign_loss, reason = "checked to be above 0")]
-pub(crate) fn select<S: ReadAt + ?Sized>(
+pub(crate) fn select<S: ReadAt>(
     view: &View<'_, S>,
     times: Times,
     key_hash: i32,
@@ -154,7 +171,7 @@ fn misplaced(geometry: Geometry, slot: u32, position: u32, entry: &Entry, link_a
 }
 
 /// Linear: every entry whose hash is `key_hash`, newest first, whatever the links say.
-fn scan<S: ReadAt + ?Sized>(
+fn scan<S: ReadAt>(
     view: &View<'_, S>,
     times: Times,
     key_hash: i32,
@@ -182,7 +199,7 @@ fn scan<S: ReadAt + ?Sized>(
 /// `max_num` is the broker's: nothing is appended once `out` holds that many. A walk that would not return is cut: one
 /// full round without a new match, or, where the caller set no limit, one full round.
 #[expect(clippy::cast_sign_loss, reason = "checked to be above 0")]
-pub(crate) fn select_as_broker<S: ReadAt + ?Sized>(
+pub(crate) fn select_as_broker<S: ReadAt>(
     view: &View<'_, S>,
     key_hash: i32,
     max_num: Option<usize>,
@@ -233,11 +250,7 @@ pub(crate) fn select_as_broker<S: ReadAt + ?Sized>(
 ///
 /// Skipped only when the range misses the span of the two header times widened by `clock_slack_ms` at both ends: the
 /// header has the first and the last time, not the smallest and the largest.
-pub(crate) fn may_hold<S: ReadAt + ?Sized>(
-    view: &View<'_, S>,
-    range: TimeRange,
-    clock_slack_ms: i64,
-) -> io::Result<bool> {
+pub(crate) fn may_hold<S: ReadAt>(view: &View<'_, S>, range: TimeRange, clock_slack_ms: i64) -> io::Result<bool> {
     if range.is_all() {
         return Ok(true);
     }

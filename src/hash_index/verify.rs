@@ -41,7 +41,7 @@ impl Checked {
 
 /// Compares the header with the entries, each entry's link with the entries before it, and each slot with its newest.
 #[expect(clippy::cast_sign_loss, reason = "checked to be 0 or more")]
-pub(crate) fn verify<S: ReadAt + ?Sized>(source: &S, geometry: Geometry, file_len: u64) -> io::Result<Checked> {
+pub(crate) fn verify<S: ReadAt>(source: &S, geometry: Geometry, file_len: u64) -> io::Result<Checked> {
     let mut report = Checked::default();
     if file_len != geometry.file_len() {
         let bytes = format!("{} bytes", geometry.file_len());
@@ -85,7 +85,7 @@ pub(crate) fn verify<S: ReadAt + ?Sized>(source: &S, geometry: Geometry, file_le
     Ok(report)
 }
 
-fn read_slots<S: ReadAt + ?Sized>(view: &View<'_, S>, file_len: u64) -> io::Result<Vec<i32>> {
+fn read_slots<S: ReadAt>(view: &View<'_, S>, file_len: u64) -> io::Result<Vec<i32>> {
     let within = file_len.saturating_sub(HEADER_LEN) / 4;
     let slots = u32::try_from(within).unwrap_or(u32::MAX).min(view.geometry.hash_slots());
     (0..slots).map(|slot| view.slot(slot)).collect()
@@ -93,7 +93,7 @@ fn read_slots<S: ReadAt + ?Sized>(view: &View<'_, S>, file_len: u64) -> io::Resu
 
 /// Where the entries end: at the count, or above it where whole entries are linked that the count leaves out.
 #[expect(clippy::cast_sign_loss, reason = "checked to be above 0")]
-fn counted_end<S: ReadAt + ?Sized>(view: &View<'_, S>, heads: &[i32], report: &mut Checked) -> io::Result<u32> {
+fn counted_end<S: ReadAt>(view: &View<'_, S>, heads: &[i32], report: &mut Checked) -> io::Result<u32> {
     let header = &view.header;
     let most = view.geometry.max_entries();
     if header.index_count < 0 || header.next_position() > most {
@@ -115,7 +115,7 @@ fn counted_end<S: ReadAt + ?Sized>(view: &View<'_, S>, heads: &[i32], report: &m
     Ok(end)
 }
 
-fn check_header<S: ReadAt + ?Sized>(view: &View<'_, S>, end: u32, report: &mut Checked) -> io::Result<()> {
+fn check_header<S: ReadAt>(view: &View<'_, S>, end: u32, report: &mut Checked) -> io::Result<()> {
     let header = &view.header;
     if end <= 1 || end < view.header.next_position().min(view.geometry.max_entries()) {
         return Ok(()); // nothing to compare with: no entry, or the last one is cut off

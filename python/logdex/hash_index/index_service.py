@@ -54,10 +54,9 @@ class IndexService:
         >>> from logdex.rocketmq import IndexService
         >>> folder = tempfile.mkdtemp()
         >>> with IndexService.open(folder, mode="a", hash_slots=10, max_entries=100) as index:
-        ...     index.put_batch({"topic": ["T"], "key": ["k"], "phy_offset": [7], "store_timestamp": [1700000000000]})
-        ...     index.query_offset("T", "k").phy_offsets
-        1
-        [7]
+        ...     entry = {"topic": ["T"], "key": ["k"], "phy_offset": [7], "store_timestamp": [1700000000000]}
+        ...     print(index.put_batch(entry), index.query_offset("T", "k").phy_offsets)
+        1 [7]
     """
 
     def __init__(self, directory: Path, mode: Literal["r", "a"], options: dict[str, Any]) -> None:

@@ -8,6 +8,9 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import duckdb
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -184,6 +187,47 @@ def test_put_batch_takes_arrow(tmp_path: Path, wrap: Any) -> None:
     with IndexService.open(tmp_path, mode="a", hash_slots=7, max_entries=12) as index:
         assert index.put_batch(wrap(table.set_column(3, "store_timestamp", stamps))) == 30
         assert index.query_offset("T", "k29").phy_offsets == [1290]
+
+
+FRAMES: dict[str, Callable[[dict[str, list[Any]]], Any]] = {
+    "polars": pl.DataFrame,
+    "pandas": pd.DataFrame,
+    "duckdb": lambda columns: duckdb.from_arrow(pa.table(columns)),
+    "numpy": lambda columns: {name: pd.Series(values).to_numpy() for name, values in columns.items()},
+    "series": lambda columns: {name: pl.Series(values) for name, values in columns.items()},
+    "bytes": lambda columns: {**columns, "key": [key.encode() for key in columns["key"]]},
+    "datetimes": lambda columns: {
+        **columns,
+        "store_timestamp": [datetime.fromtimestamp(ms / 1000, timezone.utc) for ms in columns["store_timestamp"]],
+    },
+    "large text": lambda columns: pa.table({**columns, "key": pa.array(columns["key"], pa.large_utf8())}),
+    "dictionary": lambda columns: pa.table({**columns, "topic": pa.array(columns["topic"]).dictionary_encode()}),
+    "microseconds": lambda columns: pa.table(
+        {
+            **columns,
+            "store_timestamp": pa.array([1000 * t for t in columns["store_timestamp"]], pa.timestamp("us", "UTC")),
+        }
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_put_batch_writes_the_same_from_any_kind_of_columns(tmp_path: Path, kind: str) -> None:
+    columns = entries([f"k{i}" for i in range(20)])
+    for name, batch in (("plain", columns), ("other", FRAMES[kind](columns))):
+        with IndexService.open(tmp_path / name, mode="a", hash_slots=7, max_entries=12) as index:
+            assert index.put_batch(batch) == 20
+    assert contents(tmp_path / "other") == contents(tmp_path / "plain")
+
+
+@pytest.mark.parametrize("kind", ["pandas", "microseconds"])
+def test_build_index_writes_the_same_from_any_kind_of_columns(tmp_path: Path, kind: str) -> None:
+    table = pa.table(messages(*GOLDEN_RUN))
+    stamps = table.column("store_timestamp").cast(pa.timestamp("us", "UTC"))
+    batch = table.to_pandas() if kind == "pandas" else table.set_column(2, "store_timestamp", stamps)
+    with IndexService.open(tmp_path, mode="a", **SMALL) as index:
+        index.build_index(batch)
+    assert contents(tmp_path) == GOLDEN_FILES
 
 
 @pytest.mark.parametrize("column", ["topic", "key", "phy_offset", "store_timestamp"])

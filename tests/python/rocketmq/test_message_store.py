@@ -117,6 +117,12 @@ def test_a_colliding_key_is_rejected_where_the_broker_answers_with_it(store: Cal
         assert {(message.topic, "BB" in (message.keys or "").split(" ")) for message in result} == {("AaTopic", True)}
 
 
+def test_an_empty_key_is_nobody_s(store: Callable[[str], Path]) -> None:
+    with MessageStore.open(store("basic")) as opened:
+        for topic in sorted({row["topic"] for row in golden.rows("basic", "messages")}):
+            assert len(opened.find(topic, "")) == 0
+
+
 def test_a_key_repeated_in_a_message_brings_it_once(store: Callable[[str], Path]) -> None:
     with MessageStore.open(store("basic")) as opened:
         repeated = [
@@ -167,7 +173,7 @@ def test_what_a_lost_index_file_covered_is_read(store: Callable[[str], Path], lo
 def test_the_budget_of_a_call_is_kept_and_the_next_goes_on(
     damaged_store: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("logdex.rocketmq.message_store._SCAN_BUDGET_BYTES", 40_000)
+    monkeypatch.setattr("logdex.rocketmq.key_search._SCAN_BUDGET_BYTES", 40_000)
     truth = indexed_messages("basic")["AaTopic", "BB"]
     with MessageStore.open(damaged_store("no-index")) as opened:
         total = 0
