@@ -22,6 +22,8 @@ export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(PY)
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
+# Generated tests of Rust: the same for everybody, as pyproject.toml does for Python. Give another seed to search further.
+export PROPTEST_RNG_SEED ?= 20260321
 unexport CONDA_PREFIX PYTHONHOME PYTHONPATH
 
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find src -name '*.rs')

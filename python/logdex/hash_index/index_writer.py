@@ -155,8 +155,13 @@ class IndexWriter:
         if file.mode == "r+":
             file.flush()
         else:
-            with self._files.open_writer(file.path) as writer:
-                writer.flush()
+            try:
+                with self._files.open_writer(file.path) as writer:
+                    writer.flush()
+            except CorruptFileError as error:
+                # Its count is above its capacity, say: nothing that the checkpoint should vouch for.
+                _log.warning("%s is left as it is: %s", file.path, error)
+                return
         self._record(file.header.end_timestamp)
 
     def _record(self, end_timestamp: int) -> None:

@@ -47,7 +47,7 @@ class KeySearch:
         """Find the messages of one key; see `MessageStore.find`."""
         check_max_num(max_num)
         scanned, unscanned = self._read_unindexed(scan)
-        offsets = self._candidates(topic, key, times, scan)
+        offsets, capped = self._candidates(topic, key, times, scan)
         found: list[Message] = []
         rejected = 0
         for offset in offsets:
@@ -62,7 +62,7 @@ class KeySearch:
                 break
         return FindResult(
             messages=tuple(found[:max_num]),
-            truncated=max_num is not None and len(found) > max_num,
+            truncated=capped or (max_num is not None and len(found) > max_num),
             rejected=rejected,
             complete=not unscanned,
             scanned_bytes=scanned,
@@ -103,15 +103,18 @@ class KeySearch:
 
         return RecordBatchReader.from_batches(schema, batches())
 
-    def _candidates(self, topic: str, key: str, times: TimeRange, scan: Scan) -> list[int]:
-        """Give the offsets where the key may be, the newest first, each once."""
+    def _candidates(self, topic: str, key: str, times: TimeRange, scan: Scan) -> tuple[list[int], bool]:
+        """Give the offsets where the key may be, the newest first, each once, and whether a broker's cap cut some off."""
         offsets: set[int] = set()
+        capped = False
         index = self._index()
         if index is not None:
-            offsets.update(index.query_offset(topic, key, begin=times.begin, end=times.end).phy_offsets)
+            result = index.query_offset(topic, key, begin=times.begin, end=times.end)
+            offsets.update(result.phy_offsets)
+            capped = result.truncated
         if scan:
             offsets.update(self._unindexed.offsets(topic, key))
-        return sorted(offsets, reverse=True)
+        return sorted(offsets, reverse=True), capped
 
     def _read_unindexed(self, scan: Scan) -> tuple[int, list[Range]]:
         """Read what no index file covers; give the bytes read and what stays unread."""

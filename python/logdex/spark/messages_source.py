@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql.types import StructType
+
+    from logdex.rocketmq import CommitLog
+
+logger = logging.getLogger("logdex.spark")
 
 FORMAT = "rocketmq"
 _OPTIONS = ("path", "paths", "topic", "keys", "begin", "end", "columns", "pushdown", "access", "compat")
@@ -102,12 +107,31 @@ class MessagesReader(DataSourceReader):
             return
         log = files.commit_log(self.directory, access=self.access, compat=self.compat)
         schema = arrow_schema(MESSAGE_COLUMNS, self.columns)
-        needed = list(dict.fromkeys([*self.columns, *self.filter.columns]))
+        needed = list(dict.fromkeys([*self.columns, *self.filter.columns, "phy_offset"]))
         stream = log.scan(begin_phy_offset=partition.begin, end_phy_offset=partition.end, columns=needed)
-        lost = 0
+        lost, last_message = 0, partition.begin
         for batch in record_batches(stream):
+            if batch.num_rows:
+                last_message = batch.column("phy_offset")[-1].as_py()
             rows, out_of_range = lay_out(self.filter.apply(batch), schema)
             lost += out_of_range
             if rows.num_rows:
                 yield rows
         warn_of_lost_instants(lost, f"{self.directory}, offsets {partition.begin}..{partition.end}")
+        if partition.end is not None and _is_broken_off(log, last_message, partition.end):
+            logger.warning(
+                "%s: what follows the message at offset %d is damaged; a sequential scan would end there, Spark goes on at %d",
+                self.directory,
+                last_message,
+                partition.end,
+            )
+
+
+def _is_broken_off(log: CommitLog, last_message: int, next_file: int) -> bool:
+    """Tell whether a file of the log ends before its time: its walk does not lead to the next file, which has messages."""
+    walked = record_batches(log.scan(begin_phy_offset=last_message, columns=["phy_offset"], batch_size=2))
+    batch = next(iter(walked), None)
+    if batch is not None and batch.num_rows and batch.column("phy_offset")[-1].as_py() >= next_file:
+        return False
+    following = record_batches(log.scan(begin_phy_offset=next_file, columns=["phy_offset"], batch_size=1))
+    return any(batch.num_rows for batch in following)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ import pytest
 from index_inputs import T0, contents, entries, messages, snapshot
 from logdex.errors import GeometryError, IndexFullError
 from logdex.hash_index import IndexFile, IndexService
+from logdex.hash_index.file_name import format_name, successor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,6 +63,30 @@ def build_golden_run(directory: Path) -> Path:
 
 def test_build_index_writes_the_brokers_bytes(tmp_path: Path) -> None:
     assert contents(build_golden_run(tmp_path / "index")) == GOLDEN_FILES
+
+
+def test_build_index_leaves_the_brokers_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    build_golden_run(tmp_path / "index")
+    assert (tmp_path / "checkpoint").read_bytes().hex() == "00" * 16 + "0000018bcfe57f70" + "00" * 4072
+
+
+@pytest.mark.parametrize(
+    "zone", ["Asia/Shanghai", "America/New_York", timezone(timedelta(hours=-3, minutes=-30)), None]
+)
+def test_files_are_named_in_the_brokers_zone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zone: str | timezone | None
+) -> None:
+    # Half an hour before New York's clocks go back, then half an hour after: the local time repeats.
+    moments = iter([1730611800123, 1730615400123])
+    monkeypatch.setattr("logdex.hash_index.index_writer.time.time_ns", lambda: next(moments) * 1_000_000)
+    with IndexService.open(tmp_path, mode="a", zone=zone, **SMALL) as index:
+        index.put_batch(entries(["a"] * 4))
+        first, second = (file.path.name for file in index.files)
+    assert first == format_name(1730611800123, zone)
+    usual = format_name(1730615400123, zone)
+    assert second == (usual if usual > first else successor(first))
+    assert zone != "America/New_York" or (first, second) == ("20241103013000123", "20241103013000124")
 
 
 def test_build_index_message_by_message_writes_the_same(tmp_path: Path) -> None:

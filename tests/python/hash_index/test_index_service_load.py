@@ -202,6 +202,23 @@ def test_puts_go_on_after_a_newest_file_that_takes_none(tmp_path: Path) -> None:
     assert broken.stat().st_size == 0
 
 
+@pytest.mark.parametrize("count", [5, 768, -1])
+def test_puts_go_on_after_a_newest_file_whose_count_cannot_be_true(tmp_path: Path, count: int) -> None:
+    checkpoint = make_checkpoint(tmp_path / "point", 7)
+    options: dict[str, Any] = {"checkpoint": checkpoint, **SMALL}
+    with IndexService.open(tmp_path / "index", mode="a", **options) as index:
+        index.put_batch(entries(["a", "b"]))
+        broken = index.files[-1].path
+    content = bytearray(broken.read_bytes())
+    content[36:40] = count.to_bytes(4, "big", signed=True)
+    broken.write_bytes(content)
+    with IndexService.open(tmp_path / "index", mode="a", **options) as index:
+        index.put_batch(entries(["c", "d"], first_offset=1020))
+        assert [index.query_offset("T", key).phy_offsets for key in "abcd"] == [[1000], [1010], [1020], [1030]]
+    assert broken.read_bytes() == bytes(content)
+    assert index_time(checkpoint) == 7
+
+
 def test_a_reader_notices_that_a_short_file_was_completed(tmp_path: Path) -> None:
     paths = seven_messages(tmp_path / "index", tmp_path / "point")
     whole = paths[2].read_bytes()

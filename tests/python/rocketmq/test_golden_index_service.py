@@ -177,12 +177,17 @@ def test_a_lost_index_is_made_again_after_a_crash(case: str, store: Callable[[st
 
 def test_a_hole_in_the_index_is_filled_after_a_crash(store: Callable[[str], Path]) -> None:
     for lost in range(6):
-        root = store("basic")
-        before = files_in_log_order(root / "index")
-        paths = sorted((root / "index").iterdir())
-        # The page cache of a whole file was lost; those after it were on disk.
-        paths[lost].write_bytes(bytes(len(before[lost])))
-        with IndexService.open(root / "index", mode="a", last_exit_ok=False) as index:
-            assert index.verify().ok
-        assert files_in_log_order(root / "index") == before
-        shutil.rmtree(root)
+        # The page cache of a whole file was lost while those after it were on disk; or its name was, too.
+        for gone in (False, True):
+            root = store("basic")
+            before = files_in_log_order(root / "index")
+            path = sorted((root / "index").iterdir())[lost]
+            if gone:
+                path.unlink()
+            else:
+                path.write_bytes(bytes(len(before[lost])))
+            with IndexService.open(root / "index", mode="a", last_exit_ok=False) as index:
+                assert index.verify().ok
+            # That the first file is gone shows by a message whose other keys are in the second.
+            assert files_in_log_order(root / "index") == before
+            shutil.rmtree(root)

@@ -103,6 +103,17 @@ def test_find_says_when_there_are_more(store: Callable[[str], Path]) -> None:
             opened.find("AaTopic", "BB", max_num=-1)
 
 
+def test_compat_searches_no_further_than_the_broker_and_says_so(store: Callable[[str], Path]) -> None:
+    root = store("basic")
+    with MessageStore.open(root) as opened, MessageStore.open(root, compat="4.9.3") as capped:
+        assert opened.index is not None
+        assert len(opened.index.query_offset("AaTopic", "BB").phy_offsets) > 64
+        everything, some = opened.find("AaTopic", "BB"), capped.find("AaTopic", "BB", scan=False)
+        assert (everything.truncated, some.truncated) == (False, True)
+        assert offsets(some) == offsets(everything)[: len(some)]
+        assert some.rejected < everything.rejected
+
+
 def test_a_colliding_key_is_rejected_where_the_broker_answers_with_it(store: Callable[[str], Path]) -> None:
     # The real client, asked for one message of this key, said that there is none: B13.
     failed = [row for row in golden.rows("basic", "client_queries") if row["maxNum"] == 1 and row["exception"]]

@@ -83,6 +83,16 @@ def test_equals_a_sequential_build(
     assert report.checked["messages"] == len(golden.rows(build.case, "messages"))
 
 
+@pytest.mark.parametrize(
+    "name", [name for name in golden.DAMAGED if name.startswith(("crc-", "log-", "magic-", "tag-"))]
+)
+def test_a_damaged_log_ends_where_a_sequential_build_ends(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    store = golden.unpack_damaged(name, tmp_path)
+    expected = sequential(store, tmp_path / "plain", (16, 40))
+    ls.build_index(spark, store, tmp_path / "spark", hash_slots=16, max_entries=40)
+    assert contents(tmp_path / "spark") == expected
+
+
 def test_last_full_file_is_followed_by_an_empty_one(
     spark: SparkSession, shared_store: Callable[[str], Path], tmp_path: Path
 ) -> None:

@@ -11,6 +11,8 @@ from pyspark.sql import functions as sf
 import golden
 from logdex import spark as ls
 from logdex.rocketmq import CommitLog
+from logdex.spark.message_filter import MessageFilter
+from logdex.spark.messages_source import MessagesReader
 from logdex.spark.schema import MESSAGE_COLUMNS, arrow_schema, lay_out, microseconds, milliseconds
 
 if TYPE_CHECKING:
@@ -40,6 +42,22 @@ def test_read_equals_sequential_scan(spark: SparkSession, shared_store: Callable
     expected = scanned(shared_store(case), list(MESSAGE_COLUMNS))
     assert expected.num_rows == len(golden.rows(case, "messages"))
     assert by_offset(frame.toArrow()) == by_offset(expected)
+
+
+@pytest.mark.parametrize(("name", "warnings"), [("crc-early-clean", 1), ("magic-last", 0)])
+def test_damage_in_the_middle_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, warnings: int
+) -> None:
+    """The same reader as in a worker, whose log cannot be seen from here."""
+    directory = str(golden.unpack_damaged(name, tmp_path) / "commitlog")
+    reader = MessagesReader(directory, ["phy_offset"], MessageFilter(), access="auto", compat=None)
+    read = [n for part in reader.partitions() for batch in reader.read(part) for n in batch.column(0).to_pylist()]
+    scan = [
+        row["phy_offset"] for batch in CommitLog.open(directory).scan() for row in pa.record_batch(batch).to_pylist()
+    ]
+    assert read[: len(scan)] == scan
+    assert len(caplog.records) == warnings
+    assert (len(read) > len(scan)) == bool(warnings)
 
 
 def test_each_log_file_is_a_partition(spark: SparkSession, shared_store: Callable[[str], Path]) -> None:

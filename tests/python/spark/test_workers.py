@@ -58,7 +58,7 @@ def test_a_python_without_logdex_is_named_with_the_remedy(bare_python: str) -> N
     message = str(caught.value)
     assert "\n" not in message
     assert bare_python in message
-    assert "No module named 'logdex'" in message
+    assert "No module named" in message
     assert f"PYSPARK_PYTHON={sys.executable}" in message
 
 

@@ -1,0 +1,49 @@
+"""The README's Python examples run as they stand, on a real store in place of the reader's."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from logdex.rocketmq import IndexFile, index_key
+
+HOME = Path(__file__).resolve().parents[2]
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+BLOCKS = re.findall(r"```python\n(.*?)```", (HOME / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+
+
+def _run(block: str, replacements: dict[str, str]) -> dict[str, Any]:
+    for written, meant in replacements.items():
+        assert written in block
+        block = block.replace(written, meant)
+    names: dict[str, Any] = {}
+    exec(compile(block, "README.md", "exec"), names)  # noqa: S102 - our own text
+    return names
+
+
+def test_find(store: Callable[[str], Path], capsys: pytest.CaptureFixture[str]) -> None:
+    root = store("basic")
+    _run(BLOCKS[0], {"/var/lib/rocketmq/store": str(root), "Orders": "order_events", "order-1001": "Aa"})
+    assert len(capsys.readouterr().out.splitlines()) > 1
+
+
+def test_index_file(tmp_path: Path) -> None:
+    _run(BLOCKS[2], {"/tmp/": f"{tmp_path}/"})  # noqa: S108 - what the README says
+    with IndexFile.open(tmp_path / "20260101000000000", hash_slots=1_000, max_entries=4_000) as index:
+        assert index.select_phy_offset(index_key("Orders", "order-1001")) == [4096]
+
+
+def test_linked_files_are_there() -> None:
+    """In the README and in the pages that it leads to."""
+    links = 0
+    for page in (HOME / "README.md", HOME / "CONTRIBUTING.md", *sorted((HOME / "docs").rglob("*.md"))):
+        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page} links to {target}"
+            links += 1
+    assert links > len(BLOCKS)
