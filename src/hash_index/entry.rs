@@ -43,7 +43,7 @@ impl Entry {
     /// # Errors
     /// `UnexpectedEof` when the file ends before the entry does, else the system's error.
     #[inline]
-    pub fn read(source: &(impl ReadAt + ?Sized), geometry: Geometry, position: u32) -> io::Result<Self> {
+    pub fn read(source: &impl ReadAt, geometry: Geometry, position: u32) -> io::Result<Self> {
         let [hash, high, low, diff, prev] = source.words(geometry.entry(position))?;
         Ok(Self {
             key_hash: hash as i32,

@@ -43,7 +43,7 @@ impl Header {
     ///
     /// # Errors
     /// The system's error, or `UnexpectedEof` in a file without a whole header.
-    pub fn read(source: &(impl ReadAt + ?Sized)) -> io::Result<Self> {
+    pub fn read(source: &impl ReadAt) -> io::Result<Self> {
         let counts = source.long(at::HASH_SLOT_COUNT)?;
         Ok(Self {
             begin_timestamp: source.long(at::BEGIN_TIMESTAMP)? as i64,

@@ -76,7 +76,7 @@ fn clear_uncounted(target: &impl WriteAt, geometry: Geometry) -> io::Result<()> 
 }
 
 /// Whether the chain of its slot leads to the whole entry at `position`.
-fn is_reachable(source: &(impl ReadAt + ?Sized), geometry: Geometry, position: u32, entry: &Entry) -> io::Result<bool> {
+fn is_reachable(source: &impl ReadAt, geometry: Geometry, position: u32, entry: &Entry) -> io::Result<bool> {
     let slot = geometry.slot_of(entry.key_hash.max(0));
     if !entry.is_whole(geometry, position, slot) {
         return Ok(false);
@@ -108,7 +108,8 @@ pub(crate) struct Relinked {
 /// Entries are written once and never changed, so after a loss of power each holds its bytes, or zeros on the pages
 /// that were lost. What cannot be true: a negative hash, difference or link; a link to a later entry; zeros that reach
 /// from the entry's beginning or to its end over the better part of its offset, unless no entry before had a larger
-/// offset. A wrong link alone is mended.
+/// offset; a hash of 0 that ends its page where the links of its neighbours speak against it. A wrong link alone is
+/// mended.
 ///
 /// `keep_undated`: what becomes of entries whose file never had its begin stored (its first page was lost): kept with
 /// an unknown time, or given up.
@@ -117,7 +118,7 @@ pub(crate) struct Relinked {
 /// The system's error.
 #[expect(clippy::cast_possible_wrap, clippy::cast_sign_loss, reason = "checked to be 0 or more, below 2^31")]
 pub(crate) fn relink(
-    source: &(impl ReadAt + ?Sized),
+    source: &impl ReadAt,
     geometry: Geometry,
     present: u32,
     keep_undated: bool,
@@ -140,6 +141,14 @@ pub(crate) fn relink(
         let never_stored =
             entry.is_zero() && (position >= counted || found.heads.first().is_some_and(|&head| head != 0));
         if never_stored || !can_be_true(position, &entry, largest_offset) {
+            break;
+        }
+        let newest_of_zero = found.heads.first().copied().unwrap_or(0);
+        if may_have_lost_its_hash(geometry, position, &entry)
+            && (position >= counted
+                || entry.prev_index as u32 != newest_of_zero
+                || has_link_from_another_slot(source, geometry, position, present)?)
+        {
             break;
         }
         let slot = geometry.slot_of(entry.key_hash) as usize;
@@ -181,6 +190,32 @@ fn can_be_true(position: u32, entry: &Entry, largest_offset: i64) -> bool {
     let tail_lost = entry.phy_offset.trailing_zeros() >= 32 && entry.time_diff == 0 && entry.prev_index == 0;
     let offset_lost = (head_lost || tail_lost) && entry.phy_offset < largest_offset;
     signs && entry.prev_index.unsigned_abs() <= position && !offset_lost
+}
+
+/// Whether only the hash of an entry, and at most the high half of its offset, lies on the page before: then a hash of
+/// 0, which hardly any key has, can be a page that was lost. A page is 4096 bytes or a multiple.
+fn may_have_lost_its_hash(geometry: Geometry, position: u32, entry: &Entry) -> bool {
+    const PAGE: u64 = 4096;
+    entry.key_hash == 0 && PAGE - geometry.entry(position) % PAGE <= 8
+}
+
+/// Whether a later entry of another slot links to the one at `position`: its own hash was not 0 when that was put.
+fn has_link_from_another_slot(
+    source: &impl ReadAt,
+    geometry: Geometry,
+    position: u32,
+    present: u32,
+) -> io::Result<bool> {
+    for later in position + 1..present {
+        let entry = Entry::read(source, geometry, later)?;
+        if entry.is_zero() || entry.key_hash < 0 {
+            break;
+        }
+        if entry.prev_index.unsigned_abs() == position {
+            return Ok(geometry.slot_of(entry.key_hash) != 0);
+        }
+    }
+    Ok(false)
 }
 
 /// Makes the file what [`relink`] found: slots, links, zeros behind the last entry, header, and all of it on disk.

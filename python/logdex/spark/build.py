@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.errors import PySparkException
 from pyspark.sql.types import StringType, StructField, StructType
 
 from logdex._core import index_entries
@@ -43,6 +44,7 @@ _COLUMNS = ("topic", "phy_offset", "store_timestamp", "uniq_key", "keys", "tags"
 _SCAN_ROWS = 8_192
 _MARK_EVERY = 65_536
 _TASKS_PER_CORE = 4
+_UNKNOWN_CORES = 8
 _ENTRY_BYTES = 20
 _INDEXES_TAGS = "5.5.0"
 _ANSWER = StructType([StructField("answer", StringType())])
@@ -104,7 +106,7 @@ def build_index(
     plan = plan_build(
         counts,
         file_entries=max_entries - 1,
-        max_tasks=max_tasks or _TASKS_PER_CORE * spark.sparkContext.defaultParallelism,
+        max_tasks=max_tasks or _TASKS_PER_CORE * _cores(spark),
     )
     job = Job.start(target, zone)
     try:
@@ -154,6 +156,14 @@ class _LogFile:
 
     begin: int
     end: int | None
+
+
+def _cores(spark: SparkSession) -> int:
+    try:
+        return int(spark.sparkContext.defaultParallelism)
+    except PySparkException:
+        # A Connect session does not tell.
+        return _UNKNOWN_CORES
 
 
 def _run(spark: SparkSession, function: Callable[[Any], str], arguments: Sequence[Any]) -> list[str]:

@@ -10,6 +10,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyspark.errors import PySparkException
+
 from logdex.errors import LogdexError
 
 if TYPE_CHECKING:
@@ -47,7 +49,8 @@ def worker_python(spark: SparkSession) -> str | None:
     """Give the command that starts the session's Python workers; None where it cannot be known (Spark Connect)."""
     try:
         context = spark.sparkContext
-    except Exception:  # noqa: BLE001 - a Connect session has its context on the server and says so in its own errors
+    except PySparkException:
+        # A Connect session has its context on the server, which says so in its own errors.
         return None
     return str(context.pythonExec)
 

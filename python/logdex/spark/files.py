@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,7 +27,7 @@ _Handle = TypeVar("_Handle")
 _MOST_OPEN = 16
 
 _opened: OrderedDict[Hashable, tuple[Hashable, Any]] = OrderedDict()
-_owner = os.getpid()
+_lock = threading.RLock()
 
 
 def index_service(
@@ -116,24 +117,21 @@ def settled_geometry(index_dir: Path, hash_slots: int | None, max_entries: int |
 
 
 def _kept(key: Hashable, directories: list[str], open_handle: Callable[[], _Handle]) -> _Handle:
-    global _owner  # noqa: PLW0603 - the process that filled the cache is part of the cache
-    if _owner != os.getpid():
-        _opened.clear()
-        _owner = os.getpid()
     identity = tuple(_identity(directory) for directory in directories)
-    known = _opened.get(key)
-    if known is not None and known[0] == identity:
+    with _lock:
+        known = _opened.get(key)
+        if known is not None and known[0] == identity:
+            _opened.move_to_end(key)
+            handle: _Handle = known[1]
+            return handle
+        require_directory(Path(directories[0]))
+        # The older handle is dropped, not closed: a stream of it may still be read.
+        handle = open_handle()
+        _opened[key] = (identity, handle)
         _opened.move_to_end(key)
-        handle: _Handle = known[1]
+        while len(_opened) > _MOST_OPEN:
+            _opened.popitem(last=False)
         return handle
-    require_directory(Path(directories[0]))
-    # The older handle is dropped, not closed: a stream of it may still be read.
-    handle = open_handle()
-    _opened[key] = (identity, handle)
-    _opened.move_to_end(key)
-    while len(_opened) > _MOST_OPEN:
-        _opened.popitem(last=False)
-    return handle
 
 
 def _identity(directory: str) -> Hashable:
@@ -150,6 +148,8 @@ def _identity(directory: str) -> Hashable:
 
 
 def _forget_after_fork() -> None:
+    global _lock  # noqa: PLW0603 - another thread of the parent may have held it
+    _lock = threading.RLock()
     _opened.clear()
 
 
