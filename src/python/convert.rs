@@ -163,6 +163,12 @@ pub(super) fn times_of(array: &ArrayRef, what: &str) -> PyResult<Int64Array> {
     }
 }
 
+/// The first row of a column that is null.
+pub(super) fn first_null(column: &dyn Array) -> Option<usize> {
+    let nulls = column.nulls().filter(|nulls| nulls.null_count() > 0)?;
+    (0..column.len()).find(|&row| nulls.is_null(row))
+}
+
 /// A column of keys: text in Arrow, bytes in Arrow, or hashes of a Python sequence (whose strings may hold lone
 /// surrogates, which Arrow cannot).
 pub(super) enum KeyColumn {
@@ -185,6 +191,14 @@ impl KeyColumn {
             Self::Text(a) => a.is_null(row),
             Self::Bytes(a) => a.is_null(row),
             Self::Hashes { null, .. } => null.get(row).copied().unwrap_or(false),
+        }
+    }
+
+    pub(super) fn first_null(&self) -> Option<usize> {
+        match self {
+            Self::Text(a) => first_null(a),
+            Self::Bytes(a) => first_null(a),
+            Self::Hashes { null, .. } => null.iter().position(|&null| null),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow_array::{Array, Int64Array, RecordBatchIterator};
+use arrow_array::{Int64Array, RecordBatchIterator};
 use arrow_schema::ArrowError;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -13,7 +13,7 @@ use pyo3_arrow::PyRecordBatchReader;
 use super::convert::{self, Round};
 use super::index_header::{PyIndexHeader, entries_batch, entries_schema};
 use super::keys::{Hashes, Keys, list_array, warn_damage};
-use crate::hash_index::{self, Checked, CreateOptions, Geometry, IndexFile, KeySource, OpenOptions, PutColumns};
+use crate::hash_index::{self, Checked, CreateOptions, Geometry, IndexFile, OpenOptions, PutColumns};
 use crate::time_range::TimeRange;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -211,7 +211,7 @@ impl PyIndexFile {
     ) -> PyResult<usize> {
         let file = self.inner()?;
         let keys = Keys::new(keys, topics)?;
-        if let Some(row) = (0..keys.len()).find(|&row| keys.is_null(row)) {
+        if let Some(row) = keys.first_null() {
             return Err(PyValueError::new_err(format!("row {row} has no key; nothing was put")));
         }
         let phy_offsets = convert::int64_column(phy_offsets, "phy_offsets")?;
@@ -462,7 +462,7 @@ fn _open_index_file(
 }
 
 fn values<'a>(column: &'a Int64Array, what: &str) -> PyResult<&'a [i64]> {
-    match (0..column.len()).find(|&row| column.is_null(row)) {
+    match convert::first_null(column) {
         None => Ok(column.values()),
         Some(row) => Err(PyValueError::new_err(format!("row {row} has no {what}; nothing was put"))),
     }
