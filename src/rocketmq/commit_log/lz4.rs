@@ -7,7 +7,7 @@
 use lz4_flex::block::{DecompressError, decompress_into, decompress_into_with_dict};
 use twox_hash::XxHash32;
 
-use super::body::{BodyError, Output};
+use super::output::{BodyError, Output};
 
 const MAGIC: u32 = 0x184d_2204;
 const SKIPPABLE_MAGIC: u32 = 0x184d_2a50;

@@ -13,6 +13,7 @@ pub mod frame;
 mod log;
 mod lz4;
 mod message;
+mod output;
 pub mod properties;
 mod reader;
 mod scan;
