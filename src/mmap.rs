@@ -8,7 +8,7 @@
 //! - The length is fixed when the map is made, and every access is checked against it.
 //! - A file that shrinks under its map raises SIGBUS at the next access beyond the new end. Nothing in a process can
 //!   prevent that; `Access::Pread` is the way out for files that may shrink. A full disk raises the same signal at a
-//!   store into a hole, so writers reserve the space first ([`crate::source::reserve`]).
+//!   store into a hole, so writers reserve the space first ([`crate::disk::reserve`]).
 #![allow(unsafe_code)]
 #![expect(clippy::cast_ptr_alignment, reason = "alignment is checked before each cast")]
 
@@ -191,7 +191,7 @@ impl FileSource {
     /// # Errors
     /// The system's error, with the path.
     pub fn open(path: &Path, access: Access) -> Result<Self> {
-        Self::new(crate::source::open_file(path, false)?, path, false, access)
+        Self::new(crate::disk::open_file(path, false)?, path, false, access)
     }
 
     /// True when the bytes are reached by a map.

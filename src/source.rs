@@ -6,11 +6,8 @@
 //! Words are 4 bytes at an offset that is a multiple of 4. A map reads and writes each word in one piece; `pread` and
 //! `pwrite` of one word do so as well on every system known to us (the kernel copies an aligned word in one go).
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::File;
 use std::io;
-use std::path::Path;
-
-use crate::error::{Error, Result};
 
 /// How the bytes of a file are reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,97 +218,4 @@ impl WriteAt for PlainFile {
     fn flush(&self, _offset: u64, _len: u64) -> io::Result<()> {
         self.file.sync_data()
     }
-}
-
-/// Opens a file for reading, or for reading and writing, without creating it.
-///
-/// # Errors
-/// The system's error, with the path. A directory is `IsADirectory` in both modes.
-pub fn open_file(path: &Path, write: bool) -> Result<File> {
-    let file = OpenOptions::new().read(true).write(write).open(path).map_err(|e| Error::io(path, e))?;
-    let kind = file.metadata().map_err(|e| Error::io(path, e))?.file_type();
-    if kind.is_dir() {
-        return Err(Error::io(path, io::ErrorKind::IsADirectory.into()));
-    }
-    Ok(file)
-}
-
-/// Takes the exclusive lock of a writer. It is released when the last handle of `file` is dropped.
-///
-/// # Errors
-/// `WouldBlock` when another writer has it, in this process or another.
-pub fn lock_exclusive(file: &File) -> io::Result<()> {
-    match file.try_lock() {
-        Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
-        Err(TryLockError::Error(e)) => Err(e),
-    }
-}
-
-/// Asks who holds a lock of the kind that Java's `FileLock` takes (`fcntl`; `flock` does not see it).
-///
-/// Returns the process, 0 where the system does not say, or `None` when nobody holds one or there is no such file.
-///
-/// # Errors
-/// The system's error, with the path.
-#[cfg(unix)]
-pub fn fcntl_lock_holder(path: &Path) -> Result<Option<u32>> {
-    use rustix::process::{Flock, FlockType, fcntl_getlk};
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(Error::io(path, e)),
-    };
-    let held = fcntl_getlk(&file, &Flock::from(FlockType::WriteLock)).map_err(|e| Error::io(path, e.into()))?;
-    Ok(held.map(|lock| lock.pid.map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs())))
-}
-
-/// Asks who holds a lock of the kind that Java's `FileLock` takes. Nobody can be asked on this system.
-///
-/// # Errors
-/// None here.
-#[cfg(not(unix))]
-pub fn fcntl_lock_holder(_path: &Path) -> Result<Option<u32>> {
-    Ok(None)
-}
-
-/// Reserves disk space for the first `len` bytes, so that a store into a map cannot meet a full disk.
-///
-/// Makes the file at least `len` bytes long. Returns false where the system cannot reserve; the file then has the
-/// length but not the space.
-///
-/// # Errors
-/// The system's error, `StorageFull` above all.
-#[cfg(any(target_os = "linux", target_os = "macos"))]
-pub fn reserve(file: &File, len: u64) -> io::Result<bool> {
-    use rustix::fs::{FallocateFlags, fallocate};
-    use rustix::io::Errno;
-    if len == 0 {
-        return Ok(true);
-    }
-    loop {
-        match fallocate(file, FallocateFlags::empty(), 0, len) {
-            Ok(()) => return Ok(true),
-            Err(Errno::INTR) => {}
-            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => break,
-            Err(e) => return Err(e.into()),
-        }
-    }
-    extend(file, len)
-}
-
-/// Gives the file its length; this system cannot reserve the space.
-///
-/// # Errors
-/// The system's error.
-#[cfg(not(any(target_os = "linux", target_os = "macos")))]
-pub fn reserve(file: &File, len: u64) -> io::Result<bool> {
-    extend(file, len)
-}
-
-fn extend(file: &File, len: u64) -> io::Result<bool> {
-    if file.metadata()?.len() < len {
-        file.set_len(len)?;
-    }
-    Ok(false)
 }

@@ -8,9 +8,10 @@ use std::path::Path;
 use super::infer;
 use super::layout::Geometry;
 use super::relink::{self, Overlay, ZeroExtended};
+use crate::disk::reserve;
 use crate::error::{Error, Result};
 use crate::mmap::{FileSource, MappedFile};
-use crate::source::{Access, PlainFile, ReadAt, WriteAt, reserve};
+use crate::source::{Access, PlainFile, ReadAt, WriteAt};
 
 /// The bytes of an open file.
 #[derive(Debug)]

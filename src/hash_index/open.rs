@@ -1,6 +1,6 @@
 //! Creating and opening index files: exclusive names, locks, reserved space, mending.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Mutex;
@@ -9,11 +9,12 @@ use std::sync::atomic::AtomicBool;
 use super::bytes::{Bytes, infer_geometry, mend_file, readable_bytes, writable_bytes};
 use super::compat::Compat;
 use super::file::IndexFile;
-use super::header::at;
+use super::header::{Header, at};
 use super::layout::Geometry;
+use crate::disk::{NewFile, fcntl_lock_holder, lock_exclusive, open_file};
 use crate::error::{Error, Result};
 use crate::mmap::FileSource;
-use crate::source::{Access, PlainFile, WriteAt, fcntl_lock_holder, lock_exclusive, open_file};
+use crate::source::{Access, PlainFile, ReadAt, WriteAt};
 
 /// How to create an index file.
 #[derive(Clone, Copy, Debug)]
@@ -59,45 +60,24 @@ impl IndexFile {
     /// on the store that the directory belongs to.
     pub fn create(path: &Path, options: CreateOptions) -> Result<Self> {
         refuse_running_broker(path)?;
-        let file =
-            File::options().read(true).write(true).create_new(true).open(path).map_err(|e| Error::io(path, e))?;
-        Self::fill_new(path, file, options).inspect_err(|_| {
-            // The first error is the one to tell; a file that cannot be removed either is empty.
-            let _ = fs::remove_file(path);
-        })
-    }
-
-    #[expect(clippy::cast_sign_loss, reason = "bit patterns of the file")]
-    fn fill_new(path: &Path, file: File, options: CreateOptions) -> Result<Self> {
-        let geometry = options.geometry;
-        let guard = file.try_clone().map_err(|e| Error::io(path, e))?;
-        lock_exclusive(&guard).map_err(|e| Error::io(path, e))?;
-        let bytes = writable_bytes(path, file, geometry, options.access)?;
-        let seeded = |target: &dyn Fn(u64, u64) -> io::Result<()>| {
-            if options.begin_phy_offset > 0 {
-                target(at::BEGIN_PHY_OFFSET, options.begin_phy_offset as u64)?;
-                target(at::END_PHY_OFFSET, options.begin_phy_offset as u64)?;
-            }
-            if options.begin_timestamp > 0 {
-                target(at::BEGIN_TIMESTAMP, options.begin_timestamp as u64)?;
-                target(at::END_TIMESTAMP, options.begin_timestamp as u64)?;
-            }
-            Ok(())
-        };
+        let new = NewFile::create(path)?;
+        let writer = lock(path, new.file())?;
+        let bytes = writable_bytes(path, clone(path, new.file())?, options.geometry, options.access)?;
         match &bytes {
-            Bytes::Mapped(f) => seeded(&|at, value| f.put_long(at, value)),
-            Bytes::Plain(f) => seeded(&|at, value| f.put_long(at, value)),
+            Bytes::Mapped(f) => write_seeds(f, options),
+            Bytes::Plain(f) => write_seeds(f, options),
             Bytes::Extended(_) | Bytes::Mended(_) => Ok(()),
         }
         .map_err(|e| Error::io(path, e))?;
+        new.publish()?;
         Ok(Self {
             path: path.to_owned(),
             bytes,
-            file_len: geometry.file_len(),
-            geometry,
+            file_len: options.geometry.file_len(),
+            geometry: options.geometry,
             compat: options.compat,
             last_exit_ok: true,
-            writer: Some(Mutex::new(guard)),
+            writer: Some(Mutex::new(writer)),
             is_new: AtomicBool::new(true),
         })
     }
@@ -116,46 +96,30 @@ impl IndexFile {
             refuse_running_broker(path)?;
         }
         let file = open_file(path, options.write)?;
+        let writer = options.write.then(|| lock(path, &file)).transpose()?;
         let file_len = file.metadata().map_err(|e| Error::io(path, e))?.len();
-        let mut open = Self {
+        let geometry = geometry_of(path, &file, options)?;
+        let mend = !options.last_exit_ok && options.compat.is_none();
+        let bytes = if options.write {
+            check_appendable(path, &file, geometry, options.compat)?;
+            writable_bytes(path, file, geometry, options.access)?
+        } else {
+            readable_bytes(path, file, geometry, options.access, mend)?
+        };
+        let open = Self {
             path: path.to_owned(),
-            bytes: Bytes::Plain(
-                PlainFile::new(file.try_clone().map_err(|e| Error::io(path, e))?).map_err(|e| Error::io(path, e))?,
-            ),
+            bytes,
             file_len,
-            geometry: Geometry::DEFAULT,
+            geometry,
             compat: options.compat,
             last_exit_ok: options.last_exit_ok,
-            writer: None,
+            writer: writer.map(Mutex::new),
             is_new: AtomicBool::new(false),
         };
-        let mend = !options.last_exit_ok && options.compat.is_none();
         if options.write {
-            let guard = file.try_clone().map_err(|e| Error::io(path, e))?;
-            lock_exclusive(&guard).map_err(|e| Error::io(path, e))?;
-            open.geometry = geometry_of(path, &file, options)?;
-            open.check_appendable()?;
-            open.bytes = writable_bytes(path, file, open.geometry, options.access)?;
             open.mend(mend)?;
-            open.writer = Some(Mutex::new(guard));
-        } else {
-            open.geometry = geometry_of(path, &file, options)?;
-            open.bytes = readable_bytes(path, file, open.geometry, options.access, mend)?;
         }
         Ok(open)
-    }
-
-    fn check_appendable(&self) -> Result<()> {
-        if self.file_len < self.geometry.file_len() {
-            let expected = format!("{} bytes", self.geometry.file_len());
-            return Err(Error::corrupt(&self.path, self.file_len, expected, format!("{} bytes", self.file_len)));
-        }
-        let count = self.header()?.index_count;
-        if self.compat.is_none() && (count < 0 || count.unsigned_abs() > self.geometry.max_entries()) {
-            let expected = format!("a count of at most {}", self.geometry.max_entries());
-            return Err(Error::corrupt(&self.path, at::INDEX_COUNT, expected, count.to_string()));
-        }
-        Ok(())
     }
 
     fn mend(&self, after_power_loss: bool) -> Result<()> {
@@ -171,9 +135,50 @@ impl IndexFile {
     }
 }
 
+fn clone(path: &Path, file: &File) -> Result<File> {
+    file.try_clone().map_err(|e| Error::io(path, e))
+}
+
+/// Takes the lock of the one writer; it is held as long as what is returned.
+fn lock(path: &Path, file: &File) -> Result<File> {
+    let guard = clone(path, file)?;
+    lock_exclusive(&guard).map_err(|e| Error::io(path, e))?;
+    Ok(guard)
+}
+
+/// Stores the end of the file before. Source: the constructor of `IndexFile`.
+#[expect(clippy::cast_sign_loss, reason = "above 0")]
+fn write_seeds(target: &impl WriteAt, options: CreateOptions) -> io::Result<()> {
+    if options.begin_phy_offset > 0 {
+        target.put_long(at::BEGIN_PHY_OFFSET, options.begin_phy_offset as u64)?;
+        target.put_long(at::END_PHY_OFFSET, options.begin_phy_offset as u64)?;
+    }
+    if options.begin_timestamp > 0 {
+        target.put_long(at::BEGIN_TIMESTAMP, options.begin_timestamp as u64)?;
+        target.put_long(at::END_TIMESTAMP, options.begin_timestamp as u64)?;
+    }
+    Ok(())
+}
+
+/// Puts need the whole file and, but for compat, a count that it can have.
+fn check_appendable(path: &Path, file: &File, geometry: Geometry, compat: Option<Compat>) -> Result<()> {
+    let plain = PlainFile::new(clone(path, file)?).map_err(|e| Error::io(path, e))?;
+    if plain.len() < geometry.file_len() {
+        let expected = format!("{} bytes", geometry.file_len());
+        return Err(Error::corrupt(path, plain.len(), expected, format!("{} bytes", plain.len())));
+    }
+    let count = Header::read(&plain).map_err(|e| Error::io(path, e))?.index_count;
+    if compat.is_none() && (count < 0 || count.unsigned_abs() > geometry.max_entries()) {
+        let expected = format!("a count of at most {}", geometry.max_entries());
+        return Err(Error::corrupt(path, at::INDEX_COUNT, expected, count.to_string()));
+    }
+    Ok(())
+}
+
 /// Asks for the lock that a broker holds on its store, where the directory of `path` is the index of one.
 fn refuse_running_broker(path: &Path) -> Result<()> {
-    let Some(root) = path.parent().and_then(Path::parent) else { return Ok(()) };
+    let absolute = std::path::absolute(path).map_err(|e| Error::io(path, e))?;
+    let Some(root) = absolute.parent().and_then(Path::parent) else { return Ok(()) };
     if !root.join("commitlog").is_dir() {
         return Ok(());
     }
@@ -188,6 +193,5 @@ fn geometry_of(path: &Path, file: &File, options: OpenOptions) -> Result<Geometr
     if let Some(geometry) = options.geometry {
         return Ok(geometry);
     }
-    let file = file.try_clone().map_err(|e| Error::io(path, e))?;
-    infer_geometry(path, &FileSource::new(file, path, false, options.access)?)
+    infer_geometry(path, &FileSource::new(clone(path, file)?, path, false, options.access)?)
 }

@@ -34,9 +34,11 @@ impl From<Error> for PyErr {
 pub(super) fn os_error(path: &Path, source: &io::Error) -> PyErr {
     match source.raw_os_error().or_else(|| errno_of(source.kind())) {
         Some(errno) => Python::attach(|py| {
-            let text = match source.raw_os_error() {
-                Some(_) => py.import("os").and_then(|os| os.call_method1("strerror", (errno,))?.extract::<String>()),
-                None => Ok(source.to_string()),
+            // A file that ends too early has no number of its own; its own words say more than EIO's.
+            let text = if source.kind() == io::ErrorKind::UnexpectedEof {
+                Ok(source.to_string())
+            } else {
+                py.import("os").and_then(|os| os.call_method1("strerror", (errno,))?.extract::<String>())
             };
             PyOSError::new_err((errno, text.unwrap_or_else(|_| source.to_string()), path.as_os_str().to_owned()))
         }),

@@ -7,10 +7,10 @@ use pyo3::prelude::*;
 use super::convert::{self, Round};
 use super::index_file::PyIndexFile;
 use super::keys::{Keys, list_array, warn_damage};
+use crate::disk::fcntl_lock_holder;
 use crate::error::Result;
 use crate::hash_index::{self, IndexFile};
 use crate::mmap::FileSource;
-use crate::source::fcntl_lock_holder;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(key_hash, m)?)?;

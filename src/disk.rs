@@ -1,0 +1,239 @@
+//! Files on disk: opening, creating, locking, reserving space. What differs between systems sits here.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+
+/// Opens a file for reading, or for reading and writing, without creating it.
+///
+/// # Errors
+/// The system's error, with the path. A directory is `IsADirectory` in both modes.
+pub fn open_file(path: &Path, write: bool) -> Result<File> {
+    let file = OpenOptions::new().read(true).write(write).open(path).map_err(|e| Error::io(path, e))?;
+    let kind = file.metadata().map_err(|e| Error::io(path, e))?.file_type();
+    if kind.is_dir() {
+        return Err(Error::io(path, io::ErrorKind::IsADirectory.into()));
+    }
+    Ok(file)
+}
+
+/// Takes the exclusive lock of a writer. It is released when the last handle of `file` is dropped.
+///
+/// # Errors
+/// `WouldBlock` when another writer has it, in this process or another.
+pub fn lock_exclusive(file: &File) -> io::Result<()> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+        Err(TryLockError::Error(e)) => Err(e),
+    }
+}
+
+/// Asks who holds a lock of the kind that Java's `FileLock` takes (`fcntl`; `flock` does not see it).
+///
+/// Returns the process, 0 where the system does not say, or `None` when nobody holds one or there is no such file.
+///
+/// # Errors
+/// The system's error, with the path.
+#[cfg(unix)]
+pub fn fcntl_lock_holder(path: &Path) -> Result<Option<u32>> {
+    use rustix::process::{Flock, FlockType, fcntl_getlk};
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(Error::io(path, e)),
+    };
+    let held = fcntl_getlk(&file, &Flock::from(FlockType::WriteLock)).map_err(|e| Error::io(path, e.into()))?;
+    Ok(held.map(|lock| lock.pid.map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs())))
+}
+
+/// Asks who holds a lock of the kind that Java's `FileLock` takes. Nobody can be asked on this system.
+///
+/// # Errors
+/// None here.
+#[cfg(not(unix))]
+pub fn fcntl_lock_holder(_path: &Path) -> Result<Option<u32>> {
+    Ok(None)
+}
+
+/// Reserves disk space for the first `len` bytes, so that a store into a map cannot meet a full disk.
+///
+/// Makes the file at least `len` bytes long. Returns false where the system cannot reserve; the file then has the
+/// length but not the space.
+///
+/// # Errors
+/// The system's error, `StorageFull` above all.
+#[cfg(any(target_os = "linux", target_os = "macos"))]
+pub fn reserve(file: &File, len: u64) -> io::Result<bool> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    use rustix::io::Errno;
+    if len == 0 {
+        return Ok(true);
+    }
+    loop {
+        match fallocate(file, FallocateFlags::empty(), 0, len) {
+            Ok(()) => return Ok(true),
+            Err(Errno::INTR) => {}
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => break,
+            Err(e) => return Err(e.into()),
+        }
+    }
+    extend(file, len)
+}
+
+/// Gives the file its length; this system cannot reserve the space.
+///
+/// # Errors
+/// The system's error.
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
+pub fn reserve(file: &File, len: u64) -> io::Result<bool> {
+    extend(file, len)
+}
+
+fn extend(file: &File, len: u64) -> io::Result<bool> {
+    if file.metadata()?.len() < len {
+        file.set_len(len)?;
+    }
+    Ok(false)
+}
+
+/// A file that is being created: nobody meets it before it is whole.
+///
+/// Where the system can, it has no name until [`NewFile::publish`], so a process that dies on the way leaves nothing.
+/// Elsewhere it has its name from the start, and is removed when it is dropped unpublished.
+#[derive(Debug)]
+pub struct NewFile {
+    file: File,
+    path: PathBuf,
+    named: bool,
+    published: bool,
+}
+
+impl NewFile {
+    /// Begins a file for reading and writing.
+    ///
+    /// # Errors
+    /// `AlreadyExists` when there is something of that name; else the system's error. With the path.
+    pub fn create(path: &Path) -> Result<Self> {
+        if fs::symlink_metadata(path).is_ok() {
+            return Err(Error::io(path, io::ErrorKind::AlreadyExists.into()));
+        }
+        let (file, named) = match unnamed_file(path) {
+            Some(file) => (file, false),
+            None => (
+                OpenOptions::new()
+                    .read(true)
+                    .write(true)
+                    .create_new(true)
+                    .open(path)
+                    .map_err(|e| Error::io(path, e))?,
+                true,
+            ),
+        };
+        Ok(Self { file, path: path.to_owned(), named, published: false })
+    }
+
+    /// The open file.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Gives the file its name.
+    ///
+    /// # Errors
+    /// `AlreadyExists` when somebody took the name meanwhile; else the system's error. With the path.
+    pub fn publish(mut self) -> Result<()> {
+        if !self.named {
+            name_file(&self.file, &self.path).map_err(|e| Error::io(&self.path, e))?;
+        }
+        self.published = true;
+        Ok(())
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if self.named && !self.published {
+            // The error that led here is the one to tell.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// A file without a name in the directory of `path`, where such a file can be named later.
+#[cfg(target_os = "linux")]
+fn unnamed_file(path: &Path) -> Option<File> {
+    use rustix::fs::{Mode, OFlags};
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !Path::new(OWN_FILES).is_dir() {
+        return None;
+    }
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    rustix::fs::open(parent, flags, Mode::from_raw_mode(0o666)).ok().map(File::from)
+}
+
+#[cfg(target_os = "linux")]
+fn name_file(file: &File, path: &Path) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+
+    use rustix::fs::{AtFlags, CWD, linkat};
+    let from = Path::new(OWN_FILES).join(file.as_raw_fd().to_string());
+    Ok(linkat(CWD, from, CWD, path, AtFlags::SYMLINK_FOLLOW)?)
+}
+
+/// Where a process finds its own open files.
+#[cfg(target_os = "linux")]
+const OWN_FILES: &str = "/proc/self/fd";
+
+#[cfg(not(target_os = "linux"))]
+fn unnamed_file(_path: &Path) -> Option<File> {
+    None
+}
+
+#[cfg(not(target_os = "linux"))]
+fn name_file(_file: &File, _path: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_file_appears_whole_or_not_at_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let begun = NewFile::create(&path).unwrap();
+        reserve(begun.file(), 8192).unwrap();
+        drop(begun);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+
+        let begun = NewFile::create(&path).unwrap();
+        reserve(begun.file(), 8192).unwrap();
+        #[cfg(target_os = "linux")]
+        assert!(!path.exists(), "no name before it is published");
+        begun.publish().unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().len(), 8192);
+
+        for taken in [NewFile::create(&path).map(|_| ()), NewFile::create(&dir.path().join("none/f")).map(|_| ())] {
+            assert!(matches!(taken, Err(Error::Io { .. })));
+        }
+    }
+
+    #[test]
+    fn of_two_files_of_one_name_the_first_published_wins() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let (Ok(first), Ok(second)) = (NewFile::create(&path), NewFile::create(&path)) else {
+            return; // where a file has its name from the start, the second is refused at once
+        };
+        first.publish().unwrap();
+        match second.publish() {
+            Err(Error::Io { source, .. }) => assert_eq!(source.kind(), io::ErrorKind::AlreadyExists),
+            other => panic!("{other:?}"),
+        }
+        assert!(path.exists());
+    }
+}
