@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 import sys
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,10 @@ from logdex.hash_index.file_name import is_index_file_name, sort_key
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+_SETTLED_SECONDS = 2
+"""After this long a change of a directory gives it another time, on every file system that keeps seconds or better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,19 @@ def list_directory(directory: Path) -> list[Entry]:
                 continue
             entries.append(Entry(name.name, status.st_ino, status.st_size, stat.S_ISREG(status.st_mode)))
     return sorted(entries, key=lambda entry: sort_key(entry.name))
+
+
+def directory_stamp(directory: Path) -> tuple[int, int] | None:
+    """Give what changes with every name that comes or goes, so that an equal stamp means an equal list of names.
+
+    None where that cannot be told: there is no directory, or it changed so lately that a change to come may leave the same time.
+    """
+    try:
+        status = directory.stat()
+    except OSError:
+        return None
+    settled = time.time() - status.st_mtime > _SETTLED_SECONDS
+    return (status.st_ino, status.st_mtime_ns) if settled else None
 
 
 class DirectoryLock:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from logdex._core import IndexFile
 from logdex.errors import CorruptFileError
-from logdex.hash_index.directory import list_directory
+from logdex.hash_index.directory import directory_stamp, list_directory
 from logdex.hash_index.geometry import file_size, find_geometry
 from logdex.report import Finding
 
@@ -58,6 +58,7 @@ class FileSet:
         self._left_out: frozenset[Entry] = frozenset()
         self._mended = False
         self._listed = False
+        self._stamp: tuple[int, int] | None = None
         self._lock = threading.RLock()
 
     def refresh(self) -> list[IndexFile]:
@@ -70,6 +71,9 @@ class FileSet:
             GeometryError: Slots and entries were not given and cannot be told from the files.
         """
         with self._lock:
+            stamp = directory_stamp(self.directory)
+            if self._listed and stamp is not None and stamp == self._stamp:
+                return list(self._handles.values())
             try:
                 entries = list_directory(self.directory)
             except FileNotFoundError:
@@ -78,6 +82,8 @@ class FileSet:
                 self._reopen(entries)
                 self.entries = entries
                 self._listed = True
+            # A short file may still be on its way here; its growth does not show on the directory.
+            self._stamp = stamp if all(map(self.is_whole, entries)) else None
             return list(self._handles.values())
 
     def _reopen(self, entries: list[Entry]) -> None:

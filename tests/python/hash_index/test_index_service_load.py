@@ -240,6 +240,31 @@ def test_a_reader_notices_a_file_that_was_replaced(tmp_path: Path) -> None:
             assert [len(index.query_offset("T", asked).phy_offsets) for asked in "ab"] == counts
 
 
+def test_a_quiet_directory_is_listed_again_when_it_changes(tmp_path: Path) -> None:
+    with IndexService.open(tmp_path, mode="a", **SMALL) as index:
+        index.put_batch(entries(["a"] * 3))
+    (only,) = tmp_path.iterdir()
+    whole = only.read_bytes()
+
+    def quiet() -> None:
+        os.utime(tmp_path, (0, 0))
+
+    quiet()
+    with IndexService.open(tmp_path) as reader:
+        assert len(reader.files) == len(reader.files) == 1
+        (tmp_path / "99990101000000000").write_bytes(whole)
+        assert len(reader.files) == 2
+        only.unlink()
+        assert [file.path.name for file in reader.files] == ["99990101000000000"]
+        # A file that is still being copied grows without a change of the directory.
+        (tmp_path / "99990101000000001").write_bytes(whole[:50])
+        quiet()
+        assert len(reader.query_offset("T", "a").phy_offsets) == 3
+        with (tmp_path / "99990101000000001").open("ab") as copy:
+            copy.write(whole[50:])
+        assert len(reader.query_offset("T", "a").phy_offsets) == 6
+
+
 def test_compat_loads_up_to_a_directory_with_a_numeric_name(damaged_store: Callable[[str], Path]) -> None:
     directory = damaged_store("index-directory") / "index"
     with IndexService.open(directory, compat="4.9.3") as index:
