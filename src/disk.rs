@@ -99,6 +99,25 @@ fn extend(file: &File, len: u64) -> io::Result<bool> {
     Ok(false)
 }
 
+/// Puts the name of a new file on the disk, too.
+///
+/// # Errors
+/// The system's error, with the directory.
+#[cfg(unix)]
+pub fn sync_parent(path: &Path) -> Result<()> {
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(parent).and_then(|dir| dir.sync_all()).map_err(|e| Error::io(parent, e))
+}
+
+/// Puts the name of a new file on the disk, too. This system does not let a directory be synced.
+///
+/// # Errors
+/// None here.
+#[cfg(not(unix))]
+pub fn sync_parent(_path: &Path) -> Result<()> {
+    Ok(())
+}
+
 /// A file that is being created: nobody meets it before it is whole.
 ///
 /// Where the system can, it has no name until [`NewFile::publish`], so a process that dies on the way leaves nothing.

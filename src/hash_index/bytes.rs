@@ -38,16 +38,36 @@ macro_rules! on_bytes {
 
 pub(super) use on_bytes;
 
+/// Runs the same code on each kind of bytes that takes stores; on the others, which no writer has, nothing happens.
+macro_rules! on_writable {
+    ($bytes:expr, $target:ident => $call:expr) => {
+        match $bytes {
+            $crate::hash_index::bytes::Bytes::Mapped($target) => $call,
+            $crate::hash_index::bytes::Bytes::Plain($target) => $call,
+            $crate::hash_index::bytes::Bytes::Extended(_) | $crate::hash_index::bytes::Bytes::Mended(_) => {
+                Ok(Default::default())
+            }
+        }
+    };
+}
+
+pub(super) use on_writable;
+
+impl From<FileSource> for Bytes {
+    fn from(source: FileSource) -> Self {
+        match source {
+            FileSource::Mapped(f) => Self::Mapped(f),
+            FileSource::Plain(f) => Self::Plain(f),
+        }
+    }
+}
+
 /// Finds the geometry of an index file from its content. Linear in the worst case.
 ///
 /// # Errors
 /// `Geometry` when none or several fit; errors of the system.
 pub(crate) fn infer_geometry(path: &Path, source: &FileSource) -> Result<Geometry> {
-    let fits = match source {
-        FileSource::Mapped(f) => infer::infer(f),
-        FileSource::Plain(f) => infer::infer(f),
-    }
-    .map_err(|e| Error::io(path, e))?;
+    let fits = infer::infer(source).map_err(|e| Error::io(path, e))?;
     match fits.first.as_slice() {
         [one] if fits.count == 1 => Ok(*one),
         several => Err(Error::Geometry {
@@ -64,10 +84,7 @@ pub(super) fn writable_bytes(path: &Path, file: File, geometry: Geometry, access
     let reserved = reserve(&file, geometry.file_len()).map_err(|e| Error::io(path, e))?;
     // Without the space behind it, a store into a map can end in SIGBUS; pwrite ends in an error.
     let access = if access == Access::Auto && !reserved { Access::Pread } else { access };
-    Ok(match FileSource::new(file, path, true, access)? {
-        FileSource::Mapped(f) => Bytes::Mapped(f),
-        FileSource::Plain(f) => Bytes::Plain(f),
-    })
+    FileSource::new(file, path, true, access).map(Bytes::from)
 }
 
 pub(super) fn readable_bytes(path: &Path, file: File, geometry: Geometry, access: Access, mend: bool) -> Result<Bytes> {
@@ -76,17 +93,10 @@ pub(super) fn readable_bytes(path: &Path, file: File, geometry: Geometry, access
         return Ok(Bytes::Extended(ZeroExtended { base: source, len: geometry.file_len() }));
     }
     if mend {
-        let found = match &source {
-            FileSource::Mapped(f) => relink::relink(f, geometry, geometry.max_entries(), true),
-            FileSource::Plain(f) => relink::relink(f, geometry, geometry.max_entries(), true),
-        }
-        .map_err(|e| Error::io(path, e))?;
+        let found = relink::relink(&source, geometry, geometry.max_entries(), true).map_err(|e| Error::io(path, e))?;
         return Ok(Bytes::Mended(Overlay::new(source, geometry, found)));
     }
-    Ok(match source {
-        FileSource::Mapped(f) => Bytes::Mapped(f),
-        FileSource::Plain(f) => Bytes::Plain(f),
-    })
+    Ok(source.into())
 }
 
 pub(super) fn mend_file(target: &impl WriteAt, geometry: Geometry, after_power_loss: bool) -> io::Result<()> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::bytes::{Bytes, on_bytes};
+use super::bytes::{Bytes, on_bytes, on_writable};
 use super::compat::Compat;
 use super::entry::Entry;
 use super::header::Header;
@@ -15,8 +15,8 @@ use super::layout::Geometry;
 use super::put::{self, PutColumns};
 use super::select;
 use super::verify::{self, Checked};
+use crate::disk::sync_parent;
 use crate::error::{Error, Result};
-use crate::mmap::FileSource;
 use crate::source::WriteAt;
 
 /// An open index file. Any number of threads may read it; puts are taken one after the other.
@@ -60,12 +60,8 @@ impl IndexFile {
             )));
         }
         let _one_at_a_time = self.writer()?.lock().unwrap_or_else(PoisonError::into_inner);
-        match &self.bytes {
-            Bytes::Mapped(f) => put::put_batch(f, self.geometry, columns, start),
-            Bytes::Plain(f) => put::put_batch(f, self.geometry, columns, start),
-            Bytes::Extended(_) | Bytes::Mended(_) => Ok(0),
-        }
-        .map_err(|e| Error::io(&self.path, e))
+        on_writable!(&self.bytes, target => put::put_batch(target, self.geometry, columns, start))
+            .map_err(|e| Error::io(&self.path, e))
     }
 
     fn writer(&self) -> Result<&Mutex<File>> {
@@ -146,12 +142,7 @@ impl IndexFile {
         let Some(writer) = &self.writer else { return Ok(()) };
         {
             let _one_at_a_time = writer.lock().unwrap_or_else(PoisonError::into_inner);
-            match &self.bytes {
-                Bytes::Mapped(f) => flush_file(f),
-                Bytes::Plain(f) => flush_file(f),
-                Bytes::Extended(_) | Bytes::Mended(_) => Ok(()),
-            }
-            .map_err(|e| Error::io(&self.path, e))?;
+            on_writable!(&self.bytes, target => flush_file(target)).map_err(|e| Error::io(&self.path, e))?;
         }
         if self.is_new.swap(false, Ordering::Relaxed) {
             sync_parent(&self.path)?;
@@ -190,7 +181,7 @@ impl IndexFile {
             Bytes::Mapped(_) => true,
             Bytes::Plain(_) => false,
             Bytes::Extended(f) => f.base.is_mapped(),
-            Bytes::Mended(f) => f.is_mapped(FileSource::is_mapped),
+            Bytes::Mended(f) => f.base.is_mapped(),
         }
     }
 
@@ -207,16 +198,4 @@ fn flush_file(target: &impl WriteAt) -> io::Result<()> {
         header.write_counts(target)?;
     }
     target.flush(0, target.len())
-}
-
-/// Puts the name of a new file on the disk, too.
-#[cfg(unix)]
-fn sync_parent(path: &Path) -> Result<()> {
-    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(parent).and_then(|dir| dir.sync_all()).map_err(|e| Error::io(parent, e))
-}
-
-#[cfg(not(unix))]
-fn sync_parent(_path: &Path) -> Result<()> {
-    Ok(())
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
-use super::bytes::{Bytes, infer_geometry, mend_file, readable_bytes, writable_bytes};
+use super::bytes::{infer_geometry, mend_file, on_writable, readable_bytes, writable_bytes};
 use super::compat::Compat;
 use super::file::IndexFile;
 use super::header::{Header, at};
@@ -63,12 +63,7 @@ impl IndexFile {
         let new = NewFile::create(path)?;
         let writer = lock(path, new.file())?;
         let bytes = writable_bytes(path, clone(path, new.file())?, options.geometry, options.access)?;
-        match &bytes {
-            Bytes::Mapped(f) => write_seeds(f, options),
-            Bytes::Plain(f) => write_seeds(f, options),
-            Bytes::Extended(_) | Bytes::Mended(_) => Ok(()),
-        }
-        .map_err(|e| Error::io(path, e))?;
+        on_writable!(&bytes, target => write_seeds(target, options)).map_err(|e| Error::io(path, e))?;
         new.publish()?;
         Ok(Self {
             path: path.to_owned(),
@@ -126,12 +121,8 @@ impl IndexFile {
         if self.compat.is_some() {
             return Ok(());
         }
-        let mended = match &self.bytes {
-            Bytes::Mapped(f) => mend_file(f, self.geometry, after_power_loss),
-            Bytes::Plain(f) => mend_file(f, self.geometry, after_power_loss),
-            Bytes::Extended(_) | Bytes::Mended(_) => Ok(()),
-        };
-        mended.map_err(|e| Error::io(&self.path, e))
+        on_writable!(&self.bytes, target => mend_file(target, self.geometry, after_power_loss))
+            .map_err(|e| Error::io(&self.path, e))
     }
 }
 

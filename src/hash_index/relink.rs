@@ -246,7 +246,7 @@ pub(crate) fn apply(target: &impl WriteAt, geometry: Geometry, found: &Relinked)
 /// A file that reads as [`apply`] would have left it; the file itself is not touched.
 #[derive(Debug)]
 pub(crate) struct Overlay<S> {
-    base: S,
+    pub(crate) base: S,
     geometry: Geometry,
     /// Header and slot table.
     head: Vec<u8>,
@@ -260,10 +260,6 @@ impl<S: ReadAt> Overlay<S> {
         head.extend_from_slice(&found.header.to_bytes());
         head.extend(found.heads.iter().flat_map(|head| head.to_be_bytes()));
         Self { base, geometry, head, links: found.links, count: found.header.next_position() }
-    }
-
-    pub(crate) fn is_mapped(&self, of: impl FnOnce(&S) -> bool) -> bool {
-        of(&self.base)
     }
 }
 

@@ -10,6 +10,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from logdex._core import broker_lock_holder
+from logdex.errors import LockedError
 from logdex.hash_index.file_name import is_index_file_name, sort_key
 
 if TYPE_CHECKING:
@@ -75,6 +77,18 @@ def directory_stamp(directory: Path) -> tuple[int, int] | None:
         return None
     settled = time.time() - status.st_mtime > _SETTLED_SECONDS
     return (status.st_ino, status.st_mtime_ns) if settled else None
+
+
+def refuse_running_broker(directory: Path) -> None:
+    """Refuse to write to an index directory while the broker of its store runs.
+
+    Raises:
+        LockedError: It holds the store's lock.
+    """
+    lock = directory.absolute().parent / "lock"
+    pid = broker_lock_holder(lock)
+    if pid is not None:
+        raise LockedError(str(lock), pid)
 
 
 class DirectoryLock:

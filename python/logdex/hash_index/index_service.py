@@ -15,6 +15,7 @@ from logdex import _core
 from logdex.hash_index import query, recovery
 from logdex.hash_index.arrow_input import entry_batches
 from logdex.hash_index.check import verify_directory
+from logdex.hash_index.directory import refuse_running_broker
 from logdex.hash_index.file_name import resolve_zone
 from logdex.hash_index.file_set import FileOptions, FileSet
 from logdex.hash_index.index_writer import IndexWriter
@@ -329,7 +330,7 @@ class IndexService:
         self._check_open()
         if self._writer is None:
             raise io.UnsupportedOperation('the index service was opened for reading; open it with mode="a"')
-        self._writer.check_broker()
+        refuse_running_broker(self._directory)
         return self._writer
 
     def close(self) -> None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from logdex import _core
 from logdex._core import CommitLog, IndexFile, StoreCheckpoint
-from logdex.errors import CorruptFileError, IndexFullError, LockedError
+from logdex.errors import CorruptFileError, IndexFullError
 from logdex.hash_index import recovery
 from logdex.hash_index.arrow_input import entry_batches, message_batches
-from logdex.hash_index.directory import DirectoryLock, list_directory
+from logdex.hash_index.directory import DirectoryLock, list_directory, refuse_running_broker
 from logdex.hash_index.file_name import create_next
 from logdex.hash_index.geometry import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES
 
@@ -43,7 +43,7 @@ class IndexWriter:
         self._zone = zone
         self._file: IndexFile | None = None
         self._directory_lock: DirectoryLock | None = None
-        self.check_broker()
+        refuse_running_broker(self._directory)
         self._lock_directory()
 
     def load(self) -> None:
@@ -194,17 +194,6 @@ class IndexWriter:
             file.path.unlink(missing_ok=True)
             removed.append(file.path)
         return removed
-
-    def check_broker(self) -> None:
-        """Refuse to write to the store of a running broker.
-
-        Raises:
-            LockedError: It holds the store's lock.
-        """
-        lock = self._directory.absolute().parent / "lock"
-        pid = _core.broker_lock_holder(lock) if lock.exists() else None
-        if pid is not None:
-            raise LockedError(str(lock), pid)
 
     def _lock_directory(self) -> None:
         if self._directory_lock is None and self._directory.is_dir():

@@ -25,10 +25,8 @@ from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 
-from logdex._core import broker_lock_holder
-from logdex.errors import LockedError
-from logdex.hash_index.directory import DirectoryLock
-from logdex.hash_index.file_name import create_next, is_index_file_name
+from logdex.hash_index.directory import DirectoryLock, list_directory, refuse_running_broker
+from logdex.hash_index.file_name import create_next
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -175,22 +173,12 @@ class Job:
 
 
 def index_files(directory: Path) -> list[Path]:
-    """List the index files of a directory by name; none where there is no directory."""
+    """List the index files of a directory in a broker's load order; none where there is no directory."""
     try:
-        with os.scandir(directory) as entries:
-            names = [entry.name for entry in entries if entry.is_file() and is_index_file_name(entry.name)]
+        entries = list_directory(directory)
     except FileNotFoundError:
         return []
-    return [directory / name for name in sorted(names)]
-
-
-def refuse_running_broker(index_dir: Path) -> None:
-    """Raise LockedError when a running broker holds the store that the index directory belongs to."""
-    lock = index_dir.parent / "lock"
-    if (index_dir.parent / "commitlog").is_dir() and lock.exists():
-        holder = broker_lock_holder(lock)
-        if holder is not None:
-            raise LockedError(str(lock), holder)
+    return [directory / entry.name for entry in entries if entry.is_numeric and entry.is_file]
 
 
 def sync_directory(directory: Path) -> None:
