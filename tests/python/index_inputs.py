@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 T0 = 1_700_000_000_000
-"""The time that the specification's vectors count from, in ms."""
+"""The time that the vectors made by the real classes count from, in ms."""
 
 _TYPES = {
     "topic": DataType.utf8(),

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Seed:
-    """Where the previous index file ends: what a new one starts its header with (IndexFile constructor, spec 1.8).
+    """Where the previous index file ends: what a new one starts its header with.
+
+    Source: constructor of IndexFile; docs/formats/rocketmq-index.md, section 7.
 
     Attributes:
         phy_offset: Commit-log offset of the previous file's last entry; 0 when there is none.

@@ -1,4 +1,4 @@
-"""IndexService puts, rolls and answers; the vectors are the specification's, made by the real 4.9.3 classes."""
+"""IndexService puts, rolls and answers; the vectors were made by the real 4.9.3 classes."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def make_checkpoint(path: Path, index_msg_timestamp: int) -> Path:
 
 
 def seven_messages(directory: Path, checkpoint: Path) -> list[Path]:
-    """The specification's unclean load: seven one-key messages, one second apart, three to a file."""
+    """An unclean load that was run with the real 4.9.3 classes: seven one-key messages, one second apart, three to a file."""
     with IndexService.open(directory, mode="a", checkpoint=checkpoint, **SMALL) as index:
         index.put_batch(entries([f"k{i}" for i in range(7)]))
     return sorted(directory.iterdir())

@@ -1,4 +1,4 @@
-"""A put that was cut between its slot and its count (spec vectors of the real 4.9.3 classes), in compat and by default."""
+"""A put that was cut between its slot and its count (vectors made by the real 4.9.3 classes), in compat and by default."""
 
 from __future__ import annotations
 
