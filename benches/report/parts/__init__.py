@@ -1,0 +1,1 @@
+"""The parts of the report, one file each: `measure(plan)` measures it."""
