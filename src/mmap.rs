@@ -40,6 +40,23 @@ impl MappedFile {
         Ok(Self { map, writable })
     }
 
+    /// Brings the pages of `len` bytes from `offset` on into memory and into the map, ready for stores; with large pages
+    /// where the file system has them. An advice: what the system does not know or refuses is left undone.
+    pub fn populate(&self, offset: u64, len: u64) {
+        #[cfg(target_os = "linux")]
+        if let (Ok(offset), Ok(len)) = (usize::try_from(offset), usize::try_from(len)) {
+            use memmap2::Advice;
+            let len = len.min(self.map.len().saturating_sub(offset));
+            // Refusals: a file system without large pages, a kernel before 5.14.
+            let _ = self.map.advise_range(Advice::HugePage, offset, len);
+            if self.writable {
+                let _ = self.map.advise_range(Advice::PopulateWrite, offset, len);
+            }
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = (offset, len);
+    }
+
     /// Position of `len` bytes at `offset`, if they are inside.
     fn at(&self, offset: u64, len: usize) -> io::Result<usize> {
         let offset = usize::try_from(offset).map_err(|_| io::ErrorKind::UnexpectedEof)?;
