@@ -1,12 +1,12 @@
-//! Key hashes alone: no file. `cargo bench --bench hash`.
+//! Key hashes alone, by each kernel that this machine can run: no file. `cargo bench --bench hash`.
 #![allow(missing_docs, reason = "criterion's macros")]
 
 mod support;
 
 use std::hint::black_box;
 
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use logdex::hash_index::{KeySource, key_hash};
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use logdex::hash_index::{Kernel, key_hash};
 use support::keys::{KEY_LEN, Keys};
 
 /// Enough to stay in the cache that is nearest to a core.
@@ -21,7 +21,11 @@ fn hash(c: &mut Criterion) {
         b.iter(|| text.iter().fold(0, |all, key| all ^ key_hash(black_box(key))));
     });
     let mut hashes = [0; KEYS];
-    group.bench_function("column", |b| b.iter(|| keys.all().hash_block(0, black_box(&mut hashes))));
+    for kernel in Kernel::available() {
+        group.bench_function(BenchmarkId::new("column", format!("{kernel:?}")), |b| {
+            b.iter(|| keys.all().hash_with(kernel, 0, black_box(&mut hashes)));
+        });
+    }
     group.finish();
     assert_eq!(keys.text().len(), KEYS * KEY_LEN);
 }

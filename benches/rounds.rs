@@ -13,6 +13,7 @@ use std::io::{BufRead, Write, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use logdex::hash_index::Kernel;
 use serde_json::{Value, json};
 use support::calls::{self, Found};
 use support::keys::{Columns, Keys};
@@ -84,7 +85,10 @@ impl Kept {
         let (path, batch, threads) = (question.path(), question.number("batch"), question.number("threads"));
         let (columns, _) = self.columns(held);
         let file = calls::create(&path, held, question.flag("prepared"));
-        let (took, taken) = timed(|| calls::put(&file, columns, batch, threads));
+        let (took, taken) = match question.text("kernel") {
+            "swar" => timed(|| calls::put_with(Kernel::Swar, &file, columns)),
+            _ => timed(|| calls::put(&file, columns, batch, threads)),
+        };
         drop(file);
         if !question.flag("keep") {
             std::fs::remove_file(path).expect("ours");

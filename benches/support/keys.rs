@@ -1,6 +1,6 @@
 //! The keys, as an Arrow column has them: one text and the offsets of its pieces.
 
-use logdex::hash_index::{KeySource, PutColumns, key_hash_of_utf8};
+use logdex::hash_index::{PutColumns, TextKeys};
 
 const TOPIC: &[u8] = b"TopicTest#";
 const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
@@ -53,9 +53,9 @@ impl Keys {
         Self::of((0..asked).map(|query| from + mix(first + query as u64) % held as u64))
     }
 
-    /// All of them.
-    pub(crate) fn all(&self) -> Rows<'_> {
-        Rows { text: &self.text, ends: &self.ends }
+    /// As the library takes them.
+    pub(crate) fn all(&self) -> TextKeys<'_> {
+        TextKeys { carry: 0, text: &self.text, ends: &self.ends }
     }
 
     /// Row by row.
@@ -66,39 +66,6 @@ impl Keys {
     /// The text alone.
     pub(crate) fn text(&self) -> &[u8] {
         &self.text
-    }
-}
-
-/// Some rows of a column of keys.
-#[derive(Clone, Copy)]
-pub(crate) struct Rows<'a> {
-    text: &'a [u8],
-    ends: &'a [i32],
-}
-
-impl<'a> Rows<'a> {
-    /// In pieces of `rows`, the last one shorter.
-    pub(crate) fn chunks(self, rows: usize) -> impl Iterator<Item = Rows<'a>> {
-        (0..self.len()).step_by(rows).map(move |first| {
-            let last = self.len().min(first + rows);
-            Rows { text: self.text, ends: self.ends.get(first..=last).unwrap_or_default() }
-        })
-    }
-}
-
-impl KeySource for Rows<'_> {
-    fn len(&self) -> usize {
-        self.ends.len().saturating_sub(1)
-    }
-
-    fn hash_block(&self, start: usize, hashes: &mut [i32]) {
-        for (hash, ends) in hashes.iter_mut().zip(self.ends.windows(2).skip(start)) {
-            if let &[begin, end] = ends {
-                #[expect(clippy::cast_sign_loss, reason = "offsets into a text")]
-                let key = self.text.get(begin as usize..end as usize).unwrap_or_default();
-                *hash = key_hash_of_utf8(key);
-            }
-        }
     }
 }
 
@@ -131,11 +98,26 @@ impl Columns {
         (&self.phy_offsets, &self.store_timestamps)
     }
 
-    /// In batches of `rows`: gives each to `put` with its columns.
-    pub(crate) fn batches(&self, rows: usize, mut put: impl FnMut(&PutColumns<'_, Rows<'_>>)) {
+    /// In batches of `rows`, the last one shorter.
+    pub(crate) fn batches(&self, rows: usize) -> impl Iterator<Item = Batch<'_>> {
         let numbers = self.phy_offsets.chunks(rows).zip(self.store_timestamps.chunks(rows));
-        for (keys, (phy_offsets, store_timestamps)) in self.keys.all().chunks(rows).zip(numbers) {
-            put(&PutColumns { keys: &keys, phy_offsets, store_timestamps });
-        }
+        numbers.zip((0..).step_by(rows)).map(|((phy_offsets, store_timestamps), first)| {
+            let ends = self.keys.ends.get(first..=first + phy_offsets.len()).unwrap_or_default();
+            Batch { keys: TextKeys { ends, ..self.keys.all() }, phy_offsets, store_timestamps }
+        })
+    }
+}
+
+/// Some rows of the columns.
+pub(crate) struct Batch<'a> {
+    keys: TextKeys<'a>,
+    phy_offsets: &'a [i64],
+    store_timestamps: &'a [i64],
+}
+
+impl<'a> Batch<'a> {
+    /// As the library takes them.
+    pub(crate) fn columns(&self) -> PutColumns<'_, TextKeys<'a>> {
+        PutColumns { keys: &self.keys, phy_offsets: self.phy_offsets, store_timestamps: self.store_timestamps }
     }
 }

@@ -11,10 +11,10 @@ use std::fs::{File, OpenOptions};
 use std::hint::black_box;
 use std::path::Path;
 
-use logdex::hash_index::{Geometry, KeySource};
+use logdex::hash_index::{Geometry, KeySource, TextKeys};
 use memmap2::{Mmap, MmapMut};
 
-use super::keys::{Columns, Rows};
+use super::keys::Columns;
 
 const SLOTS_AHEAD: usize = 128;
 const LANES: usize = 64;
@@ -106,7 +106,7 @@ pub(crate) struct Accesses {
 
 impl Accesses {
     /// Walks the chains of the keys.
-    pub(crate) fn of(path: &Path, geometry: Geometry, keys: Rows<'_>) -> Self {
+    pub(crate) fn of(path: &Path, geometry: Geometry, keys: TextKeys<'_>) -> Self {
         let file = File::open(path).expect("a file of ours");
         // SAFETY: nobody changes the file while it is searched.
         let map = unsafe { Mmap::map(&file) }.expect("a file can be mapped");
@@ -157,7 +157,7 @@ impl Accesses {
 }
 
 /// Walks the chains of the keys one after the other; returns how many accesses that were.
-pub(crate) fn read_serially(path: &Path, geometry: Geometry, keys: Rows<'_>) -> usize {
+pub(crate) fn read_serially(path: &Path, geometry: Geometry, keys: TextKeys<'_>) -> usize {
     let file = File::open(path).expect("a file of ours");
     // SAFETY: nobody changes the file while it is searched.
     let map = unsafe { Mmap::map(&file) }.expect("a file can be mapped");

@@ -9,7 +9,7 @@ use super::index_file::PyIndexFile;
 use super::keys::{Keys, list_array, warn_damage};
 use crate::disk::fcntl_lock_holder;
 use crate::error::Result;
-use crate::hash_index::{self, IndexFile};
+use crate::hash_index::{self, IndexFile, KeySource};
 use crate::mmap::FileSource;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -105,10 +105,9 @@ fn select_files<'py>(
     let max_num = convert::max_num(max_num)?;
     let (answer, damage) = py.detach(|| -> Result<_> {
         let files: Vec<&IndexFile> = files.iter().map(AsRef::as_ref).collect();
-        keys.select(|hashes, each| match files.as_slice() {
-            [one] => Ok(one.select_batch(hashes, max_num, range, each)?.map(|damage| (one.path().to_owned(), damage))),
-            many => Ok(hash_index::select_files(many, hashes, max_num, range, each)?
-                .map(|(file, damage)| (file.path().to_owned(), damage))),
+        keys.select(|asked, hits| {
+            let damage = hash_index::select_files(&files, asked, 0..asked.len(), max_num, range, hits)?;
+            Ok(damage.map(|(file, damage)| (file.path().to_owned(), damage)))
         })
     })?;
     warn_damage(py, damage)?;

@@ -13,7 +13,7 @@ use pyo3_arrow::PyRecordBatchReader;
 use super::convert::{self, Round};
 use super::index_header::{PyIndexHeader, entries_batch, entries_schema};
 use super::keys::{Hashes, Keys, list_array, warn_damage};
-use crate::hash_index::{self, Checked, CreateOptions, Geometry, IndexFile, OpenOptions, PutColumns};
+use crate::hash_index::{self, Checked, CreateOptions, Geometry, IndexFile, KeySource, OpenOptions, PutColumns};
 use crate::time_range::TimeRange;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -281,8 +281,9 @@ impl PyIndexFile {
         let max_num = if file.compat().is_some() { max_num.map(|n| n.max(0)) } else { max_num };
         let max_num = convert::max_num(max_num)?;
         let (answer, damage) = py.detach(|| {
-            keys.select(|hashes, each| {
-                Ok(file.select_batch(hashes, max_num, range, each)?.map(|damage| (file.path().to_owned(), damage)))
+            keys.select(|asked, hits| {
+                let damage = file.select_batch(asked, 0..asked.len(), max_num, range, hits)?;
+                Ok(damage.map(|damage| (file.path().to_owned(), damage)))
             })
         })?;
         warn_damage(py, damage)?;
