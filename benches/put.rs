@@ -36,17 +36,10 @@ fn put(c: &mut Criterion) {
     let mut group = c.benchmark_group("put");
     group.throughput(Throughput::Elements(held as u64)).sample_size(10);
     group.bench_function("one_by_one", |b| {
-        let (phy_offsets, store_timestamps) = columns.numbers();
         b.iter_custom(|rounds| {
             new_files(rounds, &path, |path| {
                 let file = calls::create(path, held, false);
-                let rows = columns.keys.iter().zip(phy_offsets).zip(store_timestamps);
-                timed(|| {
-                    for ((key, &phy_offset), &time) in rows {
-                        file.put_key(key, phy_offset, time).expect("writable");
-                    }
-                })
-                .0
+                timed(|| calls::put_one_by_one(&file, &columns)).0
             })
         });
     });

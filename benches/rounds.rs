@@ -66,8 +66,10 @@ impl Kept {
                 json!({})
             }
             "put" => self.put(question),
+            "put_one" => self.put_one(question),
             "put_limit" => self.put_limit(question),
             "select" => select(question),
+            "select_one" => select_one(question),
             "select_limit" => self.select_limit(question),
             "select_cold" => select_cold(question),
             "select_serial" => select_serial(question),
@@ -93,6 +95,18 @@ impl Kept {
         if !question.flag("keep") {
             std::fs::remove_file(path).expect("ours");
         }
+        json!({"seconds": took.as_secs_f64(), "taken": taken})
+    }
+
+    /// Puts everything into a new file, a call each.
+    fn put_one(&mut self, question: &Question) -> Value {
+        let held = question.number("held");
+        let path = question.path();
+        let (columns, _) = self.columns(held);
+        let file = calls::create(&path, held, false);
+        let (took, taken) = timed(|| calls::put_one_by_one(&file, columns));
+        drop(file);
+        std::fs::remove_file(path).expect("ours");
         json!({"seconds": took.as_secs_f64(), "taken": taken})
     }
 
@@ -134,6 +148,17 @@ fn select(question: &Question) -> Value {
     // The first pass maps the pages, as a reader that stays open has them.
     calls::select(&file, keys.all(), batch, max_num, 1);
     let (took, found) = timed(|| calls::select(&file, keys.all(), batch, max_num, threads));
+    answer_of(took, found)
+}
+
+/// `asked`, `present`, `round`, `max_num`: lookups, a call each, in a file whose pages are mapped.
+fn select_one(question: &Question) -> Value {
+    let held = question.number("held");
+    let keys = Keys::asked(held, question.number("asked"), question.number("round") as u64, question.flag("present"));
+    let file = files::open(&question.path(), held);
+    let max_num = question.number("max_num");
+    calls::select_one_by_one(&file, &keys, max_num);
+    let (took, found) = timed(|| calls::select_one_by_one(&file, &keys, max_num));
     answer_of(took, found)
 }
 

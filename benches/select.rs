@@ -4,13 +4,11 @@
 
 mod support;
 
-use std::hint::black_box;
 use std::path::Path;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use logdex::hash_index::{IndexFile, key_hash};
-use logdex::time_range::TimeRange;
+use logdex::hash_index::IndexFile;
 use support::keys::{Columns, Keys};
 use support::{calls, files, is_trial, limit, timed};
 
@@ -43,11 +41,7 @@ fn select(c: &mut Criterion) {
 
 fn warm(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, file: &IndexFile, keys: &Keys) {
     group.bench_function(BenchmarkId::new(name, "one_by_one"), |b| {
-        b.iter(|| {
-            for key in keys.iter() {
-                black_box(file.select(key_hash(key), Some(MAX_NUM), TimeRange::ALL).expect("readable"));
-            }
-        });
+        b.iter(|| calls::select_one_by_one(file, keys, MAX_NUM));
     });
     for batch in BATCHES {
         group.bench_function(BenchmarkId::new(format!("{name}/batch"), batch), |b| {

@@ -76,6 +76,6 @@ def _options() -> Any:
     options = Options(raw_mode=True)
     options.prepare_for_bulk_load()
     options.set_compression_type(DBCompressionType.none())
-    options.set_allow_mmap_reads(True)  # noqa: FBT003 - its only form
+    options.set_allow_mmap_reads(True)
     options.set_block_based_table_factory(blocks)
     return options

@@ -25,7 +25,8 @@ def mix(seed: Numbers) -> Numbers:
     z = seed + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
+    mixed: Numbers = z ^ (z >> np.uint64(31))
+    return mixed
 
 
 def of(numbers: Numbers) -> Any:
@@ -49,7 +50,8 @@ def held(count: int) -> Any:
 def asked_numbers(held: int, asked: int, round_number: int) -> Numbers:
     """Give the numbers of keys to ask for, at random among those of a file."""
     first = 777_000_000 + round_number * asked
-    return mix(np.arange(first, first + asked, dtype=np.uint64)) % np.uint64(held)
+    numbers: Numbers = mix(np.arange(first, first + asked, dtype=np.uint64)) % np.uint64(held)
+    return numbers
 
 
 def asked(held: int, asked: int, round_number: int, *, present: bool) -> Any:

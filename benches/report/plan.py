@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,12 +47,24 @@ class Plan:
     def file(self, held: int | None = None) -> dict[str, int]:
         """Describe an index file that `held` entries fill to the programs that open it."""
         count = self.held if held is None else held
-        return {"held": count, **geometry(count)}
+        return {"held": count, "hash_slots": hash_slots(count), "max_entries": count + 1}
 
 
-def geometry(held: int) -> dict[str, int]:
+class Geometry(TypedDict):
+    """What opens and creates an index file."""
+
+    hash_slots: int
+    max_entries: int
+
+
+def geometry(held: int) -> Geometry:
     """Give slots and entries of a file that `held` entries fill, in the default ratio."""
-    return {"hash_slots": -(-held // 4), "max_entries": held + 1}
+    return {"hash_slots": hash_slots(held), "max_entries": held + 1}
+
+
+def hash_slots(held: int) -> int:
+    """Give the slots of a file that `held` entries fill: the broker has four entries to a slot."""
+    return -(-held // 4)
 
 
 @dataclass

@@ -11,9 +11,8 @@ from ..server import jvm, native
 from .put import WHOLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ..plan import Plan
+    from ..rounds import Step
 
 AMOUNTS = {"java": 30, "serial_reads": 300, "one_by_one": 300, "batch": 1_000, "large_batch": 20_000}
 """How many keys each asks for."""
@@ -31,12 +30,12 @@ def measure(plan: Plan) -> Part:
 
         def from_java(number: int) -> float:
             ours.ask("evict", path=path)
-            return real.seconds("rounds_select", cold=True, asked=AMOUNTS["java"], round=number, max_num=MAX_NUM, **asked)
+            return real.seconds(
+                "rounds_select", cold=True, asked=AMOUNTS["java"], round=number, max_num=MAX_NUM, **asked
+            )
 
         def select(name: str, batch: int) -> Step:
-            return lambda number: ours.seconds(
-                "select_cold", asked=AMOUNTS[name], round=number, batch=batch, **asked
-            )
+            return lambda number: ours.seconds("select_cold", asked=AMOUNTS[name], round=number, batch=batch, **asked)
 
         steps = {
             "java": from_java,

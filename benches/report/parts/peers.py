@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-
 from benches.peers import PEERS
 
 from .. import keys
@@ -38,7 +37,7 @@ def measure(plan: Plan) -> Part:
     with jvm(plan.scratch) as real:
         steps: dict[str, Step] = {"Java IndexFile": partial(_java, plan, real, asked)}
         for kind in PEERS:
-            steps[kind.name] = partial(_turn, plan, kind, columns, asked, (bytes_per_key, versions))
+            steps[kind.name] = partial(_turn, plan, kind, columns, asked, notes=(bytes_per_key, versions))
         measured = take_turns(steps, plan.rounds)
     bytes_per_key["Java IndexFile"] = bytes_per_key["logdex"]  # the same bytes
     versions["Java IndexFile"] = "rocketmq-store 4.9.3"
@@ -55,8 +54,9 @@ def _turn(
     kind: type[Peer],
     columns: tuple[Any, Any],
     asked: int,
-    notes: tuple[dict[str, float], dict[str, str]],
     number: int,
+    *,
+    notes: tuple[dict[str, float], dict[str, str]],
 ) -> dict[str, float]:
     folder = plan.scratch / "peer"
     folder.mkdir()

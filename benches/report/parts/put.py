@@ -16,10 +16,10 @@ from ..rounds import take_turns
 from ..server import jvm, native
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     from ..plan import Plan
+    from ..rounds import Step
     from ..server import Server
 
 WHOLE = 1 << 30
@@ -59,27 +59,29 @@ def measure(plan: Plan) -> Part:
             steps[name] = partial(_native, ours, asked | by_default | way)
         for name in ("fresh", "prepared"):
             steps[f"cpu_{name}"] = partial(_native, cpu, asked | by_default | NATIVE[name])
-        touched = {name: partial(_touched, ours, plan, step) for name, step in steps.items()}
-        return Part("put", plan.held, take_turns(touched, plan.rounds))
+        steps = {name: touched(ours, plan, step) for name, step in steps.items()}
+        return Part("put", plan.held, take_turns(steps, plan.rounds))
 
 
 def _native(server: Server, question: dict[str, Any], _: int) -> float:
     return server.seconds("put", **question)
 
 
-def _touched(server: Server, plan: Plan, step: Step, number: int) -> float:
-    # A page that the host took back costs ten times as much at its first touch: have them all touched before each.
-    if not plan.short:
-        server.ask("touch_memory", path=plan.scratch / "touched")
-    return step(number)
+def touched(server: Server, plan: Plan, step: Step) -> Step:
+    """Have memory touched before a step: a page that the host took back costs ten times as much at its first touch."""
+
+    def both(number: int) -> float | dict[str, float]:
+        if not plan.short:
+            server.ask("touch_memory", path=plan.scratch / "touched")
+        return step(number)
+
+    return both
 
 
 def from_python(plan: Plan, columns: tuple[Any, Any, Any]) -> float:
     """Put everything from Python, in Arrow batches."""
     path = plan.scratch / "20260321000000000"
-    batches = [
-        tuple(column.slice(first, BATCH) for column in columns) for first in range(0, plan.held, BATCH)
-    ]
+    batches = [tuple(column.slice(first, BATCH) for column in columns) for first in range(0, plan.held, BATCH)]
     with IndexFile.create(path, **geometry(plan.held)) as file:
         start = time.perf_counter()
         for batch in batches:

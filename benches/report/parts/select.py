@@ -20,10 +20,10 @@ from ..server import jvm, native
 from .put import WHOLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     from ..plan import Plan
+    from ..rounds import Step
     from ..server import Server
 
 NATIVE: dict[str, dict[str, Any]] = {
