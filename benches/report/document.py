@@ -31,8 +31,8 @@ somebody who chooses a tool, so it also says where logdex loses.
 
 How to read it:
 
-- A figure is the median of several rounds, with least and most in brackets. In a round everybody takes a turn, and a ratio is taken
-  within the round.
+- A figure is the median of several rounds, with least and most in brackets. In a round everybody takes a turn, and a ratio
+  is taken within the round.
 - *The real class* is `IndexFile` of Apache RocketMQ 4.9.3, from the Maven artifact, called by a small driver (tests/interop).
 - *The traffic limit* makes the same memory accesses as the operation, with addresses known beforehand and nothing computed:
   what the memory of this machine allows. A figure's share of it says how much is left to win.
@@ -85,8 +85,8 @@ def _conditions(parts: list[Part]) -> str:
 - Before each round the machine must be quiet. A round in which other processes, or the host of a virtual machine, used more than
   {DISTURBED:.0%} of one core is dropped and repeated. The first round warms up and does not count. The order turns round every
   second time.
-- Before each file is written, as much memory is touched and given back as it will take: on a virtual machine the first touch of a page
-  can be the host's work, which would be counted as the program's.
+- Before each file is written, as much memory is touched and given back as it will take: on a virtual machine the first touch
+  of a page can be the host's work, which would be counted as the program's.
 - Files lie on a disk, not in a memory file system, but nothing waits for the disk except where that is said.
 
 ## Repeat it

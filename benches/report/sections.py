@@ -71,13 +71,13 @@ def put(part: Part) -> str:
     cpu = [ends(measured.times(name, f"cpu_{name}"), percent=True) for name in ("fresh", "prepared")]
     return f"""## Puts
 
-{count:,} puts fill one index file of the broker's default geometry (420 MB). All files are equal byte for byte: the real class's, and
-logdex's by one thread, by two and without vector instructions; that is checked before anything is timed.
+{count:,} puts fill one index file of the broker's default geometry (420 MB). All files are equal byte for byte: the real
+class's, and logdex's by one thread, by two and without vector instructions; that is checked before anything is timed.
 
 {table(["who", "ns a put", "M/s", "times the real class", "of the traffic limit"], rows)}
 
-- *Prepared ahead*: while one file fills, a helper thread creates the next one and brings its pages into memory. Rolling then costs
-  the writer nothing, and page faults are off its path.
+- *Prepared ahead*: while one file fills, a helper thread creates the next one and brings its pages into memory. Rolling then
+  costs the writer nothing, and page faults are off its path.
 - *Strings that know their hash*: Java keeps a string's hash in the string, and newer JDKs compute it by vector instructions. This
   row is what such a JDK cannot beat; a broker of 4.9.3 makes a fresh string of topic and key for every put.
 - The build for every x86-64, which picks its instructions at run time, reaches {cpu[0]} (new file) and {cpu[1]} (prepared) of
@@ -175,8 +175,8 @@ Batches from Python are in the tables above. Calls of one key each, beside the s
 
 {table(["call", "ns", "M/s", "in Rust, ns", "of its speed"], rows)}
 
-A batch call costs {select_us} us (`select_batch` of one key in a small file) or {put_us} us (`put_batch` of no row) before it does
-any work: from some hundred keys on, that no longer matters.
+A batch call costs {select_us} us (`select_batch` of one key in a small file) or {put_us} us (`put_batch` of no row) before
+it does any work: from some hundred keys on, that no longer matters.
 """
 
 
@@ -210,9 +210,10 @@ def peers(part: Part) -> str:
     versions = ", ".join(sorted(set(facts["versions"].values()) - {facts["versions"]["logdex"]}))
     return f"""## Beside other stores
 
-{facts["held"]:,} keys of 42 characters, each with an offset of 8 bytes; a batch is {facts["asked"]:,} present keys at random.
-Everything is in memory and called from Python (the real class: from Java). Each is used as its friends would: sorted bulk loads, no
-flush for each write, maps, prepared statements, its own batch call. Keys are given in the form that the store takes.
+{facts["held"]:,} keys of 42 characters, each with an offset of 8 bytes; a batch is {facts["asked"]:,} present keys at
+random. Everything is in memory and called from Python (the real class: from Java). Each is used as its friends would: sorted
+bulk loads, no flush for each write, maps, prepared statements, its own batch call. Keys are given in the form that the store
+takes.
 
 ![Gets of a batch and one by one](benchmarks-peers.svg)
 
@@ -244,7 +245,8 @@ def spark(part: Part) -> str:
     return f"""## Spark
 
 `local[2]`, rows and keys from Parquet, {part.facts["keys"]:,} keys asked and {part.facts["rows"]:,} rows indexed; by itself:
-`python benches/python/spark_rates.py`. The join is Spark's own, of the same keys with the same rows, and the fastest of its kinds.
+`python benches/python/spark_rates.py`. The join is Spark's own, of the same keys with the same rows, and the fastest of its
+kinds.
 
 {table(["what", "rate"], rows)}
 """
