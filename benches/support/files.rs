@@ -10,8 +10,8 @@ use logdex::source::Access;
 use super::calls;
 use super::keys::Columns;
 
-/// Bytes that [`touch_memory`] touches: more than a file of the default geometry and its page tables take.
-const TOUCHED_MIB: usize = 700;
+/// What [`touch_memory`] touches: more than two files of the default geometry take, because a host may take a part back at once.
+const TOUCHED_MIB: usize = 1_024;
 
 /// A geometry with the default ratio of slots to entries that holds `held` and is then full.
 pub(crate) fn geometry(held: usize) -> Geometry {

@@ -32,7 +32,6 @@ NATIVE: dict[str, dict[str, Any]] = {
     "two_prepared": {"threads": 2, "prepared": True},
     "swar": {"kernel": "swar"},
     "batches": {"batch": BATCH},
-    "batches_prepared": {"batch": BATCH, "prepared": True},
 }
 """The ways in which the native program puts everything into a new file."""
 
