@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..plan import MAX_NUM, Part
 from ..rounds import take_turns
 from ..server import native
-from .put import WHOLE, touched
+from .put import WHOLE
 
 if TYPE_CHECKING:
     from typing import Any
@@ -33,7 +33,7 @@ def measure(plan: Plan) -> Part:
         steps: dict[str, Step] = {}
         amounts: dict[str, int] = {}
         for size in SIZES:
-            steps[f"put_{size}"] = touched(ours, plan, partial(_put, ours, put | {"batch": size}))
+            steps[f"put_{size}"] = partial(_put, ours, put | {"batch": size})
             steps[f"select_{size}"] = partial(_select, ours, select | {"batch": size})
             amounts |= {f"put_{size}": puts, f"select_{size}": asked}
         part = Part("batches", 1, take_turns(steps, plan.rounds), {"puts": puts})

@@ -42,7 +42,7 @@ def measure(plan: Plan) -> Part:
     with ExitStack() as stack:
         real = stack.enter_context(jvm(plan.scratch))
         ours = stack.enter_context(native(plan.scratch))
-        cpu = stack.enter_context(native(plan.scratch, for_this_cpu=True))
+        cpu = stack.enter_context(native(plan.scratch, for_this_cpu=not plan.short))
         ours.ask("put", path=path, keep=True, batch=WHOLE, threads=1, **plan.file())
         steps: dict[str, Step] = {}
         facts = {}
