@@ -202,17 +202,29 @@ impl WriteAt for MappedFile {
     }
 
     #[inline]
-    fn put_run(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    fn put_records<const N: usize>(
+        &self,
+        offset: u64,
+        count: usize,
+        records: impl Iterator<Item = [u8; N]>,
+    ) -> io::Result<()> {
         if !self.writable {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        let at = self.at(offset, bytes.len())?;
-        if !at.is_multiple_of(4) || !bytes.len().is_multiple_of(4) {
+        let at = self.at(offset, count.saturating_mul(N))?;
+        if !at.is_multiple_of(4) || !N.is_multiple_of(4) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        // SAFETY: `at` checked that the bytes are inside the map, and they do not overlap with it. They are not published
-        // yet, so no reader of ours looks at them; what another process sees of them now, it must expect of a file.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.map.as_mut_ptr().add(at), bytes.len()) };
+        // SAFETY: `at` checked that all records are inside the map; the pointer stays within them or at their end. They
+        // are not published yet, so no reader of ours looks at them; what another process sees of them now, it must
+        // expect of a file. Straight from registers: through a buffer, each copy would wait for the stores to it.
+        unsafe {
+            let mut to = self.map.as_mut_ptr().add(at);
+            for record in records.take(count) {
+                to.cast::<[u8; N]>().write(record);
+                to = to.add(N);
+            }
+        }
         Ok(())
     }
 
@@ -397,10 +409,15 @@ impl WriteAt for FileSource {
     }
 
     #[inline]
-    fn put_run(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    fn put_records<const N: usize>(
+        &self,
+        offset: u64,
+        count: usize,
+        records: impl Iterator<Item = [u8; N]>,
+    ) -> io::Result<()> {
         match self {
-            Self::Mapped(f) => f.put_run(offset, bytes),
-            Self::Plain(f) => f.put_run(offset, bytes),
+            Self::Mapped(f) => f.put_records(offset, count, records),
+            Self::Plain(f) => f.put_records(offset, count, records),
         }
     }
 
