@@ -1,4 +1,4 @@
-//! Mapped files. This is the only file with unsafe code.
+//! Mapped files. With the hash kernels, the only file with unsafe code.
 //!
 //! A map is shared with whoever else has the file open: a broker may be writing it now, another process may cut it
 //! short. Therefore:
@@ -79,6 +79,19 @@ impl MappedFile {
         }
         self.atomics(offset)
     }
+
+    /// The table of words at `offset`, if it is aligned and has all of `numbers`: checked once for all of them.
+    #[inline]
+    fn table(&self, offset: u64, numbers: &[u32]) -> io::Result<*const AtomicU32> {
+        let largest = numbers.iter().copied().fold(0, u32::max);
+        let at = self.at(offset, 0)?;
+        self.at(offset.saturating_add(4 * u64::from(largest)), 4)?;
+        if !at.is_multiple_of(4) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        // SAFETY: `at` checked that the table begins inside the map.
+        Ok(unsafe { self.map.as_ptr().add(at) }.cast::<AtomicU32>())
+    }
 }
 
 impl ReadAt for MappedFile {
@@ -112,6 +125,16 @@ impl ReadAt for MappedFile {
     fn acquire(&self, offset: u64) -> io::Result<u32> {
         let [word] = self.atomics::<1>(offset)?;
         Ok(u32::from_be(word.load(Ordering::Acquire)))
+    }
+
+    #[inline]
+    fn gather(&self, table: u64, numbers: &[u32], words: &mut [u32]) -> io::Result<()> {
+        let table = self.table(table, numbers)?;
+        for (word, &number) in words.iter_mut().zip(numbers) {
+            // SAFETY: `table` checked that the word is inside the map; else as in `atomics`.
+            *word = u32::from_be(unsafe { &*table.add(number as usize) }.load(Ordering::Relaxed));
+        }
+        Ok(())
     }
 
     #[inline]
@@ -152,6 +175,48 @@ impl WriteAt for MappedFile {
         let [to] = self.writable::<1>(offset)?;
         to.store(word.to_be(), Ordering::Release);
         Ok(())
+    }
+
+    #[inline]
+    fn put_run(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        if !self.writable {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        let at = self.at(offset, bytes.len())?;
+        if !at.is_multiple_of(4) || !bytes.len().is_multiple_of(4) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        // SAFETY: `at` checked that the bytes are inside the map, and they do not overlap with it. They are not published
+        // yet, so no reader of ours looks at them; what another process sees of them now, it must expect of a file.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.map.as_mut_ptr().add(at), bytes.len()) };
+        Ok(())
+    }
+
+    #[inline]
+    fn scatter(&self, table: u64, numbers: &[u32], words: &[u32]) -> io::Result<()> {
+        if !self.writable {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        let table = self.table(table, numbers)?;
+        for (&word, &number) in words.iter().zip(numbers) {
+            // SAFETY: `table` checked that the word is inside the map; else as in `atomics`.
+            unsafe { &*table.add(number as usize) }.store(word.to_be(), Ordering::Release);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn prefetch_to_store(&self, offset: u64) {
+        #[cfg(target_arch = "x86_64")]
+        if let Ok(at) = self.at(offset, 1) {
+            // SAFETY: a prefetch of an address inside the map reads and writes nothing that the program can see.
+            unsafe {
+                use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+                _mm_prefetch::<_MM_HINT_ET0>(self.map.as_ptr().add(at).cast::<i8>());
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = offset;
     }
 
     fn flush(&self, offset: u64, len: u64) -> io::Result<()> {
@@ -270,6 +335,14 @@ impl WriteAt for FileSource {
         match self {
             Self::Mapped(f) => f.publish(offset, word),
             Self::Plain(f) => f.publish(offset, word),
+        }
+    }
+
+    #[inline]
+    fn put_run(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Mapped(f) => f.put_run(offset, bytes),
+            Self::Plain(f) => f.put_run(offset, bytes),
         }
     }
 

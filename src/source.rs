@@ -58,6 +58,17 @@ pub trait ReadAt: Send + Sync {
         self.words::<1>(offset).map(|[word]| word)
     }
 
+    /// Reads words of the table that begins at `table`: word `numbers[i]` of it to `words[i]`, each in one piece.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` when one is not there, else the system's error.
+    fn gather(&self, table: u64, numbers: &[u32], words: &mut [u32]) -> io::Result<()> {
+        for (word, &number) in words.iter_mut().zip(numbers) {
+            [*word] = self.words(table + 4 * u64::from(number))?;
+        }
+        Ok(())
+    }
+
     /// Whether [`Self::prefetch`] does anything.
     const PREFETCHES: bool = false;
 
@@ -84,6 +95,29 @@ pub trait WriteAt: ReadAt {
     /// # Errors
     /// As [`Self::put_words`].
     fn publish(&self, offset: u64, word: u32) -> io::Result<()>;
+
+    /// Stores a run of words, given as the bytes of the file, that no other reads before something after it is published.
+    ///
+    /// # Errors
+    /// As [`Self::put_words`]; `InvalidInput` when the bytes are no whole words.
+    fn put_run(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let (words, []) = bytes.as_chunks::<4>() else { return Err(io::ErrorKind::InvalidInput.into()) };
+        (offset..).step_by(4).zip(words).try_for_each(|(at, word)| self.put_words(at, [u32::from_be_bytes(*word)]))
+    }
+
+    /// Publishes words of the table that begins at `table`: `words[i]` at word `numbers[i]` of it, in this order.
+    ///
+    /// # Errors
+    /// As [`Self::put_words`].
+    fn scatter(&self, table: u64, numbers: &[u32], words: &[u32]) -> io::Result<()> {
+        numbers.iter().zip(words).try_for_each(|(&number, &word)| self.publish(table + 4 * u64::from(number), word))
+    }
+
+    /// Asks the processor to fetch the line of `offset` for a store; does nothing where that makes no sense.
+    #[inline]
+    fn prefetch_to_store(&self, offset: u64) {
+        self.prefetch(offset);
+    }
 
     /// Waits until the bytes from `offset` on are on the disk.
     ///
@@ -203,6 +237,12 @@ impl WriteAt for PlainFile {
             offset += written as u64;
         }
         Ok(())
+    }
+
+    #[cfg(unix)]
+    fn put_run(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.check(offset, bytes.len())?;
+        std::os::unix::fs::FileExt::write_all_at(&self.file, bytes, offset)
     }
 
     fn put_long(&self, offset: u64, value: u64) -> io::Result<()> {

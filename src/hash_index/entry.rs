@@ -10,7 +10,7 @@
 use std::io;
 
 use super::header::Header;
-use super::layout::Geometry;
+use super::layout::{ENTRY_LEN, Geometry};
 use crate::source::{ReadAt, WriteAt};
 
 /// Offset of `time_diff` in an entry.
@@ -60,6 +60,21 @@ impl Entry {
         let words =
             [self.key_hash as u32, (phy >> 32) as u32, phy as u32, self.time_diff as u32, self.prev_index as u32];
         target.put_words(geometry.entry(position), words)
+    }
+
+    /// The bytes of the file.
+    #[inline]
+    pub(crate) fn to_bytes(self) -> [u8; ENTRY_LEN as usize] {
+        let phy = self.phy_offset as u64;
+        let hash_and_high = (u64::from(self.key_hash as u32) << 32 | phy >> 32).to_be_bytes();
+        let low_and_diff = (phy << 32 | u64::from(self.time_diff as u32)).to_be_bytes();
+        let mut bytes = [0; ENTRY_LEN as usize];
+        let (front, prev) = bytes.split_at_mut(16);
+        let (first, second) = front.split_at_mut(8);
+        first.copy_from_slice(&hash_and_high);
+        second.copy_from_slice(&low_and_diff);
+        prev.copy_from_slice(&self.prev_index.to_be_bytes());
+        bytes
     }
 
     /// True when no field was ever written.

@@ -10,9 +10,10 @@ use super::bytes::{Bytes, on_bytes, on_writable};
 use super::compat::Compat;
 use super::entry::Entry;
 use super::header::Header;
-use super::key_hash::KeySource;
+use super::key_hash::{KeySource, key_hash};
 use super::layout::Geometry;
-use super::put::{self, PutColumns};
+use super::put::{PutColumns, put_one, read_header};
+use super::put_batch::put_batch;
 use super::select;
 use super::verify::{self, Checked};
 use crate::disk::sync_parent;
@@ -41,9 +42,20 @@ impl IndexFile {
     /// # Errors
     /// As [`Self::put_batch`].
     pub fn put_key(&self, key: &str, phy_offset: i64, store_timestamp: i64) -> Result<bool> {
-        let (keys, phy_offsets, store_timestamps) = ([key], [phy_offset], [store_timestamp]);
-        let columns = PutColumns { keys: &keys[..], phy_offsets: &phy_offsets, store_timestamps: &store_timestamps };
-        self.put_batch(&columns, 0).map(|taken| taken == 1)
+        self.put_hash(key_hash(key), phy_offset, store_timestamp)
+    }
+
+    /// Puts one key by its hash, as [`Self::put_key`].
+    ///
+    /// # Errors
+    /// As [`Self::put_batch`].
+    pub fn put_hash(&self, key_hash: i32, phy_offset: i64, store_timestamp: i64) -> Result<bool> {
+        let _one_at_a_time = self.writer()?.lock().unwrap_or_else(PoisonError::into_inner);
+        on_writable!(&self.bytes, target => {
+            read_header(target)
+                .and_then(|mut h| put_one(target, self.geometry, &mut h, key_hash, phy_offset, store_timestamp))
+        })
+        .map_err(|e| Error::io(&self.path, e))
     }
 
     /// Puts the rows from `start` on; returns how many were taken, fewer than there are only when the file became full.
@@ -60,7 +72,7 @@ impl IndexFile {
             )));
         }
         let _one_at_a_time = self.writer()?.lock().unwrap_or_else(PoisonError::into_inner);
-        on_writable!(&self.bytes, target => put::put_batch(target, self.geometry, columns, start))
+        on_writable!(&self.bytes, target => put_batch(target, self.geometry, columns, start))
             .map_err(|e| Error::io(&self.path, e))
     }
 

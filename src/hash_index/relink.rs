@@ -9,7 +9,7 @@ use std::io;
 use super::entry::{Entry, PREV_INDEX, times_agree};
 use super::header::Header;
 use super::layout::{ENTRY_LEN, Geometry, HEADER_LEN};
-use super::put::BLOCK;
+use super::put_batch::BLOCK;
 use crate::source::{ReadAt, WriteAt};
 
 /// Rolls the count forward over whole entries that a slot already leads to, links the entries of the last block that no
