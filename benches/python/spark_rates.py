@@ -22,11 +22,12 @@ import tempfile
 import time
 import warnings
 import zlib
+from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from logdex import spark as ls
@@ -34,7 +35,8 @@ from logdex import spark as ls
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import Column, DataFrame
+    from numpy.typing import NDArray
+    from pyspark.sql import Column
 
 T0 = 1_700_000_000_000
 TOPIC = "TopicTest"
@@ -94,18 +96,21 @@ def write_log(messages: int, directory: Path) -> None:
         offsets = number * file_size + np.arange(len(rows)) * len(message)
         for at, column in ((28, big_endian(offsets)), (56, big_endian(rows + np.uint64(T0)))):
             frames[:, at : at + 8] = column
-        for at, digits in ((message.index(uniq), digits_of(rows, 32, 1)), (message.index(user), digits_of(rows, 24, 2))):
+        for at, digits in (
+            (message.index(uniq), digits_of(rows, 32, 1)),
+            (message.index(user), digits_of(rows, 24, 2)),
+        ):
             frames[:, at : at + digits.shape[1]] = digits
         end = struct.pack(">iI", 8, 0xCBD43194) if begin + in_file < messages else b""
         (directory / f"{number * file_size:020d}").write_bytes((frames.tobytes() + end).ljust(file_size, b"\0"))
 
 
-def big_endian(numbers: Any) -> Any:
+def big_endian(numbers: NDArray[Any]) -> NDArray[np.uint8]:
     """Give eight bytes for each number."""
     return numbers.astype(">u8").view(np.uint8).reshape(-1, 8)
 
 
-def digits_of(numbers: Any, width: int, kind: int) -> Any:
+def digits_of(numbers: NDArray[np.uint64], width: int, kind: int) -> NDArray[np.uint8]:
     """Spread numbers over keys of hexadecimal digits, another key for each kind."""
     spread = (numbers * np.uint64(2) + np.uint64(kind)) * np.uint64(0x9E3779B97F4A7C15)
     nibbles = spread[:, None] >> (np.arange(60, -4, -4, dtype=np.uint64)) & np.uint64(15)
@@ -121,13 +126,14 @@ class Bench:
         """Write the inputs."""
         self.spark = spark
         self.row_count, self.key_count = rows, keys
-        self.rows, self.keys, self.index, self.built, self.store = (
-            str(directory / name) for name in ("rows", "keys", "index", "built", "store")
+        self.rows, self.shuffled, self.keys, self.index, self.built, self.store = (
+            str(directory / name) for name in ("rows", "shuffled", "keys", "index", "built", "store")
         )
         write_rows(spark, rows, self.rows)
+        self.read(self.rows).orderBy(sf.xxhash64("key")).write.parquet(self.shuffled)
         write_keys(spark, keys, rows, self.keys)
         write_log(rows // 2, Path(self.store) / "commitlog")
-        self.write(self.in_order(), self.index)
+        self.write(self.one_task(), self.index)
         self.check()
 
     def check(self) -> None:
@@ -143,13 +149,14 @@ class Bench:
         """Read a table."""
         return self.spark.read.parquet(path)
 
-    def in_order(self) -> DataFrame:
-        """Give the rows as one task that reads them in their order."""
-        return self.read(self.rows).coalesce(1)
+    def one_task(self) -> DataFrame:
+        """Give the rows as one task that reads the files one after another, in their order."""
+        parts = sorted(str(path) for path in Path(self.rows).glob("part-*"))
+        return reduce(DataFrame.union, map(self.read, parts)).coalesce(1)
 
-    def write(self, df: DataFrame, index: str) -> None:
+    def write(self, df: DataFrame, index: str | None = None) -> None:
         """Write index files."""
-        df.write.format("rocketmq_index").mode("overwrite").save(index)
+        df.write.format("rocketmq_index").mode("overwrite").save(index or self.built)
 
     def with_udf(self) -> DataFrame:
         """Ask with the function of columns."""
@@ -160,6 +167,10 @@ class Bench:
         table = self.read(self.rows).select("topic", "key", "phy_offset")
         return table.join(self.read(self.keys).hint(kind), ["topic", "key"])
 
+    def drain_join(self, kind: str) -> None:
+        """Join, and throw the rows away."""
+        drain(self.join(kind))
+
     def measurements(self) -> dict[str, tuple[str, int, Callable[[], Any]]]:
         """Give each measurement's words, its rows, and what to run."""
         rows, keys = self.row_count, self.key_count
@@ -169,15 +180,16 @@ class Bench:
             "lookup": (f"ls.lookup, {asked}", keys, lambda: drain(ls.lookup(self.read(self.keys), self.index))),
             "udf": (f"ls.query_offset, {asked}", keys, lambda: drain(self.with_udf())),
             **{
-                f"join-{kind.replace('_', '-')}": (f"Spark join, hint {kind}", keys, lambda k=kind: drain(self.join(k)))
+                f"join-{kind.replace('_', '-')}": (f"Spark join, hint {kind}", keys, partial(self.drain_join, kind))
                 for kind in JOINS
             },
             "read-rows": ("rows read alone", rows, lambda: drain(self.read(self.rows))),
-            "build-in-order": ("df.write, rows in order, one task", rows, lambda: self.write(self.in_order(), self.built)),
+            "build-in-order": ("df.write, in order, a task a core", rows, lambda: self.write(self.read(self.rows))),
+            "build-one-task": ("df.write, in order, one task", rows, lambda: self.write(self.one_task())),
             "build-arranged": (
-                "ls.arrange(df).write",
+                "ls.arrange(df).write, rows in no order",
                 rows,
-                lambda: self.write(ls.arrange(self.read(self.rows), CORES), self.built),
+                lambda: self.write(ls.arrange(self.read(self.shuffled), CORES)),
             ),
             "build-from-log": (
                 "ls.build_index from a commit log",

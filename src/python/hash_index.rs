@@ -1,8 +1,10 @@
 //! The functions of the index that belong to no file.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use pyo3::prelude::*;
+use pyo3_arrow::PyArray;
 
 use super::convert::{self, Round};
 use super::index_file::PyIndexFile;
@@ -14,6 +16,7 @@ use crate::mmap::FileSource;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(key_hash, m)?)?;
+    m.add_function(wrap_pyfunction!(key_hashes, m)?)?;
     m.add_function(wrap_pyfunction!(index_key, m)?)?;
     m.add_function(wrap_pyfunction!(time_ms, m)?)?;
     m.add_function(wrap_pyfunction!(broker_lock_holder, m)?)?;
@@ -34,6 +37,30 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 #[pyfunction]
 fn key_hash(key: &Bound<'_, PyAny>) -> PyResult<i32> {
     convert::key_hash(key)
+}
+
+/// Hashes of many keys, 4 bytes each in place of the texts. Batch calls take them as keys.
+///
+/// Args:
+///     keys: Keys, or whole index keys where no topic is given: an Arrow column or a sequence.
+///     topics: One topic for all keys, or a column of them.
+///
+/// Returns:
+///     int32, one a row; null where the key or topic is null.
+///
+/// Raises:
+///     ValueError: Columns of different lengths.
+///     TypeError: Columns that are neither text nor bytes.
+#[pyfunction]
+#[pyo3(signature = (keys, *, topics=None))]
+fn key_hashes<'py>(
+    py: Python<'py>,
+    keys: &Bound<'py, PyAny>,
+    topics: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let keys = Keys::new(keys, topics)?;
+    let hashes = py.detach(|| keys.hashes());
+    PyArray::from_array_ref(Arc::new(hashes)).into_arro3(py)
 }
 
 /// The text that is hashed for a key of a topic: `topic#key`. Source: `IndexService#buildKey`.
