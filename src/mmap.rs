@@ -40,6 +40,23 @@ impl MappedFile {
         Ok(Self { map, writable })
     }
 
+    /// Brings the pages of `len` bytes from `offset` on into memory and into the map, ready for stores; with large pages
+    /// where the file system has them. An advice: what the system does not know or refuses is left undone.
+    pub fn populate(&self, offset: u64, len: u64) {
+        #[cfg(target_os = "linux")]
+        if let (Ok(offset), Ok(len)) = (usize::try_from(offset), usize::try_from(len)) {
+            use memmap2::Advice;
+            let len = len.min(self.map.len().saturating_sub(offset));
+            // Refusals: a file system without large pages, a kernel before 5.14.
+            let _ = self.map.advise_range(Advice::HugePage, offset, len);
+            if self.writable {
+                let _ = self.map.advise_range(Advice::PopulateWrite, offset, len);
+            }
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = (offset, len);
+    }
+
     /// Position of `len` bytes at `offset`, if they are inside.
     fn at(&self, offset: u64, len: usize) -> io::Result<usize> {
         let offset = usize::try_from(offset).map_err(|_| io::ErrorKind::UnexpectedEof)?;
@@ -178,17 +195,29 @@ impl WriteAt for MappedFile {
     }
 
     #[inline]
-    fn put_run(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    fn put_records<const N: usize>(
+        &self,
+        offset: u64,
+        count: usize,
+        records: impl Iterator<Item = [u8; N]>,
+    ) -> io::Result<()> {
         if !self.writable {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        let at = self.at(offset, bytes.len())?;
-        if !at.is_multiple_of(4) || !bytes.len().is_multiple_of(4) {
+        let at = self.at(offset, count.saturating_mul(N))?;
+        if !at.is_multiple_of(4) || !N.is_multiple_of(4) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        // SAFETY: `at` checked that the bytes are inside the map, and they do not overlap with it. They are not published
-        // yet, so no reader of ours looks at them; what another process sees of them now, it must expect of a file.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.map.as_mut_ptr().add(at), bytes.len()) };
+        // SAFETY: `at` checked that all records are inside the map; the pointer stays within them or at their end. They
+        // are not published yet, so no reader of ours looks at them; what another process sees of them now, it must
+        // expect of a file. Straight from registers: through a buffer, each copy would wait for the stores to it.
+        unsafe {
+            let mut to = self.map.as_mut_ptr().add(at);
+            for record in records.take(count) {
+                to.cast::<[u8; N]>().write(record);
+                to = to.add(N);
+            }
+        }
         Ok(())
     }
 
@@ -339,10 +368,15 @@ impl WriteAt for FileSource {
     }
 
     #[inline]
-    fn put_run(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    fn put_records<const N: usize>(
+        &self,
+        offset: u64,
+        count: usize,
+        records: impl Iterator<Item = [u8; N]>,
+    ) -> io::Result<()> {
         match self {
-            Self::Mapped(f) => f.put_run(offset, bytes),
-            Self::Plain(f) => f.put_run(offset, bytes),
+            Self::Mapped(f) => f.put_records(offset, count, records),
+            Self::Plain(f) => f.put_records(offset, count, records),
         }
     }
 

@@ -96,13 +96,24 @@ pub trait WriteAt: ReadAt {
     /// As [`Self::put_words`].
     fn publish(&self, offset: u64, word: u32) -> io::Result<()>;
 
-    /// Stores a run of words, given as the bytes of the file, that no other reads before something after it is published.
+    /// Stores records one after the other, at most `count`, from `offset` on, given as the bytes of the file: whole words
+    /// that nobody reads before something after them is published.
     ///
     /// # Errors
-    /// As [`Self::put_words`]; `InvalidInput` when the bytes are no whole words.
-    fn put_run(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let (words, []) = bytes.as_chunks::<4>() else { return Err(io::ErrorKind::InvalidInput.into()) };
-        (offset..).step_by(4).zip(words).try_for_each(|(at, word)| self.put_words(at, [u32::from_be_bytes(*word)]))
+    /// As [`Self::put_words`], for `count` records; `InvalidInput` when a record is no whole words.
+    fn put_records<const N: usize>(
+        &self,
+        offset: u64,
+        count: usize,
+        records: impl Iterator<Item = [u8; N]>,
+    ) -> io::Result<()> {
+        for (record, at) in records.take(count).zip((offset..).step_by(N)) {
+            let (words, []) = record.as_chunks::<4>() else { return Err(io::ErrorKind::InvalidInput.into()) };
+            for (word, at) in words.iter().zip((at..).step_by(4)) {
+                self.put_words(at, [u32::from_be_bytes(*word)])?;
+            }
+        }
+        Ok(())
     }
 
     /// Publishes words of the table that begins at `table`: `words[i]` at word `numbers[i]` of it, in this order.
@@ -240,9 +251,15 @@ impl WriteAt for PlainFile {
     }
 
     #[cfg(unix)]
-    fn put_run(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.check(offset, bytes.len())?;
-        std::os::unix::fs::FileExt::write_all_at(&self.file, bytes, offset)
+    fn put_records<const N: usize>(
+        &self,
+        offset: u64,
+        count: usize,
+        records: impl Iterator<Item = [u8; N]>,
+    ) -> io::Result<()> {
+        let bytes: Vec<[u8; N]> = records.take(count).collect();
+        self.check(offset, bytes.as_flattened().len())?;
+        std::os::unix::fs::FileExt::write_all_at(&self.file, bytes.as_flattened(), offset)
     }
 
     fn put_long(&self, offset: u64, value: u64) -> io::Result<()> {

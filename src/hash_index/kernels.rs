@@ -114,6 +114,7 @@ fn lie_within(column: &[u8], ends: &[i32]) -> bool {
     falls == 0 && first >= 0 && usize::try_from(last).is_ok_and(|last| last <= column.len())
 }
 
+const AHEAD: usize = 2048;
 /// Weights of pairs of bytes: 31, then 1.
 #[cfg(target_arch = "x86_64")]
 const OF_BYTES: i16 = 0x01_1f;
@@ -156,7 +157,7 @@ mod x86_64 {
     #[allow(clippy::wildcard_imports, reason = "intrinsics")]
     use std::arch::x86_64::*;
 
-    use super::{OF_BYTES, OF_PAIRS, all, head, keep_last, weights_of_fours};
+    use super::{AHEAD, OF_BYTES, OF_PAIRS, all, head, keep_last, weights_of_fours};
 
     /// # Safety
     /// The processor has AVX2; `ends` rises and stays within `column`.
@@ -168,6 +169,11 @@ mod x86_64 {
             let &[first, second, third, fourth, end] = ends else { break };
             if first < 32 {
                 continue;
+            }
+            let mut ahead = first;
+            while ahead < end {
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(column.as_ptr().wrapping_add(ahead as usize + AHEAD).cast()); }
+                ahead += 64;
             }
             let mut seen = _mm256_setzero_si256();
             // SAFETY: the texts lie within the column, and 32 bytes or more of it come before them.

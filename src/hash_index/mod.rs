@@ -21,6 +21,7 @@ mod key_hash;
 mod layout;
 mod lookup;
 mod open;
+mod prepared;
 mod put;
 mod put_batch;
 mod relink;
@@ -39,6 +40,7 @@ pub use key_hash::{KeySource, carry_utf8, finish, key_hash, key_hash_of_units, k
 pub use layout::Geometry;
 pub use lookup::select_files;
 pub use open::{CreateOptions, OpenOptions};
+pub use prepared::Prepared;
 pub use put::PutColumns;
 pub use select::Damage;
 pub use text_keys::TextKeys;

@@ -21,7 +21,7 @@ use std::io;
 use super::entry::{Entry, time_diff};
 use super::header::Header;
 use super::key_hash::KeySource;
-use super::layout::{ENTRY_LEN, Geometry};
+use super::layout::Geometry;
 use super::put::{PutColumns, prev_index, put_one, read_header};
 use crate::source::WriteAt;
 
@@ -129,22 +129,19 @@ impl Block {
         let (slots, _) = self.slots.split_at(self.len);
         let mut heads = [0; BLOCK];
         target.gather(table, slots, &mut heads)?;
-        let mut entries = [[0; ENTRY_LEN as usize]; BLOCK];
         let mut positions = [0; BLOCK];
         let mut links = 0;
+        let begin_timestamp = header.begin_timestamp;
         let keys = self.hashes.iter().zip(slots).zip(heads);
         let rows = phy_offsets.iter().zip(store_timestamps);
-        let places = entries.iter_mut().zip(&mut positions).zip(first..);
-        for ((((&key_hash, &slot), head), (&phy_offset, &time)), ((entry, to), position)) in keys.zip(rows).zip(places)
-        {
+        let places = positions.iter_mut().zip(first..);
+        let entries = keys.zip(rows).zip(places).map(|((((&key_hash, &slot), head), (&phy_offset, &time)), (to, position))| {
             let prev_index = prev_index(recent.replace(first, slots, slot, position).unwrap_or(head), position);
             links += i32::from(prev_index != 0);
-            let time_diff = time_diff(header.begin_timestamp, time);
-            *entry = Entry { key_hash, phy_offset, time_diff, prev_index }.to_bytes();
             *to = position;
-        }
-        let (entries, _) = entries.split_at(self.len);
-        target.put_run(geometry.entry(first), entries.as_flattened())?;
+            Entry { key_hash, phy_offset, time_diff: time_diff(begin_timestamp, time), prev_index }.to_bytes()
+        });
+        target.put_records(geometry.entry(first), self.len, entries)?;
         header.hash_slot_count = header.hash_slot_count.wrapping_add(self.len as i32 - links);
         header.index_count += self.len as i32;
         header.write_counts(target)?;
