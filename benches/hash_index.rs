@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use logdex::hash_index::{CreateOptions, Geometry, IndexFile, KeySource, PutColumns, key_hash};
+use logdex::hash_index::{CreateOptions, Geometry, Hits, IndexFile, KeySource, PutColumns, key_hash};
 use logdex::source::Access;
 use logdex::time_range::TimeRange;
 
@@ -124,6 +124,7 @@ fn select(c: &mut Criterion) {
     let asked = 100_000;
     let in_file = Keys::of((0..asked as u64).map(|i| mix(1 ^ (mix(i) % HELD as u64))));
     let absent = Keys::new(asked, 2);
+    let mut hits = Hits::new();
     let mut group = c.benchmark_group("select");
     group.throughput(Throughput::Elements(asked as u64)).sample_size(10);
     for present in [true, false] {
@@ -137,10 +138,9 @@ fn select(c: &mut Criterion) {
         });
         group.bench_function(BenchmarkId::new("batch", name), |b| {
             b.iter(|| {
-                let mut hits = 0;
-                let hashes = (0..asked).map(|i| key_hash(asking.get(i)));
-                file.select_batch(hashes, Some(32), TimeRange::ALL, |found| hits += found.len()).expect("readable");
-                black_box(hits)
+                hits.clear();
+                file.select_batch(asking, 0..asked, Some(32), TimeRange::ALL, &mut hits).expect("readable");
+                black_box(hits.phy_offsets().len())
             });
         });
     }

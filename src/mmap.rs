@@ -57,6 +57,13 @@ impl MappedFile {
         let _ = (offset, len);
     }
 
+    /// The words of the map; up to 3 bytes at the end of the file are in none.
+    pub fn words_of_map(&self) -> Words<'_> {
+        // SAFETY: the map starts on a page, lives as long as `self` and holds so many whole words; as in `atomics`, they
+        // are only ever touched as atomics or by the byte copy of `read_exact_at`.
+        Words(unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast::<AtomicU32>(), self.map.len() / 4) })
+    }
+
     /// Position of `len` bytes at `offset`, if they are inside.
     fn at(&self, offset: u64, len: usize) -> io::Result<usize> {
         let offset = usize::try_from(offset).map_err(|_| io::ErrorKind::UnexpectedEof)?;
@@ -251,6 +258,40 @@ impl WriteAt for MappedFile {
     fn flush(&self, offset: u64, len: u64) -> io::Result<()> {
         let len = usize::try_from(len.min(self.len().saturating_sub(offset))).unwrap_or(usize::MAX);
         self.map.flush_range(self.at(offset, len)?, len)
+    }
+}
+
+/// The words of a map, for code that reads very many of them: one check a read, and no error to carry.
+///
+/// Words are counted from the first byte of the file. Reads are those of [`ReadAt`].
+#[derive(Clone, Copy, Debug)]
+pub struct Words<'a>(&'a [AtomicU32]);
+
+impl Words<'_> {
+    /// Copies `N` words from word `at` on, each read in one piece; `None` when they are not all there.
+    #[inline(always)]
+    pub fn copy<const N: usize>(self, at: usize) -> Option<[u32; N]> {
+        let words = self.0.get(at..)?.first_chunk::<N>()?;
+        Some(words.each_ref().map(|word| u32::from_be(word.load(Ordering::Relaxed))))
+    }
+
+    /// Reads one word; what was stored before it with [`WriteAt::publish`] is then visible, too.
+    #[inline(always)]
+    pub fn acquire(self, at: usize) -> Option<u32> {
+        self.0.get(at).map(|word| u32::from_be(word.load(Ordering::Acquire)))
+    }
+
+    /// Asks the processor for the line that word `at` lies on. A word outside the map is asked for in vain.
+    #[inline(always)]
+    pub fn prefetch(self, at: usize) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch reads and writes nothing that the program can see, whatever the address.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(self.0.as_ptr().wrapping_add(at).cast::<i8>());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = at;
     }
 }
 

@@ -169,6 +169,14 @@ pub(super) fn first_null(column: &dyn Array) -> Option<usize> {
     (0..column.len()).find(|&row| nulls.is_null(row))
 }
 
+/// The numbers of a column that has no null.
+pub(super) fn values<'a>(column: &'a Int64Array, what: &str) -> PyResult<&'a [i64]> {
+    match first_null(column) {
+        None => Ok(column.values()),
+        Some(row) => Err(PyValueError::new_err(format!("row {row} has no {what}"))),
+    }
+}
+
 /// A column of keys: text in Arrow, bytes in Arrow, or hashes: as they were given, or of a Python sequence (whose strings
 /// may hold lone surrogates, which Arrow cannot).
 pub(super) enum KeyColumn {

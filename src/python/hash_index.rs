@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use arrow_array::UInt32Array;
 use pyo3::prelude::*;
 use pyo3_arrow::PyArray;
 
@@ -11,12 +12,13 @@ use super::index_file::PyIndexFile;
 use super::keys::{Keys, list_array, warn_damage};
 use crate::disk::fcntl_lock_holder;
 use crate::error::Result;
-use crate::hash_index::{self, IndexFile};
+use crate::hash_index::{self, IndexFile, KeySource};
 use crate::mmap::FileSource;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(key_hash, m)?)?;
     m.add_function(wrap_pyfunction!(key_hashes, m)?)?;
+    m.add_function(wrap_pyfunction!(offset_order, m)?)?;
     m.add_function(wrap_pyfunction!(index_key, m)?)?;
     m.add_function(wrap_pyfunction!(time_ms, m)?)?;
     m.add_function(wrap_pyfunction!(broker_lock_holder, m)?)?;
@@ -61,6 +63,28 @@ fn key_hashes<'py>(
     let keys = Keys::new(keys, topics)?;
     let hashes = py.detach(|| keys.hashes());
     PyArray::from_array_ref(Arc::new(hashes)).into_arro3(py)
+}
+
+/// Rows in the order of their offsets; rows of one offset stay in the order they have.
+///
+/// Args:
+///     phy_offsets: Commit-log offsets: an Arrow column or a sequence of integers.
+///
+/// Returns:
+///     uint32: the row that comes first, the row that comes second, and so on.
+///
+/// Raises:
+///     ValueError: A null.
+#[pyfunction]
+fn offset_order<'py>(py: Python<'py>, phy_offsets: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let column = convert::int64_column(phy_offsets, "phy_offsets")?;
+    let offsets = convert::values(&column, "phy_offset")?;
+    let order = py.detach(|| {
+        let mut rows: Vec<(i64, u32)> = offsets.iter().copied().zip(0..).collect();
+        rows.sort_unstable();
+        UInt32Array::from_iter_values(rows.into_iter().map(|(_, row)| row))
+    });
+    PyArray::from_array_ref(Arc::new(order)).into_arro3(py)
 }
 
 /// The text that is hashed for a key of a topic: `topic#key`. Source: `IndexService#buildKey`.
@@ -132,10 +156,9 @@ fn select_files<'py>(
     let max_num = convert::max_num(max_num)?;
     let (answer, damage) = py.detach(|| -> Result<_> {
         let files: Vec<&IndexFile> = files.iter().map(AsRef::as_ref).collect();
-        keys.select(|hashes, each| match files.as_slice() {
-            [one] => Ok(one.select_batch(hashes, max_num, range, each)?.map(|damage| (one.path().to_owned(), damage))),
-            many => Ok(hash_index::select_files(many, hashes, max_num, range, each)?
-                .map(|(file, damage)| (file.path().to_owned(), damage))),
+        keys.select(|asked, hits| {
+            let damage = hash_index::select_files(&files, asked, 0..asked.len(), max_num, range, hits)?;
+            Ok(damage.map(|(file, damage)| (file.path().to_owned(), damage)))
         })
     })?;
     warn_damage(py, damage)?;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow_array::{Int64Array, RecordBatchIterator};
+use arrow_array::RecordBatchIterator;
 use arrow_schema::ArrowError;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -13,7 +13,7 @@ use pyo3_arrow::PyRecordBatchReader;
 use super::convert::{self, Round};
 use super::index_header::{PyIndexHeader, entries_batch, entries_schema};
 use super::keys::{Hashes, Keys, list_array, warn_damage};
-use crate::hash_index::{self, Checked, CreateOptions, Geometry, IndexFile, OpenOptions, PutColumns};
+use crate::hash_index::{self, Checked, CreateOptions, Geometry, IndexFile, KeySource, OpenOptions, PutColumns};
 use crate::time_range::TimeRange;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -218,8 +218,8 @@ impl PyIndexFile {
         let times = convert::time_column(store_timestamps, "store_timestamps")?;
         let columns = PutColumns {
             keys: &keys,
-            phy_offsets: values(&phy_offsets, "phy_offset")?,
-            store_timestamps: values(&times, "store_timestamp")?,
+            phy_offsets: convert::values(&phy_offsets, "phy_offset")?,
+            store_timestamps: convert::values(&times, "store_timestamp")?,
         };
         Ok(py.detach(|| file.put_batch(&columns, start))?)
     }
@@ -281,8 +281,9 @@ impl PyIndexFile {
         let max_num = if file.compat().is_some() { max_num.map(|n| n.max(0)) } else { max_num };
         let max_num = convert::max_num(max_num)?;
         let (answer, damage) = py.detach(|| {
-            keys.select(|hashes, each| {
-                Ok(file.select_batch(hashes, max_num, range, each)?.map(|damage| (file.path().to_owned(), damage)))
+            keys.select(|asked, hits| {
+                let damage = file.select_batch(asked, 0..asked.len(), max_num, range, hits)?;
+                Ok(damage.map(|damage| (file.path().to_owned(), damage)))
             })
         })?;
         warn_damage(py, damage)?;
@@ -459,13 +460,6 @@ fn _open_index_file(
     last_exit_ok: bool,
 ) -> PyResult<PyIndexFile> {
     PyIndexFile::open(py, path, "r", Some(hash_slots), Some(max_entries), access, compat, last_exit_ok)
-}
-
-fn values<'a>(column: &'a Int64Array, what: &str) -> PyResult<&'a [i64]> {
-    match convert::first_null(column) {
-        None => Ok(column.values()),
-        Some(row) => Err(PyValueError::new_err(format!("row {row} has no {what}; nothing was put"))),
-    }
 }
 
 fn report<'py>(py: Python<'py>, file: &IndexFile, checked: &Checked) -> PyResult<Bound<'py, PyAny>> {

@@ -12,8 +12,8 @@ use pyo3::types::PyString;
 use pyo3_arrow::PyArray;
 
 use super::convert::KeyColumn;
-use crate::error::{Error, Result};
-use crate::hash_index::{self, Damage, KeySource, finish};
+use crate::error::Result;
+use crate::hash_index::{self, Damage, Hits, KeySource, finish};
 
 /// Hashes that are there already.
 pub(super) struct Hashes(pub(super) Vec<i32>);
@@ -78,8 +78,7 @@ impl Keys {
     pub(super) fn hashes(&self) -> Int32Array {
         let mut hashes = vec![0; self.len()];
         self.hash_block(0, &mut hashes);
-        let nulls = self.first_null().map(|_| (0..self.len()).map(|row| !self.is_null(row)).collect());
-        Int32Array::new(hashes.into(), nulls)
+        Int32Array::new(hashes.into(), self.nulls())
     }
 
     fn is_null(&self, row: usize) -> bool {
@@ -99,44 +98,47 @@ impl Keys {
         }
     }
 
-    /// Runs a select over the keys that are not null and puts its answers into an Arrow list column.
+    /// Runs a select over the keys and gives its answers as an Arrow list column; a row without a key is null.
     pub(super) fn select<D>(
         &self,
-        run: impl FnOnce(&mut dyn Iterator<Item = i32>, &mut dyn FnMut(&[i64])) -> Result<Option<D>>,
+        run: impl FnOnce(&Asked<'_>, &mut Hits) -> Result<Option<D>>,
     ) -> Result<(ListArray, Option<D>)> {
-        let mut valid = Vec::with_capacity(self.len());
-        valid.extend((0..self.len()).map(|row| !self.is_null(row)));
-        let mut ends: Vec<i32> = Vec::with_capacity(self.len() + 1);
-        ends.push(0);
-        let mut hits = Vec::new();
-        let mut too_many = false;
-        let damage = {
-            let mut rows = valid.iter();
-            let mut each = |answer: &[i64]| {
-                let mut end = ends.last().copied().unwrap_or(0);
-                // Null rows before this one are empty.
-                for _ in rows.by_ref().take_while(|valid| !**valid) {
-                    ends.push(end);
-                }
-                hits.extend_from_slice(answer);
-                if let Ok(new_end) = i32::try_from(hits.len()) {
-                    end = new_end;
-                } else {
-                    too_many = true;
-                }
-                ends.push(end);
-            };
-            let mut hashes = (0..self.len()).filter(|&row| valid.get(row) == Some(&true)).map(|row| self.hash(row));
-            run(&mut hashes, &mut each)?
-        };
-        if too_many {
-            return Err(Error::InvalidArgument("more than 2^31 hits in one batch: ask for fewer keys or hits".into()));
-        }
-        ends.resize(self.len() + 1, ends.last().copied().unwrap_or(0));
-        let nulls = Some(NullBuffer::from(valid)).filter(|nulls| nulls.null_count() > 0);
+        let asked = Asked { keys: self, nulls: self.nulls() };
+        let mut hits = Hits::with_rows(self.len());
+        let damage = run(&asked, &mut hits)?;
+        let (ends, phy_offsets) = hits.into_parts();
         let field = Arc::new(Field::new("item", DataType::Int64, true));
         let offsets = OffsetBuffer::new(ScalarBuffer::from(ends));
-        Ok((ListArray::new(field, offsets, Arc::new(Int64Array::from(hits)), nulls), damage))
+        Ok((ListArray::new(field, offsets, Arc::new(Int64Array::from(phy_offsets)), asked.nulls), damage))
+    }
+
+    /// Which rows have no key or no topic, if there are such.
+    fn nulls(&self) -> Option<NullBuffer> {
+        self.first_null()?;
+        Some((0..self.len()).map(|row| !self.is_null(row)).collect::<Vec<_>>().into())
+    }
+}
+
+/// Keys to look up: a row that is null has no key.
+pub(super) struct Asked<'a> {
+    keys: &'a Keys,
+    nulls: Option<NullBuffer>,
+}
+
+impl KeySource for Asked<'_> {
+    fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    fn hash_block(&self, start: usize, hashes: &mut [i32]) {
+        self.keys.hash_block(start, hashes);
+        if let Some(nulls) = &self.nulls {
+            for (hash, row) in hashes.iter_mut().zip(start..) {
+                if nulls.is_null(row) {
+                    *hash = -1;
+                }
+            }
+        }
     }
 }
 

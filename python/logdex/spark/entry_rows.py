@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from logdex._core import key_hashes
+from logdex._core import key_hashes, offset_order
 from logdex.spark.schema import milliseconds
 
 if TYPE_CHECKING:
@@ -54,11 +54,10 @@ def follows(earlier: Any | None, batch: Any) -> bool:
 
 def sorted_rows(batches: Sequence[Any]) -> Iterator[Any]:
     """Give the rows in the order of their offsets; rows of one offset stay as they came."""
-    rows = pa.Table.from_batches(batches).combine_chunks()
-    # Arrow's sort is stable.
-    order = pc.sort_indices(rows.column("phy_offset"))
+    (rows,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    order = pa.array(offset_order(rows.column("phy_offset")))
     for start in range(0, len(order), _BATCH_ROWS):
-        yield from rows.take(order.slice(start, _BATCH_ROWS)).combine_chunks().to_batches()
+        yield rows.take(order.slice(start, _BATCH_ROWS))
 
 
 class RowsWriter:
