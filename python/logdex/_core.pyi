@@ -18,6 +18,7 @@ _Compat: TypeAlias = Literal["4.9.3", "5.3.3", "5.5.0"] | None
 class _ArrowArray(Protocol):
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
 
+# Texts, or in Arrow also the hashes of whole index keys.
 _Keys: TypeAlias = _ArrowArray | Sequence[str | bytes | None]
 _Ints: TypeAlias = _ArrowArray | Sequence[int | None]
 _Times: TypeAlias = _ArrowArray | Sequence[_Time | None]
@@ -36,6 +37,8 @@ __all__ = [
     "index_key",
     "infer_geometry",
     "key_hash",
+    "key_hashes",
+    "offset_order",
     "select_files",
     "time_ms",
 ]
@@ -43,6 +46,8 @@ __all__ = [
 __version__: str
 
 def key_hash(key: str | bytes) -> int: ...
+def key_hashes(keys: _Keys, *, topics: _Keys | str | None = None) -> Array: ...
+def offset_order(phy_offsets: _Ints) -> Array: ...
 def index_key(topic: str, key: str) -> str: ...
 def time_ms(value: _Time, *, end: bool = False) -> int: ...
 def broker_lock_holder(path: _Path) -> int | None: ...

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampMillisecondType};
-use arrow_array::{Array, ArrayRef, BinaryArray, Int64Array, StringArray};
+use arrow_array::{Array, ArrayRef, BinaryArray, Int32Array, Int64Array, StringArray};
 use arrow_schema::{DataType, TimeUnit};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -169,8 +169,16 @@ pub(super) fn first_null(column: &dyn Array) -> Option<usize> {
     (0..column.len()).find(|&row| nulls.is_null(row))
 }
 
-/// A column of keys: text in Arrow, bytes in Arrow, or hashes of a Python sequence (whose strings may hold lone
-/// surrogates, which Arrow cannot).
+/// The numbers of a column that has no null.
+pub(super) fn values<'a>(column: &'a Int64Array, what: &str) -> PyResult<&'a [i64]> {
+    match first_null(column) {
+        None => Ok(column.values()),
+        Some(row) => Err(PyValueError::new_err(format!("row {row} has no {what}"))),
+    }
+}
+
+/// A column of keys: text in Arrow, bytes in Arrow, or hashes: as they were given, or of a Python sequence (whose strings
+/// may hold lone surrogates, which Arrow cannot).
 pub(super) enum KeyColumn {
     Text(StringArray),
     Bytes(BinaryArray),
@@ -205,7 +213,10 @@ impl KeyColumn {
     /// Whole index keys.
     pub(super) fn of_keys(value: &Bound<'_, PyAny>) -> PyResult<Self> {
         if let Some(array) = arrow_array(value)? {
-            return Self::of_array(&array, "keys");
+            return match array.data_type() {
+                DataType::Int32 => Self::of_hashes(array.as_primitive()),
+                _ => Self::of_array(&array, "keys"),
+            };
         }
         refuse_one_key(value, "keys")?;
         let (mut hashes, mut null) = (Vec::new(), Vec::new());
@@ -215,6 +226,16 @@ impl KeyColumn {
             hashes.push(if item.is_none() { 0 } else { key_hash(&item)? });
         }
         Ok(Self::Hashes { hashes, null })
+    }
+
+    /// What `key_hashes` gave.
+    fn of_hashes(array: &Int32Array) -> PyResult<Self> {
+        if let Some((row, hash)) = array.iter().enumerate().find(|(_, hash)| hash.is_some_and(|hash| hash < 0)) {
+            let hash = hash.unwrap_or_default();
+            return Err(PyValueError::new_err(format!("keys: row {row} is {hash}; a key hash is 0 or more")));
+        }
+        let null = (0..array.len()).map(|row| array.is_null(row)).collect();
+        Ok(Self::Hashes { hashes: array.values().to_vec(), null })
     }
 
     /// Topics, or keys that are to be joined with topics: text is needed, not only its hash.

@@ -1,8 +1,11 @@
 //! The functions of the index that belong to no file.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use arrow_array::UInt32Array;
 use pyo3::prelude::*;
+use pyo3_arrow::PyArray;
 
 use super::convert::{self, Round};
 use super::index_file::PyIndexFile;
@@ -14,6 +17,8 @@ use crate::mmap::FileSource;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(key_hash, m)?)?;
+    m.add_function(wrap_pyfunction!(key_hashes, m)?)?;
+    m.add_function(wrap_pyfunction!(offset_order, m)?)?;
     m.add_function(wrap_pyfunction!(index_key, m)?)?;
     m.add_function(wrap_pyfunction!(time_ms, m)?)?;
     m.add_function(wrap_pyfunction!(broker_lock_holder, m)?)?;
@@ -34,6 +39,52 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 #[pyfunction]
 fn key_hash(key: &Bound<'_, PyAny>) -> PyResult<i32> {
     convert::key_hash(key)
+}
+
+/// Hashes of many keys, 4 bytes each in place of the texts. Batch calls take them as keys.
+///
+/// Args:
+///     keys: Keys, or whole index keys where no topic is given: an Arrow column or a sequence.
+///     topics: One topic for all keys, or a column of them.
+///
+/// Returns:
+///     int32, one a row; null where the key or topic is null.
+///
+/// Raises:
+///     ValueError: Columns of different lengths.
+///     TypeError: Columns that are neither text nor bytes.
+#[pyfunction]
+#[pyo3(signature = (keys, *, topics=None))]
+fn key_hashes<'py>(
+    py: Python<'py>,
+    keys: &Bound<'py, PyAny>,
+    topics: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let keys = Keys::new(keys, topics)?;
+    let hashes = py.detach(|| keys.hashes());
+    PyArray::from_array_ref(Arc::new(hashes)).into_arro3(py)
+}
+
+/// Rows in the order of their offsets; rows of one offset stay in the order they have.
+///
+/// Args:
+///     phy_offsets: Commit-log offsets: an Arrow column or a sequence of integers.
+///
+/// Returns:
+///     uint32: the row that comes first, the row that comes second, and so on.
+///
+/// Raises:
+///     ValueError: A null.
+#[pyfunction]
+fn offset_order<'py>(py: Python<'py>, phy_offsets: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let column = convert::int64_column(phy_offsets, "phy_offsets")?;
+    let offsets = convert::values(&column, "phy_offset")?;
+    let order = py.detach(|| {
+        let mut rows: Vec<(i64, u32)> = offsets.iter().copied().zip(0..).collect();
+        rows.sort_unstable();
+        UInt32Array::from_iter_values(rows.into_iter().map(|(_, row)| row))
+    });
+    PyArray::from_array_ref(Arc::new(order)).into_arro3(py)
 }
 
 /// The text that is hashed for a key of a topic: `topic#key`. Source: `IndexService#buildKey`.

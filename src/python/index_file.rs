@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow_array::{Int64Array, RecordBatchIterator};
+use arrow_array::RecordBatchIterator;
 use arrow_schema::ArrowError;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -218,8 +218,8 @@ impl PyIndexFile {
         let times = convert::time_column(store_timestamps, "store_timestamps")?;
         let columns = PutColumns {
             keys: &keys,
-            phy_offsets: values(&phy_offsets, "phy_offset")?,
-            store_timestamps: values(&times, "store_timestamp")?,
+            phy_offsets: convert::values(&phy_offsets, "phy_offset")?,
+            store_timestamps: convert::values(&times, "store_timestamp")?,
         };
         Ok(py.detach(|| file.put_batch(&columns, start))?)
     }
@@ -460,13 +460,6 @@ fn _open_index_file(
     last_exit_ok: bool,
 ) -> PyResult<PyIndexFile> {
     PyIndexFile::open(py, path, "r", Some(hash_slots), Some(max_entries), access, compat, last_exit_ok)
-}
-
-fn values<'a>(column: &'a Int64Array, what: &str) -> PyResult<&'a [i64]> {
-    match convert::first_null(column) {
-        None => Ok(column.values()),
-        Some(row) => Err(PyValueError::new_err(format!("row {row} has no {what}; nothing was put"))),
-    }
 }
 
 fn report<'py>(py: Python<'py>, file: &IndexFile, checked: &Checked) -> PyResult<Bound<'py, PyAny>> {

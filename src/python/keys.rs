@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Int64Array, ListArray, StringArray};
+use arrow_array::{ArrayRef, Int32Array, Int64Array, ListArray, StringArray};
 use arrow_buffer::{ArrowNativeType, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field};
 use pyo3::exceptions::PyValueError;
@@ -72,6 +72,13 @@ impl Keys {
             Topics::InKey | Topics::One(_) => None,
         };
         [topic, self.keys.first_null()].into_iter().flatten().min()
+    }
+
+    /// Hashes of all keys; null where the key or topic is null.
+    pub(super) fn hashes(&self) -> Int32Array {
+        let mut hashes = vec![0; self.len()];
+        self.hash_block(0, &mut hashes);
+        Int32Array::new(hashes.into(), self.nulls())
     }
 
     fn is_null(&self, row: usize) -> bool {

@@ -15,7 +15,7 @@ from pyspark.sql import functions as sf
 
 from logdex import spark as ls
 from logdex.rocketmq import IndexFile, IndexService
-from logdex.spark.index_writer import in_order
+from logdex.spark.entry_rows import sorted_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,7 +112,7 @@ def test_rows_come_in_offset_order_and_stay_in_order_within_one(offsets: list[li
         for part in offsets
     ]
     rows = [row for batch in batches for row in batch.to_pylist()]
-    assert [row for batch in in_order(batches) for row in batch.to_pylist()] == sorted(
+    assert [row for batch in sorted_rows(batches) for row in batch.to_pylist()] == sorted(
         rows, key=lambda r: r["phy_offset"]
     )
 
