@@ -56,6 +56,7 @@ COLD = {
     "batch": "**logdex**, one batch of 1,000",
     "large_batch": "**logdex**, one batch of 20,000",
 }
+STEPS_OF_PEERS = {"build": "to build", "open": "to open", "one": "key by key", "batch": "in batches"}
 
 
 def put(part: Part) -> str:
@@ -185,7 +186,7 @@ def peers(part: Part) -> str:
     measured, facts = part.measured, part.facts
     rows = []
     for name in facts["bytes_per_key"]:
-        figures = {step: measured.nanoseconds(f"{name}/{step}", 1) for step in ("build", "open", "one", "batch")}
+        figures = {step: measured.nanoseconds(f"{name}/{step}", 1) for step in STEPS_OF_PEERS}
         rows.append(
             [
                 f"**{name}**" if name == "logdex" else name,
@@ -207,6 +208,7 @@ def peers(part: Part) -> str:
         "logdex's batch is faster by",
         "bytes a key",
     ]
+    losses = "; ".join(f"{words}: {_ahead(part, step)}" for step, words in STEPS_OF_PEERS.items())
     versions = ", ".join(sorted(set(facts["versions"].values()) - {facts["versions"]["logdex"]}))
     return f"""## Beside other stores
 
@@ -219,6 +221,8 @@ takes.
 
 {table(head, rows)}
 
+Where logdex loses: {losses}.
+
 What to make of it:
 
 - logdex keeps no keys, only their hashes: that is why it is small. Its answers are *candidates*, which `MessageStore.find` checks
@@ -228,12 +232,19 @@ What to make of it:
 - lexindex is built once and never changed. Where the set of keys is fixed and each has one offset, look at it first: its perfect
   hash reads one place where a chain has several, and with 8 bits a key it takes the least room. (The 8 bytes of the offset are in
   its figure: it numbers the keys, and a column of offsets stands beside it.)
-- A dict is the fastest for single keys, as long as the process that filled it lives and the memory is there.
+- To open a dict is to unpickle it. Its bytes are in memory, those of all others on disk.
 - A single get from logdex makes a list of all candidates; a batch makes one Arrow column.
-- The dict's bytes are in memory, those of all others on disk.
 
 Versions: {versions}.
 """
+
+
+def _ahead(part: Part, step: str) -> str:
+    """Name who is faster than logdex in a step."""
+    names = [name for name in part.facts["bytes_per_key"] if name != "logdex"]
+    times = {name: part.measured.times(f"{name}/{step}", f"logdex/{step}").median for name in names}
+    ahead = sorted((name for name in names if times[name] > 1), key=lambda name: -times[name])
+    return ", ".join(f"{name} ({short(times[name])} times as fast)" for name in ahead) or "nobody is faster"
 
 
 def spark(part: Part) -> str:
