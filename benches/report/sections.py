@@ -208,7 +208,7 @@ def peers(part: Part) -> str:
         "logdex's batch is faster by",
         "bytes a key",
     ]
-    losses = "; ".join(f"{words}: {_ahead(part, step)}" for step, words in STEPS_OF_PEERS.items())
+    losses = "\n".join(f"- {words}: {_ahead(part, step)}" for step, words in STEPS_OF_PEERS.items())
     versions = ", ".join(sorted(set(facts["versions"].values()) - {facts["versions"]["logdex"]}))
     return f"""## Beside other stores
 
@@ -221,7 +221,9 @@ takes.
 
 {table(head, rows)}
 
-Where logdex loses: {losses}.
+Who is faster than logdex
+
+{losses}
 
 What to make of it:
 
