@@ -16,6 +16,8 @@ mod entry;
 mod file;
 mod header;
 mod infer;
+#[cfg(test)]
+mod kernel_tests;
 mod kernels;
 mod key_hash;
 mod layout;
