@@ -36,6 +36,7 @@ __all__ = [
     "index_key",
     "infer_geometry",
     "key_hash",
+    "newest_first",
     "select_files",
     "time_ms",
 ]
@@ -57,6 +58,13 @@ def select_files(
     begin: _Time | None = None,
     end: _Time | None = None,
 ) -> Array: ...
+def newest_first(
+    files: Sequence[IndexFile],
+    *,
+    begin: _Time | None = None,
+    end: _Time | None = None,
+    clock_slack_ms: int = 3_600_000,
+) -> list[IndexFile]: ...
 def _open_index_file(
     path: _Path,
     hash_slots: int | None,
