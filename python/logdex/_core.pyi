@@ -38,6 +38,7 @@ __all__ = [
     "infer_geometry",
     "key_hash",
     "key_hashes",
+    "newest_first",
     "offset_order",
     "select_files",
     "time_ms",
@@ -62,6 +63,13 @@ def select_files(
     begin: _Time | None = None,
     end: _Time | None = None,
 ) -> Array: ...
+def newest_first(
+    files: Sequence[IndexFile],
+    *,
+    begin: _Time | None = None,
+    end: _Time | None = None,
+    clock_slack_ms: int = 3_600_000,
+) -> list[IndexFile]: ...
 def _open_index_file(
     path: _Path,
     hash_slots: int | None,

@@ -32,9 +32,12 @@
 //! row is noted as doubtful, and the plain walk (`select`) answers it from the start. So these lanes know sound files
 //! only, and the plain walk is what they are tested against.
 
+#![expect(clippy::inline_always, reason = "a call costs more than what it does")]
+#![expect(clippy::needless_bitwise_bool, reason = "no branches: see above")]
+
 use std::hint::select_unpredictable;
 
-use super::hits::{Chunk, Found};
+use super::hits::{Chunk, DOUBTFUL, Found};
 use super::layout::{ENTRY_LEN, Geometry};
 use super::select::TimeWindow;
 use crate::mmap::Words;
@@ -174,14 +177,14 @@ impl<'f, 'm> Feed<'f, 'm> {
 
     /// Sees to it that every lane could begin a walk in one turn, unless the keys come to an end.
     #[inline(always)]
-    fn fill(&mut self, key_hashes: &[i32], counts: &[u32], doubtful: &mut Vec<u32>) {
+    fn fill(&mut self, key_hashes: &[i32], counts: &mut [u32], doubtful: &mut Vec<u32>) {
         while self.ready_len() < LANES && (self.asked_len > 0 || self.file < self.files.len()) {
-            self.read_slots(doubtful);
+            self.read_slots(counts, doubtful);
             self.ask_for_slots(key_hashes, counts);
         }
     }
 
-    fn read_slots(&mut self, doubtful: &mut Vec<u32>) {
+    fn read_slots(&mut self, counts: &mut [u32], doubtful: &mut Vec<u32>) {
         for walk in self.asked.iter().take(self.asked_len) {
             let Some(chains) = self.files.get(walk.file as usize) else { continue };
             let head = chains.words.acquire(walk.position as usize).unwrap_or(u32::MAX);
@@ -193,11 +196,15 @@ impl<'f, 'm> Feed<'f, 'm> {
             if head >= chains.present && head != 0 {
                 self.filled -= 1;
                 doubtful.push(walk.row);
+                if let Some(count) = counts.get_mut(walk.row as usize) {
+                    *count |= DOUBTFUL;
+                }
             }
         }
         self.asked_len = 0;
     }
 
+    #[expect(clippy::cast_possible_truncation, reason = "a file has fewer than 2^29 words, a chunk fewer rows")]
     fn ask_for_slots(&mut self, key_hashes: &[i32], counts: &[u32]) {
         while self.asked_len < BLOCK
             && let Some(chains) = self.files.get(self.file)
@@ -228,11 +235,11 @@ impl<'f, 'm> Feed<'f, 'm> {
 
 /// Walks the chains of every key of the chunk in every file, newest first, and notes what is found.
 ///
-/// `first_file`: the place of the first file among all that are asked. A row for which newer files gave `max_num`
-/// is not asked for in older ones.
-pub(super) fn walk(files: &[Chains<'_>], first_file: u32, max_num: u32, chunk: &mut Chunk) {
+/// `first_file`: the place of the first file among all that are asked; `many`: whether these are several. Then a row for
+/// which newer files gave `max_num` is not asked for in older ones.
+pub(super) fn walk(files: &[Chains<'_>], first_file: u32, many: bool, max_num: u32, chunk: &mut Chunk) {
     let timed = files.iter().any(|chains| !chains.window.is_all());
-    match (files.len() > 1 || first_file > 0, timed) {
+    match (many, timed) {
         (false, false) => run::<false, false>(files, first_file, max_num, chunk),
         (false, true) => run::<false, true>(files, first_file, max_num, chunk),
         (true, false) => run::<true, false>(files, first_file, max_num, chunk),
@@ -241,7 +248,7 @@ pub(super) fn walk(files: &[Chains<'_>], first_file: u32, max_num: u32, chunk: &
 }
 
 fn run<const MANY: bool, const TIMED: bool>(files: &[Chains<'_>], first_file: u32, max_num: u32, chunk: &mut Chunk) {
-    let Chunk { key_hashes, found, filled, counts, doubtful } = chunk;
+    let Chunk { key_hashes, found, filled, counts, doubtful, .. } = chunk;
     let Some(first) = files.first() else { return };
     let mut feed = Feed::new(files, max_num);
     feed.fill(key_hashes, counts, doubtful);
@@ -271,6 +278,9 @@ fn run<const MANY: bool, const TIMED: bool>(files: &[Chains<'_>], first_file: u3
             }
             if !step.sound {
                 doubtful.push(walk.row);
+                if let Some(count) = counts.get_mut(walk.row as usize) {
+                    *count |= DOUBTFUL;
+                }
             }
             step
         };
