@@ -12,7 +12,7 @@ use pyo3_arrow::PyRecordBatchReader;
 
 use super::convert::{self, Round};
 use super::index_header::{PyIndexHeader, entries_batch, entries_schema};
-use super::keys::{Hashes, Keys, list_array, warn_damage};
+use super::keys::{Keys, list_array, warn_damage};
 use crate::hash_index::{self, Checked, CreateOptions, Geometry, IndexFile, KeySource, OpenOptions, PutColumns};
 use crate::time_range::TimeRange;
 
@@ -179,10 +179,8 @@ impl PyIndexFile {
     ///
     /// Source: `IndexFile#putKey`.
     fn put_key(&self, key: &Bound<'_, PyAny>, phy_offset: i64, store_timestamp: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let keys = Hashes(vec![convert::key_hash(key)?]);
         let time = convert::time_ms(store_timestamp, Round::Down)?;
-        let columns = PutColumns { keys: &keys, phy_offsets: &[phy_offset], store_timestamps: &[time] };
-        Ok(self.inner()?.put_batch(&columns, 0)? == 1)
+        Ok(self.inner()?.put_hash(convert::key_hash(key)?, phy_offset, time)?)
     }
 
     /// Put a batch of keys.
