@@ -104,17 +104,15 @@ impl MappedFile {
         self.atomics(offset)
     }
 
-    /// The table of words at `offset`, if it is aligned and has all of `numbers`: checked once for all of them.
+    /// The table of words at `offset`, if it is aligned, and how many words the map has from there on.
     #[inline]
-    fn table(&self, offset: u64, numbers: &[u32]) -> io::Result<*const AtomicU32> {
-        let largest = numbers.iter().copied().fold(0, u32::max);
+    fn table(&self, offset: u64) -> io::Result<(*const AtomicU32, u64)> {
         let at = self.at(offset, 0)?;
-        self.at(offset.saturating_add(4 * u64::from(largest)), 4)?;
         if !at.is_multiple_of(4) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         // SAFETY: `at` checked that the table begins inside the map.
-        Ok(unsafe { self.map.as_ptr().add(at) }.cast::<AtomicU32>())
+        Ok((unsafe { self.map.as_ptr().add(at) }.cast::<AtomicU32>(), (self.len() - offset) / 4))
     }
 }
 
@@ -153,9 +151,12 @@ impl ReadAt for MappedFile {
 
     #[inline]
     fn gather(&self, table: u64, numbers: &[u32], words: &mut [u32]) -> io::Result<()> {
-        let table = self.table(table, numbers)?;
+        let (table, len) = self.table(table)?;
         for (word, &number) in words.iter_mut().zip(numbers) {
-            // SAFETY: `table` checked that the word is inside the map; else as in `atomics`.
+            if u64::from(number) >= len {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            // SAFETY: the word is inside the map; else as in `atomics`.
             *word = u32::from_be(unsafe { &*table.add(number as usize) }.load(Ordering::Relaxed));
         }
         Ok(())
@@ -229,13 +230,16 @@ impl WriteAt for MappedFile {
     }
 
     #[inline]
-    fn scatter(&self, table: u64, numbers: &[u32], words: &[u32]) -> io::Result<()> {
+    fn scatter(&self, table: u64, numbers: &[u32], words: impl Iterator<Item = u32>) -> io::Result<()> {
         if !self.writable {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        let table = self.table(table, numbers)?;
-        for (&word, &number) in words.iter().zip(numbers) {
-            // SAFETY: `table` checked that the word is inside the map; else as in `atomics`.
+        let (table, len) = self.table(table)?;
+        for (word, &number) in words.zip(numbers) {
+            if u64::from(number) >= len {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            // SAFETY: the word is inside the map; else as in `atomics`.
             unsafe { &*table.add(number as usize) }.store(word.to_be(), Ordering::Release);
         }
         Ok(())

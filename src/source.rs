@@ -116,12 +116,13 @@ pub trait WriteAt: ReadAt {
         Ok(())
     }
 
-    /// Publishes words of the table that begins at `table`: `words[i]` at word `numbers[i]` of it, in this order.
+    /// Publishes words of the table that begins at `table`: each of `words` at the word of it that `numbers` says, in this
+    /// order.
     ///
     /// # Errors
-    /// As [`Self::put_words`].
-    fn scatter(&self, table: u64, numbers: &[u32], words: &[u32]) -> io::Result<()> {
-        numbers.iter().zip(words).try_for_each(|(&number, &word)| self.publish(table + 4 * u64::from(number), word))
+    /// As [`Self::put_words`]; the words before the one that failed are stored.
+    fn scatter(&self, table: u64, numbers: &[u32], words: impl Iterator<Item = u32>) -> io::Result<()> {
+        numbers.iter().zip(words).try_for_each(|(&number, word)| self.publish(table + 4 * u64::from(number), word))
     }
 
     /// Asks the processor to fetch the line of `offset` for a store; does nothing where that makes no sense.

@@ -103,8 +103,9 @@ pub(crate) fn time_diff(begin_timestamp: i64, store_timestamp: i64) -> i32 {
     if begin_timestamp <= 0 {
         return 0;
     }
-    let seconds = store_timestamp.wrapping_sub(begin_timestamp) / 1000;
-    seconds.clamp(0, i64::from(i32::MAX)) as i32
+    // Below 0 first: the rest is then unsigned, which divides in fewer steps.
+    let seconds = store_timestamp.wrapping_sub(begin_timestamp).max(0).unsigned_abs() / 1000;
+    seconds.min(u64::from(i32::MAX.unsigned_abs())) as i32
 }
 
 /// The store time that the broker computes for an entry, in milliseconds. Source: `IndexFile#selectPhyOffset`.

@@ -114,7 +114,13 @@ fn lie_within(column: &[u8], ends: &[i32]) -> bool {
     falls == 0 && first >= 0 && usize::try_from(last).is_ok_and(|last| last <= column.len())
 }
 
+/// How far ahead the column is asked for, in bytes. The processor asks by itself, but not across a page.
+#[cfg(target_arch = "x86_64")]
 const AHEAD: usize = 2048;
+/// Bytes that come from memory together.
+#[cfg(target_arch = "x86_64")]
+const LINE: usize = 64;
+
 /// Weights of pairs of bytes: 31, then 1.
 #[cfg(target_arch = "x86_64")]
 const OF_BYTES: i16 = 0x01_1f;
@@ -157,7 +163,7 @@ mod x86_64 {
     #[allow(clippy::wildcard_imports, reason = "intrinsics")]
     use std::arch::x86_64::*;
 
-    use super::{AHEAD, OF_BYTES, OF_PAIRS, all, head, keep_last, weights_of_fours};
+    use super::{AHEAD, LINE, OF_BYTES, OF_PAIRS, all, head, keep_last, weights_of_fours};
 
     /// # Safety
     /// The processor has AVX2; `ends` rises and stays within `column`.
@@ -170,10 +176,9 @@ mod x86_64 {
             if first < 32 {
                 continue;
             }
-            let mut ahead = first;
-            while ahead < end {
-                unsafe { _mm_prefetch::<_MM_HINT_T0>(column.as_ptr().wrapping_add(ahead as usize + AHEAD).cast()); }
-                ahead += 64;
+            for at in (first..end).step_by(LINE) {
+                let ahead = column.as_ptr().wrapping_add(at.unsigned_abs() as usize + AHEAD);
+                _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
             }
             let mut seen = _mm256_setzero_si256();
             // SAFETY: the texts lie within the column, and 32 bytes or more of it come before them.
@@ -385,5 +390,28 @@ mod aarch64 {
         let (even, odd) = (vuzp1q_u16(pairs, pairs), vuzp2q_u16(pairs, pairs));
         let fours = vmlal_n_u16(vmovl_u16(vget_low_u16(odd)), vget_low_u16(even), 961);
         vreinterpretq_s32_u32(fours)
+    }
+}
+
+/// Runs `test` on a copy of `text` that begins at the beginning of a page, and on one that ends at the end of a page,
+/// between pages that may not be touched.
+#[cfg(all(test, unix))]
+pub(super) fn on_page_edges(text: &[u8], test: impl Fn(&[u8])) {
+    use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+    const PAGE: usize = 1 << 16; // a multiple of every page size
+    assert!(text.len() <= PAGE);
+    let none = std::ptr::null_mut();
+    // SAFETY: the pages are ours alone; the copies and the slices lie within the middle one, which is readable.
+    unsafe {
+        let pages = mmap_anonymous(none, 3 * PAGE, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE).unwrap();
+        for forbidden in [0, 2] {
+            mprotect(pages.byte_add(forbidden * PAGE), PAGE, MprotectFlags::empty()).unwrap();
+        }
+        for begin in [PAGE, 2 * PAGE - text.len()] {
+            let copy = pages.byte_add(begin).cast::<u8>();
+            copy.copy_from_nonoverlapping(text.as_ptr(), text.len());
+            test(std::slice::from_raw_parts(copy, text.len()));
+        }
+        munmap(pages, 3 * PAGE).unwrap();
     }
 }

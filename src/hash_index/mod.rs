@@ -17,6 +17,8 @@ mod file;
 mod header;
 mod hits;
 mod infer;
+#[cfg(test)]
+mod kernel_tests;
 mod kernels;
 mod key_hash;
 mod lanes;

@@ -97,7 +97,8 @@ impl Prepared {
     pub fn wait(&mut self) -> Result<()> {
         match std::mem::replace(&mut self.state, State::Gone) {
             State::Underway(thread) => {
-                let died = |_| Err(Error::io(&self.directory, io::Error::other("the thread that prepares a file died")));
+                let died =
+                    |_| Err(Error::io(&self.directory, io::Error::other("the thread that prepares a file died")));
                 if let Some(ready) = thread.join().unwrap_or_else(died)? {
                     self.state = State::Ready(ready);
                 }

@@ -14,9 +14,10 @@
 //!
 //! A block is published in the order of [`super::put`], each step for all of its puts: the entries, which lie one after
 //! the other and are copied in one piece; the counts; the slots; the end. The slots are stored last, so a put must find
-//! an earlier one of its own block by other means: [`Recent`].
+//! an earlier one of its own block by other means: [`Recent`] tells, cheaply, that there may be one.
 
 use std::io;
+use std::ops::Range;
 
 use super::entry::{Entry, time_diff};
 use super::header::Header;
@@ -47,14 +48,11 @@ pub(crate) fn put_batch<W: WriteAt, K: KeySource + ?Sized>(
     }
     let (mut one, mut other, mut recent) = (Block::new(), Block::new(), Recent::new());
     let (mut current, mut next) = (&mut one, &mut other);
-    current.prepare(target, geometry, columns.keys, row, end);
+    current.prepare(target, geometry, columns, row..end);
     while current.len > 0 {
-        next.prepare(target, geometry, columns.keys, row + current.len, end);
-        let rows = row..row + current.len;
-        let phy_offsets = columns.phy_offsets.get(rows.clone()).unwrap_or_default();
-        let store_timestamps = columns.store_timestamps.get(rows).unwrap_or_default();
-        current.write(target, geometry, &mut header, &mut recent, phy_offsets, store_timestamps)?;
         row += current.len;
+        next.prepare(target, geometry, columns, row..end);
+        current.write(target, geometry, &mut header, &mut recent)?;
         (current, next) = (next, current);
     }
     Ok(taken)
@@ -78,38 +76,41 @@ pub(super) fn put_first<K: KeySource + ?Sized>(
     put_one(target, geometry, header, hash, phy_offset, time).map(usize::from)
 }
 
-/// A block of keys whose slots have been asked for.
+/// Up to 32 puts whose slots have been asked for.
 struct Block {
     hashes: [i32; BLOCK],
     slots: [u32; BLOCK],
+    phy_offsets: [i64; BLOCK],
+    store_timestamps: [i64; BLOCK],
     len: usize,
 }
 
 impl Block {
     fn new() -> Self {
-        Self { hashes: [0; BLOCK], slots: [0; BLOCK], len: 0 }
+        Self { hashes: [0; _], slots: [0; _], phy_offsets: [0; _], store_timestamps: [0; _], len: 0 }
     }
 
-    /// Stage one: hashes the keys of the rows from `start` on, at most to `end`, and asks for their slots.
+    /// Stage one: takes the first of the rows, at most 32, hashes their keys, and asks for their slots.
     #[inline]
     fn prepare<W: WriteAt, K: KeySource + ?Sized>(
         &mut self,
         target: &W,
         geometry: Geometry,
-        keys: &K,
-        start: usize,
-        end: usize,
+        columns: &PutColumns<'_, K>,
+        rows: Range<usize>,
     ) {
-        self.len = (end - start).min(BLOCK);
+        self.len = rows.len().min(BLOCK);
         if self.len == 0 {
             return;
         }
         let (hashes, _) = self.hashes.split_at_mut(self.len);
-        keys.hash_block(start, hashes);
+        columns.keys.hash_block(rows.start, hashes);
         for (slot, &hash) in self.slots.iter_mut().zip(hashes.iter()) {
             *slot = geometry.slot_of(hash);
             target.prefetch_to_store(geometry.slot(*slot));
         }
+        copy(&mut self.phy_offsets, columns.phy_offsets, rows.start);
+        copy(&mut self.store_timestamps, columns.store_timestamps, rows.start);
     }
 
     /// Stage two: writes the block and publishes it.
@@ -121,32 +122,35 @@ impl Block {
         geometry: Geometry,
         header: &mut Header,
         recent: &mut Recent,
-        phy_offsets: &[i64],
-        store_timestamps: &[i64],
     ) -> io::Result<()> {
         let table = geometry.slot(0);
         let first = header.next_position();
         let (slots, _) = self.slots.split_at(self.len);
         let mut heads = [0; BLOCK];
         target.gather(table, slots, &mut heads)?;
-        let mut positions = [0; BLOCK];
-        let mut links = 0;
         let begin_timestamp = header.begin_timestamp;
-        let keys = self.hashes.iter().zip(slots).zip(heads);
-        let rows = phy_offsets.iter().zip(store_timestamps);
-        let places = positions.iter_mut().zip(first..);
-        let entries = keys.zip(rows).zip(places).map(|((((&key_hash, &slot), head), (&phy_offset, &time)), (to, position))| {
-            let prev_index = prev_index(recent.replace(first, slots, slot, position).unwrap_or(head), position);
-            links += i32::from(prev_index != 0);
-            *to = position;
-            Entry { key_hash, phy_offset, time_diff: time_diff(begin_timestamp, time), prev_index }.to_bytes()
-        });
+        let mut links = 0;
+        let keys = self.hashes.iter().zip(&self.slots).zip(&heads);
+        let rows = self.phy_offsets.iter().zip(&self.store_timestamps);
+        let entries =
+            keys.zip(rows).zip(first..).map(|((((&key_hash, &slot), &head), (&phy_offset, &time)), position)| {
+                let head = if recent.replace(slot, position) < first {
+                    head
+                } else {
+                    find_in_block(&self.slots, slot, first, position).unwrap_or(head)
+                };
+                let prev_index = prev_index(head, position);
+                links += i32::from(prev_index != 0);
+                Entry { key_hash, phy_offset, time_diff: time_diff(begin_timestamp, time), prev_index }.to_bytes()
+            });
         target.put_records(geometry.entry(first), self.len, entries)?;
         header.hash_slot_count = header.hash_slot_count.wrapping_add(self.len as i32 - links);
         header.index_count += self.len as i32;
         header.write_counts(target)?;
-        target.scatter(table, slots, &positions)?;
-        if let (Some(&phy_offset), Some(&time)) = (phy_offsets.last(), store_timestamps.last()) {
+        target.scatter(table, slots, first..)?;
+        if let (Some(&phy_offset), Some(&time)) =
+            (self.phy_offsets.get(self.len - 1), self.store_timestamps.get(self.len - 1))
+        {
             header.end_phy_offset = phy_offset;
             header.end_timestamp = time;
         }
@@ -154,43 +158,40 @@ impl Block {
     }
 }
 
-/// Remembers which put went last into a slot, as far as the block asks: slots share 1,024 places, and what an earlier
-/// block left is recognised by its position. Puts of one block that share a place form a chain, the newest first.
+/// Copies a block of a column; a whole one by a few wide loads.
+#[inline]
+fn copy(to: &mut [i64; BLOCK], column: &[i64], start: usize) {
+    let from = column.get(start..).unwrap_or_default();
+    if let Some(block) = from.first_chunk::<BLOCK>() {
+        *to = *block;
+    } else {
+        to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+    }
+}
+
+/// Remembers which put went last into a slot, as far as a block asks: slots share 1,024 places.
 struct Recent {
-    /// Position of the last put to each place.
     last: [u32; Self::PLACES],
-    /// Position of the put before in the same place, for each put of the block.
-    before: [u32; BLOCK],
 }
 
 impl Recent {
     const PLACES: usize = 1024;
 
     fn new() -> Self {
-        Self { last: [0; Self::PLACES], before: [0; BLOCK] }
+        Self { last: [0; Self::PLACES] }
     }
 
-    /// Notes the put at `position` into `slot`; gives the one before it into the same slot, if the block has one.
+    /// Notes a put into `slot`; gives the position of the last put to the same place. Where that lies in the same block,
+    /// it may have been to the same slot.
     #[inline]
-    fn replace(&mut self, first: u32, slots: &[u32], slot: u32, position: u32) -> Option<u32> {
-        let last = self.last.get_mut(slot as usize % Self::PLACES)?;
-        let earlier = std::mem::replace(last, position);
-        if let Some(before) = self.before.get_mut((position - first) as usize) {
-            *before = earlier;
-        }
-        if earlier < first { None } else { self.find(first, slots, slot, earlier) }
+    fn replace(&mut self, slot: u32, position: u32) -> u32 {
+        self.last.get_mut(slot as usize % Self::PLACES).map_or(0, |last| std::mem::replace(last, position))
     }
+}
 
-    #[cold]
-    fn find(&self, first: u32, slots: &[u32], slot: u32, newest: u32) -> Option<u32> {
-        let mut at = newest;
-        while at >= first {
-            let number = (at - first) as usize;
-            if *slots.get(number)? == slot {
-                return Some(at);
-            }
-            at = *self.before.get(number)?;
-        }
-        None
-    }
+/// The position of the last put of a block into `slot` before the one at `position`.
+#[cold]
+fn find_in_block(slots: &[u32; BLOCK], slot: u32, first: u32, position: u32) -> Option<u32> {
+    let (before, _) = slots.split_at_checked((position - first) as usize)?;
+    before.iter().rposition(|&earlier| earlier == slot).and_then(|number| u32::try_from(number).ok()).map(|n| first + n)
 }
