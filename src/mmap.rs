@@ -17,6 +17,8 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+#[cfg(unix)]
+use memmap2::Advice;
 use memmap2::{MmapOptions, MmapRaw};
 
 use crate::error::{Error, Result};
@@ -175,6 +177,21 @@ impl ReadAt for MappedFile {
         #[cfg(not(target_arch = "x86_64"))]
         let _ = offset;
     }
+
+    #[cfg(target_os = "linux")]
+    fn is_in_memory(&self, offset: u64) -> bool {
+        self.has_page_of(offset)
+    }
+
+    #[cfg(unix)]
+    fn will_need(&self, offset: u64, len: u64) {
+        self.begin_to_read(offset, len);
+    }
+
+    #[cfg(unix)]
+    fn load(&self) {
+        self.read_all();
+    }
 }
 
 impl WriteAt for MappedFile {
@@ -262,6 +279,59 @@ impl WriteAt for MappedFile {
     fn flush(&self, offset: u64, len: u64) -> io::Result<()> {
         let len = usize::try_from(len.min(self.len().saturating_sub(offset))).unwrap_or(usize::MAX);
         self.map.flush_range(self.at(offset, len)?, len)
+    }
+}
+
+/// What a map tells and asks about memory and disk. Each call is a hint or a guess: a system that does not know it, and
+/// every error, counts as "nothing to do".
+impl MappedFile {
+    /// Whether pages will be read here and there, so that a fault should read one page and not its neighbours as well.
+    pub fn expect_random_reads(&self, random: bool) {
+        #[cfg(unix)]
+        let _ = self.map.advise(if random { Advice::Random } else { Advice::Normal });
+        #[cfg(not(unix))]
+        let _ = random;
+    }
+
+    #[cfg(unix)]
+    fn begin_to_read(&self, offset: u64, len: u64) {
+        let len = len.min(self.len().saturating_sub(offset));
+        if let (Ok(offset), Ok(len)) = (usize::try_from(offset), usize::try_from(len))
+            && len > 0
+        {
+            let _ = self.map.advise_range(Advice::WillNeed, offset, len);
+        }
+    }
+
+    /// Faults all pages in, large ones where the file system has them.
+    #[cfg(unix)]
+    fn read_all(&self) {
+        // A fault behaves as the map is advised: at random, each would read 4 KiB.
+        self.expect_random_reads(false);
+        #[cfg(target_os = "linux")]
+        let done = {
+            let _ = self.map.advise(Advice::HugePage);
+            self.map.advise(Advice::PopulateRead).is_ok()
+        };
+        #[cfg(not(target_os = "linux"))]
+        let done = false;
+        if !done {
+            let _ = self.map.advise(Advice::WillNeed);
+        }
+        self.expect_random_reads(true);
+    }
+
+    /// NOTE: Linux tells only whoever owns the file or may write it; for others every page is in memory.
+    #[cfg(target_os = "linux")]
+    fn has_page_of(&self, offset: u64) -> bool {
+        let Ok(at) = self.at(offset, 1) else { return true };
+        // SAFETY: asks for a number.
+        let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
+        let start = self.map.as_mut_ptr().wrapping_add(at / page * page);
+        let mut state = 1u8;
+        // SAFETY: the page begins inside the map, and one page has one byte of state.
+        let told = unsafe { libc::mincore(start.cast(), 1, &raw mut state) };
+        told != 0 || state & 1 == 1
     }
 }
 
@@ -383,6 +453,27 @@ impl ReadAt for FileSource {
     fn prefetch(&self, offset: u64) {
         if let Self::Mapped(f) = self {
             f.prefetch(offset);
+        }
+    }
+
+    fn is_in_memory(&self, offset: u64) -> bool {
+        match self {
+            Self::Mapped(f) => f.is_in_memory(offset),
+            Self::Plain(f) => f.is_in_memory(offset),
+        }
+    }
+
+    fn will_need(&self, offset: u64, len: u64) {
+        match self {
+            Self::Mapped(f) => f.will_need(offset, len),
+            Self::Plain(f) => f.will_need(offset, len),
+        }
+    }
+
+    fn load(&self) {
+        match self {
+            Self::Mapped(f) => f.load(),
+            Self::Plain(f) => f.load(),
         }
     }
 }

@@ -74,6 +74,19 @@ pub trait ReadAt: Send + Sync {
 
     /// Asks the processor to fetch the line of `offset`; does nothing where that makes no sense.
     fn prefetch(&self, _offset: u64) {}
+
+    /// Whether a byte can be read without waiting for the disk. True where the system does not tell.
+    fn is_in_memory(&self, _offset: u64) -> bool {
+        true
+    }
+
+    /// Has the system begin to read some bytes from the disk, and does not wait for them. A hint: errors are none.
+    fn will_need(&self, _offset: u64, _len: u64) {}
+
+    /// Has the system read the whole file into memory. A hint, as [`Self::will_need`].
+    fn load(&self) {
+        self.will_need(0, self.len());
+    }
 }
 
 /// Writes at an offset, by one writer at a time.
@@ -227,6 +240,20 @@ impl ReadAt for PlainFile {
 
     fn words<const N: usize>(&self, offset: u64) -> io::Result<[u32; N]> {
         words_by_copy(self, offset)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn is_in_memory(&self, offset: u64) -> bool {
+        use rustix::io::{Errno, ReadWriteFlags, preadv2};
+        let mut byte = [0];
+        let read = preadv2(&self.file, &mut [io::IoSliceMut::new(&mut byte)], offset, ReadWriteFlags::NOWAIT);
+        read != Err(Errno::AGAIN)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn will_need(&self, offset: u64, len: u64) {
+        use rustix::fs::{Advice, fadvise};
+        let _ = fadvise(&self.file, offset, std::num::NonZeroU64::new(len), Advice::WillNeed);
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::bytes::{Bytes, on_bytes, on_writable};
+use super::cold::LastWarm;
 use super::compat::Compat;
 use super::entry::Entry;
 use super::header::Header;
@@ -34,6 +35,7 @@ pub struct IndexFile {
     pub(super) writer: Option<Mutex<File>>,
     /// Whether the directory has yet to be told of a new file.
     pub(super) is_new: AtomicBool,
+    pub(super) last_warm: LastWarm,
 }
 
 impl IndexFile {

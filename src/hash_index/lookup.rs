@@ -6,6 +6,7 @@ use std::io;
 use std::ops::Range;
 
 use super::bytes::{Bytes, on_bytes};
+use super::cold;
 use super::file::IndexFile;
 use super::hits::{Chunk, Hits};
 use super::key_hash::KeySource;
@@ -169,7 +170,7 @@ pub fn select_files<'a, K: KeySource + ?Sized>(
     while start < rows.end {
         let end = rows.end.min(start + Chunk::ROWS);
         chunk.load(keys, &(start..end));
-        search.answer(&mut chunk)?;
+        search.answer(&mut chunk, rows.end - start)?;
         chunk.lay_out(files.len(), search.most(), out)?;
         start = end;
     }
@@ -192,22 +193,32 @@ impl Search<'_, '_> {
         self.max_num.and_then(|most| u32::try_from(most).ok()).unwrap_or(u32::MAX)
     }
 
-    fn answer(&mut self, chunk: &mut Chunk) -> Result<()> {
+    /// `keys_ahead`: keys of the call that are not answered yet, those of the chunk included.
+    fn answer(&mut self, chunk: &mut Chunk, keys_ahead: usize) -> Result<()> {
+        let mut files = self.files;
         let mut place = 0;
-        for run in self.ways.chunk_by(|a, b| a.is_some() && b.is_some()) {
-            let first_place = u32::try_from(place).unwrap_or(u32::MAX);
-            match (run, self.files.get(place)) {
-                ([None], Some(file)) => {
-                    let rows = 0..u32::try_from(chunk.key_hashes.len()).unwrap_or(u32::MAX);
-                    let damage = file.walk_rows(rows, first_place, self.max_num, self.range, chunk)?;
-                    self.first = self.first.take().or(damage.map(|damage| (*file, damage)));
+        for ways in self.ways.chunk_by(|a, b| a.is_some() == b.is_some()) {
+            let (run, others) = files.split_at(ways.len());
+            files = others;
+            // Where pages must come from the disk, so many walks at a time that a key may have its fill before the next.
+            let is_cold = cold::are_cold(run, chunk);
+            let together = if is_cold { cold::WALKS.div_ceil(chunk.key_hashes.len()) } else { run.len() };
+            for (run, ways) in run.chunks(together).zip(ways.chunks(together)) {
+                if is_cold {
+                    cold::fetch(run, chunk, self.max_num, keys_ahead);
                 }
-                (lanes, _) => {
-                    let chains: Vec<Chains<'_>> = lanes.iter().flatten().copied().collect();
-                    lanes::walk(&chains, first_place, self.most(), chunk);
+                let chains: Vec<Chains<'_>> = ways.iter().flatten().copied().collect();
+                if chains.is_empty() {
+                    for (file, place) in run.iter().zip(place..) {
+                        let rows = 0..u32::try_from(chunk.key_hashes.len()).unwrap_or(u32::MAX);
+                        let damage = file.walk_rows(rows, place, self.max_num, self.range, chunk)?;
+                        self.first = self.first.take().or(damage.map(|damage| (*file, damage)));
+                    }
+                } else {
+                    lanes::walk(&chains, place, self.most(), chunk);
                 }
+                place += u32::try_from(run.len()).unwrap_or(u32::MAX);
             }
-            place += run.len();
         }
         self.answer_doubtful(chunk)
     }

@@ -9,6 +9,7 @@
 //! docs/formats/rocketmq-index.md; [`IndexFile`] is the way in.
 
 mod bytes;
+mod cold;
 mod compat;
 #[cfg(test)]
 mod crash_tests;

@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
 use super::bytes::{Bytes, infer_geometry, mend_file, on_writable, readable_bytes, writable_bytes};
+use super::cold;
 use super::compat::Compat;
 use super::file::IndexFile;
 use super::header::{Header, at};
@@ -79,6 +80,7 @@ impl IndexFile {
             last_exit_ok: true,
             writer: Some(Mutex::new(writer)),
             is_new: AtomicBool::new(true),
+            last_warm: cold::LastWarm::default(),
         }
     }
 
@@ -115,6 +117,7 @@ impl IndexFile {
             last_exit_ok: options.last_exit_ok,
             writer: writer.map(Mutex::new),
             is_new: AtomicBool::new(false),
+            last_warm: cold::LastWarm::default(),
         };
         if options.write {
             open.mend(mend)?;
