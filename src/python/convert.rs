@@ -14,7 +14,7 @@ use pyo3::types::{PyBytes, PyCapsule, PyInt, PyString, PyType};
 use pyo3_arrow::PyArray;
 use pyo3_arrow::ffi::to_array_pycapsules;
 
-use crate::hash_index::{Compat, key_hash_of_units, key_hash_of_utf8};
+use crate::hash_index::{Compat, Geometry, key_hash_of_units, key_hash_of_utf8};
 use crate::source::Access;
 use crate::time_range::TimeRange;
 
@@ -83,6 +83,23 @@ pub(super) fn compat(word: Option<&str>) -> PyResult<Option<Compat>> {
         })
     })
     .transpose()
+}
+
+/// Slots and entries, checked.
+pub(super) fn geometry(hash_slots: i64, max_entries: i64) -> PyResult<Geometry> {
+    let fit = |n: i64, name: &str| {
+        u32::try_from(n).map_err(|_| PyValueError::new_err(format!("{name} is 1 to 2147483647, not {n}")))
+    };
+    Ok(Geometry::new(fit(hash_slots, "hash_slots")?, fit(max_entries, "max_entries")?)?)
+}
+
+/// Slots and entries where both are given.
+pub(super) fn wanted_geometry(hash_slots: Option<i64>, max_entries: Option<i64>) -> PyResult<Option<Geometry>> {
+    match (hash_slots, max_entries) {
+        (Some(slots), Some(entries)) => geometry(slots, entries).map(Some),
+        (None, None) => Ok(None),
+        _ => Err(PyValueError::new_err("give both hash_slots and max_entries, or neither")),
+    }
 }
 
 /// The most hits wanted; `None` is all.

@@ -45,9 +45,8 @@ def _bounds(df: DataFrame, parts: int) -> list[int]:
         return []
     offsets = df.select("phy_offset").where("phy_offset is not null")
     shares = [part / parts for part in range(1, parts)]
-    bounds = sf.percentile_approx("phy_offset", shares).alias("bounds")
-    for some in (offsets.sample(_SAMPLE), offsets):
-        found = some.agg(sf.count("*").alias("rows"), bounds).first()
-        if found is not None and found.rows >= _SAMPLES_A_TASK * parts:
-            break
-    return list(found.bounds or []) if found is not None else []
+    columns = sf.count("*").alias("rows"), sf.percentile_approx("phy_offset", shares).alias("bounds")
+    found = offsets.sample(_SAMPLE).agg(*columns).collect()[0]
+    if found.rows < _SAMPLES_A_TASK * parts:
+        found = offsets.agg(*columns).collect()[0]
+    return list(found.bounds or [])
