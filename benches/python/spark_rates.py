@@ -1,10 +1,11 @@
 """How fast Spark looks keys up and builds an index, on two cores, beside a Spark join. A program, not a test.
 
-    python benches/python/spark_rates.py [--rows 5000000] [--keys 2000000] [--rounds 5] [--only lookup] [--json] [--short]
+    python benches/python/spark_rates.py [--rows 5000000] [--keys 2000000] [--rounds 3] [--only lookup] [--json] [--short]
 
 Rows and keys are Parquet files, read anew by every measurement; the index has the broker's default geometry (420 MB a file).
 Everything lies in a temporary directory, warm in the page cache. Each round runs every measurement once, one after another;
-all rows that a query gives are made and thrown away (Spark's sink `noop`). A ratio is taken within a round.
+all rows that a query gives are made and thrown away (Spark's sink `noop`). A ratio is taken within a round. The first round warms
+Spark up and does not count.
 
 The join is written as one would who knows Spark: only the columns it needs, as many shuffle partitions as cores, adaptive
 execution on, 4 GB of heap. Each kind of join is measured, and the fastest one is the peer.
@@ -43,6 +44,12 @@ TOPIC = "TopicTest"
 CORES = 2
 LOG_FILES = 8
 JOINS = ("shuffle_hash", "broadcast", "merge")
+# What docs/spark.md advises; measurements whose name ends in "-untuned" run without.
+TUNED = {
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
+    "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
+}
+UNTUNED = ("lookup", "udf", "build-in-order", "build-arranged")
 SHORT = {"rows": 200_000, "keys": 100_000, "rounds": 1}
 SETTINGS = {
     "spark.driver.memory": "4g",
@@ -175,7 +182,7 @@ class Bench:
         """Give each measurement's words, its rows, and what to run."""
         rows, keys = self.row_count, self.key_count
         asked = f"{keys:,} keys in an index of {rows:,}"
-        return {
+        tuned: dict[str, tuple[str, int, Callable[[], Any]]] = {
             "read-keys": ("keys read alone", keys, lambda: drain(self.read(self.keys))),
             "lookup": (f"ls.lookup, {asked}", keys, lambda: drain(ls.lookup(self.read(self.keys), self.index))),
             "udf": (f"ls.query_offset, {asked}", keys, lambda: drain(self.with_udf())),
@@ -197,6 +204,8 @@ class Bench:
                 lambda: ls.build_index(self.spark, self.store, self.built, mode="overwrite"),
             ),
         }
+        untuned = {f"{name}-untuned": (f"{tuned[name][0]}, untuned", *tuned[name][1:]) for name in UNTUNED}
+        return {**tuned, **untuned}
 
 
 def drain(df: DataFrame) -> None:
@@ -209,7 +218,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=5_000_000)
     parser.add_argument("--keys", type=int, default=2_000_000)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", help="only measurements whose name begins so; several by comma")
     parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
     parser.add_argument("--json", action="store_true", help="print one JSON object a line for each figure")
@@ -232,9 +241,11 @@ def main() -> None:
         seconds: dict[str, list[float]] = {name: [] for name in todo}
         for counted in [given.short] + [True] * (given.rounds - given.short):
             for name, (_, _, step) in todo.items():
+                for setting, value in TUNED.items():
+                    spark.conf.unset(setting) if name.endswith("-untuned") else spark.conf.set(setting, value)
                 begin = time.perf_counter()
                 step()
-                if counted:  # the first round warms Spark up
+                if counted:
                     seconds[name].append(time.perf_counter() - begin)
         for name, (words, rows, _) in todo.items():
             tell(given.json, name, words, "M rows/s", [rows / taken / 1e6 for taken in seconds[name]])
@@ -256,7 +267,7 @@ def tell(as_json: bool, name: str, words: str, unit: str, values: list[float]) -
         print(json.dumps({"figure": f"spark-{name}", "what": words, "unit": unit, **figure, **rounds}), flush=True)
         return
     numbers = " ".join(f"{value:6.2f}" for value in figure.values())
-    print(f"{words:58} {numbers}  {unit} (best, median, worst of {len(values)})", flush=True)
+    print(f"{words:66} {numbers}  {unit} (best, median, worst of {len(values)})", flush=True)
 
 
 if __name__ == "__main__":

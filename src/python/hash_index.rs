@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use arrow_array::UInt32Array;
 use pyo3::prelude::*;
-use pyo3_arrow::PyArray;
 
 use super::convert::{self, Round};
 use super::index_file::PyIndexFile;
@@ -63,7 +62,7 @@ fn key_hashes<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let keys = Keys::new(keys, topics)?;
     let hashes = py.detach(|| keys.hashes());
-    PyArray::from_array_ref(Arc::new(hashes)).into_arro3(py)
+    convert::arro3_array(py, Arc::new(hashes))
 }
 
 /// Rows in the order of their offsets; rows of one offset stay in the order they have.
@@ -85,7 +84,7 @@ fn offset_order<'py>(py: Python<'py>, phy_offsets: &Bound<'py, PyAny>) -> PyResu
         rows.sort_unstable();
         UInt32Array::from_iter_values(rows.into_iter().map(|(_, row)| row))
     });
-    PyArray::from_array_ref(Arc::new(order)).into_arro3(py)
+    convert::arro3_array(py, Arc::new(order))
 }
 
 /// The text that is hashed for a key of a topic: `topic#key`. Source: `IndexService#buildKey`.

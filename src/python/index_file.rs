@@ -7,13 +7,14 @@ use arrow_array::RecordBatchIterator;
 use arrow_schema::ArrowError;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::{PyList, PyTuple};
 use pyo3_arrow::PyRecordBatchReader;
 
 use super::convert::{self, Round};
 use super::index_header::{PyIndexHeader, entries_batch, entries_schema};
-use super::keys::{Hashes, Keys, list_array, warn_damage};
-use crate::hash_index::{self, Checked, CreateOptions, Geometry, IndexFile, KeySource, OpenOptions, PutColumns};
+use super::keys::{Keys, list_array, warn_damage};
+use super::report;
+use crate::hash_index::{self, CreateOptions, IndexFile, KeySource, OpenOptions, PutColumns};
 use crate::time_range::TimeRange;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -57,21 +58,6 @@ impl PyIndexFile {
     }
 }
 
-fn geometry(hash_slots: i64, max_entries: i64) -> PyResult<Geometry> {
-    let fit = |n: i64, name: &str| {
-        u32::try_from(n).map_err(|_| PyValueError::new_err(format!("{name} is 1 to 2147483647, not {n}")))
-    };
-    Ok(Geometry::new(fit(hash_slots, "hash_slots")?, fit(max_entries, "max_entries")?)?)
-}
-
-fn wanted_geometry(hash_slots: Option<i64>, max_entries: Option<i64>) -> PyResult<Option<Geometry>> {
-    match (hash_slots, max_entries) {
-        (Some(slots), Some(entries)) => geometry(slots, entries).map(Some),
-        (None, None) => Ok(None),
-        _ => Err(PyValueError::new_err("give both hash_slots and max_entries, or neither")),
-    }
-}
-
 #[pymethods]
 impl PyIndexFile {
     /// Create a file of the full size, its disk space reserved, and open it for puts.
@@ -109,7 +95,7 @@ impl PyIndexFile {
         compat: Option<&str>,
     ) -> PyResult<Self> {
         let options = CreateOptions {
-            geometry: geometry(hash_slots, max_entries)?,
+            geometry: convert::geometry(hash_slots, max_entries)?,
             begin_timestamp: begin_timestamp.map_or(Ok(0), |t| convert::time_ms(t, Round::Down))?,
             begin_phy_offset,
             access: convert::access(access)?,
@@ -159,7 +145,7 @@ impl PyIndexFile {
         };
         let options = OpenOptions {
             write,
-            geometry: wanted_geometry(hash_slots, max_entries)?,
+            geometry: convert::wanted_geometry(hash_slots, max_entries)?,
             access: convert::access(access)?,
             compat: convert::compat(compat)?,
             last_exit_ok,
@@ -179,10 +165,8 @@ impl PyIndexFile {
     ///
     /// Source: `IndexFile#putKey`.
     fn put_key(&self, key: &Bound<'_, PyAny>, phy_offset: i64, store_timestamp: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let keys = Hashes(vec![convert::key_hash(key)?]);
         let time = convert::time_ms(store_timestamp, Round::Down)?;
-        let columns = PutColumns { keys: &keys, phy_offsets: &[phy_offset], store_timestamps: &[time] };
-        Ok(self.inner()?.put_batch(&columns, 0)? == 1)
+        Ok(self.inner()?.put_hash(convert::key_hash(key)?, phy_offset, time)?)
     }
 
     /// Put a batch of keys.
@@ -396,7 +380,7 @@ impl PyIndexFile {
     fn verify<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let file = self.inner()?;
         let checked = py.detach(|| file.verify())?;
-        report(py, &file, &checked)
+        report::of_file(py, &file, &checked)
     }
 
     /// Wait until all of the file is on the disk. Source: `IndexFile#flush`.
@@ -461,22 +445,6 @@ fn _open_index_file(
     last_exit_ok: bool,
 ) -> PyResult<PyIndexFile> {
     PyIndexFile::open(py, path, "r", Some(hash_slots), Some(max_entries), access, compat, last_exit_ok)
-}
-
-fn report<'py>(py: Python<'py>, file: &IndexFile, checked: &Checked) -> PyResult<Bound<'py, PyAny>> {
-    let module = py.import("logdex.report")?;
-    let finding = module.getattr("Finding")?;
-    let path = file.path().display().to_string();
-    let findings = checked
-        .findings
-        .iter()
-        .map(|f| finding.call1((&path, f.offset, f.kind, &f.expected, &f.found)))
-        .collect::<PyResult<Vec<_>>>()?;
-    let counts = PyDict::new(py);
-    counts.set_item("files", 1)?;
-    counts.set_item("slots", checked.slots)?;
-    counts.set_item("entries", checked.entries)?;
-    module.getattr("Report")?.call1((findings, counts))
 }
 
 /// A handle is shared between threads.

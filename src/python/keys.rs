@@ -3,32 +3,16 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Int32Array, Int64Array, ListArray, StringArray};
+use arrow_array::{Int32Array, Int64Array, ListArray, StringArray};
 use arrow_buffer::{ArrowNativeType, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
-use pyo3_arrow::PyArray;
 
-use super::convert::KeyColumn;
+use super::convert::{self, KeyColumn};
 use crate::error::Result;
 use crate::hash_index::{self, Damage, Hits, KeySource, finish};
-
-/// Hashes that are there already.
-pub(super) struct Hashes(pub(super) Vec<i32>);
-
-impl KeySource for Hashes {
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn hash_block(&self, start: usize, hashes: &mut [i32]) {
-        for (to, hash) in hashes.iter_mut().zip(self.0.iter().skip(start)) {
-            *to = *hash;
-        }
-    }
-}
 
 /// Keys of a batch, with their topics where these come apart.
 pub(super) struct Keys {
@@ -184,7 +168,7 @@ fn column_bytes(column: &KeyColumn, row: usize) -> &[u8] {
 }
 
 pub(super) fn list_array(py: Python<'_>, answer: ListArray) -> PyResult<Bound<'_, PyAny>> {
-    PyArray::from_array_ref(Arc::new(answer) as ArrayRef).into_arro3(py)
+    convert::arro3_array(py, Arc::new(answer))
 }
 
 /// Tells the log of the program that a chain was broken and how the answer was found all the same.

@@ -12,6 +12,7 @@ mod index_file;
 mod index_header;
 mod keys;
 mod message_reader;
+mod report;
 
 use pyo3::prelude::*;
 
