@@ -1,4 +1,4 @@
-"""Measures, and writes docs/benchmarks.md with its pictures.
+"""Measures, and writes docs/benchmarks.md with its pictures, and the short table in README.md.
 
     python -m benches.report [--only put,select] [--rounds 5] [--render] [--short]
 
@@ -11,19 +11,19 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
+import shutil
 import sys
 import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
 
-from . import document, machine, pictures, store
+from . import document, machine, pictures, readme, store
 from .parts import PARTS
 from .plan import Plan
 from .server import HOME
 
 KEPT = HOME / "build" / "bench"
-DOCS = HOME / "docs"
 
 
 def main() -> None:
@@ -38,8 +38,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="logdex-bench-", dir=given.scratch) as folder:
         scratch = Path(folder)
         plan = Plan.trial(scratch) if given.short else replace(Plan(scratch), rounds=given.rounds)
-        kept, docs = (scratch / "kept", scratch / "docs") if given.short else (KEPT, DOCS)
-        docs.mkdir(exist_ok=True)
+        kept, home = (scratch / "kept", scratch) if given.short else (KEPT, HOME)
+        if given.short:
+            (home / "docs").mkdir()
+            shutil.copy(HOME / "README.md", home)
         for name in [] if given.render else given.only.split(","):
             start = time.monotonic()
             part = PARTS[name](plan)
@@ -51,10 +53,9 @@ def main() -> None:
             store.save(kept, part)
             print(f"{name}: {time.monotonic() - start:.0f} s, {part.measured.dropped} rounds dropped", file=sys.stderr)
         parts = store.load(kept)
-        pictures.draw(parts, docs)
-        document.write(parts, docs / "benchmarks.md")
-    if not given.short:
-        print(DOCS / "benchmarks.md")
+        pictures.draw(parts, home / "docs")
+        document.write(parts, home / "docs" / "benchmarks.md")
+        readme.update(parts, home / "README.md")
 
 
 if __name__ == "__main__":

@@ -57,9 +57,17 @@ def _index(put: Part, select: Part) -> Any:
         for kind in ("present", "absent"):
             bars[f"lookup, {kind} keys{more}"] = select.measured.times(f"{kind}_{threads}", f"{kind}_java")
     figure, axes = plt.subplots(figsize=(7.5, 3.4))
+    # What the memory allows, at the bar that it limits.
+    limits = {1: put.measured.times("limit_fresh", "java"), 3: put.measured.times("limit_prepared", "java")}
+    lookups = [(threads, kind) for threads in ("one", "two") for kind in ("present", "absent")]
+    for at, (threads, kind) in enumerate(lookups, 5):
+        limits[at] = select.measured.times(f"{kind}_limit_{threads}", f"{kind}_java")
     medians = [bar.median for bar in bars.values()]
     spans = [[bar.median - bar.least for bar in bars.values()], [bar.most - bar.median for bar in bars.values()]]
     axes.barh(list(bars), medians, xerr=spans, color=[GREY] + [BLUE] * (len(bars) - 1), ecolor="#333333", capsize=2)
+    allowed = [limit.median for limit in limits.values()]
+    axes.plot(allowed, list(limits), "|", color="#c0392b", markersize=14, label="traffic limit")
+    axes.legend(frameon=False, loc="upper right")
     axes.invert_yaxis()
     axes.set_xlabel("times as fast as Java's IndexFile 4.9.3 (median, least to most)")
     axes.grid(axis="x", color=LIGHT, linewidth=0.5)
@@ -93,6 +101,7 @@ def _peers(part: Part) -> Any:
         colours = [BLUE if name == "logdex" else GREY for name in names]
         axes.barh(names, [its.median for its in spreads], color=colours)
         axes.set_xscale("log")
+        axes.set_xlim(left=10)
         axes.set_xlabel(f"{words}, ns a key (shorter is faster)")
         axes.grid(axis="x", color=LIGHT, linewidth=0.5)
         axes.set_axisbelow(True)
