@@ -181,7 +181,8 @@ impl IndexFile {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use std::fs::File;
     use std::path::Path;
@@ -232,7 +233,9 @@ mod tests {
     fn files_that_are_not_in_memory_answer_alike() {
         let dir = tempfile::tempdir().unwrap();
         let paths = [dir.path().join("1"), dir.path().join("2")];
-        paths.iter().for_each(|path| build(path));
+        for path in &paths {
+            build(path);
+        }
         // Few keys go in rounds, many load the file; keys that nobody put end without a match.
         for (count, access) in [(7, Access::Mmap), (7, Access::Pread), (500, Access::Mmap), (500, Access::Pread)] {
             let keys: Vec<String> = (0..count).map(|i| key(i * 7919)).chain([String::from("T#absent")]).collect();
