@@ -65,7 +65,12 @@ def mend_files(files: FileSet) -> None:
 
 def indexes_tags(files: FileSet, log: CommitLog) -> bool:
     """Say whether the index holds the tags of messages, as a 5.5.0 broker writes it; so that what is lost comes back."""
-    held = _by_offset(files.refresh())
+    return holds_tags(files.refresh(), log)
+
+
+def holds_tags(files: Sequence[IndexFile], log: CommitLog) -> bool:
+    """Say whether index files hold the tags of a log's messages; told from the newest of both."""
+    held = _by_offset(files)
     newest = held[-1].header if held else None
     messages = newest and next(_scan(log, newest.begin_phy_offset, newest.end_phy_offset), None)
     if messages is None:

@@ -60,6 +60,11 @@ class CommitLog:
         return cls(_core.CommitLog.open(directory, access=access, compat=compat, max_body_bytes=max_body_bytes))
 
     @property
+    def core(self) -> _core.CommitLog:
+        """The native log, for native classes that read beside it."""
+        return self._log
+
+    @property
     def path(self) -> Path:
         """The directory."""
         return self._log.path

@@ -12,6 +12,8 @@ from logdex import _core
 from logdex.rocketmq.ranges import Range, subtract, union
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from logdex.rocketmq.commit_log import CommitLog
 
 _COLUMNS = ("topic", "phy_offset", "store_timestamp", "uniq_key", "keys", "tags", "sys_flag", "store_size")
@@ -21,11 +23,21 @@ class LogEntries:
     """What a broker would have indexed of the log ranges read so far: for each entry its key's hash and its offset.
 
     Twelve bytes an entry; a look-up is a search for four bytes in memory.
+
+    Attributes:
+        topics: Topics of the messages read so far.
     """
 
-    def __init__(self, log: CommitLog) -> None:
-        """Start with nothing read."""
+    def __init__(self, log: CommitLog, *, tags: Callable[[], bool]) -> None:
+        """Start with nothing read.
+
+        Args:
+            log: The log.
+            tags: Says whether tags are indexed, too; asked when the first range is read.
+        """
         self._log = log
+        self._tags = tags
+        self.topics: set[str] = set()
         self._lock = threading.Lock()
         self._seen: list[Range] = []
         self._refused: list[Range] = []
@@ -59,11 +71,13 @@ class LogEntries:
 
     def _read_range(self, begin: int, end: int, stop: int) -> int:
         reached = begin
+        tags = self._tags()
         scan = self._log.scan(begin_phy_offset=begin, end_phy_offset=stop, columns=_COLUMNS)
         for messages in RecordBatchReader.from_stream(scan):
             if not messages.num_rows:
                 continue
-            entries = _core.index_entries(messages, end_phy_offset=0)
+            self.topics.update(messages.column("topic").to_pylist())
+            entries = _core.index_entries(messages, end_phy_offset=0, tags=tags)
             rows = zip(*(entries.column(name).to_pylist() for name in ("topic", "key", "phy_offset")), strict=True)
             for topic, key, phy_offset in rows:
                 self._hashes += _core.key_hash(_core.index_key(topic, key)).to_bytes(4, "big")

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-import errno
+import re
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logdex.hash_index.index_service import CLOCK_SLACK_MS, IndexService
 from logdex.hash_index.query import TimeRange
 from logdex.rocketmq.commit_log import CommitLog
 from logdex.rocketmq.key_search import KeySearch
+from logdex.rocketmq.layout import StoreLayout, find_layout, is_store
+from logdex.rocketmq.message_scan import MessageScan
+from logdex.rocketmq.overview import overview
+from logdex.rocketmq.queue_set import QueueSet
+from logdex.rocketmq.topics import configured_topics, topics_in_log
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Iterable
     from datetime import datetime
+    from pathlib import Path
     from typing import Literal, TypeAlias
 
     from arro3.core import RecordBatchReader
 
+    from logdex._core import ConsumeQueue
     from logdex.rocketmq.find_result import FindResult
     from logdex.rocketmq.key_search import Scan
     from logdex.rocketmq.message import Message
@@ -28,7 +35,7 @@ if TYPE_CHECKING:
     _Compat: TypeAlias = Literal["4.9.3", "5.3.3", "5.5.0"] | None
 
 _OFFSET_DIGITS = 16
-_MSG_ID_LENGTHS = (32, 56)
+_MSG_ID = re.compile(r"[0-9A-Fa-f]{32}([0-9A-Fa-f]{24})?")
 
 
 class MessageStore:
@@ -43,14 +50,18 @@ class MessageStore:
         ...         print(message.phy_offset, message.body)
     """
 
-    def __init__(self, root: Path, options: dict[str, Any]) -> None:
-        """Open log and index; `open` is the way in."""
-        self._root = root
+    def __init__(self, layout: StoreLayout, options: dict[str, Any]) -> None:
+        """Open the log; `open` is the way in."""
+        self._layout = layout
         self._options = options
         self._lock = threading.Lock()
         self._index: IndexService | None = None
-        self._commit_log = CommitLog.open(root / "commitlog", access=options["access"], compat=options["compat"])
-        self._search = KeySearch(self._commit_log, lambda: self.index)
+        reading = {"access": options["access"], "compat": options["compat"]}
+        self._commit_log = CommitLog.open(layout.commit_log, **reading)
+        self._queues = QueueSet(layout, self._commit_log, {**reading, "clock_slack_ms": options["clock_slack_ms"]})
+        self._scan = MessageScan(layout, self._commit_log, self._queues, options["clock_slack_ms"])
+        self._topics_in_log: list[str] | None = None
+        self._search = KeySearch(self._commit_log, lambda: self.index, self._known_topics)
         self._closed = False
 
     @classmethod
@@ -61,26 +72,27 @@ class MessageStore:
         hash_slots: int | None = None,
         max_entries: int | None = None,
         clock_slack_ms: int = CLOCK_SLACK_MS,
+        commit_log: str | os.PathLike[str] | None = None,
         access: _Access = "auto",
         compat: _Compat = None,
     ) -> MessageStore:
-        """Open a store directory.
+        """Open a store directory; all but the log may be missing.
 
         Args:
-            root: The store's root, which holds `commitlog` and `index`.
+            root: The store's root, which holds `commitlog`, `consumequeue` and `index`; or a `commitlog` directory.
             hash_slots: Slots of each index file (maxHashSlotNum); None: found from the fullest file.
             max_entries: Entries of each index file plus one (maxIndexNum); None: as above.
             clock_slack_ms: How far the broker's clock may have stepped within one index file, in ms.
+            commit_log: The log where it does not lie in the root (storePathCommitLog): its directory, or several with commas
+                between them.
             access: "mmap", "pread", or "auto": map, and read plainly where mapping fails.
             compat: A broker's release, to search the index as it does, faults included; None searches right.
 
         Raises:
-            FileNotFoundError: There is no store at `root`.
+            OSError: There is no store at `root`, or the system refuses to read it.
             GeometryError: Slots and entries were not given and cannot be told from the index files.
         """
-        path = Path(root)
-        if not (path / "commitlog").is_dir():
-            raise FileNotFoundError(errno.ENOENT, "no RocketMQ store (it would hold a commitlog directory)", str(path))
+        layout = find_layout(root, commit_log)
         options = {
             "hash_slots": hash_slots,
             "max_entries": max_entries,
@@ -88,14 +100,33 @@ class MessageStore:
             "access": access,
             "compat": compat,
         }
-        store = cls(path, options)
+        store = cls(layout, options)
         _ = store.index
         return store
 
+    @staticmethod
+    def lies_at(path: Path) -> bool:
+        """Say whether `open` takes a path: a store's root or the directory of a commit log.
+
+        Raises:
+            PermissionError: The system refuses to say.
+        """
+        return is_store(path)
+
+    @staticmethod
+    def is_msg_id(text: str) -> bool:
+        """Say whether a text has the shape of an offset id; a client's unique key may have it, too."""
+        return _MSG_ID.fullmatch(text) is not None
+
     @property
     def root(self) -> Path:
-        """The store's root directory."""
-        return self._root
+        """The store's root directory; of a log that stands alone its own."""
+        return self._layout.root
+
+    @property
+    def layout(self) -> StoreLayout:
+        """Where the parts of the store lie."""
+        return self._layout
 
     @property
     def commit_log(self) -> CommitLog:
@@ -108,14 +139,14 @@ class MessageStore:
         """The key index; None while the store has no index directory."""
         self._check_open()
         with self._lock:
-            directory = self._root / "index"
+            directory = self._layout.index
             if self._index is None and directory.is_dir():
                 self._index = IndexService.open(directory, **self._options)
             return self._index
 
     def find(
         self,
-        topic: str,
+        topic: str | None,
         key: str,
         *,
         begin: _Time = None,
@@ -129,8 +160,9 @@ class MessageStore:
         the broker has yet to index them or index files were lost, are read by the rules that a broker indexes by.
 
         Args:
-            topic: The topic, as stored.
-            key: The unique key (the client's message id), or one of the space-separated keys.
+            topic: The topic, as stored; None tries every topic of the store, for a unique key whose topic is not known.
+            key: The unique key (the client's message id), or one of the space-separated keys. Where the broker indexed
+                tags (5.5.0), `"T#"` and the tags of a message lead to it, too.
             begin: First store time, ms or an aware datetime; None: no bound.
             end: Last store time, included.
             max_num: The most messages to give; None: all.
@@ -187,11 +219,72 @@ class MessageStore:
         self._check_open()
         if isinstance(key, int):
             return self._commit_log.message(key)
-        if len(key) not in _MSG_ID_LENGTHS:
-            raise ValueError(f"an offset id has 32 or 56 hexadecimal digits, not {len(key)}: {key!r}")
-        bytes.fromhex(key)
+        if not self.is_msg_id(key):
+            raise ValueError(f"an offset id has 32 or 56 hexadecimal digits, this has {len(key)} characters: {key!r}")
         message = self._commit_log.message(int(key[-_OFFSET_DIGITS:], 16))
         return message if message is not None and message.msg_id == key.upper() else None
+
+    def messages(
+        self,
+        topic: str | None = None,
+        queue_id: int | None = None,
+        begin: _Time = None,
+        end: _Time = None,
+        columns: Iterable[str] | None = None,
+    ) -> RecordBatchReader:
+        """Read messages in the order of the log.
+
+        Args:
+            topic: Only this topic, as stored; None: all.
+            queue_id: Only this queue of the topic, or of every topic.
+            begin: First store time, ms or an aware datetime; None: no bound.
+            end: Last store time, included.
+            columns: Names of message columns, in the order wanted; all where not given.
+
+        Returns:
+            An Arrow stream.
+
+        Raises:
+            ValueError: An unknown column.
+            OSError: The system refuses; from the reader, too.
+        """
+        self._check_open()
+        return self._scan.messages(topic, queue_id, TimeRange.of(begin, end), columns)
+
+    @property
+    def topics(self) -> list[str]:
+        """Topics with messages, sorted: those that have queues; in a store without queues those that the log holds.
+
+        Linear in the log where there are no queues, the first time.
+        """
+        self._check_open()
+        topics = self._queues.topics()
+        if topics:
+            return topics
+        if self._topics_in_log is None:
+            self._topics_in_log = topics_in_log(self._commit_log)
+        return self._topics_in_log
+
+    def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """Open the consume queue of a topic.
+
+        Raises:
+            FileNotFoundError: The store has no files of it.
+        """
+        self._check_open()
+        return self._queues.queue(topic, queue_id)
+
+    def overview(self) -> dict[str, Any]:
+        """Give files, ranges of offsets and times, topics and index files, as `logdex info` shows them.
+
+        Cheap: of the log only the newest file is walked.
+        """
+        self._check_open()
+        return overview(self._layout, self._commit_log, self._queues, self.index)
+
+    def _known_topics(self) -> list[str]:
+        """Give what a message's topic may be, with topics that have no queue any more."""
+        return sorted({*self.topics, *configured_topics(self._layout.config)})
 
     def _check_open(self) -> None:
         if self._closed:
@@ -204,6 +297,7 @@ class MessageStore:
         self._closed = True
         if self._index is not None:
             self._index.close()
+        self._queues.close()
         self._commit_log.close()
 
     def __enter__(self) -> MessageStore:
@@ -216,11 +310,11 @@ class MessageStore:
 
     def __repr__(self) -> str:
         """Name the root."""
-        return f"MessageStore({str(self._root)!r})"
+        return f"MessageStore({str(self._layout.root)!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by path and options."""
-        return _reopen, (self._root, self._options)
+        return _reopen, (self._layout.root, {**self._options, "commit_log": self._layout.commit_log})
 
 
 def _reopen(root: Path, options: dict[str, Any]) -> MessageStore:

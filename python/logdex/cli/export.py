@@ -1,0 +1,97 @@
+"""`logdex export`: rows of a log as a Parquet file."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from arro3.core import RecordBatchReader
+
+from logdex.cli.arguments import add_filters, command
+from logdex.cli.cat import filters_of
+from logdex.cli.kinds import open_source
+from logdex.cli.output import say, say_json, size_text
+from logdex.cli.progress import Progress
+from logdex.cli.rows import limited_batches
+from logdex.errors import LogdexError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from logdex.cli.arguments import Subparsers
+
+_DETAILS = """\
+Needs pyarrow (pip install pyarrow). Columns as in the documents; bodies decompressed. The
+file appears under its name when it is whole.
+
+  logdex export /data/store orders.parquet --topic Orders --begin 2026-11-20
+  logdex export /data/store heads.parquet --no-body --compression zstd"""
+
+
+def add_parsers(subparsers: Subparsers) -> None:
+    """Add the command."""
+    parser = command(subparsers, "export", "write messages into a Parquet file", _DETAILS)
+    parser.add_argument("path", metavar="STORE", help="the store, or its commit log")
+    parser.add_argument("file", metavar="FILE.parquet", help="the file to write; must not be there")
+    add_filters(parser)
+    parser.add_argument("--no-body", action="store_true", help="without the bodies")
+    parser.add_argument(
+        "--compression", default="snappy", help="of Parquet: none, snappy (default), gzip, zstd, lz4, brotli"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the file; 1 where no row passes the filters, with a file of no rows."""
+    target = Path(arguments.file)
+    if target.exists():
+        raise FileExistsError(errno.EEXIST, "the file exists already", str(target))
+    parquet = _parquet()
+    source = open_source(arguments.path)
+    part = target.with_name(target.name + ".part")
+    try:
+        stream = RecordBatchReader.from_stream(source.rows(filters_of(arguments), body=not arguments.no_body))
+        with Progress("export") as progress:
+            rows = _write(parquet, part, stream, arguments, progress)
+        part.rename(target)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    finally:
+        source.close()
+    size = target.stat().st_size
+    if arguments.json:
+        say_json({"file": str(target), "rows": rows, "bytes": size})
+    else:
+        say(f"{target}: {rows:,} rows, {size_text(size)}")
+    return 0 if rows else 1
+
+
+def _write(
+    parquet: Any,  # noqa: ANN401 -- pyarrow comes without types
+    path: Path,
+    stream: RecordBatchReader,
+    arguments: argparse.Namespace,
+    progress: Progress,
+) -> int:
+    import pyarrow as pa  # noqa: PLC0415 -- optional
+
+    rows = read = 0
+    schema = pa.schema(stream.schema)
+    with parquet.ParquetWriter(path, schema, compression=arguments.compression) as writer:
+        for batch in limited_batches(stream, arguments.limit):
+            converted = pa.record_batch(batch)
+            writer.write_batch(converted)
+            rows += converted.num_rows
+            read += converted.nbytes
+            progress(read)
+    return rows
+
+
+def _parquet() -> Any:  # noqa: ANN401 -- a module
+    try:
+        from pyarrow import parquet  # noqa: PLC0415 -- optional
+    except ImportError:
+        raise LogdexError("export needs pyarrow: pip install pyarrow") from None
+    return parquet

@@ -1,0 +1,97 @@
+"""The consume queues of a store, by topic and queue."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+from logdex import _core
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from logdex.rocketmq.commit_log import CommitLog
+    from logdex.rocketmq.layout import StoreLayout
+
+
+class QueueSet:
+    """Lists the queues that lie in a store and keeps those that were asked for open."""
+
+    def __init__(self, layout: StoreLayout, log: CommitLog, options: dict[str, Any]) -> None:
+        """Prepare; nothing is read.
+
+        Args:
+            layout: Where the queues lie.
+            log: The store's log, for look-ups by time.
+            options: `access`, `compat` and `clock_slack_ms`, as of `ConsumeQueue.open`.
+        """
+        self._layout = layout
+        self._log = log
+        self._options = options
+        self._open: dict[Path, _core.ConsumeQueue] = {}
+        self._lock = threading.Lock()
+
+    def is_readable(self) -> bool:
+        """Say whether queues are here as files: a 5.x broker may keep them in a RocksDB in the same place."""
+        return self._layout.queues.is_dir() and not (self._layout.queues / "CURRENT").exists()
+
+    def directories(self) -> dict[tuple[str, int], list[Path]]:
+        """List the queues: topic and number, with the directory of each; a batch topic's lie in another place.
+
+        A queue's directory without files is left out: a deleted topic leaves one.
+        """
+        found: dict[tuple[str, int], list[Path]] = {}
+        for root in (self._layout.queues if self.is_readable() else None, self._layout.batch_queues):
+            if root is None or not root.is_dir():
+                continue
+            for topic in sorted(os.scandir(root), key=lambda entry: entry.name):
+                if not topic.is_dir():
+                    continue
+                for queue in sorted(os.scandir(topic), key=lambda entry: entry.name):
+                    if queue.is_dir() and queue.name.isascii() and queue.name.isdecimal() and any(os.scandir(queue)):
+                        found.setdefault((topic.name, int(queue.name)), []).append(root / topic.name / queue.name)
+        return found
+
+    def topics(self) -> list[str]:
+        """List the topics that have a queue, sorted."""
+        return sorted({topic for topic, _ in self.directories()})
+
+    def queue(self, topic: str, queue_id: int) -> _core.ConsumeQueue:
+        """Open one queue.
+
+        Raises:
+            FileNotFoundError: The store has no files of it.
+        """
+        missing = self._layout.queues
+        # A topic from outside must not lead elsewhere.
+        if topic not in ("", ".", "..") and not {os.sep, "\0"} & set(topic):
+            for root in (self._layout.batch_queues, self._layout.queues):
+                path = root / topic / str(queue_id)
+                if path.is_dir() and any(os.scandir(path)):
+                    return self.open(path)
+            missing = missing / topic / str(queue_id)
+        raise FileNotFoundError(errno.ENOENT, f"no files of queue {queue_id} of topic {topic!r}", str(missing))
+
+    def open(self, path: Path) -> _core.ConsumeQueue:
+        """Open the queue in a directory, or give the open one."""
+        with self._lock:
+            queue = self._open.get(path)
+            if queue is None:
+                extension = self._layout.queue_extensions / path.parent.name / path.name
+                queue = _core.ConsumeQueue.open(
+                    path,
+                    commit_log=self._log.core,
+                    extension=extension if extension.is_dir() else None,
+                    **self._options,
+                )
+                self._open[path] = queue
+            return queue
+
+    def close(self) -> None:
+        """Let the files go."""
+        with self._lock:
+            for queue in self._open.values():
+                queue.close()
+            self._open.clear()
