@@ -56,6 +56,7 @@ def _open_consume_queue(
     extension: _Path | None,
     access: _Access,
     compat: _Compat,
+    log_end: int | None,
     clock_slack_ms: int,
 ) -> ConsumeQueue: ...
 def index_entries(messages: Any, *, end_phy_offset: int, tags: bool = False) -> RecordBatch: ...
@@ -271,6 +272,7 @@ class ConsumeQueue:
         extension: _Path | None = None,
         access: _Access = "auto",
         compat: _Compat = None,
+        log_end: int | None = None,
         clock_slack_ms: int = 3_600_000,
     ) -> ConsumeQueue: ...
     @property

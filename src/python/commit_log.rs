@@ -86,7 +86,7 @@ fn message_dict<'py>(py: Python<'py>, message: &Message) -> PyResult<Bound<'py, 
 /// With access "auto" files are read by `pread`, not mapped. With compat "4.9.3" a frame of version 2 ends the log, as
 /// it does for a broker before 5.1.0.
 #[pyclass(name = "CommitLog", module = "logdex._core", frozen)]
-struct PyCommitLog {
+pub(super) struct PyCommitLog {
     log: Mutex<Option<Arc<CommitLog>>>,
     path: PathBuf,
     access: String,
@@ -95,7 +95,7 @@ struct PyCommitLog {
 }
 
 impl PyCommitLog {
-    fn inner(&self) -> PyResult<Arc<CommitLog>> {
+    pub(super) fn inner(&self) -> PyResult<Arc<CommitLog>> {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         log.clone().ok_or_else(|| PyValueError::new_err(format!("{} is closed", self.path.display())))
     }

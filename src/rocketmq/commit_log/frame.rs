@@ -31,8 +31,12 @@ pub const MAGIC_BLANK: u32 = 0xcbd4_3194;
 pub const COMPRESSED: i32 = 0x1;
 /// The two bits of the transaction type.
 pub const TRANSACTION_TYPE: i32 = 0xc;
+/// The transaction type of a message that was committed.
+pub const TRANSACTION_COMMIT: i32 = 0x8;
 /// The transaction type of a message that was rolled back.
 pub const TRANSACTION_ROLLBACK: i32 = 0xc;
+/// The body is a batch of messages that share the frame (5.x).
+pub const INNER_BATCH: i32 = 0x80;
 /// The born host is an IPv6 address.
 const BORN_HOST_V6: i32 = 0x10;
 /// The store host is an IPv6 address.
@@ -142,6 +146,19 @@ fn host_len(sys_flag: i32, v6: i32) -> u8 {
 /// Lengths of the born host and of the store host.
 pub(super) fn host_lens(sys_flag: i32) -> (u8, u8) {
     (host_len(sys_flag, BORN_HOST_V6), host_len(sys_flag, STORE_HOST_V6))
+}
+
+/// Bytes of a frame up to and with the store timestamp, however long the hosts are.
+pub(super) const HEAD: usize = BORN_HOST + 20 + 8;
+
+/// The store timestamp of the message whose first bytes these are; `None` where they are no message's.
+pub(super) fn store_timestamp_of_head(head: &[u8]) -> Option<i64> {
+    let magic = array(head, 4).map(u32::from_be_bytes)?;
+    if magic != MAGIC_V1 && magic != MAGIC_V2 {
+        return None;
+    }
+    let (born_host, _) = host_lens(i32_at(head, SYS_FLAG)?);
+    array(head, BORN_HOST + usize::from(born_host)).map(i64::from_be_bytes)
 }
 
 /// The checksum of a body as the broker stores it: CRC-32 without its highest bit.

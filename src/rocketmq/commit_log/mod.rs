@@ -8,9 +8,9 @@
 mod batch;
 pub mod body;
 pub mod columns;
-mod directory;
 pub mod frame;
 mod log;
+mod lookup;
 mod lz4;
 mod message;
 mod output;
@@ -21,10 +21,10 @@ pub mod text;
 mod window;
 
 pub use batch::Bodies;
-pub use log::{CommitLog, Options, ScanOptions};
+pub use log::{CommitLog, Options, ScanOptions, StoreTimes};
 pub use message::Message;
 pub use reader::MessageReader;
-pub use scan::{LogFile, Place, Scan, Stop};
+pub use scan::{Place, Scan, Stop};
 
 /// Logs are shared between threads, readers move between them.
 const _: () = {

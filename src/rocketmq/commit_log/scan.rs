@@ -1,30 +1,13 @@
 //! The walk of a log: message after message, over the files in the order of their offsets.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::body::BodyError;
 use super::frame::{Found, Frame, Layout, Refusal, Versions};
 use super::window::{SCAN_WINDOW, Window};
 use crate::error::{Error, Result};
+use crate::rocketmq::offset_files::OffsetFile;
 use crate::source::ReadAt;
-
-/// A file of the log as the directory lists it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogFile {
-    /// Offset in the log of its first byte.
-    pub start: u64,
-    /// Bytes that belong to it: its length, and no further than the next file's start.
-    pub len: u64,
-    /// Its name.
-    pub path: PathBuf,
-}
-
-impl LogFile {
-    /// Offset in the log after its last byte.
-    pub fn end(&self) -> u64 {
-        self.start.saturating_add(self.len)
-    }
-}
 
 /// Where a walk ended, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,18 +37,18 @@ impl Place<'_> {
 }
 
 /// Opens a file of the log.
-type Opener<S> = Box<dyn FnMut(&LogFile) -> Result<S> + Send>;
+type Opener<S> = Box<dyn FnMut(&OffsetFile) -> Result<S> + Send>;
 
 /// A walk over messages, as the broker walks: a BLANK frame leads to the next file, whatever its number; the first
 /// frame that a broker would refuse ends the walk (upstream `CommitLog#checkMessageAndReturnSize`, `#recoverNormally`).
 pub struct Scan<S> {
-    files: std::vec::IntoIter<LogFile>,
+    files: std::vec::IntoIter<OffsetFile>,
     open: Opener<S>,
     versions: Versions,
     window: Window,
     begin: u64,
     end: u64,
-    current: Option<(LogFile, S)>,
+    current: Option<(OffsetFile, S)>,
     /// In the current file: the message at hand, and where the next frame begins.
     at: u64,
     next: u64,
@@ -86,8 +69,8 @@ impl<S: ReadAt> Scan<S> {
     ///
     /// Frames are only known by walking, so it starts at the beginning of the file that holds `begin`.
     pub fn new(
-        files: Vec<LogFile>,
-        open: impl FnMut(&LogFile) -> Result<S> + Send + 'static,
+        files: Vec<OffsetFile>,
+        open: impl FnMut(&OffsetFile) -> Result<S> + Send + 'static,
         versions: Versions,
         begin: u64,
         end: u64,
