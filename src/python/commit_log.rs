@@ -8,13 +8,15 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use pyo3_arrow::PyRecordBatch;
 
+use super::checkpoint::PyStoreCheckpoint;
 use super::convert;
 use super::message_reader::PyMessageReader;
+use super::report::report;
 use crate::hash_index::Compat;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::frame::Versions;
 use crate::rocketmq::commit_log::properties::{KEYS, TAGS, UNIQ_KEY};
-use crate::rocketmq::commit_log::{Bodies, CommitLog, Message, Options, ScanOptions};
+use crate::rocketmq::commit_log::{Bodies, CommitLog, Message, Options, ScanOptions, Start, file_batch};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyCommitLog>()?;
@@ -194,6 +196,63 @@ impl PyCommitLog {
     fn max_offset(&self, py: Python<'_>) -> PyResult<u64> {
         let log = self.inner()?;
         Ok(py.detach(|| log.max_offset())?)
+    }
+
+    /// Look for strays, gaps between files, and files of another length.
+    ///
+    /// Returns:
+    ///     A `logdex.report.Report`; its words are those of docs/findings.md.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    fn check_files<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let log = self.inner()?;
+        report(py, &py.detach(|| log.check_files())?)
+    }
+
+    /// The files: `path`, `begin_phy_offset`, `end_phy_offset`, and `first_store_timestamp`, null where a file begins with
+    /// no message.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    fn file_table<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let log = self.inner()?;
+        let batch = py.detach(|| log.file_times().map(|files| file_batch(&files)))?;
+        PyRecordBatch::new(batch).into_arro3(py)
+    }
+
+    /// What a broker would do with this log at its start.
+    ///
+    /// Args:
+    ///     checkpoint: The store's checkpoint; None: zeros, as for a broker that finds none.
+    ///     last_exit_ok: The broker was shut down: there is no file `abort`.
+    ///     queue_end: The largest `ConsumeQueue.log_end` of the store, -1 without queues.
+    ///     message_index_safe: The broker's setting messageIndexSafe.
+    ///
+    /// Returns:
+    ///     Three offsets: the beginning of the file where its walk starts; where the log ends then, what lies behind being
+    ///     cut off; and from where on messages are dispatched, to queues and index, the end where none are. By the rules of
+    ///     the release that the log was opened for, else of 4.9.3.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    ///
+    /// Source: `CommitLog#recoverNormally`, `#recoverAbnormally`, `DefaultMessageStore#start`.
+    #[pyo3(signature = (checkpoint=None, *, last_exit_ok, queue_end=-1, message_index_safe=false))]
+    fn recovery(
+        &self,
+        py: Python<'_>,
+        checkpoint: Option<&PyStoreCheckpoint>,
+        last_exit_ok: bool,
+        queue_end: i64,
+        message_index_safe: bool,
+    ) -> PyResult<(u64, u64, u64)> {
+        let log = self.inner()?;
+        let timestamps = checkpoint.map(PyStoreCheckpoint::timestamps).transpose()?.unwrap_or_default();
+        let compat = convert::compat(self.compat.as_deref())?.unwrap_or(Compat::V4_9_3);
+        let start = Start { last_exit_ok, timestamps, queue_end, message_index_safe, compat };
+        let recovery = py.detach(|| log.recovery(start))?;
+        Ok((recovery.begin, recovery.end, recovery.dispatch))
     }
 
     /// The message that begins at an offset.

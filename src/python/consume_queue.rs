@@ -159,6 +159,13 @@ impl PyConsumeQueue {
         Ok(py.detach(|| queue.bounds())?.1)
     }
 
+    /// Offset in the commit log after the message of the last unit, -1 without a unit.
+    #[getter]
+    fn log_end(&self, py: Python<'_>) -> PyResult<i64> {
+        let queue = self.inner()?;
+        Ok(py.detach(|| queue.log_end())?)
+    }
+
     /// The units of the messages from one queue offset to before another.
     ///
     /// Args:

@@ -152,9 +152,9 @@ pub(super) fn host_lens(sys_flag: i32) -> (u8, u8) {
 pub(super) const HEAD: usize = BORN_HOST + 20 + 8;
 
 /// The store timestamp of the message whose first bytes these are; `None` where they are no message's.
-pub(super) fn store_timestamp_of_head(head: &[u8]) -> Option<i64> {
+pub(super) fn store_timestamp_of_head(head: &[u8], versions: Versions) -> Option<i64> {
     let magic = array(head, 4).map(u32::from_be_bytes)?;
-    if magic != MAGIC_V1 && magic != MAGIC_V2 {
+    if magic != MAGIC_V1 && (magic != MAGIC_V2 || versions == Versions::V1) {
         return None;
     }
     let (born_host, _) = host_lens(i32_at(head, SYS_FLAG)?);

@@ -60,6 +60,11 @@ impl<'a> LookUp<'a> {
         self.files.first().map_or(0, |file| file.start)
     }
 
+    /// The store time of the message that a file begins with, by its head.
+    pub(super) fn first_store_timestamp(&mut self, file: &OffsetFile) -> Result<Option<i64>> {
+        self.store_timestamp(file.start, 0)
+    }
+
     /// The store time of the message of `size` bytes that begins at an offset, without a look at what is behind its head;
     /// `None` where no message's head is, or where the file ends before it does.
     pub(super) fn store_timestamp(&mut self, phy_offset: u64, size: u64) -> Result<Option<i64>> {
@@ -77,7 +82,7 @@ impl<'a> LookUp<'a> {
         let there = usize::try_from(file.len.saturating_sub(at)).unwrap_or(usize::MAX).min(head.len());
         let head = head.get_mut(..there).unwrap_or_default();
         source.read_exact_at(head, at).map_err(|e| Error::io(&file.path, e))?;
-        Ok(frame::store_timestamp_of_head(head))
+        Ok(frame::store_timestamp_of_head(head, self.log.options.versions))
     }
 
     /// The file that holds an offset, by its number, and open; `None` where there is none, or none any more.

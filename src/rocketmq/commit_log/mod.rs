@@ -16,6 +16,7 @@ mod message;
 mod output;
 pub mod properties;
 mod reader;
+mod recovery;
 mod scan;
 pub mod text;
 mod window;
@@ -24,6 +25,7 @@ pub use batch::Bodies;
 pub use log::{CommitLog, Options, ScanOptions, StoreTimes};
 pub use message::Message;
 pub use reader::MessageReader;
+pub use recovery::{Recovery, Start, file_batch};
 pub use scan::{Place, Scan, Stop};
 
 /// Logs are shared between threads, readers move between them.

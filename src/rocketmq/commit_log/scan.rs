@@ -55,6 +55,7 @@ pub struct Scan<S> {
     layout: Option<Layout>,
     /// In the log: where the walk has come to.
     position: u64,
+    last_blank: Option<u64>,
     stop: Option<Stop>,
 }
 
@@ -90,6 +91,7 @@ impl<S: ReadAt> Scan<S> {
             next: 0,
             layout: None,
             position: begin,
+            last_blank: None,
             stop: None,
         }
     }
@@ -133,6 +135,7 @@ impl<S: ReadAt> Scan<S> {
                     }
                 }
                 Found::Blank => {
+                    self.last_blank = Some(self.position);
                     self.position = file.end();
                     self.current = None;
                 }
@@ -168,6 +171,11 @@ impl<S: ReadAt> Scan<S> {
     #[cfg(test)]
     pub(super) fn window_len(&self) -> usize {
         self.window.len()
+    }
+
+    /// In the log: where the last BLANK frame stood that the walk came to.
+    pub(super) fn last_blank(&self) -> Option<u64> {
+        self.last_blank
     }
 
     /// Why and where the walk ended; `None` while it goes on.

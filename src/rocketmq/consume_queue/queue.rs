@@ -139,6 +139,17 @@ impl ConsumeQueue {
         Ok((min, max))
     }
 
+    /// Offset in the log after the message of the last unit, -1 without a unit.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn log_end(&self) -> Result<i64> {
+        let files = self.files()?;
+        let last = bounds::of(self, &files)?.units.checked_sub(1);
+        let last = last.map(|last| self.unit(&files, last)).transpose()?.flatten();
+        Ok(last.filter(|last| last.unit.is_valid()).map_or(-1, |last| last.unit.unit.end()))
+    }
+
     /// Bytes of a unit, for arithmetic with offsets.
     pub(super) fn unit_bytes(&self) -> u64 {
         self.kind.unit_len() as u64
