@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _DOUBTFUL_ENTRIES = 16
-_COLUMNS = ("topic", "phy_offset", "store_timestamp", "uniq_key", "keys", "tags", "sys_flag", "store_size")
+COLUMNS = ("topic", "phy_offset", "store_timestamp", "uniq_key", "keys", "tags", "sys_flag", "store_size")
 
 
 def drop_beyond_checkpoint(files: FileSet, checkpoint: Path | None, *, delete: bool) -> None:
@@ -123,8 +123,8 @@ def index_again(
     build: Callable[[Any], int],
     *,
     tags: bool,
-) -> None:
-    """Index what the log holds beyond the last entry.
+) -> int:
+    """Index what the log holds beyond the last entry; give the number of entries put.
 
     Args:
         files: The files of the directory.
@@ -135,15 +135,19 @@ def index_again(
     """
     held = _by_offset(files.refresh())
     begin = log.min_offset
+    count = 0
     if held:
         newest = max(held, key=lambda file: file.header.end_phy_offset)
         last = newest.header.end_phy_offset
         # The last message may have been indexed in part, and a lost page may hold the end of an entry that seems whole.
         for messages in _scan(log, _doubtful_offset(newest), last + 1):
-            put(_missing_rows(_core.index_entries(messages, end_phy_offset=0, tags=tags), held))
+            lost = _missing_rows(_core.index_entries(messages, end_phy_offset=0, tags=tags), held)
+            put(lost)
+            count += lost.num_rows
         begin = max(begin, last + 1)
     if begin < log.max_offset:
-        build(log.scan(begin_phy_offset=begin, columns=_COLUMNS))
+        count += build(log.scan(begin_phy_offset=begin, columns=COLUMNS))
+    return count
 
 
 def _doubtful_offset(file: IndexFile) -> int:
@@ -176,7 +180,7 @@ def _missing(log: CommitLog, begin: int, end: int, files: list[IndexFile]) -> bo
 def _scan(log: CommitLog, begin: int, end: int) -> Iterator[RecordBatch]:
     begin = max(begin, log.min_offset)
     if begin < min(end, log.max_offset):
-        yield from arrow_batches(log.scan(begin_phy_offset=begin, end_phy_offset=end, columns=_COLUMNS))
+        yield from arrow_batches(log.scan(begin_phy_offset=begin, end_phy_offset=end, columns=COLUMNS))
 
 
 def _missing_rows(entries: RecordBatch, files: list[IndexFile]) -> RecordBatch:

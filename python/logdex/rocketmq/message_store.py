@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from logdex.hash_index.index_service import CLOCK_SLACK_MS, IndexService
 from logdex.hash_index.query import TimeRange
 from logdex.rocketmq.commit_log import CommitLog
+from logdex.rocketmq.explain import explain
+from logdex.rocketmq.index_build import build_index
 from logdex.rocketmq.key_search import KeySearch
 from logdex.rocketmq.layout import StoreLayout, find_layout, is_store
 from logdex.rocketmq.message_scan import MessageScan
@@ -18,22 +20,26 @@ from logdex.rocketmq.topics import configured_topics, topics_in_log
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable
-    from datetime import datetime
+    from collections.abc import Callable, Iterable
+    from datetime import datetime, tzinfo
     from pathlib import Path
     from typing import Literal, TypeAlias
 
     from arro3.core import RecordBatchReader
 
     from logdex._core import ConsumeQueue
+    from logdex.report import Report
+    from logdex.rocketmq.explanation import Explanation
     from logdex.rocketmq.find_result import FindResult
     from logdex.rocketmq.key_search import Scan
     from logdex.rocketmq.message import Message
 
+    Progress: TypeAlias = Callable[[int, int], None]
     _Time: TypeAlias = int | datetime | None
     _Access: TypeAlias = Literal["auto", "mmap", "pread"]
     _Compat: TypeAlias = Literal["4.9.3", "5.3.3", "5.5.0"] | None
 
+_INDEXES_TAGS = "5.5.0"
 _OFFSET_DIGITS = 16
 _MSG_ID = re.compile(r"[0-9A-Fa-f]{32}([0-9A-Fa-f]{24})?")
 
@@ -274,6 +280,29 @@ class MessageStore:
         self._check_open()
         return self._queues.queue(topic, queue_id)
 
+    def explain(self, topic: str, key: str, *, begin: _Time = None, end: _Time = None) -> Explanation:
+        """Tell why a key is found, or why not: the whole way, and the likely causes.
+
+        What no index file covers is read from the log, up to 1 GiB a call.
+
+        Args:
+            topic: The topic asked for.
+            key: What was looked for.
+            begin: First store time, ms or an aware datetime; None: no bound.
+            end: Last store time, included.
+
+        Returns:
+            Something to print, or to take apart.
+        """
+        self._check_open()
+        return explain(self, topic, key, TimeRange.of(begin, end), self._options["clock_slack_ms"])
+
+    @property
+    def indexes_tags(self) -> bool:
+        """Whether messages are found by their tags: a 5.5.0 broker indexes them, and what is read from the log has them."""
+        self._check_open()
+        return self._search.has_tags()
+
     def overview(self) -> dict[str, Any]:
         """Give files, ranges of offsets and times, topics and index files, as `logdex info` shows them.
 
@@ -281,6 +310,57 @@ class MessageStore:
         """
         self._check_open()
         return overview(self._layout, self._commit_log, self._queues, self.index)
+
+    def build_index(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        hash_slots: int | None = None,
+        max_entries: int | None = None,
+        zone: str | tzinfo | None = None,
+        tags: bool | None = None,
+        threads: int = 2,
+        progress: Progress | None = None,
+    ) -> Report:
+        """Make the index files of the log, byte for byte those of a broker; the store itself is only read.
+
+        The log is read by threads beside the one that puts.
+
+        Args:
+            directory: Where the files go; made where it is not there. It must hold no index file.
+            hash_slots: Slots of each file; None: as the store's own index has, or a broker's default, 5,000,000.
+            max_entries: Entries of each file plus one; None: likewise, 20,000,000.
+            zone: Time zone of the file names, the broker's, by name or as tzinfo; None: the machine's.
+            tags: Index tags, too, as a 5.5.0 broker does; None: as the store's own index does, or `compat` says.
+            threads: Threads that read the log.
+            progress: Called now and then with the bytes of the log that are done, and those there are.
+
+        Returns:
+            A report that counts messages, entries and index files. A finding is where the log is damaged: a broker's walk
+            ends there, and so does the index.
+
+        Raises:
+            FileExistsError: The directory holds index files.
+            LockedError: The directory is the index of a running broker.
+            OSError: The system refuses.
+        """
+        self._check_open()
+        if (hash_slots is None) != (max_entries is None):
+            raise ValueError("give both hash_slots and max_entries, or neither")
+        index = self.index
+        files = index.files if index is not None else []
+        own = (files[0].hash_slots, files[0].max_entries) if files else None
+        if tags is None:
+            tags = self._search.has_tags() if files else self._options["compat"] == _INDEXES_TAGS
+        return build_index(
+            self._commit_log,
+            directory,
+            geometry=own if hash_slots is None or max_entries is None else (hash_slots, max_entries),
+            zone=zone,
+            tags=tags,
+            threads=threads,
+            progress=progress,
+        )
 
     def _known_topics(self) -> list[str]:
         """Give what a message's topic may be, with topics that have no queue any more."""

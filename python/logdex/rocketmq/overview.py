@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from arro3.core import DataType, RecordBatchReader
 
-from logdex import _core
 from logdex._core import StoreCheckpoint, broker_lock_holder
 from logdex.errors import LogdexError
 
@@ -84,8 +83,6 @@ def _topic_rows(queues: QueueSet) -> list[tuple[str, int, int]]:
     """Give topic, number of queues and messages of each topic."""
     rows: dict[str, list[int]] = {}
     for topic, queue_id in queues.directories():
-        if not hasattr(_core, "ConsumeQueue"):
-            continue  # TEMP
         queue = queues.queue(topic, queue_id)
         counts = rows.setdefault(topic, [0, 0])
         counts[0] += 1
