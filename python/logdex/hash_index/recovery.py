@@ -77,7 +77,7 @@ def holds_tags(files: Sequence[IndexFile], log: CommitLog) -> bool:
         return False
     tagged = _core.index_entries(messages, end_phy_offset=0, tags=True)
     plain = _core.index_entries(messages, end_phy_offset=0)
-    lost, lost_of_plain = (_missing_rows(entries, held).num_rows for entries in (tagged, plain))
+    lost, lost_of_plain = (missing_rows(entries, held).num_rows for entries in (tagged, plain))
     # A few tags may be missing at the end of the index, or seem to be there because of a key with the same hash.
     return 2 * (lost - lost_of_plain) < tagged.num_rows - plain.num_rows
 
@@ -141,7 +141,7 @@ def index_again(
         last = newest.header.end_phy_offset
         # The last message may have been indexed in part, and a lost page may hold the end of an entry that seems whole.
         for messages in _scan(log, _doubtful_offset(newest), last + 1):
-            lost = _missing_rows(_core.index_entries(messages, end_phy_offset=0, tags=tags), held)
+            lost = missing_rows(_core.index_entries(messages, end_phy_offset=0, tags=tags), held)
             put(lost)
             count += lost.num_rows
         begin = max(begin, last + 1)
@@ -174,7 +174,7 @@ def _follows(file: IndexFile, held: list[IndexFile]) -> bool:
 def _missing(log: CommitLog, begin: int, end: int, files: list[IndexFile]) -> bool:
     """Say whether an entry of the log's messages from `begin` to before `end` is in none of the files."""
     batches = (_core.index_entries(messages, end_phy_offset=0) for messages in _scan(log, begin, end))
-    return any(_missing_rows(entries, files).num_rows for entries in batches)
+    return any(missing_rows(entries, files).num_rows for entries in batches)
 
 
 def _scan(log: CommitLog, begin: int, end: int) -> Iterator[RecordBatch]:
@@ -183,7 +183,7 @@ def _scan(log: CommitLog, begin: int, end: int) -> Iterator[RecordBatch]:
         yield from arrow_batches(log.scan(begin_phy_offset=begin, end_phy_offset=end, columns=COLUMNS))
 
 
-def _missing_rows(entries: RecordBatch, files: list[IndexFile]) -> RecordBatch:
+def missing_rows(entries: RecordBatch, files: list[IndexFile]) -> RecordBatch:
     """Choose the entries that are in none of the files; by hash, as the same offset may stand there for another key."""
     topics, keys, offsets = (entries.column(name).to_pylist() for name in ("topic", "key", "phy_offset"))
     candidates = _core.select_files(files, entries.column("key"), topics=entries.column("topic")).to_pylist()
@@ -195,4 +195,9 @@ def _missing_rows(entries: RecordBatch, files: list[IndexFile]) -> RecordBatch:
         present[entry] = left - 1
         if left <= 0:
             missing.append(row)
-    return entries.take(Array(missing, type=DataType.uint64()))
+    return take(entries, missing)
+
+
+def take(batch: RecordBatch, rows: list[int]) -> RecordBatch:
+    """Choose rows of a batch."""
+    return batch.take(Array(rows, type=DataType.uint64()))

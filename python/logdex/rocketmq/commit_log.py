@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from logdex import _core
 from logdex.rocketmq.message import Message
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from arro3.core import RecordBatch
 
     from logdex._core import MessageReader, _Ints
+    from logdex.report import Report
 
 
 class CommitLog:
@@ -133,6 +134,8 @@ class CommitLog:
         batch_size: int = 8_192,
         stop: Literal["broker", "salvage"] = "broker",
         body: Literal["decoded", "stored"] = "decoded",
+        threads: int = 1,
+        check_crc: bool = True,
     ) -> MessageReader:
         """Read the messages in log order.
 
@@ -143,8 +146,11 @@ class CommitLog:
             columns: Names of columns, in the order wanted; all where not given. What is not asked for is not decoded.
             batch_size: Rows of a batch; it ends earlier at 64 MiB.
             stop: "broker": the scan ends where a broker's walk would end, at the first frame that is damaged or was never
-                written. "salvage", which goes on behind damage, is not built yet.
+                written. "salvage": it goes on behind damage at the next message; one more column, `suspect`, says of each
+                message what speaks against it (docs/formats/rocketmq-store.md), null where nothing does.
             body: "decoded", or "stored": as the log holds it, perhaps compressed.
+            threads: How many read; the order stays. Batches may end earlier.
+            check_crc: Compare the bodies' checksums; without, a walk does not end at a damaged body.
 
         Returns:
             A reader of record batches, which is an Arrow stream as well.
@@ -160,7 +166,17 @@ class CommitLog:
             batch_size=batch_size,
             stop=stop,
             body=body,
+            threads=threads,
+            check_crc=check_crc,
         )
+
+    def inner_messages(self, phy_offset: int) -> list[dict[str, Any]]:
+        """Give the messages inside of an inner batch (5.x), as columns by name; none for an ordinary message."""
+        return self._log.inner_messages(phy_offset)
+
+    def check_files(self) -> Report:
+        """Check names and lengths of the files: strays, gaps, overlaps, other lengths; nothing is read of them."""
+        return self._log.check_files()
 
     @property
     def closed(self) -> bool:

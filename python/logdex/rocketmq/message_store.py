@@ -13,9 +13,10 @@ from logdex.rocketmq.explain import explain
 from logdex.rocketmq.index_build import build_index
 from logdex.rocketmq.key_search import KeySearch
 from logdex.rocketmq.layout import StoreLayout, find_layout, is_store
-from logdex.rocketmq.message_scan import MessageScan
+from logdex.rocketmq.message_scan import Filter, MessageScan
 from logdex.rocketmq.overview import overview
 from logdex.rocketmq.queue_set import QueueSet
+from logdex.rocketmq.store_check import StoreCheck
 from logdex.rocketmq.topics import configured_topics, topics_in_log
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class MessageStore:
         reading = {"access": options["access"], "compat": options["compat"]}
         self._commit_log = CommitLog.open(layout.commit_log, **reading)
         self._queues = QueueSet(layout, self._commit_log, {**reading, "clock_slack_ms": options["clock_slack_ms"]})
-        self._scan = MessageScan(layout, self._commit_log, self._queues, options["clock_slack_ms"])
+        self._scan = MessageScan(layout, self._commit_log, self._queues, salvage=options["compat"] is None)
         self._topics_in_log: list[str] | None = None
         self._search = KeySearch(self._commit_log, lambda: self.index, self._known_topics)
         self._closed = False
@@ -237,8 +238,15 @@ class MessageStore:
         begin: _Time = None,
         end: _Time = None,
         columns: Iterable[str] | None = None,
+        *,
+        scan: Scan = "auto",
     ) -> RecordBatchReader:
-        """Read messages in the order of the log.
+        """Read messages in the order of the log, also those behind damage, which is logged.
+
+        Log files whose time cannot match are not read. A topic's messages can be had from its queues instead of the log;
+        queues do not lead to messages of the raw transaction types PREPARED and ROLLBACK (before 4.3.0), nor to those of a
+        topic that was deleted. What the queues do not cover, because the broker crashed or had yet to dispatch it, is read
+        from the log in any case, and so is the rest where a queue turns out to be damaged.
 
         Args:
             topic: Only this topic, as stored; None: all.
@@ -246,6 +254,8 @@ class MessageStore:
             begin: First store time, ms or an aware datetime; None: no bound.
             end: Last store time, included.
             columns: Names of message columns, in the order wanted; all where not given.
+            scan: Whether the log is read for a topic: "auto" where 1 GiB of it at most may match, else the queues; True
+                always; False never.
 
         Returns:
             An Arrow stream.
@@ -255,7 +265,8 @@ class MessageStore:
             OSError: The system refuses; from the reader, too.
         """
         self._check_open()
-        return self._scan.messages(topic, queue_id, TimeRange.of(begin, end), columns)
+        filters = Filter(topic, queue_id, TimeRange.of(begin, end))
+        return self._scan.messages(filters, columns, scan, self._options["clock_slack_ms"])
 
     @property
     def topics(self) -> list[str]:
@@ -310,6 +321,24 @@ class MessageStore:
         """
         self._check_open()
         return overview(self._layout, self._commit_log, self._queues, self.index)
+
+    def verify(self, progress: Progress | None = None) -> Report:
+        """Check log, queues and index, each by itself and against the others, both ways; linear in all of them.
+
+        Every message must have its unit and its keys their entries, every unit and entry must lead to its message. What a
+        broker had yet to dispatch when it ended is no fault.
+
+        Args:
+            progress: Called now and then with the bytes of the log that are done, and those there are.
+
+        Returns:
+            The findings, of the kinds that docs/findings.md lists; never raises for what it finds.
+
+        Raises:
+            OSError: The system refuses to read.
+        """
+        self._check_open()
+        return StoreCheck(self._layout, self._commit_log, self._queues, self.index).run(progress)
 
     def build_index(
         self,
