@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from logdex.cli.arguments import command
-from logdex.cli.output import say, say_json
+from logdex.cli.build_queues import say_built
 from logdex.cli.progress import Progress
 from logdex.rocketmq import MessageStore
 
@@ -48,9 +48,4 @@ def run(arguments: argparse.Namespace) -> int:
             tags=arguments.tags or None,
             progress=progress,
         )
-    if arguments.json:
-        say_json(report.to_dict())
-    else:
-        counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in report.checked.items())
-        say(f"{arguments.directory}: {counts}")
-    return 0 if report.ok else 1
+    return say_built(report, arguments.directory, as_json=arguments.json)

@@ -9,7 +9,10 @@ from arro3.core import DataType, RecordBatchReader
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from arro3.core import Array, RecordBatch
+    from arro3.core import RecordBatch
+
+# Typed as it is, its checks would narrow an unknown type to nothing.
+_TYPES: Any = DataType
 
 
 def limited_batches(stream: Any, limit: int | None) -> Iterator[RecordBatch]:  # noqa: ANN401 -- PyCapsule
@@ -36,8 +39,7 @@ def limited_rows(stream: Any, limit: int | None) -> Iterator[dict[str, Any]]:  #
             yield dict(zip(names, row, strict=True))
 
 
-def _values(column: Array) -> list[Any]:
-    kind: Any = column.type  # its checks narrow a typed one to nothing
-    plain: Any = column.cast(DataType.int64()) if DataType.is_timestamp(kind) else column
+def _values(column: Any) -> list[Any]:  # noqa: ANN401 -- an Arrow column
+    plain = column.cast(DataType.int64()) if _TYPES.is_timestamp(column.type) else column
     values: list[Any] = plain.to_pylist()
-    return [None if value is None else dict(value) for value in values] if DataType.is_map(kind) else values
+    return [None if value is None else dict(value) for value in values] if _TYPES.is_map(column.type) else values

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from logdex.rocketmq.message_store import MessageStore
 
 _MAX_LINKS = 1_000
-_BROKER = "4.9.3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +142,8 @@ def _broker_found(index: IndexService, topic: str, key: str, times: TimeRange, f
     files = index.files
     if not files:
         return ()
-    options = {"hash_slots": files[0].hash_slots, "max_entries": files[0].max_entries}
-    with IndexService.open(index.directory, compat=_BROKER, **options) as broker:
+    slots, entries = files[0].hash_slots, files[0].max_entries
+    with IndexService.open(index.directory, hash_slots=slots, max_entries=entries, compat="4.9.3") as broker:
         begin, end = max(times.begin, 0), times.end
         answer = set(broker.query_offset(topic, key, begin=begin, end=end).phy_offsets)
     return tuple(offset for offset in found if offset in answer)

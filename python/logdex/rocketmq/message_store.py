@@ -15,6 +15,7 @@ from logdex.rocketmq.key_search import KeySearch
 from logdex.rocketmq.layout import StoreLayout, find_layout, is_store
 from logdex.rocketmq.message_scan import Filter, MessageScan
 from logdex.rocketmq.overview import overview
+from logdex.rocketmq.queue_build import build_queues
 from logdex.rocketmq.queue_set import QueueSet
 from logdex.rocketmq.store_check import StoreCheck
 from logdex.rocketmq.topics import configured_topics, topics_in_log
@@ -390,6 +391,29 @@ class MessageStore:
             threads=threads,
             progress=progress,
         )
+
+    def build_queues(
+        self, directory: str | os.PathLike[str], *, threads: int = 2, progress: Progress | None = None
+    ) -> Report:
+        """Make the consume queues of the log anew; the store itself is only read.
+
+        Their files are as long as the store's own, else as a broker's by default.
+
+        Args:
+            directory: Where `consumequeue` and `batchconsumequeue` go; made where it is not there.
+            threads: Threads that read the log.
+            progress: Called now and then with the bytes of the log that are done, and those there are.
+
+        Returns:
+            A report that counts messages, units and queues. A finding is where the log is damaged, and where queue offsets
+            jump or repeat, as after a topic was deleted.
+
+        Raises:
+            FileExistsError: The directory holds queues.
+            OSError: The system refuses.
+        """
+        self._check_open()
+        return build_queues(self._commit_log, self._queues, directory, threads=threads, progress=progress)
 
     def _known_topics(self) -> list[str]:
         """Give what a message's topic may be, with topics that have no queue any more."""

@@ -82,8 +82,7 @@ class QueueCheck:
         self._files = merge(reports)
         # Without a clean stop the end of the log may not have come to the queues yet.
         self._dispatched = end if layout.abort.exists() else None
-        topics = configured_topics(layout.config)
-        self._deleted = (lambda topic: topic not in topics) if topics else (lambda _: False)
+        self._configured = frozenset(configured_topics(layout.config))
         self._findings: list[Finding] = []
         self._missing: dict[tuple[str, int], list[_Run]] = {}
         self._without_queue = 0
@@ -113,7 +112,7 @@ class QueueCheck:
                     )
             elif self._dispatched is not None and phy_offset >= self._dispatched:
                 self._undispatched += 1
-            elif known is None and self._deleted(topic):
+            elif known is None and self._configured and topic not in self._configured:
                 self._without_queue += 1
             else:
                 self._miss((topic, queue_id), queue_offset, phy_offset)

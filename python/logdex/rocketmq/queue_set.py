@@ -89,6 +89,19 @@ class QueueSet:
                 self._open[path] = queue
             return queue
 
+    def file_sizes(self) -> dict[str, int]:
+        """Give the sizes of queue files by kind, as `ConsumeQueueWriter.create` takes them; what is not known is left out."""
+        sizes: dict[str, int] = {}
+        names = {"plain": "file_size", "batch": "batch_file_size"}
+        for paths in self.directories().values():
+            for path in paths:
+                queue = self.open(path)
+                if names[queue.kind] not in sizes and queue.file_size:
+                    sizes[names[queue.kind]] = queue.file_size
+            if len(sizes) == len(names):
+                break
+        return sizes
+
     def close(self) -> None:
         """Let the files go."""
         with self._lock:
