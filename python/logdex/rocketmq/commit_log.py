@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from logdex._core import MessageReader, _Ints
     from logdex.report import Report
 
+_OFFSETS = 1 << 63
+
 
 class CommitLog:
     """The commit log of a store, read only: nothing in its directory is created or changed.
@@ -105,6 +107,8 @@ class CommitLog:
         Raises:
             OSError: The system refuses.
         """
+        if not -_OFFSETS <= phy_offset < _OFFSETS:
+            return None
         columns = self._log.message(phy_offset)
         return None if columns is None else Message(**columns)
 

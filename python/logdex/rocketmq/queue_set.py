@@ -5,13 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logdex import _core
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from logdex.rocketmq.commit_log import CommitLog
     from logdex.rocketmq.layout import StoreLayout
 
@@ -46,12 +45,10 @@ class QueueSet:
         for root in (self._layout.queues if self.is_readable() else None, self._layout.batch_queues):
             if root is None or not root.is_dir():
                 continue
-            for topic in sorted(os.scandir(root), key=lambda entry: entry.name):
-                if not topic.is_dir():
-                    continue
-                for queue in sorted(os.scandir(topic), key=lambda entry: entry.name):
-                    if queue.is_dir() and queue.name.isascii() and queue.name.isdecimal() and any(os.scandir(queue)):
-                        found.setdefault((topic.name, int(queue.name)), []).append(root / topic.name / queue.name)
+            for topic in sorted(filter(Path.is_dir, root.iterdir())):
+                for queue in sorted(filter(Path.is_dir, topic.iterdir())):
+                    if queue.name.isascii() and queue.name.isdecimal() and any(queue.iterdir()):
+                        found.setdefault((topic.name, int(queue.name)), []).append(queue)
         return found
 
     def topics(self) -> list[str]:
@@ -69,7 +66,7 @@ class QueueSet:
         if topic not in ("", ".", "..") and not {os.sep, "\0"} & set(topic):
             for root in (self._layout.batch_queues, self._layout.queues):
                 path = root / topic / str(queue_id)
-                if path.is_dir() and any(os.scandir(path)):
+                if path.is_dir() and any(path.iterdir()):
                     return self.open(path)
             missing = missing / topic / str(queue_id)
         raise FileNotFoundError(errno.ENOENT, f"no files of queue {queue_id} of topic {topic!r}", str(missing))
