@@ -77,6 +77,7 @@ fn message_dict<'py>(py: Python<'py>, message: &Message) -> PyResult<Bound<'py, 
             Column::BornHost => dict.set_item(name, &message.born_host),
             Column::StoreHost => dict.set_item(name, &message.store_host),
             Column::BodyError => dict.set_item(name, message.body_error.as_deref()),
+            Column::Suspect => Ok(()),
         }?;
     }
     Ok(dict)
@@ -345,6 +346,7 @@ impl PyCommitLog {
                 "stored" => Bodies::Stored,
                 _ => return Err(PyValueError::new_err(format!("body is \"decoded\" or \"stored\", not {body:?}"))),
             },
+            threads: 1,
         };
         let reader = py.detach(|| log.scan(&scan))?;
         Ok(PyMessageReader::new(reader, scan.columns))

@@ -5,13 +5,14 @@ use std::sync::{Mutex, PoisonError};
 
 use arrow_array::RecordBatch;
 
-use super::batch::{BatchBuilder, Bodies};
+use super::batch::{BatchBuilder, Bodies, Row};
 use super::columns::Column;
 use super::frame::Versions;
 use super::lookup::LookUp;
 use super::message::Message;
 use super::reader::MessageReader;
 use super::scan::Scan;
+use super::suspect::Suspect;
 use crate::error::{Error, Result};
 use crate::mmap::FileSource;
 use crate::rocketmq::findings::Checked;
@@ -48,6 +49,8 @@ pub struct ScanOptions {
     pub batch_size: usize,
     /// What the body column holds.
     pub bodies: Bodies,
+    /// Threads that check and decode beside the caller's, 1 for the caller's alone.
+    pub threads: usize,
 }
 
 impl Default for ScanOptions {
@@ -58,6 +61,7 @@ impl Default for ScanOptions {
             columns: Column::ALL.to_vec(),
             batch_size: 8192,
             bodies: Bodies::Decoded,
+            threads: 1,
         }
     }
 }
@@ -227,7 +231,7 @@ impl CommitLog {
             let offset = phy_offset.and_then(|offset| u64::try_from(offset).ok());
             let fits = look_up.find(offset, |found| {
                 if let Some((frame, place)) = found {
-                    builder.append(&frame, place)
+                    builder.append(&[Row { frame, place, suspect: Suspect::default() }]) == 1
                 } else {
                     builder.append_missing(phy_offset);
                     true

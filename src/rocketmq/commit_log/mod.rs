@@ -7,6 +7,7 @@
 
 mod batch;
 pub mod body;
+mod column_builder;
 pub mod columns;
 pub mod frame;
 mod log;
@@ -18,6 +19,7 @@ pub mod properties;
 mod reader;
 mod recovery;
 mod scan;
+mod suspect;
 pub mod text;
 mod window;
 
@@ -27,6 +29,7 @@ pub use message::Message;
 pub use reader::MessageReader;
 pub use recovery::{Recovery, Start, file_batch};
 pub use scan::{Place, Scan, Stop};
+pub use suspect::Suspect;
 
 /// Logs are shared between threads, readers move between them.
 const _: () = {

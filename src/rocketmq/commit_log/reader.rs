@@ -3,19 +3,23 @@
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
 
-use super::batch::{BatchBuilder, Bodies};
+use super::batch::{BatchBuilder, Bodies, Row};
 use super::columns::Column;
-use super::scan::{Scan, Stop};
+use super::scan::{Located, Scan, Stop};
 use crate::error::{Error, Result};
 use crate::source::ReadAt;
+
+/// Messages that are added in one go: their frames stay in the processor's cache meanwhile.
+const BLOCK: usize = 64;
 
 /// A walk of the log that gives record batches.
 pub struct MessageReader<S> {
     scan: Scan<S>,
     builder: BatchBuilder,
     batch_size: usize,
-    /// The scan stands on a message that did not fit into the last batch.
-    held: bool,
+    /// Messages that the scan went over, and how many of them are in a batch already.
+    found: Vec<Located>,
+    taken: usize,
     failed: bool,
 }
 
@@ -41,7 +45,7 @@ impl<S: ReadAt> MessageReader<S> {
             return Err(Error::InvalidArgument("batch_size is 1 or more, not 0".to_owned()));
         }
         let builder = BatchBuilder::new(columns, bodies, max_body_bytes);
-        Ok(Self { scan, builder, batch_size, held: false, failed: false })
+        Ok(Self { scan, builder, batch_size, found: Vec::new(), taken: 0, failed: false })
     }
 
     /// The next batch; `None` at the end. After an error there is nothing more.
@@ -63,14 +67,19 @@ impl<S: ReadAt> MessageReader<S> {
 
     fn fill(&mut self) -> Result<()> {
         while self.builder.rows() < self.batch_size {
-            if !std::mem::take(&mut self.held) && !self.scan.advance()? {
-                break;
+            if self.taken >= self.found.len() {
+                self.taken = 0;
+                self.scan.advance_block(BLOCK, &mut self.found)?;
+                if self.found.is_empty() {
+                    break;
+                }
             }
-            let Some((place, frame)) = self.scan.message() else {
-                break;
-            };
-            if !self.builder.append(&frame, place) {
-                self.held = true;
+            let left = self.found.get(self.taken..).unwrap_or_default();
+            let left = left.get(..self.batch_size - self.builder.rows()).unwrap_or(left);
+            let rows: Vec<Row<'_>> = self.scan.rows(left).collect();
+            let added = self.builder.append(&rows);
+            self.taken += added;
+            if added < rows.len() {
                 break;
             }
         }

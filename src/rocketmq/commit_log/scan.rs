@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
+use super::batch::Row;
 use super::body::BodyError;
 use super::frame::{Found, Frame, Layout, Refusal, Versions};
+use super::suspect::Suspect;
 use super::window::{SCAN_WINDOW, Window};
 use crate::error::{Error, Result};
 use crate::rocketmq::offset_files::OffsetFile;
@@ -34,6 +36,13 @@ impl Place<'_> {
     pub(super) fn body_error(&self, error: &BodyError) -> String {
         format!("{} at byte {}: {error}", self.path.display(), self.file_offset)
     }
+}
+
+/// Where in the current file a message lies.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Located {
+    at: u64,
+    layout: Layout,
 }
 
 /// Opens a file of the log.
@@ -145,6 +154,45 @@ impl<S: ReadAt> Scan<S> {
             }
         }
         Ok(false)
+    }
+
+    /// Goes over the next messages, at most so many, as far as they are in memory already; at least one if there is one.
+    /// Replaces what `found` held.
+    ///
+    /// # Errors
+    /// The system's error, with the path; the messages before it are found then.
+    pub(super) fn advance_block(&mut self, most: usize, found: &mut Vec<Located>) -> Result<()> {
+        found.clear();
+        while found.len() < most && (found.is_empty() || self.is_next_held()) {
+            if !self.advance()? {
+                break;
+            }
+            if let Some(layout) = self.layout {
+                found.push(Located { at: self.at, layout });
+            }
+        }
+        Ok(())
+    }
+
+    /// True when the next frame is in the window: looking at it then leaves those before it there.
+    fn is_next_held(&self) -> bool {
+        self.stop.is_none() && self.window.holds_frame(self.next)
+    }
+
+    /// The messages that [`Self::advance_block`] found.
+    pub(super) fn rows<'a>(&'a self, found: &'a [Located]) -> impl Iterator<Item = Row<'a>> {
+        let file = self.current.as_ref().map(|(file, _)| file);
+        file.into_iter().flat_map(|file| {
+            found.iter().map(|located| Row {
+                frame: self.window.frame(located.at, located.layout),
+                place: Place {
+                    phy_offset: file.start.saturating_add(located.at),
+                    path: &file.path,
+                    file_offset: located.at,
+                },
+                suspect: Suspect::default(),
+            })
+        })
     }
 
     fn enter_next_file(&mut self) -> Result<()> {

@@ -6,7 +6,9 @@
 
 use std::io;
 
-use super::frame::{self, BEFORE_BODY_LENGTH, Found, Frame, Layout, MAGIC_V2, Needs, Refusal, SYS_FLAG, Versions};
+use super::frame::{
+    self, BEFORE_BODY_LENGTH, Found, Frame, Layout, MAGIC_BLANK, MAGIC_V2, Needs, Refusal, SYS_FLAG, Versions,
+};
 use crate::source::ReadAt;
 
 /// Window of a sequential walk: stays in the processor's second-level cache.
@@ -47,6 +49,16 @@ impl Window {
             .and_then(|skip| usize::try_from(skip).ok())
             .and_then(|skip| filled.get(skip..))
             .unwrap_or_default()
+    }
+
+    /// True when what stands at `at` is held whole, and is not the filling at a file's end.
+    pub(super) fn holds_frame(&self, at: u64) -> bool {
+        let held = self.held(at);
+        let Some(&[a, b, c, d, ref magic @ ..]) = held.first_chunk::<8>() else {
+            return false;
+        };
+        let size = usize::try_from(i32::from_be_bytes([a, b, c, d]));
+        *magic != MAGIC_BLANK.to_be_bytes() && size.is_ok_and(|size| size <= held.len())
     }
 
     /// The frame that [`Self::check`] found at `at`.
