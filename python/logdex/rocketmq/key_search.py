@@ -38,7 +38,12 @@ class KeySearch:
     """Searches one store. It remembers what it read of the log where no index file covers it."""
 
     def __init__(
-        self, log: CommitLog, index: Callable[[], IndexService | None], topics: Callable[[], Iterable[str]]
+        self,
+        log: CommitLog,
+        index: Callable[[], IndexService | None],
+        topics: Callable[[], Iterable[str]],
+        *,
+        salvage: bool,
     ) -> None:
         """Prepare to search.
 
@@ -46,12 +51,13 @@ class KeySearch:
             log: The store's log.
             index: Gives the store's index, or None while it has none.
             topics: Gives the topics to try for a key without one.
+            salvage: Read behind damage in the log.
         """
         self._log = log
         self._index = index
         self._topics = topics
         self._has_tags: bool | None = None
-        self._unindexed = LogEntries(log, tags=self.has_tags)
+        self._unindexed = LogEntries(log, tags=self.has_tags, salvage=salvage)
 
     def has_tags(self) -> bool:
         """Say whether messages are found by their tags: the index holds them (5.5.0), or all is read from the log."""

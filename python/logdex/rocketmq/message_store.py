@@ -69,7 +69,9 @@ class MessageStore:
         self._queues = QueueSet(layout, self._commit_log, {**reading, "clock_slack_ms": options["clock_slack_ms"]})
         self._scan = MessageScan(layout, self._commit_log, self._queues, salvage=options["compat"] is None)
         self._topics_in_log: list[str] | None = None
-        self._search = KeySearch(self._commit_log, lambda: self.index, self._known_topics)
+        self._search = KeySearch(
+            self._commit_log, lambda: self.index, self._known_topics, salvage=options["compat"] is None
+        )
         self._closed = False
 
     @classmethod

@@ -8,16 +8,22 @@ from typing import TYPE_CHECKING
 from logdex.hash_index import recovery
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from arro3.core import RecordBatch
 
+    from logdex.report import Finding
     from logdex.rocketmq.commit_log import CommitLog
 
 _log = logging.getLogger(__name__)
 
 AFTER_STOP = "after-stop"
 _SUSPECT = "suspect"
+
+
+def warn(finding: Finding) -> None:
+    """Log a finding."""
+    _log.warning("%s at byte %d: expected %s, found %s", finding.path, finding.offset, finding.expected, finding.found)
 
 
 def is_ghost(suspect: str | None) -> bool:
@@ -31,7 +37,13 @@ def is_ghost(suspect: str | None) -> bool:
 
 
 def sound_messages(
-    log: CommitLog, columns: Sequence[str], begin: int, end: int | None, *, salvage: bool
+    log: CommitLog,
+    columns: Sequence[str],
+    begin: int,
+    end: int | None,
+    *,
+    salvage: bool,
+    on_damage: Callable[[Finding], None] = warn,
 ) -> Iterator[RecordBatch]:
     """Scan a range of a log.
 
@@ -40,7 +52,8 @@ def sound_messages(
         columns: What to read.
         begin: No message begins before it.
         end: No message begins at or after it; None: the end.
-        salvage: Go on behind damage, without what was cut off before; damage is logged.
+        salvage: Go on behind damage, without what was cut off before.
+        on_damage: Called at the end for each place that is no good message; logs it where not given.
     """
     if end is not None and begin >= end:
         return
@@ -58,6 +71,4 @@ def sound_messages(
         if kept.num_rows:
             yield kept
     for finding in reader.report.findings if salvage else ():
-        _log.warning(
-            "%s at byte %d: expected %s, found %s", finding.path, finding.offset, finding.expected, finding.found
-        )
+        on_damage(finding)
