@@ -26,6 +26,8 @@ _IN_QUEUES = (0x0, 0x8)
 
 _UNIT_BYTES = {"plain": 20, "batch": 46}
 _UNITS_A_STEP = 8_192
+_UNITS_AHEAD = 256
+"""Of each queue, and there may be many thousands."""
 _DELAY_TOPIC = "SCHEDULE_TOPIC_XXXX"
 _MAX_EXTENSION_ADDRESS = -(1 << 31) - 1
 _MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
@@ -45,9 +47,9 @@ class _Queue:
 
     def unit(self, queue_offset: int) -> _UNIT | None:
         """Give the unit of a queue offset as (phy_offset, size, tags_code); steps through the queue as the log goes by."""
-        if not self.begin <= queue_offset < self.begin + _UNITS_A_STEP or not self.units:
+        if not self.begin <= queue_offset < self.begin + _UNITS_AHEAD or not self.units:
             self.begin = queue_offset
-            self.units = _read(self.queue, queue_offset, queue_offset + _UNITS_A_STEP)
+            self.units = _read(self.queue, queue_offset, queue_offset + _UNITS_AHEAD)
         return self.units.get(queue_offset)
 
 

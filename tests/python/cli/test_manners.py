@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+import types
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,7 +22,6 @@ from logdex.cli.progress import duration_text, progress_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 _NOBODY = 65534
 NAMES = ("info", "find", "explain", "cat", "export", "verify", "build-index", "build-queues", "stats")
@@ -176,3 +177,60 @@ def test_words_for_people() -> None:
 
 def test_main_can_be_called() -> None:
     assert main(["--version"]) == 0
+
+
+@pytest.mark.parametrize(("words", "package"), [(("stats", "--plot", "x.png"), "matplotlib"), (("export",), "pyarrow")])
+def test_a_missing_package_is_named(  # noqa: PLR0917 -- given by name
+    words: tuple[str, ...],
+    package: str,
+    store: Callable[[str], Path],
+    logdex_command: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.chdir(tmp_path)
+    name, *options = words
+    ran = logdex_command(name, store("basic"), *options, *([] if options else ["out.parquet"]))
+    assert (ran.code, ran.out) == (2, "")
+    assert f"pip install {package}" in ran.err
+    assert list(tmp_path.glob("*.p*")) == []
+
+
+def test_stats_draws_what_it_tells(
+    store: Callable[[str], Path], logdex_command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Without the package itself: what is handed to it."""
+    drawn: dict[str, Any] = {}
+
+    class Axes:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def bar(self, places: Any, heights: Any, **_: Any) -> None:
+            drawn[self.name] = (list(places), list(heights))
+
+        def plot(self, places: Any, heights: Any, *_: Any, **__: Any) -> None:
+            drawn["poisson"] = (list(places), list(heights))
+
+        def set(self, **_: Any) -> None: ...
+        def legend(self) -> None: ...
+        def tick_params(self, **_: Any) -> None: ...
+
+    class Figure:
+        def savefig(self, path: str, **_: Any) -> None:
+            Path(path).write_bytes(b"picture")
+
+    plot = types.ModuleType("matplotlib.pyplot")
+    axes = [Axes("chains"), Axes("slots"), Axes("times")]
+    vars(plot).update(subplots=lambda *_, **__: (Figure(), axes), close=lambda _: None)
+    package = types.ModuleType("matplotlib")
+    vars(package).update(use=lambda _: None, pyplot=plot)
+    monkeypatch.setitem(sys.modules, "matplotlib", package)
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", plot)
+    ran = logdex_command("stats", store("basic"), "--plot", tmp_path / "x.png", "--json")
+    assert (ran.code, (tmp_path / "x.png").read_bytes()) == (0, b"picture")
+    (told,) = ran.rows
+    assert drawn["chains"] == ([r["length"] for r in told["chains"]], [r["slots"] for r in told["chains"]])
+    assert drawn["poisson"][1] == pytest.approx([r["expected"] for r in told["chains"]], abs=0.001)
+    assert sum(drawn["slots"][1]) == sum(drawn["times"][1]) == told["entries"]
