@@ -11,6 +11,7 @@ from logdex.report import Finding, Report, merge
 from logdex.rocketmq.topics import configured_topics
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from arro3.core import RecordBatch
@@ -40,10 +41,16 @@ class _Queue:
     """What is known of one queue while the log goes by."""
 
     path: Path
-    queue: ConsumeQueue
+    kind: str
+    open: Callable[[Path], ConsumeQueue]
     units: dict[int, _UNIT] = field(default_factory=dict)
     begin: int = 0
     matched: int = 0
+
+    @property
+    def queue(self) -> ConsumeQueue:
+        """The queue; there may be too many to keep them open."""
+        return self.open(self.path)
 
     def unit(self, queue_offset: int) -> _UNIT | None:
         """Give the unit of a queue offset as (phy_offset, size, tags_code); steps through the queue as the log goes by."""
@@ -77,7 +84,7 @@ class QueueCheck:
             for path in paths:
                 queue = queues.open(path)
                 reports.append(queue.check_files())
-                known = _Queue(path, queue)
+                known = _Queue(path, queue.kind, queues.open)
                 self._queues[key] = known
                 last = _read(queue, max(queue.min_offset, queue.max_offset - 1), queue.max_offset)
                 end = max([end, *(phy_offset + size for phy_offset, size, _ in last.values())])
@@ -104,7 +111,7 @@ class QueueCheck:
             unit = None if known is None else known.unit(queue_offset)
             if known is not None and unit is not None and unit[:2] == (phy_offset, size):
                 known.matched += 1
-                if not _tags_fit(known.queue, topic, tags, unit[2]):
+                if not _tags_fit(known, topic, tags, unit[2]):
                     self._add(
                         known,
                         queue_offset,
@@ -163,7 +170,7 @@ class QueueCheck:
         """Look at the units of a queue; only where the messages did not account for all of them."""
         queue = known.queue
         begin, end = queue.min_offset, queue.max_offset
-        if queue.kind == "plain" and known.matched == end - begin:
+        if known.kind == "plain" and known.matched == end - begin:
             return known.matched
         count = 0
         first_offset, end_offset = self._log.min_offset, self._log.max_offset
@@ -221,13 +228,13 @@ def _place(queue: ConsumeQueue, queue_offset: int) -> tuple[str, int]:
     return str(queue.path), at
 
 
-def _tags_fit(queue: ConsumeQueue, topic: str, tags: str | None, code: int) -> bool:
+def _tags_fit(known: _Queue, topic: str, tags: str | None, code: int) -> bool:
     """Compare a unit's tags code with the tags of its message (MessageExtBrokerInner#tagsString2tagsCode)."""
     if topic == _DELAY_TOPIC:
         # There the time of delivery, by a table of levels that the store does not hold.
         return True
     if code <= _MAX_EXTENSION_ADDRESS:
-        code = queue.extension_units([code]).column("tags_code")[0].as_py()
+        code = known.queue.extension_units([code]).column("tags_code")[0].as_py()
     return code == tags_code(tags)
 
 

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from logdex.rocketmq.layout import StoreLayout
 
 
+_KEPT_OPEN = 128
+"""A broker may have many thousands of queues, and each holds files open."""
+
+
 class QueueSet:
     """Lists the queues that lie in a store and keeps those that were asked for open."""
 
@@ -74,7 +78,7 @@ class QueueSet:
     def open(self, path: Path) -> _core.ConsumeQueue:
         """Open the queue in a directory, or give the open one."""
         with self._lock:
-            queue = self._open.get(path)
+            queue = self._open.pop(path, None)
             if queue is None:
                 extension = self._layout.queue_extensions / path.parent.name / path.name
                 queue = _core.ConsumeQueue.open(
@@ -83,7 +87,10 @@ class QueueSet:
                     extension=extension if extension.is_dir() else None,
                     **self._options,
                 )
-                self._open[path] = queue
+            # The last one asked for is the last one to be forgotten; who still holds a queue keeps it open.
+            self._open[path] = queue
+            if len(self._open) > _KEPT_OPEN:
+                del self._open[next(iter(self._open))]
             return queue
 
     def file_sizes(self) -> dict[str, int]:
