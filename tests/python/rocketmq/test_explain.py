@@ -224,7 +224,7 @@ def test_broker_cap_and_broker_time(store: Store) -> None:
     assert "broker-cap" in kinds(told)
     assert told.broker_found is not None
     assert len(told.broker_found) < len(told.found)
-    seen = set()
+    seen: set[str] = set()
     with MessageStore.open(root) as opened:
         for row in messages("rolled")[::5]:
             time = row["storeTimestamp"]
