@@ -45,6 +45,7 @@ class StoreCheck:
         self._queues = QueueCheck(layout, log, queues)
         self._index = None if index is None else IndexCheck(log, index, tags=None)
         self._findings: list[Finding] = []
+        self._back_in_time = 0
 
     def run(self, progress: Callable[[int, int], None] | None) -> Report:
         """Check everything; never raises for what it finds."""
@@ -62,7 +63,11 @@ class StoreCheck:
                 self._index.check_messages(sound)
             if progress is not None:
                 progress(sound.column("phy_offset")[sound.num_rows - 1].as_py() - begin, end - begin)
-        log = Report([*reader.report.findings, *self._findings], {"log_bytes": end - begin, "messages": messages})
+        checked = {"log_bytes": end - begin, "messages": messages}
+        if self._back_in_time:
+            # A clock step, or what a cut left and a later crash brought back: nothing tells them apart.
+            checked["messages_back_in_time"] = self._back_in_time
+        log = Report([*reader.report.findings, *self._findings], checked)
         reports = [files, log, self._checkpoint(), self._queues.finish()]
         if self._index is not None:
             reports.append(self._index.finish())
@@ -71,6 +76,7 @@ class StoreCheck:
     def _without_ghosts(self, batch: RecordBatch) -> RecordBatch:
         """Take out what was cut off before; each run of such messages is one finding."""
         suspects = batch.column("suspect").to_pylist()
+        self._back_in_time += sum("time-back" in (suspect or "") for suspect in suspects)
         ghosts = [row for row, suspect in enumerate(suspects) if is_ghost(suspect)]
         if ghosts:
             offsets = batch.column("phy_offset").to_pylist()

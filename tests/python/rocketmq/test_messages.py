@@ -208,7 +208,7 @@ def test_tags_lead_to_messages_where_a_broker_indexed_them(store: Callable[[str]
         assert not opened.find("t", "T#TagA")
 
 
-def test_an_index_that_is_put_elsewhere_is_of_no_matter(store: Callable[[str], Path]) -> None:
+def test_what_is_not_indexed_is_read(store: Callable[[str], Path]) -> None:
     """What is not indexed is read; the result says how much."""
     root = store("basic")
     shutil.rmtree(root / "index")

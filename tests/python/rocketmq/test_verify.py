@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 import golden
@@ -130,3 +131,23 @@ def test_a_hole_in_the_index_is_found(store: Callable[[str], Path]) -> None:
         report = opened.verify()
     assert "index-hole" in report.kinds
     assert {finding.path for finding in report.findings if finding.kind == "index-hole"} == {str(root / "index")}
+
+
+def test_what_was_cut_off_is_left_out(damaged_store: Callable[[str], Path]) -> None:
+    """Behind the end of the log lie messages that are older than what came before: a cut left them."""
+    root = damaged_store("magic-last")
+    rows = golden.rows("basic", "messages")
+    path = root / "commitlog" / "00000000000000262144"
+    content = bytearray(path.read_bytes())
+    ghosts = [row for row in rows if row["physicalOffset"] > 266_851]
+    assert len(ghosts) > 100
+    for row in ghosts:
+        at = row["physicalOffset"] - 262_144 + 56
+        content[at : at + 8] = (row["storeTimestamp"] - 3_600_000).to_bytes(8, "big")
+    path.write_bytes(content)
+    with MessageStore.open(root) as opened:
+        report = opened.verify()
+        found = pa.table(opened.messages(columns=["phy_offset"])).column(0).to_pylist()
+    assert found == [row["physicalOffset"] for row in rows if row["physicalOffset"] < 266_851]
+    assert report.kinds["log-ghost"] == len(ghosts)
+    assert report.checked["messages_back_in_time"] == len(ghosts)
