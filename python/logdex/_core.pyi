@@ -237,10 +237,9 @@ class CommitLog:
         checkpoint: StoreCheckpoint | None = None,
         *,
         last_exit_ok: bool,
-        queue_end: int = -1,
+        queue_end: int | None = None,
         message_index_safe: bool = False,
     ) -> tuple[int, int, int]: ...
-    def inner_messages(self, phy_offset: int) -> list[dict[str, Any]]: ...
     def message(self, phy_offset: int) -> dict[str, Any] | None: ...
     def messages(self, phy_offsets: _Ints, *, columns: Iterable[str] | None = None) -> RecordBatch: ...
     def scan(
@@ -309,7 +308,7 @@ class ConsumeQueueWriter:
         *,
         file_size: int = 6_000_000,
         batch_file_size: int = 13_800_000,
-        delay_levels: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
+        delay_levels: str = ...,
         multi_dispatch: bool = True,
     ) -> ConsumeQueueWriter: ...
     def append_batch(self, messages: Any) -> int: ...

@@ -49,6 +49,10 @@ pub struct ScanOptions {
     pub batch_size: usize,
     /// What the body column holds.
     pub bodies: Bodies,
+    /// Goes on behind what a broker would refuse; the column `suspect` then comes after the others.
+    pub salvage: bool,
+    /// Bodies are checked; else a wrong one is given as it is.
+    pub check_crc: bool,
     /// Threads that check and decode beside the caller's, 1 for the caller's alone.
     pub threads: usize,
 }
@@ -61,6 +65,8 @@ impl Default for ScanOptions {
             columns: Column::ALL.to_vec(),
             batch_size: 8192,
             bodies: Bodies::Decoded,
+            salvage: false,
+            check_crc: true,
             threads: 1,
         }
     }
@@ -197,7 +203,12 @@ impl CommitLog {
     /// The system's error, with the path; `InvalidArgument` when `batch_size` is 0.
     pub fn scan(&self, scan: &ScanOptions) -> Result<MessageReader<FileSource>> {
         let begin = scan.begin_phy_offset;
-        let mut walk = self.walk(self.files()?, begin, scan.end_phy_offset);
+        let mut walk = self.walk(self.files()?, begin, scan.end_phy_offset).checking(scan.check_crc);
+        if scan.salvage {
+            let columns: Vec<Column> = scan.columns.iter().copied().chain([Column::Suspect]).collect();
+            let walk = walk.salvaging();
+            return MessageReader::new(walk, &columns, scan.bodies, self.options.max_body_bytes, scan.batch_size);
+        }
         // Saves the walk of up to a whole file where a message is known to begin.
         if begin > 0 && LookUp::new(self)?.find(Some(begin), |found| found.is_some())? {
             walk = walk.starting_at_begin()?;

@@ -18,6 +18,7 @@ mod output;
 pub mod properties;
 mod reader;
 mod recovery;
+mod salvage;
 mod scan;
 mod suspect;
 pub mod text;

@@ -7,6 +7,7 @@ use super::batch::{BatchBuilder, Bodies, Row};
 use super::columns::Column;
 use super::scan::{Located, Scan, Stop};
 use crate::error::{Error, Result};
+use crate::rocketmq::findings::Checked;
 use crate::source::ReadAt;
 
 /// Messages that are added in one go: their frames stay in the processor's cache meanwhile.
@@ -84,6 +85,11 @@ impl<S: ReadAt> MessageReader<S> {
             }
         }
         Ok(())
+    }
+
+    /// What was refused so far.
+    pub fn checked(&self) -> &Checked {
+        self.scan.checked()
     }
 
     /// Why and where the walk ended; `None` while it goes on.

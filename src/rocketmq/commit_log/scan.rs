@@ -4,10 +4,12 @@ use std::path::Path;
 
 use super::batch::Row;
 use super::body::BodyError;
-use super::frame::{Found, Frame, Layout, Refusal, Versions};
+use super::frame::{self, Found, Frame, Layout, Refusal, Versions};
+use super::salvage::{self, Past};
 use super::suspect::Suspect;
-use super::window::{SCAN_WINDOW, Window};
+use super::window::{LOOKUP_WINDOW, SCAN_WINDOW, Window};
 use crate::error::{Error, Result};
+use crate::rocketmq::findings::Checked;
 use crate::rocketmq::offset_files::OffsetFile;
 use crate::source::ReadAt;
 
@@ -43,6 +45,7 @@ impl Place<'_> {
 pub(super) struct Located {
     at: u64,
     layout: Layout,
+    suspect: Suspect,
 }
 
 /// Opens a file of the log.
@@ -66,6 +69,19 @@ pub struct Scan<S> {
     position: u64,
     last_blank: Option<u64>,
     stop: Option<Stop>,
+    salvage: Option<Box<Salvage>>,
+    checked: Checked,
+}
+
+/// What a walk needs that goes on behind damage.
+#[derive(Debug)]
+struct Salvage {
+    past: Past,
+    suspect: Suspect,
+    search: Window,
+    probe: Window,
+    /// Unwritten space is the regular end, unless messages come behind it.
+    unwritten: Option<(OffsetFile, Stop)>,
 }
 
 impl<S> std::fmt::Debug for Scan<S> {
@@ -102,7 +118,35 @@ impl<S: ReadAt> Scan<S> {
             position: begin,
             last_blank: None,
             stop: None,
+            salvage: None,
+            checked: Checked::default(),
         }
+    }
+
+    /// Goes on behind what a broker would refuse, with the next message that states its own offset; what speaks against
+    /// a message is told with it.
+    #[must_use]
+    pub fn salvaging(mut self) -> Self {
+        self.salvage = Some(Box::new(Salvage {
+            past: Past::default(),
+            suspect: Suspect::default(),
+            search: Window::new(SCAN_WINDOW),
+            probe: Window::new(LOOKUP_WINDOW),
+            unwritten: None,
+        }));
+        self
+    }
+
+    /// Looks at the checksums of bodies, or takes them as they are.
+    #[must_use]
+    pub fn checking(mut self, crc: bool) -> Self {
+        self.window.crc = crc;
+        self
+    }
+
+    /// What was refused so far.
+    pub fn checked(&self) -> &Checked {
+        &self.checked
     }
 
     /// Starts the walk at `begin` itself, which the caller knows to be the beginning of a frame.
@@ -138,6 +182,13 @@ impl<S: ReadAt> Scan<S> {
                 Found::Message(layout) => {
                     self.at = self.next;
                     self.next += u64::from(layout.total());
+                    if let Some(salvage) = &mut self.salvage {
+                        if let Some((file, stop)) = salvage.unwritten.take() {
+                            salvage::tell(&mut self.checked, &file, &stop);
+                        }
+                        let frame = self.window.frame(self.at, layout);
+                        salvage.suspect = salvage.past.judge(&frame, self.position);
+                    }
                     if self.position >= self.begin {
                         self.layout = Some(layout);
                         return Ok(true);
@@ -145,15 +196,56 @@ impl<S: ReadAt> Scan<S> {
                 }
                 Found::Blank => {
                     self.last_blank = Some(self.position);
+                    if let Some(salvage) = &mut self.salvage
+                        && !salvage::is_whole_blank(self.window.head(self.next), self.next, file.len)
+                    {
+                        let expected = "filling that ends with its file";
+                        let size = frame::stated_size(self.window.head(self.next)).map_or(-1, u64::cast_signed);
+                        self.checked.find(&file.path, self.next, "log-blank", expected, format!("size {size}"));
+                        salvage.past.leave_file();
+                        self.go_on()?;
+                        continue;
+                    }
                     self.position = file.end();
                     self.current = None;
                 }
                 Found::Refused(refusal) => {
-                    self.stop = Some(Stop { phy_offset: self.position, refusal: Some(refusal) });
+                    let stop = Stop { phy_offset: self.position, refusal: Some(refusal) };
+                    let Some(salvage) = &mut self.salvage else {
+                        if refusal != Refusal::Unwritten {
+                            salvage::tell(&mut self.checked, file, &stop);
+                        }
+                        self.stop = Some(stop);
+                        break;
+                    };
+                    salvage.past.stop();
+                    if refusal == Refusal::Unwritten {
+                        salvage.unwritten.get_or_insert_with(|| (file.clone(), stop));
+                    } else {
+                        salvage::tell(&mut self.checked, file, &stop);
+                    }
+                    self.go_on()?;
                 }
             }
         }
         Ok(false)
+    }
+
+    /// Behind damage: goes to the next frame of the file, or to the next file.
+    fn go_on(&mut self) -> Result<()> {
+        let (Some((file, source)), Some(salvage)) = (&self.current, &mut self.salvage) else {
+            return Ok(());
+        };
+        let Salvage { search, probe, .. } = salvage.as_mut();
+        let found = salvage::next_frame(source, file, self.next, self.versions, search, probe);
+        match found.map_err(|e| Error::io(&file.path, e))? {
+            Some(at) => self.next = at,
+            None => {
+                self.position = file.end();
+                self.current = None;
+            }
+        }
+        Ok(())
     }
 
     /// Goes over the next messages, at most so many, as far as they are in memory already; at least one if there is one.
@@ -168,7 +260,8 @@ impl<S: ReadAt> Scan<S> {
                 break;
             }
             if let Some(layout) = self.layout {
-                found.push(Located { at: self.at, layout });
+                let suspect = self.salvage.as_ref().map_or(Suspect::default(), |salvage| salvage.suspect);
+                found.push(Located { at: self.at, layout, suspect });
             }
         }
         Ok(())
@@ -176,7 +269,8 @@ impl<S: ReadAt> Scan<S> {
 
     /// True when the next frame is in the window: looking at it then leaves those before it there.
     fn is_next_held(&self) -> bool {
-        self.stop.is_none() && self.window.holds_frame(self.next)
+        // Behind damage there is no telling where the walk goes next.
+        self.stop.is_none() && self.salvage.is_none() && self.window.holds_frame(self.next)
     }
 
     /// The messages that [`Self::advance_block`] found.
@@ -190,7 +284,7 @@ impl<S: ReadAt> Scan<S> {
                     path: &file.path,
                     file_offset: located.at,
                 },
-                suspect: Suspect::default(),
+                suspect: located.suspect,
             })
         })
     }
@@ -200,6 +294,9 @@ impl<S: ReadAt> Scan<S> {
         self.next = 0;
         match self.files.next() {
             Some(file) => {
+                if let Some(salvage) = &mut self.salvage {
+                    salvage.past.enter_file();
+                }
                 let source = (self.open)(&file)?;
                 self.current = Some((file, source));
             }

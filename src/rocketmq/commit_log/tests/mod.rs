@@ -4,6 +4,7 @@ mod corruption;
 mod encoder;
 mod on_disk;
 mod round_trip;
+mod salvage;
 mod walks;
 
 use std::collections::HashMap;
