@@ -76,11 +76,11 @@ def _file_step(
     if not len(file):
         why = "it holds no entry"
     elif not searched:
-        why = "its time window, with an hour for clock steps, misses the range"
+        why = "its time window, with the slack for clock steps, misses the range"
     elif (times.begin, times.end) == (MIN_TIME, MAX_TIME):
         why = "no range was asked for"
     else:
-        why = "its time window, with an hour for clock steps, meets the range"
+        why = "its time window, with the slack for clock steps, meets the range"
     if not is_whole:
         why += "; the file is shorter than it should be"
     return FileStep(

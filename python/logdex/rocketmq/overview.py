@@ -33,8 +33,8 @@ def overview(layout: StoreLayout, log: CommitLog, queues: QueueSet, index: Index
         "min_offset": first,
         "max_offset": end,
         "log_bytes": end - first,
-        "first_store_timestamp": _first_time(log, first),
-        "last_dispatch": _dispatch(layout),
+        "first_message_timestamp": _first_time(log, first),
+        **_checkpoint(layout),
         "broker": _broker(layout),
         "queues": len(queues.directories()) if queues.is_readable() else None,
         "index_entries": sum(map(len, index_files)) if index is not None else None,
@@ -57,14 +57,18 @@ def _first_time(log: CommitLog, offset: int) -> int | None:
     return None
 
 
-def _dispatch(layout: StoreLayout) -> str | None:
-    """Say up to when the checkpoint vouches for queues and index, in ms."""
+def _checkpoint(layout: StoreLayout) -> dict[str, int | None]:
+    """Give up to when the checkpoint vouches for log, queues and index, in ms; None where it says nothing."""
+    names = ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp")
     try:
         checkpoint = StoreCheckpoint.open(layout.checkpoint)
     except (OSError, LogdexError):
-        return None
-    times = (checkpoint.physic_msg_timestamp, checkpoint.logics_msg_timestamp, checkpoint.index_msg_timestamp)
-    return ", ".join(f"{name} {time}" for name, time in zip(("log", "queues", "index"), times, strict=True))
+        return {}
+    times = (getattr(checkpoint, name) for name in names)
+    return {
+        f"{part}_flushed_up_to_timestamp": time or None
+        for part, time in zip(("log", "queues", "index"), times, strict=True)
+    }
 
 
 def _broker(layout: StoreLayout) -> str:
