@@ -42,11 +42,25 @@ def add_store(parser: argparse.ArgumentParser) -> None:
         "--hash-slots", type=int, metavar="N", help="maxHashSlotNum, where it cannot be told from the files"
     )
     parser.add_argument("--max-entries", type=int, metavar="N", help="maxIndexNum, likewise")
+    add_commit_log(parser)
+
+
+def add_commit_log(parser: argparse.ArgumentParser) -> None:
+    """Add where the log lies if not in the store."""
+    parser.add_argument(
+        "--commit-log",
+        metavar="DIR",
+        help="the log of a RocketMQ store where it lies elsewhere; several with commas between",
+    )
 
 
 def store_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Give what `add_store` added, for `MessageStore.open`."""
-    return {"hash_slots": arguments.hash_slots, "max_entries": arguments.max_entries}
+    return {
+        "hash_slots": arguments.hash_slots,
+        "max_entries": arguments.max_entries,
+        "commit_log": arguments.commit_log,
+    }
 
 
 def add_times(parser: argparse.ArgumentParser) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from logdex.cli.arguments import command
+from logdex.cli.arguments import add_commit_log, command
 from logdex.cli.build_queues import say_built
 from logdex.cli.progress import Progress
 from logdex.rocketmq import MessageStore
@@ -28,6 +28,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     parser = command(subparsers, "build-index", "make index files from the commit log", _DETAILS)
     parser.add_argument("store", metavar="STORE", help="the store, or its commit log")
     parser.add_argument("directory", metavar="DIR", help="where the files go; made when it is not there")
+    add_commit_log(parser)
     parser.add_argument("--hash-slots", type=int, metavar="N", help="maxHashSlotNum (default: the store's, 5,000,000)")
     parser.add_argument("--max-entries", type=int, metavar="N", help="maxIndexNum (default: the store's, 20,000,000)")
     parser.add_argument(
@@ -39,7 +40,7 @@ def add_parsers(subparsers: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Build, and say what was made."""
-    with MessageStore.open(arguments.store) as store, Progress("index") as progress:
+    with MessageStore.open(arguments.store, commit_log=arguments.commit_log) as store, Progress("index") as progress:
         report = store.build_index(
             arguments.directory,
             hash_slots=arguments.hash_slots,

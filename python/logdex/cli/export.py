@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from arro3.core import RecordBatchReader
 
-from logdex.cli.arguments import add_filters, command
+from logdex.cli.arguments import add_commit_log, add_filters, command
 from logdex.cli.cat import filters_of
 from logdex.cli.kinds import open_source
 from logdex.cli.output import say, say_json, size_text
@@ -18,8 +18,12 @@ from logdex.errors import LogdexError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
+
+    from arro3.core import RecordBatch
 
     from logdex.cli.arguments import Subparsers
+    from logdex.cli.source import Source
 
 _DETAILS = """\
 Needs pyarrow (pip install pyarrow). Columns as in the documents; bodies decompressed. The
@@ -35,6 +39,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     parser.add_argument("path", metavar="STORE", help="the store, or its commit log")
     parser.add_argument("file", metavar="FILE.parquet", help="the file to write; must not be there")
     add_filters(parser)
+    add_commit_log(parser)
     parser.add_argument("--no-body", action="store_true", help="without the bodies")
     parser.add_argument(
         "--compression", default="snappy", help="of Parquet: none, snappy (default), gzip, zstd, lz4, brotli"
@@ -48,12 +53,12 @@ def run(arguments: argparse.Namespace) -> int:
     if target.exists():
         raise FileExistsError(errno.EEXIST, "the file exists already", str(target))
     parquet = _parquet()
-    source = open_source(arguments.path)
+    source = open_source(arguments.path, commit_log=arguments.commit_log)
     part = target.with_name(target.name + ".part")
     try:
         stream = RecordBatchReader.from_stream(source.rows(filters_of(arguments), body=not arguments.no_body))
         with Progress("export") as progress:
-            rows = _write(parquet, part, stream, arguments, progress)
+            rows = _write(parquet, part, _with_progress(stream, source, progress), arguments)
         part.rename(target)
     except BaseException:
         part.unlink(missing_ok=True)
@@ -68,25 +73,33 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if rows else 1
 
 
-def _write(
-    parquet: Any,  # noqa: ANN401 -- pyarrow comes without types
-    path: Path,
-    stream: RecordBatchReader,
-    arguments: argparse.Namespace,
-    progress: Progress,
-) -> int:
+def _write(parquet: Any, path: Path, stream: RecordBatchReader, arguments: argparse.Namespace) -> int:  # noqa: ANN401 -- pyarrow
     import pyarrow as pa  # noqa: PLC0415 -- optional
 
-    rows = read = 0
-    schema = pa.schema(stream.schema)
-    with parquet.ParquetWriter(path, schema, compression=arguments.compression) as writer:
+    rows = 0
+    with parquet.ParquetWriter(path, pa.schema(stream.schema), compression=arguments.compression) as writer:
         for batch in limited_batches(stream, arguments.limit):
-            converted = pa.record_batch(batch)
-            writer.write_batch(converted)
-            rows += converted.num_rows
-            read += converted.nbytes
-            progress(read)
+            writer.write_batch(pa.record_batch(batch))
+            rows += batch.num_rows
     return rows
+
+
+def _with_progress(stream: RecordBatchReader, source: Source, progress: Progress) -> RecordBatchReader:
+    """Tell how far the log was read; where its rows do not say, how much of it came."""
+    facts = source.describe().facts
+    begin, total = facts.get("min_offset"), facts.get("log_bytes")
+
+    def batches() -> Iterator[RecordBatch]:
+        read = 0
+        for batch in stream:
+            if begin is not None and batch.num_rows and "phy_offset" in batch.column_names:
+                progress(batch.column("phy_offset")[batch.num_rows - 1].as_py() - begin, total)
+            else:
+                read += batch.nbytes
+                progress(read)
+            yield batch
+
+    return RecordBatchReader.from_batches(stream.schema, batches())
 
 
 def _parquet() -> Any:  # noqa: ANN401 -- a module

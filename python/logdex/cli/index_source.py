@@ -72,6 +72,7 @@ class IndexSource:
 
 def recognise(path: Path, **options: Any) -> IndexSource | None:  # noqa: ANN401 -- those of IndexService.open
     """Open a path that is an index directory or an index file."""
+    options.pop("commit_log", None)
     if path.is_dir():
         if any(is_index_name(entry.name) for entry in path.iterdir() if entry.is_file()):
             return IndexSource(IndexService.open(path, **options))

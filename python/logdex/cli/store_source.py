@@ -58,4 +58,6 @@ class StoreSource:
 
 def recognise(path: Path, **options: Any) -> StoreSource | None:  # noqa: ANN401 -- those of MessageStore.open
     """Open a path that is a store, or the commit log of one."""
-    return StoreSource(MessageStore.open(path, **options)) if MessageStore.lies_at(path) else None
+    if not options.get("commit_log") and not MessageStore.lies_at(path):
+        return None
+    return StoreSource(MessageStore.open(path, **options))

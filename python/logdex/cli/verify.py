@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from logdex.cli.arguments import command
+from logdex.cli.arguments import add_commit_log, command
 from logdex.cli.kinds import open_source
 from logdex.cli.output import printable, say, say_json
 from logdex.cli.progress import Progress
@@ -27,12 +27,13 @@ def add_parsers(subparsers: Subparsers) -> None:
     """Add the command."""
     parser = command(subparsers, "verify", "check every byte that means something", _DETAILS)
     parser.add_argument("path", metavar="PATH", help="a store, a commit log, an index directory or file")
+    add_commit_log(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the findings; 1 where there are any."""
-    source = open_source(arguments.path)
+    source = open_source(arguments.path, commit_log=arguments.commit_log)
     try:
         with Progress("verify") as progress:
             report = source.verify(progress)

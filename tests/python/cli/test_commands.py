@@ -199,3 +199,23 @@ def test_explain_tells_the_way(store: Callable[[str], Path], logdex_command: Cal
     (told,) = ran.rows
     assert ran.code == 1
     assert [cause["kind"] for cause in told["causes"]] == ["not-here"]
+
+
+def test_the_log_may_lie_elsewhere_on_several_disks(
+    store: Callable[[str], Path], logdex_command: Callable[..., Any], tmp_path: Path
+) -> None:
+    root = store("basic")
+    for number, path in enumerate(sorted((root / "commitlog").iterdir())):
+        disk = tmp_path / f"disk-{number % 2}"
+        disk.mkdir(exist_ok=True)
+        path.rename(disk / path.name)
+    (root / "commitlog").rmdir()
+    where = ("--commit-log", f"{tmp_path / 'disk-0'},{tmp_path / 'disk-1'}")
+    assert logdex_command("cat", root).code == 2
+    assert len(logdex_command("cat", root, *where, "--json").rows) == 553
+    assert len(logdex_command("find", root, "AaTopic", "BB", *where, "--json").rows) == 16
+    assert logdex_command("verify", root, *where).code == 0
+    assert logdex_command("explain", root, "AaTopic", "BB", *where).code == 0
+    assert logdex_command("build-index", root, tmp_path / "index", *where).code == 0
+    (told,) = logdex_command("info", root, *where, "--json").rows
+    assert (told["min_offset"], told["max_offset"]) == (0, 313_165)

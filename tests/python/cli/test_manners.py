@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import signal
 import subprocess
@@ -18,7 +19,7 @@ import logdex
 from logdex.cli import COMMANDS, main
 from logdex.cli.arguments import time_ms
 from logdex.cli.output import printable, size_text, time_text
-from logdex.cli.progress import duration_text, progress_line
+from logdex.cli.progress import Progress, duration_text, progress_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -234,3 +235,32 @@ def test_stats_draws_what_it_tells(
     assert drawn["chains"] == ([r["length"] for r in told["chains"]], [r["slots"] for r in told["chains"]])
     assert drawn["poisson"][1] == pytest.approx([r["expected"] for r in told["chains"]], abs=0.001)
     assert sum(drawn["slots"][1]) == sum(drawn["times"][1]) == told["entries"]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_shown_on_a_terminal_and_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter([0.0, 1.0, 1.1, 2.0])
+    monkeypatch.setattr(time, "monotonic", lambda: next(now))
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with Progress("verify") as progress:
+        progress(1 << 20, 4 << 20)
+        progress(2 << 20, 4 << 20)
+        progress(4 << 20, 4 << 20)
+    first, last, *gone = terminal.getvalue().split("\r")[1:]
+    assert first == "verify: 1.0 MiB of 4.0 MiB (25%), 1.0 MiB/s, 3 s left"
+    # The second came too soon after the first.
+    assert last.rstrip() == "verify: 4.0 MiB of 4.0 MiB (100%), 2.0 MiB/s, 0 s left"
+    assert "".join(gone).strip() == ""
+
+
+def test_progress_is_silent_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with Progress("verify") as progress:
+        progress(1, 2)
+    assert stream.getvalue() == ""
