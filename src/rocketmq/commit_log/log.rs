@@ -10,6 +10,7 @@ use super::columns::Column;
 use super::frame::Versions;
 use super::lookup::LookUp;
 use super::message::Message;
+use super::parallel::Parallel;
 use super::reader::MessageReader;
 use super::scan::Scan;
 use super::suspect::Suspect;
@@ -203,17 +204,24 @@ impl CommitLog {
     /// The system's error, with the path; `InvalidArgument` when `batch_size` is 0.
     pub fn scan(&self, scan: &ScanOptions) -> Result<MessageReader<FileSource>> {
         let begin = scan.begin_phy_offset;
-        let mut walk = self.walk(self.files()?, begin, scan.end_phy_offset).checking(scan.check_crc);
-        if scan.salvage {
-            let columns: Vec<Column> = scan.columns.iter().copied().chain([Column::Suspect]).collect();
-            let walk = walk.salvaging();
-            return MessageReader::new(walk, &columns, scan.bodies, self.options.max_body_bytes, scan.batch_size);
-        }
+        let files = self.files()?;
         // Saves the walk of up to a whole file where a message is known to begin.
-        if begin > 0 && LookUp::new(self)?.find(Some(begin), |found| found.is_some())? {
+        let known = begin > 0 && !scan.salvage && LookUp::new(self)?.find(Some(begin), |found| found.is_some())?;
+        let first = files.iter().find(|file| file.end() > begin).is_none_or(|file| file.start >= begin);
+        if scan.threads > 1 && scan.batch_size > 0 && !scan.salvage && (known || first) {
+            let parallel = Parallel::new(&files, begin, self.options, scan)?;
+            return MessageReader::of_threads(parallel, &scan.columns, scan.batch_size);
+        }
+        let mut walk = self.walk(files, begin, scan.end_phy_offset).checking(scan.check_crc);
+        let mut columns = scan.columns.clone();
+        if scan.salvage {
+            walk = walk.salvaging();
+            columns.push(Column::Suspect);
+        }
+        if known {
             walk = walk.starting_at_begin()?;
         }
-        MessageReader::new(walk, &scan.columns, scan.bodies, self.options.max_body_bytes, scan.batch_size)
+        MessageReader::new(walk, &columns, scan.bodies, self.options.max_body_bytes, scan.batch_size)
     }
 
     /// The message that begins at this offset; `None` where none does, or where its checksum is wrong.

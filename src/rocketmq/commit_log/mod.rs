@@ -15,6 +15,7 @@ mod lookup;
 mod lz4;
 mod message;
 mod output;
+mod parallel;
 pub mod properties;
 mod reader;
 mod recovery;
