@@ -27,8 +27,8 @@ _IN_QUEUES = (0x0, 0x8)
 
 _UNIT_BYTES = {"plain": 20, "batch": 46}
 _UNITS_A_STEP = 8_192
-_UNITS_AHEAD = 256
-"""Of each queue, and there may be many thousands."""
+_UNITS_IN_MEMORY = 1 << 20
+_FEWEST_UNITS_AHEAD = 256
 _DELAY_TOPIC = "SCHEDULE_TOPIC_XXXX"
 _MAX_EXTENSION_ADDRESS = -(1 << 31) - 1
 _MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
@@ -43,6 +43,7 @@ class _Queue:
     path: Path
     kind: str
     open: Callable[[Path], ConsumeQueue]
+    ahead: int = _UNITS_A_STEP
     units: dict[int, _UNIT] = field(default_factory=dict)
     begin: int = 0
     matched: int = 0
@@ -54,9 +55,9 @@ class _Queue:
 
     def unit(self, queue_offset: int) -> _UNIT | None:
         """Give the unit of a queue offset as (phy_offset, size, tags_code); steps through the queue as the log goes by."""
-        if not self.begin <= queue_offset < self.begin + _UNITS_AHEAD or not self.units:
+        if not self.begin <= queue_offset < self.begin + self.ahead or not self.units:
             self.begin = queue_offset
-            self.units = _read(self.queue, queue_offset, queue_offset + _UNITS_AHEAD)
+            self.units = _read(self.queue, queue_offset, queue_offset + self.ahead)
         return self.units.get(queue_offset)
 
 
@@ -88,6 +89,9 @@ class QueueCheck:
                 self._queues[key] = known
                 last = _read(queue, max(queue.min_offset, queue.max_offset - 1), queue.max_offset)
                 end = max([end, *(phy_offset + size for phy_offset, size, _ in last.values())])
+        for known in self._queues.values():
+            # There may be many thousands of queues.
+            known.ahead = max(_FEWEST_UNITS_AHEAD, min(_UNITS_A_STEP, _UNITS_IN_MEMORY // len(self._queues)))
         self._files = merge(reports)
         # Without a clean stop the end of the log may not have come to the queues yet.
         self._dispatched = end if layout.abort.exists() else None

@@ -43,7 +43,7 @@ class StoreCheck:
         self._layout = layout
         self._log = log
         self._queues = QueueCheck(layout, log, queues)
-        self._index = None if index is None else IndexCheck(log, index, tags=None)
+        self._index = None if index is None else IndexCheck(log, index)
         self._findings: list[Finding] = []
         self._back_in_time = 0
 
