@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from logdex import _core
 from logdex.rocketmq.message import Message
@@ -173,10 +173,6 @@ class CommitLog:
             threads=threads,
             check_crc=check_crc,
         )
-
-    def inner_messages(self, phy_offset: int) -> list[dict[str, Any]]:
-        """Give the messages inside of an inner batch (5.x), as columns by name; none for an ordinary message."""
-        return self._log.inner_messages(phy_offset)
 
     def check_files(self) -> Report:
         """Check names and lengths of the files: strays, gaps, overlaps, other lengths; nothing is read of them."""

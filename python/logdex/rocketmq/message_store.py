@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import re
-import threading
 from typing import TYPE_CHECKING, Any
 
-from logdex.hash_index.index_service import CLOCK_SLACK_MS, IndexService
 from logdex.hash_index.query import TimeRange
-from logdex.rocketmq.commit_log import CommitLog
 from logdex.rocketmq.explain import explain
 from logdex.rocketmq.index_build import build_index
 from logdex.rocketmq.key_search import KeySearch
-from logdex.rocketmq.layout import StoreLayout, find_layout, is_store
 from logdex.rocketmq.message_scan import Filter, MessageScan
+from logdex.rocketmq.opened_store import OpenedStore
 from logdex.rocketmq.overview import overview
 from logdex.rocketmq.queue_build import build_queues
-from logdex.rocketmq.queue_set import QueueSet
 from logdex.rocketmq.store_check import StoreCheck
 from logdex.rocketmq.topics import configured_topics, topics_in_log
 
@@ -24,8 +20,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable
     from datetime import datetime, tzinfo
-    from pathlib import Path
-    from typing import Literal, TypeAlias
+    from typing import TypeAlias
 
     from arro3.core import RecordBatchReader
 
@@ -34,19 +29,18 @@ if TYPE_CHECKING:
     from logdex.rocketmq.explanation import Explanation
     from logdex.rocketmq.find_result import FindResult
     from logdex.rocketmq.key_search import Scan
+    from logdex.rocketmq.layout import StoreLayout
     from logdex.rocketmq.message import Message
 
     Progress: TypeAlias = Callable[[int, int], None]
     _Time: TypeAlias = int | datetime | None
-    _Access: TypeAlias = Literal["auto", "mmap", "pread"]
-    _Compat: TypeAlias = Literal["4.9.3", "5.3.3", "5.5.0"] | None
 
 _INDEXES_TAGS = "5.5.0"
 _OFFSET_DIGITS = 16
 _MSG_ID = re.compile(r"[0-9A-Fa-f]{32}([0-9A-Fa-f]{24})?")
 
 
-class MessageStore:
+class MessageStore(OpenedStore):
     """The store of a broker, a backup of it, or what a dead broker left; nothing in it is created, locked or changed.
 
     Open it with `MessageStore.open`. It may be used from several threads, and pickles by path and options.
@@ -59,100 +53,17 @@ class MessageStore:
     """
 
     def __init__(self, layout: StoreLayout, options: dict[str, Any]) -> None:
-        """Open the log; `open` is the way in."""
-        self._layout = layout
-        self._options = options
-        self._lock = threading.Lock()
-        self._index: IndexService | None = None
-        reading = {"access": options["access"], "compat": options["compat"]}
-        self._commit_log = CommitLog.open(layout.commit_log, **reading)
-        self._queues = QueueSet(layout, self._commit_log, {**reading, "clock_slack_ms": options["clock_slack_ms"]})
-        self._scan = MessageScan(layout, self._commit_log, self._queues, salvage=options["compat"] is None)
+        """Open the parts; `open` is the way in."""
+        super().__init__(layout, options)
+        salvage = options["compat"] is None
+        self._scan = MessageScan(layout, self._commit_log, self._queues, salvage=salvage)
+        self._search = KeySearch(self._commit_log, lambda: self.index, self._known_topics, salvage=salvage)
         self._topics_in_log: list[str] | None = None
-        self._search = KeySearch(
-            self._commit_log, lambda: self.index, self._known_topics, salvage=options["compat"] is None
-        )
-        self._closed = False
-
-    @classmethod
-    def open(
-        cls,
-        root: str | os.PathLike[str],
-        *,
-        hash_slots: int | None = None,
-        max_entries: int | None = None,
-        clock_slack_ms: int = CLOCK_SLACK_MS,
-        commit_log: str | os.PathLike[str] | None = None,
-        access: _Access = "auto",
-        compat: _Compat = None,
-    ) -> MessageStore:
-        """Open a store directory; all but the log may be missing.
-
-        Args:
-            root: The store's root, which holds `commitlog`, `consumequeue` and `index`; or a `commitlog` directory.
-            hash_slots: Slots of each index file (maxHashSlotNum); None: found from the fullest file.
-            max_entries: Entries of each index file plus one (maxIndexNum); None: as above.
-            clock_slack_ms: How far the broker's clock may have stepped within one index file, in ms.
-            commit_log: The log where it does not lie in the root (storePathCommitLog): its directory, or several with commas
-                between them.
-            access: "mmap", "pread", or "auto": map, and read plainly where mapping fails.
-            compat: A broker's release, to search the index as it does, faults included; None searches right.
-
-        Raises:
-            OSError: There is no store at `root`, or the system refuses to read it.
-            GeometryError: Slots and entries were not given and cannot be told from the index files.
-        """
-        layout = find_layout(root, commit_log)
-        options = {
-            "hash_slots": hash_slots,
-            "max_entries": max_entries,
-            "clock_slack_ms": clock_slack_ms,
-            "access": access,
-            "compat": compat,
-        }
-        store = cls(layout, options)
-        _ = store.index
-        return store
-
-    @staticmethod
-    def lies_at(path: Path) -> bool:
-        """Say whether `open` takes a path: a store's root or the directory of a commit log.
-
-        Raises:
-            PermissionError: The system refuses to say.
-        """
-        return is_store(path)
 
     @staticmethod
     def is_msg_id(text: str) -> bool:
         """Say whether a text has the shape of an offset id; a client's unique key may have it, too."""
         return _MSG_ID.fullmatch(text) is not None
-
-    @property
-    def root(self) -> Path:
-        """The store's root directory; of a log that stands alone its own."""
-        return self._layout.root
-
-    @property
-    def layout(self) -> StoreLayout:
-        """Where the parts of the store lie."""
-        return self._layout
-
-    @property
-    def commit_log(self) -> CommitLog:
-        """The log that holds the messages."""
-        self._check_open()
-        return self._commit_log
-
-    @property
-    def index(self) -> IndexService | None:
-        """The key index; None while the store has no index directory."""
-        self._check_open()
-        with self._lock:
-            directory = self._layout.index
-            if self._index is None and directory.is_dir():
-                self._index = IndexService.open(directory, **self._options)
-            return self._index
 
     def find(
         self,
@@ -420,37 +331,3 @@ class MessageStore:
     def _known_topics(self) -> list[str]:
         """Give what a message's topic may be, with topics that have no queue any more."""
         return sorted({*self.topics, *configured_topics(self._layout.config)})
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ValueError("the store is closed")
-
-    def close(self) -> None:
-        """Let the files go; a second call does nothing."""
-        if self._closed:
-            return
-        self._closed = True
-        if self._index is not None:
-            self._index.close()
-        self._queues.close()
-        self._commit_log.close()
-
-    def __enter__(self) -> MessageStore:
-        """Give the store itself."""
-        return self
-
-    def __exit__(self, *args: object) -> None:
-        """Close it."""
-        self.close()
-
-    def __repr__(self) -> str:
-        """Name the root."""
-        return f"MessageStore({str(self._layout.root)!r})"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle by path and options."""
-        return _reopen, (self._layout.root, {**self._options, "commit_log": self._layout.commit_log})
-
-
-def _reopen(root: Path, options: dict[str, Any]) -> MessageStore:
-    return MessageStore.open(root, **options)
