@@ -69,6 +69,10 @@ bench: $(VENV)/.extension ## short benchmarks: criterion and pytest-benchmark
 	@$(CARGO) bench --locked --quiet -- --warm-up-time 1 --measurement-time 2
 	@$(PY) -m pytest -q benches/python --benchmark-only
 
+.PHONY: guides
+guides: $(VENV)/.extension ## write anew what the guides in docs/guides show
+	@$(PY) scripts/run_guides.py --write
+
 .PHONY: wheel
 wheel: need-rust $(VENV)/.locked ## the release wheel, tried in an environment without Spark and pyarrow
 	@echo '== wheel'

@@ -221,3 +221,27 @@ def test_what_a_broker_refuses_to_open_is_read(damaged_store: Callable[[str], Pa
         assert golden.damaged(name)["storeOpen"]["ok"] is False
         with MessageStore.open(damaged_store(name)) as opened:
             assert len(opened.find("AaTopic", "BB")) == 16
+
+
+@pytest.mark.parametrize("name", _OPENED)
+def test_compat_queues_of_a_damaged_store_are_the_broker_s(
+    name: str, damaged_store: Callable[[str], Path], tmp_path: Path
+) -> None:
+    root = damaged_store(name)
+    compared = 0
+    if name == "crc-early-unclean":
+        # The start there throws all queues away and dispatches what is left of the log.
+        with MessageStore.open(root, compat="4.9.3") as before:
+            before.build_queues(tmp_path / "anew")
+        (tmp_path / "anew" / "commitlog").symlink_to(root / "commitlog")
+        root = tmp_path / "anew"
+    with MessageStore.open(root, compat="4.9.3", hash_slots=64, max_entries=256) as opened:
+        for row in golden.damaged(name)["queues"]:
+            try:
+                queue = opened.queue(row["topic"], row["queueId"])
+            except FileNotFoundError:
+                assert row["maxOffset"] == 0
+                continue
+            assert (queue.min_offset, queue.max_offset) == (row["minOffset"], row["maxOffset"]), row
+            compared += 1
+    assert compared >= 10
