@@ -81,6 +81,9 @@ bench-short: need-java need-maven $(VENV)/.extension $(VENV)/.bench ## every ben
 	@$(PY) -m pytest -q benches/python --benchmark-disable
 	@echo '== report'
 	@$(PY) -m benches.report --short
+.PHONY: guides
+guides: $(VENV)/.extension ## write anew what the guides in docs/guides show
+	@$(PY) scripts/run_guides.py --write
 
 .PHONY: wheel
 wheel: need-rust $(VENV)/.locked ## the release wheel, tried in an environment without Spark and pyarrow
