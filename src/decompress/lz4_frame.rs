@@ -1,13 +1,13 @@
 //! The LZ4 frame format: a header, blocks, an end mark, checksums where the header says so; frames may follow each other.
 //!
 //! Blocks are decoded by `lz4_flex`, the frame is read here: every byte that a header asks room for is backed by input
-//! (a block cannot grow more than 255 times), and a frame without its end mark is an error, not a shorter body.
+//! (a block cannot grow more than 255 times), and a frame without its end mark is an error, not shorter data.
 //! Format: `lz4_Frame_format.md` of the LZ4 project, version 1.6.
 
 use lz4_flex::block::{DecompressError, decompress_into, decompress_into_with_dict};
 use twox_hash::XxHash32;
 
-use super::output::{BodyError, Output};
+use super::{DecodeError, Output};
 
 const MAGIC: u32 = 0x184d_2204;
 const SKIPPABLE_MAGIC: u32 = 0x184d_2a50;
@@ -16,24 +16,24 @@ const WINDOW: usize = 64 * 1024;
 /// Output bytes that one byte of a block can stand for, at most.
 const MOST_GROWTH: usize = 255;
 
-fn fail(reason: &str) -> BodyError {
-    BodyError::Undecodable { kind: "LZ4", reason: reason.to_owned() }
+fn fail(reason: &str) -> DecodeError {
+    DecodeError::Undecodable { kind: "LZ4", reason: reason.to_owned() }
 }
 
-fn take<'a>(input: &mut &'a [u8], len: usize) -> Result<&'a [u8], BodyError> {
+fn take<'a>(input: &mut &'a [u8], len: usize) -> Result<&'a [u8], DecodeError> {
     let (head, rest) = input.split_at_checked(len).ok_or_else(|| fail("it ends before its end"))?;
     *input = rest;
     Ok(head)
 }
 
-fn take_u32(input: &mut &[u8]) -> Result<u32, BodyError> {
+fn take_u32(input: &mut &[u8]) -> Result<u32, DecodeError> {
     let (word, rest) = input.split_first_chunk().ok_or_else(|| fail("it ends before its end"))?;
     *input = rest;
     Ok(u32::from_le_bytes(*word))
 }
 
 /// Decodes all frames of `input`.
-pub(super) fn decode(mut input: &[u8], output: &mut Output) -> Result<(), BodyError> {
+pub(crate) fn decode(mut input: &[u8], output: &mut Output) -> Result<(), DecodeError> {
     frame(&mut input, output)?;
     // Fewer bytes than a magic are no frame; Java's reader ignores them.
     while input.len() >= 4 {
@@ -42,7 +42,7 @@ pub(super) fn decode(mut input: &[u8], output: &mut Output) -> Result<(), BodyEr
     Ok(())
 }
 
-fn frame(input: &mut &[u8], output: &mut Output) -> Result<(), BodyError> {
+fn frame(input: &mut &[u8], output: &mut Output) -> Result<(), DecodeError> {
     let magic = take_u32(input)?;
     if magic & !0xf == SKIPPABLE_MAGIC {
         let len = take_u32(input)?;
@@ -119,7 +119,7 @@ fn frame(input: &mut &[u8], output: &mut Output) -> Result<(), BodyError> {
 }
 
 /// Decodes a block of at most `most` bytes that may look back as far as `begin`.
-fn compressed_block(block: &[u8], most: usize, begin: usize, output: &mut Output) -> Result<(), BodyError> {
+fn compressed_block(block: &[u8], most: usize, begin: usize, output: &mut Output) -> Result<(), DecodeError> {
     let wanted = most.min(block.len().saturating_mul(MOST_GROWTH));
     let (filled, room) = output.room(wanted);
     let full = room.len() >= wanted;
