@@ -70,7 +70,7 @@ def release(case: str) -> str:
 
 def segment_path(directory: Path, row: dict[str, Any], suffix: str = "log") -> Path:
     """Return the file of a segment that a row of answers is about."""
-    return directory / row["dir"] / f"{row['segment']:020d}.{suffix}"
+    return Path(directory, row["dir"], f"{row['segment']:020d}.{suffix}")
 
 
 def unpack(case: str, directory: Path, archive: str = "log.tar.xz") -> Path:
