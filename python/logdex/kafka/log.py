@@ -11,7 +11,7 @@ from logdex.errors import CorruptFileError
 from logdex.kafka import checkpoint, time_search
 from logdex.kafka.aborted import aborted_between, open_transactions
 from logdex.kafka.check import verify_log
-from logdex.kafka.file_name import TopicPartition, partition_of
+from logdex.kafka.file_name import LOG, TopicPartition, parse_segment_file, partition_of
 from logdex.kafka.plan import MAX_OFFSET, plan_read
 from logdex.kafka.segment import BATCH_ROWS, INDEX_INTERVAL_BYTES, MAX_INDEX_BYTES
 from logdex.kafka.segments import SegmentMap, Segments
@@ -94,6 +94,14 @@ class Log:
         log = cls(path, of, options)
         log._current()
         return log
+
+    @staticmethod
+    def lies_at(path: str | PathLike[str]) -> bool:
+        """Say whether a path is a partition's directory: it holds a `.log` file."""
+        place = Path(path)
+        return place.is_dir() and any(
+            (parsed := parse_segment_file(entry.name)) is not None and parsed[1] == LOG for entry in place.iterdir()
+        )
 
     @property
     def path(self) -> Path:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from logdex import _core
+from logdex.kafka import checkpoint
 from logdex.kafka.file_name import LOG, TopicPartition, parse_partition_directory
 from logdex.kafka.log import Log
 from logdex.kafka.segment import BATCH_ROWS
@@ -67,6 +68,16 @@ class LogDir:
             code = errno.ENOTDIR if path.exists() else errno.ENOENT
             raise OSError(code, "no Kafka log directory", str(path))
         return cls(path, {"check": check, "access": access, "compat": compat, "max_batch_bytes": max_batch_bytes})
+
+    @staticmethod
+    def lies_at(path: str | PathLike[str]) -> bool:
+        """Say whether a path is a log directory: it holds a partition, or the files that only a log directory has."""
+        place = Path(path)
+        if not place.is_dir():
+            return False
+        if any((place / name).exists() for name in (checkpoint.RECOVERY_POINT, checkpoint.LOG_START)):
+            return True
+        return any(parse_partition_directory(entry.name) and _is_partition(entry) for entry in place.iterdir())
 
     @property
     def path(self) -> Path:
