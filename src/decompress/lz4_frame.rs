@@ -32,17 +32,29 @@ fn take_u32(input: &mut &[u8]) -> Result<u32, DecodeError> {
     Ok(u32::from_le_bytes(*word))
 }
 
+/// Whether the checksum of a frame's header counts: some old writers computed it over another range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HeaderChecksum {
+    Checked,
+    Ignored,
+}
+
 /// Decodes all frames of `input`.
 pub(crate) fn decode(mut input: &[u8], output: &mut Output) -> Result<(), DecodeError> {
-    frame(&mut input, output)?;
+    frame(&mut input, HeaderChecksum::Checked, output)?;
     // Fewer bytes than a magic are no frame; Java's reader ignores them.
     while input.len() >= 4 {
-        frame(&mut input, output)?;
+        frame(&mut input, HeaderChecksum::Checked, output)?;
     }
     Ok(())
 }
 
-fn frame(input: &mut &[u8], output: &mut Output) -> Result<(), DecodeError> {
+/// Decodes the first frame of `input` and ignores what follows it.
+pub(crate) fn decode_first(mut input: &[u8], checksum: HeaderChecksum, output: &mut Output) -> Result<(), DecodeError> {
+    frame(&mut input, checksum, output)
+}
+
+fn frame(input: &mut &[u8], checksum: HeaderChecksum, output: &mut Output) -> Result<(), DecodeError> {
     let magic = take_u32(input)?;
     if magic & !0xf == SKIPPABLE_MAGIC {
         let len = take_u32(input)?;
@@ -78,7 +90,8 @@ fn frame(input: &mut &[u8], output: &mut Output) -> Result<(), DecodeError> {
         return Err(fail("it needs a dictionary"));
     }
     let described = descriptor.get(..descriptor.len() - input.len()).unwrap_or_default();
-    if take(input, 1)? != [xxh32(described).to_le_bytes()[1]] {
+    let stored = take(input, 1)?;
+    if checksum == HeaderChecksum::Checked && stored != [xxh32(described).to_le_bytes()[1]] {
         return Err(fail("wrong checksum of the frame header"));
     }
 

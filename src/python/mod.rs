@@ -10,6 +10,7 @@ mod hash_index;
 mod index_entries;
 mod index_file;
 mod index_header;
+mod kafka;
 mod keys;
 mod message_reader;
 
@@ -25,5 +26,6 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     checkpoint::register(m)?;
     commit_log::register(m)?;
     message_reader::register(m)?;
-    index_entries::register(m)
+    index_entries::register(m)?;
+    kafka::register(m)
 }
