@@ -306,7 +306,7 @@ impl Segment {
         Ok(Some(Fetched {
             position: batch.position,
             size: room.unwrap_or(0).min(adjusted),
-            first_entry_incomplete: adjusted < size,
+            first_entry_incomplete: (1..size).contains(&adjusted),
         }))
     }
 

@@ -31,8 +31,8 @@ pub struct Recovered {
     pub offset_index: Vec<u8>,
     /// The rebuilt `.timeindex`, trimmed.
     pub time_index: Vec<u8>,
-    /// The rebuilt `.txnindex`; empty: there is no such file.
-    pub transaction_index: Vec<u8>,
+    /// The rebuilt `.txnindex`; `None` where there was none and there is nothing for it.
+    pub transaction_index: Option<Vec<u8>>,
     /// The largest timestamp and the last offset of the first batch that has it.
     pub max_timestamp: TimeEntry,
     /// Offset behind the last batch.
@@ -223,7 +223,9 @@ impl Segment {
             batches,
             offset_index: rebuild.offset_index,
             time_index: rebuild.time_index,
-            transaction_index: markers.index,
+            // The broker empties a file that is there, and creates one only for an entry.
+            transaction_index: (!markers.index.is_empty() || self.beside(".txnindex").is_file())
+                .then_some(markers.index),
             max_timestamp: rebuild.max_timestamp,
             next_offset: end,
             findings,

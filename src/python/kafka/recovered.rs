@@ -57,11 +57,10 @@ impl PyRecoveredSegment {
         PyBytes::new(py, &self.recovered.time_index)
     }
 
-    /// The rebuilt `.txnindex`; None when no transaction was rolled back, and there is no such file.
+    /// The rebuilt `.txnindex`; None when there was no such file and no transaction was rolled back.
     #[getter]
     fn transaction_index<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
-        let bytes = &self.recovered.transaction_index;
-        (!bytes.is_empty()).then(|| PyBytes::new(py, bytes))
+        self.recovered.transaction_index.as_ref().map(|bytes| PyBytes::new(py, bytes))
     }
 
     /// The largest timestamp and the last offset of the first batch that has it; -1 and the base offset without any.
