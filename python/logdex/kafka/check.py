@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from logdex import _core
 from logdex.errors import CorruptFileError
 from logdex.kafka import checkpoint
-from logdex.kafka.file_name import OFFSET_INDEX, TIME_INDEX, TXN_INDEX
+from logdex.kafka.file_name import OFFSET_INDEX, TIME_INDEX
 from logdex.kafka.time_search import timestamps
 from logdex.report import Finding, Report, merge
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from logdex.kafka.segment import LogSegment
     from logdex.kafka.segments import Segments
 
-_TXN_ENTRY_BYTES = 34
 _LEADER_EPOCH_AT = 12
 _HEADER = ("position", "baseOffset", "lastOffset", "maxTimestamp", "partitionLeaderEpoch")
 
@@ -39,7 +38,6 @@ def verify_log(
             findings += _untrimmed(segments, number)
         beside, end = _headers(segments, number, epochs, end)
         findings += beside
-        findings += _transaction_index(segments, number)
         if progress is not None:
             progress(segment)
     for path in segments.listing.snapshots.values():
@@ -146,25 +144,6 @@ def _time_index_end(segments: Segments, number: int, largest: int) -> Iterator[F
         found = str(last) if entries else "no entry"
         at = max(0, entries - 1) * 12
         yield Finding(str(path), at, "time-index-end", f"the segment's largest timestamp, {largest}", found)
-
-
-def _transaction_index(segments: Segments, number: int) -> Iterator[Finding]:
-    path = segments.file(number, TXN_INDEX)
-    if path is None:
-        return
-    base_offset = segments.segments[number].base_offset
-    try:
-        rows, torn = _core.read_transaction_index(path)
-    except CorruptFileError as error:
-        yield _of_error(error)
-        return
-    for slot, last in enumerate(rows.column("lastOffset").to_pylist()):
-        if last < base_offset:
-            at = slot * _TXN_ENTRY_BYTES
-            yield Finding(str(path), at, "index-entry", f"a last offset of {base_offset} or more", str(last))
-    if torn:
-        at = rows.num_rows * _TXN_ENTRY_BYTES
-        yield Finding(str(path), at, "index-size", f"entries of {_TXN_ENTRY_BYTES} bytes", f"{torn} bytes of one")
 
 
 def _snapshot(path: Path) -> Iterator[Finding]:

@@ -28,7 +28,7 @@ from logdex.spark.files import require_directory
 from logdex.spark.kafka_filter import RecordFilter
 from logdex.spark.kafka_offsets import OFFSET_OPTIONS, TOPIC_OPTIONS, Bound, Topics, ending, starting, topics
 from logdex.spark.kafka_plan import PARTITION_BYTES, OffsetRange, plan
-from logdex.spark.schema import checked_schema, lay_out, record_batches, spark_schema, warn_of_lost_instants
+from logdex.spark.schema import checked_schema, lay_out, spark_schema, warn_of_lost_instants
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -272,7 +272,8 @@ def read_ranges(options: ReadOptions, ranges: tuple[OffsetRange, ...]) -> Iterat
                 batch_size=_BATCH_ROWS,
                 on_error=options.on_error,
             )
-            for batch in record_batches(stream):
+            # Not as an Arrow stream: an error is to arrive as what it is, and what was passed over to be told.
+            for batch in map(pa.record_batch, stream):
                 rows, out_of_range = lay_out(batch, schema)
                 lost.count += out_of_range
                 if rows.num_rows:

@@ -85,7 +85,8 @@ def test_committed_records_are_those_that_a_consumer_got(kafka_logs: Callable[[s
             compared += len(found)
             left_out += len(answers) - len(expected)
     assert compared == sum(row["readCommitted"] for row in golden_kafka.rows(case, "records")) > 300
-    assert bool(left_out) == case.startswith(("transactions", "killed", "compacted")), left_out
+    # Compaction takes aborted records away, sooner or later.
+    assert bool(left_out) == case.startswith(("transactions", "killed", "compacted-4x")), left_out
 
 
 @pytest.mark.parametrize("case", BROKER_CASES)
