@@ -11,17 +11,20 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from arro3.core import DataType
+
 from logdex import _core
 from logdex.cli.output import body_text, json_bytes
-from logdex.cli.rows import limited_rows
 from logdex.errors import CorruptFileError
 from logdex.kafka import LogSegment, OffsetIndex, TimeIndex
 from logdex.kafka.file_name import LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TXN_INDEX, parse_segment_file
 from logdex.report import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
+
+    from arro3.core import Array, RecordBatch
 
 _TIMESTAMP_TYPES = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
 _CONTROL_KEY = struct.Struct(">hh")
@@ -95,7 +98,7 @@ class Dump:
             batches = segment.batches(on_error="skip")
             records = self._records(segment) if self.deep else iter(())
             waiting = next(records, None)
-            for batch in limited_rows(batches, None):
+            for batch in _rows(batches):
                 yield _batch_text(batch), {"type": "batch", **batch}
                 if not batch["isValid"]:
                     what = "a checksum that fits its bytes"
@@ -111,7 +114,7 @@ class Dump:
 
     def _records(self, segment: LogSegment) -> Iterator[dict[str, Any]]:
         stream = segment.records(columns=_RECORD_COLUMNS, control=True, on_error="skip")
-        yield from limited_rows(stream, None)
+        yield from _rows(stream)
         known = {(finding.path, finding.offset) for finding in self.findings}
         self.findings += [finding for finding in stream.findings if (finding.path, finding.offset) not in known]
 
@@ -149,34 +152,42 @@ class Dump:
         with OffsetIndex.open(path) as index:
             if not len(index):
                 yield f"{path} is empty.", {"type": "index", "entries": 0}
-            for row in limited_rows(index.entries(), None):
+            for row in _rows(index.entries()):
                 yield f"offset: {row['offset']} position: {row['position']}", {"type": "entry", **row}
             self.findings += index.verify(_log_beside(path)).findings
 
     def _time_index(self, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         with TimeIndex.open(path) as index:
-            for row in limited_rows(index.entries(), None):
+            for row in _rows(index.entries()):
                 yield f"timestamp: {row['timestamp']} offset: {row['offset']}", {"type": "entry", **row}
             self.findings += index.verify(_log_beside(path)).findings
 
     def _transaction_index(self, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         rows, torn = _core.read_transaction_index(path)
         names = ("version", "producerId", "firstOffset", "lastOffset", "lastStableOffset")
-        for row in limited_rows(_stream(rows), None):
+        for row in _rows([rows]):
             yield " ".join(f"{name}: {row[name]}" for name in names), {"type": "entry", **row}
         if torn:
             at = path.stat().st_size - torn
             self.findings.append(Finding(str(path), at, "index-size", "whole entries", f"{torn} bytes of one"))
 
     def _snapshot(self, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-        for row in limited_rows(_stream(_core.read_producer_snapshot(path)), None):
+        for row in _rows([_core.read_producer_snapshot(path)]):
             yield _producer_text(row), {"type": "producer", **row}
 
 
-def _stream(batch: Any) -> Any:  # noqa: ANN401 -- a record batch as a stream
-    from arro3.core import RecordBatchReader  # noqa: PLC0415 -- used here only
+def _rows(batches: Iterable[RecordBatch]) -> Iterator[dict[str, Any]]:
+    """Give rows as dicts, times in ms. Not through an Arrow stream: errors and findings stay with the reader."""
+    for batch in batches:
+        names = batch.column_names
+        columns = [_values(batch.column(name)) for name in names]
+        for row in zip(*columns, strict=True):
+            yield dict(zip(names, row, strict=True))
 
-    return RecordBatchReader.from_batches(batch.schema, [batch])
+
+def _values(column: Array) -> list[Any]:
+    kind: Any = column.type  # its checks narrow a typed one to nothing
+    return list((column.cast(DataType.int64()) if DataType.is_timestamp(kind) else column).to_pylist())
 
 
 def _log_beside(path: Path) -> Path | None:
