@@ -14,6 +14,7 @@
 
 pub mod batch_columns;
 mod batch_reader;
+mod byte_column;
 mod codec;
 mod compat;
 mod file_name;
@@ -32,6 +33,8 @@ mod recover;
 mod search;
 mod segment;
 pub mod snapshot;
+#[cfg(test)]
+mod test_data;
 mod time_index;
 pub mod transaction_index;
 mod varint;
@@ -63,3 +66,6 @@ const _: () = {
     moved::<RecordReader>();
     moved::<BatchReader>();
 };
+
+#[cfg(test)]
+mod corruption_tests;

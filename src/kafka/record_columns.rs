@@ -4,16 +4,16 @@
 
 use std::sync::Arc;
 
-use arrow_array::builder::{ArrayBuilder, BinaryBuilder, BooleanBuilder, Int64Builder, StringBuilder};
+use arrow_array::builder::{ArrayBuilder, BooleanBuilder, Int64Builder, StringBuilder};
 use arrow_array::types::{Int32Type, Int64Type, TimestampMillisecondType};
 use arrow_array::{ArrayRef, BooleanArray, ListArray, PrimitiveArray, RecordBatch, RecordBatchOptions, StructArray};
 use arrow_buffer::{NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 
+use super::byte_column::ByteColumn;
 use super::header::Header;
 use super::record::{Record, Wants};
 use crate::error::{Error, Result};
-use crate::java_text::decode_utf8;
 
 /// A batch ends before it is larger than this, if it has a row.
 const BATCH_BYTES: usize = 64 * 1024 * 1024;
@@ -199,37 +199,32 @@ struct Run {
 struct HeaderColumn {
     ends: Vec<i32>,
     nulls: NullBufferBuilder,
-    keys: StringBuilder,
-    values: BinaryBuilder,
+    keys: ByteColumn,
+    values: ByteColumn,
 }
 
 impl HeaderColumn {
     fn new() -> Self {
-        Self {
-            ends: vec![0],
-            nulls: NullBufferBuilder::new(0),
-            keys: StringBuilder::new(),
-            values: BinaryBuilder::new(),
-        }
+        Self { ends: vec![0], nulls: NullBufferBuilder::new(0), keys: ByteColumn::new(), values: ByteColumn::new() }
     }
 
-    /// Adds the headers of a row; `None`, and a null row, when they are none.
+    /// Adds the headers of a row; `None`, and what could be read of them, when they are none.
+    #[inline]
     fn append(&mut self, record: &Record<'_>) -> Option<()> {
         let read = record.headers.each(|key, value| {
-            match std::str::from_utf8(key) {
-                Ok(key) => self.keys.append_value(key),
-                Err(_) => self.keys.append_value(decode_utf8(key)),
-            }
-            self.values.append_option(value);
+            self.keys.append(Some(key));
+            self.values.append(value);
         });
-        self.ends.push(i32::try_from(self.keys.len()).unwrap_or(i32::MAX));
+        self.ends.push(i32::try_from(self.keys.rows()).unwrap_or(i32::MAX));
         self.nulls.append(record.headers.count > 0);
         read
     }
 
     fn finish(&mut self) -> ArrayRef {
-        let ends = std::mem::replace(&mut self.ends, vec![0]);
-        let arrays: Vec<ArrayRef> = vec![Arc::new(self.keys.finish()), Arc::new(self.values.finish())];
+        let mut next = Vec::with_capacity(self.ends.len());
+        next.push(0);
+        let ends = std::mem::replace(&mut self.ends, next);
+        let arrays: Vec<ArrayRef> = vec![Arc::new(self.keys.finish_text()), Arc::new(self.values.finish())];
         let headers = StructArray::new(header_fields(), arrays, None);
         let ends = OffsetBuffer::new(ScalarBuffer::from(ends));
         Arc::new(ListArray::new(header_item(), ends, Arc::new(headers), self.nulls.finish()))
@@ -241,8 +236,8 @@ impl HeaderColumn {
 pub(super) struct RecordColumns {
     schema: SchemaRef,
     columns: Vec<Column>,
-    keys: Option<BinaryBuilder>,
-    values: Option<BinaryBuilder>,
+    keys: Option<ByteColumn>,
+    values: Option<ByteColumn>,
     offsets: Option<Vec<i64>>,
     timestamps: Option<Vec<i64>>,
     sequences: Option<Vec<i32>>,
@@ -260,8 +255,8 @@ impl RecordColumns {
         Self {
             schema: schema(columns),
             columns: columns.to_vec(),
-            keys: has(Column::Key).then(BinaryBuilder::new),
-            values: has(Column::Value).then(BinaryBuilder::new),
+            keys: has(Column::Key).then(ByteColumn::new),
+            values: has(Column::Value).then(ByteColumn::new),
             offsets: has(Column::Offset).then(Vec::new),
             timestamps: has(Column::Timestamp).then(Vec::new),
             sequences: has(Column::Sequence).then(Vec::new),
@@ -308,10 +303,10 @@ impl RecordColumns {
             run.rows += 1;
         }
         if let Some(keys) = &mut self.keys {
-            keys.append_option(record.key);
+            keys.append(record.key);
         }
         if let Some(values) = &mut self.values {
-            values.append_option(record.value);
+            values.append(record.value);
         }
         if let Some(offsets) = &mut self.offsets {
             offsets.push(record.offset);
@@ -350,23 +345,30 @@ impl RecordColumns {
         fn built<B: ArrayBuilder>(builder: &mut Option<B>) -> ArrayRef {
             builder.as_mut().map(ArrayBuilder::finish).expect("a builder of every column that was chosen")
         }
-        fn longs(values: &mut Option<Vec<i64>>) -> Vec<i64> {
-            values.as_mut().map(std::mem::take).unwrap_or_default()
+        fn bytes(column: &mut Option<ByteColumn>) -> ArrayRef {
+            Arc::new(column.as_mut().map(ByteColumn::finish).expect("a builder of every column that was chosen"))
+        }
+        /// The next rows will be as many.
+        fn taken<T>(values: &mut Option<Vec<T>>) -> Vec<T> {
+            values
+                .as_mut()
+                .map(|v| {
+                    let next = Vec::with_capacity(v.len());
+                    std::mem::replace(v, next)
+                })
+                .unwrap_or_default()
         }
         match column {
-            Column::Key => built(&mut self.keys),
-            Column::Value => built(&mut self.values),
+            Column::Key => bytes(&mut self.keys),
+            Column::Value => bytes(&mut self.values),
             Column::Crc => built(&mut self.crcs),
             Column::IsValid => built(&mut self.valid),
-            Column::Offset => Arc::new(PrimitiveArray::<Int64Type>::from(longs(&mut self.offsets))),
+            Column::Offset => Arc::new(PrimitiveArray::<Int64Type>::from(taken(&mut self.offsets))),
             Column::Timestamp => {
-                let times = PrimitiveArray::<TimestampMillisecondType>::from(longs(&mut self.timestamps));
+                let times = PrimitiveArray::<TimestampMillisecondType>::from(taken(&mut self.timestamps));
                 Arc::new(times.with_timezone("UTC"))
             }
-            Column::Sequence => {
-                let values = self.sequences.as_mut().map(std::mem::take).unwrap_or_default();
-                Arc::new(PrimitiveArray::<Int32Type>::from(values))
-            }
+            Column::Sequence => Arc::new(PrimitiveArray::<Int32Type>::from(taken(&mut self.sequences))),
             Column::Headers => self.headers.as_mut().map(HeaderColumn::finish).expect("as for the builders"),
             Column::Topic => {
                 let mut topics = StringBuilder::new();

@@ -51,7 +51,11 @@ impl Heads {
             return Some(("the position of a batch".to_owned(), format!("position {position}")));
         };
         let (_, last, _) = self.batches.get(at)?;
-        (*last > entry.offset).then(|| (format!("offset {last} or more"), format!("offset {}", entry.offset)))
+        // Of this batch, or of a later one that was appended with it.
+        let behind = self.batches.get(at..).unwrap_or_default();
+        let found = behind.get(behind.partition_point(|(_, last, _)| *last < entry.offset));
+        let holds = found.is_some_and(|(_, last, _)| *last == entry.offset);
+        (!holds).then(|| (format!("the last offset of a batch from {last} on"), format!("offset {}", entry.offset)))
     }
 
     /// Every batch up to the entry's offset is at or before its timestamp, and one of them has it.
