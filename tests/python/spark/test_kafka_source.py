@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import functions as sf
+from pyspark.sql.datasource import CaseInsensitiveDict
 
 import golden_kafka
 import kafka_records as records
@@ -138,8 +139,8 @@ def test_an_unknown_topic_or_option_is_an_error(spark: SparkSession, kafka_case:
 
 def test_tasks_are_balanced_by_bytes(kafka_case: Callable[[str], Path]) -> None:
     root = kafka_case("timestamps")
-    options = {"path": str(root), "topic": "ts-warm", "maxpartitionbytes": "20000"}
-    source = KafkaLogSource(options)
+    options = {"path": str(root), "topic": "ts-warm", "maxPartitionBytes": "20000"}
+    source = KafkaLogSource(CaseInsensitiveDict(options))
     tasks = [task.ranges for task in source.reader(source.schema()).partitions()]  # type: ignore[attr-defined]
     with LogDir.open(root) as logs:
         size = sum(logs.log(each.topic, each.partition).size for each in logs.partitions("ts-warm"))
@@ -154,7 +155,7 @@ def test_tasks_are_balanced_by_bytes(kafka_case: Callable[[str], Path]) -> None:
         parts = [each for task in tasks for each in task if each.partition == partition]
         assert [each.begin for each in parts[1:]] == [each.end for each in parts[:-1]]
         assert parts[-1].end == end
-    least = KafkaLogSource({"path": str(root), "topic": "ts-warm", "minpartitions": "7"})
+    least = KafkaLogSource(CaseInsensitiveDict({"path": str(root), "topic": "ts-warm", "minPartitions": "7"}))
     assert len(least.reader(least.schema()).partitions()) >= 7
 
 
