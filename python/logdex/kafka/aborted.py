@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from logdex.errors import CorruptFileError
+from logdex.kafka.checkpoint import CLEAN_SHUTDOWN
 from logdex.kafka.file_name import TXN_INDEX
 from logdex.kafka.transactions import AbortedTransaction, Transactions, read_transaction_index
 
@@ -26,14 +27,21 @@ def aborted_between(segments: Segments, begin: int, end: int) -> list[AbortedTra
 
 
 def _aborted_in(segments: Segments, number: int) -> list[AbortedTransaction]:
-    path = segments.file(number, TXN_INDEX)
-    listed = [] if path is None else read_transaction_index(path, segments.segments[number].base_offset)
+    listed: list[AbortedTransaction] | None = None
+    if number + 1 < len(segments.segments) or _was_stopped_cleanly(segments):
+        path = segments.file(number, TXN_INDEX)
+        listed = [] if path is None else read_transaction_index(path, segments.segments[number].base_offset)
     if listed is not None:
         return listed
     state = _state_at(segments, number)
     state.aborted.clear()
     state.read(segments.segments[number])
     return state.aborted
+
+
+def _was_stopped_cleanly(segments: Segments) -> bool:
+    """Say whether the broker vouches for the files of the last segment; after a power loss they may lack entries."""
+    return (segments.segments[-1].path.parent.parent / CLEAN_SHUTDOWN).exists()
 
 
 def open_transactions(segments: Segments) -> dict[int, int]:

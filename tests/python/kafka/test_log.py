@@ -74,7 +74,9 @@ def test_logs_and_segments_pickle(kafka_logs: Callable[[str], Path]) -> None:
         segment = pickle.loads(pickle.dumps(log.segments[1]))  # noqa: S301 -- our own
         assert isinstance(segment, LogSegment)
         assert segment.base_offset == log.segments[1].base_offset
-        assert segment.translate_offset(segment.base_offset)[0] > segment.base_offset  # the release's rule came along
+        found = segment.translate_offset(segment.base_offset)
+        assert found is not None
+        assert found[0] > segment.base_offset  # the release's rule came along
 
 
 def test_use_after_close_is_an_error(kafka_logs: Callable[[str], Path]) -> None:
@@ -152,3 +154,15 @@ def test_aborted_transactions_are_those_of_the_index(kafka_logs: Callable[[str],
                      if row["topic"] == "tx-one" and row["readCommitted"]]  # fmt: skip
         found = pa.table(log.records(isolation="read_committed", columns=["offset"])).column(0).to_pylist()
         assert found == committed
+
+
+def test_a_lost_file_of_aborted_transactions_hides_none_after_a_crash(tmp_path: Path) -> None:
+    root = golden_kafka.unpack("transactions", tmp_path)
+    with Log.open(root / "tx-two-2") as log:
+        expected = log.aborted_transactions()
+        last = log.segments[-1].path
+    last.with_suffix(".txnindex").unlink()
+    (root / ".kafka_cleanshutdown").unlink()
+    with Log.open(root / "tx-two-2") as log:
+        assert sorted(log.aborted_transactions()) == sorted(expected)
+        assert any(entry.last_offset >= int(last.stem) for entry in expected)
