@@ -9,7 +9,7 @@ use super::batch_columns::{BatchColumns, Column, Details};
 use super::finding::{Finding, Flaw, OnError};
 use super::header::Header;
 use super::lookup::too_large;
-use super::record::Wants;
+use super::record::{Wants, field};
 use super::records::BatchCursor;
 use super::segment::Segment;
 use super::walk::{Reads, Tail, Walk};
@@ -164,8 +164,8 @@ impl BatchReader {
         let mut cursor = std::mem::replace(&mut self.cursor, BatchCursor::new(0));
         let mut first = header.last_offset;
         let read = self.batch(header)?.and_then(|batch| {
-            cursor.each(header, batch, |record| {
-                first = record.offset;
+            cursor.each(header, batch, Wants::Times, |span, _| {
+                first = span.offset;
                 false
             })
         });
@@ -180,14 +180,13 @@ impl BatchReader {
     ) -> Result<std::result::Result<(), Flaw>> {
         let mut cursor = std::mem::replace(&mut self.cursor, BatchCursor::new(0));
         let read = self.batch(header)?.and_then(|batch| {
-            cursor.begin(header, batch)?;
-            cursor.run(header, batch, Wants::All, |record| {
-                types.push(control_type(record.key));
+            cursor.each(header, batch, Wants::All, |span, bytes| {
+                types.push(control_type(field(span.key, bytes)));
                 true
             })
         });
         self.cursor = cursor;
-        Ok(read.map(|_| ()))
+        Ok(read)
     }
 }
 

@@ -5,7 +5,10 @@ use arrow_buffer::{Buffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 
 use crate::java_text::decode_utf8;
 
-/// Values one behind the other, and where each ends.
+/// Values up to this length are copied in one piece of it.
+const SHORT: usize = 32;
+
+/// Values one behind the other, and where each ends. The caller takes them before the bytes are more than an end can count.
 #[derive(Debug)]
 pub(super) struct ByteColumn {
     ends: Vec<i32>,
@@ -28,16 +31,41 @@ impl ByteColumn {
         self.ends.len() - 1
     }
 
-    /// Adds a value. The caller ends the batch before the bytes are more than an end can count.
     #[inline]
-    pub(super) fn append(&mut self, value: Option<&[u8]>) {
-        if let Some(value) = value {
-            self.bytes.extend_from_slice(value);
-            self.nulls.append_non_null();
-        } else {
-            self.nulls.append_null();
-        }
+    pub(super) fn append_null(&mut self) {
+        self.nulls.append_null();
+        self.push_end();
+    }
+
+    #[inline]
+    fn push_end(&mut self) {
         self.ends.push(i32::try_from(self.bytes.len()).unwrap_or(i32::MAX));
+    }
+
+    /// Adds the first `len` bytes of `rest`, which are there.
+    #[inline]
+    pub(super) fn append_first(&mut self, rest: &[u8], len: usize) {
+        match rest.first_chunk::<SHORT>() {
+            // A copy of a fixed length is a few instructions; what is too much of it is cut off again.
+            Some(chunk) if len <= SHORT => {
+                let end = self.bytes.len() + len;
+                self.bytes.extend_from_slice(chunk);
+                self.bytes.truncate(end);
+            }
+            _ => self.bytes.extend_from_slice(rest.get(..len).unwrap_or_default()),
+        }
+        self.nulls.append_non_null();
+        self.push_end();
+    }
+
+    /// Adds the values that lie at these places of `bytes`.
+    pub(super) fn extend(&mut self, fields: impl Iterator<Item = (u32, i32)>, bytes: &[u8]) {
+        for (at, len) in fields {
+            match usize::try_from(len) {
+                Ok(len) => self.append_first(bytes.get(at as usize..).unwrap_or_default(), len),
+                Err(_) => self.append_null(),
+            }
+        }
     }
 
     /// The parts of what was added. The next rows will be much like these, so room for as many is made at once.
@@ -68,12 +96,19 @@ mod tests {
 
     use super::*;
 
+    fn append(column: &mut ByteColumn, value: Option<&[u8]>) {
+        match value {
+            Some(value) => column.append_first(value, value.len()),
+            None => column.append_null(),
+        }
+    }
+
     #[test]
     fn values_come_out_as_they_went_in() {
         let mut column = ByteColumn::new();
         for _ in 0..2 {
             for value in [Some(&b"one"[..]), None, Some(b""), Some(b"\xff")] {
-                column.append(value);
+                append(&mut column, value);
             }
             assert_eq!(column.rows(), 4);
             let array = column.finish();
@@ -83,15 +118,28 @@ mod tests {
     }
 
     #[test]
+    fn values_are_copied_from_their_places() {
+        let bytes: Vec<u8> = (0..100).collect();
+        let mut column = ByteColumn::new();
+        let places = [(0, 10), (50, 32), (90, 10), (0, -1), (0, 100), (100, 0), (7, 33)];
+        column.extend(places.into_iter(), &bytes);
+        let array = column.finish();
+        for (row, (at, len)) in places.into_iter().enumerate() {
+            let expected = usize::try_from(len).ok().map(|len| &bytes[at as usize..][..len]);
+            assert_eq!((!array.is_null(row)).then(|| array.value(row)), expected, "{at} {len}");
+        }
+    }
+
+    #[test]
     fn text_is_decoded_as_java_does() {
         let mut column = ByteColumn::new();
         // Split within a character: valid as a whole, but not the values.
         for value in [Some(&b"\xc3"[..]), Some(b"\xa4"), None, Some(b"k\xed\xa0\x80")] {
-            column.append(value);
+            append(&mut column, value);
         }
         let text = column.finish_text();
         assert_eq!(text.iter().collect::<Vec<_>>(), [Some("\u{fffd}"), Some("\u{fffd}"), None, Some("k\u{fffd}")]);
-        column.append(Some("\u{e4}".as_bytes()));
+        append(&mut column, Some("\u{e4}".as_bytes()));
         assert_eq!(column.finish_text().value(0), "\u{e4}");
     }
 }

@@ -134,7 +134,7 @@ fn flipped_bytes_of_the_log_are_told() {
     let begins = |at: usize| SEVEN_BATCHES.iter().rev().find(|b| b.0 <= at as u64).unwrap().0;
     let mut told = 0;
     for at in 0..log.len() {
-        for flip in [0x01, 0x10, 0x80, 0xff] {
+        for flip in [0x01, 0xff] {
             let mut bad = log.clone();
             bad[at] ^= flip;
             let segment = open(dir.path(), &bad, &index, &times);
@@ -167,7 +167,7 @@ fn flipped_bytes_of_the_log_are_told() {
             let _ = segment.recover(150, 240, &mut ProducerState::default());
         }
     }
-    assert!(told > 700 * 4);
+    assert!(told > 700 * 2);
 }
 
 #[test]

@@ -7,7 +7,7 @@
 use super::codec::{Codec, Decoder};
 use super::finding::{Flaw, Kind};
 use super::header::{Header, LEAST_SIZE, LOG_OVERHEAD, TimestampType};
-use super::record::{Headers, Record};
+use super::record::Span;
 
 /// A message with the offset and size before it.
 #[derive(Clone, Copy, Debug)]
@@ -73,18 +73,23 @@ impl<'a> Message<'a> {
         self.bytes.get(5).copied().unwrap_or(0)
     }
 
-    fn record(&self, offset: i64, timestamp: i64) -> Record<'a> {
+    /// The record, where the message begins at byte `at`.
+    fn span(&self, at: usize, offset: i64, timestamp: i64) -> Option<Span> {
         let stored = self.bytes.first_chunk().copied().map_or(0, u32::from_be_bytes);
-        let valid = crc32fast::hash(self.bytes.get(4..).unwrap_or_default()) == stored;
-        Record {
+        let is_valid = crc32fast::hash(self.bytes.get(4..).unwrap_or_default()) == stored;
+        let len = |field: Option<&[u8]>| field.map_or(Some(-1), |field| i32::try_from(field.len()).ok());
+        let (key, value) = (len(self.key)?, len(self.value)?);
+        let key_at = at + LOG_OVERHEAD + if self.magic == 0 { 10 } else { 18 };
+        let value_at = key_at + self.key.map_or(0, <[u8]>::len) + 4;
+        Some(Span {
             offset,
             timestamp,
-            key: self.key,
-            value: self.value,
-            headers: Headers::default(),
-            delta: 0,
-            crc: Some((stored, valid)),
-        }
+            key: (u32::try_from(key_at).ok()?, key),
+            value: (u32::try_from(value_at).ok()?, value),
+            crc: stored,
+            is_valid,
+            ..Span::default()
+        })
     }
 }
 
@@ -139,8 +144,9 @@ impl Set {
         self.wrapped
     }
 
-    /// The record at the beginning of `rest`, and its size; `None` at the end.
-    pub(super) fn first<'a>(&self, header: &Header, rest: &'a [u8]) -> Result<Option<(Record<'a>, usize)>, Flaw> {
+    /// The record at byte `at`, and its size; `None` at the end.
+    pub(super) fn next(&self, header: &Header, bytes: &[u8], at: usize) -> Result<Option<(Span, usize)>, Flaw> {
+        let rest = bytes.get(at..).unwrap_or_default();
         let Some((message, size)) = Message::first(rest)? else {
             return if self.wrapped || rest.is_empty() { Ok(None) } else { Err(flaw("less than one")) };
         };
@@ -150,6 +156,7 @@ impl Set {
             (_, TimestampType::LogAppend) if self.wrapped => header.max_timestamp,
             _ => message.timestamp,
         };
-        Ok(Some((message.record(offset, timestamp), size)))
+        let span = message.span(at, offset, timestamp).ok_or_else(|| flaw("a message too far behind"))?;
+        Ok(Some((span, size)))
     }
 }

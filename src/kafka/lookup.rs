@@ -10,6 +10,7 @@ use super::finding::{Finding, Flaw, Kind};
 use super::header::Header;
 use super::index_file::Check;
 use super::offset_index::OffsetEntry;
+use super::record::Wants;
 use super::records::BatchCursor;
 use super::segment::Segment;
 use super::time_index::{NO_TIMESTAMP, TimeEntry};
@@ -276,7 +277,7 @@ impl Segment {
         let batch = walk.batch(source.as_ref(), header).map_err(|e| Error::io(self.path(), e))?;
         let mut cursor = BatchCursor::new(self.options.max_batch_bytes);
         cursor
-            .each(header, batch, |record| take(record.timestamp, record.offset))
+            .each(header, batch, Wants::Times, |span, _| take(span.timestamp, span.offset))
             .map_err(|flaw| self.corrupt(header.position, flaw))
     }
 

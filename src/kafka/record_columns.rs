@@ -12,7 +12,7 @@ use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 
 use super::byte_column::ByteColumn;
 use super::header::Header;
-use super::record::{Record, Wants};
+use super::record::{Span, Wants};
 use crate::error::{Error, Result};
 
 /// A batch ends before it is larger than this, if it has a row.
@@ -208,16 +208,22 @@ impl HeaderColumn {
         Self { ends: vec![0], nulls: NullBufferBuilder::new(0), keys: ByteColumn::new(), values: ByteColumn::new() }
     }
 
-    /// Adds the headers of a row; `None`, and what could be read of them, when they are none.
-    #[inline]
-    fn append(&mut self, record: &Record<'_>) -> Option<()> {
-        let read = record.headers.each(|key, value| {
-            self.keys.append(Some(key));
-            self.values.append(value);
-        });
-        self.ends.push(i32::try_from(self.keys.rows()).unwrap_or(i32::MAX));
-        self.nulls.append(record.headers.count > 0);
-        read
+    /// Adds the headers of these rows. False, and what could be read of them, when some are none.
+    fn append(&mut self, spans: &[Span], bytes: &[u8]) -> bool {
+        let mut all = true;
+        for span in spans {
+            let read = span.each_header(bytes, |(key, key_len), (value, value_len)| {
+                self.keys.append_first(key, key_len);
+                match usize::try_from(value_len) {
+                    Ok(len) => self.values.append_first(value, len),
+                    Err(_) => self.values.append_null(),
+                }
+            });
+            all &= read.is_some();
+            self.ends.push(i32::try_from(self.keys.rows()).unwrap_or(i32::MAX));
+            self.nulls.append(span.header_count > 0);
+        }
+        all
     }
 
     fn finish(&mut self) -> ArrayRef {
@@ -229,6 +235,11 @@ impl HeaderColumn {
         let ends = OffsetBuffer::new(ScalarBuffer::from(ends));
         Arc::new(ListArray::new(header_item(), ends, Arc::new(headers), self.nulls.finish()))
     }
+}
+
+/// Bytes that a record takes in the columns, from above.
+fn size(span: &Span) -> usize {
+    64 + span.len() + span.headers.1 as usize
 }
 
 /// Takes records and gives record batches.
@@ -245,6 +256,7 @@ pub(super) struct RecordColumns {
     crcs: Option<Int64Builder>,
     valid: Option<BooleanBuilder>,
     runs: Vec<Run>,
+    last_topic: Option<(Option<String>, ArrayRef)>,
     rows: usize,
     bytes: usize,
 }
@@ -264,6 +276,7 @@ impl RecordColumns {
             crcs: has(Column::Crc).then(Int64Builder::new),
             valid: has(Column::IsValid).then(BooleanBuilder::new),
             runs: Vec::new(),
+            last_topic: None,
             rows: 0,
             bytes: 0,
         }
@@ -288,45 +301,49 @@ impl RecordColumns {
         self.runs.push(Run { rows: 0, owner: Arc::clone(owner), header: *header });
     }
 
-    /// Adds a record of the batch that was begun. False, and nothing is added, when there is no room: what was added
-    /// before must be taken first. `None`: its headers are none.
-    #[inline]
-    pub(super) fn append(&mut self, record: &Record<'_>, header: &Header) -> Option<bool> {
-        let len = |bytes: Option<&[u8]>| bytes.map_or(0, <[u8]>::len);
-        let room = 64 + len(record.key) + len(record.value) + 2 * record.headers.bytes.len();
-        if self.rows > 0 && self.bytes + room > BATCH_BYTES {
-            return Some(false);
-        }
-        self.bytes += room;
-        self.rows += 1;
+    /// How many of these records there is room for: one at least, if there is no row.
+    pub(super) fn room_for(&self, spans: &[Span]) -> usize {
+        let mut room = BATCH_BYTES.saturating_sub(self.bytes);
+        let fitting = spans.iter().take_while(|span| {
+            let fits = size(span) <= room;
+            room = room.saturating_sub(size(span));
+            fits
+        });
+        let count = fitting.count();
+        if self.rows == 0 { count.max(1).min(spans.len()) } else { count }
+    }
+
+    /// Adds records of the batch that was begun. False: the headers of some are none.
+    pub(super) fn append(&mut self, spans: &[Span], bytes: &[u8], header: &Header) -> bool {
+        self.bytes += spans.iter().map(size).sum::<usize>();
+        self.rows += spans.len();
         if let Some(run) = self.runs.last_mut() {
-            run.rows += 1;
+            run.rows += spans.len();
         }
         if let Some(keys) = &mut self.keys {
-            keys.append(record.key);
+            keys.extend(spans.iter().map(|span| span.key), bytes);
         }
         if let Some(values) = &mut self.values {
-            values.append(record.value);
+            values.extend(spans.iter().map(|span| span.value), bytes);
         }
         if let Some(offsets) = &mut self.offsets {
-            offsets.push(record.offset);
+            offsets.extend(spans.iter().map(|span| span.offset));
         }
         if let Some(timestamps) = &mut self.timestamps {
-            timestamps.push(record.timestamp);
+            timestamps.extend(spans.iter().map(|span| span.timestamp));
         }
         if let Some(sequences) = &mut self.sequences {
-            sequences.push(header.sequence(record.delta));
+            sequences.extend(spans.iter().map(|span| header.sequence(span.delta)));
         }
-        if let Some(crcs) = &mut self.crcs {
-            crcs.append_option(record.crc.map(|(crc, _)| i64::from(crc)));
+        for span in spans {
+            if let Some(crcs) = &mut self.crcs {
+                crcs.append_option(header.is_legacy().then_some(i64::from(span.crc)));
+            }
+            if let Some(valid) = &mut self.valid {
+                valid.append_option(header.is_legacy().then_some(span.is_valid));
+            }
         }
-        if let Some(valid) = &mut self.valid {
-            valid.append_option(record.crc.map(|(_, valid)| valid));
-        }
-        match &mut self.headers {
-            Some(headers) => headers.append(record).map(|()| true),
-            None => Some(true),
-        }
+        self.headers.as_mut().is_none_or(|headers| headers.append(spans, bytes))
     }
 
     /// What was added since the last batch was taken.
@@ -370,15 +387,7 @@ impl RecordColumns {
             }
             Column::Sequence => Arc::new(PrimitiveArray::<Int32Type>::from(taken(&mut self.sequences))),
             Column::Headers => self.headers.as_mut().map(HeaderColumn::finish).expect("as for the builders"),
-            Column::Topic => {
-                let mut topics = StringBuilder::new();
-                for run in &self.runs {
-                    for _ in 0..run.rows {
-                        topics.append_option(run.owner.topic.as_deref());
-                    }
-                }
-                Arc::new(topics.finish())
-            }
+            Column::Topic => self.topics(),
             Column::Partition => self.ints(|run| run.owner.partition),
             Column::TimestampType => self.ints(|run| Some(run.header.timestamp_type().id())),
             Column::PartitionLeaderEpoch => self.ints(|run| Some(run.header.leader_epoch)),
@@ -389,6 +398,28 @@ impl RecordColumns {
             Column::IsTransactional => self.flags(|run| run.header.is_transactional()),
             Column::IsControl => self.flags(|run| run.header.is_control()),
         }
+    }
+
+    /// The topics, which are nearly always one, and then the same column again.
+    fn topics(&mut self) -> ArrayRef {
+        let owner = self.runs.first().map(|run| Arc::clone(&run.owner));
+        let is_one = self.runs.iter().all(|run| Some(&run.owner.topic) == owner.as_ref().map(|o| &o.topic));
+        if let Some((topic, array)) = &self.last_topic
+            && is_one
+            && Some(topic) == owner.as_ref().map(|o| &o.topic)
+            && array.len() >= self.rows
+        {
+            return array.slice(0, self.rows);
+        }
+        let mut topics = StringBuilder::new();
+        for run in &self.runs {
+            for _ in 0..run.rows {
+                topics.append_option(run.owner.topic.as_deref());
+            }
+        }
+        let array: ArrayRef = Arc::new(topics.finish());
+        self.last_topic = owner.filter(|_| is_one).map(|owner| (owner.topic.clone(), Arc::clone(&array)));
+        array
     }
 
     /// A column of what each batch has once.

@@ -8,8 +8,9 @@ use arrow_schema::{ArrowError, SchemaRef};
 use super::finding::{Finding, Flaw, Kind, OnError};
 use super::header::Header;
 use super::lookup::{out_of_order, too_large};
+use super::record::Span;
 use super::record_columns::{Column, Owner, RecordColumns};
-use super::records::BatchCursor;
+use super::records::{BatchCursor, CHUNK};
 use super::segment::Segment;
 use super::walk::{Reads, Tail, Walk};
 use crate::error::{Error, Result};
@@ -103,6 +104,10 @@ pub struct RecordReader {
     current: Option<Current>,
     walk: Walk,
     cursor: BatchCursor,
+    /// Records that were read and are not in the columns yet; all of the batch was read; what is wrong behind them.
+    spans: Vec<Span>,
+    read: bool,
+    flaw: Option<Flaw>,
     columns: RecordColumns,
     findings: Vec<Finding>,
     /// What ends the reading, once the rows before it are taken.
@@ -126,6 +131,9 @@ impl RecordReader {
             current: None,
             walk: Walk::new(Reads::Whole, 0, 0),
             cursor: BatchCursor::new(0),
+            spans: Vec::with_capacity(CHUNK),
+            read: false,
+            flaw: None,
             findings: Vec::new(),
             pending: None,
             ended: false,
@@ -282,27 +290,36 @@ impl RecordReader {
         }
         let hidden = header.is_control() && !self.scan.control;
         if hidden || is_aborted(header, &part.aborted) {
-            return self.finish_batch(header);
+            current.batch = None;
+            self.leave_behind(header);
+            return Ok(());
         }
         match self.cursor.begin(header, batch) {
             Ok(()) => {
                 self.columns.begin_run(&current.owner, header);
                 current.batch = Some(*header);
+                self.spans.clear();
+                (self.read, self.flaw) = (false, None);
                 Ok(())
             }
             Err(flaw) => self.refuse(header, flaw),
         }
     }
 
-    #[expect(clippy::unnecessary_wraps, reason = "as the other ways out of a batch")]
-    fn finish_batch(&mut self, header: &Header) -> Result<()> {
+    /// All records of the batch are read.
+    fn finish_batch(&mut self, header: &Header) {
         if let Some(current) = &mut self.current {
             current.batch = None;
-            if current.part.end_offset <= header.last_offset.saturating_add(1) && current.part.end_offset < i64::MAX {
-                self.current = None;
-            }
         }
-        Ok(())
+        self.leave_behind(header);
+    }
+
+    /// Leaves the part when nothing that is wanted can come behind this batch.
+    fn leave_behind(&mut self, header: &Header) {
+        let end = self.current.as_ref().map_or(i64::MAX, |current| current.part.end_offset);
+        if end < i64::MAX && end <= header.last_offset.saturating_add(1) {
+            self.current = None;
+        }
     }
 
     /// Reads on in the batch that is open. False when the columns are full of bytes.
@@ -313,37 +330,37 @@ impl RecordReader {
         }
         let path = current.part.segment.path();
         let batch = self.walk.batch(&current.source, header).map_err(|e| Error::io(path, e))?;
-        let (begin, end, times) = (current.part.begin_offset, current.part.end_offset, self.scan.times);
-        let (columns, batch_size) = (&mut self.columns, self.scan.batch_size);
-        let (mut is_full, mut is_flawed) = (false, false);
-        let ran = self.cursor.run(header, batch, columns.wants(), |record| {
-            if columns.rows() >= batch_size || is_flawed {
-                return false;
-            }
-            let wanted =
-                begin <= record.offset && record.offset < end && times.meets(record.timestamp, record.timestamp);
-            if !wanted {
-                return true;
-            }
-            match columns.append(record, header) {
-                Some(taken) => {
-                    is_full = !taken;
-                    taken
-                }
-                None => {
-                    is_flawed = true;
-                    true
+        if self.spans.is_empty() && !self.read {
+            match self.cursor.fill(header, batch, self.columns.wants(), CHUNK, &mut self.spans) {
+                Ok(ended) => self.read = ended,
+                Err(flaw) => {
+                    self.read = true;
+                    self.flaw = Some(flaw);
                 }
             }
-        });
-        let flawed = || Flaw::new(Kind::Records, "headers as they are written", "something else");
-        match ran {
-            Err(flaw) => self.refuse(header, flaw)?,
-            _ if is_flawed => self.refuse(header, flawed())?,
-            Ok(true) => self.finish_batch(header)?,
-            Ok(false) => {}
+            let (begin, end, times) = (current.part.begin_offset, current.part.end_offset, self.scan.times);
+            if (begin, end) != (i64::MIN, i64::MAX) || !times.is_all() {
+                self.spans.retain(|span| {
+                    begin <= span.offset && span.offset < end && times.meets(span.timestamp, span.timestamp)
+                });
+            }
         }
-        Ok(!is_full)
+        let rows = self.spans.len().min(self.scan.batch_size - self.columns.rows());
+        let fitting = self.columns.room_for(self.spans.get(..rows).unwrap_or_default());
+        let taken = self.spans.get(..fitting).unwrap_or_default();
+        if !self.columns.append(taken, self.cursor.bytes(batch), header) {
+            let flaw = Flaw::new(Kind::Records, "headers as they are written", "something else");
+            self.spans.clear();
+            (self.read, self.flaw) = (true, Some(flaw));
+        }
+        self.spans.drain(..fitting.min(self.spans.len()));
+        if self.spans.is_empty() && self.read {
+            match self.flaw.take() {
+                Some(flaw) => self.refuse(header, flaw)?,
+                None => self.finish_batch(header),
+            }
+        }
+        Ok(fitting == rows)
     }
 }
 

@@ -4,8 +4,11 @@ use super::codec::{Codec, Decoder};
 use super::finding::{Flaw, Kind};
 use super::header::{HEADER_SIZE, Header};
 use super::legacy::Set;
-use super::record::{self, LEAST_RECORD, Record, Wants};
+use super::record::{self, LEAST_RECORD, Span, Wants};
 use super::varint::Cursor;
+
+/// Records that are looked at together: their spans stay in the processor's first-level cache.
+pub(super) const CHUNK: usize = 256;
 
 /// Where the reading of a batch stands.
 #[derive(Debug)]
@@ -65,53 +68,73 @@ impl BatchCursor {
         Ok(())
     }
 
-    /// Gives records to `take` until it does not take one, which is then the next. True when the batch is at its end.
-    pub(super) fn run(
+    /// The bytes that spans point into: those of the batch, or what came out of the decoder.
+    pub(super) fn bytes<'a>(&'a self, batch: &'a [u8]) -> &'a [u8] {
+        if self.decoded { self.decoder.decoded() } else { batch }
+    }
+
+    /// Adds the next records to `spans`, up to `most` in all. True when the batch is at its end; after a flaw `spans` has
+    /// the records before it.
+    pub(super) fn fill(
         &mut self,
         header: &Header,
         batch: &[u8],
         wants: Wants,
-        mut take: impl FnMut(&Record<'_>) -> bool,
+        most: usize,
+        spans: &mut Vec<Span>,
     ) -> Result<bool, Flaw> {
         let bytes = if self.decoded { self.decoder.decoded() } else { batch };
         match &mut self.kind {
             Format::V2 { left } => {
                 let mut cursor = Cursor::new(bytes.get(self.at..).unwrap_or_default());
-                while *left > 0 {
-                    let before = cursor.rest.len();
-                    let record = record::parse(&mut cursor, header, wants).ok_or_else(|| broken(header, *left))?;
-                    if !take(&record) {
-                        return Ok(false);
-                    }
-                    self.at += before - cursor.rest.len();
-                    *left -= 1;
+                let mut todo = *left;
+                let mut flaw = None;
+                while todo > 0 && spans.len() < most {
+                    let Some(span) = record::parse(&mut cursor, bytes.len(), header, wants) else {
+                        flaw = Some(broken(header, todo));
+                        break;
+                    };
+                    spans.push(span);
+                    todo -= 1;
                 }
-                if cursor.rest.is_empty() {
-                    return Ok(true);
+                *left = todo;
+                self.at = bytes.len() - cursor.rest.len();
+                match flaw {
+                    Some(flaw) => Err(flaw),
+                    None if todo > 0 => Ok(false),
+                    None if cursor.rest.is_empty() => Ok(true),
+                    None => Err(Flaw::new(Kind::Records, "no byte behind the last record", cursor.rest.len())),
                 }
-                Err(Flaw::new(Kind::Records, "no byte behind the last record", format_args!("{}", cursor.rest.len())))
             }
             Format::Legacy(set) => {
-                while let Some((record, size)) = set.first(header, bytes.get(self.at..).unwrap_or_default())? {
-                    if !take(&record) {
-                        return Ok(false);
-                    }
+                while spans.len() < most {
+                    let Some((span, size)) = set.next(header, bytes, self.at)? else { return Ok(true) };
+                    spans.push(span);
                     self.at += size;
                 }
-                Ok(true)
+                Ok(false)
             }
         }
     }
 
-    /// Gives offsets and timestamps of a whole batch to `take` until it says no.
+    /// Gives the records of a whole batch and their bytes to `take` until it says no.
     pub(super) fn each(
         &mut self,
         header: &Header,
         batch: &[u8],
-        take: impl FnMut(&Record<'_>) -> bool,
+        wants: Wants,
+        mut take: impl FnMut(&Span, &[u8]) -> bool,
     ) -> Result<(), Flaw> {
         self.begin(header, batch)?;
-        self.run(header, batch, Wants::Times, take).map(|_| ())
+        let mut spans = Vec::with_capacity(CHUNK);
+        loop {
+            spans.clear();
+            let filled = self.fill(header, batch, wants, CHUNK, &mut spans);
+            let bytes = self.bytes(batch);
+            if !spans.iter().all(|span| take(span, bytes)) || filled? {
+                return Ok(());
+            }
+        }
     }
 
     #[cfg(test)]

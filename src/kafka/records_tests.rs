@@ -1,7 +1,7 @@
 //! Records of the broker's batches, and batches that lie.
 
 use super::super::test_data::{
-    APPEND_TIME, EMPTIED, MAGIC_0, MAGIC_1, MARKER, PLAIN, T, batch, hex, message, record, varint,
+    APPEND_TIME, EMPTIED, MAGIC_0, MAGIC_1, MARKER, PLAIN, T, batch, hex, message, record as encode, varint,
 };
 use super::*;
 
@@ -14,10 +14,10 @@ fn header(bytes: &[u8]) -> Header {
 fn rows(bytes: &[u8]) -> Result<Vec<Row>, Flaw> {
     let header = header(bytes);
     let mut cursor = BatchCursor::new(1 << 20);
-    cursor.begin(&header, bytes)?;
     let mut rows = Vec::new();
-    cursor.run(&header, bytes, Wants::All, |r| {
-        rows.push((r.offset, r.timestamp, r.key.map(<[u8]>::to_vec), r.value.map(<[u8]>::to_vec)));
+    cursor.each(&header, bytes, Wants::All, |r, bytes| {
+        let field = |f| record::field(f, bytes).map(<[u8]>::to_vec);
+        rows.push((r.offset, r.timestamp, field(r.key), field(r.value)));
         true
     })?;
     Ok(rows)
@@ -45,13 +45,14 @@ fn records_of_the_broker() {
 fn headers_of_the_broker() {
     let bytes = hex(PLAIN);
     let head = header(&bytes);
-    let mut cursor = BatchCursor::new(0);
-    cursor.begin(&head, &bytes).unwrap();
     let mut headers = Vec::new();
-    cursor
-        .run(&head, &bytes, Wants::All, |r| {
-            r.headers.each(|key, value| headers.push((r.offset, key.to_vec(), value.map(<[u8]>::to_vec)))).unwrap();
-            true
+    BatchCursor::new(0)
+        .each(&head, &bytes, Wants::All, |r, bytes| {
+            let read = r.each_header(bytes, |(key, key_len), (value, value_len)| {
+                let value = usize::try_from(value_len).ok().map(|len| value[..len].to_vec());
+                headers.push((r.offset, key[..key_len].to_vec(), value));
+            });
+            read.is_some()
         })
         .unwrap();
     assert_eq!(headers, [(1000, b"h1".to_vec(), some(b"x")), (1000, b"h2".to_vec(), None)]);
@@ -63,25 +64,19 @@ fn reading_goes_on_where_it_stopped() {
     let head = header(&bytes);
     let mut cursor = BatchCursor::new(0);
     cursor.begin(&head, &bytes).unwrap();
-    let mut offsets = Vec::new();
-    for wants in [Wants::Times, Wants::All, Wants::Times, Wants::All] {
-        let mut taken = false;
-        let ended = cursor.run(&head, &bytes, wants, |r| {
-            if !std::mem::replace(&mut taken, true) {
-                offsets.push(r.offset);
-                return true;
-            }
-            false
-        });
-        assert_eq!(ended, Ok(offsets.len() == 3));
+    let mut spans = Vec::new();
+    for (most, wants) in [(1, Wants::Times), (1, Wants::All), (2, Wants::All), (3, Wants::Times), (9, Wants::All)] {
+        let ended = cursor.fill(&head, &bytes, wants, most, &mut spans);
+        assert_eq!(ended, Ok(most >= 3));
     }
+    let offsets: Vec<_> = spans.iter().map(|span| span.offset).collect();
     assert_eq!(offsets, [1000, 1001, 1002]);
 }
 
 #[test]
 fn batches_that_lie_are_refused_before_memory_is_taken() {
     let mut one = Vec::new();
-    record(0, 0, Some(b"k"), Some(b"v"), &mut one);
+    encode(0, 0, Some(b"k"), Some(b"v"), &mut one);
     for count in [2, i32::MAX, i32::MIN, -1] {
         let flaw = rows(&batch(0, 0, count, 0, (T, T), &one)).unwrap_err();
         assert_eq!(flaw.kind, Kind::Records, "{count}");
@@ -133,7 +128,7 @@ fn wrappers_of_magic_0_and_1() {
 fn memory_stays_within_the_limit() {
     let mut many = Vec::new();
     for delta in 0..1000 {
-        record(0, delta, None, Some(&[7; 5000]), &mut many);
+        encode(0, delta, None, Some(&[7; 5000]), &mut many);
     }
     let bytes = batch(0, 999, 1000, 4, (T, T), &zstd::stream::encode_all(&many[..], 3).unwrap());
     let mut cursor = BatchCursor::new(1 << 20);

@@ -10,7 +10,7 @@ use super::header::Header;
 use super::lookup::too_large;
 use super::offset_index;
 use super::producers::ProducerState;
-use super::record::Wants;
+use super::record::{Wants, field};
 use super::records::BatchCursor;
 use super::segment::Segment;
 use super::time_index::{self, NO_TIMESTAMP, TimeEntry};
@@ -149,11 +149,9 @@ impl Markers<'_> {
         }
         let batch = walk.batch(self.source, header).map_err(|e| Error::io(segment.path(), e))?;
         let mut kind = None;
-        let read = self.cursor.begin(header, batch).and_then(|()| {
-            self.cursor.run(header, batch, Wants::All, |record| {
-                kind.get_or_insert(control_type(record.key));
-                false
-            })
+        let read = self.cursor.each(header, batch, Wants::All, |span, bytes| {
+            kind.get_or_insert(control_type(field(span.key, bytes)));
+            false
         });
         read.map_err(|flaw| segment.corrupt(header.position, flaw))?;
         if let Some(kind) = kind.filter(|kind| ["ABORT", "COMMIT"].contains(kind))

@@ -21,13 +21,6 @@ impl<'a> Cursor<'a> {
     }
 
     #[inline]
-    pub(super) fn take(&mut self, len: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.rest.split_at_checked(len)?;
-        self.rest = rest;
-        Some(taken)
-    }
-
-    #[inline]
     pub(super) fn varint(&mut self) -> Option<i32> {
         let first = self.byte()?;
         if first < 0x80 {
@@ -67,15 +60,6 @@ impl<'a> Cursor<'a> {
             }
         }
         None
-    }
-
-    /// Bytes behind their length as a varint; the inner `None` is null, which a negative length says.
-    #[inline]
-    pub(super) fn nullable(&mut self) -> Option<Option<&'a [u8]>> {
-        match usize::try_from(self.varint()?) {
-            Ok(len) => self.take(len).map(Some),
-            Err(_) => Some(None),
-        }
     }
 }
 
@@ -131,13 +115,5 @@ mod tests {
             assert!(cursor.rest.is_empty());
         }
         assert_eq!(Cursor::new(&[0xff; 12]).varlong(), None, "no end");
-    }
-
-    #[test]
-    fn lengths_are_of_what_is_there() {
-        assert_eq!(Cursor::new(&[4, b'a', b'b']).nullable(), Some(Some(&b"ab"[..])));
-        assert_eq!(Cursor::new(&[1]).nullable(), Some(None));
-        assert_eq!(Cursor::new(&[6, b'a', b'b']).nullable(), None);
-        assert_eq!(Cursor::new(&[0xfe, 0xff, 0xff, 0xff, 0x0f]).nullable(), None);
     }
 }

@@ -165,13 +165,12 @@ impl Segment {
 /// Reads every record of a batch; how many there are.
 fn read_all(cursor: &mut BatchCursor, header: &Header, batch: &[u8]) -> std::result::Result<u64, Flaw> {
     let (mut records, mut flaw) = (0, None);
-    cursor.begin(header, batch)?;
-    cursor.run(header, batch, Wants::All, |record| {
+    cursor.each(header, batch, Wants::All, |record, bytes| {
         records += 1;
         let outside = !(header.is_legacy() || (header.base_offset..=header.last_offset).contains(&record.offset));
-        if record.headers.each(|_, _| ()).is_none() {
+        if record.each_header(bytes, |_, _| ()).is_none() {
             flaw = Some(Flaw::new(Kind::Records, "headers as they are written", "something else"));
-        } else if record.crc.is_some_and(|(_, valid)| !valid) {
+        } else if header.is_legacy() && !record.is_valid {
             flaw = Some(Flaw::new(Kind::BatchCrc, "the checksum of a message's bytes", "another one"));
         } else if outside {
             let expected = format!("offsets {} to {}", header.base_offset, header.last_offset);
