@@ -1,6 +1,7 @@
 """Find one message out of billions in broker files, without the broker.
 
-`open` opens what lies at a path; the formats have their own modules: `logdex.rocketmq`. Spark's side is `logdex.spark`.
+`open` opens what lies at a path; the formats have their own modules: `logdex.rocketmq`, `logdex.kafka`. Spark's side is
+`logdex.spark`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from os import PathLike
     from types import ModuleType
 
-    from logdex import rocketmq
+    from logdex import kafka, rocketmq
     from logdex.rocketmq import MessageStore
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "LogdexError",
     "Report",
     "__version__",
+    "kafka",
     "open",
     "rocketmq",
 ]
@@ -71,6 +73,6 @@ def _hint(root: Path) -> str:
 
 
 def __getattr__(name: str) -> ModuleType:
-    if name in ("rocketmq", "spark"):
+    if name in ("kafka", "rocketmq", "spark"):
         return import_module(f"logdex.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

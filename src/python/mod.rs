@@ -11,6 +11,7 @@ mod hash_index;
 mod index_entries;
 mod index_file;
 mod index_header;
+mod kafka;
 mod keys;
 mod message_reader;
 mod report;
@@ -28,5 +29,6 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     commit_log::register(m)?;
     consume_queue::register(m)?;
     message_reader::register(m)?;
-    index_entries::register(m)
+    index_entries::register(m)?;
+    kafka::register(m)
 }
