@@ -61,6 +61,7 @@ check: $(VENV)/.extension wheel ## formatting, lints, types, stubs, and the whee
 interop: need-java need-maven $(VENV)/.extension ## the same files in the real broker's classes (needs Maven)
 	@echo '== maven'
 	@mvn -q -B -ntp -f tests/interop/pom.xml package
+	@mvn -q -B -ntp -f tests/interop/kafka/pom.xml package
 	@echo '== pytest tests/interop'
 	@$(PY) -m pytest -q tests/interop
 
@@ -81,6 +82,9 @@ bench-short: need-java need-maven $(VENV)/.extension $(VENV)/.bench ## every ben
 	@$(PY) -m pytest -q benches/python --benchmark-disable
 	@echo '== report'
 	@$(PY) -m benches.report --short
+.PHONY: guides
+guides: $(VENV)/.extension ## write anew what the guides in docs/guides show
+	@$(PY) scripts/run_guides.py --write
 
 .PHONY: wheel
 wheel: need-rust $(VENV)/.locked ## the release wheel, tried in an environment without Spark and pyarrow
@@ -97,7 +101,7 @@ lock: need-python ## pin the Python development environment anew
 
 .PHONY: clean
 clean: ## remove all that these targets made
-	@rm -rf $(VENV) build target tests/interop/target spark-warehouse .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) build target tests/interop/target tests/interop/kafka/target spark-warehouse .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	@rm -f python/logdex/_core*.so
 	@find python tests benches examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
