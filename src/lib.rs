@@ -5,7 +5,7 @@
 //! - [`error`], [`time_range`], [`java_text`]
 //! - [`disk`]: files on disk: opening, creating, locking, reserving space
 //! - [`source`]: positioned reads from a map, from a file, or from bytes in memory
-//! - [`mmap`]: mapped files, the only unsafe code
+//! - [`mmap`]: mapped files; with the hash kernels of the index, the only unsafe code
 //! - [`hash_index`]: the index from message key to commit-log offset
 //! - [`rocketmq`]: commit log, checkpoint and the rules that turn a message into index entries
 //! - `python`: the binding, behind the feature of that name

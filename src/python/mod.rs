@@ -12,6 +12,7 @@ mod index_file;
 mod index_header;
 mod keys;
 mod message_reader;
+mod prepared_file;
 
 use pyo3::prelude::*;
 
@@ -22,6 +23,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     hash_index::register(m)?;
     index_file::register(m)?;
+    prepared_file::register(m)?;
     checkpoint::register(m)?;
     commit_log::register(m)?;
     message_reader::register(m)?;
