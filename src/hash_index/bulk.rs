@@ -59,7 +59,7 @@ pub(super) fn put_bulk<W: WriteAt, K: KeySource + ?Sized>(
         row += put_first(target, geometry, &mut header, columns, row)?;
     }
     let crew = Crew {
-        lists: (0..threads * threads).map(|_| Mutex::default()).collect(),
+        lists: (0..2 * threads * threads).map(|_| Mutex::default()).collect(),
         threads,
         chunk,
         rows: row..start + taken,
@@ -96,7 +96,8 @@ struct Put {
 
 /// What the threads share.
 struct Crew {
-    /// Puts of the rows of thread t into the slots of part p, at `t * threads + p`. One thread at a time has a list.
+    /// Puts of the rows of thread t into the slots of part p, at `t * threads + p`. One thread at a time has a list. Twice:
+    /// while one thread fills its lists for the next chunk, another may still link those of this one.
     lists: Vec<Mutex<Vec<Put>>>,
     threads: usize,
     chunk: usize,
@@ -121,11 +122,18 @@ impl Crew {
     ) {
         // A thread that dies must not leave the others waiting.
         let _guard = Guard(&self.barrier);
-        let mut worker =
-            Worker { crew: self, number, hashes: Vec::new(), parts: Vec::new(), recent: Recent::new(self.chunk) };
+        let mut worker = Worker {
+            crew: self,
+            number,
+            side: 0,
+            hashes: Vec::new(),
+            parts: Vec::new(),
+            recent: Recent::new(self.chunk),
+        };
         let mut before = self.rows.start;
         for start in self.rows.clone().step_by(self.chunk) {
             let chunk = start..self.rows.end.min(start + self.chunk);
+            worker.side ^= 1;
             worker.hash(geometry, columns.keys, &chunk);
             if !self.barrier.wait(|| self.note(self.write_end(target, columns, before))) {
                 return;
@@ -155,8 +163,9 @@ impl Crew {
         self.first + (row - self.rows.start) as u32
     }
 
-    fn list(&self, thread: usize, part: usize) -> Option<MutexGuard<'_, Vec<Put>>> {
-        self.lists.get(thread * self.threads + part).map(|list| list.lock().unwrap_or_else(PoisonError::into_inner))
+    fn list(&self, side: usize, thread: usize, part: usize) -> Option<MutexGuard<'_, Vec<Put>>> {
+        let at = (side * self.threads + thread) * self.threads + part;
+        self.lists.get(at).map(|list| list.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     #[expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "a chunk is small")]
@@ -195,6 +204,8 @@ impl Crew {
 struct Worker<'a> {
     crew: &'a Crew,
     number: usize,
+    /// Which of the two sets of lists the chunk has.
+    side: usize,
     /// Of its rows: the hash of the key, and the part of the slots that the put goes to.
     hashes: Vec<i32>,
     parts: Vec<usize>,
@@ -207,7 +218,8 @@ impl Worker<'_> {
         self.hashes.resize(rows.len(), 0);
         self.parts.clear();
         keys.hash_block(rows.start, &mut self.hashes);
-        let mut lists: Vec<_> = (0..self.crew.threads).filter_map(|part| self.crew.list(self.number, part)).collect();
+        let mut lists: Vec<_> =
+            (0..self.crew.threads).filter_map(|part| self.crew.list(self.side, self.number, part)).collect();
         for list in &mut lists {
             list.clear();
         }
@@ -226,7 +238,7 @@ impl Worker<'_> {
         let mut empty = 0;
         self.recent.begin(self.crew.position(chunk.start));
         for thread in 0..self.crew.threads {
-            let Some(mut list) = self.crew.list(thread, self.number) else { continue };
+            let Some(mut list) = self.crew.list(self.side, thread, self.number) else { continue };
             for put in list.iter().take(AHEAD) {
                 target.prefetch_to_store(geometry.slot(put.slot));
             }
@@ -255,7 +267,8 @@ impl Worker<'_> {
         chunk: &Range<usize>,
     ) -> io::Result<()> {
         let rows = self.crew.share(chunk, self.number);
-        let lists: Vec<_> = (0..self.crew.threads).filter_map(|part| self.crew.list(self.number, part)).collect();
+        let lists: Vec<_> =
+            (0..self.crew.threads).filter_map(|part| self.crew.list(self.side, self.number, part)).collect();
         let mut links: Vec<_> = lists.iter().map(|list| list.iter()).collect();
         let phy_offsets = columns.phy_offsets.get(rows.clone()).unwrap_or_default();
         let times = columns.store_timestamps.get(rows.clone()).unwrap_or_default();
@@ -270,7 +283,7 @@ impl Worker<'_> {
 
     fn link(&self, target: &impl WriteAt, geometry: Geometry) -> io::Result<()> {
         for thread in 0..self.crew.threads {
-            let Some(list) = self.crew.list(thread, self.number) else { continue };
+            let Some(list) = self.crew.list(self.side, thread, self.number) else { continue };
             list.iter().try_for_each(|put| target.publish(geometry.slot(put.slot), put.position))?;
         }
         Ok(())

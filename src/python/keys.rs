@@ -15,21 +15,6 @@ use super::convert::KeyColumn;
 use crate::error::{Error, Result};
 use crate::hash_index::{self, Damage, KeySource, TextKeys, finish};
 
-/// Hashes that are there already.
-pub(super) struct Hashes(pub(super) Vec<i32>);
-
-impl KeySource for Hashes {
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn hash_block(&self, start: usize, hashes: &mut [i32]) {
-        for (to, hash) in hashes.iter_mut().zip(self.0.iter().skip(start)) {
-            *to = *hash;
-        }
-    }
-}
-
 /// Keys of a batch, with their topics where these come apart.
 pub(super) struct Keys {
     keys: KeyColumn,
