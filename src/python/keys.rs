@@ -156,15 +156,15 @@ impl Keys {
 const TOPICS: usize = 32;
 
 /// `hashCode` of `topic#` of each row from `start` on. Rows that follow each other mostly have one topic: it is hashed once.
-fn carry_topics(column: &KeyColumn, start: usize, carries: &mut [i32]) {
+fn carry_topics(column: &KeyColumn, start: usize, hashes: &mut [i32]) {
     let mut before: Option<(&[u8], i32)> = None;
-    for (carry, row) in carries.iter_mut().zip(start..column.len()) {
+    for (to, row) in hashes.iter_mut().zip(start..column.len()) {
         let topic = column_bytes(column, row);
-        *carry = match before {
+        *to = match before {
             Some((same, carried)) if same == topic => carried,
             _ => carry_topic(topic),
         };
-        before = Some((topic, *carry));
+        before = Some((topic, *to));
     }
 }
 

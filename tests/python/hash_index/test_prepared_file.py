@@ -183,7 +183,7 @@ def test_no_room_for_the_next_file_is_an_error_at_the_roll(tmp_path: Path) -> No
         index.put_batch(rows(0, 20_000))
         with file_size_limit(SIZE - 4096):
             index.put_batch(rows(20_000, 59_999))
-            with pytest.raises(OSError, match="") as raised:
+            with pytest.raises(OSError, match=r".") as raised:
                 index.put_batch(rows(59_999, 70_000))
         assert raised.value.errno == errno.EFBIG
         assert len(list(tmp_path.iterdir())) == 1
@@ -207,7 +207,7 @@ def test_a_full_disk_is_an_error_at_the_roll(tmp_path: Path) -> None:
     try:
         with IndexService.open(tmp_path, mode="a", **LARGE) as index:
             index.put_batch(rows(0, 59_999))
-            with pytest.raises(OSError, match="") as raised:
+            with pytest.raises(OSError, match=r".") as raised:
                 index.put_batch(rows(59_999, 60_010))
             assert raised.value.errno == errno.ENOSPC
             assert len(list(tmp_path.iterdir())) == 1
