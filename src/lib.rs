@@ -5,7 +5,7 @@
 //! - [`error`], [`time_range`], [`java_text`]
 //! - [`disk`]: files on disk: opening, creating, locking, reserving space
 //! - [`source`]: positioned reads from a map, from a file, or from bytes in memory
-//! - [`mmap`]: mapped files, the only unsafe code
+//! - [`mmap`]: mapped files; with the hash kernels of the index, the only unsafe code
 //! - `decompress`: decoders that both brokers' formats need
 //! - [`hash_index`]: the index from message key to commit-log offset
 //! - [`kafka`]: segments and their sparse indexes

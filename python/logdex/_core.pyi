@@ -34,6 +34,7 @@ __all__ = [
     "LogSegment",
     "MessageReader",
     "OffsetIndex",
+    "PreparedFile",
     "ProducerState",
     "RecoveredSegment",
     "SegmentReader",
@@ -124,6 +125,12 @@ class IndexHeader:
     def __hash__(self) -> int: ...
 
 @final
+class PreparedFile:
+    @staticmethod
+    def start(directory: _Path, *, hash_slots: int, max_entries: int, access: _Access = "auto") -> PreparedFile: ...
+    def close(self) -> None: ...
+
+@final
 class IndexFile:
     @staticmethod
     def create(
@@ -135,6 +142,7 @@ class IndexFile:
         begin_phy_offset: int = 0,
         access: _Access = "auto",
         compat: _Compat = None,
+        prepared: PreparedFile | None = None,
     ) -> IndexFile: ...
     @staticmethod
     def open(
@@ -156,6 +164,7 @@ class IndexFile:
         *,
         topics: _Keys | str | None = None,
         start: int = 0,
+        threads: int = 1,
     ) -> int: ...
     def select_phy_offset(
         self,

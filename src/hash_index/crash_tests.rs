@@ -8,6 +8,7 @@ use std::sync::{Mutex, RwLock};
 
 use proptest::prelude::*;
 
+use super::bulk::put_bulk;
 use super::entry::{Entry, time_diff};
 use super::header::Header;
 use super::key_hash;
@@ -176,6 +177,25 @@ fn process_death_costs_at_most_the_last_block() {
         check_after_death(before, geometry, 99, 99);
     }
     assert!(cuts > 1000, "{cuts}");
+}
+
+#[test]
+fn process_death_in_a_bulk_build_costs_at_most_a_chunk() {
+    let geometry = Geometry::new(7, 100).unwrap();
+    for threads in [2, 3] {
+        let file = Recorder::new(empty(geometry));
+        let before = file.bytes();
+        let keys: Vec<String> = (0..120).map(key).collect();
+        let offsets: Vec<i64> = (0..120).map(phy).collect();
+        let times: Vec<i64> = (0..120).map(stored).collect();
+        let columns = PutColumns { keys: &keys[..], phy_offsets: &offsets, store_timestamps: &times };
+        assert_eq!(put_bulk(&file, geometry, &columns, 0, threads, 16).unwrap(), 99, "the file is full");
+        let stores = std::mem::take(&mut *file.stores.lock().unwrap());
+        for bytes in prefixes(&before, &stores) {
+            check_after_death(bytes, geometry, 0, 99);
+        }
+        check_after_death(file.bytes(), geometry, 99, 99);
+    }
 }
 
 /// `whole`: puts of completed calls; `begun`: with those of the call that was cut.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use super::bulk::{CHUNK, put_bulk};
 use super::bytes::{Bytes, on_bytes, on_writable};
 use super::cold::LastWarm;
 use super::compat::Compat;
@@ -14,7 +15,6 @@ use super::header::Header;
 use super::key_hash::{KeySource, key_hash};
 use super::layout::{ENTRY_LEN, Geometry};
 use super::put::{PutColumns, put_one, read_header};
-use super::put_batch::put_batch;
 use super::select;
 use super::verify::{self, Checked};
 use crate::disk::sync_parent;
@@ -65,6 +65,19 @@ impl IndexFile {
     /// # Errors
     /// `InvalidArgument` when the file is open for reading or the columns differ in length; errors of the system.
     pub fn put_batch<K: KeySource + ?Sized>(&self, columns: &PutColumns<'_, K>, start: usize) -> Result<usize> {
+        self.put_batch_threads(columns, start, 1)
+    }
+
+    /// [`Self::put_batch`] by several threads: the same bytes. Pays for tens of thousands of rows.
+    ///
+    /// # Errors
+    /// As [`Self::put_batch`].
+    pub fn put_batch_threads<K: KeySource + ?Sized>(
+        &self,
+        columns: &PutColumns<'_, K>,
+        start: usize,
+        threads: usize,
+    ) -> Result<usize> {
         let rows = columns.keys.len();
         if columns.phy_offsets.len() != rows || columns.store_timestamps.len() != rows {
             return Err(Error::InvalidArgument(format!(
@@ -74,8 +87,10 @@ impl IndexFile {
             )));
         }
         let _one_at_a_time = self.writer()?.lock().unwrap_or_else(PoisonError::into_inner);
-        on_writable!(&self.bytes, target => put_batch(target, self.geometry, columns, start))
-            .map_err(|e| Error::io(&self.path, e))
+        on_writable!(&self.bytes, target => {
+            put_bulk(target, self.geometry, columns, start, threads, CHUNK)
+        })
+        .map_err(|e| Error::io(&self.path, e))
     }
 
     fn writer(&self) -> Result<&Mutex<File>> {

@@ -6,10 +6,10 @@
 
 use std::io;
 
+use super::bulk::CHUNK;
 use super::entry::Entry;
 use super::header::Header;
 use super::layout::{ENTRY_LEN, Geometry, HEADER_LEN, SLOT_LEN};
-use super::put_batch::BLOCK;
 use crate::source::ReadAt;
 
 /// Entries looked at for each geometry that the newest entry speaks for.
@@ -127,8 +127,8 @@ fn agrees<S: ReadAt>(source: &S, geometry: Geometry, position: u32, count: u32, 
         return Ok(true);
     }
     // The links below must then lead to where the slot still points.
-    let in_last_block = count - position <= u32::try_from(BLOCK).unwrap_or(0);
-    if links == Links::All || !in_last_block || entry.is_zero() {
+    let in_last_chunk = count - position <= u32::try_from(CHUNK).unwrap_or(0);
+    if links == Links::All || !in_last_chunk || entry.is_zero() {
         return Ok(false);
     }
     let mut below = entry.prev_index as u32;

@@ -393,13 +393,14 @@ mod aarch64 {
     }
 }
 
-/// Runs `test` on a copy of `text` that begins at the beginning of a page, and on one that ends at the end of a page,
+/// Runs `test` on a copy of `column` that begins at the beginning of a page, and on one that ends at the end of a page,
 /// between pages that may not be touched.
 #[cfg(all(test, unix))]
-pub(super) fn on_page_edges(text: &[u8], test: impl Fn(&[u8])) {
+#[expect(clippy::unwrap_used, reason = "a test")]
+pub(super) fn on_page_edges(column: &[u8], test: impl Fn(&[u8])) {
     use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
     const PAGE: usize = 1 << 16; // a multiple of every page size
-    assert!(text.len() <= PAGE);
+    assert!(column.len() <= PAGE);
     let none = std::ptr::null_mut();
     // SAFETY: the pages are ours alone; the copies and the slices lie within the middle one, which is readable.
     unsafe {
@@ -407,10 +408,10 @@ pub(super) fn on_page_edges(text: &[u8], test: impl Fn(&[u8])) {
         for forbidden in [0, 2] {
             mprotect(pages.byte_add(forbidden * PAGE), PAGE, MprotectFlags::empty()).unwrap();
         }
-        for begin in [PAGE, 2 * PAGE - text.len()] {
+        for begin in [PAGE, 2 * PAGE - column.len()] {
             let copy = pages.byte_add(begin).cast::<u8>();
-            copy.copy_from_nonoverlapping(text.as_ptr(), text.len());
-            test(std::slice::from_raw_parts(copy, text.len()));
+            copy.copy_from_nonoverlapping(column.as_ptr(), column.len());
+            test(std::slice::from_raw_parts(copy, column.len()));
         }
         munmap(pages, 3 * PAGE).unwrap();
     }

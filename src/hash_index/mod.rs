@@ -8,6 +8,7 @@
 //! One writer at a time, any number of readers, in this process or others. The format is written down in
 //! docs/formats/rocketmq-index.md; [`IndexFile`] is the way in.
 
+mod bulk;
 mod bytes;
 mod cold;
 mod compat;
@@ -29,6 +30,8 @@ mod open;
 mod prepared;
 mod put;
 mod put_batch;
+#[cfg(test)]
+mod put_tests;
 mod relink;
 mod select;
 mod text_keys;

@@ -8,7 +8,6 @@
 //! Where the system has no files without a name, nothing is prepared. Source of the idea: `AllocateMappedFileService`.
 
 use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,16 +69,17 @@ impl Prepared {
     }
 
     /// Waits for the helper and makes the file one of the directory, with seeds and name: [`IndexFile::create`], but with
-    /// the work done. `None` where nothing could be prepared, or not what `options` ask for.
+    /// the work done. `None` where nothing could be prepared, for instance because the disk was full then, or not what
+    /// `options` ask for: `create` then tries again and tells what is wrong.
     ///
     /// # Errors
-    /// As [`IndexFile::create`]; `StorageFull` is told now. After `AlreadyExists` another name can be tried.
+    /// As [`IndexFile::create`]. After `AlreadyExists` another name can be tried.
     pub fn publish(&mut self, path: &Path, options: CreateOptions) -> Result<Option<IndexFile>> {
         let wanted = (options.geometry, options.access) == (self.geometry, self.access);
         if !wanted || path.parent() != Some(&*self.directory) || self.process != std::process::id() {
             return Ok(None);
         }
-        self.wait()?;
+        self.wait();
         let State::Ready(ready) = &self.state else { return Ok(None) };
         refuse_running_broker(path)?;
         on_writable!(&ready.bytes, target => write_seeds(target, options)).map_err(|e| Error::io(path, e))?;
@@ -90,22 +90,13 @@ impl Prepared {
         }
     }
 
-    /// Waits for the helper.
-    ///
-    /// # Errors
-    /// What the helper met, above all `StorageFull`; once.
-    pub fn wait(&mut self) -> Result<()> {
-        match std::mem::replace(&mut self.state, State::Gone) {
+    fn wait(&mut self) {
+        self.state = match std::mem::replace(&mut self.state, State::Gone) {
             State::Underway(thread) => {
-                let died =
-                    |_| Err(Error::io(&self.directory, io::Error::other("the thread that prepares a file died")));
-                if let Some(ready) = thread.join().unwrap_or_else(died)? {
-                    self.state = State::Ready(ready);
-                }
+                thread.join().ok().and_then(Result::ok).flatten().map_or(State::Gone, State::Ready)
             }
-            other => self.state = other,
-        }
-        Ok(())
+            other => other,
+        };
     }
 }
 
@@ -113,8 +104,8 @@ impl Drop for Prepared {
     fn drop(&mut self) {
         self.unwanted.store(true, Ordering::Relaxed);
         if self.process == std::process::id() {
-            // The helper stops within a step. What it met does not matter any more.
-            let _ = self.wait();
+            // The helper stops within a step.
+            self.wait();
         }
     }
 }

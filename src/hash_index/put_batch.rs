@@ -22,16 +22,21 @@ use std::ops::Range;
 use super::entry::{Entry, time_diff};
 use super::header::Header;
 use super::key_hash::KeySource;
-use super::layout::Geometry;
+use super::layout::{ENTRY_LEN, Geometry};
 use super::put::{PutColumns, prev_index, put_one, read_header};
 use crate::source::WriteAt;
 
 /// Puts published together.
 pub(crate) const BLOCK: usize = 32;
 
+/// Bytes that come from memory together.
+const LINE: u64 = 64;
+const ENTRIES_LINES: u64 = (BLOCK as u64 * ENTRY_LEN).div_ceil(LINE);
+
 /// Puts the rows from `start` on until the file is full; returns how many were taken.
 ///
 /// One caller at a time.
+#[expect(clippy::cast_possible_truncation, reason = "a block has 32 puts")]
 pub(crate) fn put_batch<W: WriteAt, K: KeySource + ?Sized>(
     target: &W,
     geometry: Geometry,
@@ -48,10 +53,10 @@ pub(crate) fn put_batch<W: WriteAt, K: KeySource + ?Sized>(
     }
     let (mut one, mut other, mut recent) = (Block::new(), Block::new(), Recent::new());
     let (mut current, mut next) = (&mut one, &mut other);
-    current.prepare(target, geometry, columns, row..end);
+    current.prepare(target, geometry, columns, row..end, header.next_position());
     while current.len > 0 {
         row += current.len;
-        next.prepare(target, geometry, columns, row..end);
+        next.prepare(target, geometry, columns, row..end, current.first + current.len as u32);
         current.write(target, geometry, &mut header, &mut recent)?;
         (current, next) = (next, current);
     }
@@ -83,11 +88,13 @@ struct Block {
     phy_offsets: [i64; BLOCK],
     store_timestamps: [i64; BLOCK],
     len: usize,
+    /// Position of the first of them.
+    first: u32,
 }
 
 impl Block {
     fn new() -> Self {
-        Self { hashes: [0; _], slots: [0; _], phy_offsets: [0; _], store_timestamps: [0; _], len: 0 }
+        Self { hashes: [0; _], slots: [0; _], phy_offsets: [0; _], store_timestamps: [0; _], len: 0, first: 0 }
     }
 
     /// Stage one: takes the first of the rows, at most 32, hashes their keys, and asks for their slots.
@@ -98,7 +105,9 @@ impl Block {
         geometry: Geometry,
         columns: &PutColumns<'_, K>,
         rows: Range<usize>,
+        first: u32,
     ) {
+        self.first = first;
         self.len = rows.len().min(BLOCK);
         if self.len == 0 {
             return;
@@ -108,6 +117,9 @@ impl Block {
         for (slot, &hash) in self.slots.iter_mut().zip(hashes.iter()) {
             *slot = geometry.slot_of(hash);
             target.prefetch_to_store(geometry.slot(*slot));
+        }
+        for line in 0..ENTRIES_LINES {
+            target.prefetch_to_store(geometry.entry(first) + LINE * line);
         }
         copy(&mut self.phy_offsets, columns.phy_offsets, rows.start);
         copy(&mut self.store_timestamps, columns.store_timestamps, rows.start);
@@ -124,7 +136,7 @@ impl Block {
         recent: &mut Recent,
     ) -> io::Result<()> {
         let table = geometry.slot(0);
-        let first = header.next_position();
+        let first = self.first;
         let (slots, _) = self.slots.split_at(self.len);
         let mut heads = [0; BLOCK];
         target.gather(table, slots, &mut heads)?;

@@ -6,13 +6,13 @@
 
 use std::io;
 
+use super::bulk::CHUNK;
 use super::entry::{Entry, PREV_INDEX, times_agree};
 use super::header::Header;
 use super::layout::{ENTRY_LEN, Geometry, HEADER_LEN};
-use super::put_batch::BLOCK;
 use crate::source::{ReadAt, WriteAt};
 
-/// Rolls the count forward over whole entries that a slot already leads to, links the entries of the last block that no
+/// Rolls the count forward over whole entries that a slot already leads to, links the entries of the last chunk that no
 /// slot leads to, and brings the end of the header up to the last entry.
 ///
 /// Changes no byte of a file that was left in order.
@@ -36,7 +36,7 @@ pub(crate) fn mend_tail(target: &impl WriteAt, geometry: Geometry) -> io::Result
         return clear_uncounted(target, geometry);
     }
     let count = header.next_position();
-    for position in count.saturating_sub(u32::try_from(BLOCK).unwrap_or(0)).max(1)..count {
+    for position in count.saturating_sub(u32::try_from(CHUNK).unwrap_or(0)).max(1)..count {
         let entry = Entry::read(target, geometry, position)?;
         let slot = geometry.slot_of(entry.key_hash);
         let head = target.words::<1>(geometry.slot(slot))?[0];

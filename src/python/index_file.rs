@@ -13,6 +13,7 @@ use pyo3_arrow::PyRecordBatchReader;
 use super::convert::{self, Round};
 use super::index_header::{PyIndexHeader, entries_batch, entries_schema};
 use super::keys::{Keys, list_array, warn_damage};
+use super::prepared_file::PyPreparedFile;
 use super::report;
 use crate::hash_index::{self, CreateOptions, IndexFile, KeySource, OpenOptions, PutColumns};
 use crate::time_range::TimeRange;
@@ -58,6 +59,9 @@ impl PyIndexFile {
     }
 }
 
+/// More than any build can use: beyond it, threads wait for each other.
+const MAX_THREADS: usize = 64;
+
 #[pymethods]
 impl PyIndexFile {
     /// Create a file of the full size, its disk space reserved, and open it for puts.
@@ -70,6 +74,8 @@ impl PyIndexFile {
     ///     begin_phy_offset: Seed: the end offset of the file before; 0 is none.
     ///     access: "auto", "mmap" or "pread".
     ///     compat: A broker release whose answers are wanted bit for bit. The bytes written are the same.
+    ///     prepared: A file on its way, of the same directory, geometry and access: it gets this name and these seeds. One
+    ///         that does not fit is left alone, and a new file is made.
     ///
     /// Raises:
     ///     FileExistsError: There is such a file.
@@ -79,9 +85,9 @@ impl PyIndexFile {
     ///
     /// Source: the constructor of `IndexFile`.
     #[staticmethod]
-    #[pyo3(signature = (path, *, hash_slots=5_000_000, max_entries=20_000_000, begin_timestamp=None, begin_phy_offset=0, access="auto", compat=None))]
+    #[pyo3(signature = (path, *, hash_slots=5_000_000, max_entries=20_000_000, begin_timestamp=None, begin_phy_offset=0, access="auto", compat=None, prepared=None))]
     #[pyo3(
-        text_signature = "(path, *, hash_slots=5000000, max_entries=20000000, begin_timestamp=0, begin_phy_offset=0, access='auto', compat=None)"
+        text_signature = "(path, *, hash_slots=5000000, max_entries=20000000, begin_timestamp=0, begin_phy_offset=0, access='auto', compat=None, prepared=None)"
     )]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn create(
@@ -93,6 +99,7 @@ impl PyIndexFile {
         begin_phy_offset: i64,
         access: &str,
         compat: Option<&str>,
+        prepared: Option<&Bound<'_, PyPreparedFile>>,
     ) -> PyResult<Self> {
         let options = CreateOptions {
             geometry: convert::geometry(hash_slots, max_entries)?,
@@ -101,7 +108,12 @@ impl PyIndexFile {
             access: convert::access(access)?,
             compat: convert::compat(compat)?,
         };
-        Ok(Self::new(py.detach(|| IndexFile::create(&path, options))?, access))
+        let ready = match prepared {
+            Some(prepared) => prepared.get().publish(py, &path, options)?,
+            None => None,
+        };
+        let file = ready.map_or_else(|| py.detach(|| IndexFile::create(&path, options)), Ok)?;
+        Ok(Self::new(file, access))
     }
 
     /// Open a file for reading ("r") or for puts as well ("r+").
@@ -177,13 +189,15 @@ impl PyIndexFile {
     ///     store_timestamps: Store times, as many: integers in ms, timestamps or datetimes.
     ///     topics: One topic for all keys, or a column of them.
     ///     start: The first row to put.
+    ///     threads: How many threads share the work; the bytes are the same. Pays from tens of thousands of rows on.
     ///
     /// Returns:
     ///     Rows taken, counted from `start`; fewer than there are only when the file became full.
     ///
     /// Raises:
-    ///     ValueError: A null, or columns of different lengths; nothing is put then.
-    #[pyo3(signature = (keys, phy_offsets, store_timestamps, *, topics=None, start=0))]
+    ///     ValueError: A null, columns of different lengths, or no thread; nothing is put then.
+    #[pyo3(signature = (keys, phy_offsets, store_timestamps, *, topics=None, start=0, threads=1))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn put_batch(
         &self,
         py: Python<'_>,
@@ -192,7 +206,11 @@ impl PyIndexFile {
         store_timestamps: &Bound<'_, PyAny>,
         topics: Option<&Bound<'_, PyAny>>,
         start: usize,
+        threads: usize,
     ) -> PyResult<usize> {
+        if !(1..=MAX_THREADS).contains(&threads) {
+            return Err(PyValueError::new_err(format!("threads is 1 to {MAX_THREADS}, not {threads}")));
+        }
         let file = self.inner()?;
         let keys = Keys::new(keys, topics)?;
         if let Some(row) = keys.first_null() {
@@ -205,7 +223,7 @@ impl PyIndexFile {
             phy_offsets: convert::values(&phy_offsets, "phy_offset")?,
             store_timestamps: convert::values(&times, "store_timestamp")?,
         };
-        Ok(py.detach(|| file.put_batch(&columns, start))?)
+        Ok(py.detach(|| file.put_batch_threads(&columns, start, threads))?)
     }
 
     /// Commit-log offsets of the candidates of one key, newest first.

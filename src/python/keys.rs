@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow_array::{Int32Array, Int64Array, ListArray, StringArray};
-use arrow_buffer::{ArrowNativeType, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_array::{Int32Array, Int64Array, ListArray};
+use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -12,7 +12,7 @@ use pyo3::types::PyString;
 
 use super::convert::{self, KeyColumn};
 use crate::error::Result;
-use crate::hash_index::{self, Damage, Hits, KeySource, finish};
+use crate::hash_index::{self, Damage, Hits, KeySource, TextKeys, finish};
 
 /// Keys of a batch, with their topics where these come apart.
 pub(super) struct Keys {
@@ -70,18 +70,6 @@ impl Keys {
         no_topic || self.keys.is_null(row)
     }
 
-    fn hash(&self, row: usize) -> i32 {
-        let topic = match &self.topics {
-            Topics::InKey => 0,
-            Topics::One(carried) => *carried,
-            Topics::Column(column) => carry_topic(column_bytes(column, row)),
-        };
-        match &self.keys {
-            KeyColumn::Hashes { hashes, .. } => hashes.get(row).copied().unwrap_or(0),
-            text => finish(hash_index::carry_utf8(topic, column_bytes(text, row))),
-        }
-    }
-
     /// Runs a select over the keys and gives its answers as an Arrow list column; a row without a key is null.
     pub(super) fn select<D>(
         &self,
@@ -132,26 +120,48 @@ impl KeySource for Keys {
     }
 
     fn hash_block(&self, start: usize, hashes: &mut [i32]) {
-        match (&self.topics, &self.keys) {
-            (Topics::InKey, KeyColumn::Text(keys)) => hash_texts(0, keys, start, hashes),
-            (Topics::One(topic), KeyColumn::Text(keys)) => hash_texts(*topic, keys, start, hashes),
-            _ => {
-                for (to, row) in hashes.iter_mut().zip(start..) {
-                    *to = self.hash(row);
+        match &self.keys {
+            KeyColumn::Text(keys) => self.hash_texts(keys.value_data(), keys.value_offsets(), start, hashes),
+            KeyColumn::Bytes(keys) => self.hash_texts(keys.value_data(), keys.value_offsets(), start, hashes),
+            KeyColumn::Hashes { hashes: known, .. } => {
+                for (to, hash) in hashes.iter_mut().zip(known.iter().skip(start)) {
+                    *to = *hash;
                 }
             }
         }
     }
 }
 
-/// The commonest shape of a batch, with no choice left in the loop.
-fn hash_texts(topic: i32, keys: &StringArray, start: usize, hashes: &mut [i32]) {
-    let text = keys.value_data();
-    for (to, ends) in hashes.iter_mut().zip(keys.value_offsets().windows(2).skip(start)) {
-        if let &[begin, end] = ends {
-            let key = text.get(begin.as_usize()..end.as_usize()).unwrap_or_default();
-            *to = finish(hash_index::carry_utf8(topic, key));
+impl Keys {
+    fn hash_texts(&self, text: &[u8], ends: &[i32], start: usize, hashes: &mut [i32]) {
+        let keys = |carry| TextKeys { carry, text, ends };
+        match &self.topics {
+            Topics::InKey => keys(0).hash_block(start, hashes),
+            Topics::One(carried) => keys(*carried).hash_block(start, hashes),
+            Topics::Column(column) => {
+                for (at, hashes) in (start..).step_by(TOPICS).zip(hashes.chunks_mut(TOPICS)) {
+                    let mut carries = [0; TOPICS];
+                    carry_topics(column, at, &mut carries);
+                    keys(0).hash_behind(&carries, at, hashes);
+                }
+            }
         }
+    }
+}
+
+/// Rows whose topics are carried together.
+const TOPICS: usize = 32;
+
+/// `hashCode` of `topic#` of each row from `start` on. Rows that follow each other mostly have one topic: it is hashed once.
+fn carry_topics(column: &KeyColumn, start: usize, hashes: &mut [i32]) {
+    let mut before: Option<(&[u8], i32)> = None;
+    for (to, row) in hashes.iter_mut().zip(start..column.len()) {
+        let topic = column_bytes(column, row);
+        *to = match before {
+            Some((same, carried)) if same == topic => carried,
+            _ => carry_topic(topic),
+        };
+        before = Some((topic, *to));
     }
 }
 

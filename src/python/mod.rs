@@ -14,6 +14,7 @@ mod index_header;
 mod kafka;
 mod keys;
 mod message_reader;
+mod prepared_file;
 mod report;
 
 use pyo3::prelude::*;
@@ -25,6 +26,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     hash_index::register(m)?;
     index_file::register(m)?;
+    prepared_file::register(m)?;
     checkpoint::register(m)?;
     commit_log::register(m)?;
     consume_queue::register(m)?;

@@ -101,7 +101,7 @@ def test_sources_are_ascii(file: Path) -> None:
         assert line.isascii(), f"{file}:{number}"
 
 
-def test_unsafe_code_lives_in_one_file() -> None:
+def test_unsafe_code_lives_in_two_files() -> None:
     code = re.compile(
         r"^(?!\s*//).*\bunsafe\s*(\{|fn|impl|extern)|allow\(.*unsafe_code|expect\(.*unsafe_code", re.MULTILINE
     )
@@ -110,7 +110,7 @@ def test_unsafe_code_lives_in_one_file() -> None:
         for file in (HOME / "src").rglob("*.rs")
         if code.search(file.read_text())
     }
-    assert found == {"mmap.rs"}
+    assert found == {"mmap.rs", "hash_index/kernels.rs"}
 
 
 def test_rust_floors() -> None:

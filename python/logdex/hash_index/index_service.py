@@ -173,12 +173,13 @@ class IndexService:
 
     # Puts
 
-    def put_batch(self, batch: Any) -> int:  # noqa: ANN401 -- anything with the PyCapsule interface
+    def put_batch(self, batch: Any, *, threads: int = 1) -> int:  # noqa: ANN401 -- anything with the PyCapsule interface
         """Put index entries in their order; a full file is followed by a new one, in the middle of a batch too.
 
         Args:
             batch: An Arrow batch, table or stream, or a mapping of columns: topic and key (text), phy_offset (bytes),
                 store_timestamp (ms).
+            threads: How many threads share the work; the files are the same. Pays from tens of thousands of entries on.
 
         Returns:
             The number of entries put: all of them.
@@ -191,7 +192,7 @@ class IndexService:
         parts = entry_batches(batch)
         with self._lock:
             writer = self._writable()
-            return sum(writer.put(**part) for part in parts)
+            return sum(writer.put(**part, threads=threads) for part in parts)
 
     def build_index(self, messages: Any) -> int:  # noqa: ANN401 -- anything with the PyCapsule interface
         """Index messages as a broker's dispatcher does: the unique key and each of the space-separated keys.

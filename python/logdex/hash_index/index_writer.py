@@ -8,13 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from logdex import _core
-from logdex._core import CommitLog, IndexFile, StoreCheckpoint
+from logdex._core import CommitLog, IndexFile, PreparedFile, StoreCheckpoint
 from logdex.errors import CorruptFileError, IndexFullError
 from logdex.hash_index import recovery
 from logdex.hash_index.arrow_input import entry_batches, message_batches
 from logdex.hash_index.directory import DirectoryLock, list_directory, refuse_running_broker
 from logdex.hash_index.file_name import create_next
-from logdex.hash_index.geometry import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES
+from logdex.hash_index.geometry import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES, file_size
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from logdex.hash_index.file_set import FileSet
 
 _log = logging.getLogger(__name__)
+
+_WORTH_PREPARING = 1 << 20
+"""Bytes from which on a file is prepared; a smaller one is made faster than a thread."""
 
 
 class IndexWriter:
@@ -42,6 +45,7 @@ class IndexWriter:
         self._checkpoint = checkpoint
         self._zone = zone
         self._file: IndexFile | None = None
+        self._next: PreparedFile | None = None
         self._directory_lock: DirectoryLock | None = None
         refuse_running_broker(self._directory)
         self._lock_directory()
@@ -78,19 +82,35 @@ class IndexWriter:
             tags = recovery.indexes_tags(self._files, log)
         return recovery.index_again(self._files, log, self._put_entries, partial(self.build, tags=tags), tags=tags)
 
-    def put(self, topic: Any, key: Any, phy_offset: Any, store_timestamp: Any) -> int:  # noqa: ANN401 -- columns
+    def put(self, topic: Any, key: Any, phy_offset: Any, store_timestamp: Any, *, threads: int = 1) -> int:  # noqa: ANN401 -- columns
         """Put columns of entries, rolling as often as needed; give their number."""
         total, start = len(key), 0
         while start < total:
             file = self._current()
-            taken = file.put_batch(key, phy_offset, store_timestamp, topics=topic, start=start)
+            taken = file.put_batch(key, phy_offset, store_timestamp, topics=topic, start=start, threads=threads)
             if not taken and not len(file):
                 # NOTE: upstream would create files without end here.
                 raise IndexFullError(f"{file.path} has no room for a single entry: max_entries is {file.max_entries}")
             if not taken and not file.is_full:
                 raise RuntimeError(f"{file.path} took no entry although it is not full")
             start += taken
+            self._prepare_next(file)
         return total
+
+    def _prepare_next(self, file: IndexFile) -> None:
+        """Let a thread prepare the next file from when the current one is half full."""
+        if self._next is None and 2 * len(file) >= file.max_entries:
+            geometry = (file.hash_slots, file.max_entries)
+            if file_size(geometry) >= _WORTH_PREPARING:
+                hash_slots, max_entries = geometry
+                self._next = PreparedFile.start(
+                    self._directory, hash_slots=hash_slots, max_entries=max_entries, access=self._files.access
+                )
+
+    def _drop_next(self) -> None:
+        if self._next is not None:
+            self._next.close()
+            self._next = None
 
     def build(self, messages: Any, *, tags: bool) -> int:  # noqa: ANN401 -- anything with the PyCapsule interface
         """Index messages by the broker's rules; give the number of entries put."""
@@ -153,10 +173,15 @@ class IndexWriter:
                 begin_phy_offset=seed.end_phy_offset if seed else 0,
                 access=self._files.access,
                 compat=self._files.compat,
+                prepared=self._next,
             )
 
         names = [entry.name for entry in list_directory(self._directory)]
-        file = create_next(names, self._directory, time.time_ns() // 1_000_000, self._zone, create)
+        try:
+            file = create_next(names, self._directory, time.time_ns() // 1_000_000, self._zone, create)
+        finally:
+            # Used, or of no use: the next try tells what is wrong, say with the disk.
+            self._drop_next()
         self._files.geometry = (hash_slots, max_entries)
         self._files.set_writer(file)
         return file
@@ -212,6 +237,7 @@ class IndexWriter:
 
     def release(self) -> None:
         """Let file and directory go without a flush."""
+        self._drop_next()
         if self._file is not None:
             self._file.close()
         if self._directory_lock is not None:
