@@ -7,14 +7,16 @@ answer of the index is a candidate: `find` reads the record itself before it giv
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arro3.core import Array, DataType
 
 from logdex.hash_index import IndexService
+from logdex.hash_index.file_name import is_index_file_name
 from logdex.kafka.log_dir import LogDir
-from logdex.report import Finding, Report
+from logdex.report import Report, merge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -90,36 +92,25 @@ def build_key_index(
         CorruptFileError: Never for a damaged batch, which is passed over and named in the report.
         OSError: A file cannot be read or written.
     """
-    findings: list[Finding] = []
-    checked = {"partitions": 0, "records": 0, "entries": 0}
+    reports = []
     with opened(log_dir) as logs:
         for partition in logs.partitions(topics):
             log = logs.log(partition.topic, partition.partition)
+            show = None if progress is None else partial(progress, partition)
             target = Path(directory) / str(partition)
-            seen = _build_partition(log, target, header, max_entries, _partial(progress, partition))
-            checked["partitions"] += 1
-            checked["records"] += seen.records
-            checked["entries"] += seen.entries
-            findings += seen.findings
-    return Report(findings, checked)
+            reports.append(index_partition(log, target, header=header, max_entries=max_entries, progress=show))
+    return merge([Report([], {"partitions": 0, "records": 0, "entries": 0}), *reports])
 
 
-class _Built(NamedTuple):
-    records: int
-    entries: int
-    findings: list[Finding]
-
-
-def _partial(
-    progress: Callable[[TopicPartition, int], None] | None, partition: TopicPartition
-) -> Callable[[int], None]:
-    """Bind a caller's callback to a partition."""
-    return lambda count: None if progress is None else progress(partition, count)
-
-
-def _build_partition(
-    log: Log, target: Path, header: str | None, max_entries: int | None, progress: Callable[[int], None]
-) -> _Built:
+def index_partition(
+    log: Log,
+    target: Path,
+    *,
+    header: str | None = None,
+    max_entries: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Report:
+    """Index the records of one partition; see `build_key_index`."""
     hash_slots, max_entries = (None, None) if has_files(target) else _geometry(log, max_entries)
     columns = ["topic", "key", "offset", "timestamp", *([] if header is None else ["headers"])]
     records = entries = 0
@@ -130,8 +121,9 @@ def _build_partition(
         for batch in stream:
             entries += sum(index.put_batch(part) for part in _entries(batch, header))
             records += batch.num_rows
-            progress(batch.num_rows)
-    return _Built(records, entries, list(stream.findings))
+            if progress is not None:
+                progress(batch.num_rows)
+    return Report(list(stream.findings), {"partitions": 1, "records": records, "entries": entries})
 
 
 def _geometry(log: Log, max_entries: int | None) -> tuple[int, int]:
@@ -159,7 +151,7 @@ def _count(batch: RecordBatch) -> int:
 
 def has_files(target: Path) -> bool:
     """Say whether a partition has an index."""
-    return target.is_dir() and any(target.iterdir())
+    return target.is_dir() and any(is_index_file_name(path.name) for path in target.iterdir())
 
 
 def indexed_end(index: IndexService) -> int:
