@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from arro3.core import Array, DataType
 
 from logdex.hash_index import IndexService
-from logdex.hash_index.file_name import is_index_file_name
+from logdex.kafka.key_settings import KeySettings
 from logdex.kafka.log_dir import LogDir
 from logdex.report import Report, merge
 
@@ -89,7 +89,9 @@ def build_key_index(
         What was passed over because it is damaged, and `checked`: partitions, records and entries.
 
     Raises:
-        CorruptFileError: Never for a damaged batch, which is passed over and named in the report.
+        CorruptFileError: The settings of an index that is there are damaged. A damaged batch is passed over and named in the
+            report.
+        ValueError: The index that is there was built with another header.
         OSError: A file cannot be read or written.
     """
     reports = []
@@ -111,10 +113,15 @@ def index_partition(
     progress: Callable[[int], None] | None = None,
 ) -> Report:
     """Index the records of one partition; see `build_key_index`."""
-    hash_slots, max_entries = (None, None) if has_files(target) else _geometry(log, max_entries)
+    settings = KeySettings.read(target)
+    if settings is None:
+        settings = KeySettings(*_geometry(log, max_entries), header)
+        settings.write(target)
+    if settings.header != header:
+        raise ValueError(f"{target} was built with header={settings.header!r}, not {header!r}: build another index")
     columns = ["topic", "key", "offset", "timestamp", *([] if header is None else ["headers"])]
     records = entries = 0
-    with IndexService.open(target, mode="a", hash_slots=hash_slots, max_entries=max_entries) as index:
+    with IndexService.open(target, mode="a", hash_slots=settings.hash_slots, max_entries=settings.max_entries) as index:
         # A record may have two entries; where a crash came between them the second one is put again.
         first = indexed_end(index) - (header is not None)
         stream = log.records(max(first, 0), columns=columns, batch_size=_BATCH_ROWS, on_error="skip")
@@ -147,11 +154,6 @@ def _count(batch: RecordBatch) -> int:
     return sum(
         count if count is not None else last - (last if base is None else base) + 1 for count, base, last in rows
     )
-
-
-def has_files(target: Path) -> bool:
-    """Say whether a partition has an index."""
-    return target.is_dir() and any(is_index_file_name(path.name) for path in target.iterdir())
 
 
 def indexed_end(index: IndexService) -> int:
