@@ -154,9 +154,23 @@ impl NewFile {
         Ok(Self { file, path: path.to_owned(), named, published: false })
     }
 
+    /// Begins a file whose name is not known yet, in a directory; `None` where this system has no files without a name.
+    pub fn unnamed(directory: &Path) -> Option<Self> {
+        let path = directory.join("unnamed");
+        unnamed_file(&path).map(|file| Self { file, path, named: false, published: false })
+    }
+
     /// The open file.
     pub fn file(&self) -> &File {
         &self.file
+    }
+
+    /// Gives a file that was begun without a name this one; where it is taken, another can be tried.
+    ///
+    /// # Errors
+    /// As [`Self::publish`].
+    pub fn publish_as(&self, path: &Path) -> Result<()> {
+        name_file(&self.file, path).map_err(|e| Error::io(path, e))
     }
 
     /// Gives the file its name.

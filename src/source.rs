@@ -58,11 +58,35 @@ pub trait ReadAt: Send + Sync {
         self.words::<1>(offset).map(|[word]| word)
     }
 
+    /// Reads words of the table that begins at `table`: word `numbers[i]` of it to `words[i]`, each in one piece.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` when one is not there, else the system's error.
+    fn gather(&self, table: u64, numbers: &[u32], words: &mut [u32]) -> io::Result<()> {
+        for (word, &number) in words.iter_mut().zip(numbers) {
+            [*word] = self.words(table + 4 * u64::from(number))?;
+        }
+        Ok(())
+    }
+
     /// Whether [`Self::prefetch`] does anything.
     const PREFETCHES: bool = false;
 
     /// Asks the processor to fetch the line of `offset`; does nothing where that makes no sense.
     fn prefetch(&self, _offset: u64) {}
+
+    /// Whether a byte can be read without waiting for the disk. True where the system does not tell.
+    fn is_in_memory(&self, _offset: u64) -> bool {
+        true
+    }
+
+    /// Has the system begin to read some bytes from the disk, and does not wait for them. A hint: errors are none.
+    fn will_need(&self, _offset: u64, _len: u64) {}
+
+    /// Has the system read the whole file into memory. A hint, as [`Self::will_need`].
+    fn load(&self) {
+        self.will_need(0, self.len());
+    }
 }
 
 /// Writes at an offset, by one writer at a time.
@@ -84,6 +108,41 @@ pub trait WriteAt: ReadAt {
     /// # Errors
     /// As [`Self::put_words`].
     fn publish(&self, offset: u64, word: u32) -> io::Result<()>;
+
+    /// Stores records one after the other, at most `count`, from `offset` on, given as the bytes of the file: whole words
+    /// that nobody reads before something after them is published.
+    ///
+    /// # Errors
+    /// As [`Self::put_words`], for `count` records; `InvalidInput` when a record is no whole words.
+    fn put_records<const N: usize>(
+        &self,
+        offset: u64,
+        count: usize,
+        records: impl Iterator<Item = [u8; N]>,
+    ) -> io::Result<()> {
+        for (record, at) in records.take(count).zip((offset..).step_by(N)) {
+            let (words, []) = record.as_chunks::<4>() else { return Err(io::ErrorKind::InvalidInput.into()) };
+            for (word, at) in words.iter().zip((at..).step_by(4)) {
+                self.put_words(at, [u32::from_be_bytes(*word)])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Publishes words of the table that begins at `table`: each of `words` at the word of it that `numbers` says, in this
+    /// order.
+    ///
+    /// # Errors
+    /// As [`Self::put_words`]; the words before the one that failed are stored.
+    fn scatter(&self, table: u64, numbers: &[u32], words: impl Iterator<Item = u32>) -> io::Result<()> {
+        numbers.iter().zip(words).try_for_each(|(&number, word)| self.publish(table + 4 * u64::from(number), word))
+    }
+
+    /// Asks the processor to fetch the line of `offset` for a store; does nothing where that makes no sense.
+    #[inline]
+    fn prefetch_to_store(&self, offset: u64) {
+        self.prefetch(offset);
+    }
 
     /// Waits until the bytes from `offset` on are on the disk.
     ///
@@ -182,6 +241,32 @@ impl ReadAt for PlainFile {
     fn words<const N: usize>(&self, offset: u64) -> io::Result<[u32; N]> {
         words_by_copy(self, offset)
     }
+
+    #[cfg(target_os = "linux")]
+    fn is_in_memory(&self, offset: u64) -> bool {
+        use rustix::io::{Errno, ReadWriteFlags, preadv2};
+        let mut byte = [0];
+        let read = preadv2(&self.file, &mut [io::IoSliceMut::new(&mut byte)], offset, ReadWriteFlags::NOWAIT);
+        read != Err(Errno::AGAIN)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn will_need(&self, offset: u64, len: u64) {
+        use rustix::fs::{Advice, fadvise};
+        let _ = fadvise(&self.file, offset, std::num::NonZeroU64::new(len), Advice::WillNeed);
+    }
+
+    fn load(&self) {
+        // The system reads ahead of whoever reads from end to end; it would cut a request for the whole file.
+        let mut buf = vec![0; 1 << 20];
+        for at in (0..self.len).step_by(buf.len()) {
+            let len = usize::try_from(self.len - at).unwrap_or(usize::MAX).min(buf.len());
+            let Some(part) = buf.get_mut(..len) else { return };
+            if self.read_exact_at(part, at).is_err() {
+                return;
+            }
+        }
+    }
 }
 
 impl WriteAt for PlainFile {
@@ -203,6 +288,18 @@ impl WriteAt for PlainFile {
             offset += written as u64;
         }
         Ok(())
+    }
+
+    #[cfg(unix)]
+    fn put_records<const N: usize>(
+        &self,
+        offset: u64,
+        count: usize,
+        records: impl Iterator<Item = [u8; N]>,
+    ) -> io::Result<()> {
+        let bytes: Vec<[u8; N]> = records.take(count).collect();
+        self.check(offset, bytes.as_flattened().len())?;
+        std::os::unix::fs::FileExt::write_all_at(&self.file, bytes.as_flattened(), offset)
     }
 
     fn put_long(&self, offset: u64, value: u64) -> io::Result<()> {

@@ -5,7 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use logdex::error::Error;
-use logdex::hash_index::{Compat, CreateOptions, Geometry, IndexFile, OpenOptions, PutColumns, key_hash, select_files};
+use logdex::hash_index::{
+    Compat, CreateOptions, Geometry, Hits, IndexFile, OpenOptions, PutColumns, key_hash, select_files,
+};
 use logdex::source::Access;
 use logdex::time_range::TimeRange;
 use proptest::prelude::*;
@@ -431,11 +433,9 @@ fn many_files_are_asked_newest_first() {
     let new = create(&new, geometry(10, 8), Access::Auto);
     new.put_key("T#a", 2000, T0).unwrap();
     let ask = |max_num| {
-        let mut answer = Vec::new();
-        let hashes = [key_hash("T#a"), key_hash("T#b")];
-        select_files(&[&new, &old], hashes.into_iter(), max_num, TimeRange::ALL, |hits| answer.push(hits.to_vec()))
-            .unwrap();
-        answer
+        let mut hits = Hits::new();
+        select_files(&[&new, &old], &["T#a", "T#b"][..], 0..2, max_num, TimeRange::ALL, &mut hits).unwrap();
+        hits.rows().map(<[i64]>::to_vec).collect::<Vec<_>>()
     };
     assert_eq!(ask(None), [&[2000, 1600, 1200, 1000][..], &[1100]]);
     assert_eq!(ask(Some(2)), [&[2000, 1600][..], &[1100]]);

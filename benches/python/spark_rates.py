@@ -1,23 +1,34 @@
-"""How fast Spark builds an index and looks keys up, on two cores. A program, not a test: no figure decides anything.
+"""How fast Spark looks keys up and builds an index, on two cores, beside a Spark join. A program, not a test.
 
-    python benches/python/spark_rates.py [--rows 5000000] [--keys 2000000] [--rounds 3]
+    python benches/python/spark_rates.py [--rows 5000000] [--keys 2000000] [--rounds 3] [--only lookup] [--json] [--short]
 
-Rows and keys are read from Parquet files, which is part of the time; reading alone is measured beside it. The index has the
-broker's default geometry (420 MB a file). Everything lies in a temporary directory, warm in the page cache.
+Rows and keys are Parquet files, read anew by every measurement; the index has the broker's default geometry (420 MB a file).
+Everything lies in a temporary directory, warm in the page cache. Each round runs every measurement once, one after another;
+all rows that a query gives are made and thrown away (Spark's sink `noop`). A ratio is taken within a round. The first two rounds
+warm Spark up and do not count.
+
+The join is written as one would who knows Spark: only the columns it needs, as many shuffle partitions as cores, adaptive
+execution on, 4 GB of heap. Both kinds of hash join are measured, and the faster one is the peer (a merge join is slower).
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import statistics
+import struct
 import sys
 import tempfile
 import time
 import warnings
+import zlib
+from functools import partial, reduce
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import SparkSession
+import numpy as np
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from logdex import spark as ls
@@ -25,20 +36,30 @@ from logdex import spark as ls
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import Column, DataFrame
+    from numpy.typing import NDArray
+    from pyspark.sql import Column
 
 T0 = 1_700_000_000_000
-PARTITIONS = 2
-
-
-def entries(spark: SparkSession, rows: int) -> DataFrame:
-    """Make index rows: 24-character keys, offsets that grow, one row a millisecond."""
-    return spark.range(0, rows, 1, PARTITIONS).select(
-        sf.lit("TopicTest").alias("topic"),
-        key("id").alias("key"),
-        (sf.col("id") * 200).alias("phy_offset"),
-        (sf.col("id") + T0).alias("store_timestamp"),
-    )
+TOPIC = "TopicTest"
+CORES = 2
+LOG_FILES = 8
+WARM_ROUNDS = 2
+JOINS = ("shuffle_hash", "broadcast")
+# What docs/spark.md advises; measurements whose name ends in "-untuned" run without.
+TUNED = {
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
+    "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
+}
+UNTUNED = ("lookup", "udf", "build-in-order", "build-arranged")
+SHORT = {"rows": 200_000, "keys": 100_000, "rounds": 1}
+SETTINGS = {
+    "spark.driver.memory": "4g",
+    "spark.sql.shuffle.partitions": str(CORES),
+    "spark.sql.autoBroadcastJoinThreshold": "-1",  # each kind of join is asked for by name
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
 
 
 def key(column: str | Column) -> Column:
@@ -46,19 +67,151 @@ def key(column: str | Column) -> Column:
     return sf.concat(sf.lit("7F000001"), sf.lpad(sf.hex(sf.abs(sf.xxhash64(column))), 16, "0"))
 
 
-def rate(what: str, rows: int, rounds: int, step: Callable[[], None]) -> None:
-    """Print the best and the median rate of some rounds."""
-    times = []
-    for _ in range(rounds):
-        begin = time.perf_counter()
-        step()
-        times.append(time.perf_counter() - begin)
-    times.sort()
-    median = times[len(times) // 2]
-    print(
-        f"{what:58} {rows / times[0] / 1e6:6.2f} {rows / median / 1e6:6.2f}  M rows/s (best, median of {rounds})",
-        flush=True,
-    )
+def write_rows(spark: SparkSession, rows: int, path: str) -> None:
+    """Write index rows in the order of their offsets, one file a core, one row a millisecond."""
+    spark.range(0, rows, 1, CORES).select(
+        sf.lit(TOPIC).alias("topic"),
+        key("id").alias("key"),
+        (sf.col("id") * 200).alias("phy_offset"),
+        (sf.col("id") + T0).alias("store_timestamp"),
+    ).write.parquet(path)
+
+
+def write_keys(spark: SparkSession, keys: int, rows: int, path: str) -> None:
+    """Write keys of rows, in no order."""
+    spark.range(0, keys, 1, CORES).select(
+        sf.lit(TOPIC).alias("topic"), key((sf.col("id") * 7919) % rows).alias("key")
+    ).write.parquet(path)
+
+
+def write_log(messages: int, directory: Path) -> None:
+    """Write a commit log of messages with a unique key and one key each (docs/formats/rocketmq-commitlog.md)."""
+    body, host = b"x" * 100, bytes((10, 0, 0, 1, 0, 0, 42, 159))
+    uniq, user = b"u" * 32, b"k" * 24
+    properties = b"UNIQ_KEY\x01" + uniq + b"\x02KEYS\x01" + user + b"\x02"
+    checksum = zlib.crc32(body) & 0x7FFFFFFF
+    head = struct.pack(">IIiiqqiq", 0xDAA320A7, checksum, 0, 0, 0, 0, 0, T0)
+    rest = struct.pack(">qiqi", 0, 0, 0, len(body))
+    message = head + host + rest[:8] + host + rest[8:] + body
+    message += bytes([len(TOPIC)]) + TOPIC.encode() + struct.pack(">h", len(properties)) + properties
+    message = struct.pack(">i", len(message) + 4) + message
+    in_file = -(-messages // LOG_FILES)
+    file_size = in_file * len(message) + 8  # the BLANK frame that ends a file
+    directory.mkdir(parents=True)
+    for number, begin in enumerate(range(0, messages, in_file)):
+        rows = np.arange(begin, min(begin + in_file, messages), dtype=np.uint64)
+        frames = np.tile(np.frombuffer(message, np.uint8), (len(rows), 1))
+        offsets = number * file_size + np.arange(len(rows)) * len(message)
+        for at, column in ((28, big_endian(offsets)), (56, big_endian(rows + np.uint64(T0)))):
+            frames[:, at : at + 8] = column
+        for at, digits in (
+            (message.index(uniq), digits_of(rows, 32, 1)),
+            (message.index(user), digits_of(rows, 24, 2)),
+        ):
+            frames[:, at : at + digits.shape[1]] = digits
+        end = struct.pack(">iI", 8, 0xCBD43194) if begin + in_file < messages else b""
+        (directory / f"{number * file_size:020d}").write_bytes((frames.tobytes() + end).ljust(file_size, b"\0"))
+
+
+def big_endian(numbers: NDArray[Any]) -> NDArray[np.uint8]:
+    """Give eight bytes for each number."""
+    return numbers.astype(">u8").view(np.uint8).reshape(-1, 8)
+
+
+def digits_of(numbers: NDArray[np.uint64], width: int, kind: int) -> NDArray[np.uint8]:
+    """Spread numbers over keys of hexadecimal digits, another key for each kind."""
+    spread = (numbers * np.uint64(2) + np.uint64(kind)) * np.uint64(0x9E3779B97F4A7C15)
+    nibbles = spread[:, None] >> (np.arange(60, -4, -4, dtype=np.uint64)) & np.uint64(15)
+    digits = np.full((len(numbers), width), ord("7"), np.uint8)
+    digits[:, -16:] = np.frombuffer(b"0123456789ABCDEF", np.uint8)[nibbles.astype(np.intp)]
+    return digits
+
+
+class Bench:
+    """The inputs, and the measurements by their names."""
+
+    def __init__(self, spark: SparkSession, directory: Path, rows: int, keys: int) -> None:
+        """Write the inputs."""
+        self.spark = spark
+        self.row_count, self.key_count = rows, keys
+        self.rows, self.shuffled, self.keys, self.index, self.built, self.store = (
+            str(directory / name) for name in ("rows", "shuffled", "keys", "index", "built", "store")
+        )
+        write_rows(spark, rows, self.rows)
+        self.read(self.rows).orderBy(sf.xxhash64("key")).write.parquet(self.shuffled)
+        write_keys(spark, keys, rows, self.keys)
+        write_log(rows // 2, Path(self.store) / "commitlog")
+        self.write(self.one_task(), self.index)
+        self.check()
+
+    def check(self) -> None:
+        """Make sure that every way of asking finds every key."""
+        lookup = ls.lookup(self.read(self.keys), self.index).agg(sf.count("phy_offset"))
+        udf = self.with_udf().agg(sf.sum(sf.size("offsets")))
+        joined = self.join("shuffle_hash").agg(sf.count("phy_offset"))
+        found = [int(df.collect()[0][0]) for df in (lookup, udf, joined)]
+        if not found[0] == found[1] >= found[2] == self.key_count:
+            raise RuntimeError(f"{self.key_count} keys found {found}")
+
+    def read(self, path: str) -> DataFrame:
+        """Read a table."""
+        return self.spark.read.parquet(path)
+
+    def one_task(self) -> DataFrame:
+        """Give the rows as one task that reads the files one after another, in their order."""
+        parts = sorted(str(path) for path in Path(self.rows).glob("part-*"))
+        return reduce(DataFrame.union, map(self.read, parts)).coalesce(1)
+
+    def write(self, df: DataFrame, index: str | None = None) -> None:
+        """Write index files."""
+        df.write.format("rocketmq_index").mode("overwrite").save(index or self.built)
+
+    def with_udf(self) -> DataFrame:
+        """Ask with the function of columns."""
+        return self.read(self.keys).withColumn("offsets", ls.query_offset(self.index)("topic", "key"))
+
+    def join(self, kind: str) -> DataFrame:
+        """Ask with a join; the smaller side is the one to hash."""
+        table = self.read(self.rows).select("topic", "key", "phy_offset")
+        return table.join(self.read(self.keys).hint(kind), ["topic", "key"])
+
+    def drain_join(self, kind: str) -> None:
+        """Join, and throw the rows away."""
+        drain(self.join(kind))
+
+    def measurements(self) -> dict[str, tuple[str, int, Callable[[], Any]]]:
+        """Give each measurement's words, its rows, and what to run."""
+        rows, keys = self.row_count, self.key_count
+        asked = f"{keys:,} keys in an index of {rows:,}"
+        tuned: dict[str, tuple[str, int, Callable[[], Any]]] = {
+            "read-keys": ("keys read alone", keys, lambda: drain(self.read(self.keys))),
+            "lookup": (f"ls.lookup, {asked}", keys, lambda: drain(ls.lookup(self.read(self.keys), self.index))),
+            "udf": (f"ls.query_offset, {asked}", keys, lambda: drain(self.with_udf())),
+            **{
+                f"join-{kind.replace('_', '-')}": (f"Spark join, hint {kind}", keys, partial(self.drain_join, kind))
+                for kind in JOINS
+            },
+            "read-rows": ("rows read alone", rows, lambda: drain(self.read(self.rows))),
+            "build-in-order": ("df.write, in order, a task a core", rows, lambda: self.write(self.read(self.rows))),
+            "build-one-task": ("df.write, in order, one task", rows, lambda: self.write(self.one_task())),
+            "build-arranged": (
+                "ls.arrange(df).write, rows in no order",
+                rows,
+                lambda: self.write(ls.arrange(self.read(self.shuffled), CORES)),
+            ),
+            "build-from-log": (
+                "ls.build_index from a commit log",
+                rows // 2 * 2,
+                lambda: ls.build_index(self.spark, self.store, self.built, mode="overwrite"),
+            ),
+        }
+        untuned = {f"{name}-untuned": (f"{tuned[name][0]}, untuned", *tuned[name][1:]) for name in UNTUNED}
+        return {**tuned, **untuned}
+
+
+def drain(df: DataFrame) -> None:
+    """Make all rows and throw them away."""
+    df.write.format("noop").mode("overwrite").save()
 
 
 def main() -> None:
@@ -67,47 +220,55 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=5_000_000)
     parser.add_argument("--keys", type=int, default=2_000_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", help="only measurements whose name begins so; several by comma")
+    parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
+    parser.add_argument("--json", action="store_true", help="print one JSON object a line for each figure")
+    parser.add_argument("--short", action="store_true", help="small and once, to see that it runs")
     given = parser.parse_args()
+    if given.short:
+        parser.set_defaults(**SHORT)
+        given = parser.parse_args()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "ERROR")
-        .config("spark.sql.shuffle.partitions", str(PARTITIONS))
-        .getOrCreate()
-    )
+    builder = SparkSession.builder.master(f"local[{CORES}]")
+    for name, value in {**SETTINGS, **dict(setting.split("=", 1) for setting in given.conf)}.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
     ls.register(spark)
     with tempfile.TemporaryDirectory(prefix="logdex-bench-") as scratch:
-        index, rows, keys = (str(Path(scratch) / name) for name in ("index", "rows", "keys"))
-        entries(spark, given.rows).write.parquet(rows)
-        asked = spark.range(0, given.keys, 1, PARTITIONS).select(
-            sf.lit("TopicTest").alias("topic"), key((sf.col("id") * 7919) % given.rows).alias("key")
-        )
-        asked.write.parquet(keys)
-
-        def read(path: str) -> None:
-            spark.read.parquet(path).write.format("noop").mode("overwrite").save()
-
-        def write(df: DataFrame) -> None:
-            df.write.format("rocketmq_index").mode("overwrite").save(index)
-
-        def look_up() -> None:
-            found = ls.lookup(spark.read.parquet(keys), index).agg(sf.count("phy_offset")).first()
-            if found is None or found[0] < given.keys:
-                raise RuntimeError(f"{given.keys} keys found {found}")
-
-        rounds = given.rounds
-        in_order = spark.read.parquet(rows).coalesce(1)
-        rate("rows read alone", given.rows, rounds, lambda: read(rows))
-        rate(
-            "ls.arrange(df).write", given.rows, rounds, lambda: write(ls.arrange(spark.read.parquet(rows), PARTITIONS))
-        )
-        rate("df.write, rows in order, one task", given.rows, rounds, lambda: write(in_order))
-        rate("keys read alone", given.keys, rounds, lambda: read(keys))
-        rate(f"ls.lookup, {given.keys:,} keys in {given.rows:,}", given.keys, rounds, look_up)
+        bench = Bench(spark, Path(scratch), given.rows, given.keys)
+        chosen = tuple(given.only.split(",")) if given.only else ("",)
+        todo = {name: m for name, m in bench.measurements().items() if name.startswith(chosen)}
+        seconds: dict[str, list[float]] = {name: [] for name in todo}
+        for counted in [False] * (0 if given.short else WARM_ROUNDS) + [True] * given.rounds:
+            for name, (_, _, step) in todo.items():
+                for setting, value in TUNED.items():
+                    spark.conf.unset(setting) if name.endswith("-untuned") else spark.conf.set(setting, value)
+                begin = time.perf_counter()
+                step()
+                if counted:
+                    seconds[name].append(time.perf_counter() - begin)
+        for name, (words, rows, _) in todo.items():
+            tell(given.json, name, words, "M rows/s", [rows / taken / 1e6 for taken in seconds[name]])
+        joins = [name for name in seconds if name.startswith("join-")]
+        for name in ("lookup", "udf"):
+            if joins and name in seconds:
+                best = min(joins, key=lambda join: statistics.median(seconds[join]))
+                ratios = [join / ours for join, ours in zip(seconds[best], seconds[name], strict=True)]
+                tell(given.json, f"{name}-to-join", f"{todo[name][0].split(',')[0]} against {best}", "x", ratios)
     spark.stop()
+
+
+def tell(as_json: bool, name: str, words: str, unit: str, values: list[float]) -> None:  # noqa: FBT001
+    """Print one figure: best, median and worst round."""
+    ordered = sorted(values, reverse=True)
+    figure = {"best": ordered[0], "median": statistics.median(ordered), "worst": ordered[-1]}
+    if as_json:
+        rounds = {"rounds": values}
+        print(json.dumps({"figure": f"spark-{name}", "what": words, "unit": unit, **figure, **rounds}), flush=True)
+        return
+    numbers = " ".join(f"{value:6.2f}" for value in figure.values())
+    print(f"{words:66} {numbers}  {unit} (best, median, worst of {len(values)})", flush=True)
 
 
 if __name__ == "__main__":

@@ -36,20 +36,22 @@ __all__ = [
     "rocketmq",
 ]
 
+_LOG_NAME_DIGITS = 20
+
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
 def open(path: str | PathLike[str]) -> MessageStore:  # noqa: A001 -- logdex.open, as gzip.open
-    """Open what lies at a path: the store directory of a RocketMQ broker.
+    """Open what lies at a path: the store directory of a RocketMQ broker, or the directory of its commit log.
 
     Raises:
-        FileNotFoundError: Nothing lies there.
+        OSError: Nothing lies there, or the system refuses to read it.
         ValueError: What lies there is no store; the message says what to use for it.
     """
-    root = Path(path)
-    if (root / "commitlog").is_dir():
-        from logdex.rocketmq import MessageStore  # noqa: PLC0415 -- only who opens a store pays for it
+    from logdex.rocketmq import MessageStore  # noqa: PLC0415 -- only who opens a store pays for it
 
+    root = Path(path)
+    if MessageStore.lies_at(root):
         return MessageStore.open(root)
     root.stat()
     raise ValueError(f"{root} is no RocketMQ store directory (it would hold commitlog); {_hint(root)}")
@@ -59,9 +61,14 @@ def _hint(root: Path) -> str:
     from logdex.hash_index.file_name import is_index_file_name  # noqa: PLC0415 -- as above
 
     if root.is_file():
-        return "a single index file is opened with logdex.rocketmq.IndexFile.open"
-    if any(is_index_file_name(entry.name) for entry in root.iterdir() if entry.is_file()):
+        if is_index_file_name(root.name) and len(root.name) < _LOG_NAME_DIGITS:
+            return "a single index file is opened with logdex.rocketmq.IndexFile.open"
+        return "give the directory that a file lies in, or the store's root"
+    names = [entry.name for entry in root.iterdir() if entry.is_file() and is_index_file_name(entry.name)]
+    if any(len(name) < _LOG_NAME_DIGITS for name in names):
         return "an index directory is opened with logdex.rocketmq.IndexService.open"
+    if names:
+        return "a consume queue is opened with MessageStore.queue"
     return "give the directory that holds commitlog and index"
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias, final
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, final
 
 from arro3.core import Array, RecordBatch, RecordBatchReader, Schema, Table
 
@@ -20,12 +20,15 @@ _OnError: TypeAlias = Literal["raise", "skip", "stop"]
 class _ArrowArray(Protocol):
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
 
+# Texts, or in Arrow also the hashes of whole index keys.
 _Keys: TypeAlias = _ArrowArray | Sequence[str | bytes | None]
 _Ints: TypeAlias = _ArrowArray | Sequence[int | None]
 _Times: TypeAlias = _ArrowArray | Sequence[_Time | None]
 
 __all__ = [
     "CommitLog",
+    "ConsumeQueue",
+    "ConsumeQueueWriter",
     "IndexFile",
     "IndexHeader",
     "LogSegment",
@@ -38,6 +41,7 @@ __all__ = [
     "TimeIndex",
     "__version__",
     "_open_commit_log",
+    "_open_consume_queue",
     "_open_index_file",
     "_open_log_segment",
     "_open_offset_index",
@@ -47,6 +51,9 @@ __all__ = [
     "index_key",
     "infer_geometry",
     "key_hash",
+    "key_hashes",
+    "newest_first",
+    "offset_order",
     "read_producer_snapshot",
     "read_records",
     "read_transaction_index",
@@ -57,10 +64,21 @@ __all__ = [
 __version__: str
 
 def key_hash(key: str | bytes) -> int: ...
+def key_hashes(keys: _Keys, *, topics: _Keys | str | None = None) -> Array: ...
+def offset_order(phy_offsets: _Ints) -> Array: ...
 def index_key(topic: str, key: str) -> str: ...
 def time_ms(value: _Time, *, end: bool = False) -> int: ...
 def broker_lock_holder(path: _Path) -> int | None: ...
 def _open_commit_log(path: _Path, access: _Access, compat: _Compat, max_body_bytes: int) -> CommitLog: ...
+def _open_consume_queue(
+    directory: _Path,
+    commit_log: CommitLog | None,
+    extension: _Path | None,
+    access: _Access,
+    compat: _Compat,
+    log_end: int | None,
+    clock_slack_ms: int,
+) -> ConsumeQueue: ...
 def index_entries(messages: Any, *, end_phy_offset: int, tags: bool = False) -> RecordBatch: ...
 def select_files(
     files: Sequence[IndexFile],
@@ -71,6 +89,13 @@ def select_files(
     begin: _Time | None = None,
     end: _Time | None = None,
 ) -> Array: ...
+def newest_first(
+    files: Sequence[IndexFile],
+    *,
+    begin: _Time | None = None,
+    end: _Time | None = None,
+    clock_slack_ms: int = 3_600_000,
+) -> list[IndexFile]: ...
 def _open_index_file(
     path: _Path,
     hash_slots: int | None,
@@ -200,6 +225,10 @@ class MessageReader:
     def schema(self) -> Schema: ...
     @property
     def closed(self) -> bool: ...
+    @property
+    def end_offset(self) -> int | None: ...
+    @property
+    def report(self) -> Report: ...
     def read_next_batch(self) -> RecordBatch: ...
     def read_all(self) -> Table: ...
     def close(self) -> None: ...
@@ -228,6 +257,16 @@ class CommitLog:
     def min_offset(self) -> int: ...
     @property
     def max_offset(self) -> int: ...
+    def check_files(self) -> Report: ...
+    def file_table(self) -> RecordBatch: ...
+    def recovery(
+        self,
+        checkpoint: StoreCheckpoint | None = None,
+        *,
+        last_exit_ok: bool,
+        queue_end: int | None = None,
+        message_index_safe: bool = False,
+    ) -> tuple[int, int, int]: ...
     def message(self, phy_offset: int) -> dict[str, Any] | None: ...
     def messages(self, phy_offsets: _Ints, *, columns: Iterable[str] | None = None) -> RecordBatch: ...
     def scan(
@@ -239,6 +278,8 @@ class CommitLog:
         batch_size: int = 8_192,
         stop: Literal["broker", "salvage"] = "broker",
         body: Literal["decoded", "stored"] = "decoded",
+        threads: int = 1,
+        check_crc: bool = True,
     ) -> MessageReader: ...
     @property
     def closed(self) -> bool: ...
@@ -246,6 +287,59 @@ class CommitLog:
     def __enter__(self) -> CommitLog: ...
     def __exit__(self, *args: object) -> None: ...
     def __reduce__(self) -> tuple[Any, ...]: ...
+
+@final
+class ConsumeQueue:
+    @staticmethod
+    def open(
+        directory: _Path,
+        *,
+        commit_log: CommitLog | None = None,
+        extension: _Path | None = None,
+        access: _Access = "auto",
+        compat: _Compat = None,
+        log_end: int | None = None,
+        clock_slack_ms: int = 3_600_000,
+    ) -> ConsumeQueue: ...
+    @property
+    def path(self) -> Path: ...
+    @property
+    def kind(self) -> Literal["plain", "batch"]: ...
+    @property
+    def files(self) -> list[Path]: ...
+    @property
+    def file_size(self) -> int: ...
+    @property
+    def min_offset(self) -> int: ...
+    @property
+    def max_offset(self) -> int: ...
+    @property
+    def log_end(self) -> int: ...
+    def units(self, begin: int | None = None, end: int | None = None) -> RecordBatch: ...
+    def extension_units(self, addresses: _Ints) -> RecordBatch: ...
+    def offset_by_time(self, t: _Time, *, boundary: Literal["lower", "upper"] = "lower") -> int: ...
+    def check_files(self) -> Report: ...
+    @property
+    def closed(self) -> bool: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> ConsumeQueue: ...
+    def __exit__(self, *args: object) -> None: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
+
+@final
+class ConsumeQueueWriter:
+    columns: ClassVar[tuple[str, ...]]
+    @staticmethod
+    def create(
+        directory: _Path,
+        *,
+        file_size: int = 6_000_000,
+        batch_file_size: int = 13_800_000,
+        delay_levels: str = ...,
+        multi_dispatch: bool = True,
+    ) -> ConsumeQueueWriter: ...
+    def append_batch(self, messages: Any) -> int: ...
+    def finish(self) -> Report: ...
 
 # Kafka. `compat` is a Kafka release such as "3.9.0"; None is the newest rule and the right answer.
 

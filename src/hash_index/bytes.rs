@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
+use super::cold;
 use super::infer;
 use super::layout::Geometry;
 use super::relink::{self, Overlay, ZeroExtended};
@@ -95,6 +96,9 @@ pub(super) fn readable_bytes(path: &Path, file: File, geometry: Geometry, access
     if mend {
         let found = relink::relink(&source, geometry, geometry.max_entries(), true).map_err(|e| Error::io(path, e))?;
         return Ok(Bytes::Mended(Overlay::new(source, geometry, found)));
+    }
+    if let FileSource::Mapped(map) = &source {
+        cold::expect_lookups(map, geometry);
     }
     Ok(source.into())
 }

@@ -10,7 +10,7 @@
 use std::io;
 
 use super::header::Header;
-use super::layout::Geometry;
+use super::layout::{ENTRY_LEN, Geometry};
 use crate::source::{ReadAt, WriteAt};
 
 /// Offset of `time_diff` in an entry.
@@ -62,6 +62,21 @@ impl Entry {
         target.put_words(geometry.entry(position), words)
     }
 
+    /// The bytes of the file.
+    #[inline]
+    pub(crate) fn to_bytes(self) -> [u8; ENTRY_LEN as usize] {
+        let phy = self.phy_offset as u64;
+        let hash_and_high = (u64::from(self.key_hash as u32) << 32 | phy >> 32).to_be_bytes();
+        let low_and_diff = (phy << 32 | u64::from(self.time_diff as u32)).to_be_bytes();
+        let mut bytes = [0; ENTRY_LEN as usize];
+        let (front, prev) = bytes.split_at_mut(16);
+        let (first, second) = front.split_at_mut(8);
+        first.copy_from_slice(&hash_and_high);
+        second.copy_from_slice(&low_and_diff);
+        prev.copy_from_slice(&self.prev_index.to_be_bytes());
+        bytes
+    }
+
     /// True when no field was ever written.
     pub fn is_zero(&self) -> bool {
         *self == Self::default()
@@ -88,8 +103,9 @@ pub(crate) fn time_diff(begin_timestamp: i64, store_timestamp: i64) -> i32 {
     if begin_timestamp <= 0 {
         return 0;
     }
-    let seconds = store_timestamp.wrapping_sub(begin_timestamp) / 1000;
-    seconds.clamp(0, i64::from(i32::MAX)) as i32
+    // Below 0 first: the rest is then unsigned, which divides in fewer steps.
+    let seconds = store_timestamp.wrapping_sub(begin_timestamp).max(0).unsigned_abs() / 1000;
+    seconds.min(u64::from(i32::MAX.unsigned_abs())) as i32
 }
 
 /// The store time that the broker computes for an entry, in milliseconds. Source: `IndexFile#selectPhyOffset`.

@@ -7,17 +7,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::bytes::{Bytes, on_bytes, on_writable};
+use super::cold::LastWarm;
 use super::compat::Compat;
 use super::entry::Entry;
 use super::header::Header;
-use super::key_hash::KeySource;
-use super::layout::Geometry;
-use super::put::{self, PutColumns};
+use super::key_hash::{KeySource, key_hash};
+use super::layout::{ENTRY_LEN, Geometry};
+use super::put::{PutColumns, put_one, read_header};
+use super::put_batch::put_batch;
 use super::select;
 use super::verify::{self, Checked};
 use crate::disk::sync_parent;
 use crate::error::{Error, Result};
-use crate::source::WriteAt;
+use crate::source::{ReadAt, WriteAt};
 
 /// An open index file. Any number of threads may read it; puts are taken one after the other.
 #[derive(Debug)]
@@ -33,6 +35,7 @@ pub struct IndexFile {
     pub(super) writer: Option<Mutex<File>>,
     /// Whether the directory has yet to be told of a new file.
     pub(super) is_new: AtomicBool,
+    pub(super) last_warm: LastWarm,
 }
 
 impl IndexFile {
@@ -41,9 +44,20 @@ impl IndexFile {
     /// # Errors
     /// As [`Self::put_batch`].
     pub fn put_key(&self, key: &str, phy_offset: i64, store_timestamp: i64) -> Result<bool> {
-        let (keys, phy_offsets, store_timestamps) = ([key], [phy_offset], [store_timestamp]);
-        let columns = PutColumns { keys: &keys[..], phy_offsets: &phy_offsets, store_timestamps: &store_timestamps };
-        self.put_batch(&columns, 0).map(|taken| taken == 1)
+        self.put_hash(key_hash(key), phy_offset, store_timestamp)
+    }
+
+    /// Puts one key by its hash, as [`Self::put_key`].
+    ///
+    /// # Errors
+    /// As [`Self::put_batch`].
+    pub fn put_hash(&self, key_hash: i32, phy_offset: i64, store_timestamp: i64) -> Result<bool> {
+        let _one_at_a_time = self.writer()?.lock().unwrap_or_else(PoisonError::into_inner);
+        on_writable!(&self.bytes, target => {
+            read_header(target)
+                .and_then(|mut h| put_one(target, self.geometry, &mut h, key_hash, phy_offset, store_timestamp))
+        })
+        .map_err(|e| Error::io(&self.path, e))
     }
 
     /// Puts the rows from `start` on; returns how many were taken, fewer than there are only when the file became full.
@@ -60,7 +74,7 @@ impl IndexFile {
             )));
         }
         let _one_at_a_time = self.writer()?.lock().unwrap_or_else(PoisonError::into_inner);
-        on_writable!(&self.bytes, target => put::put_batch(target, self.geometry, columns, start))
+        on_writable!(&self.bytes, target => put_batch(target, self.geometry, columns, start))
             .map_err(|e| Error::io(&self.path, e))
     }
 
@@ -109,7 +123,9 @@ impl IndexFile {
     pub fn read_entries(&self, position: u32, limit: u32) -> Result<Vec<Entry>> {
         let end = self.header()?.next_position().min(self.geometry.entries_within(self.file_len));
         let end = end.min(position.saturating_add(limit));
+        let len = ENTRY_LEN * u64::from(end.saturating_sub(position));
         on_bytes!(&self.bytes, source => {
+            source.will_need(self.geometry.entry(position), len);
             (position..end).map(|at| Entry::read(source, self.geometry, at)).collect::<io::Result<_>>()
         })
         .map_err(|e| Error::io(&self.path, e))
@@ -128,8 +144,11 @@ impl IndexFile {
     /// # Errors
     /// Errors of the system; what is wrong with the bytes is in the result.
     pub fn verify(&self) -> Result<Checked> {
-        on_bytes!(&self.bytes, source => verify::verify(source, self.geometry, self.file_len))
-            .map_err(|e| Error::io(&self.path, e))
+        on_bytes!(&self.bytes, source => {
+            source.load();
+            verify::verify(source, self.geometry, self.file_len)
+        })
+        .map_err(|e| Error::io(&self.path, e))
     }
 
     /// Rewrites the header as the broker does (a count of 0 becomes 1) and waits until all of the file is on the disk.

@@ -9,7 +9,7 @@ use std::io;
 use super::entry::Entry;
 use super::header::Header;
 use super::layout::{ENTRY_LEN, Geometry, HEADER_LEN, SLOT_LEN};
-use super::put::BLOCK;
+use super::put_batch::BLOCK;
 use crate::source::ReadAt;
 
 /// Entries looked at for each geometry that the newest entry speaks for.

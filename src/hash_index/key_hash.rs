@@ -52,11 +52,12 @@ pub fn key_hash_of_units(units: impl IntoIterator<Item = u16>) -> i32 {
 }
 
 /// Makes a `hashCode` a key hash: absolute value, and 0 where there is none.
+#[inline]
 pub fn finish(hash_code: i32) -> i32 {
-    hash_code.checked_abs().unwrap_or(0)
+    hash_code.wrapping_abs().max(0)
 }
 
-fn step(hash: i32, unit: u16) -> i32 {
+pub(super) fn step(hash: i32, unit: u16) -> i32 {
     hash.wrapping_mul(31).wrapping_add(i32::from(unit))
 }
 

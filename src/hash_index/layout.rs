@@ -23,11 +23,18 @@ pub(crate) const ENTRY_LEN: u64 = 20;
 pub struct Geometry {
     hash_slots: u32,
     max_entries: u32,
+    /// 2^64 / S, rounded up; follows from S. See [`Self::slot_of`].
+    inverse: u64,
 }
 
 impl Geometry {
     /// The broker's default: 5,000,000 slots and 20,000,000 entries, 420,000,040 bytes.
-    pub const DEFAULT: Self = Self { hash_slots: 5_000_000, max_entries: 20_000_000 };
+    pub const DEFAULT: Self = Self::of(5_000_000, 20_000_000);
+
+    const fn of(hash_slots: u32, max_entries: u32) -> Self {
+        let inverse = if hash_slots == 0 { 0 } else { (u64::MAX / hash_slots as u64).wrapping_add(1) };
+        Self { hash_slots, max_entries, inverse }
+    }
 
     /// A geometry that a broker could open: at least one slot and one entry, and a size below 2^31, because the broker
     /// computes the size in 32 bits.
@@ -35,7 +42,7 @@ impl Geometry {
     /// # Errors
     /// `InvalidArgument` says which bound is broken.
     pub fn new(hash_slots: u32, max_entries: u32) -> Result<Self> {
-        let geometry = Self { hash_slots, max_entries };
+        let geometry = Self::of(hash_slots, max_entries);
         if hash_slots == 0 {
             return Err(Error::InvalidArgument("hash_slots is 1 or more, not 0".into()));
         }
@@ -66,10 +73,16 @@ impl Geometry {
         self.entry(self.max_entries)
     }
 
-    /// The slot of a key hash. A hash is never negative.
+    /// The slot of a key hash, `key_hash mod S`. A hash is never negative.
+    ///
+    /// S is not known when this is compiled, so `%` would be a division. Two multiplications do the same: the product of
+    /// the hash and the inverse, modulo 2^64, is the fraction that is left of hash / S, and S times that is the remainder
+    /// (D. Lemire, O. Kaser, N. Kurz: Faster remainder by direct computation, 2019; exact for 32-bit numbers).
     #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "below S")]
     pub const fn slot_of(self, key_hash: i32) -> u32 {
-        key_hash.unsigned_abs() % self.hash_slots
+        let fraction = self.inverse.wrapping_mul(key_hash.unsigned_abs() as u64);
+        ((fraction as u128 * self.hash_slots as u128) >> 64) as u32
     }
 
     /// Byte offset of a slot.
@@ -100,6 +113,24 @@ mod tests {
         assert_eq!(Geometry::DEFAULT.file_len(), 420_000_040);
         assert_eq!(Geometry::DEFAULT.entry(1), 20_000_060);
         assert_eq!(Geometry::DEFAULT.slot(3_804_929), 15_219_756);
+    }
+
+    #[test]
+    fn slots_are_remainders() {
+        let mut random = 1u32;
+        for slots in [1, 2, 3, 7, 501, 4096, 5_000_000, (1 << 29) - 1, 1 << 29, i32::MAX.unsigned_abs() - 1] {
+            let geometry = Geometry::of(slots, 1);
+            let edges =
+                [0, 1, slots - 1, slots, slots + 1, slots.wrapping_mul(2).wrapping_sub(1), u32::MAX, u32::MAX - 2];
+            let random = std::iter::repeat_with(|| {
+                random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                random
+            });
+            for hash in edges.into_iter().chain(random.take(10_000)) {
+                let hash = (hash & i32::MAX.unsigned_abs()).cast_signed();
+                assert_eq!(geometry.slot_of(hash), hash.unsigned_abs() % slots, "{hash} of {slots}");
+            }
+        }
     }
 
     #[test]

@@ -1,16 +1,20 @@
-//! Lookups in one open file and in many.
+//! Lookups in one open file and in many: which way a batch is answered.
+//!
+//! Mapped files are walked by many lanes at a time (`lanes`), all others one key after the other (`select`).
 
 use std::io;
+use std::ops::Range;
 
-use super::bytes::on_bytes;
+use super::bytes::{Bytes, on_bytes};
+use super::cold;
 use super::file::IndexFile;
-use super::select::{self, Damage, View};
+use super::hits::{Chunk, Hits};
+use super::key_hash::KeySource;
+use super::lanes::{self, Chains};
+use super::select::{self, Damage, TimeWindow, Times, View};
 use crate::error::{Error, Result};
 use crate::source::ReadAt;
 use crate::time_range::TimeRange;
-
-/// Keys of a batch whose slots and newest entries are asked for together, before the first of them is walked.
-const AHEAD: usize = 32;
 
 impl IndexFile {
     /// Candidates of one key hash, newest first, at most `max_num`. Source: `IndexFile#selectPhyOffset`.
@@ -25,43 +29,78 @@ impl IndexFile {
         range: TimeRange,
     ) -> Result<(Vec<i64>, Option<Damage>)> {
         let mut out = Vec::new();
-        let damage =
-            self.select_batch(std::iter::once(key_hash), max_num, range, |hits| out.extend_from_slice(hits))?;
-        Ok((out, damage))
-    }
-
-    /// Candidates of each key hash; `each` is called once a hash, in order. Returns the first damage met.
-    ///
-    /// # Errors
-    /// As [`Self::select`].
-    pub fn select_batch(
-        &self,
-        key_hashes: impl Iterator<Item = i32>,
-        max_num: Option<usize>,
-        range: TimeRange,
-        mut each: impl FnMut(&[i64]),
-    ) -> Result<Option<Damage>> {
-        let mut hits = Vec::new();
-        self.append_hits(key_hashes, max_num, range, &mut hits, |hits| {
-            each(hits);
-            hits.clear();
-        })
-    }
-
-    /// Appends the candidates of each key hash until `out` holds `max_num` in all; `done` is called after each hash.
-    fn append_hits(
-        &self,
-        key_hashes: impl Iterator<Item = i32>,
-        max_num: Option<usize>,
-        range: TimeRange,
-        out: &mut Vec<i64>,
-        done: impl FnMut(&mut Vec<i64>),
-    ) -> Result<Option<Damage>> {
         let damage = on_bytes!(&self.bytes, source => {
-            View::new(source, self.geometry, self.file_len)
-                .and_then(|view| self.walk(&view, key_hashes, max_num, range, out, done))
+            self.view(source, range).and_then(|(view, times)| self.walk(&view, times, key_hash, max_num, range, &mut out))
         })
         .map_err(|e| Error::io(&self.path, e))?;
+        Ok((out, self.or_error(damage)?))
+    }
+
+    /// Candidates of each key of `rows`, appended to `out`: one list a row, newest first, at most `max_num`. A key
+    /// whose hash is negative is none; its list is empty.
+    ///
+    /// Returns the first damage met; the answer is complete all the same.
+    ///
+    /// # Errors
+    /// As [`Self::select`]; `InvalidArgument` when `out` would hold 2^31 offsets or more.
+    pub fn select_batch<K: KeySource + ?Sized>(
+        &self,
+        keys: &K,
+        rows: Range<usize>,
+        max_num: Option<usize>,
+        range: TimeRange,
+        out: &mut Hits,
+    ) -> Result<Option<Damage>> {
+        Ok(select_files(&[self], keys, rows, max_num, range, out)?.map(|(_, damage)| damage))
+    }
+
+    /// The plain walk for rows of a chunk, each of which may already have candidates of newer files.
+    fn walk_rows(
+        &self,
+        rows: impl Iterator<Item = u32>,
+        place: u32,
+        max_num: Option<usize>,
+        range: TimeRange,
+        chunk: &mut Chunk,
+    ) -> Result<Option<Damage>> {
+        let mut first = None;
+        let mut hits = Vec::new();
+        on_bytes!(&self.bytes, source => self.view(source, range).and_then(|(view, times)| {
+            for row in rows {
+                let Some((key_hash, room)) = chunk.wanted(row, max_num) else { continue };
+                let damage = self.walk(&view, times, key_hash, room, range, &mut hits)?;
+                first = first.take().or(damage);
+                hits.drain(..).for_each(|phy_offset| chunk.push(row, place, phy_offset));
+            }
+            Ok(())
+        }))
+        .map_err(|e| Error::io(&self.path, e))?;
+        self.or_error(first)
+    }
+
+    fn view<'s, S: ReadAt>(&self, source: &'s S, range: TimeRange) -> io::Result<(View<'s, S>, Times)> {
+        let view = View::new(source, self.geometry, self.file_len)?;
+        let times = if range.is_all() || self.compat.is_some() { Times::unknown() } else { view.times()? };
+        Ok((view, times))
+    }
+
+    fn walk<S: ReadAt>(
+        &self,
+        view: &View<'_, S>,
+        times: Times,
+        key_hash: i32,
+        max_num: Option<usize>,
+        range: TimeRange,
+        hits: &mut Vec<i64>,
+    ) -> io::Result<Option<Damage>> {
+        if self.compat.is_some() {
+            return select::select_as_broker(view, key_hash, max_num, range, hits);
+        }
+        select::select(view, times, key_hash, max_num.unwrap_or(usize::MAX), range, hits)
+    }
+
+    /// In compat, where the broker would not return, there is no answer.
+    fn or_error(&self, damage: Option<Damage>) -> Result<Option<Damage>> {
         match damage {
             Some(Damage { offset, expected, found }) if self.compat.is_some() => {
                 Err(Error::corrupt(&self.path, offset, expected, found))
@@ -70,35 +109,23 @@ impl IndexFile {
         }
     }
 
-    fn walk<S: ReadAt>(
-        &self,
-        view: &View<'_, S>,
-        mut key_hashes: impl Iterator<Item = i32>,
-        max_num: Option<usize>,
-        range: TimeRange,
-        out: &mut Vec<i64>,
-        mut done: impl FnMut(&mut Vec<i64>),
-    ) -> io::Result<Option<Damage>> {
-        let times = if range.is_all() { select::Times::unknown() } else { view.times()? };
-        let mut first = None;
-        let mut room = [0; AHEAD];
-        loop {
-            let filled = room.iter_mut().zip(&mut key_hashes).map(|(place, hash)| *place = hash).count();
-            let (block, _) = room.split_at(filled);
-            if block.is_empty() {
-                return Ok(first);
-            }
-            view.prefetch_heads(block)?;
-            for &hash in block {
-                let damage = if self.compat.is_some() {
-                    select::select_as_broker(view, hash, max_num, range, out)?
-                } else {
-                    select::select(view, times, hash, max_num.unwrap_or(usize::MAX), range, out)?
-                };
-                first = first.or(damage);
-                done(out);
-            }
-        }
+    /// The file as lanes see it; `None` where it must be walked plainly.
+    fn chains(&self, range: TimeRange) -> Result<Option<Chains<'_>>> {
+        let Bytes::Mapped(map) = &self.bytes else { return Ok(None) };
+        let io = |e| Error::io(&self.path, e);
+        let mut present = self.geometry.entries_within(self.file_len);
+        let window = if self.compat.is_some() {
+            let header = self.header()?;
+            present = present.min(header.next_position().saturating_add(1));
+            TimeWindow::of_broker(&header, range)
+        } else if range.is_all() {
+            Some(TimeWindow::ALL)
+        } else {
+            let view = View::new(map, self.geometry, self.file_len).map_err(io)?;
+            TimeWindow::new(view.times().map_err(io)?, range)
+        };
+        let any_hash = self.compat.is_some();
+        Ok(window.map(|window| Chains::new(map.words_of_map(), self.geometry, present, any_hash, window)))
     }
 
     /// Whether the file can hold messages of a time range.
@@ -119,31 +146,110 @@ impl IndexFile {
     }
 }
 
-/// Candidates of each key hash over many files, given newest first: a key is done when it has `max_num`.
+/// Candidates of each key of `rows` over many files, given newest first, appended to `out`: one list a row, at most
+/// `max_num`. A key whose hash is negative is none; its list is empty.
 ///
-/// `each` is called once a hash, in order. Returns the first damage met, with its file.
+/// Returns the first damage met, with its file; the answer is complete all the same.
 ///
 /// # Errors
-/// As [`IndexFile::select`].
-pub fn select_files<'a>(
+/// As [`IndexFile::select_batch`].
+pub fn select_files<'a, K: KeySource + ?Sized>(
     files: &[&'a IndexFile],
-    key_hashes: impl Iterator<Item = i32>,
+    keys: &K,
+    rows: Range<usize>,
     max_num: Option<usize>,
     range: TimeRange,
-    mut each: impl FnMut(&[i64]),
+    out: &mut Hits,
 ) -> Result<Option<(&'a IndexFile, Damage)>> {
-    let mut hits = Vec::new();
-    let mut first = None;
-    for hash in key_hashes {
-        hits.clear();
-        for file in files {
-            if max_num.is_some_and(|most| hits.len() >= most) {
-                break;
-            }
-            let damage = file.append_hits(std::iter::once(hash), max_num, range, &mut hits, |_| ())?;
-            first = first.or(damage.map(|damage| (*file, damage)));
-        }
-        each(&hits);
+    let mut search = Search { files, ways: Vec::with_capacity(files.len()), max_num, range, first: None };
+    for file in files {
+        search.ways.push(file.chains(range)?);
     }
-    Ok(first)
+    let mut chunk = Chunk::default();
+    let mut start = rows.start;
+    while start < rows.end {
+        let end = rows.end.min(start + Chunk::ROWS);
+        chunk.load(keys, &(start..end));
+        search.answer(&mut chunk, rows.end - start)?;
+        chunk.lay_out(files.len(), search.most(), out)?;
+        start = end;
+    }
+    Ok(search.first)
+}
+
+/// Which of some files, given in load order, may hold messages of a time range: their places, the newest file first.
+///
+/// By commit-log offset, because names follow local time, which steps back. Files that begin at the same offset keep the
+/// load order: a message's keys may straddle two files. The range is asked for as in [`IndexFile::is_time_matched`].
+///
+/// # Errors
+/// Errors of the system.
+pub fn newest_first(files: &[&IndexFile], range: TimeRange, clock_slack_ms: i64) -> Result<Vec<usize>> {
+    let mut ranked = Vec::with_capacity(files.len());
+    for (place, file) in files.iter().enumerate() {
+        if range.is_all() || file.is_time_matched(range, clock_slack_ms)? {
+            ranked.push((file.header()?.begin_phy_offset, place));
+        }
+    }
+    ranked.sort_unstable_by(|a, b| b.cmp(a));
+    Ok(ranked.into_iter().map(|(_, place)| place).collect())
+}
+
+/// A batch call over files, newest first.
+struct Search<'f, 'a> {
+    files: &'f [&'a IndexFile],
+    /// How each file is walked: by lanes, or plainly.
+    ways: Vec<Option<Chains<'a>>>,
+    max_num: Option<usize>,
+    range: TimeRange,
+    first: Option<(&'a IndexFile, Damage)>,
+}
+
+impl Search<'_, '_> {
+    /// `max_num` as lanes count: no row can have more candidates, because the answer could not hold them.
+    fn most(&self) -> u32 {
+        const MOST: u32 = i32::MAX.unsigned_abs();
+        self.max_num.map_or(MOST, |most| u32::try_from(most).unwrap_or(MOST).min(MOST))
+    }
+
+    /// `keys_ahead`: keys of the call that are not answered yet, those of the chunk included.
+    fn answer(&mut self, chunk: &mut Chunk, keys_ahead: usize) -> Result<()> {
+        let mut files = self.files;
+        let mut place = 0;
+        for ways in self.ways.chunk_by(|a, b| a.is_some() == b.is_some()) {
+            let (run, others) = files.split_at(ways.len());
+            files = others;
+            // Where pages must come from the disk, so many walks at a time that a key may have its fill before the next.
+            let is_cold = cold::are_cold(run, chunk);
+            let together = if is_cold { cold::WALKS.div_ceil(chunk.key_hashes.len()) } else { run.len() };
+            for (run, ways) in run.chunks(together).zip(ways.chunks(together)) {
+                if is_cold {
+                    cold::fetch(run, chunk, self.max_num, keys_ahead);
+                }
+                let chains: Vec<Chains<'_>> = ways.iter().flatten().copied().collect();
+                if chains.is_empty() {
+                    for (file, place) in run.iter().zip(place..) {
+                        let rows = 0..u32::try_from(chunk.key_hashes.len()).unwrap_or(u32::MAX);
+                        let damage = file.walk_rows(rows, place, self.max_num, self.range, chunk)?;
+                        self.first = self.first.take().or(damage.map(|damage| (*file, damage)));
+                    }
+                } else {
+                    lanes::walk(&chains, place, self.files.len() > 1, self.most(), chunk);
+                }
+                place += u32::try_from(run.len()).unwrap_or(u32::MAX);
+            }
+        }
+        self.answer_doubtful(chunk)
+    }
+
+    /// Answers anew, by the plain walk through all files, the rows for which a lane met what cannot be true.
+    fn answer_doubtful(&mut self, chunk: &mut Chunk) -> Result<()> {
+        for row in chunk.withdraw_doubtful() {
+            for (place, file) in (0u32..).zip(self.files) {
+                let damage = file.walk_rows(std::iter::once(row), place, self.max_num, self.range, chunk)?;
+                self.first = self.first.take().or(damage.map(|damage| (*file, damage)));
+            }
+        }
+        Ok(())
+    }
 }

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
-use super::bytes::{infer_geometry, mend_file, on_writable, readable_bytes, writable_bytes};
+use super::bytes::{Bytes, infer_geometry, mend_file, on_writable, readable_bytes, writable_bytes};
+use super::cold;
 use super::compat::Compat;
 use super::file::IndexFile;
 use super::header::{Header, at};
@@ -65,7 +66,12 @@ impl IndexFile {
         let bytes = writable_bytes(path, clone(path, new.file())?, options.geometry, options.access)?;
         on_writable!(&bytes, target => write_seeds(target, options)).map_err(|e| Error::io(path, e))?;
         new.publish()?;
-        Ok(Self {
+        Ok(Self::created(path, options, bytes, writer))
+    }
+
+    /// The handle of a file that was just created.
+    pub(super) fn created(path: &Path, options: CreateOptions, bytes: Bytes, writer: File) -> Self {
+        Self {
             path: path.to_owned(),
             bytes,
             file_len: options.geometry.file_len(),
@@ -74,7 +80,8 @@ impl IndexFile {
             last_exit_ok: true,
             writer: Some(Mutex::new(writer)),
             is_new: AtomicBool::new(true),
-        })
+            last_warm: cold::LastWarm::default(),
+        }
     }
 
     /// Opens a file for reading, or for puts as well.
@@ -110,6 +117,7 @@ impl IndexFile {
             last_exit_ok: options.last_exit_ok,
             writer: writer.map(Mutex::new),
             is_new: AtomicBool::new(false),
+            last_warm: cold::LastWarm::default(),
         };
         if options.write {
             open.mend(mend)?;
@@ -126,12 +134,12 @@ impl IndexFile {
     }
 }
 
-fn clone(path: &Path, file: &File) -> Result<File> {
+pub(super) fn clone(path: &Path, file: &File) -> Result<File> {
     file.try_clone().map_err(|e| Error::io(path, e))
 }
 
 /// Takes the lock of the one writer; it is held as long as what is returned.
-fn lock(path: &Path, file: &File) -> Result<File> {
+pub(super) fn lock(path: &Path, file: &File) -> Result<File> {
     let guard = clone(path, file)?;
     lock_exclusive(&guard).map_err(|e| Error::io(path, e))?;
     Ok(guard)
@@ -139,7 +147,7 @@ fn lock(path: &Path, file: &File) -> Result<File> {
 
 /// Stores the end of the file before. Source: the constructor of `IndexFile`.
 #[expect(clippy::cast_sign_loss, reason = "above 0")]
-fn write_seeds(target: &impl WriteAt, options: CreateOptions) -> io::Result<()> {
+pub(super) fn write_seeds(target: &impl WriteAt, options: CreateOptions) -> io::Result<()> {
     if options.begin_phy_offset > 0 {
         target.put_long(at::BEGIN_PHY_OFFSET, options.begin_phy_offset as u64)?;
         target.put_long(at::END_PHY_OFFSET, options.begin_phy_offset as u64)?;
@@ -167,7 +175,7 @@ fn check_appendable(path: &Path, file: &File, geometry: Geometry, compat: Option
 }
 
 /// Asks for the lock that a broker holds on its store, where the directory of `path` is the index of one.
-fn refuse_running_broker(path: &Path) -> Result<()> {
+pub(super) fn refuse_running_broker(path: &Path) -> Result<()> {
     let absolute = std::path::absolute(path).map_err(|e| Error::io(path, e))?;
     let Some(root) = absolute.parent().and_then(Path::parent) else { return Ok(()) };
     if !root.join("commitlog").is_dir() {

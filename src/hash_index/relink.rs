@@ -9,7 +9,7 @@ use std::io;
 use super::entry::{Entry, PREV_INDEX, times_agree};
 use super::header::Header;
 use super::layout::{ENTRY_LEN, Geometry, HEADER_LEN};
-use super::put::BLOCK;
+use super::put_batch::BLOCK;
 use crate::source::{ReadAt, WriteAt};
 
 /// Rolls the count forward over whole entries that a slot already leads to, links the entries of the last block that no
@@ -293,6 +293,18 @@ impl<S: ReadAt> ReadAt for Overlay<S> {
         }
         Ok(words)
     }
+
+    fn is_in_memory(&self, offset: u64) -> bool {
+        offset < self.geometry.entry(0) || self.base.is_in_memory(offset)
+    }
+
+    fn will_need(&self, offset: u64, len: u64) {
+        self.base.will_need(offset, len);
+    }
+
+    fn load(&self) {
+        self.base.load();
+    }
 }
 
 /// A file that reads as if zeros followed its last byte, up to its geometry.
@@ -321,6 +333,18 @@ impl<S: ReadAt> ReadAt for ZeroExtended<S> {
         let mut words = [[0u8; 4]; N];
         self.read_exact_at(words.as_flattened_mut(), offset)?;
         Ok(words.map(u32::from_be_bytes))
+    }
+
+    fn is_in_memory(&self, offset: u64) -> bool {
+        offset >= self.base.len() || self.base.is_in_memory(offset)
+    }
+
+    fn will_need(&self, offset: u64, len: u64) {
+        self.base.will_need(offset, len);
+    }
+
+    fn load(&self) {
+        self.base.load();
     }
 }
 

@@ -52,23 +52,6 @@ impl<'a, S: ReadAt> View<'a, S> {
         self.source.acquire(self.geometry.slot(slot)).map(|word| word as i32)
     }
 
-    /// Asks the processor for the slots and the newest entries of the chains of some keys, so that their walks wait for
-    /// memory together and not one after the other.
-    #[expect(clippy::cast_sign_loss, reason = "what is not an entry is not in the map, and ignored")]
-    pub(crate) fn prefetch_heads(&self, key_hashes: &[i32]) -> io::Result<()> {
-        if !S::PREFETCHES || key_hashes.len() < 2 {
-            return Ok(());
-        }
-        for &hash in key_hashes {
-            self.source.prefetch(self.geometry.slot(self.geometry.slot_of(hash)));
-        }
-        for &hash in key_hashes {
-            let head = self.slot(self.geometry.slot_of(hash))?;
-            self.source.prefetch(self.geometry.entry(head as u32));
-        }
-        Ok(())
-    }
-
     /// Entries that the count says and the file holds, entry 0 included.
     pub(crate) fn counted(&self) -> u32 {
         self.header.next_position().min(self.present)
@@ -106,6 +89,77 @@ impl Times {
     }
 }
 
+/// Time differences that a search takes: the times of a file and the range asked for, turned into whole numbers once, so
+/// that a walk compares and does not compute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TimeWindow {
+    /// The differences from `first` on that match, less one; compared in 32 bits that wrap.
+    first: u32,
+    width: u32,
+    /// A position whose entry matches or not whatever its difference: entry 1, by default. 0 = none.
+    apart: u32,
+    apart_matches: bool,
+    /// In compat, a walk ends after an entry with a smaller difference.
+    ends_below: u32,
+}
+
+impl TimeWindow {
+    /// Takes every difference.
+    pub(crate) const ALL: Self = Self { first: 0, width: u32::MAX, apart: 0, apart_matches: true, ends_below: 0 };
+
+    pub(crate) fn is_all(&self) -> bool {
+        *self == Self::ALL
+    }
+
+    /// What [`Times::may_match`] takes. `None` where the times of the file run over: then it must be asked.
+    pub(crate) fn new(times: Times, range: TimeRange) -> Option<Self> {
+        if !times.known || range.is_all() {
+            return Some(Self::ALL);
+        }
+        let begin = times.begin_timestamp;
+        begin.checked_add(i64::from(i32::MAX) * 1000 + 999)?;
+        // The smallest difference also stands for all times before, the largest for all beyond.
+        let (first, last) = differences(begin, i128::from(range.begin_ms) - 999, i128::from(range.end_ms));
+        let between = Self::of(first.min(i128::from(i32::MAX)), last.max(0));
+        Some(Self { apart: 1, apart_matches: range.meets(begin, begin), ..between })
+    }
+
+    /// What the broker takes. COMPAT(rocketmq IndexFile#selectPhyOffset). `None` as with [`Self::new`].
+    pub(crate) fn of_broker(header: &Header, range: TimeRange) -> Option<Self> {
+        let begin = header.begin_timestamp;
+        if range.is_all() {
+            return Some(Self::ALL);
+        }
+        begin.checked_add(i64::from(i32::MAX) * 1000)?;
+        let (first, last) = differences(begin, i128::from(range.begin_ms), i128::from(range.end_ms));
+        let ends_below = u32::try_from(first.clamp(0, 1 << 31)).unwrap_or(0);
+        Some(Self { ends_below, ..Self::of(first, last) })
+    }
+
+    /// `first..=last`, of which only 0 to `i32::MAX` can be asked about.
+    fn of(first: i128, last: i128) -> Self {
+        let (first, last) = (first.max(0), last.min(i128::from(i32::MAX)));
+        let none = Self { first: 1 << 31, width: 0, ..Self::ALL };
+        let width = u32::try_from(last - first);
+        width.map_or(none, |width| Self { first: u32::try_from(first).unwrap_or(1 << 31), width, ..Self::ALL })
+    }
+
+    /// Whether an entry matches, and whether the walk ends after it. `time_diff` is 0 or more.
+    #[inline]
+    #[expect(clippy::needless_bitwise_bool, reason = "called where a branch is dear")]
+    pub(crate) fn judge(&self, position: u32, time_diff: u32) -> (bool, bool) {
+        let inside = time_diff.wrapping_sub(self.first) <= self.width;
+        let is_apart = position == self.apart;
+        ((inside & !is_apart) | (self.apart_matches & is_apart), time_diff < self.ends_below)
+    }
+}
+
+/// First and last difference whose time, in whole seconds from `begin`, lies in a range of milliseconds.
+fn differences(begin: i64, from_ms: i128, until_ms: i128) -> (i128, i128) {
+    let begin = i128::from(begin);
+    (-(begin - from_ms).div_euclid(1000), (until_ms - begin).div_euclid(1000))
+}
+
 /// Appends the candidates of `key_hash` until `out` holds `max_num` in all.
 ///
 /// Returns the damage that made the walk fall back to reading all entries.
@@ -118,7 +172,7 @@ pub(crate) fn select<S: ReadAt>(
     range: TimeRange,
     out: &mut Vec<i64>,
 ) -> io::Result<Option<Damage>> {
-    if out.len() >= max_num {
+    if out.len() >= max_num || key_hash < 0 {
         return Ok(None);
     }
     let slot = view.geometry.slot_of(key_hash);
@@ -180,6 +234,7 @@ fn scan<S: ReadAt>(
     out: &mut Vec<i64>,
 ) -> io::Result<()> {
     let mut hits = Vec::new();
+    view.source.load();
     for position in 1..view.present {
         let entry = view.entry(position)?;
         if position >= view.counted() && entry.is_zero() {

@@ -4,14 +4,17 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampMillisecondType};
-use arrow_array::{Array, ArrayRef, BinaryArray, Int64Array, StringArray};
-use arrow_schema::{DataType, TimeUnit};
+use arrow_array::{Array, ArrayRef, BinaryArray, Int32Array, Int64Array, StringArray};
+use arrow_schema::{DataType, Field, TimeUnit};
 use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyInt, PyString};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyCapsule, PyInt, PyString, PyType};
 use pyo3_arrow::PyArray;
+use pyo3_arrow::ffi::to_array_pycapsules;
 
-use crate::hash_index::{Compat, key_hash_of_units, key_hash_of_utf8};
+use crate::hash_index::{Compat, Geometry, key_hash_of_units, key_hash_of_utf8};
 use crate::source::Access;
 use crate::time_range::TimeRange;
 
@@ -24,20 +27,21 @@ pub(super) enum Round {
 
 /// Milliseconds since the epoch of an `int` or an aware `datetime`.
 pub(super) fn time_ms(value: &Bound<'_, PyAny>, round: Round) -> PyResult<i64> {
+    static DATETIME: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     if value.is_instance_of::<PyInt>() {
         return value.extract();
     }
     let py = value.py();
-    let datetime = py.import("datetime")?;
-    if value.is_instance(&datetime.getattr("datetime")?)? {
+    let datetime = DATETIME.import(py, "datetime", "datetime")?;
+    if value.is_instance(datetime)? {
         if value.call_method0("utcoffset")?.is_none() {
             return Err(PyTypeError::new_err(format!(
                 "{} has no time zone: give an aware datetime or epoch milliseconds",
                 value.repr()?
             )));
         }
-        let utc = datetime.getattr("timezone")?.getattr("utc")?;
-        let epoch = datetime.getattr("datetime")?.call1((1970, 1, 1, 0, 0, 0, 0, utc))?;
+        let utc = py.import("datetime")?.getattr("timezone")?.getattr("utc")?;
+        let epoch = datetime.call1((1970, 1, 1, 0, 0, 0, 0, utc))?;
         let since = value.sub(epoch)?;
         let days: i64 = since.getattr("days")?.extract()?;
         let seconds: i64 = since.getattr("seconds")?.extract()?;
@@ -81,6 +85,23 @@ pub(super) fn compat(word: Option<&str>) -> PyResult<Option<Compat>> {
     .transpose()
 }
 
+/// Slots and entries, checked.
+pub(super) fn geometry(hash_slots: i64, max_entries: i64) -> PyResult<Geometry> {
+    let fit = |n: i64, name: &str| {
+        u32::try_from(n).map_err(|_| PyValueError::new_err(format!("{name} is 1 to 2147483647, not {n}")))
+    };
+    Ok(Geometry::new(fit(hash_slots, "hash_slots")?, fit(max_entries, "max_entries")?)?)
+}
+
+/// Slots and entries where both are given.
+pub(super) fn wanted_geometry(hash_slots: Option<i64>, max_entries: Option<i64>) -> PyResult<Option<Geometry>> {
+    match (hash_slots, max_entries) {
+        (Some(slots), Some(entries)) => geometry(slots, entries).map(Some),
+        (None, None) => Ok(None),
+        _ => Err(PyValueError::new_err("give both hash_slots and max_entries, or neither")),
+    }
+}
+
 /// The most hits wanted; `None` is all.
 pub(super) fn max_num(value: Option<i64>) -> PyResult<Option<usize>> {
     value
@@ -92,10 +113,12 @@ pub(super) fn max_num(value: Option<i64>) -> PyResult<Option<usize>> {
 ///
 /// A stream of arrays (a chunked array) is put together into one.
 pub(super) fn arrow_array(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayRef>> {
-    if value.hasattr("__arrow_c_array__")? {
-        return Ok(Some(value.extract::<PyArray>()?.into_inner().0));
+    let py = value.py();
+    if let Some(method) = value.getattr_opt(intern!(py, "__arrow_c_array__"))? {
+        let (schema, array): (Bound<'_, PyCapsule>, Bound<'_, PyCapsule>) = method.call0()?.extract()?;
+        return Ok(Some(PyArray::from_arrow_pycapsule(&schema, &array)?.into_inner().0));
     }
-    if value.hasattr("__arrow_c_stream__")? {
+    if value.hasattr(intern!(py, "__arrow_c_stream__"))? {
         let (chunks, field) = value.extract::<pyo3_arrow::PyChunkedArray>()?.into_inner();
         if chunks.is_empty() {
             return Ok(Some(arrow_array::new_empty_array(field.data_type())));
@@ -105,6 +128,14 @@ pub(super) fn arrow_array(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayRef>
         return Ok(Some(whole));
     }
     Ok(None)
+}
+
+/// An Arrow array as `arro3.core.Array`. Its constructor is looked up once: an import costs as much as a small batch.
+pub(super) fn arro3_array(py: Python<'_>, array: ArrayRef) -> PyResult<Bound<'_, PyAny>> {
+    static ARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let field = Field::new("", array.data_type().clone(), true);
+    let capsules = to_array_pycapsules(py, Arc::new(field), &array, None)?;
+    ARRAY.import(py, "arro3.core", "Array")?.call_method1(intern!(py, "from_arrow_pycapsule"), capsules)
 }
 
 fn cast(array: &ArrayRef, to: &DataType, what: &str) -> PyResult<ArrayRef> {
@@ -169,8 +200,16 @@ pub(super) fn first_null(column: &dyn Array) -> Option<usize> {
     (0..column.len()).find(|&row| nulls.is_null(row))
 }
 
-/// A column of keys: text in Arrow, bytes in Arrow, or hashes of a Python sequence (whose strings may hold lone
-/// surrogates, which Arrow cannot).
+/// The numbers of a column that has no null.
+pub(super) fn values<'a>(column: &'a Int64Array, what: &str) -> PyResult<&'a [i64]> {
+    match first_null(column) {
+        None => Ok(column.values()),
+        Some(row) => Err(PyValueError::new_err(format!("row {row} has no {what}"))),
+    }
+}
+
+/// A column of keys: text in Arrow, bytes in Arrow, or hashes: as they were given, or of a Python sequence (whose strings
+/// may hold lone surrogates, which Arrow cannot).
 pub(super) enum KeyColumn {
     Text(StringArray),
     Bytes(BinaryArray),
@@ -205,7 +244,10 @@ impl KeyColumn {
     /// Whole index keys.
     pub(super) fn of_keys(value: &Bound<'_, PyAny>) -> PyResult<Self> {
         if let Some(array) = arrow_array(value)? {
-            return Self::of_array(&array, "keys");
+            return match array.data_type() {
+                DataType::Int32 => Self::of_hashes(array.as_primitive()),
+                _ => Self::of_array(&array, "keys"),
+            };
         }
         refuse_one_key(value, "keys")?;
         let (mut hashes, mut null) = (Vec::new(), Vec::new());
@@ -215,6 +257,16 @@ impl KeyColumn {
             hashes.push(if item.is_none() { 0 } else { key_hash(&item)? });
         }
         Ok(Self::Hashes { hashes, null })
+    }
+
+    /// What `key_hashes` gave.
+    fn of_hashes(array: &Int32Array) -> PyResult<Self> {
+        if let Some((row, hash)) = array.iter().enumerate().find(|(_, hash)| hash.is_some_and(|hash| hash < 0)) {
+            let hash = hash.unwrap_or_default();
+            return Err(PyValueError::new_err(format!("keys: row {row} is {hash}; a key hash is 0 or more")));
+        }
+        let null = (0..array.len()).map(|row| array.is_null(row)).collect();
+        Ok(Self::Hashes { hashes: array.values().to_vec(), null })
     }
 
     /// Topics, or keys that are to be joined with topics: text is needed, not only its hash.

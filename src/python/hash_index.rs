@@ -1,7 +1,9 @@
 //! The functions of the index that belong to no file.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use arrow_array::UInt32Array;
 use pyo3::prelude::*;
 
 use super::convert::{self, Round};
@@ -9,15 +11,18 @@ use super::index_file::PyIndexFile;
 use super::keys::{Keys, list_array, warn_damage};
 use crate::disk::fcntl_lock_holder;
 use crate::error::Result;
-use crate::hash_index::{self, IndexFile};
+use crate::hash_index::{self, IndexFile, KeySource};
 use crate::mmap::FileSource;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(key_hash, m)?)?;
+    m.add_function(wrap_pyfunction!(key_hashes, m)?)?;
+    m.add_function(wrap_pyfunction!(offset_order, m)?)?;
     m.add_function(wrap_pyfunction!(index_key, m)?)?;
     m.add_function(wrap_pyfunction!(time_ms, m)?)?;
     m.add_function(wrap_pyfunction!(broker_lock_holder, m)?)?;
     m.add_function(wrap_pyfunction!(select_files, m)?)?;
+    m.add_function(wrap_pyfunction!(newest_first, m)?)?;
     m.add_function(wrap_pyfunction!(infer_geometry, m)?)
 }
 
@@ -34,6 +39,52 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 #[pyfunction]
 fn key_hash(key: &Bound<'_, PyAny>) -> PyResult<i32> {
     convert::key_hash(key)
+}
+
+/// Hashes of many keys, 4 bytes each in place of the texts. Batch calls take them as keys.
+///
+/// Args:
+///     keys: Keys, or whole index keys where no topic is given: an Arrow column or a sequence.
+///     topics: One topic for all keys, or a column of them.
+///
+/// Returns:
+///     int32, one a row; null where the key or topic is null.
+///
+/// Raises:
+///     ValueError: Columns of different lengths.
+///     TypeError: Columns that are neither text nor bytes.
+#[pyfunction]
+#[pyo3(signature = (keys, *, topics=None))]
+fn key_hashes<'py>(
+    py: Python<'py>,
+    keys: &Bound<'py, PyAny>,
+    topics: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let keys = Keys::new(keys, topics)?;
+    let hashes = py.detach(|| keys.hashes());
+    convert::arro3_array(py, Arc::new(hashes))
+}
+
+/// Rows in the order of their offsets; rows of one offset stay in the order they have.
+///
+/// Args:
+///     phy_offsets: Commit-log offsets: an Arrow column or a sequence of integers.
+///
+/// Returns:
+///     uint32: the row that comes first, the row that comes second, and so on.
+///
+/// Raises:
+///     ValueError: A null.
+#[pyfunction]
+fn offset_order<'py>(py: Python<'py>, phy_offsets: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let column = convert::int64_column(phy_offsets, "phy_offsets")?;
+    let offsets = convert::values(&column, "phy_offset")?;
+    let order = py.detach(|| {
+        let mut rows: Vec<(i64, u32)> = offsets.iter().copied().zip(0..).collect();
+        rows.sort_unstable();
+        UInt32Array::from_iter_values(rows.into_iter().map(|(_, row)| row))
+    });
+    convert::arro3_array(py, Arc::new(order))
 }
 
 /// The text that is hashed for a key of a topic: `topic#key`. Source: `IndexService#buildKey`.
@@ -105,12 +156,38 @@ fn select_files<'py>(
     let max_num = convert::max_num(max_num)?;
     let (answer, damage) = py.detach(|| -> Result<_> {
         let files: Vec<&IndexFile> = files.iter().map(AsRef::as_ref).collect();
-        keys.select(|hashes, each| match files.as_slice() {
-            [one] => Ok(one.select_batch(hashes, max_num, range, each)?.map(|damage| (one.path().to_owned(), damage))),
-            many => Ok(hash_index::select_files(many, hashes, max_num, range, each)?
-                .map(|(file, damage)| (file.path().to_owned(), damage))),
+        keys.select(|asked, hits| {
+            let damage = hash_index::select_files(&files, asked, 0..asked.len(), max_num, range, hits)?;
+            Ok(damage.map(|(file, damage)| (file.path().to_owned(), damage)))
         })
     })?;
     warn_damage(py, damage)?;
     list_array(py, answer)
+}
+
+/// The files that may hold messages of a time range, the newest first.
+///
+/// By the commit-log offset of their first entry; files that begin at the same offset keep the load order.
+///
+/// Args:
+///     files: Open files in load order, the oldest first.
+///     begin: First store time, inclusive.
+///     end: Last store time, inclusive.
+///     clock_slack_ms: As in `IndexFile.is_time_matched`.
+#[pyfunction]
+#[pyo3(signature = (files, *, begin=None, end=None, clock_slack_ms=3_600_000))]
+fn newest_first<'py>(
+    py: Python<'py>,
+    files: Vec<Bound<'py, PyIndexFile>>,
+    begin: Option<&Bound<'py, PyAny>>,
+    end: Option<&Bound<'py, PyAny>>,
+    clock_slack_ms: i64,
+) -> PyResult<Vec<Bound<'py, PyIndexFile>>> {
+    let open = files.iter().map(|f| f.get().inner()).collect::<PyResult<Vec<_>>>()?;
+    let range = convert::time_range(begin, end)?;
+    let places = py.detach(|| {
+        let open: Vec<&IndexFile> = open.iter().map(AsRef::as_ref).collect();
+        hash_index::newest_first(&open, range, clock_slack_ms)
+    })?;
+    Ok(places.into_iter().filter_map(|place| files.get(place).cloned()).collect())
 }

@@ -3,17 +3,18 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow_array::{Int64Array, RecordBatchIterator};
+use arrow_array::RecordBatchIterator;
 use arrow_schema::ArrowError;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::{PyList, PyTuple};
 use pyo3_arrow::PyRecordBatchReader;
 
 use super::convert::{self, Round};
 use super::index_header::{PyIndexHeader, entries_batch, entries_schema};
-use super::keys::{Hashes, Keys, list_array, warn_damage};
-use crate::hash_index::{self, Checked, CreateOptions, Geometry, IndexFile, OpenOptions, PutColumns};
+use super::keys::{Keys, list_array, warn_damage};
+use super::report;
+use crate::hash_index::{self, CreateOptions, IndexFile, KeySource, OpenOptions, PutColumns};
 use crate::time_range::TimeRange;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -57,21 +58,6 @@ impl PyIndexFile {
     }
 }
 
-fn geometry(hash_slots: i64, max_entries: i64) -> PyResult<Geometry> {
-    let fit = |n: i64, name: &str| {
-        u32::try_from(n).map_err(|_| PyValueError::new_err(format!("{name} is 1 to 2147483647, not {n}")))
-    };
-    Ok(Geometry::new(fit(hash_slots, "hash_slots")?, fit(max_entries, "max_entries")?)?)
-}
-
-fn wanted_geometry(hash_slots: Option<i64>, max_entries: Option<i64>) -> PyResult<Option<Geometry>> {
-    match (hash_slots, max_entries) {
-        (Some(slots), Some(entries)) => geometry(slots, entries).map(Some),
-        (None, None) => Ok(None),
-        _ => Err(PyValueError::new_err("give both hash_slots and max_entries, or neither")),
-    }
-}
-
 #[pymethods]
 impl PyIndexFile {
     /// Create a file of the full size, its disk space reserved, and open it for puts.
@@ -109,7 +95,7 @@ impl PyIndexFile {
         compat: Option<&str>,
     ) -> PyResult<Self> {
         let options = CreateOptions {
-            geometry: geometry(hash_slots, max_entries)?,
+            geometry: convert::geometry(hash_slots, max_entries)?,
             begin_timestamp: begin_timestamp.map_or(Ok(0), |t| convert::time_ms(t, Round::Down))?,
             begin_phy_offset,
             access: convert::access(access)?,
@@ -159,7 +145,7 @@ impl PyIndexFile {
         };
         let options = OpenOptions {
             write,
-            geometry: wanted_geometry(hash_slots, max_entries)?,
+            geometry: convert::wanted_geometry(hash_slots, max_entries)?,
             access: convert::access(access)?,
             compat: convert::compat(compat)?,
             last_exit_ok,
@@ -179,10 +165,8 @@ impl PyIndexFile {
     ///
     /// Source: `IndexFile#putKey`.
     fn put_key(&self, key: &Bound<'_, PyAny>, phy_offset: i64, store_timestamp: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let keys = Hashes(vec![convert::key_hash(key)?]);
         let time = convert::time_ms(store_timestamp, Round::Down)?;
-        let columns = PutColumns { keys: &keys, phy_offsets: &[phy_offset], store_timestamps: &[time] };
-        Ok(self.inner()?.put_batch(&columns, 0)? == 1)
+        Ok(self.inner()?.put_hash(convert::key_hash(key)?, phy_offset, time)?)
     }
 
     /// Put a batch of keys.
@@ -218,8 +202,8 @@ impl PyIndexFile {
         let times = convert::time_column(store_timestamps, "store_timestamps")?;
         let columns = PutColumns {
             keys: &keys,
-            phy_offsets: values(&phy_offsets, "phy_offset")?,
-            store_timestamps: values(&times, "store_timestamp")?,
+            phy_offsets: convert::values(&phy_offsets, "phy_offset")?,
+            store_timestamps: convert::values(&times, "store_timestamp")?,
         };
         Ok(py.detach(|| file.put_batch(&columns, start))?)
     }
@@ -254,7 +238,8 @@ impl PyIndexFile {
         PyList::new(py, hits)
     }
 
-    /// Candidates of each key of a batch.
+    /// Candidates of each key of a batch: as `select_phy_offset` for each of them, and many times as fast, because tens of
+    /// keys are looked up at a time.
     ///
     /// Args:
     ///     keys: Whole index keys, or keys where `topics` is given: an Arrow column or a sequence.
@@ -281,8 +266,9 @@ impl PyIndexFile {
         let max_num = if file.compat().is_some() { max_num.map(|n| n.max(0)) } else { max_num };
         let max_num = convert::max_num(max_num)?;
         let (answer, damage) = py.detach(|| {
-            keys.select(|hashes, each| {
-                Ok(file.select_batch(hashes, max_num, range, each)?.map(|damage| (file.path().to_owned(), damage)))
+            keys.select(|asked, hits| {
+                let damage = file.select_batch(asked, 0..asked.len(), max_num, range, hits)?;
+                Ok(damage.map(|damage| (file.path().to_owned(), damage)))
             })
         })?;
         warn_damage(py, damage)?;
@@ -394,7 +380,7 @@ impl PyIndexFile {
     fn verify<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let file = self.inner()?;
         let checked = py.detach(|| file.verify())?;
-        report(py, &file, &checked)
+        report::of_file(py, &file, &checked)
     }
 
     /// Wait until all of the file is on the disk. Source: `IndexFile#flush`.
@@ -459,29 +445,6 @@ fn _open_index_file(
     last_exit_ok: bool,
 ) -> PyResult<PyIndexFile> {
     PyIndexFile::open(py, path, "r", Some(hash_slots), Some(max_entries), access, compat, last_exit_ok)
-}
-
-fn values<'a>(column: &'a Int64Array, what: &str) -> PyResult<&'a [i64]> {
-    match convert::first_null(column) {
-        None => Ok(column.values()),
-        Some(row) => Err(PyValueError::new_err(format!("row {row} has no {what}; nothing was put"))),
-    }
-}
-
-fn report<'py>(py: Python<'py>, file: &IndexFile, checked: &Checked) -> PyResult<Bound<'py, PyAny>> {
-    let module = py.import("logdex.report")?;
-    let finding = module.getattr("Finding")?;
-    let path = file.path().display().to_string();
-    let findings = checked
-        .findings
-        .iter()
-        .map(|f| finding.call1((&path, f.offset, f.kind, &f.expected, &f.found)))
-        .collect::<PyResult<Vec<_>>>()?;
-    let counts = PyDict::new(py);
-    counts.set_item("files", 1)?;
-    counts.set_item("slots", checked.slots)?;
-    counts.set_item("entries", checked.entries)?;
-    module.getattr("Report")?.call1((findings, counts))
 }
 
 /// A handle is shared between threads.

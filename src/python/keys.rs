@@ -3,32 +3,16 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Int64Array, ListArray, StringArray};
+use arrow_array::{Int32Array, Int64Array, ListArray, StringArray};
 use arrow_buffer::{ArrowNativeType, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
-use pyo3_arrow::PyArray;
 
-use super::convert::KeyColumn;
-use crate::error::{Error, Result};
-use crate::hash_index::{self, Damage, KeySource, finish};
-
-/// Hashes that are there already.
-pub(super) struct Hashes(pub(super) Vec<i32>);
-
-impl KeySource for Hashes {
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn hash_block(&self, start: usize, hashes: &mut [i32]) {
-        for (to, hash) in hashes.iter_mut().zip(self.0.iter().skip(start)) {
-            *to = *hash;
-        }
-    }
-}
+use super::convert::{self, KeyColumn};
+use crate::error::Result;
+use crate::hash_index::{self, Damage, Hits, KeySource, finish};
 
 /// Keys of a batch, with their topics where these come apart.
 pub(super) struct Keys {
@@ -74,6 +58,13 @@ impl Keys {
         [topic, self.keys.first_null()].into_iter().flatten().min()
     }
 
+    /// Hashes of all keys; null where the key or topic is null.
+    pub(super) fn hashes(&self) -> Int32Array {
+        let mut hashes = vec![0; self.len()];
+        self.hash_block(0, &mut hashes);
+        Int32Array::new(hashes.into(), self.nulls())
+    }
+
     fn is_null(&self, row: usize) -> bool {
         let no_topic = matches!(&self.topics, Topics::Column(column) if column.is_null(row));
         no_topic || self.keys.is_null(row)
@@ -91,44 +82,47 @@ impl Keys {
         }
     }
 
-    /// Runs a select over the keys that are not null and puts its answers into an Arrow list column.
+    /// Runs a select over the keys and gives its answers as an Arrow list column; a row without a key is null.
     pub(super) fn select<D>(
         &self,
-        run: impl FnOnce(&mut dyn Iterator<Item = i32>, &mut dyn FnMut(&[i64])) -> Result<Option<D>>,
+        run: impl FnOnce(&Asked<'_>, &mut Hits) -> Result<Option<D>>,
     ) -> Result<(ListArray, Option<D>)> {
-        let mut valid = Vec::with_capacity(self.len());
-        valid.extend((0..self.len()).map(|row| !self.is_null(row)));
-        let mut ends: Vec<i32> = Vec::with_capacity(self.len() + 1);
-        ends.push(0);
-        let mut hits = Vec::new();
-        let mut too_many = false;
-        let damage = {
-            let mut rows = valid.iter();
-            let mut each = |answer: &[i64]| {
-                let mut end = ends.last().copied().unwrap_or(0);
-                // Null rows before this one are empty.
-                for _ in rows.by_ref().take_while(|valid| !**valid) {
-                    ends.push(end);
-                }
-                hits.extend_from_slice(answer);
-                if let Ok(new_end) = i32::try_from(hits.len()) {
-                    end = new_end;
-                } else {
-                    too_many = true;
-                }
-                ends.push(end);
-            };
-            let mut hashes = (0..self.len()).filter(|&row| valid.get(row) == Some(&true)).map(|row| self.hash(row));
-            run(&mut hashes, &mut each)?
-        };
-        if too_many {
-            return Err(Error::InvalidArgument("more than 2^31 hits in one batch: ask for fewer keys or hits".into()));
-        }
-        ends.resize(self.len() + 1, ends.last().copied().unwrap_or(0));
-        let nulls = Some(NullBuffer::from(valid)).filter(|nulls| nulls.null_count() > 0);
+        let asked = Asked { keys: self, nulls: self.nulls() };
+        let mut hits = Hits::with_rows(self.len());
+        let damage = run(&asked, &mut hits)?;
+        let (ends, phy_offsets) = hits.into_parts();
         let field = Arc::new(Field::new("item", DataType::Int64, true));
         let offsets = OffsetBuffer::new(ScalarBuffer::from(ends));
-        Ok((ListArray::new(field, offsets, Arc::new(Int64Array::from(hits)), nulls), damage))
+        Ok((ListArray::new(field, offsets, Arc::new(Int64Array::from(phy_offsets)), asked.nulls), damage))
+    }
+
+    /// Which rows have no key or no topic, if there are such.
+    fn nulls(&self) -> Option<NullBuffer> {
+        self.first_null()?;
+        Some((0..self.len()).map(|row| !self.is_null(row)).collect::<Vec<_>>().into())
+    }
+}
+
+/// Keys to look up: a row that is null has no key.
+pub(super) struct Asked<'a> {
+    keys: &'a Keys,
+    nulls: Option<NullBuffer>,
+}
+
+impl KeySource for Asked<'_> {
+    fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    fn hash_block(&self, start: usize, hashes: &mut [i32]) {
+        self.keys.hash_block(start, hashes);
+        if let Some(nulls) = &self.nulls {
+            for (hash, row) in hashes.iter_mut().zip(start..) {
+                if nulls.is_null(row) {
+                    *hash = -1;
+                }
+            }
+        }
     }
 }
 
@@ -174,7 +168,7 @@ fn column_bytes(column: &KeyColumn, row: usize) -> &[u8] {
 }
 
 pub(super) fn list_array(py: Python<'_>, answer: ListArray) -> PyResult<Bound<'_, PyAny>> {
-    PyArray::from_array_ref(Arc::new(answer) as ArrayRef).into_arro3(py)
+    convert::arro3_array(py, Arc::new(answer))
 }
 
 /// Tells the log of the program that a chain was broken and how the answer was found all the same.

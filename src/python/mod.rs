@@ -4,6 +4,7 @@
 
 mod checkpoint;
 mod commit_log;
+mod consume_queue;
 mod convert;
 mod errors;
 mod hash_index;
@@ -13,6 +14,7 @@ mod index_header;
 mod kafka;
 mod keys;
 mod message_reader;
+mod report;
 
 use pyo3::prelude::*;
 
@@ -25,6 +27,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     index_file::register(m)?;
     checkpoint::register(m)?;
     commit_log::register(m)?;
+    consume_queue::register(m)?;
     message_reader::register(m)?;
     index_entries::register(m)?;
     kafka::register(m)

@@ -1,8 +1,8 @@
 """Building a key index from a commit log, in parallel, into the very files of a sequential build.
 
-Two passes. The first counts the index entries of every log file; with the counts the driver knows which entry is the first of
-every index file and what its header starts with (build_plan). In the second every task makes whole index files and reads the
-log from where its first entry lies. Only counts and names come back to the driver.
+Two passes. The first reads every log file, once, and leaves its index entries below the job's directory, twenty bytes each. With
+their counts the driver knows which entry is the first of every index file (build_plan). In the second every task makes whole
+index files of such entries. Only counts and names come back to the driver.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from logdex._core import index_entries
 from logdex.hash_index.file_name import resolve_zone
 from logdex.report import Report
 from logdex.spark import files
-from logdex.spark.build_plan import LogFileCount, Mark, Plan, TaskPlan, plan_build
+from logdex.spark.build_plan import LogFileCount, TaskPlan, plan_build
 from logdex.spark.checks import check_worker_python
 from logdex.spark.commit import Job, WrittenFile, index_files, report_space
+from logdex.spark.entry_rows import RowsWriter, entry_rows, read_rows
 from logdex.spark.rolling import RollingFiles, Seed
 from logdex.spark.schema import record_batches
 
@@ -41,8 +42,7 @@ logger = logging.getLogger("logdex.spark")
 
 # What the broker's rules for entries look at.
 _COLUMNS = ("topic", "phy_offset", "store_timestamp", "uniq_key", "keys", "tags", "sys_flag")
-_SCAN_ROWS = 8_192
-_MARK_EVERY = 65_536
+_SCAN_ROWS = 65_536
 _TASKS_PER_CORE = 4
 _UNKNOWN_CORES = 8
 _ENTRY_BYTES = 20
@@ -100,19 +100,14 @@ def build_index(
 
     log = files.commit_log(log_directory, access=access, compat=compat)
     log_files = [_LogFile(begin, end) for begin, end in files.log_ranges(log)]
-    work = _Work(log_directory, access, compat, min(_SCAN_ROWS, max_entries - 1))
-    counts = [_count_from_json(text) for text in _run(spark, partial(_count, work), log_files)]
-    _warn_of_early_end(counts, log_directory)
-    plan = plan_build(
-        counts,
-        file_entries=max_entries - 1,
-        max_tasks=max_tasks or _TASKS_PER_CORE * _cores(spark),
-    )
     job = Job.start(target, zone)
     try:
-        make = partial(_make_files, work, job, hash_slots, max_entries)
+        work = _Work(job, log_directory, access, compat)
+        counts = [LogFileCount(**json.loads(text)) for text in _run(spark, partial(_leave_rows, work), log_files)]
+        _warn_of_early_end(counts, log_files, log_directory)
+        plan = plan_build(counts, file_entries=max_entries - 1, max_tasks=max_tasks or _TASKS_PER_CORE * _cores(spark))
+        make = partial(_make_files, work, hash_slots, max_entries)
         written = [WrittenFile(**file) for text in _run(spark, make, plan.tasks) for file in json.loads(text)]
-        _check_result(plan, written)
         job.commit(written, overwrite=mode == "overwrite")
     except BaseException:
         job.abort()
@@ -134,20 +129,21 @@ def build_index(
 class _Work:
     """What all tasks of a build have in common; plain values, as it is pickled into every task."""
 
+    job: Job
     log_directory: str
     access: Access
     compat: Compat
-    scan_rows: int
 
     def messages(self, begin: int) -> Iterator[Any]:
         """Scan the log from a message on, in batches that are never empty."""
         log = files.commit_log(self.log_directory, access=self.access, compat=self.compat)
-        stream = log.scan(begin_phy_offset=begin, columns=_COLUMNS, batch_size=self.scan_rows)
+        stream = log.scan(begin_phy_offset=begin, columns=_COLUMNS, batch_size=_SCAN_ROWS)
         return (batch for batch in record_batches(stream) if batch.num_rows)
 
     def entries(self, messages: Any) -> Any:
-        """Make the index entries of a batch of messages."""
-        return pa.record_batch(index_entries(messages, end_phy_offset=0, tags=self.compat == _INDEXES_TAGS))
+        """Make the index entries of a batch of messages, as rows."""
+        entries = index_entries(messages, end_phy_offset=0, tags=self.compat == _INDEXES_TAGS)
+        return entry_rows(pa.record_batch(entries))
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,71 +177,49 @@ def _run(spark: SparkSession, function: Callable[[Any], str], arguments: Sequenc
     return [answered[number] for number in range(len(arguments))]
 
 
-def _count(work: _Work, log_file: _LogFile) -> str:
-    """Count what one log file gives, in a worker."""
+def _leave_rows(work: _Work, log_file: _LogFile) -> str:
+    """Read one log file and leave its index entries in a file, in a worker; tell how many."""
     messages = entries = 0
-    last: Seed | None = None
-    last_message = log_file.begin
+    last_entry, last_message = -1, log_file.begin
     continues = False
-    marks = [Mark(log_file.begin, 0, None)]
-    # Reading goes on to the next file's first message: only that tells that a sequential reader would come to it.
-    for batch in work.messages(log_file.begin):
-        offsets = batch.column("phy_offset")
-        continues = log_file.end is not None and offsets[-1].as_py() >= log_file.end
-        own = batch.filter(pc.less(offsets, log_file.end)) if continues else batch
-        if own.num_rows:
-            if entries >= marks[-1].entries + min(_MARK_EVERY, work.scan_rows):
-                marks.append(Mark(offsets[0].as_py(), entries, last))
-            messages += own.num_rows
-            last_message = own.column("phy_offset")[-1].as_py()
-            made = work.entries(own)
-            entries += made.num_rows
-            last = _seed(made, made.num_rows - 1) if made.num_rows else last
-        if continues:
-            break
-    count = LogFileCount(
-        begin=log_file.begin,
-        messages=messages,
-        entries=entries,
-        last=last,
-        message_after=messages > 0 and (last is None or last_message > last.phy_offset),
-        continues=continues,
-        marks=tuple(marks),
-    )
-    return json.dumps(asdict(count))
+    directory = work.job.start_attempt()
+    with RowsWriter(directory / "rows") as rows:
+        # Reading goes on to the next file's first message: only that tells that a sequential reader would come to it.
+        for batch in work.messages(log_file.begin):
+            offsets = batch.column("phy_offset")
+            continues = log_file.end is not None and offsets[-1].as_py() >= log_file.end
+            own = batch.filter(pc.less(offsets, log_file.end)) if continues else batch
+            if own.num_rows:
+                messages += own.num_rows
+                last_message = own.column("phy_offset")[-1].as_py()
+                made = work.entries(own)
+                if made.num_rows:
+                    entries += made.num_rows
+                    last_entry = made.column("phy_offset")[-1].as_py()
+                    rows.write(made)
+            if continues:
+                break
+    after = messages > 0 and last_message > last_entry
+    return json.dumps(asdict(LogFileCount(f"{directory.name}/rows", messages, entries, after, continues)))
 
 
-def _make_files(work: _Work, job: Job, hash_slots: int, max_entries: int, plan: TaskPlan) -> str:
-    """Make the index files of one task, in a worker."""
-    made = RollingFiles(job.start_attempt(), hash_slots, max_entries, seed=plan.seed, access=work.access)
-    skip, left = plan.skip, plan.entries
-    for messages in work.messages(plan.scan_from) if left else ():
-        entries = work.entries(messages)
-        passed = min(skip, entries.num_rows)
-        if passed:
-            made.seed = _seed(entries, passed - 1)
-            skip -= passed
-        own = entries.slice(passed, left)
-        if own.num_rows:
-            made.put(*(own.column(name) for name in ("topic", "key", "phy_offset", "store_timestamp")))
-            left -= own.num_rows
-        if not left:
-            break
+def _make_files(work: _Work, hash_slots: int, max_entries: int, plan: TaskPlan) -> str:
+    """Make the index files of one task from rows that the first pass left, in a worker."""
+    made = RollingFiles(work.job.start_attempt(), hash_slots, max_entries, access=work.access)
+    seeded = not plan.seeded
+    for part in plan.parts:
+        for rows in read_rows(work.job.directory / part.rows, part.start, part.stop):
+            own = rows
+            if not seeded:
+                made.seed = Seed(rows.column("phy_offset")[0].as_py(), rows.column("store_timestamp")[0].as_py())
+                own, seeded = rows.slice(1), True
+            made.put(own)
     if plan.empty_file:
         made.put_nothing()
     return json.dumps([asdict(file) for file in made.close()])
 
 
-def _check_result(plan: Plan, written: Sequence[WrittenFile]) -> None:
-    entries = sum(file.entries for file in written)
-    if (len(written), entries) != (plan.files, plan.entries):
-        raise RuntimeError(
-            f"the log changed while it was read: counted {plan.entries} entries for {plan.files} files, "
-            f"wrote {entries} into {len(written)}"
-        )
-
-
-def _warn_of_early_end(counts: Sequence[LogFileCount], directory: str) -> None:
+def _warn_of_early_end(counts: Sequence[LogFileCount], log_files: Sequence[_LogFile], directory: str) -> None:
     """Say so when files with messages lie behind the place where a sequential reader stops."""
     stopped = next((i for i, count in enumerate(counts) if not count.continues), len(counts))
     behind = [count for count in counts[stopped + 1 :] if count.messages]
@@ -253,22 +227,6 @@ def _warn_of_early_end(counts: Sequence[LogFileCount], directory: str) -> None:
         logger.warning(
             "%s: the log ends in file %020d; %d later files hold frames that no broker would read, they are not indexed",
             directory,
-            counts[stopped].begin,
+            log_files[stopped].begin,
             len(behind),
         )
-
-
-def _seed(entries: Any, row: int) -> Seed:
-    offset = entries.column("phy_offset")[row].as_py()
-    time = entries.column("store_timestamp").cast(pa.int64())[row].as_py()
-    return Seed(offset, time)
-
-
-def _count_from_json(text: str) -> LogFileCount:
-    fields = json.loads(text)
-    marks = tuple(Mark(mark["phy_offset"], mark["entries"], _seed_from(mark["last"])) for mark in fields.pop("marks"))
-    return LogFileCount(**{**fields, "last": _seed_from(fields["last"])}, marks=marks)
-
-
-def _seed_from(fields: dict[str, int] | None) -> Seed | None:
-    return None if fields is None else Seed(**fields)

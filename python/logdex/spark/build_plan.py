@@ -1,4 +1,4 @@
-"""Which task of a parallel build makes which index files, from the numbers of a first pass over the log.
+"""Which task of a parallel build makes which index files, from what the first pass over the log counted.
 
 A sequential build puts the log's entries one after another into files of N-1 entries. So file k holds the entries k(N-1) up to
 (k+1)(N-1), and its header starts with the end of file k-1 (IndexService#getAndCreateLastIndexFile). Two more rules decide about
@@ -11,25 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from logdex.spark.rolling import Seed
-
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A message from which a scan may start.
-
-    Attributes:
-        phy_offset: Where the message begins.
-        entries: Entries of all messages before it, counted from the start of its log file.
-        last: The last of these; None when there is none.
-    """
-
-    phy_offset: int
-    entries: int
-    last: Seed | None
+    from collections.abc import Iterator, Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,22 +20,27 @@ class LogFileCount:
     """What the first pass tells of one commit-log file.
 
     Attributes:
-        begin: Offset of the file's first byte.
-        messages: Messages in it.
+        rows: Where it left the file's index entries.
+        messages: Messages in the file.
         entries: Index entries that they make.
-        last: The last entry; None when there is none.
         message_after: Whether a message follows the one with the last entry, in this file.
         continues: Whether a sequential reader goes on into the next file.
-        marks: Places to start from, in order; the first is the file's begin.
     """
 
-    begin: int
+    rows: str
     messages: int
     entries: int
-    last: Seed | None
     message_after: bool
     continues: bool
-    marks: tuple[Mark, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RowsPart:
+    """The entries `start` up to `stop` (exclusive) of those that the first pass left in one place."""
+
+    rows: str
+    start: int
+    stop: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +48,13 @@ class TaskPlan:
     """What one task does.
 
     Attributes:
-        scan_from: The message to start from.
-        skip: Entries to pass over.
-        entries: Entries to put then.
-        seed: End of the entries before `scan_from`.
+        parts: The entries that it reads.
+        seeded: Whether the first of them is the entry before its own, with which its first file's header starts.
         empty_file: Whether a last file without entries follows.
     """
 
-    scan_from: int
-    skip: int
-    entries: int
-    seed: Seed
+    parts: tuple[RowsPart, ...]
+    seeded: bool
     empty_file: bool
 
 
@@ -81,7 +65,6 @@ class Plan:
     tasks: tuple[TaskPlan, ...]
     messages: int
     entries: int
-    files: int
 
 
 def plan_build(counts: Sequence[LogFileCount], *, file_entries: int, max_tasks: int) -> Plan:
@@ -103,9 +86,9 @@ def plan_build(counts: Sequence[LogFileCount], *, file_entries: int, max_tasks: 
     for task in range(tasks):
         first = filled * task // tasks * file_entries
         last = min(filled * (task + 1) // tasks * file_entries, entries)
-        scan_from, skip, seed = _start(log, first)
-        plans.append(TaskPlan(scan_from, skip, last - first, seed, empty_file and task == tasks - 1))
-    return Plan(tuple(plans), messages, entries, filled + empty_file)
+        seeded = first > 0
+        plans.append(TaskPlan(tuple(_parts(log, first - seeded, last)), seeded, empty_file and task == tasks - 1))
+    return Plan(tuple(plans), messages, entries)
 
 
 def _walked(counts: Sequence[LogFileCount]) -> list[LogFileCount]:
@@ -126,14 +109,11 @@ def _message_after_last_entry(log: Sequence[LogFileCount]) -> bool:
     return False
 
 
-def _start(log: Sequence[LogFileCount], first: int) -> tuple[int, int, Seed]:
-    """Find where to scan from for an entry, how many entries to skip there, and the entry before that place."""
-    before = Seed()
+def _parts(log: Sequence[LogFileCount], first: int, last: int) -> Iterator[RowsPart]:
+    """Find the entries `first` up to `last` (exclusive) of the whole log."""
     passed = 0
     for count in log:
-        if first < passed + count.entries:
-            mark = max((m for m in count.marks if passed + m.entries <= first), key=lambda m: m.entries)
-            return mark.phy_offset, first - passed - mark.entries, mark.last or before
+        start, stop = max(first - passed, 0), min(last - passed, count.entries)
+        if start < stop:
+            yield RowsPart(count.rows, start, stop)
         passed += count.entries
-        before = count.last or before
-    return (log[0].begin if log else 0), 0, before

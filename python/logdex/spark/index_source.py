@@ -11,8 +11,9 @@ from logdex.hash_index.file_name import resolve_zone
 from logdex.rocketmq import IndexFile, IndexService
 from logdex.spark import options as opt
 from logdex.spark.commit import Job, index_files
+from logdex.spark.entry_rows import COLUMNS
 from logdex.spark.files import require_directory, settled_geometry
-from logdex.spark.index_writer import COLUMNS, IndexWriter
+from logdex.spark.index_writer import IndexWriter
 from logdex.spark.schema import (
     ENTRY_COLUMNS,
     ENTRY_COLUMNS_AND_FILE,

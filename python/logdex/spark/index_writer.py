@@ -1,13 +1,12 @@
 """Format `rocketmq_index`, writing: any DataFrame of (topic, key, phy_offset, store_timestamp) into index files.
 
-Each task sorts its rows by offset and fills files of its own. A broker searches files from the newest to the oldest and
+Each task fills files of its own, in the order of offsets. A broker searches files from the newest to the oldest and
 stops at the first that begins before the range asked for, so files must lie one after another in offset and in time: the
 commit refuses tasks that overlap, and files that would not come after those already there.
 """
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,17 +17,14 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from logdex.rocketmq import IndexFile
 from logdex.spark.commit import Job, WrittenFile, index_files, report_space
+from logdex.spark.entry_rows import entry_rows, follows, sorted_rows
 from logdex.spark.rolling import RollingFiles
-from logdex.spark.schema import milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from logdex.spark.options import Access
 
-COLUMNS = ("topic", "key", "phy_offset", "store_timestamp")
-_OFFSET, _TIME = COLUMNS.index("phy_offset"), COLUMNS.index("store_timestamp")
-_BATCH_ROWS = 65_536
 _ENTRY_BYTES = 20
 
 
@@ -75,24 +71,42 @@ class IndexWriter(DataSourceArrowWriter):
         self.access = access
 
     def write(self, iterator: Iterator[Any]) -> TaskFiles:
-        """Sort the rows of a task and fill its files, in a worker, which holds them in memory meanwhile.
+        """Fill the files of a task, in a worker, and sort its rows where they do not come in order.
+
+        Rows are put as they arrive. Once one comes whose offset is below that of the row before, the files are thrown away
+        and made again from all rows, sorted; so rows are held, twenty bytes each.
 
         Raises:
             ValueError: A topic, key, offset or time is null.
         """
-        batches = [_checked(batch) for batch in iterator if batch.num_rows]
-        if not batches:
-            return TaskFiles((), None)
-        directory = self.job.start_attempt()
+        files = self._start()
+        held: list[Any] = []
+        in_order = True
         try:
-            files = RollingFiles(directory, self.hash_slots, self.max_entries, access=self.access)
-            for batch in in_order(batches):
-                files.put(*batch.columns)
-            written = files.close()
+            for batch in iterator:
+                if not batch.num_rows:
+                    continue
+                rows = entry_rows(batch)
+                in_order = in_order and follows(held[-1] if held else None, rows)
+                held.append(rows)
+                if in_order:
+                    files.put(rows)
+            if not held:
+                files.discard()
+                return TaskFiles((), None)
+            if not in_order:
+                files.discard()
+                files = self._start()
+                for rows in sorted_rows(held):
+                    files.put(rows)
+            task = files.directory.name.partition("-")[0]
+            return TaskFiles(tuple(files.close()), _covered(held, f"task {task}"))
         except BaseException:
-            shutil.rmtree(directory, ignore_errors=True)
+            files.discard()
             raise
-        return TaskFiles(tuple(written), _covered(batches, f"task {directory.name.partition('-')[0]}"))
+
+    def _start(self) -> RollingFiles:
+        return RollingFiles(self.job.start_attempt(), self.hash_slots, self.max_entries, access=self.access)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Check that the tasks follow one another and give their files the final names, on the driver.
@@ -172,53 +186,7 @@ def _present(directory: Path, hash_slots: int, max_entries: int) -> list[Span]:
     return spans
 
 
-def in_order(batches: Sequence[Any]) -> Iterator[Any]:
-    """Give the rows in the order of their offsets; rows of one offset stay as they came.
-
-    Args:
-        batches: Batches of topic, key, phy_offset (int64), store_timestamp, none of them empty.
-    """
-    if _are_in_order([batch.column(_OFFSET) for batch in batches]):
-        yield from batches
-        return
-    columns = [_joined([batch.column(number) for batch in batches]) for number in range(len(COLUMNS))]
-    # Arrow's sort is stable.
-    order = pc.sort_indices(columns[_OFFSET])
-    for start in range(0, len(order), _BATCH_ROWS):
-        rows = order.slice(start, _BATCH_ROWS)
-        yield pa.RecordBatch.from_arrays([column.take(rows) for column in columns], names=COLUMNS)
-
-
-def _are_in_order(offsets: Sequence[Any]) -> bool:
-    edges = pa.array([end.as_py() for column in offsets for end in (column[0], column[-1])], pa.int64())
-    return all(
-        pc.all(pc.less_equal(column.slice(0, len(column) - 1), column.slice(1)), min_count=0).as_py()
-        for column in [edges, *offsets]
-    )
-
-
-def _joined(chunks: list[Any]) -> Any:
-    """Put the chunks of a column together; texts with 64-bit offsets, as a task's keys may pass 2 GiB."""
-    wide = {pa.utf8(): pa.large_utf8(), pa.binary(): pa.large_binary()}.get(chunks[0].type, chunks[0].type)
-    return pa.concat_arrays([chunk.cast(wide) for chunk in chunks])
-
-
-def _checked(batch: Any) -> Any:
-    """Give the columns of a batch that an index needs, offsets and times as int64.
-
-    Raises:
-        ValueError: One of them is null.
-    """
-    columns = [batch.column(name) for name in COLUMNS]
-    for name, column in zip(COLUMNS, columns, strict=True):
-        if column.null_count:
-            raise ValueError(f"cannot index a row whose {name} is null")
-    topics, keys, offsets, times = columns
-    return pa.RecordBatch.from_arrays([topics, keys, offsets.cast(pa.int64()), milliseconds(times)], names=COLUMNS)
-
-
 def _covered(batches: Sequence[Any], what: str) -> Span:
-    offsets, times = (
-        pc.min_max(pa.chunked_array([batch.column(number) for batch in batches])).as_py() for number in (_OFFSET, _TIME)
-    )
+    rows = pa.Table.from_batches(batches)
+    offsets, times = (pc.min_max(rows.column(name)).as_py() for name in ("phy_offset", "store_timestamp"))
     return Span(offsets["min"], offsets["max"], times["min"], times["max"], what)

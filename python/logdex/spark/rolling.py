@@ -6,6 +6,7 @@ it must begin where another task's last file ends, so the seed of its first file
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -54,27 +55,27 @@ class RollingFiles:
     _file: IndexFile | None = None
     _written: list[WrittenFile] = field(default_factory=list)
 
-    def put(self, topics: Any, keys: Any, phy_offsets: Any, store_timestamps: Any, *, start: int = 0) -> None:
-        """Put the rows from `start` on, rolling as often as a file becomes full.
-
-        Args:
-            topics: Arrow texts, without null.
-            keys: Arrow texts, without null.
-            phy_offsets: Arrow int64.
-            store_timestamps: Arrow int64, milliseconds since the epoch.
-            start: The first row to put.
+    def put(self, rows: Any) -> None:
+        """Put rows (entry_rows), rolling as often as a file becomes full.
 
         Raises:
             LogdexError: A file that is not full took no row.
         """
-        row = start
-        while row < len(keys):
+        hashes, phy_offsets, store_timestamps = rows.columns
+        row = 0
+        while row < rows.num_rows:
             file = self._current()
-            taken = file.put_batch(keys, phy_offsets, store_timestamps, topics=topics, start=row)
+            taken = file.put_batch(hashes, phy_offsets, store_timestamps, start=row)
             if taken == 0 and not file.is_full:
                 msg = f"{file.path} took no entry although it is not full"
                 raise LogdexError(msg)
             row += taken
+
+    def discard(self) -> None:
+        """Throw the files away, and their directory."""
+        if self._file is not None:
+            self._file.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
 
     def put_nothing(self) -> None:
         """Make sure that there is a file which is not full, as a service does for a message without keys."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logdex.spark.build_plan import LogFileCount, Mark, plan_build
+from logdex.spark.build_plan import LogFileCount, plan_build
 from logdex.spark.rolling import Seed
 
 # A log is a list of files, a file a list of messages, a message its number of entries.
@@ -33,39 +33,32 @@ def sequential(log: list[list[int]], file_entries: int) -> list[tuple[Seed, list
 
 
 def counted(log: list[list[int]]) -> list[LogFileCount]:
-    counts = []
-    for number, (places, file) in enumerate(zip(offsets(log), log, strict=True)):
-        entries, last, marks = 0, None, [Mark(1000 * number, 0, None)]
-        for place, keys in zip(places, file, strict=True):
-            marks.append(Mark(place, entries, last))
-            entries += keys
-            last = Seed(place, 2 * place) if keys else last
-        after = bool(file) and (last is None or places[-1] > last.phy_offset)
-        counts.append(LogFileCount(1000 * number, len(file), entries, last, after, continues=True, marks=tuple(marks)))
-    return counts
+    return [
+        LogFileCount(str(number), len(file), sum(file), message_after=bool(file) and not file[-1], continues=True)
+        for number, file in enumerate(log)
+    ]
 
 
 @given(logs, st.integers(1, 5), st.integers(1, 7))
 def test_tasks_make_the_files_of_a_sequential_build(log: list[list[int]], file_entries: int, max_tasks: int) -> None:
     plan = plan_build(counted(log), file_entries=file_entries, max_tasks=max_tasks)
-    messages = [
-        (place, keys)
-        for places, file in zip(offsets(log), log, strict=True)
-        for place, keys in zip(places, file, strict=True)
-    ]
+    left = {
+        str(number): [place for place, keys in zip(places, file, strict=True) for _ in range(keys)]
+        for number, (places, file) in enumerate(zip(offsets(log), log, strict=True))
+    }
     made: list[tuple[Seed, list[int]]] = []
     for task in plan.tasks:
-        read = [place for place, keys in messages if place >= task.scan_from for _ in range(keys)]
-        seed = task.seed if not task.skip else Seed(read[task.skip - 1], 2 * read[task.skip - 1])
-        own = read[task.skip : task.skip + task.entries]
+        read = [place for part in task.parts for place in left[part.rows][part.start : part.stop]]
+        seed = Seed(read[0], 2 * read[0]) if task.seeded else Seed()
+        own = read[task.seeded :]
         for start in range(0, len(own), file_entries):
             made.append((seed, own[start : start + file_entries]))
             seed = Seed(made[-1][1][-1], 2 * made[-1][1][-1])
         if task.empty_file:
             made.append((seed, []))
     assert made == sequential(log, file_entries)
-    assert plan.files == len(made)
     assert plan.entries == sum(map(sum, log))
+    assert plan.messages == sum(map(len, log))
     assert len(plan.tasks) <= max_tasks
 
 

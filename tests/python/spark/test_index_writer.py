@@ -15,7 +15,7 @@ from pyspark.sql import functions as sf
 
 from logdex import spark as ls
 from logdex.rocketmq import IndexFile, IndexService
-from logdex.spark.index_writer import in_order
+from logdex.spark.entry_rows import sorted_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,6 +70,36 @@ def test_arranged_rows_are_written_in_order(spark: SparkSession, tmp_path: Path,
     assert_holds(tmp_path / "index", 0, 200)
 
 
+@pytest.mark.parametrize("count", [1_000, 90_000])
+def test_arranged_tasks_have_ranges_of_their_own_alike_in_size(spark: SparkSession, count: int) -> None:
+    """Fewer rows than a sample needs, and enough of them."""
+    df = spark.range(count).select((sf.col("id") * 7919 % count).alias("phy_offset"))
+    per_task = ls.arrange(df, 3).groupBy(sf.spark_partition_id()).agg(sf.min("phy_offset"), sf.max("phy_offset"))
+    ranges = sorted(tuple(row)[1:] for row in per_task.collect())
+    assert ranges[0][0] == 0
+    assert ranges[-1][1] == count - 1
+    assert [begin for begin, _ in ranges[1:]] == [end + 1 for _, end in ranges[:-1]]
+    assert all(count / 5 < end - begin < count / 2 for begin, end in ranges)
+
+
+def test_arrange_for_no_task_is_refused(spark: SparkSession) -> None:
+    with pytest.raises(ValueError, match="1 or more"):
+        ls.arrange(frame(spark, 0, 1), 0)
+
+
+def test_one_task_begins_again_where_a_row_comes_out_of_order(spark: SparkSession, tmp_path: Path) -> None:
+    """Several files are full already when the last row turns out to be the first."""
+    data = [*rows(1, 200), ("T", "late", 0, T0)]
+    write(spark.createDataFrame(data, ROWS).coalesce(1), tmp_path / "late")
+    write(spark.createDataFrame([data[-1], *data[:-1]], ROWS).coalesce(1), tmp_path / "plain")
+    late, plain = (
+        [(tmp_path / kind / name).read_bytes() for name in index_names(tmp_path / kind)] for kind in ("late", "plain")
+    )
+    assert len(plain) > 3
+    assert late == plain
+    assert "_temporary" not in names(tmp_path / "late")
+
+
 def test_one_unsorted_task_sorts_its_rows(spark: SparkSession, tmp_path: Path) -> None:
     write(frame(spark, 0, 100).coalesce(1), tmp_path / "index")
     assert_holds(tmp_path / "index", 0, 100)
@@ -112,7 +142,7 @@ def test_rows_come_in_offset_order_and_stay_in_order_within_one(offsets: list[li
         for part in offsets
     ]
     rows = [row for batch in batches for row in batch.to_pylist()]
-    assert [row for batch in in_order(batches) for row in batch.to_pylist()] == sorted(
+    assert [row for batch in sorted_rows(batches) for row in batch.to_pylist()] == sorted(
         rows, key=lambda r: r["phy_offset"]
     )
 
