@@ -113,7 +113,7 @@ class _Search:
             offsets = batch.column("offset")
             first = offsets[0].as_py() if first is None else first
             last = offsets[-1].as_py()
-            for row in self._rows(batch.column(column).to_pylist()):
+            for row in self._rows(list(batch.column(column).to_pylist())):
                 self._read(offsets[row].as_py())
         return 0 if first is None or last is None else last - first + 1
 
