@@ -12,6 +12,7 @@ import argparse
 import os
 import random
 import struct
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -183,6 +184,7 @@ def measure_spark(root: Path, records: int) -> None:
 
     from logdex import spark as ls  # noqa: PLC0415 -- optional
 
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     session = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _NOBODY = 65534
-NAMES = ("info", "find", "explain", "cat", "export", "verify", "build-index", "build-queues", "stats")
+NAMES = ("info", "find", "explain", "cat", "export", "verify", "build-index", "build-queues", "stats", "kafka")
 
 
 def start(*words: object, **options: Any) -> subprocess.Popen[str]:
