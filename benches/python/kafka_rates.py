@@ -141,7 +141,7 @@ def measure(root: Path, records: int, *, spark: bool) -> None:
         size, end = log.size, log.log_end_offset
         print(f"{end:,} records, {size / 2**30:.2f} GiB of log, {len(log.segments)} segments")
 
-        def drain(**options: Any) -> tuple[int, int]:  # noqa: ANN401 -- those of Log.records
+        def drain(**options: Any) -> tuple[int, int]:
             stream = log.records(**options)
             rows = sum(batch.num_rows for batch in stream)
             return rows, stream.bytes_read
