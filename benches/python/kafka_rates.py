@@ -12,6 +12,7 @@ import argparse
 import os
 import random
 import struct
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -140,7 +141,7 @@ def measure(root: Path, records: int, *, spark: bool) -> None:
         size, end = log.size, log.log_end_offset
         print(f"{end:,} records, {size / 2**30:.2f} GiB of log, {len(log.segments)} segments")
 
-        def drain(**options: Any) -> tuple[int, int]:  # noqa: ANN401 -- those of Log.records
+        def drain(**options: Any) -> tuple[int, int]:
             stream = log.records(**options)
             rows = sum(batch.num_rows for batch in stream)
             return rows, stream.bytes_read
@@ -183,6 +184,7 @@ def measure_spark(root: Path, records: int) -> None:
 
     from logdex import spark as ls  # noqa: PLC0415 -- optional
 
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     session = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")

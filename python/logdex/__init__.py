@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from logdex import kafka, rocketmq
+    from logdex.kafka import Log, LogDir
     from logdex.rocketmq import MessageStore
 
 __all__ = [
@@ -41,20 +42,31 @@ _LOG_NAME_DIGITS = 20
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
-def open(path: str | PathLike[str]) -> MessageStore:  # noqa: A001 -- logdex.open, as gzip.open
-    """Open what lies at a path: the store directory of a RocketMQ broker, or the directory of its commit log.
+def open(path: str | PathLike[str]) -> MessageStore | LogDir | Log:  # noqa: A001 -- logdex.open, as gzip.open
+    """Open what lies at a path.
+
+    That is the store directory of a RocketMQ broker, or the directory of its commit log; or the log directory of a Kafka
+    broker, or the directory of a partition.
 
     Raises:
         OSError: Nothing lies there, or the system refuses to read it.
         ValueError: What lies there is no store; the message says what to use for it.
     """
-    from logdex.rocketmq import MessageStore  # noqa: PLC0415 -- only who opens a store pays for it
+    from logdex.kafka import Log, LogDir  # noqa: PLC0415 -- only who opens something pays for it
+    from logdex.rocketmq import MessageStore  # noqa: PLC0415 -- as above
 
     root = Path(path)
     if MessageStore.lies_at(root):
         return MessageStore.open(root)
+    if Log.lies_at(root):
+        return Log.open(root)
+    if LogDir.lies_at(root):
+        return LogDir.open(root)
     root.stat()
-    raise ValueError(f"{root} is no RocketMQ store directory (it would hold commitlog); {_hint(root)}")
+    raise ValueError(
+        f"{root} is no RocketMQ store directory (it would hold commitlog) and no Kafka log directory (<topic>-<partition>); "
+        f"{_hint(root)}"
+    )
 
 
 def _hint(root: Path) -> str:

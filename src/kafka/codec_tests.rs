@@ -72,10 +72,8 @@ fn streams_of_the_broker() {
 #[test]
 fn joined_streams() {
     let mut decoder = Decoder::new(LIMIT);
-    for (codec, stream) in [(Codec::Gzip, [gzip_of(b"one "), gzip_of(b"two")].concat())] {
-        decoder.decode(codec, &stream, 2).unwrap();
-        assert_eq!(decoder.decoded(), b"one two");
-    }
+    decoder.decode(Codec::Gzip, &[gzip_of(b"one "), gzip_of(b"two")].concat(), 2).unwrap();
+    assert_eq!(decoder.decoded(), b"one two");
     decoder.decode(Codec::Snappy, &[xerial_of(b"one "), xerial_of(b"two")].concat(), 2).unwrap();
     assert_eq!(decoder.decoded(), b"one two");
 }

@@ -17,8 +17,9 @@ pub(super) struct Message<'a> {
     bytes: &'a [u8],
     magic: i8,
     timestamp: i64,
-    key: Option<&'a [u8]>,
-    value: Option<&'a [u8]>,
+    /// Lengths, below 0 for null, and bytes.
+    key: (i32, &'a [u8]),
+    value: (i32, &'a [u8]),
 }
 
 fn flaw(found: impl std::fmt::Display) -> Flaw {
@@ -31,15 +32,12 @@ fn take<'a, const N: usize>(bytes: &mut &'a [u8]) -> Option<&'a [u8; N]> {
     Some(head)
 }
 
-fn nullable<'a>(bytes: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
-    match usize::try_from(i32::from_be_bytes(*take(bytes)?)) {
-        Ok(len) => {
-            let (taken, rest) = bytes.split_at_checked(len)?;
-            *bytes = rest;
-            Some(Some(taken))
-        }
-        Err(_) => Some(None),
-    }
+/// Bytes behind their length, and what follows them. A negative length, which says null, has none.
+fn field<'a>(bytes: &mut &'a [u8]) -> Option<(i32, &'a [u8])> {
+    let len = i32::from_be_bytes(*take(bytes)?);
+    let (field, rest) = bytes.split_at_checked(usize::try_from(len).unwrap_or(0))?;
+    *bytes = rest;
+    Some((len.max(-1), field))
 }
 
 impl<'a> Message<'a> {
@@ -64,8 +62,8 @@ impl<'a> Message<'a> {
         let magic = i8::from_be_bytes([magic]);
         take::<1>(&mut rest)?;
         let timestamp = if magic == 0 { -1 } else { i64::from_be_bytes(*take(&mut rest)?) };
-        let key = nullable(&mut rest)?;
-        let value = nullable(&mut rest)?;
+        let key = field(&mut rest)?;
+        let value = field(&mut rest)?;
         Some(Self { offset, bytes, magic, timestamp, key, value })
     }
 
@@ -77,15 +75,13 @@ impl<'a> Message<'a> {
     fn span(&self, at: usize, offset: i64, timestamp: i64) -> Option<Span> {
         let stored = self.bytes.first_chunk().copied().map_or(0, u32::from_be_bytes);
         let is_valid = crc32fast::hash(self.bytes.get(4..).unwrap_or_default()) == stored;
-        let len = |field: Option<&[u8]>| field.map_or(Some(-1), |field| i32::try_from(field.len()).ok());
-        let (key, value) = (len(self.key)?, len(self.value)?);
         let key_at = at + LOG_OVERHEAD + if self.magic == 0 { 10 } else { 18 };
-        let value_at = key_at + self.key.map_or(0, <[u8]>::len) + 4;
+        let value_at = key_at + self.key.1.len() + 4;
         Some(Span {
             offset,
             timestamp,
-            key: (u32::try_from(key_at).ok()?, key),
-            value: (u32::try_from(value_at).ok()?, value),
+            key: (u32::try_from(key_at).ok()?, self.key.0),
+            value: (u32::try_from(value_at).ok()?, self.value.0),
             crc: stored,
             is_valid,
             ..Span::default()
@@ -114,8 +110,9 @@ impl Set {
         if codec == Codec::Zstd {
             return Err(flaw("zstd, which they do not know"));
         }
-        let wrapper = Message::first(batch)?.and_then(|(message, _)| message.value);
-        let value = wrapper.ok_or_else(|| flaw("a compressed set without a value"))?;
+        let wrapper = Message::first(batch)?.filter(|(message, _)| message.value.0 >= 0);
+        let value =
+            wrapper.map(|(message, _)| message.value.1).ok_or_else(|| flaw("a compressed set without a value"))?;
         decoder.decode(codec, value, header.magic)?;
         let mut set = decoder.decoded();
         let mut last = None;

@@ -102,13 +102,13 @@ pub(super) fn too_large(header: &Header, limit: usize) -> Flaw {
 }
 
 /// What is said of a batch that does not begin behind the one before it.
-pub(super) fn out_of_order(header: &Header, last: Option<i64>, segment_base: i64) -> Option<Flaw> {
-    let least = last.map_or(segment_base, |last| last.saturating_add(1));
+pub(super) fn out_of_order(header: &Header, before: Option<i64>, segment_base: i64) -> Option<Flaw> {
+    let from = before.map_or(segment_base, |before| before.saturating_add(1));
     // The base offset of a legacy wrapper is not known here.
     let lowest = if header.is_legacy() { header.last_offset } else { header.base_offset };
-    (lowest < least || header.last_offset < lowest).then(|| {
+    (lowest < from || header.last_offset < lowest).then(|| {
         let found = format_args!("{lowest} to {}", header.last_offset).to_string();
-        Flaw::new(Kind::BatchOffset, format_args!("offsets from {least} on"), found)
+        Flaw::new(Kind::BatchOffset, format_args!("offsets from {from} on"), found)
     })
 }
 

@@ -45,7 +45,7 @@ impl OffsetIndex {
         let mut ascending = true;
         let most = options.log_len.map_or(i32::MAX, |len| i32::try_from(len).unwrap_or(i32::MAX));
         let file = IndexFile::open::<ENTRY_SIZE>(path, options, |bytes| {
-            let (key, position) = decode(bytes);
+            let (key, position) = decode(*bytes);
             let behind = match (keys.last(), positions.last()) {
                 (Some(last_key), Some(last)) => (key > *last_key, position > *last),
                 _ => (true, key > 0 || position > 0),
@@ -256,9 +256,11 @@ fn relative_target(base: i64, target: i64) -> i32 {
     i32::try_from(relative).unwrap_or(if relative < 0 { i32::MIN } else { i32::MAX })
 }
 
-pub(super) fn decode(bytes: &[u8; ENTRY_SIZE]) -> (i32, i32) {
-    let [a, b, c, d, e, f, g, h] = *bytes;
-    (i32::from_be_bytes([a, b, c, d]), i32::from_be_bytes([e, f, g, h]))
+fn decode(bytes: [u8; ENTRY_SIZE]) -> (i32, i32) {
+    // The key is the upper half; what is cut off is the lower one.
+    let both = i64::from_be_bytes(bytes);
+    #[expect(clippy::cast_possible_truncation, reason = "the two halves are meant")]
+    ((both >> 32) as i32, both as i32)
 }
 
 pub(super) fn encode(key: i32, position: i32) -> [[u8; 4]; 2] {

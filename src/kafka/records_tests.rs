@@ -23,6 +23,7 @@ fn rows(bytes: &[u8]) -> Result<Vec<Row>, Flaw> {
     Ok(rows)
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "the rows have options")]
 fn some(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(bytes.to_vec())
 }

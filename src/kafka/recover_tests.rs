@@ -78,7 +78,7 @@ fn rolled_back_transactions_are_indexed_across_segments() {
         batch[43..51].copy_from_slice(&id.to_be_bytes());
         if let Some(kind) = marker {
             let at = batch.len() - 9;
-            assert_eq!(batch[at - 3..at + 1], [0, 0, 0, 1]);
+            assert_eq!(batch[at - 3..=at], [0, 0, 0, 1]);
             batch[at] = kind;
         }
         let crc = crc_fast::crc32_iscsi(&batch[21..]).to_be_bytes();

@@ -181,12 +181,12 @@ impl Segment {
 
 fn keep<T>(kept: &Kept<T>, make: impl FnOnce() -> Result<T>) -> Result<Arc<T>> {
     let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(made) = kept.as_ref() {
-        return Ok(Arc::clone(made));
+    if let Some(known) = kept.as_ref() {
+        return Ok(Arc::clone(known));
     }
-    let made = Arc::new(make()?);
-    *kept = Some(Arc::clone(&made));
-    Ok(made)
+    let first = Arc::new(make()?);
+    *kept = Some(Arc::clone(&first));
+    Ok(first)
 }
 
 /// `None` for a file that is not there.

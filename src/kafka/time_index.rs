@@ -258,14 +258,16 @@ impl TimeIndex {
 }
 
 pub(super) fn decode(bytes: &[u8; ENTRY_SIZE]) -> (i64, i32) {
-    let [a, b, c, d, e, f, g, h, i, j, k, l] = *bytes;
-    (i64::from_be_bytes([a, b, c, d, e, f, g, h]), i32::from_be_bytes([i, j, k, l]))
+    let timestamp = bytes.first_chunk().copied().map_or(0, i64::from_be_bytes);
+    (timestamp, bytes.last_chunk().copied().map_or(0, i32::from_be_bytes))
 }
 
 pub(super) fn encode(timestamp: i64, offset: i32) -> [u8; ENTRY_SIZE] {
-    let [a, b, c, d, e, f, g, h] = timestamp.to_be_bytes();
-    let [i, j, k, l] = offset.to_be_bytes();
-    [a, b, c, d, e, f, g, h, i, j, k, l]
+    let mut bytes = [0; ENTRY_SIZE];
+    for (to, from) in bytes.iter_mut().zip(timestamp.to_be_bytes().into_iter().chain(offset.to_be_bytes())) {
+        *to = from;
+    }
+    bytes
 }
 
 #[cfg(test)]

@@ -81,8 +81,8 @@ mod tests {
         };
         let mut bytes = Vec::new();
         entry.encode(&mut bytes);
-        let text: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
-        assert_eq!(text, "000000000000000180130000000000000066000000000000006a0000000000000064");
+        let literal = "000000000000000180130000000000000066000000000000006a0000000000000064";
+        assert_eq!(bytes, crate::kafka::test_data::hex(literal));
         assert_eq!(AbortedTransaction::decode(bytes.first_chunk().unwrap()), entry);
 
         let dir = tempfile::tempdir().unwrap();

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import golden_kafka
 from logdex.rocketmq import IndexFile, index_key
 
 HOME = Path(__file__).resolve().parents[2]
@@ -37,6 +38,16 @@ def test_index_file(tmp_path: Path) -> None:
     _run(BLOCKS[2], {"/tmp/": f"{tmp_path}/"})  # noqa: S108 - what the README says
     with IndexFile.open(tmp_path / "20260101000000000", hash_slots=1_000, max_entries=4_000) as index:
         assert index.select_phy_offset(index_key("Orders", "order-1001")) == [4096]
+
+
+def test_kafka(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = golden_kafka.unpack("codecs", tmp_path / "logs")
+    index = tmp_path / "key-index"
+    _run(BLOCKS[3], {"/var/kafka-logs": str(root), '"orders"': '"cod-none"', "/tmp/key-index": str(index)})  # noqa: S108
+    assert sum(map(int, capsys.readouterr().out.split())) == sum(
+        row["topic"] == "cod-none" for row in golden_kafka.rows("codecs", "records")
+    )
+    assert sorted(path.name for path in index.iterdir()) == ["cod-none-0", "cod-none-1"]
 
 
 def test_linked_files_are_there() -> None:

@@ -15,22 +15,22 @@ import sys
 from typing import TYPE_CHECKING
 
 from logdex import __version__
-from logdex.cli import build_index, build_queues, cat, explain, export, find, info, stats, verify
+from logdex.cli import build_index, build_queues, cat, explain, export, find, info, kafka, stats, verify
 from logdex.cli.output import complain
 from logdex.errors import LogdexError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = (info, find, explain, cat, export, verify, build_index, build_queues, stats)
+COMMANDS = (info, find, explain, cat, export, verify, build_index, build_queues, stats, kafka)
 
 _WRONG = 2
 _INTERRUPTED = 130
 
 _DESCRIPTION = """\
 Reads what a message broker left on disk, without the broker: a RocketMQ store, a part of
-one, its index. Nothing that is read is changed, locked or touched; a running broker may
-go on."""
+one, its index; a Kafka log directory, a partition, a segment. Nothing that is read is
+changed, locked or touched; a running broker may go on."""
 
 _EPILOG = """\
 begin with
@@ -38,6 +38,7 @@ begin with
   logdex find /data/store Orders order-1001     the messages that carry a key
   logdex explain /data/store Orders order-1001  why a key is found, or why not
   logdex verify /data/store                     what is broken
+  logdex kafka --help                           what there is for Kafka alone
 
 times: milliseconds since the epoch, ISO 8601 (UTC where no zone is said), or
   -2h, -3d: so long ago (s, m, h, d, w). Both ends of a range belong to it.

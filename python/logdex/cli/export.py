@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     source = open_source(arguments.path, commit_log=arguments.commit_log)
     part = target.with_name(target.name + ".part")
     try:
-        stream = RecordBatchReader.from_stream(source.rows(filters_of(arguments), body=not arguments.no_body))
+        stream = source.rows(filters_of(arguments), body=not arguments.no_body)
         with Progress("export") as progress:
             rows = _write(parquet, part, _with_progress(stream, source, progress), arguments)
         part.rename(target)
@@ -84,14 +84,14 @@ def _write(parquet: Any, path: Path, stream: RecordBatchReader, arguments: argpa
     return rows
 
 
-def _with_progress(stream: RecordBatchReader, source: Source, progress: Progress) -> RecordBatchReader:
+def _with_progress(stream: Any, source: Source, progress: Progress) -> RecordBatchReader:  # noqa: ANN401 -- PyCapsule
     """Tell how far the log was read; where its rows do not say, how much of it came."""
     facts = source.describe().facts
     begin, total = facts.get("min_offset"), facts.get("log_bytes")
 
     def batches() -> Iterator[RecordBatch]:
         read = 0
-        for batch in stream:
+        for batch in limited_batches(stream, None):
             if begin is not None and batch.num_rows and "phy_offset" in batch.column_names:
                 progress(batch.column("phy_offset")[batch.num_rows - 1].as_py() - begin, total)
             else:

@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     from logdex.cli.arguments import Subparsers
     from logdex.report import Report
 
+_KAFKA = """\
+What there is for Kafka alone. `logdex info`, `cat`, `export` and `verify` take Kafka paths,
+too: a log directory, a partition, a segment.
+
+  logdex kafka dump orders-0 --print-data-log
+  logdex kafka find /var/kafka-logs orders order-1001 --index /var/key-index
+  logdex kafka rebuild-index orders-0 --to /tmp/indexes"""
+
 _DUMP = """\
 Batches of a .log file, entries of an index, producers of a .snapshot: line by line as
 kafka-dump-log prints them, without a JVM. What is wrong stands at the end.
@@ -62,7 +70,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "kafka",
         help="segments and indexes of Kafka: dump, find, verify, rebuild-index, build-index",
-        description="What is there for Kafka alone. `logdex info`, `cat` and `export` take Kafka paths, too.",
+        description=_KAFKA,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)

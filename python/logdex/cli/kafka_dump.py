@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
     from arro3.core import Array, RecordBatch
 
+# Typed as it is, its checks would narrow an unknown type to nothing.
+_TYPES: Any = DataType
+
 _TIMESTAMP_TYPES = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
 _CONTROL_KEY = struct.Struct(">hh")
 _MARKER_VALUE = struct.Struct(">hi")
@@ -186,8 +189,7 @@ def _rows(batches: Iterable[RecordBatch]) -> Iterator[dict[str, Any]]:
 
 
 def _values(column: Array) -> list[Any]:
-    kind: Any = column.type  # its checks narrow a typed one to nothing
-    return list((column.cast(DataType.int64()) if DataType.is_timestamp(kind) else column).to_pylist())
+    return list((column.cast(DataType.int64()) if _TYPES.is_timestamp(column.type) else column).to_pylist())
 
 
 def _log_beside(path: Path) -> Path | None:

@@ -6,7 +6,7 @@ import errno
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from logdex.cli import index_source, store_source
+from logdex.cli import index_source, kafka_source, store_source
 
 if TYPE_CHECKING:
     import os
@@ -14,7 +14,11 @@ if TYPE_CHECKING:
 
     from logdex.cli.source import Source
 
-KINDS: tuple[Callable[..., Source | None], ...] = (store_source.recognise, index_source.recognise)
+KINDS: tuple[Callable[..., Source | None], ...] = (
+    store_source.recognise,
+    index_source.recognise,
+    kafka_source.recognise,
+)
 """Functions that open a path that is theirs and give None for others; the first that takes it has it."""
 
 
@@ -37,5 +41,6 @@ def open_source(path: str | os.PathLike[str], **options: Any) -> Source:  # noqa
     if not place.exists():
         raise FileNotFoundError(errno.ENOENT, "no such file or directory", str(place))
     raise ValueError(
-        f"{place}: nothing that logdex reads (a store holds commitlog; an index directory, files named by 17 digits)"
+        f"{place}: nothing that logdex reads (a store holds commitlog; an index directory, files named by 17 digits; "
+        "a Kafka log directory, <topic>-<partition>)"
     )

@@ -20,7 +20,8 @@ def limited_batches(stream: Any, limit: int | None) -> Iterator[RecordBatch]:  #
     left = limit
     if left == 0:
         return
-    for batch in RecordBatchReader.from_stream(stream):
+    # A reader of our own is read as it is: through the Arrow interface an error would lose its class.
+    for batch in stream if hasattr(stream, "__next__") else RecordBatchReader.from_stream(stream):
         part = batch if left is None else batch.slice(0, min(left, batch.num_rows))
         if part.num_rows:
             yield part

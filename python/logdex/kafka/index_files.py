@@ -63,12 +63,12 @@ def write_rebuilt(directory: Path, base_offset: int, recovered: RecoveredSegment
         if content is None:
             path.unlink(missing_ok=True)
             continue
-        _replace(path, content)
+        replace_file(path, content)
         written.append(path)
     return written
 
 
-def _replace(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes) -> None:
     """Write a file under another name and rename it, so that a kill leaves the old one or the new one."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:

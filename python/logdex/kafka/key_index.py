@@ -7,14 +7,16 @@ answer of the index is a candidate: `find` reads the record itself before it giv
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arro3.core import Array, DataType
 
 from logdex.hash_index import IndexService
+from logdex.kafka.key_settings import KeySettings
 from logdex.kafka.log_dir import LogDir
-from logdex.report import Finding, Report
+from logdex.report import Report, merge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -87,51 +89,48 @@ def build_key_index(
         What was passed over because it is damaged, and `checked`: partitions, records and entries.
 
     Raises:
-        CorruptFileError: Never for a damaged batch, which is passed over and named in the report.
+        CorruptFileError: The settings of an index that is there are damaged. A damaged batch is passed over and named in the
+            report.
+        ValueError: The index that is there was built with another header.
         OSError: A file cannot be read or written.
     """
-    findings: list[Finding] = []
-    checked = {"partitions": 0, "records": 0, "entries": 0}
+    reports = []
     with opened(log_dir) as logs:
         for partition in logs.partitions(topics):
             log = logs.log(partition.topic, partition.partition)
+            show = None if progress is None else partial(progress, partition)
             target = Path(directory) / str(partition)
-            seen = _build_partition(log, target, header, max_entries, _partial(progress, partition))
-            checked["partitions"] += 1
-            checked["records"] += seen.records
-            checked["entries"] += seen.entries
-            findings += seen.findings
-    return Report(findings, checked)
+            reports.append(index_partition(log, target, header=header, max_entries=max_entries, progress=show))
+    return merge([Report([], {"partitions": 0, "records": 0, "entries": 0}), *reports])
 
 
-class _Built(NamedTuple):
-    records: int
-    entries: int
-    findings: list[Finding]
-
-
-def _partial(
-    progress: Callable[[TopicPartition, int], None] | None, partition: TopicPartition
-) -> Callable[[int], None]:
-    """Bind a caller's callback to a partition."""
-    return lambda count: None if progress is None else progress(partition, count)
-
-
-def _build_partition(
-    log: Log, target: Path, header: str | None, max_entries: int | None, progress: Callable[[int], None]
-) -> _Built:
-    hash_slots, max_entries = (None, None) if has_files(target) else _geometry(log, max_entries)
+def index_partition(
+    log: Log,
+    target: Path,
+    *,
+    header: str | None = None,
+    max_entries: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Report:
+    """Index the records of one partition; see `build_key_index`."""
+    settings = KeySettings.read(target)
+    if settings is None:
+        settings = KeySettings(*_geometry(log, max_entries), header)
+        settings.write(target)
+    if settings.header != header:
+        raise ValueError(f"{target} was built with header={settings.header!r}, not {header!r}: build another index")
     columns = ["topic", "key", "offset", "timestamp", *([] if header is None else ["headers"])]
     records = entries = 0
-    with IndexService.open(target, mode="a", hash_slots=hash_slots, max_entries=max_entries) as index:
+    with IndexService.open(target, mode="a", hash_slots=settings.hash_slots, max_entries=settings.max_entries) as index:
         # A record may have two entries; where a crash came between them the second one is put again.
         first = indexed_end(index) - (header is not None)
         stream = log.records(max(first, 0), columns=columns, batch_size=_BATCH_ROWS, on_error="skip")
         for batch in stream:
             entries += sum(index.put_batch(part) for part in _entries(batch, header))
             records += batch.num_rows
-            progress(batch.num_rows)
-    return _Built(records, entries, list(stream.findings))
+            if progress is not None:
+                progress(batch.num_rows)
+    return Report(list(stream.findings), {"partitions": 1, "records": records, "entries": entries})
 
 
 def _geometry(log: Log, max_entries: int | None) -> tuple[int, int]:
@@ -155,11 +154,6 @@ def _count(batch: RecordBatch) -> int:
     return sum(
         count if count is not None else last - (last if base is None else base) + 1 for count, base, last in rows
     )
-
-
-def has_files(target: Path) -> bool:
-    """Say whether a partition has an index."""
-    return target.is_dir() and any(target.iterdir())
 
 
 def indexed_end(index: IndexService) -> int:

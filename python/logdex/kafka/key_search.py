@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from logdex.hash_index import IndexService
 from logdex.hash_index.query import TimeRange, check_max_num
 from logdex.kafka.find_result import FindResult
-from logdex.kafka.key_index import Key, has_files, indexed_end, opened
+from logdex.kafka.key_index import Key, indexed_end, opened
+from logdex.kafka.key_settings import KeySettings
 from logdex.kafka.record import COLUMNS, Record, records_of
 
 if TYPE_CHECKING:
@@ -45,8 +46,8 @@ def find(
         index: The directory that `build_key_index` wrote; None: every record is read.
         begin: First timestamp, ms or an aware datetime; None: no bound.
         end: Last timestamp, included.
-        header: Look for a header of this name with that value, not for the record's key. Only an index that was built with the
-            same header covers it.
+        header: Look for a header of this name with that value, not for the record's key. Where the index was built without it,
+            every record is read.
         max_num: The most records to give; None: all.
 
     Raises:
@@ -86,9 +87,10 @@ class _Search:
 
     def ask(self, directory: Path) -> int:
         """Check the candidates of an index; give the offset that the index reaches."""
-        if not has_files(directory):
+        settings = KeySettings.read(directory)
+        if settings is None or self._key.header not in (None, settings.header):
             return 0
-        with IndexService.open(directory) as index:
+        with IndexService.open(directory, hash_slots=settings.hash_slots, max_entries=settings.max_entries) as index:
             covered = indexed_end(index)
             # No bounds: an entry's time is no more than a hint, the record's own is compared.
             offsets = sorted(set(index.query_offset(self._log.topic, self._key.text).phy_offsets))
@@ -106,19 +108,24 @@ class _Search:
         column = "key" if self._key.header is None else "headers"
         first = last = None
         for batch in self._log.records(begin, columns=["offset", column], batch_size=_SCAN_ROWS):
-            offsets = batch.column("offset").to_pylist()
-            if not offsets:
+            if not batch.num_rows:
                 continue
-            first = offsets[0] if first is None else first
-            last = offsets[-1]
-            for offset, value in zip(offsets, batch.column(column).to_pylist(), strict=True):
-                if value == self._key.value if self._key.header is None else self._has_header(value):
-                    self._read(offset)
+            offsets = batch.column("offset")
+            first = offsets[0].as_py() if first is None else first
+            last = offsets[-1].as_py()
+            for row in self._rows(list(batch.column(column).to_pylist())):
+                self._read(offsets[row].as_py())
         return 0 if first is None or last is None else last - first + 1
 
-    def _has_header(self, headers: list[dict[str, Any]] | None) -> bool:
-        pair = {"key": self._key.header, "value": self._key.value}
-        return pair in (headers or [])
+    def _rows(self, values: list[Any]) -> list[int]:
+        """Give the numbers of the rows that carry the key, of their keys or headers."""
+        if self._key.header is not None:
+            pair = {"key": self._key.header, "value": self._key.value}
+            return [row for row, headers in enumerate(values) if pair in (headers or [])]
+        # Nearly always there is none, which a list tells faster than a loop.
+        if self._key.value not in values:
+            return []
+        return [row for row, key in enumerate(values) if key == self._key.value]
 
     def _read(self, offset: int) -> None:
         for batch in self._log.records(offset, offset + 1, columns=COLUMNS):

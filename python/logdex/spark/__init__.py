@@ -20,6 +20,7 @@ try:
     from logdex.spark.checks import check_worker_python
     from logdex.spark.find import find
     from logdex.spark.index_source import IndexSource
+    from logdex.spark.kafka_index import build_key_index
     from logdex.spark.kafka_source import KafkaLogSource
     from logdex.spark.lookup import lookup, query_offset
     from logdex.spark.messages_source import MessagesSource
@@ -32,7 +33,7 @@ except ModuleNotFoundError as error:
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["arrange", "build_index", "find", "lookup", "query_offset", "register"]
+__all__ = ["arrange", "build_index", "build_key_index", "find", "lookup", "query_offset", "register"]
 
 
 def register(spark: SparkSession) -> None:

@@ -77,7 +77,6 @@ fn _open_log_segment(
 }
 
 /// The keywords that all streams of records take.
-#[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
 fn record_scan(
     begin: Option<&Bound<'_, PyAny>>,
     end: Option<&Bound<'_, PyAny>>,

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import subprocess
+import sys
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import golden_kafka
-from logdex.errors import CorruptFileError
-from logdex.kafka import LogSegment, ProducerState
+from logdex.errors import CorruptFileError, LockedError
+from logdex.kafka import Log, LogSegment, ProducerState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,3 +69,34 @@ def test_a_file_that_is_there_is_not_replaced_unasked(kafka_logs: Callable[[str]
         assert index.read_bytes() == b"precious"
         assert segment.rebuild_indexes(tmp_path, index_interval_bytes=300, overwrite=True).ok
     assert index.read_bytes() == path.with_suffix(".timeindex").read_bytes()
+
+
+_HOLD = """
+import fcntl, sys
+file = open(sys.argv[1], "w")
+fcntl.lockf(file, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_the_files_of_a_running_broker_are_not_replaced(kafka_copy: Callable[[str], Path], tmp_path: Path) -> None:
+    """A broker holds `.lock` of its log directory, as Java does: by fcntl."""
+    root = kafka_copy("codecs")
+    before = {path.name: path.read_bytes() for path in (root / "cod-none-0").iterdir()}
+    broker = subprocess.Popen(
+        [sys.executable, "-c", _HOLD, str(root / ".lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert broker.stdin is not None
+    assert broker.stdout is not None
+    with broker.stdout, Log.open(root / "cod-none-0") as log:
+        assert broker.stdout.readline() == b"held\n"
+        with pytest.raises(LockedError) as caught:
+            log.rebuild_indexes(log.path, overwrite=True)
+        assert caught.value.pid == broker.pid
+        assert {path.name: path.read_bytes() for path in log.path.iterdir()} == before
+        assert log.rebuild_indexes(tmp_path / "elsewhere", index_interval_bytes=300).ok
+        broker.stdin.close()
+        broker.wait(timeout=30)
+        assert log.rebuild_indexes(log.path, index_interval_bytes=300, overwrite=True).ok
+    assert {path.name: path.read_bytes() for path in (root / "cod-none-0").iterdir()} == before

@@ -11,7 +11,7 @@ import pytest
 import golden_kafka
 from kafka_records import TIMESTAMP_TYPES
 from logdex.errors import CorruptFileError
-from logdex.kafka import LogSegment, ProducerState
+from logdex.kafka import LogSegment, OffsetIndex, ProducerState, TimeIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -190,6 +190,22 @@ def recovered(kafka_copy: Callable[[str], Path]) -> Callable[[str], Path]:
     return recover
 
 
+def _ask_index(path: Path, row: dict[str, Any], compat: str) -> Any:
+    """Put a question to a rebuilt index, and give the answer in the form of its result."""
+    if row["kind"] == "TimeIndex.lookup":
+        with TimeIndex.open(path.with_suffix(".timeindex"), check="trust") as times:
+            return dict(zip(("timestamp", "offset"), times.lookup(row["target"]), strict=True))
+    with OffsetIndex.open(path.with_suffix(".index"), check="trust", compat=compat) as offsets:
+        if row["kind"] == "OffsetIndex.lookup":
+            found: Any = offsets.lookup(row["target"])
+        else:
+            found = offsets.fetch_upper_bound_offset(row["position"], row["fetchSize"])
+        return found and dict(zip(("offset", "position"), found, strict=True))
+
+
+INDEX_KINDS = ("OffsetIndex.lookup", "OffsetIndex.fetchUpperBoundOffset", "TimeIndex.lookup")
+
+
 @pytest.mark.parametrize("case", golden_kafka.CASES)
 def test_answers_after_recovery_are_the_real_classes(recovered: Callable[[str], Path], case: str) -> None:
     root = recovered(case)
@@ -210,6 +226,15 @@ def test_answers_after_recovery_are_the_real_classes(recovered: Callable[[str], 
                 for row in rows:
                     assert _ask(segment, row) == row["result"], row
                     compared += 1
+    for kind in INDEX_KINDS:
+        for key, rows in _lookups(case, kind, "recovered").items():
+            total += len(rows)
+            if key in failed:
+                continue
+            for row in rows:
+                path = golden_kafka.segment_path(root, row)
+                assert _ask_index(path, row, golden_kafka.release(case)) == row["result"], row
+                compared += 1
     assert compared == total or failed
     assert bool(total) == any(row.get("state") == "recovered" for row in golden_kafka.rows(case, "lookups"))
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import golden_kafka
+from logdex.errors import CorruptFileError
 from logdex.hash_index import IndexService
 from logdex.kafka import LogDir, build_key_index, find
 
@@ -90,6 +91,32 @@ def test_headers_are_found(kafka_logs: Callable[[str], Path], tmp_path: Path) ->
         assert {(record.partition, record.offset) for record in found} == places
     (topic, key), rows = next(iter(_by_key("codecs").items()))
     assert {(r.partition, r.offset) for r in find(root, topic, key, index=tmp_path)} == _places(rows)
+
+
+def test_a_header_that_is_not_indexed_is_read_for(kafka_logs: Callable[[str], Path], tmp_path: Path) -> None:
+    root = kafka_logs("codecs")
+    build_key_index(root, tmp_path, topics="cod-none")
+    row = next(
+        row
+        for row in golden_kafka.rows("codecs", "records")
+        if row["topic"] == "cod-none" and any(value for _, value in row["headers"])
+    )
+    name, value = next((name, base64.b64decode(value)) for name, value in row["headers"] if value)
+    found = find(root, "cod-none", value, index=tmp_path, header=name)
+    assert (row["partition"], row["offset"]) in {(record.partition, record.offset) for record in found}
+    assert found.scanned_offsets >= 100
+    with pytest.raises(ValueError, match="built with header=None"):
+        build_key_index(root, tmp_path, topics="cod-none", header=name)
+
+
+def test_settings_that_cannot_be_true_are_refused(kafka_logs: Callable[[str], Path], tmp_path: Path) -> None:
+    build_key_index(kafka_logs("codecs"), tmp_path, topics="cod-none")
+    path = tmp_path / "cod-none-0" / "_key_index.json"
+    for text in ("", "[]", "{}", '{"hash_slots": 0, "max_entries": 9, "header": null}', path.read_text() + "}"):
+        path.write_text(text)
+        with pytest.raises(CorruptFileError) as caught:
+            find(kafka_logs("codecs"), "cod-none", "key", index=tmp_path)
+        assert caught.value.path == str(path)
 
 
 def test_an_index_goes_on_where_it_ended(kafka_copy: Callable[[str], Path], tmp_path: Path) -> None:

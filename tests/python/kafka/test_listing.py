@@ -9,6 +9,7 @@ import pytest
 
 import golden_kafka
 import kafka_records as records
+import logdex
 from logdex.kafka import Log, LogDir, LogSegment, TopicPartition
 
 if TYPE_CHECKING:
@@ -173,3 +174,13 @@ def test_segments_open_from_a_path_and_name_their_partition(folder: Path) -> Non
     with LogSegment.open(_segments(folder)[0], topic="other", partition=7) as segment:
         row = records.rows(segment.records())[0]
         assert (segment.topic, segment.partition, row) == ("other", 7, _expected()[0])
+
+
+def test_logdex_opens_log_directories_and_partitions(folder: Path) -> None:
+    with logdex.open(folder) as log:
+        assert isinstance(log, Log)
+    with logdex.open(folder.parent) as logs:
+        assert isinstance(logs, LogDir)
+        assert TOPIC in logs.topics
+    with pytest.raises(ValueError, match="no Kafka log directory"):
+        logdex.open(next(folder.glob("*.log")))

@@ -189,6 +189,7 @@ def test_a_topic_cannot_lead_out_of_the_store(store: Store) -> None:
 
 def test_use_after_close_is_an_error(store: Store) -> None:
     opened = logdex.open(store("basic"))
+    assert isinstance(opened, MessageStore)
     queue = opened.queue("t", 0)
     opened.close()
     opened.close()

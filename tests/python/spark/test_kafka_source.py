@@ -12,7 +12,8 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 
 import golden_kafka
 import kafka_records as records
-from logdex.kafka import LogDir
+from logdex import spark as ls
+from logdex.kafka import LogDir, build_key_index
 from logdex.spark.kafka_source import RECORD_COLUMNS, KafkaLogSource
 
 if TYPE_CHECKING:
@@ -181,6 +182,25 @@ def test_damage_is_an_error_or_passed_over(spark: SparkSession, kafka_case: Call
     with pytest.raises(Exception, match="CorruptFileError"):
         _load(spark, root).count()
     assert 0 < _load(spark, root, onError="skip").count() < len(golden_kafka.rows("damaged-crc", "records-before"))
+
+
+def test_an_index_of_keys_equals_a_local_one(
+    spark: SparkSession, kafka_case: Callable[[str], Path], tmp_path: Path
+) -> None:
+    root = kafka_case("codecs")
+    local = build_key_index(root, tmp_path / "local", topics=["cod-none", "cod-lz4"], header="a")
+    report = ls.build_key_index(spark, root, tmp_path / "spark", topics=["cod-none", "cod-lz4"], header="a")
+    assert report == local
+    assert report.checked["partitions"] == 4
+    contents = {
+        made: {
+            folder.name: sorted(path.read_bytes() for path in folder.iterdir())
+            for folder in (tmp_path / made).iterdir()
+        }
+        for made in ("local", "spark")
+    }
+    assert contents["spark"] == contents["local"]
+    assert all(len(files) == 2 for files in contents["local"].values())  # an index file, and its settings
 
 
 def test_a_stream_follows_a_growing_log(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,0 +1,91 @@
+"""Building the key index of Kafka partitions in parallel, a task for each partition."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.types import StringType, StructField, StructType
+
+from logdex.kafka import LogDir, TopicPartition
+from logdex.kafka.key_index import index_partition
+from logdex.report import Finding, Report, merge
+from logdex.spark.checks import check_worker_python
+from logdex.spark.files import require_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from os import PathLike
+
+    from pyspark.sql import SparkSession
+
+_ANSWER = StructType([StructField("answer", StringType())])
+
+
+def build_key_index(
+    spark: SparkSession,
+    log_dir: str | PathLike[str],
+    directory: str | PathLike[str],
+    *,
+    topics: str | Iterable[str] | None = None,
+    header: str | None = None,
+    max_entries: int | None = None,
+) -> Report:
+    """Index the records of Kafka partitions by their keys; what `logdex.kafka.build_key_index` does, by Spark's workers.
+
+    A partition has one task, which makes the files that a local build makes. A task that is tried again goes on where the
+    one before it was killed; only one at a time writes the index of a partition.
+
+    Args:
+        spark: The session whose workers do it; they must see the same files as the driver.
+        log_dir: The log directory. It is only read.
+        directory: Where the index goes: `<directory>/<topic>-<partition>/`.
+        topics: One topic, or several; None: all.
+        header: The name of a header whose values are indexed beside the keys.
+        max_entries: Entries of an index file, plus one; None: as many as each partition needs.
+
+    Returns:
+        What was passed over because it is damaged, and `checked`: partitions, records and entries.
+
+    Raises:
+        FileNotFoundError: The log directory is not there.
+        LogdexError: The workers' Python cannot run logdex.
+    """
+    check_worker_python(spark)
+    source = Path(log_dir).absolute()
+    require_directory(source)
+    with LogDir.open(source) as logs:
+        # The largest ones first, so that none of them is begun when all others are done.
+        partitions = sorted(logs.partitions(topics), key=lambda each: -logs.log(each.topic, each.partition).size)
+    if not partitions:
+        return Report([], {"partitions": 0, "records": 0, "entries": 0})
+    work = partial(
+        _index, str(source), str(Path(directory).absolute()), tuple(partitions), header=header, max_entries=max_entries
+    )
+    answers = spark.range(0, len(partitions), 1, len(partitions)).mapInArrow(work, _ANSWER).collect()
+    return merge([_report(json.loads(row.answer)) for row in answers])
+
+
+def _index(
+    log_dir: str,
+    directory: str,
+    partitions: tuple[TopicPartition, ...],
+    batches: Iterator[Any],
+    *,
+    header: str | None,
+    max_entries: int | None,
+) -> Iterator[Any]:
+    """Index the partitions whose numbers come in, in a worker."""
+    numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
+    with LogDir.open(log_dir) as logs:
+        for partition in (partitions[number] for number in numbers):
+            log = logs.log(partition.topic, partition.partition)
+            report = index_partition(log, Path(directory) / str(partition), header=header, max_entries=max_entries)
+            yield pa.record_batch({"answer": [json.dumps(report.to_dict())]})
+
+
+def _report(values: dict[str, Any]) -> Report:
+    return Report([Finding(**finding) for finding in values["findings"]], values["checked"])
