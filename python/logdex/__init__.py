@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import logging
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from logdex._core import __version__
 from logdex.errors import CorruptFileError, GeometryError, IndexFullError, LockedError, LogdexError
@@ -39,18 +40,27 @@ _LOG_NAME_DIGITS = 20
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
-def open(path: str | PathLike[str]) -> MessageStore:  # noqa: A001 -- logdex.open, as gzip.open
-    """Open what lies at a path: the store directory of a RocketMQ broker, or the directory of its commit log.
+def open(path: str | PathLike[str]) -> MessageStore | Any:  # noqa: A001, ANN401 -- logdex.open, as gzip.open
+    """Open what lies at a path.
+
+    Returns:
+        `rocketmq.MessageStore` for the store directory of a RocketMQ broker or the directory of its commit log; `kafka.LogDir`
+        for a log directory of a Kafka broker, `kafka.Log` for that of one partition.
 
     Raises:
         OSError: Nothing lies there, or the system refuses to read it.
-        ValueError: What lies there is no store; the message says what to use for it.
+        ValueError: What lies there is none of these; the message says what to use for it.
     """
     from logdex.rocketmq import MessageStore  # noqa: PLC0415 -- only who opens a store pays for it
 
     root = Path(path)
     if MessageStore.lies_at(root):
         return MessageStore.open(root)
+    if find_spec("logdex.kafka") is not None:
+        kafka = import_module("logdex.kafka")
+        for kind in (kafka.Log, kafka.LogDir):
+            if root.is_dir() and kind.lies_at(root):
+                return kind.open(root)
     root.stat()
     raise ValueError(f"{root} is no RocketMQ store directory (it would hold commitlog); {_hint(root)}")
 

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING
 from logdex import __version__
 from logdex.cli import build_index, build_queues, cat, explain, export, find, info, stats, verify
 from logdex.cli.output import complain
+from logdex.cli.rooms import rooms
 from logdex.errors import LogdexError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = (info, find, explain, cat, export, verify, build_index, build_queues, stats)
+COMMANDS = (info, find, explain, cat, export, verify, build_index, build_queues, stats, *rooms("kafka"))
 
 _WRONG = 2
 _INTERRUPTED = 130

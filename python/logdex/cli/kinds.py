@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logdex.cli import index_source, store_source
+from logdex.cli.rooms import rooms
 
 if TYPE_CHECKING:
     import os
@@ -14,7 +15,11 @@ if TYPE_CHECKING:
 
     from logdex.cli.source import Source
 
-KINDS: tuple[Callable[..., Source | None], ...] = (store_source.recognise, index_source.recognise)
+KINDS: tuple[Callable[..., Source | None], ...] = (
+    store_source.recognise,
+    index_source.recognise,
+    *(room.recognise for room in rooms("kafka_source")),
+)
 """Functions that open a path that is theirs and give None for others; the first that takes it has it."""
 
 
