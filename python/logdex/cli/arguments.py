@@ -38,8 +38,13 @@ def command(subparsers: Subparsers, name: str, summary: str, details: str = "") 
 def add_store(parser: argparse.ArgumentParser) -> None:
     """Add the store to read and how to open it."""
     parser.add_argument("store", metavar="STORE", help="the broker's store directory, a copy of it, or a part of it")
+    add_open_options(parser)
+
+
+def add_open_options(parser: argparse.ArgumentParser) -> None:
+    """Add what opening a RocketMQ store may have to be told."""
     parser.add_argument(
-        "--hash-slots", type=int, metavar="N", help="maxHashSlotNum, where it cannot be told from the files"
+        "--hash-slots", type=int, metavar="N", help="maxHashSlotNum, where the index files do not tell it"
     )
     parser.add_argument("--max-entries", type=int, metavar="N", help="maxIndexNum, likewise")
     add_commit_log(parser)
@@ -54,8 +59,8 @@ def add_commit_log(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def store_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Give what `add_store` added, for `MessageStore.open`."""
+def open_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Give what `add_open_options` added, for `MessageStore.open` and `open_source`."""
     return {
         "hash_slots": arguments.hash_slots,
         "max_entries": arguments.max_entries,
