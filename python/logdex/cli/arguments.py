@@ -105,7 +105,7 @@ def time_ms(text: str, *, end: bool = False) -> int:
             raise argparse.ArgumentTypeError(f"no time in milliseconds: {text}")
         return number
     try:
-        moment = datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", text))
+        moment = _moment(text, end=end)
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=timezone.utc)
         if end and _DATE.fullmatch(text):
@@ -115,3 +115,19 @@ def time_ms(text: str, *, end: bool = False) -> int:
         raise argparse.ArgumentTypeError(
             f"no time: {text!r} (epoch milliseconds, ISO 8601 such as 2026-11-21T19:30:00Z, or -2h)"
         ) from None
+
+
+def _moment(text: str, *, end: bool) -> datetime:
+    """Read ISO 8601 in the forms that Python 3.10 does not know, too: `Z`, any number of decimals, `+0800`."""
+    parts = re.fullmatch(r"(.*?)(?:[.,](\d+))?([zZ]|[+-]\d\d:?\d\d)?", text)
+    if parts is None:
+        raise ValueError(text)
+    base, decimals, zone = parts[1], parts[2] or "", parts[3] or ""
+    if not zone.startswith(("+", "-")):
+        zone = "+00:00" if zone else ""
+    elif ":" not in zone:
+        zone = f"{zone[:3]}:{zone[3:]}"
+    micros = decimals[:6].ljust(6, "0") if decimals else ""
+    moment = datetime.fromisoformat(f"{base}{'.' if micros else ''}{micros}{zone}")
+    # What is finer than a microsecond rounds into the range as well.
+    return moment + timedelta(microseconds=1) if decimals[6:].strip("0") and not end else moment
