@@ -1,10 +1,11 @@
 //! Growing columns whose memory is used again: once whoever got a batch lets go of it, the next one is built in the same
 //! place. Fresh memory would cost more than what is written into it.
 
+use std::sync::Arc;
+
 use arrow_array::types::ArrowPrimitiveType;
 use arrow_array::{ArrayRef, BinaryArray, PrimitiveArray, StringArray};
 use arrow_buffer::{ArrowNativeType, Buffer, NullBuffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
-use std::sync::Arc;
 
 /// How many batches may be alive beside the one that is built, so that their memory comes back.
 const HANDED: usize = 3;
@@ -77,7 +78,7 @@ impl<P: ArrowPrimitiveType> Numbers<P> {
 #[derive(Debug)]
 pub(super) struct Bytes {
     /// As long as there is room; what counts ends with the last offset.
-    bytes: Recycled<u8>,
+    content: Recycled<u8>,
     offsets: Recycled<i32>,
     used: usize,
     nulls: NullBufferBuilder,
@@ -86,7 +87,7 @@ pub(super) struct Bytes {
 impl Bytes {
     pub(super) fn new() -> Self {
         let offsets = Recycled { values: vec![0], handed: Vec::new() };
-        Self { bytes: Recycled::default(), offsets, used: 0, nulls: NullBufferBuilder::new(0) }
+        Self { content: Recycled::default(), offsets, used: 0, nulls: NullBufferBuilder::new(0) }
     }
 
     /// Rows so far.
@@ -110,10 +111,10 @@ impl Bytes {
     #[inline]
     pub(super) fn write(&mut self, from: &[u8], begin: usize, len: usize) {
         let from = from.get(begin..).unwrap_or_default();
-        if self.bytes.values.len().saturating_sub(self.used) < len.max(MIDDLE) {
+        if self.content.values.len().saturating_sub(self.used) < len.max(MIDDLE) {
             self.grow(len);
         }
-        let to = self.bytes.values.get_mut(self.used..).unwrap_or_default();
+        let to = self.content.values.get_mut(self.used..).unwrap_or_default();
         // Fixed lengths are a few instructions; a length known only now is a call.
         if let (true, Some(to), Some(from)) = (len <= SHORT, to.first_chunk_mut::<SHORT>(), from.first_chunk::<SHORT>())
         {
@@ -141,15 +142,15 @@ impl Bytes {
 
     #[cold]
     fn grow(&mut self, len: usize) {
-        let bytes = &mut self.bytes.values;
+        let bytes = &mut self.content.values;
         let wanted = (bytes.len() + bytes.len() / 2).max(self.used + len + 4096).max(bytes.capacity());
         bytes.resize(wanted, 0);
     }
 
     fn parts(&mut self) -> (OffsetBuffer<i32>, Buffer, Option<NullBuffer>) {
-        self.bytes.values.truncate(self.used);
+        self.content.values.truncate(self.used);
         self.used = 0;
-        let bytes = self.bytes.hand_out();
+        let bytes = self.content.hand_out();
         let rows = self.offsets.values.len();
         let offsets = ScalarBuffer::new(self.offsets.hand_out(), 0, rows);
         self.offsets.values.clear();

@@ -17,7 +17,7 @@ const BLOCK: usize = 64;
 /// Where batches come from.
 enum Source<S> {
     /// A walk, here.
-    Walk(Scan<S>),
+    Walk(Box<Scan<S>>),
     /// Walks of other threads.
     Threads(Box<Parallel>),
 }
@@ -52,7 +52,7 @@ impl<S: ReadAt> MessageReader<S> {
         batch_size: usize,
     ) -> Result<Self> {
         let builder = BatchBuilder::new(columns, bodies, max_body_bytes);
-        Self::of(Source::Walk(scan), builder, batch_size)
+        Self::of(Source::Walk(Box::new(scan)), builder, batch_size)
     }
 
     /// Gives what other threads read into these columns.

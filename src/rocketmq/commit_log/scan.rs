@@ -238,12 +238,11 @@ impl<S: ReadAt> Scan<S> {
         };
         let Salvage { search, probe, .. } = salvage.as_mut();
         let found = salvage::next_frame(source, file, self.next, self.versions, search, probe);
-        match found.map_err(|e| Error::io(&file.path, e))? {
-            Some(at) => self.next = at,
-            None => {
-                self.position = file.end();
-                self.current = None;
-            }
+        if let Some(at) = found.map_err(|e| Error::io(&file.path, e))? {
+            self.next = at;
+        } else {
+            self.position = file.end();
+            self.current = None;
         }
         Ok(())
     }
