@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from logdex._core import __version__
 from logdex.errors import CorruptFileError, GeometryError, IndexFullError, LockedError, LogdexError
@@ -50,7 +51,7 @@ def open(path: str | PathLike[str]) -> MessageStore | LogDir | Log:  # noqa: A00
 
     Raises:
         OSError: Nothing lies there, or the system refuses to read it.
-        ValueError: What lies there is no store; the message says what to use for it.
+        ValueError: What lies there is none of these; the message says what to use for it.
     """
     from logdex.kafka import Log, LogDir  # noqa: PLC0415 -- only who opens something pays for it
     from logdex.rocketmq import MessageStore  # noqa: PLC0415 -- as above

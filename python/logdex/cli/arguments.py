@@ -38,8 +38,13 @@ def command(subparsers: Subparsers, name: str, summary: str, details: str = "") 
 def add_store(parser: argparse.ArgumentParser) -> None:
     """Add the store to read and how to open it."""
     parser.add_argument("store", metavar="STORE", help="the broker's store directory, a copy of it, or a part of it")
+    add_open_options(parser)
+
+
+def add_open_options(parser: argparse.ArgumentParser) -> None:
+    """Add what opening a RocketMQ store may have to be told."""
     parser.add_argument(
-        "--hash-slots", type=int, metavar="N", help="maxHashSlotNum, where it cannot be told from the files"
+        "--hash-slots", type=int, metavar="N", help="maxHashSlotNum, where the index files do not tell it"
     )
     parser.add_argument("--max-entries", type=int, metavar="N", help="maxIndexNum, likewise")
     add_commit_log(parser)
@@ -54,8 +59,8 @@ def add_commit_log(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def store_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Give what `add_store` added, for `MessageStore.open`."""
+def open_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Give what `add_open_options` added, for `MessageStore.open` and `open_source`."""
     return {
         "hash_slots": arguments.hash_slots,
         "max_entries": arguments.max_entries,
@@ -100,7 +105,7 @@ def time_ms(text: str, *, end: bool = False) -> int:
             raise argparse.ArgumentTypeError(f"no time in milliseconds: {text}")
         return number
     try:
-        moment = datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", text))
+        moment = _moment(text, end=end)
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=timezone.utc)
         if end and _DATE.fullmatch(text):
@@ -110,3 +115,19 @@ def time_ms(text: str, *, end: bool = False) -> int:
         raise argparse.ArgumentTypeError(
             f"no time: {text!r} (epoch milliseconds, ISO 8601 such as 2026-11-21T19:30:00Z, or -2h)"
         ) from None
+
+
+def _moment(text: str, *, end: bool) -> datetime:
+    """Read ISO 8601 in the forms that Python 3.10 does not know, too: `Z`, any number of decimals, `+0800`."""
+    parts = re.fullmatch(r"(.*?)(?:[.,](\d+))?([zZ]|[+-]\d\d:?\d\d)?", text)
+    if parts is None:
+        raise ValueError(text)
+    base, decimals, zone = parts[1], parts[2] or "", parts[3] or ""
+    if not zone.startswith(("+", "-")):
+        zone = "+00:00" if zone else ""
+    elif ":" not in zone:
+        zone = f"{zone[:3]}:{zone[3:]}"
+    micros = decimals[:6].ljust(6, "0") if decimals else ""
+    moment = datetime.fromisoformat(f"{base}{'.' if micros else ''}{micros}{zone}")
+    # What is finer than a microsecond rounds into the range as well.
+    return moment + timedelta(microseconds=1) if decimals[6:].strip("0") and not end else moment

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from logdex.cli.arguments import add_commit_log, command
+from logdex.cli.arguments import add_open_options, command, open_options
 from logdex.cli.output import complain, say, say_json
 from logdex.cli.progress import Progress
 from logdex.rocketmq import MessageStore
@@ -28,13 +28,13 @@ def add_parsers(subparsers: Subparsers) -> None:
     parser = command(subparsers, "build-queues", "make consume queues from the commit log", _DETAILS)
     parser.add_argument("store", metavar="STORE", help="the store, or its commit log")
     parser.add_argument("directory", metavar="DIR", help="where the queues go; made when it is not there")
-    add_commit_log(parser)
+    add_open_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Build, and say what was made."""
-    with MessageStore.open(arguments.store, commit_log=arguments.commit_log) as store, Progress("queues") as progress:
+    with MessageStore.open(arguments.store, **open_options(arguments)) as store, Progress("queues") as progress:
         report = store.build_queues(arguments.directory, progress=progress)
     return say_built(report, arguments.directory, as_json=arguments.json)
 

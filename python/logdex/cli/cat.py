@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from logdex.cli.arguments import add_commit_log, add_filters, command
+from logdex.cli.arguments import add_filters, add_open_options, command, open_options
 from logdex.cli.kinds import open_source
 from logdex.cli.output import say, say_json
 from logdex.cli.rows import limited_rows
@@ -28,14 +28,14 @@ def add_parsers(subparsers: Subparsers) -> None:
     parser = command(subparsers, "cat", "print messages", _DETAILS)
     parser.add_argument("path", metavar="STORE", help="the store, or its commit log")
     add_filters(parser)
-    add_commit_log(parser)
+    add_open_options(parser)
     parser.add_argument("--body", action="store_true", help="with the bodies")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print; 1 where no row passes the filters."""
-    source = open_source(arguments.path, commit_log=arguments.commit_log)
+    source = open_source(arguments.path, **open_options(arguments))
     printed = 0
     try:
         stream = source.rows(filters_of(arguments), body=arguments.body)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from logdex.cli.arguments import add_store, add_times, command, store_options
+from logdex.cli.arguments import add_store, add_times, command, open_options
 from logdex.cli.output import say, say_json
 from logdex.rocketmq import MessageStore
 
@@ -34,7 +34,7 @@ def add_parsers(subparsers: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the way; 1 where nothing is found."""
-    with MessageStore.open(arguments.store, **store_options(arguments)) as store:
+    with MessageStore.open(arguments.store, **open_options(arguments)) as store:
         explanation = store.explain(arguments.topic, arguments.key, begin=arguments.begin, end=arguments.end)
     if arguments.json:
         say_json(explanation.to_dict())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from arro3.core import RecordBatchReader
 
-from logdex.cli.arguments import add_commit_log, add_filters, command
+from logdex.cli.arguments import add_filters, add_open_options, command, open_options
 from logdex.cli.cat import filters_of
 from logdex.cli.kinds import open_source
 from logdex.cli.output import say, say_json, size_text
@@ -39,7 +39,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     parser.add_argument("path", metavar="STORE", help="the store, or its commit log")
     parser.add_argument("file", metavar="FILE.parquet", help="the file to write; must not be there")
     add_filters(parser)
-    add_commit_log(parser)
+    add_open_options(parser)
     parser.add_argument("--no-body", action="store_true", help="without the bodies")
     parser.add_argument(
         "--compression", default="snappy", help="of Parquet: none, snappy (default), gzip, zstd, lz4, brotli"
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     if target.exists():
         raise FileExistsError(errno.EEXIST, "the file exists already", str(target))
     parquet = _parquet()
-    source = open_source(arguments.path, commit_log=arguments.commit_log)
+    source = open_source(arguments.path, **open_options(arguments))
     part = target.with_name(target.name + ".part")
     try:
         stream = source.rows(filters_of(arguments), body=not arguments.no_body)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Literal
 
-from logdex.cli.arguments import add_store, add_times, command, count, store_options
+from logdex.cli.arguments import add_store, add_times, command, count, open_options
 from logdex.cli.messages import message_json, message_text
 from logdex.cli.output import complain, say, say_json, size_text
 from logdex.rocketmq import MessageStore
@@ -53,7 +53,7 @@ def add_parsers(subparsers: Subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print what is found; 1 where nothing is."""
     topic = None if arguments.topic == ANY_TOPIC else arguments.topic
-    with MessageStore.open(arguments.store, **store_options(arguments)) as store:
+    with MessageStore.open(arguments.store, **open_options(arguments)) as store:
         by_id = store.message(arguments.key) if topic is None and store.is_msg_id(arguments.key) else None
         result = store.find(
             topic,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from logdex.cli.arguments import add_commit_log, command
+from logdex.cli.arguments import add_open_options, command, open_options
 from logdex.cli.kinds import open_source
 from logdex.cli.output import facts, say, say_json, size_text, table, time_text
 
@@ -26,13 +26,13 @@ def add_parsers(subparsers: Subparsers) -> None:
     """Add the command."""
     parser = command(subparsers, "info", "what lies at a path", _DETAILS)
     parser.add_argument("path", metavar="PATH", help="a store, a commit log, an index directory or file")
-    add_commit_log(parser)
+    add_open_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Describe the path; always 0 where something lies there."""
-    source = open_source(arguments.path, commit_log=arguments.commit_log)
+    source = open_source(arguments.path, **open_options(arguments))
     try:
         description = source.describe()
     finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from logdex.cli.arguments import add_commit_log, command
+from logdex.cli.arguments import add_open_options, command, open_options
 from logdex.cli.kinds import open_source
 from logdex.cli.output import printable, say, say_json
 from logdex.cli.progress import Progress
@@ -27,13 +27,13 @@ def add_parsers(subparsers: Subparsers) -> None:
     """Add the command."""
     parser = command(subparsers, "verify", "check every byte that means something", _DETAILS)
     parser.add_argument("path", metavar="PATH", help="a store, a commit log, an index directory or file")
-    add_commit_log(parser)
+    add_open_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the findings; 1 where there are any."""
-    source = open_source(arguments.path, commit_log=arguments.commit_log)
+    source = open_source(arguments.path, **open_options(arguments))
     try:
         with Progress("verify") as progress:
             report = source.verify(progress)

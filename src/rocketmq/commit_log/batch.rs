@@ -41,16 +41,42 @@ pub(super) struct Row<'a> {
 
 /// The properties of a message.
 #[derive(Debug)]
-pub(super) struct Properties<'a> {
-    pub(super) text: Cow<'a, str>,
+pub(super) struct Properties {
+    /// Their text where it is not the bytes of the frame, which were no UTF-8.
+    text: Option<String>,
     /// Numbers of the entries.
     begin: usize,
     end: usize,
+    /// As in [`properties::Split`].
+    pub(super) known: [Option<usize>; 3],
 }
 
-impl Properties<'_> {
+impl Properties {
+    fn new(frame: &Frame<'_>, entries: &mut Vec<Entry>) -> Self {
+        let begin = entries.len();
+        let bytes = frame.properties();
+        let mut split = properties::split(bytes, entries);
+        let mut text = None;
+        if !split.is_ascii
+            && let Cow::Owned(decoded) = decode_utf8(bytes)
+        {
+            entries.truncate(begin);
+            split = properties::split(decoded.as_bytes(), entries);
+            text = Some(decoded);
+        }
+        Self { text, begin, end: entries.len(), known: split.known }
+    }
+
     pub(super) fn of<'e>(&self, entries: &'e [Entry]) -> &'e [Entry] {
         entries.get(self.begin..self.end).unwrap_or_default()
+    }
+
+    /// What the entries are places in: bytes, and where the text begins in them.
+    pub(super) fn bytes<'a>(&'a self, frame: &Frame<'a>) -> (&'a [u8], usize) {
+        match &self.text {
+            None => (frame.bytes(), frame.properties_at()),
+            Some(text) => (text.as_bytes(), 0),
+        }
     }
 }
 
@@ -58,7 +84,7 @@ impl Properties<'_> {
 pub(super) struct Block<'a> {
     pub(super) rows: &'a [Row<'a>],
     /// Of every row, where any column needs them.
-    pub(super) properties: Vec<Properties<'a>>,
+    pub(super) properties: Vec<Properties>,
     pub(super) entries: &'a [Entry],
     pub(super) body_errors: Vec<Option<String>>,
 }
@@ -119,12 +145,7 @@ impl BatchBuilder {
         let mut properties = Vec::new();
         if self.wants_properties {
             properties.reserve_exact(rows.len());
-            properties.extend(rows.iter().map(|row| {
-                let text = decode_utf8(row.frame.properties());
-                let begin = entries.len();
-                properties::split(&text, &mut entries);
-                Properties { text, begin, end: entries.len() }
-            }));
+            properties.extend(rows.iter().map(|row| Properties::new(&row.frame, &mut entries)));
         }
         let mut block = Block { rows, properties, entries: &entries, body_errors: Vec::new() };
         let fits = self.append_bodies(&mut block);
@@ -162,7 +183,10 @@ impl BatchBuilder {
             }
             self.bytes += room;
             if let Some(ColumnBuilder::Bytes(column)) = &mut column {
-                column.append_option(decoded.as_ref().ok());
+                match &decoded {
+                    Ok(body) => column.append(body, 0, body.len()),
+                    Err(_) => column.append_null(),
+                }
             }
             if self.wants_body {
                 block.body_errors.push(decoded.err().map(|error| row.place.body_error(&error)));
@@ -184,7 +208,7 @@ impl BatchBuilder {
 
     /// What was added since the last batch was taken.
     pub(super) fn take(&mut self) -> RecordBatch {
-        let arrays = self.columns.iter_mut().map(|(_, builder)| builder.finish()).collect();
+        let arrays = self.columns.iter_mut().map(|(column, builder)| builder.finish(*column)).collect();
         let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
         (self.rows, self.bytes) = (0, 0);
         RecordBatch::try_new_with_options(self.schema(), arrays, &options)

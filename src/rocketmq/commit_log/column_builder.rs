@@ -1,59 +1,63 @@
 //! Builders of the columns: each adds one field of every message of a block.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
-use arrow_array::builder::{
-    ArrayBuilder, BinaryBuilder, Int32Builder, Int64Builder, MapBuilder, MapFieldNames, StringBuilder,
-    TimestampMillisecondBuilder,
-};
-use arrow_array::{ArrayRef, builder};
-use arrow_schema::DataType;
+use arrow_array::types::{Int32Type, Int64Type, TimestampMillisecondType};
+use arrow_array::{Array as _, ArrayRef, MapArray, StructArray};
+use arrow_buffer::{NullBufferBuilder, OffsetBuffer, ScalarBuffer};
+use arrow_schema::{DataType, Field};
 
 use super::batch::Block;
+use super::buffers::{Bytes, Numbers};
 use super::columns::{self, Column};
 use super::frame::Frame;
-use super::properties;
 use super::text::{self, HostTexts};
 use crate::java_text::decode_utf8;
 
 /// Builder of one column.
 #[derive(Debug)]
 pub(super) enum ColumnBuilder {
-    Int32(Int32Builder),
-    Int64(Int64Builder),
-    Time(TimestampMillisecondBuilder),
-    Text(StringBuilder),
-    Bytes(BinaryBuilder),
-    Map(Box<MapBuilder<StringBuilder, StringBuilder>>),
+    Int32(Numbers<Int32Type>),
+    Int64(Numbers<Int64Type>),
+    Time(Numbers<TimestampMillisecondType>),
+    Text(Bytes),
+    Bytes(Bytes),
+    Map(Box<Map>),
+}
+
+/// Names and values of the properties.
+#[derive(Debug)]
+pub(super) struct Map {
+    names: Bytes,
+    values: Bytes,
+    offsets: Vec<i32>,
+    nulls: NullBufferBuilder,
 }
 
 impl ColumnBuilder {
     pub(super) fn new(column: Column) -> Self {
         match column.data_type() {
-            DataType::Int32 => Self::Int32(Int32Builder::new()),
-            DataType::Int64 => Self::Int64(Int64Builder::new()),
-            DataType::Binary => Self::Bytes(BinaryBuilder::new()),
-            DataType::Utf8 => Self::Text(StringBuilder::new()),
-            DataType::Map(_, _) => {
-                let names =
-                    MapFieldNames { entry: "entries".to_owned(), key: "key".to_owned(), value: "value".to_owned() };
-                let [key, value] = columns::map_fields();
-                let map = MapBuilder::new(Some(names), StringBuilder::new(), StringBuilder::new());
-                Self::Map(Box::new(map.with_keys_field(key).with_values_field(value)))
-            }
-            kind => Self::Time(TimestampMillisecondBuilder::new().with_data_type(kind)),
+            DataType::Int32 => Self::Int32(Numbers::new()),
+            DataType::Int64 => Self::Int64(Numbers::new()),
+            DataType::Binary => Self::Bytes(Bytes::new()),
+            DataType::Utf8 => Self::Text(Bytes::new()),
+            DataType::Map(_, _) => Self::Map(Box::new(Map {
+                names: Bytes::new(),
+                values: Bytes::new(),
+                offsets: vec![0],
+                nulls: NullBufferBuilder::new(0),
+            })),
+            _ => Self::Time(Numbers::new()),
         }
     }
 
     pub(super) fn append_null(&mut self) {
         match self {
-            Self::Int32(b) => b.append_null(),
-            Self::Int64(b) => b.append_null(),
-            Self::Time(b) => b.append_null(),
-            Self::Text(b) => b.append_null(),
-            Self::Bytes(b) => b.append_null(),
-            Self::Map(b) => append_map(b, false),
+            Self::Int32(b) => b.append_option(None),
+            Self::Int64(b) => b.append_option(None),
+            Self::Time(b) => b.append_option(None),
+            Self::Text(b) | Self::Bytes(b) => b.append_null(),
+            Self::Map(b) => b.end_row(false),
         }
     }
 
@@ -68,82 +72,110 @@ impl ColumnBuilder {
             (Self::Int32(b), _) => numbers(b, block, Frame::reconsume_times),
             (Self::Int64(b), Column::QueueOffset) => numbers(b, block, Frame::queue_offset),
             (Self::Int64(b), Column::PhyOffset) => {
-                block.rows.iter().for_each(|row| b.append_value(row.place.phy_offset.cast_signed()));
+                b.extend(block.rows.iter().map(|row| row.place.phy_offset.cast_signed()));
             }
             (Self::Int64(b), _) => numbers(b, block, Frame::prepared_transaction_offset),
             (Self::Time(b), Column::StoreTimestamp) => numbers(b, block, Frame::store_timestamp),
             (Self::Time(b), _) => numbers(b, block, Frame::born_timestamp),
-            (Self::Map(b), _) => append_properties(b, block),
+            (Self::Map(b), _) => b.append(block),
             (Self::Text(b), column) => append_texts(b, column, block, hosts),
             (Self::Bytes(_), _) => {}
         }
     }
 
-    pub(super) fn finish(&mut self) -> ArrayRef {
+    pub(super) fn finish(&mut self, column: Column) -> ArrayRef {
         match self {
-            Self::Int32(b) => ArrayBuilder::finish(b),
-            Self::Int64(b) => ArrayBuilder::finish(b),
-            Self::Time(b) => ArrayBuilder::finish(b),
-            Self::Text(b) => ArrayBuilder::finish(b),
-            Self::Bytes(b) => ArrayBuilder::finish(b),
+            Self::Int32(b) => b.finish(&column.data_type()),
+            Self::Int64(b) => b.finish(&column.data_type()),
+            Self::Time(b) => b.finish(&column.data_type()),
+            Self::Text(b) => Arc::new(b.finish_text()),
+            Self::Bytes(b) => Arc::new(b.finish_binary()),
             Self::Map(b) => Arc::new(b.finish()),
         }
     }
 }
 
-fn append_map(map: &mut MapBuilder<StringBuilder, StringBuilder>, valid: bool) {
-    map.append(valid).expect("keys and values are always added in pairs");
-}
-
 #[inline]
-fn numbers<'a, T: arrow_array::ArrowPrimitiveType>(
-    builder: &mut builder::PrimitiveBuilder<T>,
+fn numbers<'a, P: arrow_array::ArrowPrimitiveType>(
+    column: &mut Numbers<P>,
     block: &Block<'a>,
-    field: impl Fn(&Frame<'a>) -> T::Native,
+    field: impl Fn(&Frame<'a>) -> P::Native,
 ) {
-    for row in block.rows {
-        builder.append_value(field(&row.frame));
-    }
+    column.extend(block.rows.iter().map(|row| field(&row.frame)));
 }
 
-fn append_properties(map: &mut MapBuilder<StringBuilder, StringBuilder>, block: &Block<'_>) {
-    for properties in &block.properties {
-        for entry in properties.of(block.entries) {
-            map.keys().append_value(entry.name(&properties.text));
-            map.values().append_value(entry.value(&properties.text));
+impl Map {
+    fn append(&mut self, block: &Block<'_>) {
+        for (row, properties) in block.rows.iter().zip(&block.properties) {
+            let (bytes, base) = properties.bytes(&row.frame);
+            for entry in properties.of(block.entries) {
+                self.names.append(bytes, base + entry.name.start, entry.name.len());
+                self.values.append(bytes, base + entry.value.start, entry.value.len());
+            }
+            self.end_row(true);
         }
-        append_map(map, true);
+    }
+
+    fn end_row(&mut self, valid: bool) {
+        self.nulls.append(valid);
+        self.offsets.push(i32::try_from(self.names.len()).unwrap_or(i32::MAX));
+    }
+
+    fn finish(&mut self) -> MapArray {
+        let offsets = std::mem::replace(&mut self.offsets, vec![0]);
+        let fields = columns::map_fields();
+        let columns: Vec<ArrayRef> = vec![Arc::new(self.names.finish_text()), Arc::new(self.values.finish_text())];
+        let entries = StructArray::new(fields.to_vec().into(), columns, None);
+        let field = Arc::new(Field::new("entries", entries.data_type().clone(), false));
+        let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+        MapArray::new(field, offsets, entries, self.nulls.finish(), false)
     }
 }
 
-fn append_property(texts: &mut StringBuilder, block: &Block<'_>, name: &str) {
-    for properties in &block.properties {
-        let entry = properties.of(block.entries).iter().find(|entry| entry.name(&properties.text) == name);
-        match entry {
-            Some(entry) => texts.append_value(entry.value(&properties.text)),
+fn append_property(texts: &mut Bytes, block: &Block<'_>, which: usize) {
+    for (row, properties) in block.rows.iter().zip(&block.properties) {
+        let entry = properties.known.get(which).copied().flatten();
+        match entry.and_then(|entry| properties.of(block.entries).get(entry)) {
+            Some(entry) => {
+                let (bytes, base) = properties.bytes(&row.frame);
+                texts.append(bytes, base + entry.value.start, entry.value.len());
+            }
             None => texts.append_null(),
         }
     }
 }
 
-fn append_texts(texts: &mut StringBuilder, column: Column, block: &Block<'_>, hosts: &mut HostTexts) {
+fn append_text(texts: &mut Bytes, text: Option<&str>) {
+    match text {
+        Some(text) => texts.append(text.as_bytes(), 0, text.len()),
+        None => texts.append_null(),
+    }
+}
+
+fn append_texts(texts: &mut Bytes, column: Column, block: &Block<'_>, hosts: &mut HostTexts) {
     let rows = block.rows.iter();
     match column {
-        Column::Topic => rows.for_each(|row| texts.append_value(decode_utf8(row.frame.topic()))),
-        Column::UniqKey => append_property(texts, block, properties::UNIQ_KEY),
-        Column::Tags => append_property(texts, block, properties::TAGS),
-        Column::Keys => append_property(texts, block, properties::KEYS),
-        Column::BornHost => rows.for_each(|row| texts.append_value(&hosts.of(row.frame.born_host()).text)),
-        Column::StoreHost => rows.for_each(|row| texts.append_value(&hosts.of(row.frame.store_host()).text)),
+        Column::Topic => rows.for_each(|row| {
+            let topic = row.frame.topic();
+            if topic.is_ascii() {
+                texts.append(row.frame.bytes(), row.frame.topic_at(), topic.len());
+            } else {
+                append_text(texts, Some(&decode_utf8(topic)));
+            }
+        }),
+        Column::UniqKey => append_property(texts, block, 0),
+        Column::Tags => append_property(texts, block, 1),
+        Column::Keys => append_property(texts, block, 2),
+        Column::BornHost => rows.for_each(|row| append_text(texts, Some(&hosts.of(row.frame.born_host()).text))),
+        Column::StoreHost => rows.for_each(|row| append_text(texts, Some(&hosts.of(row.frame.store_host()).text))),
         Column::MsgId => rows.for_each(|row| {
             let host = &hosts.of(row.frame.store_host()).hex;
+            texts.write(host.as_bytes(), 0, host.len());
             let offset = text::hex(row.place.phy_offset);
-            let written = texts.write_str(host).and_then(|()| texts.write_str(text::text_of(&offset)));
-            debug_assert!(written.is_ok(), "writing to memory cannot fail");
-            texts.append_value("");
+            texts.append(&offset, 0, offset.len());
         }),
-        Column::BodyError => block.body_errors.iter().for_each(|error| texts.append_option(error.as_ref())),
-        Column::Suspect => rows.for_each(|row| texts.append_option(row.suspect.words())),
+        Column::BodyError => block.body_errors.iter().for_each(|error| append_text(texts, error.as_deref())),
+        Column::Suspect => rows.for_each(|row| append_text(texts, row.suspect.words().as_deref())),
         _ => {}
     }
 }

@@ -305,7 +305,13 @@ impl<'a> Frame<'a> {
         self.store_host_at() + usize::from(self.layout.store_host)
     }
 
-    fn topic_at(&self) -> usize {
+    /// All bytes of the frame.
+    pub(super) fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Where in the frame the topic begins.
+    pub(super) fn topic_at(&self) -> usize {
         self.after_hosts() + 16 + self.layout.body as usize + usize::from(self.layout.topic_length)
     }
 
@@ -405,9 +411,14 @@ impl<'a> Frame<'a> {
         self.slice(self.topic_at(), usize::from(self.layout.topic))
     }
 
+    /// Where in the frame the properties begin.
+    pub(super) fn properties_at(&self) -> usize {
+        self.topic_at() + usize::from(self.layout.topic) + 2
+    }
+
     /// The bytes of all properties.
     pub fn properties(&self) -> &'a [u8] {
-        self.slice(self.topic_at() + usize::from(self.layout.topic) + 2, usize::from(self.layout.properties))
+        self.slice(self.properties_at(), usize::from(self.layout.properties))
     }
 }
 

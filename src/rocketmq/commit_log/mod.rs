@@ -7,6 +7,7 @@
 
 mod batch;
 pub mod body;
+mod buffers;
 mod column_builder;
 pub mod columns;
 pub mod frame;

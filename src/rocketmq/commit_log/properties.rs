@@ -20,35 +20,44 @@ const VALUE_END: u8 = 2;
 /// Up to this many entries, names are compared pair by pair.
 const FEW: usize = 32;
 
+/// The properties that have columns of their own, in the order of [`Split::known`].
+const KNOWN: [&str; 3] = [UNIQ_KEY, TAGS, KEYS];
+
 /// Where an entry's name and value stand in the text.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
-    name: Range<usize>,
-    value: Range<usize>,
+    pub(super) name: Range<usize>,
+    pub(super) value: Range<usize>,
 }
 
 impl Entry {
-    pub(super) fn name<'a>(&self, text: &'a str) -> &'a str {
+    fn name_in<'a>(&self, text: &'a [u8]) -> &'a [u8] {
         text.get(self.name.clone()).unwrap_or_default()
     }
+}
 
-    pub(super) fn value<'a>(&self, text: &'a str) -> &'a str {
-        text.get(self.value.clone()).unwrap_or_default()
-    }
+/// What was found in one text.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Split {
+    /// Every byte is ASCII.
+    pub(super) is_ascii: bool,
+    /// Numbers of the entries of `UNIQ_KEY`, `TAGS` and `KEYS`, counted from the first of this text.
+    pub(super) known: [Option<usize>; 3],
 }
 
 /// The entries that count, each name once, in the order in which the names come first.
 pub fn parse(text: &str) -> Vec<(&str, &str)> {
     let mut entries = Vec::with_capacity(16);
-    split(text, &mut entries);
-    entries.into_iter().map(|entry| (entry.name(text), entry.value(text))).collect()
+    split(text.as_bytes(), &mut entries);
+    let part = |range: Range<usize>| text.get(range).unwrap_or_default();
+    entries.into_iter().map(|entry| (part(entry.name), part(entry.value))).collect()
 }
 
 /// Adds the entries that count to `entries`, each name once, in the order in which the names come first.
-pub(super) fn split(text: &str, entries: &mut Vec<Entry>) {
-    let mut names = Names { text, first: entries.len(), seen: 0, many: HashMap::new() };
+pub(super) fn split(text: &[u8], entries: &mut Vec<Entry>) -> Split {
+    let mut names = Names { text, first: entries.len(), seen: 0, many: HashMap::new(), known: [None; 3] };
     let (mut begin, mut name_end) = (0, None);
-    separators(text.as_bytes(), |at, byte| {
+    let is_ascii = separators(text, |at, byte| {
         if byte == VALUE_END {
             names.add(begin, name_end.take(), at, entries);
             begin = at + 1;
@@ -57,16 +66,19 @@ pub(super) fn split(text: &str, entries: &mut Vec<Entry>) {
         }
     });
     names.add(begin, name_end, text.len(), entries);
+    Split { is_ascii, known: names.known }
 }
 
-/// Calls `found` with the place of every byte 1 and 2, in order. Eight bytes are looked at in one go.
+/// Calls `found` with the place of every byte 1 and 2, in order, and says whether all bytes are ASCII. Eight bytes are
+/// looked at in one go.
 #[inline]
-fn separators(bytes: &[u8], mut found: impl FnMut(usize, u8)) {
+fn separators(bytes: &[u8], mut found: impl FnMut(usize, u8)) -> bool {
     const LOW: u64 = 0x0101_0101_0101_0101;
     let (words, rest) = bytes.as_chunks::<8>();
-    let mut begin = 0;
+    let (mut begin, mut seen) = (0, 0);
     for word in words {
         let value = u64::from_le_bytes(*word);
+        seen |= value;
         // The high bit of every byte below 3; of the byte after such a one perhaps, too.
         let mut hits = value.wrapping_sub(3 * LOW) & !value & (LOW << 7);
         while hits != 0 {
@@ -80,53 +92,70 @@ fn separators(bytes: &[u8], mut found: impl FnMut(usize, u8)) {
         begin += 8;
     }
     for (at, &byte) in rest.iter().enumerate() {
+        seen |= u64::from(byte);
         if byte == NAME_END || byte == VALUE_END {
             found(begin + at, byte);
         }
     }
+    seen & (LOW << 7) == 0
 }
 
 /// The names of one text that came before.
 struct Names<'a> {
-    text: &'a str,
+    text: &'a [u8],
     /// Number of the text's first entry.
     first: usize,
     /// One bit for every kind of name, told by its length and first byte.
     seen: u64,
     /// The numbers of the entries by name, once there are many.
-    many: HashMap<&'a str, usize>,
+    many: HashMap<&'a [u8], usize>,
+    known: [Option<usize>; 3],
 }
 
 impl<'a> Names<'a> {
+    #[inline]
     fn add(&mut self, begin: usize, name_end: Option<usize>, end: usize, entries: &mut Vec<Entry>) {
         let Some(name_end) = name_end.filter(|at| *at > begin && at + 1 < end) else {
             return;
         };
         let entry = Entry { name: begin..name_end, value: name_end + 1..end };
-        let name = entry.name(self.text);
-        match self.place(name, entries) {
-            Some(known) => known.value = entry.value,
-            None => entries.push(entry),
+        let name = entry.name_in(self.text);
+        let number = entries.len() - self.first;
+        if let Some(known) = self.place(name, entries) {
+            known.value = entry.value;
+            return;
         }
+        for (known, wanted) in self.known.iter_mut().zip(KNOWN) {
+            if name == wanted.as_bytes() {
+                *known = Some(number);
+            }
+        }
+        entries.push(entry);
     }
 
     /// The entry of the same name; remembers the name where there is none.
-    fn place<'b>(&mut self, name: &'a str, entries: &'b mut [Entry]) -> Option<&'b mut Entry> {
+    #[inline]
+    fn place<'b>(&mut self, name: &'a [u8], entries: &'b mut [Entry]) -> Option<&'b mut Entry> {
         let count = entries.len() - self.first;
-        if count < FEW {
-            let kind = name.len().wrapping_mul(5) ^ usize::from(name.bytes().next().unwrap_or_default());
-            let bit = 1 << (kind % 64);
-            if self.seen & bit == 0 {
-                self.seen |= bit;
-                return None;
-            }
-            let text = self.text;
-            return entries.get_mut(self.first..)?.iter_mut().find(|entry| entry.name(text) == name);
+        if count >= FEW {
+            return self.place_of_many(name, count, entries);
         }
+        let kind = name.len().wrapping_mul(5) ^ usize::from(name.first().copied().unwrap_or_default());
+        let bit = 1 << (kind % 64);
+        if self.seen & bit == 0 {
+            self.seen |= bit;
+            return None;
+        }
+        let text = self.text;
+        entries.get_mut(self.first..)?.iter_mut().find(|entry| entry.name_in(text) == name)
+    }
+
+    #[cold]
+    fn place_of_many<'b>(&mut self, name: &'a [u8], count: usize, entries: &'b mut [Entry]) -> Option<&'b mut Entry> {
         if self.many.is_empty() {
             let text = self.text;
             let known = entries.get(self.first..)?;
-            self.many = known.iter().enumerate().map(|(place, entry)| (entry.name(text), place)).collect();
+            self.many = known.iter().enumerate().map(|(place, entry)| (entry.name_in(text), place)).collect();
         }
         let place = *self.many.entry(name).or_insert(count);
         entries.get_mut(self.first + place)

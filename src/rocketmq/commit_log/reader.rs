@@ -3,7 +3,7 @@
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
 
-use super::batch::{BatchBuilder, Bodies, Row};
+use super::batch::{BatchBuilder, Bodies};
 use super::columns::Column;
 use super::parallel::Parallel;
 use super::scan::{Located, Scan, Stop};
@@ -17,7 +17,7 @@ const BLOCK: usize = 64;
 /// Where batches come from.
 enum Source<S> {
     /// A walk, here.
-    Walk(Scan<S>),
+    Walk(Box<Scan<S>>),
     /// Walks of other threads.
     Threads(Box<Parallel>),
 }
@@ -52,7 +52,7 @@ impl<S: ReadAt> MessageReader<S> {
         batch_size: usize,
     ) -> Result<Self> {
         let builder = BatchBuilder::new(columns, bodies, max_body_bytes);
-        Self::of(Source::Walk(scan), builder, batch_size)
+        Self::of(Source::Walk(Box::new(scan)), builder, batch_size)
     }
 
     /// Gives what other threads read into these columns.
@@ -98,7 +98,7 @@ impl<S: ReadAt> MessageReader<S> {
             }
             let left = self.found.get(self.taken..).unwrap_or_default();
             let left = left.get(..self.batch_size - self.builder.rows()).unwrap_or(left);
-            let rows: Vec<Row<'_>> = scan.rows(left).collect();
+            let rows = scan.rows(left);
             let added = self.builder.append(&rows);
             self.taken += added;
             if added < rows.len() || rows.is_empty() {

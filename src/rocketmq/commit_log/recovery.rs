@@ -2,7 +2,8 @@
 //!
 //! Source: upstream `CommitLog#recoverNormally`, `#recoverAbnormally`, `#isMappedFileMatchedRecover`,
 //! `StoreCheckpoint#getMinTimestamp`, `DefaultMessageStore#start`. Nothing is changed here: it is only said what a broker
-//! would do. Logs of a broker that runs with DLedger, or keeps its queues in RocksDB, follow other rules.
+//! would do. A broker that runs with `DLedger`, or keeps its queues in `RocksDB`, follows other
+//! rules.
 
 use std::sync::Arc;
 

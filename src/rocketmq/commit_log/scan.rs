@@ -238,12 +238,11 @@ impl<S: ReadAt> Scan<S> {
         };
         let Salvage { search, probe, .. } = salvage.as_mut();
         let found = salvage::next_frame(source, file, self.next, self.versions, search, probe);
-        match found.map_err(|e| Error::io(&file.path, e))? {
-            Some(at) => self.next = at,
-            None => {
-                self.position = file.end();
-                self.current = None;
-            }
+        if let Some(at) = found.map_err(|e| Error::io(&file.path, e))? {
+            self.next = at;
+        } else {
+            self.position = file.end();
+            self.current = None;
         }
         Ok(())
     }
@@ -274,19 +273,20 @@ impl<S: ReadAt> Scan<S> {
     }
 
     /// The messages that [`Self::advance_block`] found.
-    pub(super) fn rows<'a>(&'a self, found: &'a [Located]) -> impl Iterator<Item = Row<'a>> {
-        let file = self.current.as_ref().map(|(file, _)| file);
-        file.into_iter().flat_map(|file| {
-            found.iter().map(|located| Row {
-                frame: self.window.frame(located.at, located.layout),
-                place: Place {
-                    phy_offset: file.start.saturating_add(located.at),
-                    path: &file.path,
-                    file_offset: located.at,
-                },
-                suspect: located.suspect,
-            })
-        })
+    pub(super) fn rows<'a>(&'a self, found: &[Located]) -> Vec<Row<'a>> {
+        let Some((file, _)) = &self.current else {
+            return Vec::new();
+        };
+        let row = |located: &Located| Row {
+            frame: self.window.frame(located.at, located.layout),
+            place: Place {
+                phy_offset: file.start.saturating_add(located.at),
+                path: &file.path,
+                file_offset: located.at,
+            },
+            suspect: located.suspect,
+        };
+        found.iter().map(row).collect()
     }
 
     fn enter_next_file(&mut self) -> Result<()> {

@@ -152,9 +152,10 @@ impl ConsumeQueueWriter {
             let (Some(base_offset), Some(messages)) = (number("INNER_BASE"), messages) else {
                 return Ok(0);
             };
-            return self.put(topic, queue_id, Kind::Batch, BatchUnit { base_offset, messages, ..plain });
+            let unit = BatchUnit { base_offset, messages, ..plain };
+            return Ok(self.put(topic, queue_id, Kind::Batch, unit));
         }
-        let mut units = self.put(topic, queue_id, Kind::Plain, plain)?;
+        let mut units = self.put(topic, queue_id, Kind::Plain, plain);
         if let (true, Some(queues), Some(offsets)) = (
             self.options.multi_dispatch,
             columns.property(row, "INNER_MULTI_DISPATCH"),
@@ -166,14 +167,14 @@ impl ConsumeQueueWriter {
                     continue;
                 };
                 let queue_id = if queue.starts_with(LIGHT_QUEUE) { 0 } else { queue_id };
-                units += self.put(queue, queue_id, Kind::Plain, BatchUnit { base_offset, ..plain })?;
+                units += self.put(queue, queue_id, Kind::Plain, BatchUnit { base_offset, ..plain });
             }
         }
         Ok(units)
     }
 
     /// Puts one unit; 1 where it was put.
-    fn put(&mut self, topic: &str, queue_id: i32, kind: Kind, unit: BatchUnit) -> Result<usize> {
+    fn put(&mut self, topic: &str, queue_id: i32, kind: Kind, unit: BatchUnit) -> usize {
         let Self { root, options, queues, checked, .. } = self;
         let file_size = match kind {
             Kind::Plain => options.file_size,
@@ -183,13 +184,13 @@ impl ConsumeQueueWriter {
             let found = format!("topic {topic:?}, queue {queue_id}, queue offset {}", unit.base_offset);
             let expected = "a topic that can name a folder, and numbers of 0 or more";
             checked.find(root, 0, "queue-name", expected, found);
-            return Ok(0);
+            return 0;
         }
         if !queues.contains_key(topic) {
             queues.insert(topic.to_owned(), HashMap::new());
         }
         let Some(queues) = queues.get_mut(topic) else {
-            return Ok(0);
+            return 0;
         };
         let queue = queues.entry((queue_id, kind == Kind::Batch)).or_insert_with(|| {
             let directory = root.join(folder(kind)).join(topic).join(queue_id.to_string());
@@ -197,7 +198,7 @@ impl ConsumeQueueWriter {
         });
         let put = queue.put(unit, checked);
         self.kept += if put { kind.unit_len() } else { 0 };
-        Ok(usize::from(put))
+        usize::from(put)
     }
 
     fn write_kept(&mut self) -> Result<()> {

@@ -219,3 +219,17 @@ def test_the_log_may_lie_elsewhere_on_several_disks(
     assert logdex_command("build-index", root, tmp_path / "index", *where).code == 0
     (told,) = logdex_command("info", root, *where, "--json").rows
     assert (told["min_offset"], told["max_offset"]) == (0, 313_165)
+
+
+def test_an_index_that_does_not_tell_its_geometry_is_told(
+    store: Callable[[str], Path], logdex_command: Callable[..., Any]
+) -> None:
+    root = store("basic")
+    for path in (root / "index").iterdir():
+        path.write_bytes(bytes(path.stat().st_size))
+    told = ("--hash-slots", 64, "--max-entries", 256)
+    for words in (("info", root), ("cat", root), ("verify", root), ("find", root, "AaTopic", "BB")):
+        ran = logdex_command(*words)
+        assert (ran.code, ran.out) == (2, "")
+        assert "maxHashSlotNum" in ran.err
+        assert logdex_command(*words, *told, "--json").rows

@@ -150,7 +150,11 @@ def test_times() -> None:
     assert time_ms("-5") == -5
     assert time_ms("2023-11-14T22:13:20Z") == time_ms("2023-11-14T22:13:20") == 1_700_000_000_000
     assert time_ms("2023-11-15T06:13:20.123+08:00") == 1_700_000_000_123
+    assert time_ms("2023-11-15T06:13:20,1+0800") == time_ms("2023-11-14T22:13:20.1z") == 1_700_000_000_100
+    assert time_ms("2023-11-14T22:13") == 1_700_000_000_000 - 20_000
     # What is finer than a millisecond is rounded into the range.
+    assert time_ms("2023-11-14T22:13:20.000000001Z", end=False) == 1_700_000_000_001
+    assert time_ms("2023-11-14T22:13:20.000999999Z", end=True) == 1_700_000_000_000
     assert time_ms("2023-11-14T22:13:20.000001Z", end=False) == 1_700_000_000_001
     assert time_ms("2023-11-14T22:13:20.000999Z", end=True) == 1_700_000_000_000
     assert (time_ms("2023-11-14"), time_ms("2023-11-14", end=True)) == (1_699_920_000_000, 1_700_006_399_999)

@@ -54,7 +54,9 @@ def test_the_tests_that_a_row_names_exist(number: str) -> None:
 
 
 def test_the_kinds_of_findings_are_a_closed_list() -> None:
-    documented = set(re.findall(r"^\| `([a-z-]+)` \|", FINDINGS, re.MULTILINE))
+    # The index's own two sections.
+    own = FINDINGS.split("## In an index file")[1].split("## In the files of log and queues")[0]
+    documented = set(re.findall(r"^\| `([a-z-]+)` \|", own, re.MULTILINE))
     rust = (ROOT / "src" / "hash_index" / "verify.rs").read_text()
     used = set(re.findall(r'find\([^"]*?"([a-z-]+)"', rust))
     for name in ("file_set", "check"):

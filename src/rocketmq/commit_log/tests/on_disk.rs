@@ -147,7 +147,7 @@ fn the_end_of_a_full_file_is_the_next_file_s_beginning() {
 /// What a scan gives with so many threads: offsets, and where and why it ended.
 fn with_threads(log: &CommitLog, scan: &ScanOptions, threads: usize) -> (Vec<i64>, Option<super::Stop>, usize) {
     let columns = vec![Column::PhyOffset, Column::Body];
-    let scan = ScanOptions { threads, columns, ..scan.clone() };
+    let scan = ScanOptions { columns, threads, ..scan.clone() };
     let mut reader = log.scan(&scan).unwrap();
     let mut offsets = Vec::new();
     while let Some(batch) = reader.next_batch().unwrap() {
