@@ -12,7 +12,7 @@ use pyo3::types::PyString;
 
 use super::convert::{self, KeyColumn};
 use crate::error::Result;
-use crate::hash_index::{self, Damage, Hits, KeySource, TextKeys, finish};
+use crate::hash_index::{self, Damage, Hits, KeySource, TextKeys};
 
 /// Keys of a batch, with their topics where these come apart.
 pub(super) struct Keys {
