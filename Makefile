@@ -86,6 +86,16 @@ bench-short: need-java need-maven $(VENV)/.extension $(VENV)/.bench ## every ben
 guides: $(VENV)/.extension ## write anew what the guides in docs/guides show
 	@$(PY) scripts/run_guides.py --write
 
+FUZZ_SECONDS ?= 20
+
+.PHONY: fuzz
+fuzz: $(VENV)/.extension ## a short run of each fuzz target (needs cargo-fuzz and a nightly Rust)
+	@$(PY) fuzz/seed.py
+	@for target in frames properties queue_units; do \
+	    echo "== $$target, $(FUZZ_SECONDS) s"; \
+	    (cd fuzz && $(CARGO) +nightly fuzz run --sanitizer=none $$target -- -max_total_time=$(FUZZ_SECONDS) -verbosity=0) || exit 1; \
+	done
+
 .PHONY: wheel
 wheel: need-rust $(VENV)/.locked ## the release wheel, tried in an environment without Spark and pyarrow
 	@echo '== wheel'

@@ -2,6 +2,7 @@
 //!
 //! The file is written once for each size, read once before it is measured, and read from the page cache. Its length in MiB
 //! is the environment variable `LOGDEX_BENCH_MIB`, 256 unless it is set.
+#![allow(missing_docs, reason = "criterion's macros")]
 
 use std::hint::black_box;
 use std::io::{BufWriter, Write as _};
@@ -12,6 +13,9 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use logdex::rocketmq::commit_log::columns::Column;
 use logdex::rocketmq::commit_log::frame::{MAGIC_V1, body_crc};
 use logdex::rocketmq::commit_log::{CommitLog, Options, ScanOptions};
+
+/// Nothing here can fail but the disk.
+const OK: &str = "the disk has room, and numbers are small";
 
 /// A frame as a producer with keys, tags and a unique key makes it: five properties, hosts of IPv4, a body of noise.
 fn frame(number: u64, phy_offset: u64, body_len: usize, frame: &mut Vec<u8>) {
@@ -33,29 +37,29 @@ fn frame(number: u64, phy_offset: u64, body_len: usize, frame: &mut Vec<u8>) {
     frame.extend([0; 4]);
     frame.extend(MAGIC_V1.to_be_bytes());
     frame.extend(body_crc(&body).to_be_bytes());
-    frame.extend((u32::try_from(number % 8).unwrap()).to_be_bytes());
+    frame.extend((u32::try_from(number % 8).expect(OK)).to_be_bytes());
     frame.extend(0u32.to_be_bytes());
     frame.extend((number / 8).to_be_bytes());
     frame.extend(phy_offset.to_be_bytes());
     frame.extend(0u32.to_be_bytes());
     frame.extend((1_700_000_000_000 + number / 10).to_be_bytes());
-    frame.extend([10, 1, 2, u8::try_from(number % 3).unwrap(), 0, 0, 0x12, 0x34]);
+    frame.extend([10, 1, 2, u8::try_from(number % 3).expect(OK), 0, 0, 0x12, 0x34]);
     frame.extend((1_700_000_000_001 + number / 10).to_be_bytes());
     frame.extend([192, 168, 0, 9, 0, 0, 0x2a, 0x9f]);
     frame.extend([0; 12]);
-    frame.extend(u32::try_from(body.len()).unwrap().to_be_bytes());
+    frame.extend(u32::try_from(body.len()).expect(OK).to_be_bytes());
     frame.extend(&body);
-    frame.push(u8::try_from(topic.len()).unwrap());
+    frame.push(u8::try_from(topic.len()).expect(OK));
     frame.extend(topic.as_bytes());
-    frame.extend(u16::try_from(properties.len()).unwrap().to_be_bytes());
+    frame.extend(u16::try_from(properties.len()).expect(OK).to_be_bytes());
     frame.extend(properties.as_bytes());
-    let total = u32::try_from(frame.len()).unwrap();
+    let total = u32::try_from(frame.len()).expect(OK);
     frame.splice(..4, total.to_be_bytes());
 }
 
 /// Writes one file of `bytes` bytes and gives how many messages and bytes of messages it holds.
 fn write_log(directory: &Path, bytes: u64, body_len: usize) -> (u64, u64) {
-    let file = std::fs::File::create(directory.join(format!("{:020}", 0))).unwrap();
+    let file = std::fs::File::create(directory.join(format!("{:020}", 0))).expect(OK);
     let mut out = BufWriter::with_capacity(1 << 20, file);
     let (mut at, mut number, mut bytes_of_frame) = (0, 0, Vec::new());
     loop {
@@ -63,11 +67,11 @@ fn write_log(directory: &Path, bytes: u64, body_len: usize) -> (u64, u64) {
         if at + bytes_of_frame.len() as u64 + 8 > bytes {
             break;
         }
-        out.write_all(&bytes_of_frame).unwrap();
+        out.write_all(&bytes_of_frame).expect(OK);
         at += bytes_of_frame.len() as u64;
         number += 1;
     }
-    out.into_inner().unwrap().set_len(bytes).unwrap();
+    out.into_inner().expect(OK).set_len(bytes).expect(OK);
     (number, at)
 }
 
@@ -76,9 +80,9 @@ fn scan(criterion: &mut Criterion) {
     let without_body: Vec<Column> = Column::ALL.into_iter().filter(|column| *column != Column::Body).collect();
     let few = vec![Column::Topic, Column::PhyOffset, Column::StoreTimestamp, Column::Keys];
     for body_len in [1024, 200] {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().expect(OK);
         let (messages, bytes) = write_log(directory.path(), mib << 20, body_len);
-        let log = CommitLog::open(directory.path(), Options::default()).unwrap();
+        let log = CommitLog::open(directory.path(), Options::default()).expect(OK);
         let mut group = criterion.benchmark_group(format!("scan/{body_len}"));
         group.sample_size(10).warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_secs(2));
         group.throughput(Throughput::Bytes(bytes));
@@ -93,7 +97,7 @@ fn scan(criterion: &mut Criterion) {
             group.bench_function(name, |bencher| {
                 bencher.iter(|| {
                     let rows: usize =
-                        log.scan(&options).unwrap().map(|batch| black_box(batch.unwrap()).num_rows()).sum();
+                        log.scan(&options).expect(OK).map(|batch| black_box(batch.expect(OK)).num_rows()).sum();
                     assert_eq!(rows as u64, messages);
                 });
             });

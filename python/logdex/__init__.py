@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import logging
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from logdex._core import __version__
 from logdex.errors import CorruptFileError, GeometryError, IndexFullError, LockedError, LogdexError

@@ -30,5 +30,5 @@ def test_every_kind_is_listed() -> None:
 
 
 def test_the_causes_are_those_of_the_page() -> None:
-    listed = re.findall(r"^\| `([a-z-]+)` \| (.+) \|$", PAGE.split("## Causes")[1], re.MULTILINE)
+    listed = re.findall(r"^\| `([a-z-]+)` \| (.+) \|$", PAGE.split("## Causes")[1].split("\n## ")[0], re.MULTILINE)
     assert dict(listed) == CAUSES

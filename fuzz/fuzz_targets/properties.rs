@@ -1,0 +1,28 @@
+//! Any text as the properties of a message: as many entries as a plain reading of the rule gives, and the same ones.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use logdex::java_text::decode_utf8;
+use logdex::rocketmq::commit_log::properties::parse;
+
+fn plain(text: &str) -> Vec<(&str, &str)> {
+    let mut entries: Vec<(&str, &str)> = Vec::new();
+    for entry in text.split('\u{2}') {
+        let Some((name, value)) = entry.split_once('\u{1}') else {
+            continue;
+        };
+        if name.is_empty() || value.is_empty() {
+            continue;
+        }
+        match entries.iter_mut().find(|(known, _)| *known == name) {
+            Some(known) => known.1 = value,
+            None => entries.push((name, value)),
+        }
+    }
+    entries
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let text = decode_utf8(bytes);
+    assert_eq!(parse(&text), plain(&text));
+});
