@@ -86,7 +86,7 @@ def _conditions(parts: list[Part]) -> str:
   {DISTURBED:.0%} of one core is dropped and repeated. The first round warms up and does not count. The order turns round every
   second time.
 - Before each file is written, as much memory is touched and given back as it will take: on a virtual machine the first touch
-  of a page can be the host's work, which would be counted as the program's.
+  of a page can be the host's work, which would be counted as the program's. Where the touch was slow, it is repeated.
 - Files lie on a disk, not in a memory file system, but nothing waits for the disk except where that is said.
 
 ## Repeat it

@@ -7,7 +7,7 @@ use logdex::hash_index::{Hits, IndexFile, Kernel, KeySource, Prepared, PutColumn
 use logdex::time_range::TimeRange;
 
 use super::files::{geometry, options};
-use super::keys::{Columns, Keys};
+use super::keys::{Batch, Columns, Keys};
 
 /// Creates a file that is full with `held`; with `prepared` its pages are there before the first put.
 pub(crate) fn create(path: &Path, held: usize, prepared: bool) -> IndexFile {
@@ -33,9 +33,10 @@ impl KeySource for Forced<'_> {
     }
 }
 
-/// Puts everything, `batch` rows a call; returns how many were taken.
-pub(crate) fn put(file: &IndexFile, columns: &Columns, batch: usize, _threads: usize) -> usize {
-    columns.batches(batch).map(|rows| file.put_batch(&rows.columns(), 0).expect("writable")).sum()
+/// Puts everything, `batch` rows a call, each call by so many threads; returns how many were taken.
+pub(crate) fn put(file: &IndexFile, columns: &Columns, batch: usize, threads: usize) -> usize {
+    let take = |rows: Batch<'_>| file.put_batch_threads(&rows.columns(), 0, threads).expect("writable");
+    columns.batches(batch).map(take).sum()
 }
 
 /// Puts everything in one call, the keys hashed by a kernel of choice.
