@@ -1,3 +1,4 @@
+# ruff: noqa: INP001 -- a script
 """Seed the corpora of the fuzz targets from the golden stores: `python fuzz/seed.py`."""
 
 from __future__ import annotations
