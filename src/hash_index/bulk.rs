@@ -34,6 +34,8 @@ use crate::source::WriteAt;
 
 /// Puts published together.
 pub(crate) const CHUNK: usize = 8192;
+/// More threads than any build can use: beyond it, they wait for each other.
+const MOST_THREADS: usize = 64;
 /// Slots are asked for this many puts before they are read.
 const AHEAD: usize = 64;
 
@@ -48,6 +50,7 @@ pub(super) fn put_bulk<W: WriteAt, K: KeySource + ?Sized>(
     threads: usize,
     chunk: usize,
 ) -> io::Result<usize> {
+    let threads = threads.min(MOST_THREADS);
     if threads < 2 || columns.keys.len().saturating_sub(start) <= chunk {
         return put_batch(target, geometry, columns, start);
     }
@@ -208,11 +211,12 @@ struct Worker<'a> {
     side: usize,
     /// Of its rows: the hash of the key, and the part of the slots that the put goes to.
     hashes: Vec<i32>,
-    parts: Vec<usize>,
+    parts: Vec<u8>,
     recent: Recent,
 }
 
 impl Worker<'_> {
+    #[expect(clippy::cast_possible_truncation, reason = "a part is below the number of threads, at most 64")]
     fn hash<K: KeySource + ?Sized>(&mut self, geometry: Geometry, keys: &K, chunk: &Range<usize>) {
         let rows = self.crew.share(chunk, self.number);
         self.hashes.resize(rows.len(), 0);
@@ -223,11 +227,12 @@ impl Worker<'_> {
         for list in &mut lists {
             list.clear();
         }
-        let slots_of_a_part = (geometry.hash_slots() as usize).div_ceil(self.crew.threads);
+        // The part of a slot is slot * threads / S; a division for each put would cost as much as its hash.
+        let parts_of_a_slot = ((self.crew.threads as u64) << 32) / u64::from(geometry.hash_slots());
         for (&hash, position) in self.hashes.iter().zip(self.crew.position(rows.start)..) {
             let slot = geometry.slot_of(hash);
-            let part = slot as usize / slots_of_a_part;
-            if let Some(list) = lists.get_mut(part) {
+            let part = (u64::from(slot) * parts_of_a_slot >> 32) as u8;
+            if let Some(list) = lists.get_mut(usize::from(part)) {
                 list.push(Put { slot, position, prev_index: 0 });
             }
             self.parts.push(part);
@@ -274,7 +279,7 @@ impl Worker<'_> {
         let times = columns.store_timestamps.get(rows.clone()).unwrap_or_default();
         let keys = self.hashes.iter().zip(&self.parts);
         let entries = keys.zip(phy_offsets.iter().zip(times)).map(|((&key_hash, &part), (&phy_offset, &time))| {
-            let prev_index = links.get_mut(part).and_then(Iterator::next).map_or(0, |put| put.prev_index);
+            let prev_index = links.get_mut(usize::from(part)).and_then(Iterator::next).map_or(0, |put| put.prev_index);
             let time_diff = time_diff(self.crew.begin_timestamp, time);
             Entry { key_hash, phy_offset, time_diff, prev_index }.to_bytes()
         });
