@@ -50,7 +50,7 @@ TUNED = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
     "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
 }
-UNTUNED = ("lookup", "udf", "build-in-order", "build-arranged")
+UNTUNED = ("lookup", "udf", "build-in-order")
 SHORT = {"rows": 200_000, "keys": 100_000, "rounds": 1}
 SETTINGS = {
     "spark.driver.memory": "4g",
