@@ -30,7 +30,7 @@ RUST_SOURCES := Cargo.toml Cargo.lock $(shell find src -name '*.rs')
 
 .PHONY: help
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
 demo: need-java $(VENV)/.extension ## read, index and search a real broker's store, with Spark and without
@@ -61,6 +61,7 @@ check: $(VENV)/.extension wheel ## formatting, lints, types, stubs, and the whee
 interop: need-java need-maven $(VENV)/.extension ## the same files in the real broker's classes (needs Maven)
 	@echo '== maven'
 	@mvn -q -B -ntp -f tests/interop/pom.xml package
+	@mvn -q -B -ntp -f tests/interop/kafka/pom.xml package
 	@echo '== pytest tests/interop'
 	@$(PY) -m pytest -q tests/interop
 
@@ -68,6 +69,22 @@ interop: need-java need-maven $(VENV)/.extension ## the same files in the real b
 bench: $(VENV)/.extension ## short benchmarks: criterion and pytest-benchmark
 	@$(CARGO) bench --locked --quiet -- --warm-up-time 1 --measurement-time 2
 	@$(PY) -m pytest -q benches/python --benchmark-only
+
+.PHONY: bench-report
+bench-report: need-java need-maven $(VENV)/.extension $(VENV)/.bench ## all benchmarks, other systems beside: docs/benchmarks.md
+	@$(PY) -m benches.report $(REPORT)
+
+.PHONY: bench-short
+bench-short: need-java need-maven $(VENV)/.extension $(VENV)/.bench ## every benchmark once, small: do they still run?
+	@echo '== cargo bench --test'
+	@$(CARGO) bench --locked --quiet -- --test
+	@echo '== pytest benches/python'
+	@$(PY) -m pytest -q benches/python --benchmark-disable
+	@echo '== report'
+	@$(PY) -m benches.report --short
+.PHONY: guides
+guides: $(VENV)/.extension ## write anew what the guides in docs/guides show
+	@$(PY) scripts/run_guides.py --write
 
 .PHONY: wheel
 wheel: need-rust $(VENV)/.locked ## the release wheel, tried in an environment without Spark and pyarrow
@@ -79,10 +96,12 @@ lock: need-python ## pin the Python development environment anew
 	@test -x build/uv/bin/uv || { $(PYTHON) -m venv build/uv && build/uv/bin/python -m pip install --quiet uv; }
 	@build/uv/bin/uv pip compile --quiet --upgrade --universal --python-version 3.10 --group dev --no-emit-index-url \
 	    --custom-compile-command 'make lock' --output-file requirements-dev.lock
+	@build/uv/bin/uv pip compile --quiet --upgrade --universal --python-version 3.10 --group bench --no-emit-index-url \
+	    --constraint requirements-dev.lock --custom-compile-command 'make lock' --output-file requirements-bench.lock
 
 .PHONY: clean
 clean: ## remove all that these targets made
-	@rm -rf $(VENV) build target tests/interop/target spark-warehouse .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) build target tests/interop/target tests/interop/kafka/target spark-warehouse .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	@rm -f python/logdex/_core*.so
 	@find python tests benches examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -96,6 +115,11 @@ $(VENV)/.locked: requirements-dev.lock | need-python
 	@echo '== Python packages into $(VENV)'
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	@$(PY) -m pip install --requirement requirements-dev.lock
+	@touch $@
+
+$(VENV)/.bench: requirements-bench.lock $(VENV)/.locked
+	@echo '== packages to compare with into $(VENV)'
+	@$(PY) -m pip install --requirement requirements-bench.lock
 	@touch $@
 
 $(VENV)/.extension: $(VENV)/.locked pyproject.toml $(RUST_SOURCES) | need-rust

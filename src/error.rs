@@ -50,6 +50,14 @@ pub enum Error {
         /// The process that holds it; 0 where the system does not say.
         pid: u32,
     },
+    /// An index has no room for another entry.
+    #[error("{} is full: it holds {entries} entries", path.display())]
+    IndexFull {
+        /// The file.
+        path: PathBuf,
+        /// Entries that it holds.
+        entries: u64,
+    },
     /// The caller asked for something that does not exist.
     #[error("{0}")]
     InvalidArgument(String),

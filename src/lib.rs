@@ -6,14 +6,18 @@
 //! - [`disk`]: files on disk: opening, creating, locking, reserving space
 //! - [`source`]: positioned reads from a map, from a file, or from bytes in memory
 //! - [`mmap`]: mapped files, the only unsafe code
+//! - `decompress`: decoders that both brokers' formats need
 //! - [`hash_index`]: the index from message key to commit-log offset
+//! - [`kafka`]: segments and their sparse indexes
 //! - [`rocketmq`]: commit log, checkpoint and the rules that turn a message into index entries
 //! - `python`: the binding, behind the feature of that name
 
+mod decompress;
 pub mod disk;
 pub mod error;
 pub mod hash_index;
 pub mod java_text;
+pub mod kafka;
 pub mod mmap;
 #[cfg(feature = "python")]
 mod python;

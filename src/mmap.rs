@@ -282,6 +282,10 @@ impl WriteAt for MappedFile {
     }
 }
 
+/// Bytes asked for at a time where a whole file is.
+#[cfg(unix)]
+const WINDOW: usize = 1 << 20;
+
 /// What a map tells and asks about memory and disk. Each call is a hint or a guess: a system that does not know it, and
 /// every error, counts as "nothing to do".
 impl MappedFile {
@@ -316,9 +320,11 @@ impl MappedFile {
         #[cfg(not(target_os = "linux"))]
         let done = false;
         if !done {
-            let _ = self.map.advise(Advice::WillNeed);
+            // Linux cuts a longer request to its read-ahead window.
+            (0..self.len()).step_by(WINDOW).for_each(|at| self.begin_to_read(at, WINDOW as u64));
         }
-        self.expect_random_reads(true);
+        // Writers are not asked for keys alone.
+        self.expect_random_reads(!self.writable);
     }
 
     /// NOTE: Linux tells only whoever owns the file or may write it; for others every page is in memory.
@@ -343,20 +349,20 @@ pub struct Words<'a>(&'a [AtomicU32]);
 
 impl Words<'_> {
     /// Copies `N` words from word `at` on, each read in one piece; `None` when they are not all there.
-    #[inline(always)]
+    #[inline]
     pub fn copy<const N: usize>(self, at: usize) -> Option<[u32; N]> {
         let words = self.0.get(at..)?.first_chunk::<N>()?;
         Some(words.each_ref().map(|word| u32::from_be(word.load(Ordering::Relaxed))))
     }
 
     /// Reads one word; what was stored before it with [`WriteAt::publish`] is then visible, too.
-    #[inline(always)]
+    #[inline]
     pub fn acquire(self, at: usize) -> Option<u32> {
         self.0.get(at).map(|word| u32::from_be(word.load(Ordering::Acquire)))
     }
 
     /// Asks the processor for the line that word `at` lies on. A word outside the map is asked for in vain.
-    #[inline(always)]
+    #[inline]
     pub fn prefetch(self, at: usize) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: a prefetch reads and writes nothing that the program can see, whatever the address.
@@ -364,7 +370,13 @@ impl Words<'_> {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             _mm_prefetch::<_MM_HINT_T0>(self.0.as_ptr().wrapping_add(at).cast::<i8>());
         }
-        #[cfg(not(target_arch = "x86_64"))]
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: as above.
+        unsafe {
+            let line = self.0.as_ptr().wrapping_add(at);
+            std::arch::asm!("prfm pldl1keep, [{line}]", line = in(reg) line, options(nostack, readonly, preserves_flags));
+        }
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
         let _ = at;
     }
 }

@@ -255,6 +255,18 @@ impl ReadAt for PlainFile {
         use rustix::fs::{Advice, fadvise};
         let _ = fadvise(&self.file, offset, std::num::NonZeroU64::new(len), Advice::WillNeed);
     }
+
+    fn load(&self) {
+        // The system reads ahead of whoever reads from end to end; it would cut a request for the whole file.
+        let mut buf = vec![0; 1 << 20];
+        for at in (0..self.len).step_by(buf.len()) {
+            let len = usize::try_from(self.len - at).unwrap_or(usize::MAX).min(buf.len());
+            let Some(part) = buf.get_mut(..len) else { return };
+            if self.read_exact_at(part, at).is_err() {
+                return;
+            }
+        }
+    }
 }
 
 impl WriteAt for PlainFile {

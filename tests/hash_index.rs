@@ -5,7 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use logdex::error::Error;
-use logdex::hash_index::{Compat, CreateOptions, Geometry, Hits, IndexFile, OpenOptions, PutColumns, key_hash, select_files};
+use logdex::hash_index::{
+    Compat, CreateOptions, Geometry, Hits, IndexFile, OpenOptions, PutColumns, key_hash, select_files,
+};
 use logdex::source::Access;
 use logdex::time_range::TimeRange;
 use proptest::prelude::*;

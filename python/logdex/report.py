@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -47,9 +48,19 @@ class Report:
         """True when nothing was found."""
         return not self.findings
 
+    @property
+    def kinds(self) -> dict[str, int]:
+        """How many findings there are of each kind, the commonest first."""
+        return dict(Counter(finding.kind for finding in self.findings).most_common())
+
     def to_dict(self) -> dict[str, Any]:
         """Give the report as plain values, for JSON."""
-        return {"ok": self.ok, "findings": [asdict(f) for f in self.findings], "checked": dict(self.checked)}
+        return {
+            "ok": self.ok,
+            "findings": [asdict(f) for f in self.findings],
+            "kinds": self.kinds,
+            "checked": dict(self.checked),
+        }
 
     def __str__(self) -> str:
         """Lay the findings out as a table under one line of counts."""
@@ -57,6 +68,7 @@ class Report:
         head = f"{'sound' if self.ok else f'{len(self.findings):,} findings'}; checked {counts}"
         if self.ok:
             return head
+        head += "\n" + ", ".join(f"{n:,} {kind}" for kind, n in self.kinds.items())
         rows = [("kind", "path", "offset", "expected", "found")]
         rows += [(f.kind, f.path, str(f.offset), f.expected, f.found) for f in self.findings]
         widths = [max(len(row[i]) for row in rows) for i in range(5)]

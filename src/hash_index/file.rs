@@ -12,14 +12,14 @@ use super::compat::Compat;
 use super::entry::Entry;
 use super::header::Header;
 use super::key_hash::{KeySource, key_hash};
-use super::layout::Geometry;
+use super::layout::{ENTRY_LEN, Geometry};
 use super::put::{PutColumns, put_one, read_header};
 use super::put_batch::put_batch;
 use super::select;
 use super::verify::{self, Checked};
 use crate::disk::sync_parent;
 use crate::error::{Error, Result};
-use crate::source::WriteAt;
+use crate::source::{ReadAt, WriteAt};
 
 /// An open index file. Any number of threads may read it; puts are taken one after the other.
 #[derive(Debug)]
@@ -123,7 +123,9 @@ impl IndexFile {
     pub fn read_entries(&self, position: u32, limit: u32) -> Result<Vec<Entry>> {
         let end = self.header()?.next_position().min(self.geometry.entries_within(self.file_len));
         let end = end.min(position.saturating_add(limit));
+        let len = ENTRY_LEN * u64::from(end.saturating_sub(position));
         on_bytes!(&self.bytes, source => {
+            source.will_need(self.geometry.entry(position), len);
             (position..end).map(|at| Entry::read(source, self.geometry, at)).collect::<io::Result<_>>()
         })
         .map_err(|e| Error::io(&self.path, e))
@@ -142,8 +144,11 @@ impl IndexFile {
     /// # Errors
     /// Errors of the system; what is wrong with the bytes is in the result.
     pub fn verify(&self) -> Result<Checked> {
-        on_bytes!(&self.bytes, source => verify::verify(source, self.geometry, self.file_len))
-            .map_err(|e| Error::io(&self.path, e))
+        on_bytes!(&self.bytes, source => {
+            source.load();
+            verify::verify(source, self.geometry, self.file_len)
+        })
+        .map_err(|e| Error::io(&self.path, e))
     }
 
     /// Rewrites the header as the broker does (a count of 0 becomes 1) and waits until all of the file is on the disk.

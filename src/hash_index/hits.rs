@@ -80,6 +80,9 @@ pub(super) struct Found {
     pub(super) file: u32,
 }
 
+/// Set in the count of a row that is doubtful: it wants nothing any more, until it is answered anew.
+pub(super) const DOUBTFUL: u32 = 1 << 31;
+
 /// Rows that are answered together, and what was found for them so far, in any order.
 ///
 /// The memory is used again for the next chunk: fresh pages cost more than the lookups.
@@ -90,8 +93,10 @@ pub(super) struct Chunk {
     /// Candidates of one row and file are in the order of the chain. Only the first `filled` count.
     pub(super) found: Vec<Found>,
     pub(super) filled: usize,
-    /// Candidates of each row; kept while walking only where there are many files.
+    /// Candidates of each row, or [`DOUBTFUL`]; kept while walking only where there are many files.
     pub(super) counts: Vec<u32>,
+    /// Candidates by row, where there are many files.
+    sorted: Vec<Found>,
     /// Rows whose walk met something that cannot be true.
     pub(super) doubtful: Vec<u32>,
 }
@@ -124,7 +129,7 @@ impl Chunk {
         let key_hash = *self.key_hashes.get(row as usize)?;
         let count = *self.counts.get(row as usize)? as usize;
         let room = max_num.map(|most| most.saturating_sub(count));
-        (key_hash >= 0 && room != Some(0)).then_some((key_hash, room))
+        (key_hash >= 0 && room != Some(0) && count < DOUBTFUL as usize).then_some((key_hash, room))
     }
 
     /// Takes back what was found for the doubtful rows, and returns these in rising order.
@@ -145,37 +150,29 @@ impl Chunk {
         rows
     }
 
-    /// Appends the rows to `out`: a counting sort by row that keeps the order within a row.
+    /// Appends the rows to `out`, each with its newest `max_num`: a counting sort by row, which keeps the order within.
     ///
     /// # Errors
     /// `InvalidArgument` when the list column would hold 2^31 offsets or more.
     pub(super) fn lay_out(&mut self, files: usize, max_num: u32, out: &mut Hits) -> Result<()> {
         self.found.truncate(self.filled);
-        if files > 1 {
-            self.order_files(max_num);
-        } else {
-            self.counts.fill(0);
-            for hit in &self.found {
-                if let Some(count) = self.counts.get_mut(hit.row as usize) {
-                    *count += 1;
-                }
+        let too_many = || Error::InvalidArgument("2^31 hits or more in one batch: ask for fewer keys or hits".into());
+        let after = out.phy_offsets.len() + self.found.len();
+        i32::try_from(after).map_err(|_| too_many())?;
+        self.counts.fill(0);
+        for hit in &self.found {
+            if let Some(count) = self.counts.get_mut(hit.row as usize) {
+                *count += 1;
             }
         }
-        let too_many = || Error::InvalidArgument("2^31 hits or more in one batch: ask for fewer keys or hits".into());
-        let before = out.phy_offsets.len();
-        let after = before + self.found.len();
-        i32::try_from(after).map_err(|_| too_many())?;
-        // From now on, `counts` says where the next offset of a row goes.
-        let mut end = before;
-        for count in &mut self.counts {
-            let start = end;
-            end += *count as usize;
-            *count = u32::try_from(start).unwrap_or(u32::MAX);
-            out.ends.push(i32::try_from(end).unwrap_or(i32::MAX));
+        if files > 1 {
+            self.append_by_file(max_num as usize, out);
+            return Ok(());
         }
+        let places = starts(&mut self.counts, out.phy_offsets.len(), |end| out.ends.push(end));
         out.phy_offsets.resize(after, 0);
         for hit in &self.found {
-            if let Some(place) = self.counts.get_mut(hit.row as usize) {
+            if let Some(place) = places.get_mut(hit.row as usize) {
                 if let Some(to) = out.phy_offsets.get_mut(*place as usize) {
                     *to = hit.phy_offset;
                 }
@@ -185,18 +182,42 @@ impl Chunk {
         Ok(())
     }
 
-    /// Puts each row's candidates into the order of the files and cuts them to the newest `max_num`.
-    ///
-    /// Walks over several files are under way together, so an older file's candidate can be found first.
-    fn order_files(&mut self, max_num: u32) {
-        // Stable: the order of a chain stays.
-        self.found.sort_by_key(|hit| (hit.row, hit.file));
-        self.counts.fill(0);
-        let counts = &mut self.counts;
-        self.found.retain(|hit| {
-            let Some(count) = counts.get_mut(hit.row as usize) else { return false };
-            *count += u32::from(*count < max_num);
-            *count <= max_num
-        });
+    /// Walks over several files are under way together, so an older file's candidate can be found first, and more of them
+    /// than are wanted.
+    fn append_by_file(&mut self, max_num: usize, out: &mut Hits) {
+        self.sorted.resize(self.found.len(), Found::default());
+        let mut ends = Vec::with_capacity(self.counts.len());
+        let places = starts(&mut self.counts, 0, |end| ends.push(end));
+        for hit in &self.found {
+            if let Some(place) = places.get_mut(hit.row as usize) {
+                if let Some(to) = self.sorted.get_mut(*place as usize) {
+                    *to = *hit;
+                }
+                *place += 1;
+            }
+        }
+        let mut rest = self.sorted.as_mut_slice();
+        let mut start = 0;
+        for end in ends {
+            let Some((row, others)) = rest.split_at_mut_checked((end - start).cast_unsigned() as usize) else { return };
+            if !row.is_sorted_by_key(|hit| hit.file) {
+                row.sort_by_key(|hit| hit.file); // stable: the order of a chain stays
+            }
+            out.phy_offsets.extend(row.iter().take(max_num).map(|hit| hit.phy_offset));
+            out.ends.push(i32::try_from(out.phy_offsets.len()).unwrap_or(i32::MAX));
+            (rest, start) = (others, end);
+        }
     }
+}
+
+/// Turns the number of candidates of each row into the place of its first one; `each` is given where each row ends.
+fn starts(counts: &mut [u32], first: usize, mut each: impl FnMut(i32)) -> &mut [u32] {
+    let mut end = u32::try_from(first).unwrap_or(u32::MAX);
+    for count in &mut *counts {
+        let start = end;
+        end += *count;
+        *count = start;
+        each(end.cast_signed());
+    }
+    counts
 }

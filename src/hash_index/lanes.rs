@@ -32,9 +32,12 @@
 //! row is noted as doubtful, and the plain walk (`select`) answers it from the start. So these lanes know sound files
 //! only, and the plain walk is what they are tested against.
 
+#![expect(clippy::inline_always, reason = "a call costs more than what it does")]
+#![expect(clippy::needless_bitwise_bool, reason = "no branches: see above")]
+
 use std::hint::select_unpredictable;
 
-use super::hits::{Chunk, Found};
+use super::hits::{Chunk, DOUBTFUL, Found};
 use super::layout::{ENTRY_LEN, Geometry};
 use super::select::TimeWindow;
 use crate::mmap::Words;
@@ -68,13 +71,7 @@ pub(super) struct Chains<'a> {
 
 impl<'a> Chains<'a> {
     /// `present`: entries that can be read, entry 0 included. `any_hash`: whether a chain may hold keys of other slots.
-    pub(super) fn new(
-        words: Words<'a>,
-        geometry: Geometry,
-        present: u32,
-        any_hash: bool,
-        window: TimeWindow,
-    ) -> Self {
+    pub(super) fn new(words: Words<'a>, geometry: Geometry, present: u32, any_hash: bool, window: TimeWindow) -> Self {
         let multiple = if any_hash { 0 } else { (u64::MAX / u64::from(geometry.hash_slots())).wrapping_add(1) };
         let entries = usize::try_from(geometry.entry(0) / WORD).unwrap_or(usize::MAX);
         Self { words, geometry, entries, present, multiple, window }
@@ -154,7 +151,17 @@ struct Feed<'f, 'm> {
 impl<'f, 'm> Feed<'f, 'm> {
     fn new(files: &'f [Chains<'m>], max_num: u32) -> Self {
         let none = Walk::default();
-        Self { files, max_num, row: 0, file: 0, asked: [none; BLOCK], asked_len: 0, ready: [none; READY], begun: 0, filled: 0 }
+        Self {
+            files,
+            max_num,
+            row: 0,
+            file: 0,
+            asked: [none; BLOCK],
+            asked_len: 0,
+            ready: [none; READY],
+            begun: 0,
+            filled: 0,
+        }
     }
 
     #[inline(always)]
@@ -170,14 +177,14 @@ impl<'f, 'm> Feed<'f, 'm> {
 
     /// Sees to it that every lane could begin a walk in one turn, unless the keys come to an end.
     #[inline(always)]
-    fn fill(&mut self, key_hashes: &[i32], counts: &[u32], doubtful: &mut Vec<u32>) {
+    fn fill(&mut self, key_hashes: &[i32], counts: &mut [u32], doubtful: &mut Vec<u32>) {
         while self.ready_len() < LANES && (self.asked_len > 0 || self.file < self.files.len()) {
-            self.read_slots(doubtful);
+            self.read_slots(counts, doubtful);
             self.ask_for_slots(key_hashes, counts);
         }
     }
 
-    fn read_slots(&mut self, doubtful: &mut Vec<u32>) {
+    fn read_slots(&mut self, counts: &mut [u32], doubtful: &mut Vec<u32>) {
         for walk in self.asked.iter().take(self.asked_len) {
             let Some(chains) = self.files.get(walk.file as usize) else { continue };
             let head = chains.words.acquire(walk.position as usize).unwrap_or(u32::MAX);
@@ -189,11 +196,15 @@ impl<'f, 'm> Feed<'f, 'm> {
             if head >= chains.present && head != 0 {
                 self.filled -= 1;
                 doubtful.push(walk.row);
+                if let Some(count) = counts.get_mut(walk.row as usize) {
+                    *count |= DOUBTFUL;
+                }
             }
         }
         self.asked_len = 0;
     }
 
+    #[expect(clippy::cast_possible_truncation, reason = "a file has fewer than 2^29 words, a chunk fewer rows")]
     fn ask_for_slots(&mut self, key_hashes: &[i32], counts: &[u32]) {
         while self.asked_len < BLOCK
             && let Some(chains) = self.files.get(self.file)
@@ -224,11 +235,11 @@ impl<'f, 'm> Feed<'f, 'm> {
 
 /// Walks the chains of every key of the chunk in every file, newest first, and notes what is found.
 ///
-/// `first_file`: the place of the first file among all that are asked. A row for which newer files gave `max_num`
-/// is not asked for in older ones.
-pub(super) fn walk(files: &[Chains<'_>], first_file: u32, max_num: u32, chunk: &mut Chunk) {
+/// `first_file`: the place of the first file among all that are asked; `many`: whether these are several. Then a row for
+/// which newer files gave `max_num` is not asked for in older ones.
+pub(super) fn walk(files: &[Chains<'_>], first_file: u32, many: bool, max_num: u32, chunk: &mut Chunk) {
     let timed = files.iter().any(|chains| !chains.window.is_all());
-    match (files.len() > 1 || first_file > 0, timed) {
+    match (many, timed) {
         (false, false) => run::<false, false>(files, first_file, max_num, chunk),
         (false, true) => run::<false, true>(files, first_file, max_num, chunk),
         (true, false) => run::<true, false>(files, first_file, max_num, chunk),
@@ -236,13 +247,8 @@ pub(super) fn walk(files: &[Chains<'_>], first_file: u32, max_num: u32, chunk: &
     }
 }
 
-fn run<const MANY: bool, const TIMED: bool>(
-    files: &[Chains<'_>],
-    first_file: u32,
-    max_num: u32,
-    chunk: &mut Chunk,
-) {
-    let Chunk { key_hashes, found, filled, counts, doubtful } = chunk;
+fn run<const MANY: bool, const TIMED: bool>(files: &[Chains<'_>], first_file: u32, max_num: u32, chunk: &mut Chunk) {
+    let Chunk { key_hashes, found, filled, counts, doubtful, .. } = chunk;
     let Some(first) = files.first() else { return };
     let mut feed = Feed::new(files, max_num);
     feed.fill(key_hashes, counts, doubtful);
@@ -272,6 +278,9 @@ fn run<const MANY: bool, const TIMED: bool>(
             }
             if !step.sound {
                 doubtful.push(walk.row);
+                if let Some(count) = counts.get_mut(walk.row as usize) {
+                    *count |= DOUBTFUL;
+                }
             }
             step
         };
@@ -293,7 +302,9 @@ fn run<const MANY: bool, const TIMED: bool>(
         } else {
             // The last keys: a lane whose walk ended takes what is left, or stands still.
             let mut at = 0;
-            while at < busy && let Some(lane) = lanes.get_mut(at) {
+            while at < busy
+                && let Some(lane) = lanes.get_mut(at)
+            {
                 let step = visit(*lane, chains_of(lane.file));
                 if !step.ends {
                     lane.position = step.before;

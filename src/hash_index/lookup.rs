@@ -177,6 +177,24 @@ pub fn select_files<'a, K: KeySource + ?Sized>(
     Ok(search.first)
 }
 
+/// Which of some files, given in load order, may hold messages of a time range: their places, the newest file first.
+///
+/// By commit-log offset, because names follow local time, which steps back. Files that begin at the same offset keep the
+/// load order: a message's keys may straddle two files. The range is asked for as in [`IndexFile::is_time_matched`].
+///
+/// # Errors
+/// Errors of the system.
+pub fn newest_first(files: &[&IndexFile], range: TimeRange, clock_slack_ms: i64) -> Result<Vec<usize>> {
+    let mut ranked = Vec::with_capacity(files.len());
+    for (place, file) in files.iter().enumerate() {
+        if range.is_all() || file.is_time_matched(range, clock_slack_ms)? {
+            ranked.push((file.header()?.begin_phy_offset, place));
+        }
+    }
+    ranked.sort_unstable_by(|a, b| b.cmp(a));
+    Ok(ranked.into_iter().map(|(_, place)| place).collect())
+}
+
 /// A batch call over files, newest first.
 struct Search<'f, 'a> {
     files: &'f [&'a IndexFile],
@@ -188,9 +206,10 @@ struct Search<'f, 'a> {
 }
 
 impl Search<'_, '_> {
-    /// `max_num` as a count of 32 bits: no row can have more candidates, because the answer could not hold them.
+    /// `max_num` as lanes count: no row can have more candidates, because the answer could not hold them.
     fn most(&self) -> u32 {
-        self.max_num.and_then(|most| u32::try_from(most).ok()).unwrap_or(u32::MAX)
+        const MOST: u32 = i32::MAX.unsigned_abs();
+        self.max_num.map_or(MOST, |most| u32::try_from(most).unwrap_or(MOST).min(MOST))
     }
 
     /// `keys_ahead`: keys of the call that are not answered yet, those of the chunk included.
@@ -215,7 +234,7 @@ impl Search<'_, '_> {
                         self.first = self.first.take().or(damage.map(|damage| (*file, damage)));
                     }
                 } else {
-                    lanes::walk(&chains, place, self.most(), chunk);
+                    lanes::walk(&chains, place, self.files.len() > 1, self.most(), chunk);
                 }
                 place += u32::try_from(run.len()).unwrap_or(u32::MAX);
             }

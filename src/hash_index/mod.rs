@@ -44,7 +44,7 @@ pub use hits::Hits;
 pub use kernels::Kernel;
 pub use key_hash::{KeySource, carry_utf8, finish, key_hash, key_hash_of_units, key_hash_of_utf8};
 pub use layout::Geometry;
-pub use lookup::select_files;
+pub use lookup::{newest_first, select_files};
 pub use open::{CreateOptions, OpenOptions};
 pub use prepared::Prepared;
 pub use put::PutColumns;

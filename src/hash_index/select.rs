@@ -145,7 +145,8 @@ impl TimeWindow {
     }
 
     /// Whether an entry matches, and whether the walk ends after it. `time_diff` is 0 or more.
-    #[inline(always)]
+    #[inline]
+    #[expect(clippy::needless_bitwise_bool, reason = "called where a branch is dear")]
     pub(crate) fn judge(&self, position: u32, time_diff: u32) -> (bool, bool) {
         let inside = time_diff.wrapping_sub(self.first) <= self.width;
         let is_apart = position == self.apart;
@@ -233,6 +234,7 @@ fn scan<S: ReadAt>(
     out: &mut Vec<i64>,
 ) -> io::Result<()> {
     let mut hits = Vec::new();
+    view.source.load();
     for position in 1..view.present {
         let entry = view.entry(position)?;
         if position >= view.counted() && entry.is_zero() {

@@ -18,7 +18,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 /// The file is read when it is opened. In mode "r+" the times can be set; `flush` writes them and keeps the other bytes.
 /// Bytes that a short file lacks read as zero, in every compat, as a broker reads them; see `file_len`.
 #[pyclass(name = "StoreCheckpoint", module = "logdex._core", frozen)]
-struct PyStoreCheckpoint {
+pub(super) struct PyStoreCheckpoint {
     path: PathBuf,
     checkpoint: Mutex<Option<StoreCheckpoint>>,
 }
@@ -30,6 +30,10 @@ impl PyStoreCheckpoint {
             Some(checkpoint) => call(checkpoint),
             None => Err(PyValueError::new_err(format!("{} is closed", self.path.display()))),
         }
+    }
+
+    pub(super) fn timestamps(&self) -> PyResult<Timestamps> {
+        self.with(|checkpoint| Ok(checkpoint.timestamps))
     }
 
     fn set(&self, time: &Bound<'_, PyAny>, field: impl FnOnce(&mut Timestamps) -> &mut i64) -> PyResult<()> {

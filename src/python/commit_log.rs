@@ -8,13 +8,15 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use pyo3_arrow::PyRecordBatch;
 
+use super::checkpoint::PyStoreCheckpoint;
 use super::convert;
 use super::message_reader::PyMessageReader;
+use super::report;
 use crate::hash_index::Compat;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::frame::Versions;
 use crate::rocketmq::commit_log::properties::{KEYS, TAGS, UNIQ_KEY};
-use crate::rocketmq::commit_log::{Bodies, CommitLog, Message, Options, ScanOptions};
+use crate::rocketmq::commit_log::{Bodies, CommitLog, Message, Options, ScanOptions, Start, file_batch};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyCommitLog>()?;
@@ -75,6 +77,7 @@ fn message_dict<'py>(py: Python<'py>, message: &Message) -> PyResult<Bound<'py, 
             Column::BornHost => dict.set_item(name, &message.born_host),
             Column::StoreHost => dict.set_item(name, &message.store_host),
             Column::BodyError => dict.set_item(name, message.body_error.as_deref()),
+            Column::Suspect => Ok(()),
         }?;
     }
     Ok(dict)
@@ -86,7 +89,7 @@ fn message_dict<'py>(py: Python<'py>, message: &Message) -> PyResult<Bound<'py, 
 /// With access "auto" files are read by `pread`, not mapped. With compat "4.9.3" a frame of version 2 ends the log, as
 /// it does for a broker before 5.1.0.
 #[pyclass(name = "CommitLog", module = "logdex._core", frozen)]
-struct PyCommitLog {
+pub(super) struct PyCommitLog {
     log: Mutex<Option<Arc<CommitLog>>>,
     path: PathBuf,
     access: String,
@@ -95,7 +98,7 @@ struct PyCommitLog {
 }
 
 impl PyCommitLog {
-    fn inner(&self) -> PyResult<Arc<CommitLog>> {
+    pub(super) fn inner(&self) -> PyResult<Arc<CommitLog>> {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         log.clone().ok_or_else(|| PyValueError::new_err(format!("{} is closed", self.path.display())))
     }
@@ -196,6 +199,63 @@ impl PyCommitLog {
         Ok(py.detach(|| log.max_offset())?)
     }
 
+    /// Look for strays, gaps between files, and files of another length.
+    ///
+    /// Returns:
+    ///     A `logdex.report.Report`; its words are those of docs/findings.md.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    fn check_files<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let log = self.inner()?;
+        report::of_store(py, &py.detach(|| log.check_files())?)
+    }
+
+    /// The files: `path`, `begin_phy_offset`, `end_phy_offset`, and `first_store_timestamp`, null where a file begins with
+    /// no message.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    fn file_table<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let log = self.inner()?;
+        let batch = py.detach(|| log.file_times().map(|files| file_batch(&files)))?;
+        PyRecordBatch::new(batch).into_arro3(py)
+    }
+
+    /// What a broker would do with this log at its start.
+    ///
+    /// Args:
+    ///     checkpoint: The store's checkpoint; None: zeros, as for a broker that finds none.
+    ///     last_exit_ok: The broker was shut down: there is no file `abort`.
+    ///     queue_end: The largest `ConsumeQueue.log_end` of the store; None or -1 without queues.
+    ///     message_index_safe: The broker's setting messageIndexSafe.
+    ///
+    /// Returns:
+    ///     Three offsets: the beginning of the file where its walk starts; where the log ends then, what lies behind being
+    ///     cut off; and from where on messages are dispatched, to queues and index, the end where none are. By the rules of
+    ///     the release that the log was opened for, else of 4.9.3.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    ///
+    /// Source: `CommitLog#recoverNormally`, `#recoverAbnormally`, `DefaultMessageStore#start`.
+    #[pyo3(signature = (checkpoint=None, *, last_exit_ok, queue_end=None, message_index_safe=false))]
+    fn recovery(
+        &self,
+        py: Python<'_>,
+        checkpoint: Option<&PyStoreCheckpoint>,
+        last_exit_ok: bool,
+        queue_end: Option<i64>,
+        message_index_safe: bool,
+    ) -> PyResult<(u64, u64, u64)> {
+        let log = self.inner()?;
+        let timestamps = checkpoint.map(PyStoreCheckpoint::timestamps).transpose()?.unwrap_or_default();
+        let compat = convert::compat(self.compat.as_deref())?.unwrap_or(Compat::V4_9_3);
+        let start = Start { last_exit_ok, timestamps, queue_end: queue_end.unwrap_or(-1), message_index_safe, compat };
+        let recovery = py.detach(|| log.recovery(start))?;
+        Ok((recovery.begin, recovery.end, recovery.dispatch))
+    }
+
     /// The message that begins at an offset.
     ///
     /// Returns:
@@ -247,8 +307,15 @@ impl PyCommitLog {
     ///     end_phy_offset: No message begins at or after it.
     ///     columns: Names of columns, in the order wanted; all where not given. What is not asked for is not decoded.
     ///     batch_size: Rows of a batch; it ends earlier at 64 MiB.
-    ///     stop: "broker". ("salvage", which goes on behind damage, is not built yet.)
+    ///     stop: "broker", or "salvage": goes on behind what a broker would refuse, with the next message that states its
+    ///         own offset. One more column, `suspect`, then comes after the others: null, or what speaks against the
+    ///         message, words with spaces between. "after-stop": a broker's walk ends before it. "time-back": stored
+    ///         earlier than a message before it. "queue-back": its queue had its queue offset already. "phy-offset": it
+    ///         states another offset. "prop-crc": its property `__CRC32#` does not fit.
     ///     body: "decoded", or "stored": as the log holds it, perhaps compressed.
+    ///     threads: How many check and decode. With more than one, batches may end before `batch_size`; their order is
+    ///         that of the log. "salvage" takes one in any case.
+    ///     check_crc: False takes bodies without a look at their checksums, as a broker does when it dispatches.
     ///
     /// Returns:
     ///     A reader of record batches, which is also an Arrow stream.
@@ -258,7 +325,7 @@ impl PyCommitLog {
     ///     ValueError: An unknown column or word.
     ///
     /// Source: `CommitLog#checkMessageAndReturnSize`.
-    #[pyo3(signature = (*, begin_phy_offset=None, end_phy_offset=None, columns=None, batch_size=8_192, stop="broker", body="decoded"))]
+    #[pyo3(signature = (*, begin_phy_offset=None, end_phy_offset=None, columns=None, batch_size=8_192, stop="broker", body="decoded", threads=1, check_crc=true))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn scan(
         &self,
@@ -269,13 +336,18 @@ impl PyCommitLog {
         batch_size: i64,
         stop: &str,
         body: &str,
+        threads: i64,
+        check_crc: bool,
     ) -> PyResult<PyMessageReader> {
         let log = self.inner()?;
-        match stop {
-            "broker" => {}
-            "salvage" => return Err(PyValueError::new_err("stop=\"salvage\" is not built yet; use \"broker\"")),
+        let salvage = match stop {
+            "broker" => false,
+            "salvage" => true,
             _ => return Err(PyValueError::new_err(format!("stop is \"broker\" or \"salvage\", not {stop:?}"))),
-        }
+        };
+        let most_threads = 64;
+        let threads = usize::try_from(threads).ok().filter(|threads| (1..=most_threads).contains(threads));
+        let threads = threads.ok_or_else(|| PyValueError::new_err(format!("threads is 1 to {most_threads}")))?;
         let scan = ScanOptions {
             begin_phy_offset: log_offset(begin_phy_offset, 0),
             end_phy_offset: log_offset(end_phy_offset, u64::MAX),
@@ -286,9 +358,12 @@ impl PyCommitLog {
                 "stored" => Bodies::Stored,
                 _ => return Err(PyValueError::new_err(format!("body is \"decoded\" or \"stored\", not {body:?}"))),
             },
+            salvage,
+            threads,
+            check_crc,
         };
         let reader = py.detach(|| log.scan(&scan))?;
-        Ok(PyMessageReader::new(reader, scan.columns))
+        Ok(PyMessageReader::new(reader))
     }
 
     /// True after `close`.

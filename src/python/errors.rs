@@ -11,6 +11,7 @@ use crate::error::Error;
 mod py {
     pyo3::import_exception!(logdex.errors, CorruptFileError);
     pyo3::import_exception!(logdex.errors, GeometryError);
+    pyo3::import_exception!(logdex.errors, IndexFullError);
     pyo3::import_exception!(logdex.errors, LockedError);
 }
 
@@ -25,6 +26,7 @@ impl From<Error> for PyErr {
                 py::GeometryError::new_err((path.display().to_string(), fits, count, size))
             }
             Error::Locked { path, pid } => py::LockedError::new_err((path.display().to_string(), pid)),
+            full @ Error::IndexFull { .. } => py::IndexFullError::new_err(full.to_string()),
             Error::InvalidArgument(text) => PyValueError::new_err(text),
         }
     }

@@ -22,6 +22,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(time_ms, m)?)?;
     m.add_function(wrap_pyfunction!(broker_lock_holder, m)?)?;
     m.add_function(wrap_pyfunction!(select_files, m)?)?;
+    m.add_function(wrap_pyfunction!(newest_first, m)?)?;
     m.add_function(wrap_pyfunction!(infer_geometry, m)?)
 }
 
@@ -162,4 +163,31 @@ fn select_files<'py>(
     })?;
     warn_damage(py, damage)?;
     list_array(py, answer)
+}
+
+/// The files that may hold messages of a time range, the newest first.
+///
+/// By the commit-log offset of their first entry; files that begin at the same offset keep the load order.
+///
+/// Args:
+///     files: Open files in load order, the oldest first.
+///     begin: First store time, inclusive.
+///     end: Last store time, inclusive.
+///     clock_slack_ms: As in `IndexFile.is_time_matched`.
+#[pyfunction]
+#[pyo3(signature = (files, *, begin=None, end=None, clock_slack_ms=3_600_000))]
+fn newest_first<'py>(
+    py: Python<'py>,
+    files: Vec<Bound<'py, PyIndexFile>>,
+    begin: Option<&Bound<'py, PyAny>>,
+    end: Option<&Bound<'py, PyAny>>,
+    clock_slack_ms: i64,
+) -> PyResult<Vec<Bound<'py, PyIndexFile>>> {
+    let open = files.iter().map(|f| f.get().inner()).collect::<PyResult<Vec<_>>>()?;
+    let range = convert::time_range(begin, end)?;
+    let places = py.detach(|| {
+        let open: Vec<&IndexFile> = open.iter().map(AsRef::as_ref).collect();
+        hash_index::newest_first(&open, range, clock_slack_ms)
+    })?;
+    Ok(places.into_iter().filter_map(|place| files.get(place).cloned()).collect())
 }

@@ -1,16 +1,17 @@
 //! `MessageReader`: what a scan of the log gives.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow_array::RecordBatchReader;
+use arrow_schema::SchemaRef;
 use pyo3::exceptions::{PyStopIteration, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader, PySchema, PyTable};
 
+use super::report;
 use crate::mmap::FileSource;
 use crate::rocketmq::commit_log::MessageReader;
-use crate::rocketmq::commit_log::columns::{Column, schema};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyMessageReader>()
@@ -22,12 +23,13 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 #[pyclass(name = "MessageReader", module = "logdex._core", frozen)]
 pub(super) struct PyMessageReader {
     reader: Mutex<Option<MessageReader<FileSource>>>,
-    columns: Vec<Column>,
+    schema: SchemaRef,
 }
 
 impl PyMessageReader {
-    pub(super) fn new(reader: MessageReader<FileSource>, columns: Vec<Column>) -> Self {
-        Self { reader: Mutex::new(Some(reader)), columns }
+    pub(super) fn new(reader: MessageReader<FileSource>) -> Self {
+        let schema = reader.schema();
+        Self { reader: Mutex::new(Some(reader)), schema }
     }
 
     /// To be taken without the interpreter lock: another thread may hold it for as long as a batch takes.
@@ -49,13 +51,26 @@ impl PyMessageReader {
     /// The schema of the batches.
     #[getter]
     fn schema<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        PySchema::new(schema(&self.columns)).into_arro3(py)
+        PySchema::new(Arc::clone(&self.schema)).into_arro3(py)
     }
 
     /// True when it was closed, read to a table, or handed over as a stream.
     #[getter]
     fn closed(&self, py: Python<'_>) -> bool {
         py.detach(|| self.lock().is_none())
+    }
+
+    /// Offset in the log where the scan ended; None while it goes on, and after the reader was handed over as a stream.
+    #[getter]
+    fn end_offset(&self, py: Python<'_>) -> Option<u64> {
+        py.detach(|| self.lock().as_ref().and_then(|reader| reader.stop().map(|stop| stop.phy_offset)))
+    }
+
+    /// What was refused so far, as a `logdex.report.Report`; empty after the reader was handed over as a stream.
+    #[getter]
+    fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let checked = py.detach(|| self.lock().as_ref().map(|reader| reader.checked().clone()));
+        report::of_store(py, &checked.unwrap_or_default())
     }
 
     /// The next batch.
@@ -77,7 +92,7 @@ impl PyMessageReader {
             }
             Ok::<_, crate::error::Error>(batches)
         })?;
-        PyTable::try_new(batches, schema(&self.columns))?.into_arro3(py)
+        PyTable::try_new(batches, Arc::clone(&self.schema))?.into_arro3(py)
     }
 
     /// Let go of the files.

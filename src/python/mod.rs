@@ -4,12 +4,14 @@
 
 mod checkpoint;
 mod commit_log;
+mod consume_queue;
 mod convert;
 mod errors;
 mod hash_index;
 mod index_entries;
 mod index_file;
 mod index_header;
+mod kafka;
 mod keys;
 mod message_reader;
 mod report;
@@ -25,6 +27,8 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     index_file::register(m)?;
     checkpoint::register(m)?;
     commit_log::register(m)?;
+    consume_queue::register(m)?;
     message_reader::register(m)?;
-    index_entries::register(m)
+    index_entries::register(m)?;
+    kafka::register(m)
 }

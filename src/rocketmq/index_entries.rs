@@ -7,16 +7,12 @@
 use std::sync::Arc;
 
 use arrow_array::builder::{Int32Builder, Int64Builder, StringBuilder, TimestampMillisecondBuilder};
-use arrow_array::cast::AsArray;
-use arrow_array::types::{
-    Int32Type, Int64Type, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
-    TimestampSecondType,
-};
-use arrow_array::{Array, ArrayRef, RecordBatch};
-use arrow_schema::{DataType, Field, Schema, TimeUnit};
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{DataType, Field, Schema};
 
 use super::commit_log::columns::timestamp_type;
 use super::commit_log::frame::{TRANSACTION_ROLLBACK, TRANSACTION_TYPE};
+use super::message_columns::{Int32s, Texts, integers, null, times};
 use crate::error::{Error, Result};
 
 /// Between two keys of a message; no other character is (upstream `MessageConst.KEY_SEPARATOR`).
@@ -44,17 +40,13 @@ pub fn index_entries(messages: &RecordBatch, end_phy_offset: i64, tags: bool) ->
     let tag_text = if tags { Some(Texts::of(messages, "tags")?) } else { None };
     let phy_offset = integers(messages, "phy_offset")?;
     let store_timestamp = times(messages, "store_timestamp")?;
-    let sys_flag = column(messages, "sys_flag")?;
-    let sys_flag = sys_flag.as_primitive_opt::<Int32Type>().ok_or_else(|| wrong("sys_flag", sys_flag, "int32"))?;
+    let sys_flag = Int32s::of(messages, "sys_flag")?;
 
     let mut entries = Entries::default();
     let mut end = end_phy_offset;
     for row in 0..messages.num_rows() {
         let offset = phy_offset(row).ok_or_else(|| null("phy_offset", row))?;
-        if sys_flag.is_null(row) {
-            return Err(null("sys_flag", row));
-        }
-        if offset < end || sys_flag.value(row) & TRANSACTION_TYPE == TRANSACTION_ROLLBACK {
+        if offset < end || sys_flag.get(row)? & TRANSACTION_TYPE == TRANSACTION_ROLLBACK {
             continue;
         }
         let unique = uniq_key.get(row).into_iter();
@@ -120,82 +112,6 @@ impl Entries {
         ];
         RecordBatch::try_new(Arc::new(schema), columns).expect("every entry adds one row to every column")
     }
-}
-
-fn null(column: &str, row: usize) -> Error {
-    Error::InvalidArgument(format!("messages: {column} of row {row} is null"))
-}
-
-fn wrong(column: &str, array: &ArrayRef, wanted: &str) -> Error {
-    Error::InvalidArgument(format!("messages: {column} is {}, not {wanted}", array.data_type()))
-}
-
-fn column<'a>(messages: &'a RecordBatch, name: &str) -> Result<&'a ArrayRef> {
-    messages.column_by_name(name).ok_or_else(|| Error::InvalidArgument(format!("messages: there is no column {name}")))
-}
-
-/// A column of texts.
-enum Texts<'a> {
-    Utf8(&'a arrow_array::StringArray),
-    LargeUtf8(&'a arrow_array::LargeStringArray),
-    View(&'a arrow_array::StringViewArray),
-    Null,
-}
-
-impl<'a> Texts<'a> {
-    fn of(messages: &'a RecordBatch, name: &str) -> Result<Self> {
-        let array = column(messages, name)?;
-        match array.data_type() {
-            DataType::Utf8 => Ok(Self::Utf8(array.as_string())),
-            DataType::LargeUtf8 => Ok(Self::LargeUtf8(array.as_string())),
-            DataType::Utf8View => Ok(Self::View(array.as_string_view())),
-            DataType::Null => Ok(Self::Null),
-            _ => Err(wrong(name, array, "text")),
-        }
-    }
-
-    fn get(&self, row: usize) -> Option<&'a str> {
-        match self {
-            Self::Utf8(a) => a.is_valid(row).then(|| a.value(row)),
-            Self::LargeUtf8(a) => a.is_valid(row).then(|| a.value(row)),
-            Self::View(a) => a.is_valid(row).then(|| a.value(row)),
-            Self::Null => None,
-        }
-    }
-}
-
-/// Reads one row of a column.
-type Get<'a> = Box<dyn Fn(usize) -> Option<i64> + 'a>;
-
-fn integers<'a>(messages: &'a RecordBatch, name: &str) -> Result<Get<'a>> {
-    let array = column(messages, name)?;
-    let values = array.as_primitive_opt::<Int64Type>().ok_or_else(|| wrong(name, array, "int64"))?;
-    Ok(Box::new(|row| values.is_valid(row).then(|| values.value(row))))
-}
-
-fn times<'a>(messages: &'a RecordBatch, name: &str) -> Result<Get<'a>> {
-    let array = column(messages, name)?;
-    let DataType::Timestamp(unit, _) = array.data_type() else {
-        return integers(messages, name).map_err(|_| wrong(name, array, "a timestamp"));
-    };
-    Ok(match unit {
-        TimeUnit::Second => {
-            let values = array.as_primitive::<TimestampSecondType>();
-            Box::new(|row| values.is_valid(row).then(|| values.value(row).saturating_mul(1000)))
-        }
-        TimeUnit::Millisecond => {
-            let values = array.as_primitive::<TimestampMillisecondType>();
-            Box::new(|row| values.is_valid(row).then(|| values.value(row)))
-        }
-        TimeUnit::Microsecond => {
-            let values = array.as_primitive::<TimestampMicrosecondType>();
-            Box::new(|row| values.is_valid(row).then(|| values.value(row).div_euclid(1000)))
-        }
-        TimeUnit::Nanosecond => {
-            let values = array.as_primitive::<TimestampNanosecondType>();
-            Box::new(|row| values.is_valid(row).then(|| values.value(row).div_euclid(1_000_000)))
-        }
-    })
 }
 
 #[cfg(test)]

@@ -1,7 +1,11 @@
-//! What a RocketMQ store holds besides the index: the commit log, the checkpoint, and the rules that turn a message into
-//! index entries.
+//! What a RocketMQ store holds besides the index: the commit log, the consume queues, the checkpoint, and the rules that
+//! turn a message into index entries.
 
 pub mod checkpoint;
 pub mod commit_log;
+pub mod consume_queue;
 pub mod file_name;
+pub mod findings;
 pub mod index_entries;
+mod message_columns;
+pub mod offset_files;

@@ -73,6 +73,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     """Print the lines that the tests kept."""
     lines = config.stash.get(_LINES, [])
     if lines:
-        terminalreporter.section("against the real RocketMQ 4.9.3 classes")
+        terminalreporter.section("against the real RocketMQ 4.9.3 and Kafka 3.9.2 classes")
         for line in lines:
             terminalreporter.write_line(line)

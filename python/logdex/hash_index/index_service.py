@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logdex import _core
+from logdex._core import StoreCheckpoint
 from logdex.hash_index import query, recovery
 from logdex.hash_index.arrow_input import entry_batches
 from logdex.hash_index.check import verify_directory
@@ -24,13 +25,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime, tzinfo
     from os import PathLike
-    from typing import Literal, TypeAlias
+    from typing import Literal, Protocol, TypeAlias
 
     from arro3.core import Array
 
     from logdex._core import IndexFile, IndexHeader
     from logdex.hash_index.query import QueryOffsetResult
     from logdex.report import Report
+
+    class Log(Protocol):
+        """A commit log: `logdex.rocketmq.CommitLog`."""
+
+        @property
+        def core(self) -> _core.CommitLog:
+            """The native log."""
 
     _Time: TypeAlias = int | datetime | None
     _Access: TypeAlias = Literal["auto", "mmap", "pread"]
@@ -203,6 +211,40 @@ class IndexService:
         """
         with self._lock:
             return self._writable().build(messages, tags=self._compat == _INDEXES_TAGS)
+
+    def recover(self, commit_log: Log, *, message_index_safe: bool = False) -> int:
+        """Index again what a start after a crash dispatches again; for a service opened with `last_exit_ok=False`.
+
+        By default all that the log holds beyond the index, and the entries of the last messages that were not put
+        whole. With `compat` what that broker dispatches: the log from the beginning of the file that the checkpoint leads to;
+        its duplicate filter drops what the newest file covers, and what older, deleted files held stays lost.
+
+        Source: CommitLog#recoverAbnormally, #isMappedFileMatchedRecover.
+
+        Args:
+            commit_log: The log that the index leads into.
+            message_index_safe: The broker's setting messageIndexSafe: the index's time of the checkpoint counts, too.
+
+        Returns:
+            The number of index entries put.
+
+        Raises:
+            LockedError: A running broker holds the store.
+            OSError: A file cannot be read or written.
+        """
+        with self._lock:
+            writer = self._writable()
+            log = commit_log.core
+            if self._compat is None:
+                return writer.index_again(log)
+            path = _checkpoint_path(self._directory, self._options["checkpoint"])
+            # COMPAT(rocketmq StoreCheckpoint): a missing file reads as zeros, and the whole log is dispatched.
+            checkpoint = StoreCheckpoint.open(path) if path is not None and path.exists() else None
+            _, end, dispatch = log.recovery(checkpoint, last_exit_ok=False, message_index_safe=message_index_safe)
+            if dispatch >= end:
+                return 0
+            messages = log.scan(begin_phy_offset=dispatch, end_phy_offset=end, columns=recovery.COLUMNS)
+            return writer.build(messages, tags=self._compat == _INDEXES_TAGS)
 
     # Questions
 

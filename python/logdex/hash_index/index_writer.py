@@ -64,8 +64,19 @@ class IndexWriter:
         with CommitLog.open(directory, access=self._files.access) as log:
             tags = recovery.indexes_tags(self._files, log)
             recovery.drop_after_hole(self._files, log)
-            recovery.index_again(self._files, log, self._put_entries, partial(self.build, tags=tags), tags=tags)
+            self.index_again(log, tags=tags)
         self.flush()
+
+    def index_again(self, log: CommitLog, *, tags: bool | None = None) -> int:
+        """Index what a log holds beyond the index; give the number of entries put.
+
+        Args:
+            log: The log.
+            tags: Index tags, too; None: as the files do.
+        """
+        if tags is None:
+            tags = recovery.indexes_tags(self._files, log)
+        return recovery.index_again(self._files, log, self._put_entries, partial(self.build, tags=tags), tags=tags)
 
     def put(self, topic: Any, key: Any, phy_offset: Any, store_timestamp: Any) -> int:  # noqa: ANN401 -- columns
         """Put columns of entries, rolling as often as needed; give their number."""

@@ -73,8 +73,7 @@ def newest_first(files: Sequence[IndexFile]) -> list[IndexFile]:
     By commit-log offset, because names follow local time, which steps back. Files that begin at the same offset keep the
     load order: a message's keys may straddle two files.
     """
-    ranked = [(file.header.begin_phy_offset, place, file) for place, file in enumerate(files)]
-    return [file for _, _, file in sorted(ranked, key=lambda rank: rank[:2], reverse=True)]
+    return _core.newest_first(files)
 
 
 def matching_files(files: Sequence[IndexFile], times: TimeRange, clock_slack_ms: int) -> list[IndexFile]:
@@ -85,7 +84,7 @@ def matching_files(files: Sequence[IndexFile], times: TimeRange, clock_slack_ms:
         times: The range asked for.
         clock_slack_ms: How far the broker's clock may have stepped within one file, in ms.
     """
-    return [f for f in newest_first(files) if f.is_time_matched(times.begin, times.end, clock_slack_ms)]
+    return _core.newest_first(files, begin=times.begin, end=times.end, clock_slack_ms=clock_slack_ms)
 
 
 def matching_files_compat(files: Sequence[IndexFile], times: TimeRange) -> list[IndexFile]:
@@ -104,11 +103,16 @@ def matching_files_compat(files: Sequence[IndexFile], times: TimeRange) -> list[
 
 
 def select(files: Sequence[IndexFile], key: str, times: TimeRange, max_num: int | None) -> list[int]:
-    """Collect candidates of one index key from files in the given order, at most `max_num`."""
-    found: list[int] = []
-    for file in files:
-        remaining = None if max_num is None else max_num - len(found)
-        if remaining == 0:
-            break
-        found += file.select_phy_offset(key, remaining, times.begin, times.end)
-    return found
+    """Collect candidates of one index key from files in the given order, at most `max_num`.
+
+    Several files are walked together, so that a key of many files does not wait for one after the other.
+    """
+    match files:
+        case []:
+            return []
+        case [file]:
+            return file.select_phy_offset(key, max_num, times.begin, times.end)
+        case _:
+            rows = _core.select_files(files, [key], max_num=max_num, begin=times.begin, end=times.end)
+            found: list[int] = rows[0].as_py()
+            return found

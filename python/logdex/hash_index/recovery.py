@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _DOUBTFUL_ENTRIES = 16
-_COLUMNS = ("topic", "phy_offset", "store_timestamp", "uniq_key", "keys", "tags", "sys_flag", "store_size")
+COLUMNS = ("topic", "phy_offset", "store_timestamp", "uniq_key", "keys", "tags", "sys_flag", "store_size")
 
 
 def drop_beyond_checkpoint(files: FileSet, checkpoint: Path | None, *, delete: bool) -> None:
@@ -65,14 +65,19 @@ def mend_files(files: FileSet) -> None:
 
 def indexes_tags(files: FileSet, log: CommitLog) -> bool:
     """Say whether the index holds the tags of messages, as a 5.5.0 broker writes it; so that what is lost comes back."""
-    held = _by_offset(files.refresh())
+    return holds_tags(files.refresh(), log)
+
+
+def holds_tags(files: Sequence[IndexFile], log: CommitLog) -> bool:
+    """Say whether index files hold the tags of a log's messages; told from the newest of both."""
+    held = _by_offset(files)
     newest = held[-1].header if held else None
     messages = newest and next(_scan(log, newest.begin_phy_offset, newest.end_phy_offset), None)
     if messages is None:
         return False
     tagged = _core.index_entries(messages, end_phy_offset=0, tags=True)
     plain = _core.index_entries(messages, end_phy_offset=0)
-    lost, lost_of_plain = (_missing_rows(entries, held).num_rows for entries in (tagged, plain))
+    lost, lost_of_plain = (missing_rows(entries, held).num_rows for entries in (tagged, plain))
     # A few tags may be missing at the end of the index, or seem to be there because of a key with the same hash.
     return 2 * (lost - lost_of_plain) < tagged.num_rows - plain.num_rows
 
@@ -118,8 +123,8 @@ def index_again(
     build: Callable[[Any], int],
     *,
     tags: bool,
-) -> None:
-    """Index what the log holds beyond the last entry.
+) -> int:
+    """Index what the log holds beyond the last entry; give the number of entries put.
 
     Args:
         files: The files of the directory.
@@ -130,15 +135,19 @@ def index_again(
     """
     held = _by_offset(files.refresh())
     begin = log.min_offset
+    count = 0
     if held:
         newest = max(held, key=lambda file: file.header.end_phy_offset)
         last = newest.header.end_phy_offset
         # The last message may have been indexed in part, and a lost page may hold the end of an entry that seems whole.
         for messages in _scan(log, _doubtful_offset(newest), last + 1):
-            put(_missing_rows(_core.index_entries(messages, end_phy_offset=0, tags=tags), held))
+            lost = missing_rows(_core.index_entries(messages, end_phy_offset=0, tags=tags), held)
+            put(lost)
+            count += lost.num_rows
         begin = max(begin, last + 1)
     if begin < log.max_offset:
-        build(log.scan(begin_phy_offset=begin, columns=_COLUMNS))
+        count += build(log.scan(begin_phy_offset=begin, columns=COLUMNS))
+    return count
 
 
 def _doubtful_offset(file: IndexFile) -> int:
@@ -165,16 +174,16 @@ def _follows(file: IndexFile, held: list[IndexFile]) -> bool:
 def _missing(log: CommitLog, begin: int, end: int, files: list[IndexFile]) -> bool:
     """Say whether an entry of the log's messages from `begin` to before `end` is in none of the files."""
     batches = (_core.index_entries(messages, end_phy_offset=0) for messages in _scan(log, begin, end))
-    return any(_missing_rows(entries, files).num_rows for entries in batches)
+    return any(missing_rows(entries, files).num_rows for entries in batches)
 
 
 def _scan(log: CommitLog, begin: int, end: int) -> Iterator[RecordBatch]:
     begin = max(begin, log.min_offset)
     if begin < min(end, log.max_offset):
-        yield from arrow_batches(log.scan(begin_phy_offset=begin, end_phy_offset=end, columns=_COLUMNS))
+        yield from arrow_batches(log.scan(begin_phy_offset=begin, end_phy_offset=end, columns=COLUMNS))
 
 
-def _missing_rows(entries: RecordBatch, files: list[IndexFile]) -> RecordBatch:
+def missing_rows(entries: RecordBatch, files: list[IndexFile]) -> RecordBatch:
     """Choose the entries that are in none of the files; by hash, as the same offset may stand there for another key."""
     topics, keys, offsets = (entries.column(name).to_pylist() for name in ("topic", "key", "phy_offset"))
     candidates = _core.select_files(files, entries.column("key"), topics=entries.column("topic")).to_pylist()
@@ -186,4 +195,9 @@ def _missing_rows(entries: RecordBatch, files: list[IndexFile]) -> RecordBatch:
         present[entry] = left - 1
         if left <= 0:
             missing.append(row)
-    return entries.take(Array(missing, type=DataType.uint64()))
+    return take(entries, missing)
+
+
+def take(batch: RecordBatch, rows: list[int]) -> RecordBatch:
+    """Choose rows of a batch."""
+    return batch.take(Array(rows, type=DataType.uint64()))

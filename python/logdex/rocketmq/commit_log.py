@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from arro3.core import RecordBatch
 
     from logdex._core import MessageReader, _Ints
+    from logdex.report import Report
+
+_OFFSETS = 1 << 63
 
 
 class CommitLog:
@@ -60,6 +63,11 @@ class CommitLog:
         return cls(_core.CommitLog.open(directory, access=access, compat=compat, max_body_bytes=max_body_bytes))
 
     @property
+    def core(self) -> _core.CommitLog:
+        """The native log, for native classes that read beside it."""
+        return self._log
+
+    @property
     def path(self) -> Path:
         """The directory."""
         return self._log.path
@@ -99,6 +107,8 @@ class CommitLog:
         Raises:
             OSError: The system refuses.
         """
+        if not -_OFFSETS <= phy_offset < _OFFSETS:
+            return None
         columns = self._log.message(phy_offset)
         return None if columns is None else Message(**columns)
 
@@ -128,6 +138,8 @@ class CommitLog:
         batch_size: int = 8_192,
         stop: Literal["broker", "salvage"] = "broker",
         body: Literal["decoded", "stored"] = "decoded",
+        threads: int = 1,
+        check_crc: bool = True,
     ) -> MessageReader:
         """Read the messages in log order.
 
@@ -138,8 +150,11 @@ class CommitLog:
             columns: Names of columns, in the order wanted; all where not given. What is not asked for is not decoded.
             batch_size: Rows of a batch; it ends earlier at 64 MiB.
             stop: "broker": the scan ends where a broker's walk would end, at the first frame that is damaged or was never
-                written. "salvage", which goes on behind damage, is not built yet.
+                written. "salvage": it goes on behind damage at the next message; one more column, `suspect`, says of each
+                message what speaks against it (docs/formats/rocketmq-store.md), null where nothing does.
             body: "decoded", or "stored": as the log holds it, perhaps compressed.
+            threads: How many read; the order stays. Batches may end earlier.
+            check_crc: Compare the bodies' checksums; without, a walk does not end at a damaged body.
 
         Returns:
             A reader of record batches, which is an Arrow stream as well.
@@ -155,7 +170,13 @@ class CommitLog:
             batch_size=batch_size,
             stop=stop,
             body=body,
+            threads=threads,
+            check_crc=check_crc,
         )
+
+    def check_files(self) -> Report:
+        """Check names and lengths of the files: strays, gaps, overlaps, other lengths; nothing is read of them."""
+        return self._log.check_files()
 
     @property
     def closed(self) -> bool:

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from arro3.core import Array, ChunkedArray, DataType, Field, RecordBatch, RecordBatchReader
 
+from logdex.hash_index import recovery
 from logdex.hash_index.query import check_max_num
 from logdex.rocketmq.find_result import FindResult
 from logdex.rocketmq.log_entries import LogEntries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import TypeAlias
 
     from arro3.core import Schema
@@ -23,8 +24,12 @@ if TYPE_CHECKING:
     from logdex.rocketmq.ranges import Range
 
     Scan: TypeAlias = Literal["auto", True, False]
-    _Facts: TypeAlias = tuple[str | None, str | None, str | None, int | None]
+    _Facts: TypeAlias = tuple[str | None, str | None, str | None, str | None, int | None]
 
+TAG_PREFIX = "T#"
+"""Before the tags in a key by which a 5.5.0 broker indexes them (IndexService#buildIndex)."""
+
+_TEXTS = ("topic", "uniq_key", "keys", "tags")
 _SCAN_BUDGET_BYTES = 1 << 30
 _KEYS_A_STEP = 1_024
 
@@ -32,18 +37,37 @@ _KEYS_A_STEP = 1_024
 class KeySearch:
     """Searches one store. It remembers what it read of the log where no index file covers it."""
 
-    def __init__(self, log: CommitLog, index: Callable[[], IndexService | None]) -> None:
+    def __init__(
+        self,
+        log: CommitLog,
+        index: Callable[[], IndexService | None],
+        topics: Callable[[], Iterable[str]],
+        *,
+        salvage: bool,
+    ) -> None:
         """Prepare to search.
 
         Args:
             log: The store's log.
             index: Gives the store's index, or None while it has none.
+            topics: Gives the topics to try for a key without one.
+            salvage: Read behind damage in the log.
         """
         self._log = log
         self._index = index
-        self._unindexed = LogEntries(log)
+        self._topics = topics
+        self._has_tags: bool | None = None
+        self._unindexed = LogEntries(log, tags=self.has_tags, salvage=salvage)
 
-    def find(self, topic: str, key: str, *, times: TimeRange, max_num: int | None, scan: Scan) -> FindResult:
+    def has_tags(self) -> bool:
+        """Say whether messages are found by their tags: the index holds them (5.5.0), or all is read from the log."""
+        if self._has_tags is None:
+            index = self._index()
+            files = index.files if index is not None else []
+            self._has_tags = not any(map(len, files)) or recovery.holds_tags(files, self._log.core)
+        return self._has_tags
+
+    def find(self, topic: str | None, key: str, *, times: TimeRange, max_num: int | None, scan: Scan) -> FindResult:
         """Find the messages of one key; see `MessageStore.find`."""
         check_max_num(max_num)
         scanned, unscanned = self._read_unindexed(scan)
@@ -54,7 +78,7 @@ class KeySearch:
             message = self._log.message(offset)
             if message is None or not times.begin <= message.store_timestamp <= times.end:
                 continue
-            if not _carries(topic, key, message.topic, message.uniq_key, message.keys):
+            if not self._carries(topic, key, (message.topic, message.uniq_key, message.keys, message.tags)):
                 rejected += 1
                 continue
             found.append(message)
@@ -103,17 +127,26 @@ class KeySearch:
 
         return RecordBatchReader.from_batches(schema, batches())
 
-    def _candidates(self, topic: str, key: str, times: TimeRange, scan: Scan) -> tuple[list[int], bool]:
+    def _candidates(self, topic: str | None, key: str, times: TimeRange, scan: Scan) -> tuple[list[int], bool]:
         """Give the offsets where the key may be, the newest first, each once, and whether a broker's cap cut some off."""
         offsets: set[int] = set()
         capped = False
         index = self._index()
-        if index is not None:
-            result = index.query_offset(topic, key, begin=times.begin, end=times.end)
-            offsets.update(result.phy_offsets)
-            capped = result.truncated
+        if topic is None:
+            # A key's hash is of its topic, too.
+            topics = sorted({*self._topics(), *self._unindexed.topics})
+            if index is not None and topics:
+                found = index.query_batch(topics, [key] * len(topics), begin=times.begin, end=times.end)
+                offsets.update(*found.to_pylist())
+        else:
+            topics = [topic]
+            if index is not None:
+                result = index.query_offset(topic, key, begin=times.begin, end=times.end)
+                offsets.update(result.phy_offsets)
+                capped = result.truncated
         if scan:
-            offsets.update(self._unindexed.offsets(topic, key))
+            for each in topics:
+                offsets.update(self._unindexed.offsets(each, key))
         return sorted(offsets, reverse=True), capped
 
     def _read_unindexed(self, scan: Scan) -> tuple[int, list[Range]]:
@@ -159,31 +192,34 @@ class KeySearch:
             yield [
                 offset
                 for offset in sorted(offsets, reverse=True)
-                if topic is not None and key is not None and _is_hit(topic, key, times, facts[offset])
+                if topic is not None and key is not None and self._is_hit(topic, key, times, facts[offset])
             ]
 
     def _facts(self, offsets: list[int]) -> dict[int, _Facts]:
-        """Give topic, unique key, keys and store time of the messages at some offsets."""
-        rows = self._log.messages(offsets, columns=("topic", "uniq_key", "keys", "store_timestamp"))
-        texts = (rows.column(name).to_pylist() for name in ("topic", "uniq_key", "keys"))
+        """Give topic, unique key, keys, tags and store time of the messages at some offsets."""
+        rows = self._log.messages(offsets, columns=(*_TEXTS, "store_timestamp"))
+        texts = (rows.column(name).to_pylist() for name in _TEXTS)
         stored = rows.column("store_timestamp").cast(DataType.int64()).to_pylist()
         return dict(zip(offsets, zip(*texts, stored, strict=True), strict=True))
+
+    def _is_hit(self, topic: str, key: str, times: TimeRange, facts: _Facts) -> bool:
+        *texts, stored = facts
+        return stored is not None and times.begin <= stored <= times.end and self._carries(topic, key, texts)
+
+    def _carries(self, topic: str | None, key: str, texts: Sequence[str | None]) -> bool:
+        """Say whether a message is one that a question means (the client's filter: MQAdminImpl#queryMessage)."""
+        stored_topic, uniq_key, keys, tags = texts
+        if not key or topic not in (None, stored_topic):
+            return False
+        if key == uniq_key or key in (keys or "").split(" "):
+            return True
+        # What is not indexed must not be found in a part of the log only.
+        return key.startswith(TAG_PREFIX) and key[len(TAG_PREFIX) :] == tags and self.has_tags()
 
     def _rows(self, hits: list[tuple[int, int]], schema: Schema) -> RecordBatch:
         messages = self._log.messages([offset for _, offset in hits])
         rows = Array([row for row, _ in hits], type=DataType.int64())
         return RecordBatch.from_arrays([rows, *messages.columns], schema=schema)
-
-
-def _is_hit(topic: str, key: str, times: TimeRange, facts: _Facts) -> bool:
-    stored_topic, uniq_key, keys, stored = facts
-    in_range = stored is not None and times.begin <= stored <= times.end
-    return in_range and _carries(topic, key, stored_topic, uniq_key, keys)
-
-
-def _carries(topic: str, key: str, stored_topic: str | None, uniq_key: str | None, keys: str | None) -> bool:
-    """Say whether a message is one that a question means (the client's filter: MQAdminImpl#queryMessage)."""
-    return stored_topic == topic and bool(key) and (uniq_key == key or key in (keys or "").split(" "))
 
 
 def _to_list(values: Any) -> list[str | None]:  # noqa: ANN401 -- Arrow or a sequence

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import threading
 from array import array
+from bisect import bisect_right
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arro3.core import RecordBatchReader
 
 from logdex import _core
 from logdex.rocketmq.ranges import Range, subtract, union
+from logdex.rocketmq.sound import sound_messages
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from arro3.core import RecordBatch
+
+    from logdex.report import Finding
     from logdex.rocketmq.commit_log import CommitLog
 
 _COLUMNS = ("topic", "phy_offset", "store_timestamp", "uniq_key", "keys", "tags", "sys_flag", "store_size")
@@ -21,11 +29,23 @@ class LogEntries:
     """What a broker would have indexed of the log ranges read so far: for each entry its key's hash and its offset.
 
     Twelve bytes an entry; a look-up is a search for four bytes in memory.
+
+    Attributes:
+        topics: Topics of the messages read so far.
     """
 
-    def __init__(self, log: CommitLog) -> None:
-        """Start with nothing read."""
+    def __init__(self, log: CommitLog, *, tags: Callable[[], bool], salvage: bool) -> None:
+        """Start with nothing read.
+
+        Args:
+            log: The log.
+            tags: Says whether tags are indexed, too; asked when the first range is read.
+            salvage: Go on behind damage; otherwise a range ends where a broker's walk would.
+        """
         self._log = log
+        self._tags = tags
+        self._salvage = salvage
+        self.topics: set[str] = set()
         self._lock = threading.Lock()
         self._seen: list[Range] = []
         self._refused: list[Range] = []
@@ -58,24 +78,33 @@ class LogEntries:
             return total
 
     def _read_range(self, begin: int, end: int, stop: int) -> int:
+        tags = self._tags()
+        damage: list[Finding] = []
+        starts: list[int] = []
         reached = begin
-        scan = self._log.scan(begin_phy_offset=begin, end_phy_offset=stop, columns=_COLUMNS)
-        for messages in RecordBatchReader.from_stream(scan):
-            if not messages.num_rows:
-                continue
-            entries = _core.index_entries(messages, end_phy_offset=0)
-            rows = zip(*(entries.column(name).to_pylist() for name in ("topic", "key", "phy_offset")), strict=True)
-            for topic, key, phy_offset in rows:
-                self._hashes += _core.key_hash(_core.index_key(topic, key)).to_bytes(4, "big")
-                self._offsets.append(phy_offset)
-            last = messages.num_rows - 1
-            offset, size = (messages.column(name)[last].as_py() for name in ("phy_offset", "store_size"))
-            reached = offset + size
-        done = min(end, reached if reached >= stop or not self._goes_on(reached) else stop)
-        if done < stop:
-            self._refused = union([*self._refused, (done, end)])
-        self._seen = union([*self._seen, (begin, done)])
+        batches = sound_messages(self._log, _COLUMNS, begin, stop, salvage=self._salvage, on_damage=damage.append)
+        for messages in batches:
+            starts += messages.column("phy_offset").to_pylist()
+            self._keep(messages, tags=tags)
+            reached = starts[-1] + messages.column("store_size")[messages.num_rows - 1].as_py()
+        if self._salvage:
+            done = min(end, max(reached, stop))
+            broken = [_around(finding, starts, done) for finding in damage]
+        else:
+            done = min(end, reached if reached >= stop or not self._goes_on(reached) else stop)
+            broken = [(done, end)] if done < stop else []
+        self._refused = union([*self._refused, *broken])
+        seen = subtract((begin, done), broken)
+        self._seen = union([*self._seen, *seen])
         return done - begin
+
+    def _keep(self, messages: RecordBatch, *, tags: bool) -> None:
+        self.topics.update(messages.column("topic").to_pylist())
+        entries = _core.index_entries(messages, end_phy_offset=0, tags=tags)
+        rows = zip(*(entries.column(name).to_pylist() for name in ("topic", "key", "phy_offset")), strict=True)
+        for topic, key, phy_offset in rows:
+            self._hashes += _core.key_hash(_core.index_key(topic, key)).to_bytes(4, "big")
+            self._offsets.append(phy_offset)
 
     def _goes_on(self, offset: int) -> bool:
         """Say whether a message follows: then a walk ended at fill, and not at what a broker would refuse."""
@@ -94,3 +123,10 @@ class LogEntries:
                 found.append(self._offsets[place])
             at = self._hashes.find(wanted, at + 1)
         return found
+
+
+def _around(finding: Finding, starts: list[int], end: int) -> Range:
+    """Give the range of the log in which nothing could be read: from a finding to the next message."""
+    begin = int(Path(finding.path).name) + finding.offset
+    place = bisect_right(starts, begin)
+    return begin, starts[place] if place < len(starts) else end

@@ -2,36 +2,45 @@
 
 from __future__ import annotations
 
-import errno
-import threading
-from pathlib import Path
+import re
 from typing import TYPE_CHECKING, Any
 
-from logdex.hash_index.index_service import CLOCK_SLACK_MS, IndexService
 from logdex.hash_index.query import TimeRange
-from logdex.rocketmq.commit_log import CommitLog
+from logdex.rocketmq.explain import explain
+from logdex.rocketmq.index_build import build_index
 from logdex.rocketmq.key_search import KeySearch
+from logdex.rocketmq.message_scan import Filter, MessageScan
+from logdex.rocketmq.opened_store import OpenedStore
+from logdex.rocketmq.overview import overview
+from logdex.rocketmq.queue_build import build_queues
+from logdex.rocketmq.store_check import StoreCheck
+from logdex.rocketmq.topics import configured_topics, topics_in_log
 
 if TYPE_CHECKING:
     import os
-    from datetime import datetime
-    from typing import Literal, TypeAlias
+    from collections.abc import Callable, Iterable
+    from datetime import datetime, tzinfo
+    from typing import TypeAlias
 
     from arro3.core import RecordBatchReader
 
+    from logdex._core import ConsumeQueue
+    from logdex.report import Report
+    from logdex.rocketmq.explanation import Explanation
     from logdex.rocketmq.find_result import FindResult
     from logdex.rocketmq.key_search import Scan
+    from logdex.rocketmq.layout import StoreLayout
     from logdex.rocketmq.message import Message
 
+    Progress: TypeAlias = Callable[[int, int], None]
     _Time: TypeAlias = int | datetime | None
-    _Access: TypeAlias = Literal["auto", "mmap", "pread"]
-    _Compat: TypeAlias = Literal["4.9.3", "5.3.3", "5.5.0"] | None
 
+_INDEXES_TAGS = "5.5.0"
 _OFFSET_DIGITS = 16
-_MSG_ID_LENGTHS = (32, 56)
+_MSG_ID = re.compile(r"[0-9A-Fa-f]{32}([0-9A-Fa-f]{24})?")
 
 
-class MessageStore:
+class MessageStore(OpenedStore):
     """The store of a broker, a backup of it, or what a dead broker left; nothing in it is created, locked or changed.
 
     Open it with `MessageStore.open`. It may be used from several threads, and pickles by path and options.
@@ -43,79 +52,22 @@ class MessageStore:
         ...         print(message.phy_offset, message.body)
     """
 
-    def __init__(self, root: Path, options: dict[str, Any]) -> None:
-        """Open log and index; `open` is the way in."""
-        self._root = root
-        self._options = options
-        self._lock = threading.Lock()
-        self._index: IndexService | None = None
-        self._commit_log = CommitLog.open(root / "commitlog", access=options["access"], compat=options["compat"])
-        self._search = KeySearch(self._commit_log, lambda: self.index)
-        self._closed = False
+    def __init__(self, layout: StoreLayout, options: dict[str, Any]) -> None:
+        """Open the parts; `open` is the way in."""
+        super().__init__(layout, options)
+        salvage = options["compat"] is None
+        self._scan = MessageScan(layout, self._commit_log, self._queues, salvage=salvage)
+        self._search = KeySearch(self._commit_log, lambda: self.index, self._known_topics, salvage=salvage)
+        self._topics_in_log: list[str] | None = None
 
-    @classmethod
-    def open(
-        cls,
-        root: str | os.PathLike[str],
-        *,
-        hash_slots: int | None = None,
-        max_entries: int | None = None,
-        clock_slack_ms: int = CLOCK_SLACK_MS,
-        access: _Access = "auto",
-        compat: _Compat = None,
-    ) -> MessageStore:
-        """Open a store directory.
-
-        Args:
-            root: The store's root, which holds `commitlog` and `index`.
-            hash_slots: Slots of each index file (maxHashSlotNum); None: found from the fullest file.
-            max_entries: Entries of each index file plus one (maxIndexNum); None: as above.
-            clock_slack_ms: How far the broker's clock may have stepped within one index file, in ms.
-            access: "mmap", "pread", or "auto": map, and read plainly where mapping fails.
-            compat: A broker's release, to search the index as it does, faults included; None searches right.
-
-        Raises:
-            FileNotFoundError: There is no store at `root`.
-            GeometryError: Slots and entries were not given and cannot be told from the index files.
-        """
-        path = Path(root)
-        if not (path / "commitlog").is_dir():
-            raise FileNotFoundError(errno.ENOENT, "no RocketMQ store (it would hold a commitlog directory)", str(path))
-        options = {
-            "hash_slots": hash_slots,
-            "max_entries": max_entries,
-            "clock_slack_ms": clock_slack_ms,
-            "access": access,
-            "compat": compat,
-        }
-        store = cls(path, options)
-        _ = store.index
-        return store
-
-    @property
-    def root(self) -> Path:
-        """The store's root directory."""
-        return self._root
-
-    @property
-    def commit_log(self) -> CommitLog:
-        """The log that holds the messages."""
-        self._check_open()
-        return self._commit_log
-
-    @property
-    def index(self) -> IndexService | None:
-        """The key index; None while the store has no index directory."""
-        self._check_open()
-        with self._lock:
-            directory = self._root / "index"
-            if self._index is None and directory.is_dir():
-                self._index = IndexService.open(directory, **self._options)
-            return self._index
+    @staticmethod
+    def is_msg_id(text: str) -> bool:
+        """Say whether a text has the shape of an offset id; a client's unique key may have it, too."""
+        return _MSG_ID.fullmatch(text) is not None
 
     def find(
         self,
-        topic: str,
+        topic: str | None,
         key: str,
         *,
         begin: _Time = None,
@@ -129,8 +81,9 @@ class MessageStore:
         the broker has yet to index them or index files were lost, are read by the rules that a broker indexes by.
 
         Args:
-            topic: The topic, as stored.
-            key: The unique key (the client's message id), or one of the space-separated keys.
+            topic: The topic, as stored; None tries every topic of the store, for a unique key whose topic is not known.
+            key: The unique key (the client's message id), or one of the space-separated keys. Where the broker indexed
+                tags (5.5.0), `"T#"` and the tags of a message lead to it, too.
             begin: First store time, ms or an aware datetime; None: no bound.
             end: Last store time, included.
             max_num: The most messages to give; None: all.
@@ -187,41 +140,194 @@ class MessageStore:
         self._check_open()
         if isinstance(key, int):
             return self._commit_log.message(key)
-        if len(key) not in _MSG_ID_LENGTHS:
-            raise ValueError(f"an offset id has 32 or 56 hexadecimal digits, not {len(key)}: {key!r}")
-        bytes.fromhex(key)
+        if not self.is_msg_id(key):
+            raise ValueError(f"an offset id has 32 or 56 hexadecimal digits, this has {len(key)} characters: {key!r}")
         message = self._commit_log.message(int(key[-_OFFSET_DIGITS:], 16))
         return message if message is not None and message.msg_id == key.upper() else None
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ValueError("the store is closed")
+    def messages(
+        self,
+        topic: str | None = None,
+        queue_id: int | None = None,
+        begin: _Time = None,
+        end: _Time = None,
+        columns: Iterable[str] | None = None,
+        *,
+        scan: Scan = "auto",
+    ) -> RecordBatchReader:
+        """Read messages in the order of the log, also those behind damage, which is logged.
 
-    def close(self) -> None:
-        """Let the files go; a second call does nothing."""
-        if self._closed:
-            return
-        self._closed = True
-        if self._index is not None:
-            self._index.close()
-        self._commit_log.close()
+        Log files whose time cannot match are not read. A topic's messages can be had from its queues instead of the log;
+        queues do not lead to messages of the raw transaction types PREPARED and ROLLBACK (before 4.3.0), nor to those of a
+        topic that was deleted. What the queues do not cover, because the broker crashed or had yet to dispatch it, is read
+        from the log in any case, and so is the rest where a queue turns out to be damaged.
 
-    def __enter__(self) -> MessageStore:
-        """Give the store itself."""
-        return self
+        Args:
+            topic: Only this topic, as stored; None: all.
+            queue_id: Only this queue of the topic, or of every topic.
+            begin: First store time, ms or an aware datetime; None: no bound.
+            end: Last store time, included.
+            columns: Names of message columns, in the order wanted; all where not given.
+            scan: Whether the log is read for a topic: "auto" where 1 GiB of it at most may match, else the queues; True
+                always; False never.
 
-    def __exit__(self, *args: object) -> None:
-        """Close it."""
-        self.close()
+        Returns:
+            An Arrow stream.
 
-    def __repr__(self) -> str:
-        """Name the root."""
-        return f"MessageStore({str(self._root)!r})"
+        Raises:
+            ValueError: An unknown column.
+            OSError: The system refuses; from the reader, too.
+        """
+        self._check_open()
+        filters = Filter(topic, queue_id, TimeRange.of(begin, end))
+        return self._scan.messages(filters, columns, scan, self._options["clock_slack_ms"])
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle by path and options."""
-        return _reopen, (self._root, self._options)
+    @property
+    def topics(self) -> list[str]:
+        """Topics with messages, sorted: those that have queues; in a store without queues those that the log holds.
 
+        Linear in the log where there are no queues, the first time.
+        """
+        self._check_open()
+        topics = self._queues.topics()
+        if topics:
+            return topics
+        if self._topics_in_log is None:
+            self._topics_in_log = topics_in_log(self._commit_log)
+        return self._topics_in_log
 
-def _reopen(root: Path, options: dict[str, Any]) -> MessageStore:
-    return MessageStore.open(root, **options)
+    def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """Open the consume queue of a topic.
+
+        Raises:
+            FileNotFoundError: The store has no files of it.
+        """
+        self._check_open()
+        return self._queues.queue(topic, queue_id)
+
+    def explain(self, topic: str, key: str, *, begin: _Time = None, end: _Time = None) -> Explanation:
+        """Tell why a key is found, or why not: the whole way, and the likely causes.
+
+        What no index file covers is read from the log, up to 1 GiB a call.
+
+        Args:
+            topic: The topic asked for.
+            key: What was looked for.
+            begin: First store time, ms or an aware datetime; None: no bound.
+            end: Last store time, included.
+
+        Returns:
+            Something to print, or to take apart.
+        """
+        self._check_open()
+        return explain(self, topic, key, TimeRange.of(begin, end), self._options["clock_slack_ms"])
+
+    @property
+    def indexes_tags(self) -> bool:
+        """Whether messages are found by their tags: a 5.5.0 broker indexes them, and what is read from the log has them."""
+        self._check_open()
+        return self._search.has_tags()
+
+    def overview(self) -> dict[str, Any]:
+        """Give files, ranges of offsets and times, topics and index files, as `logdex info` shows them.
+
+        Cheap: of the log only the newest file is walked.
+        """
+        self._check_open()
+        return overview(self._layout, self._commit_log, self._queues, self.index)
+
+    def verify(self, progress: Progress | None = None) -> Report:
+        """Check log, queues and index, each by itself and against the others, both ways; linear in all of them.
+
+        Every message must have its unit and its keys their entries, every unit and entry must lead to its message. What a
+        broker had yet to dispatch when it ended is no fault.
+
+        Args:
+            progress: Called now and then with the bytes of the log that are done, and those there are.
+
+        Returns:
+            The findings, of the kinds that docs/findings.md lists; never raises for what it finds.
+
+        Raises:
+            OSError: The system refuses to read.
+        """
+        self._check_open()
+        return StoreCheck(self._layout, self._commit_log, self._queues, self.index).run(progress)
+
+    def build_index(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        hash_slots: int | None = None,
+        max_entries: int | None = None,
+        zone: str | tzinfo | None = None,
+        tags: bool | None = None,
+        threads: int = 2,
+        progress: Progress | None = None,
+    ) -> Report:
+        """Make the index files of the log, byte for byte those of a broker; the store itself is only read.
+
+        The log is read by threads beside the one that puts.
+
+        Args:
+            directory: Where the files go; made where it is not there. It must hold no index file.
+            hash_slots: Slots of each file; None: as the store's own index has, or a broker's default, 5,000,000.
+            max_entries: Entries of each file plus one; None: likewise, 20,000,000.
+            zone: Time zone of the file names, the broker's, by name or as tzinfo; None: the machine's.
+            tags: Index tags, too, as a 5.5.0 broker does; None: as the store's own index does, or `compat` says.
+            threads: Threads that read the log.
+            progress: Called now and then with the bytes of the log that are done, and those there are.
+
+        Returns:
+            A report that counts messages, entries and index files. A finding is where the log is damaged: a broker's walk
+            ends there, and so does the index.
+
+        Raises:
+            FileExistsError: The directory holds index files.
+            LockedError: The directory is the index of a running broker.
+            OSError: The system refuses.
+        """
+        self._check_open()
+        if (hash_slots is None) != (max_entries is None):
+            raise ValueError("give both hash_slots and max_entries, or neither")
+        index = self.index
+        files = index.files if index is not None else []
+        own = (files[0].hash_slots, files[0].max_entries) if files else None
+        if tags is None:
+            tags = self._search.has_tags() if files else self._options["compat"] == _INDEXES_TAGS
+        return build_index(
+            self._commit_log,
+            directory,
+            geometry=own if hash_slots is None or max_entries is None else (hash_slots, max_entries),
+            zone=zone,
+            tags=tags,
+            threads=threads,
+            progress=progress,
+        )
+
+    def build_queues(
+        self, directory: str | os.PathLike[str], *, threads: int = 2, progress: Progress | None = None
+    ) -> Report:
+        """Make the consume queues of the log anew; the store itself is only read.
+
+        Their files are as long as the store's own, else as a broker's by default.
+
+        Args:
+            directory: Where `consumequeue` and `batchconsumequeue` go; made where it is not there.
+            threads: Threads that read the log.
+            progress: Called now and then with the bytes of the log that are done, and those there are.
+
+        Returns:
+            A report that counts messages, units and queues. A finding is where the log is damaged, and where queue offsets
+            jump or repeat, as after a topic was deleted.
+
+        Raises:
+            FileExistsError: The directory holds queues.
+            OSError: The system refuses.
+        """
+        self._check_open()
+        return build_queues(self._commit_log, self._queues, directory, threads=threads, progress=progress)
+
+    def _known_topics(self) -> list[str]:
+        """Give what a message's topic may be, with topics that have no queue any more."""
+        return sorted({*self.topics, *configured_topics(self._layout.config)})

@@ -20,6 +20,7 @@ try:
     from logdex.spark.checks import check_worker_python
     from logdex.spark.find import find
     from logdex.spark.index_source import IndexSource
+    from logdex.spark.kafka_source import KafkaLogSource
     from logdex.spark.lookup import lookup, query_offset
     from logdex.spark.messages_source import MessagesSource
 except ModuleNotFoundError as error:
@@ -35,11 +36,11 @@ __all__ = ["arrange", "build_index", "find", "lookup", "query_offset", "register
 
 
 def register(spark: SparkSession) -> None:
-    """Make the formats `rocketmq` and `rocketmq_index` known to a session.
+    """Make the formats `rocketmq`, `rocketmq_index` and `kafka_log` known to a session.
 
     Raises:
         LogdexError: The workers' Python cannot run logdex.
     """
     check_worker_python(spark)
-    for source in (MessagesSource, IndexSource):
+    for source in (MessagesSource, IndexSource, KafkaLogSource):
         spark.dataSource.register(source)

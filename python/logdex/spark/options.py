@@ -92,6 +92,15 @@ def integer(options: Mapping[str, str], name: str) -> int | None:
         raise ValueError(msg) from None
 
 
+def flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+    """Give a yes or no.
+
+    Raises:
+        ValueError: It is neither `true` nor `false`.
+    """
+    return _one_of(options, name, ("true", "false"), str(default).lower()) == "true"
+
+
 def instant(options: Mapping[str, str], name: str, *, end: bool) -> int | None:
     """Give an instant in milliseconds, from milliseconds or from ISO 8601 with a zone; None when not set.
 

@@ -1,20 +1,20 @@
-//! Messages to Arrow: one builder for each column that was asked for.
+//! Messages to Arrow. A block of messages is added column by column: each loop touches one field of every frame, which
+//! are all in the processor's cache.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use arrow_array::builder::{
-    ArrayBuilder, BinaryBuilder, Int32Builder, Int64Builder, MapBuilder, MapFieldNames, StringBuilder,
-    TimestampMillisecondBuilder,
-};
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use arrow_schema::{DataType, SchemaRef};
+use arrow_array::{RecordBatch, RecordBatchOptions};
+use arrow_schema::SchemaRef;
 
-use super::body::BodyDecoder;
+use super::body::{BodyDecoder, BodyError};
+use super::column_builder::ColumnBuilder;
 use super::columns::{self, Column};
 use super::frame::Frame;
-use super::properties;
+use super::properties::{self, Entry};
 use super::scan::Place;
-use super::text::{self, HostText};
+use super::suspect::Suspect;
+use super::text::HostTexts;
 use crate::java_text::decode_utf8;
 
 /// A batch ends before it is larger than this, if it has a row.
@@ -31,71 +31,47 @@ pub enum Bodies {
     Stored,
 }
 
-/// Builder of one column.
+/// A message that is to be added.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row<'a> {
+    pub(super) frame: Frame<'a>,
+    pub(super) place: Place<'a>,
+    pub(super) suspect: Suspect,
+}
+
+/// The properties of a message.
 #[derive(Debug)]
-enum Builder {
-    Int32(Int32Builder),
-    Int64(Int64Builder),
-    Time(TimestampMillisecondBuilder),
-    Text(StringBuilder),
-    Bytes(BinaryBuilder),
-    Map(Box<MapBuilder<StringBuilder, StringBuilder>>),
+pub(super) struct Properties<'a> {
+    pub(super) text: Cow<'a, str>,
+    /// Numbers of the entries.
+    begin: usize,
+    end: usize,
 }
 
-impl Builder {
-    fn new(column: Column) -> Self {
-        match column.data_type() {
-            DataType::Int32 => Self::Int32(Int32Builder::new()),
-            DataType::Int64 => Self::Int64(Int64Builder::new()),
-            DataType::Binary => Self::Bytes(BinaryBuilder::new()),
-            DataType::Utf8 => Self::Text(StringBuilder::new()),
-            DataType::Map(_, _) => {
-                let names =
-                    MapFieldNames { entry: "entries".to_owned(), key: "key".to_owned(), value: "value".to_owned() };
-                let [key, value] = columns::map_fields();
-                let map = MapBuilder::new(Some(names), StringBuilder::new(), StringBuilder::new());
-                Self::Map(Box::new(map.with_keys_field(key).with_values_field(value)))
-            }
-            kind => Self::Time(TimestampMillisecondBuilder::new().with_data_type(kind)),
-        }
-    }
-
-    fn append_null(&mut self) {
-        match self {
-            Self::Int32(b) => b.append_null(),
-            Self::Int64(b) => b.append_null(),
-            Self::Time(b) => b.append_null(),
-            Self::Text(b) => b.append_null(),
-            Self::Bytes(b) => b.append_null(),
-            Self::Map(b) => append_map(b, false),
-        }
-    }
-
-    fn finish(&mut self) -> ArrayRef {
-        match self {
-            Self::Int32(b) => ArrayBuilder::finish(b),
-            Self::Int64(b) => ArrayBuilder::finish(b),
-            Self::Time(b) => ArrayBuilder::finish(b),
-            Self::Text(b) => ArrayBuilder::finish(b),
-            Self::Bytes(b) => ArrayBuilder::finish(b),
-            Self::Map(b) => Arc::new(b.finish()),
-        }
+impl Properties<'_> {
+    pub(super) fn of<'e>(&self, entries: &'e [Entry]) -> &'e [Entry] {
+        entries.get(self.begin..self.end).unwrap_or_default()
     }
 }
 
-fn append_map(map: &mut MapBuilder<StringBuilder, StringBuilder>, valid: bool) {
-    map.append(valid).expect("keys and values are always added in pairs");
+/// What the columns of a block are made of.
+pub(super) struct Block<'a> {
+    pub(super) rows: &'a [Row<'a>],
+    /// Of every row, where any column needs them.
+    pub(super) properties: Vec<Properties<'a>>,
+    pub(super) entries: &'a [Entry],
+    pub(super) body_errors: Vec<Option<String>>,
 }
 
 /// Takes messages and gives record batches.
 pub(super) struct BatchBuilder {
     schema: SchemaRef,
-    columns: Vec<(Column, Builder)>,
+    columns: Vec<(Column, ColumnBuilder)>,
+    body: Option<usize>,
     bodies: Bodies,
     decoder: BodyDecoder,
-    born: HostText,
-    store: HostText,
-    msg_id: String,
+    hosts: HostTexts,
+    entries: Vec<Entry>,
     wants_properties: bool,
     wants_body: bool,
     most_bytes: usize,
@@ -108,12 +84,12 @@ impl BatchBuilder {
         let any = |wanted: &[Column]| columns.iter().any(|c| wanted.contains(c));
         Self {
             schema: columns::schema(columns),
-            columns: columns.iter().map(|c| (*c, Builder::new(*c))).collect(),
+            columns: columns.iter().map(|c| (*c, ColumnBuilder::new(*c))).collect(),
+            body: columns.iter().position(|column| *column == Column::Body),
             bodies,
             decoder: BodyDecoder::new(max_body_bytes),
-            born: HostText::default(),
-            store: HostText::default(),
-            msg_id: String::new(),
+            hosts: HostTexts::new(),
+            entries: Vec::new(),
             wants_properties: any(&[Column::UniqKey, Column::Tags, Column::Keys, Column::Properties]),
             wants_body: any(&[Column::Body, Column::BodyError]),
             most_bytes: BATCH_BYTES,
@@ -136,97 +112,70 @@ impl BatchBuilder {
         self.rows
     }
 
-    /// Adds a message. False, and nothing is added, when the batch is full of bytes: it must be taken first.
-    pub(super) fn append(&mut self, frame: &Frame<'_>, place: Place<'_>) -> bool {
-        let body = match (self.wants_body, self.bodies) {
-            (false, _) => Ok(&[][..]),
-            (true, Bodies::Stored) => Ok(frame.stored_body()),
-            (true, Bodies::Decoded) => self.decoder.decode(frame.stored_body(), frame.sys_flag()),
-        };
-        let topic = decode_utf8(frame.topic());
-        let text = if self.wants_properties { decode_utf8(frame.properties()) } else { "".into() };
-        // An estimate from above: fixed fields, hosts and id, and every property at most twice.
-        let room = 256 + topic.len() + 2 * text.len() + body.as_ref().map_or(256, |b| b.len());
-        if self.rows > 0 && self.bytes.saturating_add(room) > self.most_bytes {
-            return false;
+    /// Adds messages and gives how many: fewer than all when the batch is full of bytes and must be taken first.
+    pub(super) fn append(&mut self, rows: &[Row<'_>]) -> usize {
+        let mut entries = std::mem::take(&mut self.entries);
+        entries.clear();
+        let mut properties = Vec::new();
+        if self.wants_properties {
+            properties.reserve_exact(rows.len());
+            properties.extend(rows.iter().map(|row| {
+                let text = decode_utf8(row.frame.properties());
+                let begin = entries.len();
+                properties::split(&text, &mut entries);
+                Properties { text, begin, end: entries.len() }
+            }));
         }
-        let entries = properties::parse(&text);
-        let property = |name: &str| entries.iter().find(|(n, _)| *n == name).map(|(_, value)| *value);
-        let phy_offset = place.phy_offset.cast_signed();
-        let mut bytes = 0;
+        let mut block = Block { rows, properties, entries: &entries, body_errors: Vec::new() };
+        let fits = self.append_bodies(&mut block);
+        block.rows = rows.get(..fits).unwrap_or_default();
+        block.properties.truncate(fits);
         for (column, builder) in &mut self.columns {
-            bytes += match (builder, column) {
-                (Builder::Int32(b), column) => {
-                    b.append_value(match column {
-                        Column::QueueId => frame.queue_id(),
-                        Column::Flag => frame.flag(),
-                        Column::SysFlag => frame.sys_flag(),
-                        Column::StoreSize => frame.store_size(),
-                        Column::BodyCrc => frame.body_crc(),
-                        _ => frame.reconsume_times(),
-                    });
-                    4
-                }
-                (Builder::Int64(b), column) => {
-                    b.append_value(match column {
-                        Column::QueueOffset => frame.queue_offset(),
-                        Column::PhyOffset => phy_offset,
-                        _ => frame.prepared_transaction_offset(),
-                    });
-                    8
-                }
-                (Builder::Time(b), column) => {
-                    b.append_value(match column {
-                        Column::StoreTimestamp => frame.store_timestamp(),
-                        _ => frame.born_timestamp(),
-                    });
-                    8
-                }
-                (Builder::Bytes(b), _) => {
-                    b.append_option(body.as_ref().ok());
-                    4 + body.as_ref().map_or(0, |body| body.len())
-                }
-                (Builder::Map(b), _) => {
-                    for (name, value) in &entries {
-                        b.keys().append_value(name);
-                        b.values().append_value(value);
-                    }
-                    append_map(b, true);
-                    4 + 8 * entries.len() + text.len()
-                }
-                (Builder::Text(b), Column::BodyError) => {
-                    let error = body.as_ref().err().map(|e| place.body_error(e));
-                    b.append_option(error.as_ref());
-                    4 + error.map_or(0, |e| e.len())
-                }
-                (Builder::Text(b), column) => {
-                    let value = match column {
-                        Column::Topic => Some(topic.as_ref()),
-                        Column::MsgId => {
-                            text::write_msg_id(frame.store_host(), place.phy_offset, &mut self.msg_id);
-                            Some(self.msg_id.as_str())
-                        }
-                        Column::BornHost => Some(self.born.of(frame.born_host())),
-                        Column::StoreHost => Some(self.store.of(frame.store_host())),
-                        Column::UniqKey => property(properties::UNIQ_KEY),
-                        Column::Tags => property(properties::TAGS),
-                        _ => property(properties::KEYS),
-                    };
-                    b.append_option(value);
-                    4 + value.map_or(0, str::len)
-                }
-            };
+            if *column != Column::Body {
+                builder.append(*column, &block, &mut self.hosts);
+            }
         }
-        self.rows += 1;
-        self.bytes += bytes;
-        true
+        self.rows += fits;
+        self.entries = entries;
+        fits
+    }
+
+    /// Counts the bytes of the rows, adds their bodies, and gives how many rows found room.
+    fn append_bodies(&mut self, block: &mut Block<'_>) -> usize {
+        let Self { columns, body, bodies, decoder, .. } = self;
+        let mut column = body.and_then(|body| columns.get_mut(body)).map(|(_, builder)| builder);
+        if self.wants_body {
+            block.body_errors.reserve_exact(block.rows.len());
+        }
+        for (number, row) in block.rows.iter().enumerate() {
+            let stored = row.frame.stored_body();
+            let decoded: Result<&[u8], BodyError> = match (self.wants_body, *bodies) {
+                (false, _) => Ok(&[]),
+                (true, Bodies::Stored) => Ok(stored),
+                (true, Bodies::Decoded) => decoder.decode(stored, row.frame.sys_flag()),
+            };
+            // An estimate from above: fixed fields, hosts and id, and every property at most twice.
+            let texts = row.frame.topic().len() + 2 * row.frame.properties().len();
+            let room = 384 + 3 * texts + decoded.as_ref().map_or(256, |body| body.len());
+            if self.rows + number > 0 && self.bytes.saturating_add(room) > self.most_bytes {
+                return number;
+            }
+            self.bytes += room;
+            if let Some(ColumnBuilder::Bytes(column)) = &mut column {
+                column.append_option(decoded.as_ref().ok());
+            }
+            if self.wants_body {
+                block.body_errors.push(decoded.err().map(|error| row.place.body_error(&error)));
+            }
+        }
+        block.rows.len()
     }
 
     /// Adds a row that has only an offset. Always finds room.
     pub(super) fn append_missing(&mut self, phy_offset: Option<i64>) {
         for (column, builder) in &mut self.columns {
             match builder {
-                Builder::Int64(b) if *column == Column::PhyOffset => b.append_option(phy_offset),
+                ColumnBuilder::Int64(b) if *column == Column::PhyOffset => b.append_option(phy_offset),
                 other => other.append_null(),
             }
         }

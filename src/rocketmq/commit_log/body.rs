@@ -3,9 +3,6 @@
 //! Source of the rules: upstream `MessageSysFlag` and `common.compression.CompressionType`. Bit 0 of the system flag
 //! says that a body is compressed, bits 8 to 10 how: 1 LZ4 frame, 2 Zstandard, 0 or 3 zlib (0 is what producers before
 //! 4.9.4 left there). The uncompressed length is not stored, so the output grows as far as the input really fills it.
-//!
-//! Zstandard is decoded into one output buffer, which is the window as well: no memory is set apart for the window that
-//! a frame's header asks for. The same holds for the blocks of an LZ4 frame.
 
 use std::fmt;
 
@@ -13,9 +10,46 @@ use flate2::{Decompress, FlushDecompress, Status};
 use zstd::zstd_safe;
 
 use super::frame::COMPRESSED;
-use super::lz4;
-pub use super::output::BodyError;
-use super::output::{FIRST, Output};
+use crate::decompress::{DecodeError, Output, lz4_frame, zstd_frame};
+
+/// Why a body cannot be decoded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BodyError {
+    /// More than the limit of bytes would come out.
+    TooLong {
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// The bytes are not what the system flag says.
+    Undecodable {
+        /// Name of the compression.
+        kind: &'static str,
+        /// What the decoder says.
+        reason: String,
+    },
+    /// The system flag names a compression that does not exist.
+    UnknownType(u8),
+}
+
+impl fmt::Display for BodyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLong { limit } => write!(f, "body of more than {limit} bytes"),
+            Self::Undecodable { kind, reason } => write!(f, "body is no {kind} data: {reason}"),
+            Self::UnknownType(kind) => write!(f, "body of unknown compression type {kind}"),
+        }
+    }
+}
+
+impl From<DecodeError> for BodyError {
+    fn from(error: DecodeError) -> Self {
+        match error {
+            DecodeError::TooLong { limit } => Self::TooLong { limit },
+            DecodeError::Undecodable { kind, reason } => Self::Undecodable { kind, reason },
+        }
+    }
+}
 
 /// Decoders and their output buffer, used for body after body.
 pub struct BodyDecoder {
@@ -26,7 +60,7 @@ pub struct BodyDecoder {
 
 impl fmt::Debug for BodyDecoder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BodyDecoder").field("limit", &self.output.limit).finish_non_exhaustive()
+        f.debug_struct("BodyDecoder").field("limit", &self.output.limit()).finish_non_exhaustive()
     }
 }
 
@@ -47,16 +81,16 @@ impl BodyDecoder {
         self.output.clear();
         match (sys_flag >> 8) & 7 {
             0 | 3 => zlib(self.zlib.get_or_insert_with(|| Decompress::new(true)), stored, &mut self.output),
-            1 => lz4::decode(stored, &mut self.output),
-            2 => zstd(self.zstd.get_or_insert_with(zstd_safe::DCtx::create), stored, &mut self.output),
-            other => Err(BodyError::UnknownType(other.to_le_bytes()[0])),
+            1 => lz4_frame::decode(stored, &mut self.output),
+            2 => zstd_frame::decode(self.zstd.get_or_insert_with(zstd_safe::DCtx::create), stored, &mut self.output),
+            other => return Err(BodyError::UnknownType(other.to_le_bytes()[0])),
         }?;
         Ok(self.output.filled())
     }
 }
 
-fn zlib(decoder: &mut Decompress, stored: &[u8], output: &mut Output) -> Result<(), BodyError> {
-    let fail = |reason: &str| BodyError::Undecodable { kind: "zlib", reason: reason.to_owned() };
+fn zlib(decoder: &mut Decompress, stored: &[u8], output: &mut Output) -> Result<(), DecodeError> {
+    let fail = |reason: &str| DecodeError::Undecodable { kind: "zlib", reason: reason.to_owned() };
     decoder.reset(true);
     let mut rest = stored;
     loop {
@@ -79,30 +113,6 @@ fn zlib(decoder: &mut Decompress, stored: &[u8], output: &mut Output) -> Result<
         }
     }
 }
-
-fn zstd(decoder: &mut zstd_safe::DCtx<'_>, stored: &[u8], output: &mut Output) -> Result<(), BodyError> {
-    let mut more = FIRST;
-    loop {
-        let (_, room) = output.room(more);
-        let len = room.len();
-        match decoder.decompress(room, stored) {
-            Ok(produced) => return output.add(produced),
-            Err(code) => {
-                let reason = zstd_safe::get_error_name(code);
-                if reason != OUTPUT_FULL {
-                    return Err(BodyError::Undecodable { kind: "Zstandard", reason: reason.to_owned() });
-                }
-                if len > output.limit {
-                    return Err(output.too_long());
-                }
-                more = len.saturating_mul(4);
-            }
-        }
-    }
-}
-
-/// What the library calls `ZSTD_error_dstSize_tooSmall`.
-const OUTPUT_FULL: &str = "Destination buffer is too small";
 
 #[cfg(test)]
 #[path = "body_tests.rs"]

@@ -51,10 +51,12 @@ pub enum Column {
     StoreHost,
     /// Why the body is null.
     BodyError,
+    /// What speaks against the message; only a scan that goes on behind damage has it, after all other columns.
+    Suspect,
 }
 
 impl Column {
-    /// All columns in their order.
+    /// All columns of a message in their order.
     pub const ALL: [Self; 21] = [
         Self::Topic,
         Self::QueueId,
@@ -103,6 +105,7 @@ impl Column {
             Self::BornHost => "born_host",
             Self::StoreHost => "store_host",
             Self::BodyError => "body_error",
+            Self::Suspect => "suspect",
         }
     }
 
@@ -127,7 +130,8 @@ impl Column {
             | Self::Keys
             | Self::BornHost
             | Self::StoreHost
-            | Self::BodyError => DataType::Utf8,
+            | Self::BodyError
+            | Self::Suspect => DataType::Utf8,
         }
     }
 

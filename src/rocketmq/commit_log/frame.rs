@@ -31,8 +31,12 @@ pub const MAGIC_BLANK: u32 = 0xcbd4_3194;
 pub const COMPRESSED: i32 = 0x1;
 /// The two bits of the transaction type.
 pub const TRANSACTION_TYPE: i32 = 0xc;
+/// The transaction type of a message that was committed.
+pub const TRANSACTION_COMMIT: i32 = 0x8;
 /// The transaction type of a message that was rolled back.
 pub const TRANSACTION_ROLLBACK: i32 = 0xc;
+/// The body is a batch of messages that share the frame (5.x).
+pub const INNER_BATCH: i32 = 0x80;
 /// The born host is an IPv6 address.
 const BORN_HOST_V6: i32 = 0x10;
 /// The store host is an IPv6 address.
@@ -144,6 +148,43 @@ pub(super) fn host_lens(sys_flag: i32) -> (u8, u8) {
     (host_len(sys_flag, BORN_HOST_V6), host_len(sys_flag, STORE_HOST_V6))
 }
 
+/// The size that the first bytes of a frame state; `None` below 0.
+pub(super) fn stated_size(head: &[u8]) -> Option<u64> {
+    u64::try_from(i32_at(head, 0)?).ok()
+}
+
+/// The checksum of a whole frame, as its property `__CRC32#` holds it and as it should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PropCrc {
+    /// In the property; `None` where that is no number.
+    pub stored: Option<u32>,
+    /// Of the frame's bytes.
+    pub computed: u32,
+}
+
+/// The property that ends a frame whose broker adds a checksum (5.x, enabledAppendPropCRC), before its ten digits.
+const PROP_CRC_NAME: &[u8] = b"__CRC32#\x01";
+/// Bytes of that property: name, digits, separator.
+const PROP_CRC_LEN: usize = PROP_CRC_NAME.len() + 11;
+
+/// Bytes of a frame up to and with the store timestamp, however long the hosts are.
+pub(super) const HEAD: usize = BORN_HOST + 20 + 8;
+
+/// The offset that the message states whose first bytes these are.
+pub(super) fn stated_phy_offset_of_head(head: &[u8]) -> Option<i64> {
+    array(head, PHY_OFFSET).map(i64::from_be_bytes)
+}
+
+/// The store timestamp of the message whose first bytes these are; `None` where they are no message's.
+pub(super) fn store_timestamp_of_head(head: &[u8], versions: Versions) -> Option<i64> {
+    let magic = array(head, 4).map(u32::from_be_bytes)?;
+    if magic != MAGIC_V1 && (magic != MAGIC_V2 || versions == Versions::V1) {
+        return None;
+    }
+    let (born_host, _) = host_lens(i32_at(head, SYS_FLAG)?);
+    array(head, BORN_HOST + usize::from(born_host)).map(i64::from_be_bytes)
+}
+
 /// The checksum of a body as the broker stores it: CRC-32 without its highest bit.
 pub fn body_crc(body: &[u8]) -> u32 {
     crc32fast::hash(body) & 0x7fff_ffff
@@ -156,6 +197,14 @@ pub fn body_crc(body: &[u8]) -> u32 {
 /// # Errors
 /// The number of bytes without which there is no telling; never more than `available`.
 pub fn check(bytes: &[u8], available: u64, versions: Versions) -> Result<Found, Needs> {
+    check_with(bytes, available, versions, true)
+}
+
+/// As [`check`], with a look at the body's checksum or without.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_with(bytes: &[u8], available: u64, versions: Versions, crc: bool) -> Result<Found, Needs> {
     if available < 8 {
         return Ok(Found::Refused(Refusal::CutOff));
     }
@@ -179,7 +228,7 @@ pub fn check(bytes: &[u8], available: u64, versions: Versions) -> Result<Found, 
     let Some(layout) = layout(frame, size, magic) else {
         return Ok(Found::Refused(Refusal::Size { stated: total }));
     };
-    Ok(refusal(&Frame { bytes: frame, layout }).map_or(Found::Message(layout), Found::Refused))
+    Ok(refusal(&Frame { bytes: frame, layout }, crc).map_or(Found::Message(layout), Found::Refused))
 }
 
 /// The lengths of the fields, if they fill `frame` exactly.
@@ -202,12 +251,14 @@ fn layout(frame: &[u8], total: u32, magic: u32) -> Option<Layout> {
 }
 
 /// What a broker holds against a frame whose lengths are right.
-fn refusal(frame: &Frame<'_>) -> Option<Refusal> {
+fn refusal(frame: &Frame<'_>, crc: bool) -> Option<Refusal> {
     let (stored, body) = (frame.body_crc().cast_unsigned(), frame.stored_body());
     // The checksum of an empty body is never looked at.
-    let computed = body_crc(body);
-    if !body.is_empty() && stored != computed {
-        return Some(Refusal::BodyCrc { stored, computed });
+    if crc && !body.is_empty() {
+        let computed = body_crc(body);
+        if stored != computed {
+            return Some(Refusal::BodyCrc { stored, computed });
+        }
     }
     if frame.topic() == SCHEDULE_TOPIC {
         let text = crate::java_text::decode_utf8(frame.properties());
@@ -316,6 +367,22 @@ impl<'a> Frame<'a> {
     /// The broker: 4 or 16 bytes of address, 4 of port.
     pub fn store_host(&self) -> &'a [u8] {
         self.slice(self.store_host_at(), usize::from(self.layout.store_host))
+    }
+
+    /// The checksum of the whole frame, where a broker of 5.x added one at its end (upstream
+    /// `MessageDecoder#createCrc32`): decimal digits, the lowest first.
+    pub fn prop_crc(&self) -> Option<PropCrc> {
+        let (_, property) = self.properties().split_last_chunk::<PROP_CRC_LEN>()?;
+        let [digits @ .., 2] = property.strip_prefix(PROP_CRC_NAME)? else {
+            return None;
+        };
+        let value = |digits: &[u8]| {
+            let digit = |byte: &u8| byte.is_ascii_digit().then(|| u64::from(byte - b'0'));
+            digits.iter().rev().try_fold(0, |sum, byte| Some(sum * 10 + digit(byte)?))
+        };
+        let stored = value(digits).and_then(|value: u64| u32::try_from(value).ok());
+        let covered = self.bytes.get(..self.bytes.len().saturating_sub(PROP_CRC_LEN)).unwrap_or_default();
+        Some(PropCrc { stored, computed: body_crc(covered) })
     }
 
     /// How often a consumer gave it back.

@@ -1,21 +1,23 @@
 //! The log of a store directory.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use arrow_array::RecordBatch;
 
-use super::batch::{BatchBuilder, Bodies};
+use super::batch::{BatchBuilder, Bodies, Row};
 use super::columns::Column;
-use super::directory::{self, OpenFiles};
-use super::frame::{Found, Frame, Versions};
+use super::frame::Versions;
+use super::lookup::LookUp;
 use super::message::Message;
+use super::parallel::Parallel;
 use super::reader::MessageReader;
-use super::scan::{LogFile, Place, Scan};
-use super::window::{LOOKUP_WINDOW, Window};
+use super::scan::Scan;
+use super::suspect::Suspect;
 use crate::error::{Error, Result};
 use crate::mmap::FileSource;
+use crate::rocketmq::findings::Checked;
+use crate::rocketmq::offset_files::{self, OffsetFile, OpenFiles};
 use crate::source::{Access, ReadAt};
 
 /// How a log is read.
@@ -48,6 +50,12 @@ pub struct ScanOptions {
     pub batch_size: usize,
     /// What the body column holds.
     pub bodies: Bodies,
+    /// Goes on behind what a broker would refuse; the column `suspect` then comes after the others.
+    pub salvage: bool,
+    /// Bodies are checked; else a wrong one is given as it is.
+    pub check_crc: bool,
+    /// Threads that check and decode beside the caller's, 1 for the caller's alone.
+    pub threads: usize,
 }
 
 impl Default for ScanOptions {
@@ -58,6 +66,9 @@ impl Default for ScanOptions {
             columns: Column::ALL.to_vec(),
             batch_size: 8192,
             bodies: Bodies::Decoded,
+            salvage: false,
+            check_crc: true,
+            threads: 1,
         }
     }
 }
@@ -65,27 +76,29 @@ impl Default for ScanOptions {
 /// The commit log of one directory, for reading. Calls list the directory anew: a broker adds and deletes files.
 #[derive(Debug)]
 pub struct CommitLog {
-    directory: PathBuf,
-    options: Options,
-    open: OpenFiles,
+    path: PathBuf,
+    directories: Vec<PathBuf>,
+    pub(super) options: Options,
+    pub(super) open: OpenFiles,
     /// Beginning of the last message that [`Self::max_offset`] met, and of its file.
     tail: Mutex<Option<(u64, u64)>>,
 }
 
 impl CommitLog {
-    /// Opens the directory, in a store named `commitlog`.
+    /// Opens the directory, in a store named `commitlog`; or several, separated by commas, that make one log together.
     ///
     /// # Errors
     /// The system's error, with the path.
     pub fn open(directory: &Path, options: Options) -> Result<Self> {
-        directory::list(directory)?;
+        let directories = offset_files::directories(directory);
+        offset_files::list(&directories)?;
         let open = OpenFiles::default();
-        Ok(Self { directory: directory.to_owned(), options, open, tail: Mutex::new(None) })
+        Ok(Self { path: directory.to_owned(), directories, options, open, tail: Mutex::new(None) })
     }
 
-    /// The directory.
+    /// The directory, as it was given.
     pub fn path(&self) -> &Path {
-        &self.directory
+        &self.path
     }
 
     /// How the log is read.
@@ -97,8 +110,16 @@ impl CommitLog {
     ///
     /// # Errors
     /// The system's error, with the path.
-    pub fn files(&self) -> Result<Vec<LogFile>> {
-        directory::list(&self.directory)
+    pub fn files(&self) -> Result<Vec<OffsetFile>> {
+        offset_files::list(&self.directories)
+    }
+
+    /// Looks for strays, gaps, and files of another length.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn check_files(&self) -> Result<Checked> {
+        offset_files::check(&self.directories)
     }
 
     /// Length of the log's files (`mappedFileSizeCommitLog` of the broker): the commonest one, 0 without files.
@@ -106,7 +127,7 @@ impl CommitLog {
     /// # Errors
     /// The system's error, with the path.
     pub fn file_size(&self) -> Result<u64> {
-        Ok(directory::file_size(&self.files()?))
+        Ok(offset_files::file_size(&self.files()?))
     }
 
     /// Offset of the first byte of the first file, 0 without files.
@@ -130,7 +151,7 @@ impl CommitLog {
         };
         let mut written = None;
         for file in files.iter().rev() {
-            let source = directory::open(file, self.options.access)?;
+            let source = offset_files::open(file, self.options.access)?;
             let mut head = [0u8; 8];
             if file.len >= 8 {
                 source.read_exact_at(&mut head, 0).map_err(|e| Error::io(&file.path, e))?;
@@ -158,7 +179,7 @@ impl CommitLog {
         Self::walk_to_end(self.walk(vec![file.clone()], file.start, u64::MAX), file, &mut tail)
     }
 
-    fn walk_to_end(mut walk: Scan<FileSource>, file: &LogFile, tail: &mut Option<(u64, u64)>) -> Result<u64> {
+    fn walk_to_end(mut walk: Scan<FileSource>, file: &OffsetFile, tail: &mut Option<(u64, u64)>) -> Result<u64> {
         loop {
             if let Some((place, _)) = walk.message() {
                 *tail = Some((file.start, place.phy_offset));
@@ -169,9 +190,9 @@ impl CommitLog {
         }
     }
 
-    fn walk(&self, files: Vec<LogFile>, begin: u64, end: u64) -> Scan<FileSource> {
+    pub(super) fn walk(&self, files: Vec<OffsetFile>, begin: u64, end: u64) -> Scan<FileSource> {
         let access = self.options.access;
-        Scan::new(files, move |file| directory::open(file, access), self.options.versions, begin, end)
+        Scan::new(files, move |file| offset_files::open(file, access), self.options.versions, begin, end)
     }
 
     /// The messages in log order, as record batches, up to the first frame that a broker would refuse.
@@ -183,12 +204,24 @@ impl CommitLog {
     /// The system's error, with the path; `InvalidArgument` when `batch_size` is 0.
     pub fn scan(&self, scan: &ScanOptions) -> Result<MessageReader<FileSource>> {
         let begin = scan.begin_phy_offset;
-        let mut walk = self.walk(self.files()?, begin, scan.end_phy_offset);
+        let files = self.files()?;
         // Saves the walk of up to a whole file where a message is known to begin.
-        if begin > 0 && LookUp::new(self)?.find(Some(begin), |found| found.is_some())? {
+        let known = begin > 0 && !scan.salvage && LookUp::new(self)?.find(Some(begin), |found| found.is_some())?;
+        let first = files.iter().find(|file| file.end() > begin).is_none_or(|file| file.start >= begin);
+        if scan.threads > 1 && scan.batch_size > 0 && !scan.salvage && (known || first) {
+            let parallel = Parallel::new(&files, begin, self.options, scan)?;
+            return MessageReader::of_threads(parallel, &scan.columns, scan.batch_size);
+        }
+        let mut walk = self.walk(files, begin, scan.end_phy_offset).checking(scan.check_crc);
+        let mut columns = scan.columns.clone();
+        if scan.salvage {
+            walk = walk.salvaging();
+            columns.push(Column::Suspect);
+        }
+        if known {
             walk = walk.starting_at_begin()?;
         }
-        MessageReader::new(walk, &scan.columns, scan.bodies, self.options.max_body_bytes, scan.batch_size)
+        MessageReader::new(walk, &columns, scan.bodies, self.options.max_body_bytes, scan.batch_size)
     }
 
     /// The message that begins at this offset; `None` where none does, or where its checksum is wrong.
@@ -217,7 +250,7 @@ impl CommitLog {
             let offset = phy_offset.and_then(|offset| u64::try_from(offset).ok());
             let fits = look_up.find(offset, |found| {
                 if let Some((frame, place)) = found {
-                    builder.append(&frame, place)
+                    builder.append(&[Row { frame, place, suspect: Suspect::default() }]) == 1
                 } else {
                     builder.append_missing(phy_offset);
                     true
@@ -230,66 +263,35 @@ impl CommitLog {
         }
         Ok(builder.take())
     }
-}
 
-/// Look-ups of single messages, with the files as they were listed at its beginning.
-struct LookUp<'a> {
-    log: &'a CommitLog,
-    files: Vec<LogFile>,
-    window: Window,
-    /// The file that the window is of, and the file itself.
-    current: Option<(u64, Arc<FileSource>)>,
-}
-
-impl<'a> LookUp<'a> {
-    fn new(log: &'a CommitLog) -> Result<Self> {
-        Ok(Self { log, files: log.files()?, window: Window::new(LOOKUP_WINDOW), current: None })
-    }
-
-    /// Gives `take` the message that begins at an offset, or `None`.
-    fn find<T>(
-        &mut self,
-        phy_offset: Option<u64>,
-        take: impl FnOnce(Option<(Frame<'_>, Place<'_>)>) -> T,
-    ) -> Result<T> {
-        let Some(phy_offset) = phy_offset else {
-            return Ok(take(None));
-        };
-        let after = self.files.partition_point(|file| file.start <= phy_offset);
-        let Some(file) = after.checked_sub(1).and_then(|i| self.files.get(i)).filter(|f| phy_offset < f.end()) else {
-            return Ok(take(None));
-        };
-        let source = match &self.current {
-            Some((start, source)) if *start == file.start => Arc::clone(source),
-            _ => match self.log.open.get(file, self.log.options.access) {
-                Ok(source) => {
-                    self.window.clear();
-                    self.current = Some((file.start, Arc::clone(&source)));
-                    source
-                }
-                // Deleted by the broker since the directory was listed.
-                Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => return Ok(take(None)),
-                Err(e) => return Err(e),
-            },
-        };
-        let at = phy_offset - file.start;
-        let found = self.window.check(source.as_ref(), at, file.len, self.log.options.versions);
-        let Found::Message(layout) = found.map_err(|e| Error::io(&file.path, e))? else {
-            return Ok(take(None));
-        };
-        let place = Place { phy_offset, path: &file.path, file_offset: at };
-        let frame = self.window.frame(at, layout);
-        if frame.stated_phy_offset() != phy_offset.cast_signed() && !self.is_reached(file, phy_offset)? {
-            return Ok(take(None));
-        }
-        Ok(take(Some((frame, place))))
-    }
-
-    /// True when a walk of the file comes to a message at this offset.
+    /// Look-ups of store times alone, with the files as they are listed now.
     ///
-    /// A frame that states another offset may be part of a body (somebody's copy of a log): only a walk can tell.
-    fn is_reached(&self, file: &LogFile, phy_offset: u64) -> Result<bool> {
-        let mut walk = self.log.walk(vec![file.clone()], phy_offset, phy_offset.saturating_add(1));
-        walk.advance()
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn store_times(&self) -> Result<StoreTimes<'_>> {
+        Ok(StoreTimes(LookUp::new(self)?))
+    }
+}
+
+/// Look-ups of store times.
+#[derive(Debug)]
+pub struct StoreTimes<'a>(LookUp<'a>);
+
+impl StoreTimes<'_> {
+    /// Offset of the first byte of the log.
+    pub fn begin(&self) -> i64 {
+        self.0.begin().cast_signed()
+    }
+
+    /// Store time of the message of `size` bytes that begins at an offset; `None` where no message's head is, or where
+    /// its file ends before it does. Only the head is looked at.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn of(&mut self, phy_offset: i64, size: i32) -> Result<Option<i64>> {
+        match (u64::try_from(phy_offset), u64::try_from(size)) {
+            (Ok(phy_offset), Ok(size)) => self.0.store_timestamp(phy_offset, size),
+            _ => Ok(None),
+        }
     }
 }

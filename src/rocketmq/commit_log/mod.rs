@@ -7,24 +7,29 @@
 
 mod batch;
 pub mod body;
+mod column_builder;
 pub mod columns;
-mod directory;
 pub mod frame;
 mod log;
-mod lz4;
+mod lookup;
 mod message;
-mod output;
+mod parallel;
 pub mod properties;
 mod reader;
+mod recovery;
+mod salvage;
 mod scan;
+mod suspect;
 pub mod text;
 mod window;
 
 pub use batch::Bodies;
-pub use log::{CommitLog, Options, ScanOptions};
+pub use log::{CommitLog, Options, ScanOptions, StoreTimes};
 pub use message::Message;
 pub use reader::MessageReader;
-pub use scan::{LogFile, Place, Scan, Stop};
+pub use recovery::{Recovery, Start, file_batch};
+pub use scan::{Place, Scan, Stop};
+pub use suspect::Suspect;
 
 /// Logs are shared between threads, readers move between them.
 const _: () = {

@@ -3,25 +3,39 @@
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
 
-use super::batch::{BatchBuilder, Bodies};
+use super::batch::{BatchBuilder, Bodies, Row};
 use super::columns::Column;
-use super::scan::{Scan, Stop};
+use super::parallel::Parallel;
+use super::scan::{Located, Scan, Stop};
 use crate::error::{Error, Result};
+use crate::rocketmq::findings::Checked;
 use crate::source::ReadAt;
+
+/// Messages that are added in one go: their frames stay in the processor's cache meanwhile.
+const BLOCK: usize = 64;
+
+/// Where batches come from.
+enum Source<S> {
+    /// A walk, here.
+    Walk(Scan<S>),
+    /// Walks of other threads.
+    Threads(Box<Parallel>),
+}
 
 /// A walk of the log that gives record batches.
 pub struct MessageReader<S> {
-    scan: Scan<S>,
+    source: Source<S>,
     builder: BatchBuilder,
     batch_size: usize,
-    /// The scan stands on a message that did not fit into the last batch.
-    held: bool,
+    /// Messages that the scan went over, and how many of them are in a batch already.
+    found: Vec<Located>,
+    taken: usize,
     failed: bool,
 }
 
 impl<S> std::fmt::Debug for MessageReader<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MessageReader").field("scan", &self.scan).finish_non_exhaustive()
+        f.debug_struct("MessageReader").field("batch_size", &self.batch_size).finish_non_exhaustive()
     }
 }
 
@@ -37,11 +51,21 @@ impl<S: ReadAt> MessageReader<S> {
         max_body_bytes: usize,
         batch_size: usize,
     ) -> Result<Self> {
+        let builder = BatchBuilder::new(columns, bodies, max_body_bytes);
+        Self::of(Source::Walk(scan), builder, batch_size)
+    }
+
+    /// Gives what other threads read into these columns.
+    pub(super) fn of_threads(parallel: Parallel, columns: &[Column], batch_size: usize) -> Result<Self> {
+        let builder = BatchBuilder::new(columns, Bodies::Stored, 0);
+        Self::of(Source::Threads(Box::new(parallel)), builder, batch_size)
+    }
+
+    fn of(source: Source<S>, builder: BatchBuilder, batch_size: usize) -> Result<Self> {
         if batch_size == 0 {
             return Err(Error::InvalidArgument("batch_size is 1 or more, not 0".to_owned()));
         }
-        let builder = BatchBuilder::new(columns, bodies, max_body_bytes);
-        Ok(Self { scan, builder, batch_size, held: false, failed: false })
+        Ok(Self { source, builder, batch_size, found: Vec::new(), taken: 0, failed: false })
     }
 
     /// The next batch; `None` at the end. After an error there is nothing more.
@@ -52,34 +76,52 @@ impl<S: ReadAt> MessageReader<S> {
         if self.failed {
             return Ok(None);
         }
-        let filled = self.fill();
-        self.failed = filled.is_err();
-        filled?;
-        if self.builder.rows() == 0 {
-            return Ok(None);
-        }
-        Ok(Some(self.builder.take()))
+        let batch = match &mut self.source {
+            Source::Threads(parallel) => parallel.next_batch(),
+            Source::Walk(_) => self.fill().map(|()| (self.builder.rows() > 0).then(|| self.builder.take())),
+        };
+        self.failed = batch.is_err();
+        batch
     }
 
     fn fill(&mut self) -> Result<()> {
+        let Source::Walk(scan) = &mut self.source else {
+            return Ok(());
+        };
         while self.builder.rows() < self.batch_size {
-            if !std::mem::take(&mut self.held) && !self.scan.advance()? {
-                break;
+            if self.taken >= self.found.len() {
+                self.taken = 0;
+                scan.advance_block(BLOCK, &mut self.found)?;
+                if self.found.is_empty() {
+                    break;
+                }
             }
-            let Some((place, frame)) = self.scan.message() else {
-                break;
-            };
-            if !self.builder.append(&frame, place) {
-                self.held = true;
+            let left = self.found.get(self.taken..).unwrap_or_default();
+            let left = left.get(..self.batch_size - self.builder.rows()).unwrap_or(left);
+            let rows: Vec<Row<'_>> = scan.rows(left).collect();
+            let added = self.builder.append(&rows);
+            self.taken += added;
+            if added < rows.len() || rows.is_empty() {
                 break;
             }
         }
         Ok(())
     }
 
+    /// What was refused so far.
+    pub fn checked(&self) -> &Checked {
+        match &self.source {
+            Source::Walk(scan) => scan.checked(),
+            Source::Threads(parallel) => parallel.checked(),
+        }
+    }
+
     /// Why and where the walk ended; `None` while it goes on.
     pub fn stop(&self) -> Option<&Stop> {
-        self.scan.stop()
+        match &self.source {
+            Source::Walk(scan) => scan.stop(),
+            Source::Threads(parallel) => parallel.stop(),
+        }
     }
 }
 

@@ -1,30 +1,17 @@
 //! The walk of a log: message after message, over the files in the order of their offsets.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use super::batch::Row;
 use super::body::BodyError;
-use super::frame::{Found, Frame, Layout, Refusal, Versions};
-use super::window::{SCAN_WINDOW, Window};
+use super::frame::{self, Found, Frame, Layout, Refusal, Versions};
+use super::salvage::{self, Past};
+use super::suspect::Suspect;
+use super::window::{LOOKUP_WINDOW, SCAN_WINDOW, Window};
 use crate::error::{Error, Result};
+use crate::rocketmq::findings::Checked;
+use crate::rocketmq::offset_files::OffsetFile;
 use crate::source::ReadAt;
-
-/// A file of the log as the directory lists it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogFile {
-    /// Offset in the log of its first byte.
-    pub start: u64,
-    /// Bytes that belong to it: its length, and no further than the next file's start.
-    pub len: u64,
-    /// Its name.
-    pub path: PathBuf,
-}
-
-impl LogFile {
-    /// Offset in the log after its last byte.
-    pub fn end(&self) -> u64 {
-        self.start.saturating_add(self.len)
-    }
-}
 
 /// Where a walk ended, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,26 +40,48 @@ impl Place<'_> {
     }
 }
 
+/// Where in the current file a message lies.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Located {
+    at: u64,
+    layout: Layout,
+    suspect: Suspect,
+}
+
 /// Opens a file of the log.
-type Opener<S> = Box<dyn FnMut(&LogFile) -> Result<S> + Send>;
+type Opener<S> = Box<dyn FnMut(&OffsetFile) -> Result<S> + Send>;
 
 /// A walk over messages, as the broker walks: a BLANK frame leads to the next file, whatever its number; the first
 /// frame that a broker would refuse ends the walk (upstream `CommitLog#checkMessageAndReturnSize`, `#recoverNormally`).
 pub struct Scan<S> {
-    files: std::vec::IntoIter<LogFile>,
+    files: std::vec::IntoIter<OffsetFile>,
     open: Opener<S>,
     versions: Versions,
     window: Window,
     begin: u64,
     end: u64,
-    current: Option<(LogFile, S)>,
+    current: Option<(OffsetFile, S)>,
     /// In the current file: the message at hand, and where the next frame begins.
     at: u64,
     next: u64,
     layout: Option<Layout>,
     /// In the log: where the walk has come to.
     position: u64,
+    last_blank: Option<u64>,
     stop: Option<Stop>,
+    salvage: Option<Box<Salvage>>,
+    checked: Checked,
+}
+
+/// What a walk needs that goes on behind damage.
+#[derive(Debug)]
+struct Salvage {
+    past: Past,
+    suspect: Suspect,
+    search: Window,
+    probe: Window,
+    /// Unwritten space is the regular end, unless messages come behind it.
+    unwritten: Option<(OffsetFile, Stop)>,
 }
 
 impl<S> std::fmt::Debug for Scan<S> {
@@ -86,8 +95,8 @@ impl<S: ReadAt> Scan<S> {
     ///
     /// Frames are only known by walking, so it starts at the beginning of the file that holds `begin`.
     pub fn new(
-        files: Vec<LogFile>,
-        open: impl FnMut(&LogFile) -> Result<S> + Send + 'static,
+        files: Vec<OffsetFile>,
+        open: impl FnMut(&OffsetFile) -> Result<S> + Send + 'static,
         versions: Versions,
         begin: u64,
         end: u64,
@@ -107,8 +116,37 @@ impl<S: ReadAt> Scan<S> {
             next: 0,
             layout: None,
             position: begin,
+            last_blank: None,
             stop: None,
+            salvage: None,
+            checked: Checked::default(),
         }
+    }
+
+    /// Goes on behind what a broker would refuse, with the next message that states its own offset; what speaks against
+    /// a message is told with it.
+    #[must_use]
+    pub fn salvaging(mut self) -> Self {
+        self.salvage = Some(Box::new(Salvage {
+            past: Past::default(),
+            suspect: Suspect::default(),
+            search: Window::new(SCAN_WINDOW),
+            probe: Window::new(LOOKUP_WINDOW),
+            unwritten: None,
+        }));
+        self
+    }
+
+    /// Looks at the checksums of bodies, or takes them as they are.
+    #[must_use]
+    pub fn checking(mut self, crc: bool) -> Self {
+        self.window.crc = crc;
+        self
+    }
+
+    /// What was refused so far.
+    pub fn checked(&self) -> &Checked {
+        &self.checked
     }
 
     /// Starts the walk at `begin` itself, which the caller knows to be the beginning of a frame.
@@ -144,21 +182,111 @@ impl<S: ReadAt> Scan<S> {
                 Found::Message(layout) => {
                     self.at = self.next;
                     self.next += u64::from(layout.total());
+                    if let Some(salvage) = &mut self.salvage {
+                        if let Some((file, stop)) = salvage.unwritten.take() {
+                            salvage::tell(&mut self.checked, &file, &stop);
+                        }
+                        let frame = self.window.frame(self.at, layout);
+                        salvage.suspect = salvage.past.judge(&frame, self.position);
+                    }
                     if self.position >= self.begin {
                         self.layout = Some(layout);
                         return Ok(true);
                     }
                 }
                 Found::Blank => {
+                    self.last_blank = Some(self.position);
+                    if let Some(salvage) = &mut self.salvage
+                        && !salvage::is_whole_blank(self.window.head(self.next), self.next, file.len)
+                    {
+                        let expected = "filling that ends with its file";
+                        let size = frame::stated_size(self.window.head(self.next)).map_or(-1, u64::cast_signed);
+                        self.checked.find(&file.path, self.next, "log-blank", expected, format!("size {size}"));
+                        salvage.past.leave_file();
+                        self.go_on()?;
+                        continue;
+                    }
                     self.position = file.end();
                     self.current = None;
                 }
                 Found::Refused(refusal) => {
-                    self.stop = Some(Stop { phy_offset: self.position, refusal: Some(refusal) });
+                    let stop = Stop { phy_offset: self.position, refusal: Some(refusal) };
+                    let Some(salvage) = &mut self.salvage else {
+                        if refusal != Refusal::Unwritten {
+                            salvage::tell(&mut self.checked, file, &stop);
+                        }
+                        self.stop = Some(stop);
+                        break;
+                    };
+                    salvage.past.stop();
+                    if refusal == Refusal::Unwritten {
+                        salvage.unwritten.get_or_insert_with(|| (file.clone(), stop));
+                    } else {
+                        salvage::tell(&mut self.checked, file, &stop);
+                    }
+                    self.go_on()?;
                 }
             }
         }
         Ok(false)
+    }
+
+    /// Behind damage: goes to the next frame of the file, or to the next file.
+    fn go_on(&mut self) -> Result<()> {
+        let (Some((file, source)), Some(salvage)) = (&self.current, &mut self.salvage) else {
+            return Ok(());
+        };
+        let Salvage { search, probe, .. } = salvage.as_mut();
+        let found = salvage::next_frame(source, file, self.next, self.versions, search, probe);
+        match found.map_err(|e| Error::io(&file.path, e))? {
+            Some(at) => self.next = at,
+            None => {
+                self.position = file.end();
+                self.current = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes over the next messages, at most so many, as far as they are in memory already; at least one if there is one.
+    /// Replaces what `found` held.
+    ///
+    /// # Errors
+    /// The system's error, with the path; the messages before it are found then.
+    pub(super) fn advance_block(&mut self, most: usize, found: &mut Vec<Located>) -> Result<()> {
+        found.clear();
+        while found.len() < most && (found.is_empty() || self.is_next_held()) {
+            if !self.advance()? {
+                break;
+            }
+            if let Some(layout) = self.layout {
+                let suspect = self.salvage.as_ref().map_or(Suspect::default(), |salvage| salvage.suspect);
+                found.push(Located { at: self.at, layout, suspect });
+            }
+        }
+        Ok(())
+    }
+
+    /// True when the next frame is in the window: looking at it then leaves those before it there.
+    fn is_next_held(&self) -> bool {
+        // Behind damage there is no telling where the walk goes next.
+        self.stop.is_none() && self.salvage.is_none() && self.window.holds_frame(self.next)
+    }
+
+    /// The messages that [`Self::advance_block`] found.
+    pub(super) fn rows<'a>(&'a self, found: &'a [Located]) -> impl Iterator<Item = Row<'a>> {
+        let file = self.current.as_ref().map(|(file, _)| file);
+        file.into_iter().flat_map(|file| {
+            found.iter().map(|located| Row {
+                frame: self.window.frame(located.at, located.layout),
+                place: Place {
+                    phy_offset: file.start.saturating_add(located.at),
+                    path: &file.path,
+                    file_offset: located.at,
+                },
+                suspect: located.suspect,
+            })
+        })
     }
 
     fn enter_next_file(&mut self) -> Result<()> {
@@ -166,6 +294,9 @@ impl<S: ReadAt> Scan<S> {
         self.next = 0;
         match self.files.next() {
             Some(file) => {
+                if let Some(salvage) = &mut self.salvage {
+                    salvage.past.enter_file();
+                }
                 let source = (self.open)(&file)?;
                 self.current = Some((file, source));
             }
@@ -185,6 +316,11 @@ impl<S: ReadAt> Scan<S> {
     #[cfg(test)]
     pub(super) fn window_len(&self) -> usize {
         self.window.len()
+    }
+
+    /// In the log: where the last BLANK frame stood that the walk came to.
+    pub(super) fn last_blank(&self) -> Option<u64> {
+        self.last_blank
     }
 
     /// Why and where the walk ended; `None` while it goes on.

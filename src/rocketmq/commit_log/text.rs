@@ -3,10 +3,6 @@
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-const HEX: &[u8; 16] = b"0123456789ABCDEF";
-/// Longest id: an IPv6 address, a port and an offset in hex.
-const ID: usize = 56;
-
 /// Writes `ip:port`, an IPv6 address as `[RFC 5952]:port`, in place of what `text` held.
 ///
 /// `host` is the address, 4 or 16 bytes, and the port, 4 bytes, as in a frame.
@@ -29,40 +25,98 @@ pub fn write_host(host: &[u8], text: &mut String) {
 /// Writes the id that the broker gives a message, in place of what `text` held: store host and offset in the log,
 /// upper-case hex (upstream `MessageDecoder#createMessageId`).
 pub fn write_msg_id(store_host: &[u8], phy_offset: u64, text: &mut String) {
+    write_hex(store_host, text);
+    text.push_str(text_of(&hex(phy_offset)));
+}
+
+fn write_hex(bytes: &[u8], text: &mut String) {
     text.clear();
-    let mut hex = [0u8; ID];
-    let mut len = 0;
-    for (pair, byte) in hex.chunks_exact_mut(2).zip(store_host.iter().copied().chain(phy_offset.to_be_bytes())) {
-        if let [high, low] = pair {
-            *high = HEX.get(usize::from(byte >> 4)).copied().unwrap_or_default();
-            *low = HEX.get(usize::from(byte & 15)).copied().unwrap_or_default();
-        }
-        len += 2;
+    let (words, rest) = bytes.as_chunks::<8>();
+    for word in words {
+        text.push_str(text_of(&hex(u64::from_be_bytes(*word))));
     }
-    text.push_str(std::str::from_utf8(hex.get(..len).unwrap_or_default()).unwrap_or_default());
+    if let Some(rest) = rest.first_chunk::<4>() {
+        text.push_str(text_of(hex(u64::from(u32::from_be_bytes(*rest))).get(8..).unwrap_or_default()));
+    }
 }
 
-/// The text of the last host, because most messages of a log come from few hosts.
-#[derive(Debug, Default)]
+pub(super) fn text_of(digits: &[u8]) -> &str {
+    std::str::from_utf8(digits).unwrap_or_default()
+}
+
+/// The 16 upper-case hex digits of a number, all nibbles of a half at once.
+pub(super) fn hex(number: u64) -> [u8; 16] {
+    let mut digits = [0; 16];
+    let (high, low) = digits.split_at_mut(8);
+    high.copy_from_slice(&hex_half(number >> 32).to_be_bytes());
+    low.copy_from_slice(&hex_half(number & 0xffff_ffff).to_be_bytes());
+    digits
+}
+
+/// Eight digits of a number below 2^32; the first digit is the highest byte.
+fn hex_half(number: u64) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let halves = (number << 16 | number) & 0x0000_ffff_0000_ffff;
+    let bytes = (halves << 8 | halves) & 0x00ff_00ff_00ff_00ff;
+    let nibbles = (bytes << 4 | bytes) & (0x0f * ONES);
+    // From 10 on a digit is a letter, which stands 7 places further.
+    let letters = (nibbles + 6 * ONES) >> 4 & ONES;
+    nibbles + u64::from(b'0') * ONES + letters * 7
+}
+
+/// A host as text.
+#[derive(Clone, Debug, Default)]
 pub(super) struct HostText {
-    host: Vec<u8>,
-    text: String,
+    /// The bytes, with zeros behind, and how many there are.
+    host: ([u64; 3], usize),
+    /// `ip:port`.
+    pub(super) text: String,
+    /// All bytes in upper-case hex: what the ids of its messages begin with.
+    pub(super) hex: String,
 }
 
-impl HostText {
-    pub(super) fn of(&mut self, host: &[u8]) -> &str {
-        if self.host != host || self.text.is_empty() {
-            self.host.clear();
-            self.host.extend_from_slice(host);
-            write_host(host, &mut self.text);
+/// The texts of hosts that came before: the messages of a log come from few hosts.
+#[derive(Debug)]
+pub(super) struct HostTexts {
+    known: Vec<HostText>,
+    other: HostText,
+}
+
+impl HostTexts {
+    /// Bits of a place; 256 hosts are kept.
+    const BITS: u32 = 8;
+
+    pub(super) fn new() -> Self {
+        Self { known: vec![HostText::default(); 1 << Self::BITS], other: HostText::default() }
+    }
+
+    /// The text of a host of 8 or 20 bytes.
+    #[inline]
+    pub(super) fn of(&mut self, host: &[u8]) -> &HostText {
+        let (words, rest) = host.as_chunks::<8>();
+        let mut key = ([0; 3], host.len());
+        for (to, word) in key.0.iter_mut().zip(words) {
+            *to = u64::from_be_bytes(*word);
         }
-        &self.text
+        if let Some(rest) = rest.first_chunk::<4>() {
+            key.0[2] = u64::from(u32::from_be_bytes(*rest));
+        }
+        let [first, second, third] = key.0;
+        let mixed = (first ^ second.rotate_left(23) ^ third.rotate_left(41)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let place = usize::try_from(mixed >> (u64::BITS - Self::BITS)).unwrap_or(0);
+        let known = self.known.get_mut(place).unwrap_or(&mut self.other);
+        if known.host != key {
+            known.host = key;
+            write_host(host, &mut known.text);
+            write_hex(host, &mut known.hex);
+        }
+        known
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{HostText, write_host, write_msg_id};
+    use super::{HostTexts, write_host, write_msg_id};
 
     const V6: [u8; 20] = [0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0x2a, 0x9f];
 
@@ -87,11 +141,17 @@ mod tests {
     }
 
     #[test]
-    fn last_host_is_kept() {
-        let mut hosts = HostText::default();
-        for _ in 0..2 {
-            assert_eq!(hosts.of(&[1, 2, 3, 4, 0, 0, 0, 5]), "1.2.3.4:5");
-            assert_eq!(hosts.of(&V6), "[2001:db8::2]:10911");
+    fn hosts_are_told_apart_whatever_came_before() {
+        let mut hosts = HostTexts::new();
+        for round in 0..2 {
+            for last in 0..=255u8 {
+                for port in [5u8, 36] {
+                    let host = [1, 2, 3, last, 0, 0, 0, port];
+                    assert_eq!(hosts.of(&host).text, format!("1.2.3.{last}:{port}"), "round {round}");
+                    assert_eq!(hosts.of(&host).hex, format!("010203{last:02X}000000{port:02X}"));
+                }
+            }
+            assert_eq!(hosts.of(&V6).text, "[2001:db8::2]:10911");
         }
     }
 }

@@ -6,7 +6,9 @@
 
 use std::io;
 
-use super::frame::{self, BEFORE_BODY_LENGTH, Found, Frame, Layout, MAGIC_V2, Needs, Refusal, SYS_FLAG, Versions};
+use super::frame::{
+    self, BEFORE_BODY_LENGTH, Found, Frame, Layout, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, Needs, Refusal, SYS_FLAG, Versions,
+};
 use crate::source::ReadAt;
 
 /// Window of a sequential walk: stays in the processor's second-level cache.
@@ -23,11 +25,13 @@ pub(super) struct Window {
     begin: u64,
     filled: usize,
     size: usize,
+    /// Bodies are checked.
+    pub(super) crc: bool,
 }
 
 impl Window {
     pub(super) fn new(size: usize) -> Self {
-        Self { buffer: Vec::new(), begin: 0, filled: 0, size }
+        Self { buffer: Vec::new(), begin: 0, filled: 0, size, crc: true }
     }
 
     /// Forgets what it holds; to be called before another file is read.
@@ -49,6 +53,16 @@ impl Window {
             .unwrap_or_default()
     }
 
+    /// True when what stands at `at` is held whole, and is not the filling at a file's end.
+    pub(super) fn holds_frame(&self, at: u64) -> bool {
+        let held = self.held(at);
+        let Some(&[a, b, c, d, ref magic @ ..]) = held.first_chunk::<8>() else {
+            return false;
+        };
+        let size = usize::try_from(i32::from_be_bytes([a, b, c, d]));
+        *magic != MAGIC_BLANK.to_be_bytes() && size.is_ok_and(|size| size <= held.len())
+    }
+
     /// The frame that [`Self::check`] found at `at`.
     pub(super) fn frame(&self, at: u64, layout: Layout) -> Frame<'_> {
         Frame::new(self.held(at), layout)
@@ -64,7 +78,7 @@ impl Window {
     ) -> io::Result<Found> {
         let available = end.saturating_sub(at);
         loop {
-            match frame::check(self.held(at), available, versions) {
+            match frame::check_with(self.held(at), available, versions, self.crc) {
                 Err(Needs(bytes)) => {
                     if bytes > self.size && !lengths_add_up(file, at, bytes as u64)? {
                         let stated = i32::try_from(bytes).unwrap_or(i32::MAX);
@@ -75,6 +89,57 @@ impl Window {
                 Ok(found) => return Ok(found),
             }
         }
+    }
+
+    /// True when a message's magic stands at `at` and the frame states that offset, or filling that ends with the file.
+    pub(super) fn begins_frame<S: ReadAt + ?Sized>(
+        &mut self,
+        file: &S,
+        at: u64,
+        end: u64,
+        phy_offset: u64,
+    ) -> io::Result<bool> {
+        let available = end.saturating_sub(at);
+        if available < 8 {
+            return Ok(false);
+        }
+        let wanted = available.min(frame::HEAD as u64);
+        if (self.held(at).len() as u64) < wanted {
+            self.fill(file, at, available, frame::HEAD)?;
+        }
+        let head = self.held(at);
+        let is_blank = head.get(4..8).is_some_and(|magic| *magic == MAGIC_BLANK.to_be_bytes());
+        if is_blank {
+            return Ok(frame::stated_size(head).is_some_and(|size| at.saturating_add(size) == end));
+        }
+        Ok(frame::stated_phy_offset_of_head(head) == Some(phy_offset.cast_signed()))
+    }
+
+    /// The first place from `from` on where four bytes are the magic of any frame.
+    pub(super) fn find_magic<S: ReadAt + ?Sized>(&mut self, file: &S, from: u64, end: u64) -> io::Result<Option<u64>> {
+        let mut at = from;
+        while at.saturating_add(4) <= end {
+            if self.held(at).len() < 4 {
+                self.fill(file, at, end - at, 4)?;
+            }
+            let held = self.held(at);
+            let firsts = held.get(..held.len().saturating_sub(3)).unwrap_or_default();
+            let magics = [MAGIC_V1, MAGIC_V2, MAGIC_BLANK].map(u32::to_be_bytes);
+            let [[message, ..], _, [blank, ..]] = magics;
+            let found = memchr::memchr2_iter(message, blank, firsts)
+                .find(|place| held.get(*place..).and_then(|b| b.first_chunk()).is_some_and(|b| magics.contains(b)));
+            if let Some(place) = found {
+                return Ok(Some(at + place as u64));
+            }
+            // The last three bytes may begin one.
+            at += firsts.len() as u64;
+        }
+        Ok(None)
+    }
+
+    /// The first bytes of what [`Self::check`] looked at.
+    pub(super) fn head(&self, at: u64) -> &[u8] {
+        self.held(at)
     }
 
     /// Reads at least `bytes` from `at`, of which `available` are there.

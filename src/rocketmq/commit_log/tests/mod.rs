@@ -4,6 +4,7 @@ mod corruption;
 mod encoder;
 mod on_disk;
 mod round_trip;
+mod salvage;
 mod walks;
 
 use std::collections::HashMap;
@@ -12,8 +13,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use self::encoder::TestLog;
-use super::{LogFile, Scan, Stop};
+use super::{Scan, Stop};
 use crate::rocketmq::commit_log::frame::Versions;
+use crate::rocketmq::offset_files::OffsetFile;
 use crate::source::ReadAt;
 
 /// Bytes in memory that must not be asked for what they do not have.
@@ -38,7 +40,7 @@ impl ReadAt for Guarded {
 fn scan(files: &[(u64, Vec<u8>)], begin: u64, end: u64) -> Scan<Guarded> {
     let list = files
         .iter()
-        .map(|(start, bytes)| LogFile {
+        .map(|(start, bytes)| OffsetFile {
             start: *start,
             len: bytes.len() as u64,
             path: PathBuf::from(start.to_string()),

@@ -143,3 +143,56 @@ fn the_end_of_a_full_file_is_the_next_file_s_beginning() {
     fs::write(directory.path().join(file_name::of_offset(last)), vec![0xff; 500]).unwrap();
     assert_eq!(read.max_offset().unwrap(), last, "a broken first frame is the end");
 }
+
+/// What a scan gives with so many threads: offsets, and where and why it ended.
+fn with_threads(log: &CommitLog, scan: &ScanOptions, threads: usize) -> (Vec<i64>, Option<super::Stop>, usize) {
+    let columns = vec![Column::PhyOffset, Column::Body];
+    let scan = ScanOptions { threads, columns, ..scan.clone() };
+    let mut reader = log.scan(&scan).unwrap();
+    let mut offsets = Vec::new();
+    while let Some(batch) = reader.next_batch().unwrap() {
+        offsets.extend(batch.column(0).as_primitive::<arrow_array::types::Int64Type>().values().iter().copied());
+    }
+    (offsets, reader.stop().cloned(), reader.checked().findings.len())
+}
+
+#[test]
+fn threads_give_what_one_walk_gives() {
+    // Pieces of a file are 16 MiB; some messages hold copies of others, which state offsets that are true by chance.
+    let directory = tempfile::tempdir().unwrap();
+    let messages: Vec<TestMessage> = (0..60)
+        .map(|i| {
+            TestMessage::new("Topic", &vec![u8::try_from(i).unwrap(); 700_000 + 40_000 * (i % 7)], &[("KEYS", "k")])
+        })
+        .collect();
+    let mut log = TestLog::write(0, 20 << 20, &messages);
+    let copy = TestMessage::new("Topic", b"inside of another", &[]).encode(16 << 20);
+    let (at, body) = (16 << 20, copy.len());
+    log.files[0].1[at..at + body].copy_from_slice(&copy);
+    let around = log.offsets.iter().rposition(|offset| *offset <= at as u64).unwrap();
+    let begin = usize::try_from(log.offsets[around]).unwrap();
+    let stored = log.files[0].1[begin + 88..begin + 88 + messages[around].body.len()].to_vec();
+    let crc = crate::rocketmq::commit_log::frame::body_crc(&stored).to_be_bytes();
+    log.files[0].1[begin + 8..begin + 12].copy_from_slice(&crc);
+    write(directory.path(), &log);
+    let read = open(directory.path());
+    let all = ScanOptions::default();
+    let one = with_threads(&read, &all, 1);
+    assert_eq!(one.0.len(), 60);
+    for threads in [2, 3, 8] {
+        assert_eq!(with_threads(&read, &all, threads), one);
+        for (begin, end) in [(0, 5 << 20), (log.offsets[7], log.offsets[50]), (20 << 20, u64::MAX), (3, 30 << 20)] {
+            let part = ScanOptions { begin_phy_offset: begin, end_phy_offset: end, batch_size: 4, ..all.clone() };
+            assert_eq!(with_threads(&read, &part, threads), with_threads(&read, &part, 1), "{begin}..{end}");
+        }
+    }
+    // Damage ends it at the same place; a reader that is let go of lets go of its threads.
+    let path = read.files().unwrap()[1].path.clone();
+    log.files[1].1[9_000_000] ^= 1;
+    fs::write(&path, &log.files[1].1).unwrap();
+    let damaged = with_threads(&read, &all, 1);
+    assert!(damaged.0.len() < 60 && damaged.2 == 1);
+    assert_eq!(with_threads(&read, &all, 2), damaged);
+    let mut dropped = read.scan(&ScanOptions { threads: 2, batch_size: 1, ..all }).unwrap();
+    assert!(dropped.next_batch().unwrap().is_some());
+}

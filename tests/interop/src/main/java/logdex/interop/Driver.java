@@ -32,6 +32,7 @@ public final class Driver {
     private Driver() {
         var stores = new Stores();
         var bench = new Bench();
+        var rounds = new Rounds();
         operations.put("index_file_put", IndexFiles::put);
         operations.put("index_file_select", IndexFiles::select);
         operations.put("index_load", stores::loadIndex);
@@ -44,6 +45,8 @@ public final class Driver {
         operations.put("store_stop", stores::stop);
         operations.put("bench_put", bench::put);
         operations.put("bench_select", bench::select);
+        operations.put("rounds_put", rounds::put);
+        operations.put("rounds_select", rounds::select);
     }
 
     private String answer(String line) {

@@ -1,0 +1,205 @@
+"""Rates over a topic of millions of records: reading, indexing by key, finding one key cold and warm, a range of time.
+
+    python benches/python/kafka_rates.py [RECORDS] [--spark]
+
+Makes its own topic in a temporary folder: one partition, segments of 256 MiB, batches of 60 records, keys of 16 bytes that
+come once each, values of 64 bytes, no compression. "Cold" drops the files from the page cache first, where the system lets us.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import struct
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from logdex.kafka import Log, LogSegment, build_key_index, find
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+START_MS = 1_700_000_000_000
+RECORDS_A_BATCH = 60  # offset deltas stay one byte long
+VALUE_BYTES = 64
+SEGMENT_BYTES = 256 << 20
+BATCHES_A_STEP = 20_000
+TOPIC = "orders"
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_CRC_FROM = 21
+_KEY_AT = 6  # length, attributes, timestamp delta, offset delta, key length; see `_record`
+
+
+def _crc_table() -> np.ndarray[Any, Any]:
+    table = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        table = np.where(table & 1, (table >> 1) ^ np.uint32(0x82F63B78), table >> 1)
+    return table
+
+
+def _record(offset_delta: int) -> bytes:
+    body = struct.pack(">bbbb", 0, 0, offset_delta * 2, 32) + bytes(16) + b"\x80\x01" + bytes(VALUE_BYTES) + b"\0"
+    length = 2 * len(body)
+    return bytes([length & 0x7F | 0x80, length >> 7]) + body
+
+
+def _batches(first: int, count: int) -> np.ndarray[Any, Any]:
+    """Make batches that follow one another from an offset on, one a row; one second passes from each to the next."""
+    template = b"".join(_record(delta) for delta in range(RECORDS_A_BATCH))
+    size = len(template) // RECORDS_A_BATCH
+    rows = np.empty((count, 61 + len(template)), dtype=np.uint8)
+    rows[:, 61:] = np.frombuffer(template, dtype=np.uint8)
+    for row in range(count):
+        offset = first + row * RECORDS_A_BATCH
+        when = START_MS + offset // RECORDS_A_BATCH * 1_000
+        header = _HEADER.pack(
+            offset, rows.shape[1] - 12, 0, 2, 0, 0, RECORDS_A_BATCH - 1, when, when, -1, -1, -1, RECORDS_A_BATCH
+        )
+        rows[row, :61] = np.frombuffer(header, dtype=np.uint8)
+    offsets = first + np.arange(count * RECORDS_A_BATCH, dtype=np.int64).reshape(count, RECORDS_A_BATCH)
+    digits = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
+    for place in range(16):
+        digit = digits[(offsets >> (4 * (15 - place))) & 15]
+        rows[:, 61 + _KEY_AT + place :: size][:, :RECORDS_A_BATCH] = digit
+    rng = np.random.default_rng(first)
+    for delta in range(RECORDS_A_BATCH):
+        at = 61 + delta * size + _KEY_AT + 16 + 2
+        rows[:, at : at + VALUE_BYTES] = rng.integers(97, 123, (count, VALUE_BYTES), dtype=np.uint8)
+    table, crc = _crc_table(), np.full(count, 0xFFFFFFFF, dtype=np.uint32)
+    for at in range(_CRC_FROM, rows.shape[1]):
+        crc = table[(crc ^ rows[:, at]) & 0xFF] ^ (crc >> 8)
+    rows[:, 17:21] = (crc ^ np.uint32(0xFFFFFFFF)).astype(">u4").view(np.uint8).reshape(count, 4)
+    return rows
+
+
+def make_topic(root: Path, records: int) -> Path:
+    """Write the topic and the indexes of its segments; give the partition's directory."""
+    folder = root / f"{TOPIC}-0"
+    folder.mkdir()
+    offset, path = 0, None
+    while offset < records:
+        count = min(BATCHES_A_STEP, -(-(records - offset) // RECORDS_A_BATCH))
+        if path is None or path.stat().st_size >= SEGMENT_BYTES:
+            path = folder / f"{offset:020d}.log"
+        with path.open("ab") as file:
+            file.write(_batches(offset, count).tobytes())
+        offset += count * RECORDS_A_BATCH
+    for log_file in sorted(folder.glob("*.log")):
+        with LogSegment.open(log_file) as segment:
+            report = segment.rebuild_indexes(folder)
+        if not report.ok:
+            raise SystemExit(f"the topic made here is not sound: {report}")
+    return folder
+
+
+def forget(*folders: Path) -> None:
+    """Drop files from the page cache."""
+    os.sync()
+    for folder in folders:
+        for path in folder.rglob("*"):
+            if path.is_file():
+                with path.open("rb") as file:
+                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def seconds(call: Callable[[], Any]) -> tuple[float, Any]:
+    """Run once; give the time and the result."""
+    begun = time.perf_counter()
+    result = call()
+    return time.perf_counter() - begun, result
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("records", nargs="?", type=int, default=20_000_000)
+    parser.add_argument("--dir", type=Path, help="make the topic here, or take the one that is there")
+    parser.add_argument("--spark", action="store_true", help="measure Spark, too")
+    arguments = parser.parse_args()
+    if arguments.dir is not None:
+        arguments.dir.mkdir(parents=True, exist_ok=True)
+        measure(arguments.dir, arguments.records, spark=arguments.spark)
+        return
+    with tempfile.TemporaryDirectory(prefix="kafka-rates-") as root:
+        measure(Path(root), arguments.records, spark=arguments.spark)
+
+
+def measure(root: Path, records: int, *, spark: bool) -> None:
+    """Measure one topic."""
+    folder, index = root / f"{TOPIC}-0", root.with_name(f"{root.name}-index")
+    if not folder.exists():
+        took, _ = seconds(lambda: make_topic(root, records))
+        print(f"made {records:,} records in {took:.1f} s")
+    with Log.open(folder) as log:
+        size, end = log.size, log.log_end_offset
+        print(f"{end:,} records, {size / 2**30:.2f} GiB of log, {len(log.segments)} segments")
+
+        def drain(**options: Any) -> tuple[int, int]:  # noqa: ANN401 -- those of Log.records
+            stream = log.records(**options)
+            rows = sum(batch.num_rows for batch in stream)
+            return rows, stream.bytes_read
+
+        for name, options in (("all columns", {}), ("offset and key", {"columns": ["offset", "key"]})):
+            took, (rows, _) = seconds(lambda options=options: drain(**options))  # type: ignore[misc]
+            print(f"scan, {name}: {rows / took / 1e6:.2f} M records/s, {size / took / 2**20:.0f} MiB/s")
+        begin = START_MS + end // RECORDS_A_BATCH * 1_000 * 98 // 100
+        took, (rows, read) = seconds(lambda: drain(begin=begin, columns=["offset"]))
+        print(
+            f"newest 2% by time: {rows:,} records in {took * 1e3:.1f} ms, {read / 2**20:.1f} of {size / 2**20:.0f} MiB read"
+        )
+    if not index.exists():
+        took, report = seconds(lambda: build_key_index(root, index))
+        print(f"build_key_index: {report.checked['entries'] / took / 1e6:.2f} M keys/s ({took:.1f} s)")
+    held = sum(path.stat().st_size for path in index.rglob("*") if path.is_file())
+    print(f"index: {held / 2**20:.0f} MiB, {held / end:.1f} bytes a key")
+    rng = random.Random(1)
+    wanted = [rng.randrange(end) for _ in range(21)]
+    forget(root, index)
+    took, found = seconds(lambda: find(root, TOPIC, f"{wanted[0]:016x}", index=index))
+    assert [record.offset for record in found] == wanted[:1]
+    print(f"find, cold: {took * 1e3:.1f} ms")
+    times = []
+    for offset in wanted[1:]:
+        took, found = seconds(lambda offset=offset: find(root, TOPIC, f"{offset:016x}", index=index))  # type: ignore[misc]
+        assert [record.offset for record in found] == [offset]
+        times.append(took)
+    print(f"find, warm: median of {len(times)} {sorted(times)[len(times) // 2] * 1e3:.2f} ms")
+    took, found = seconds(lambda: find(root, TOPIC, f"{wanted[0]:016x}"))
+    assert [record.offset for record in found] == wanted[:1]
+    print(f"find without an index, a full scan: {took:.2f} s")
+    if spark:
+        measure_spark(root, end)
+
+
+def measure_spark(root: Path, records: int) -> None:
+    """Count and sum over the whole topic on two cores."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415 -- optional
+
+    from logdex import spark as ls  # noqa: PLC0415 -- optional
+
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.log.level", "ERROR")
+        .getOrCreate()
+    )
+    ls.register(session)
+    frame = session.read.format("kafka_log").load(str(root))
+    frame.limit(1).collect()
+    for name, query in (
+        ("count()", frame.count),
+        ("sum(length(value)), max(offset)", lambda: frame.selectExpr("sum(length(value))", "max(offset)").collect()),
+    ):
+        took, _ = seconds(query)
+        print(f"Spark, {name}: {records / took / 1e6:.2f} M rows/s ({took:.1f} s)")
+    session.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""docs/benchmarks.md, made of what the parts found out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from . import sections
+from .rounds import DISTURBED
+from .tables import ends, table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from .plan import Part
+
+SECTIONS: dict[str, Callable[[Part], str]] = {
+    "put": sections.put,
+    "select": sections.select,
+    "batches": sections.batches,
+    "cold": sections.cold,
+    "boundary": sections.boundary,
+    "peers": sections.peers,
+    "spark": sections.spark,
+}
+
+INTRODUCTION = """# Benchmarks
+
+How fast logdex is beside what else there is, measured on one machine by `make bench-report`, which writes this page. It is for
+somebody who chooses a tool, so it also says where logdex loses.
+
+How to read it:
+
+- A figure is the median of several rounds, with least and most in brackets. In a round everybody takes a turn, and a ratio
+  is taken within the round.
+- *The real class* is `IndexFile` of Apache RocketMQ 4.9.3, from the Maven artifact, called by a small driver (tests/interop).
+- *The traffic limit* makes the same memory accesses as the operation, with addresses known beforehand and nothing computed:
+  what the memory of this machine allows. A figure's share of it says how much is left to win.
+- All keys are `TopicTest#` and 32 random hexadecimal digits.
+"""
+
+
+def write(parts: dict[str, Part], path: Path) -> None:
+    """Write the page from all parts that are there."""
+    page = [INTRODUCTION]
+    if {"put", "select"} <= parts.keys():
+        page.append(_in_short(parts["put"], parts["select"]))
+    page += [section(parts[name]) for name, section in SECTIONS.items() if name in parts]
+    page.append(_conditions([parts[name] for name in SECTIONS if name in parts]))
+    path.write_text("\n".join(page))
+
+
+def _in_short(put: Part, select: Part) -> str:
+    rows = [
+        ["put, one thread, new file", ends(put.measured.times("fresh", "java"))],
+        ["put, one thread, file prepared ahead", ends(put.measured.times("prepared", "java"))],
+        ["put, two threads, new file", ends(put.measured.times("two_fresh", "java"))],
+    ]
+    for threads in ("one", "two"):
+        for kind in ("present", "absent"):
+            times = ends(select.measured.times(f"{kind}_{threads}", f"{kind}_java"))
+            rows.append([f"lookup, {kind} keys, {threads} thread{'s' * (threads == 'two')}", times])
+    return f"""In short, in batches, times as fast as the real class on the same keys:
+
+{table(["", "times"], rows)}
+
+![Times as fast as the real class](benchmarks-index.svg)
+"""
+
+
+def _conditions(parts: list[Part]) -> str:
+    newest = max(parts, key=lambda part: part.made["date"]).made
+    machine = [[name, words] for name, words in newest.items() if name not in {"date", "commit"}]
+    rows = []
+    for part in parts:
+        counted = [len(seconds) for seconds in part.measured.seconds.values()]
+        rounds = str(counted[0]) if counted else str(len(part.facts["figures"][0]["rounds"]))
+        rows.append([part.name, part.made["date"], f"`{part.made['commit']}`", rounds, str(part.measured.dropped)])
+    return f"""## Conditions
+
+{table(["", ""], machine)}
+
+{table(["part", "date", "sources", "rounds", "dropped"], rows)}
+
+- Before each round the machine must be quiet. A round in which other processes, or the host of a virtual machine, used more than
+  {DISTURBED:.0%} of one core is dropped and repeated. The first round warms up and does not count. The order turns round every
+  second time.
+- Before each file is written, as much memory is touched and given back as it will take: on a virtual machine the first touch
+  of a page can be the host's work, which would be counted as the program's.
+- Files lie on a disk, not in a memory file system, but nothing waits for the disk except where that is said.
+
+## Repeat it
+
+```
+make bench-report                          # all of it, about a quarter of an hour; needs Maven, 12 GB of memory and 4 GB of disk
+make bench-report REPORT='--only put'      # one part; the page keeps the others as they were
+make bench-report REPORT='--only peers --rounds 7'
+make bench                                 # criterion and pytest-benchmark, some minutes
+```
+"""

@@ -1,0 +1,62 @@
+"""How much of the machine others used while something was measured."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+TICKS = os.sysconf("SC_CLK_TCK")
+KERNEL_THREADS = 2
+"""The process whose children are the kernel's own threads: they work for whoever writes files, which is us."""
+
+IDLE, IO_WAIT, COUNTED = 3, 4, 8
+
+
+class Watch:
+    """CPU time of all processes but this one, its descendants and the kernel's threads, from its making on.
+
+    Time that the host took away (steal) counts as used by others.
+    """
+
+    def __init__(self) -> None:
+        self._others = _busy() - _ours()
+        self._start = time.monotonic()
+
+    def others(self) -> float:
+        """Give the seconds of CPU that others used, per second that passed: 1.0 is one core all the time."""
+        passed = max(time.monotonic() - self._start, 1 / TICKS)
+        return max(0.0, _busy() - _ours() - self._others) / passed
+
+
+def wait_for_quiet(share: float = 0.05, seconds: float = 1.0, patience: float = 60.0) -> None:
+    """Wait until others leave the machine alone for some seconds, but no longer than `patience`."""
+    end = time.monotonic() + patience
+    while time.monotonic() < end:
+        watch = Watch()
+        time.sleep(seconds)
+        if watch.others() <= share:
+            return
+
+
+def _busy() -> float:
+    fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1 : 1 + COUNTED]]
+    return sum(ticks for at, ticks in enumerate(fields) if at not in {IDLE, IO_WAIT}) / TICKS
+
+
+def _ours() -> float:
+    parents, ticks = {}, {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has just ended
+        parents[int(folder.name)] = int(fields[1])
+        ticks[int(folder.name)] = sum(map(int, fields[11:15]))  # its own and its ended children's
+    ours = {os.getpid(), KERNEL_THREADS}
+    grown = True
+    while grown:
+        more = {process for process, parent in parents.items() if parent in ours} - ours
+        ours |= more
+        grown = bool(more)
+    return sum(ticks.get(process, 0) for process in ours) / TICKS

@@ -1,0 +1,22 @@
+"""The parts of the report, one file each: `measure(plan)` measures it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from . import batches, boundary, cold, peers, put, select, spark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..plan import Part, Plan
+
+PARTS: dict[str, Callable[[Plan], Part]] = {
+    "put": put.measure,
+    "select": select.measure,
+    "batches": batches.measure,
+    "cold": cold.measure,
+    "boundary": boundary.measure,
+    "peers": peers.measure,
+    "spark": spark.measure,
+}

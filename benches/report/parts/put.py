@@ -1,0 +1,108 @@
+"""Puts: whole files, by the real IndexFile, by logdex natively and from Python, and the traffic limit."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from filecmp import cmp
+from functools import partial
+from typing import TYPE_CHECKING
+
+from logdex.rocketmq import IndexFile
+
+from .. import keys
+from ..plan import BATCH, Part, geometry
+from ..rounds import take_turns
+from ..server import jvm, native
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..plan import Plan
+    from ..rounds import Step
+    from ..server import Server
+
+WHOLE = 1 << 30
+"""A batch of this many rows is one call for everything."""
+
+NATIVE: dict[str, dict[str, Any]] = {
+    "fresh": {},
+    "prepared": {"prepared": True},
+    "two_fresh": {"threads": 2},
+    "two_prepared": {"threads": 2, "prepared": True},
+    "swar": {"kernel": "swar"},
+    "batches": {"batch": BATCH},
+}
+"""The ways in which the native program puts everything into a new file."""
+
+
+def measure(plan: Plan) -> Part:
+    """Take turns, a whole file each."""
+    path = plan.scratch / "20260321000000000"
+    with ExitStack() as stack:
+        real = stack.enter_context(jvm(plan.scratch))
+        ours = stack.enter_context(native(plan.scratch))
+        cpu = stack.enter_context(native(plan.scratch, for_this_cpu=not plan.short))
+        same_bytes(plan, real, ours)
+        columns = keys.columns(plan.held)
+        asked = {"path": path, **plan.file()}
+        by_default = {"threads": 1, "batch": WHOLE}
+        steps: dict[str, Step] = {
+            "java": lambda _: real.seconds("rounds_put", **asked),
+            "java_hashed": lambda _: real.seconds("rounds_put", hashed=True, **asked),
+            "python": lambda _: from_python(plan, columns),
+            "limit_fresh": lambda _: ours.seconds("put_limit", **asked),
+            "limit_prepared": lambda _: ours.seconds("put_limit", prepared=True, **asked),
+        }
+        for name, way in NATIVE.items():
+            steps[name] = partial(_native, ours, asked | by_default | way)
+        for name in ("fresh", "prepared"):
+            steps[f"cpu_{name}"] = partial(_native, cpu, asked | by_default | NATIVE[name])
+        # Who prepares a file touches its memory before the time begins.
+        steps = {n: step if "prepared" in n else _touched(ours, plan, step) for n, step in steps.items()}
+        return Part("put", plan.held, take_turns(steps, plan.rounds))
+
+
+def _native(server: Server, question: dict[str, Any], _: int) -> float:
+    return server.seconds("put", **question)
+
+
+def _touched(server: Server, plan: Plan, step: Step) -> Step:
+    """Have memory touched before a step: a page that the host took back costs ten times as much at its first touch."""
+
+    def both(number: int) -> float | dict[str, float]:
+        if not plan.short:
+            server.ask("touch_memory", path=plan.scratch / "touched")
+        return step(number)
+
+    return both
+
+
+def from_python(plan: Plan, columns: tuple[Any, Any, Any]) -> float:
+    """Put everything from Python, in Arrow batches."""
+    path = plan.scratch / "20260321000000000"
+    batches = [tuple(column.slice(first, BATCH) for column in columns) for first in range(0, plan.held, BATCH)]
+    with IndexFile.create(path, **geometry(plan.held)) as file:
+        start = time.perf_counter()
+        for batch in batches:
+            file.put_batch(*batch)
+        took = time.perf_counter() - start
+        assert file.is_full
+    path.unlink()
+    return took
+
+
+def same_bytes(plan: Plan, real: Server, ours: Server) -> None:
+    """Check that everybody writes the same file, before anybody is timed.
+
+    Raises:
+        RuntimeError: The files differ.
+    """
+    one, other = plan.scratch / "1", plan.scratch / "2"
+    real.ask("rounds_put", path=one, keep=True, **plan.file())
+    for way in ({"threads": 1}, {"threads": 2}, {"threads": 1, "kernel": "swar"}):
+        ours.ask("put", path=other, keep=True, batch=WHOLE, **way, **plan.file())
+        if not cmp(one, other, shallow=False):
+            raise RuntimeError(f"{other} ({way}) is not what the real IndexFile writes")
+        other.unlink()
+    one.unlink()

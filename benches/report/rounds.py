@@ -1,0 +1,101 @@
+"""Rounds in which everybody takes a turn, so that ratios compare what ran side by side."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from .load import Watch, wait_for_quiet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    Step = Callable[[int], float | dict[str, float]]
+    """Does its work in the round of that number, and says how many seconds it took, or each of its parts."""
+
+DISTURBED = 0.1
+"""A round is dropped when others used more than this share of one core while it lasted."""
+
+
+class Spread(NamedTuple):
+    """The middle of some rounds and their ends."""
+
+    median: float
+    least: float
+    most: float
+
+
+@dataclass
+class Measured:
+    """Seconds of each step, one figure a round that counts."""
+
+    seconds: dict[str, list[float]]
+    dropped: int = 0
+    """Rounds that somebody else disturbed."""
+    amounts: dict[str, int] = field(default_factory=dict)
+    """How many operations a step is, where it has a number of its own."""
+
+    def each(self, step: str, operations: int) -> list[float]:
+        """Give the seconds of one operation, a figure a round."""
+        return [seconds / self.amounts.get(step, operations) for seconds in self.seconds[step]]
+
+    def nanoseconds(self, step: str, operations: int) -> Spread:
+        """Give the nanoseconds of one operation."""
+        return spread([1e9 * seconds for seconds in self.each(step, operations)])
+
+    def times(self, step: str, other: str) -> Spread:
+        """Say how many times as fast as `other` a step is, round by round."""
+        pairs = zip(self.each(other, 1), self.each(step, 1), strict=True)
+        return spread([its / mine for its, mine in pairs])
+
+
+def spread(figures: list[float]) -> Spread:
+    """Give median, least and most."""
+    return Spread(statistics.median(figures), min(figures), max(figures))
+
+
+def take_turns(steps: Mapping[str, Step], rounds: int) -> Measured:
+    """Run all steps in turns, in rounds of which the first (the warm-up) and the disturbed ones do not count.
+
+    With one round there is no warm-up and nothing is dropped: that is a trial whether all still works.
+
+    Raises:
+        RuntimeError: The machine was never quiet enough.
+    """
+    trial = rounds == 1
+    measured = Measured({})
+    kept = 0
+    for number in range(0 if trial else -1, 3 * rounds):
+        if kept == rounds:
+            break
+        if not trial:
+            wait_for_quiet()
+        watch = Watch()
+        seconds = _one_round(steps, number)
+        others = watch.others()
+        if number < 0:
+            continue
+        if others > DISTURBED and not trial:
+            measured.dropped += 1
+            print(f"  dropped a round: others used {others:.2f} of a core", file=sys.stderr, flush=True)
+            continue
+        kept += 1
+        for name, took in seconds.items():
+            measured.seconds.setdefault(name, []).append(took)
+    if not kept:
+        raise RuntimeError(f"every one of {measured.dropped} rounds was disturbed by other programs")
+    return measured
+
+
+def _one_round(steps: Mapping[str, Step], number: int) -> dict[str, float]:
+    seconds: dict[str, float] = {}
+    # The other way round every second time: nobody always runs behind the same neighbour.
+    for name, step in list(steps.items())[:: -1 if number % 2 else 1]:
+        took = step(max(number, 0))
+        if isinstance(took, float):
+            seconds[name] = took
+        else:
+            seconds |= {f"{name}/{part}": its for part, its in took.items()}
+    return seconds

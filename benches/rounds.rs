@@ -1,0 +1,208 @@
+//! The native half of `make bench-report`: answers one JSON object a line, so that its rounds can take turns with those
+//! of other programs. `rounds serve` starts it; `op` names the operation, listed in `answer`.
+//!
+//! Every operation on a file takes `path` and `held`, the number of puts that fill it. What is timed stands at the
+//! operation; making keys, creating and mapping files are outside.
+#![allow(missing_docs, reason = "a program")]
+#![allow(clippy::panic, reason = "a question that makes no sense ends it")]
+
+mod support;
+
+use std::collections::HashMap;
+use std::io::{BufRead, Write, stdin, stdout};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use logdex::hash_index::Kernel;
+use serde_json::{Value, json};
+use support::calls::{self, Found};
+use support::keys::{Columns, Keys};
+use support::{files, limit, timed};
+
+/// What a question says.
+struct Question(Value);
+
+impl Question {
+    fn number(&self, name: &str) -> usize {
+        let value = self.0.get(name).and_then(Value::as_u64).unwrap_or_else(|| panic!("a number is needed: {name}"));
+        usize::try_from(value).expect("64 bits")
+    }
+
+    fn flag(&self, name: &str) -> bool {
+        self.0.get(name).and_then(Value::as_bool).unwrap_or(false)
+    }
+
+    fn text(&self, name: &str) -> &str {
+        self.0.get(name).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    fn path(&self) -> PathBuf {
+        self.text("path").into()
+    }
+}
+
+/// What is made once and used in every round.
+#[derive(Default)]
+struct Kept {
+    columns: Option<(Columns, Vec<u32>)>,
+    accesses: HashMap<(PathBuf, bool), limit::Accesses>,
+}
+
+impl Kept {
+    /// The columns that fill a file, and the slot of each put.
+    fn columns(&mut self, held: usize) -> &(Columns, Vec<u32>) {
+        if self.columns.as_ref().is_none_or(|(columns, _)| columns.len() != held) {
+            let columns = Columns::new(held);
+            let slots = limit::slots(&columns, files::geometry(held));
+            self.columns = Some((columns, slots));
+        }
+        self.columns.as_ref().expect("made above")
+    }
+
+    fn answer(&mut self, question: &Question) -> Value {
+        match question.text("op") {
+            "touch_memory" => {
+                files::touch_memory(&question.path()).expect("room on the disk");
+                json!({})
+            }
+            "put" => self.put(question),
+            "put_one" => self.put_one(question),
+            "put_limit" => self.put_limit(question),
+            "select" => select(question),
+            "select_one" => select_one(question),
+            "select_limit" => self.select_limit(question),
+            "select_cold" => select_cold(question),
+            "select_serial" => select_serial(question),
+            "evict" => {
+                evict(&question.path());
+                json!({})
+            }
+            other => panic!("no such operation: {other:?}"),
+        }
+    }
+
+    /// `prepared`, `kernel`, `batch`, `threads`: puts everything into a new file, which stays when `keep` says so.
+    fn put(&mut self, question: &Question) -> Value {
+        let held = question.number("held");
+        let (path, batch, threads) = (question.path(), question.number("batch"), question.number("threads"));
+        let (columns, _) = self.columns(held);
+        let file = calls::create(&path, held, question.flag("prepared"));
+        let (took, taken) = match question.text("kernel") {
+            "swar" => timed(|| calls::put_with(Kernel::Swar, &file, columns)),
+            _ => timed(|| calls::put(&file, columns, batch, threads)),
+        };
+        drop(file);
+        if !question.flag("keep") {
+            std::fs::remove_file(path).expect("ours");
+        }
+        json!({"seconds": took.as_secs_f64(), "taken": taken})
+    }
+
+    /// Puts everything into a new file, a call each.
+    fn put_one(&mut self, question: &Question) -> Value {
+        let held = question.number("held");
+        let path = question.path();
+        let (columns, _) = self.columns(held);
+        let file = calls::create(&path, held, false);
+        let (took, taken) = timed(|| calls::put_one_by_one(&file, columns));
+        drop(file);
+        std::fs::remove_file(path).expect("ours");
+        json!({"seconds": took.as_secs_f64(), "taken": taken})
+    }
+
+    /// `prepared`: the accesses of the same puts into a new file.
+    fn put_limit(&mut self, question: &Question) -> Value {
+        let held = question.number("held");
+        let path = question.path();
+        let geometry = files::geometry(held);
+        let mut map = limit::create(&path, geometry, question.flag("prepared"));
+        let (columns, slots) = self.columns(held);
+        let (took, ()) = timed(|| limit::put(&mut map, geometry, columns, slots));
+        drop(map);
+        std::fs::remove_file(path).expect("ours");
+        json!({"seconds": took.as_secs_f64()})
+    }
+
+    /// `asked`, `present`, `threads`: the accesses of the lookups of round 0.
+    fn select_limit(&mut self, question: &Question) -> Value {
+        let (held, present, path) = (question.number("held"), question.flag("present"), question.path());
+        let accesses = self.accesses.entry((path, present)).or_insert_with_key(|(path, present)| {
+            let keys = Keys::asked(held, question.number("asked"), 0, *present);
+            limit::Accesses::of(path, files::geometry(held), keys.all())
+        });
+        let (took, ()) = timed(|| accesses.run(question.number("threads")));
+        json!({"seconds": took.as_secs_f64(), "accesses": accesses.per_lookup()})
+    }
+}
+
+fn answer_of(took: Duration, found: Found) -> Value {
+    json!({"seconds": took.as_secs_f64(), "found": found.count, "sum": found.sum})
+}
+
+/// `asked`, `present`, `round`, `batch`, `max_num`, `threads`: lookups in a file whose pages are mapped.
+fn select(question: &Question) -> Value {
+    let held = question.number("held");
+    let keys = Keys::asked(held, question.number("asked"), question.number("round") as u64, question.flag("present"));
+    let file = files::open(&question.path(), held);
+    let (batch, max_num, threads) = (question.number("batch"), question.number("max_num"), question.number("threads"));
+    // The first pass maps the pages, as a reader that stays open has them.
+    calls::select(&file, keys.all(), batch, max_num, 1);
+    let (took, found) = timed(|| calls::select(&file, keys.all(), batch, max_num, threads));
+    answer_of(took, found)
+}
+
+/// `asked`, `present`, `round`, `max_num`: lookups, a call each, in a file whose pages are mapped.
+fn select_one(question: &Question) -> Value {
+    let held = question.number("held");
+    let keys = Keys::asked(held, question.number("asked"), question.number("round") as u64, question.flag("present"));
+    let file = files::open(&question.path(), held);
+    let max_num = question.number("max_num");
+    calls::select_one_by_one(&file, &keys, max_num);
+    let (took, found) = timed(|| calls::select_one_by_one(&file, &keys, max_num));
+    answer_of(took, found)
+}
+
+/// `asked`, `round`, `batch`: lookups, one thread, in a file of which nothing is in memory.
+fn select_cold(question: &Question) -> Value {
+    let held = question.number("held");
+    let path = question.path();
+    let keys = Keys::asked(held, question.number("asked"), question.number("round") as u64, true);
+    evict(&path);
+    let file = files::open(&path, held);
+    let (took, found) = timed(|| calls::select(&file, keys.all(), question.number("batch"), 32, 1));
+    answer_of(took, found)
+}
+
+/// `asked`, `round`: what a lookup reads, each read waiting for the one before it, in a file of which nothing is in
+/// memory and of which the system knows that reads are at random.
+fn select_serial(question: &Question) -> Value {
+    let held = question.number("held");
+    let path = question.path();
+    let keys = Keys::asked(held, question.number("asked"), question.number("round") as u64, true);
+    evict(&path);
+    let (took, read) = timed(|| limit::read_serially(&path, files::geometry(held), keys.all()));
+    json!({"seconds": took.as_secs_f64(), "accesses": read})
+}
+
+#[cfg(target_os = "linux")]
+fn evict(path: &Path) {
+    files::evict(path).expect("a file of ours");
+}
+
+#[cfg(not(target_os = "linux"))]
+fn evict(path: &Path) {
+    panic!("{} cannot be evicted on this system", path.display());
+}
+
+fn main() {
+    if std::env::args().nth(1).as_deref() != Some("serve") {
+        println!("rounds: part of `make bench-report`, which starts it with `serve`");
+        return;
+    }
+    let mut kept = Kept::default();
+    for line in stdin().lock().lines() {
+        let question = Question(serde_json::from_str(&line.expect("text")).expect("JSON"));
+        let mut out = stdout().lock();
+        writeln!(out, "{}", kept.answer(&question)).and_then(|()| out.flush()).expect("somebody listens");
+    }
+}

@@ -1,0 +1,105 @@
+//! How the benches call the library: puts and lookups in batches, by one thread or several.
+
+use std::ops::Range;
+use std::path::Path;
+
+use logdex::hash_index::{Hits, IndexFile, Kernel, KeySource, Prepared, PutColumns, TextKeys, key_hash};
+use logdex::time_range::TimeRange;
+
+use super::files::{geometry, options};
+use super::keys::{Columns, Keys};
+
+/// Creates a file that is full with `held`; with `prepared` its pages are there before the first put.
+pub(crate) fn create(path: &Path, held: usize, prepared: bool) -> IndexFile {
+    let options = options(geometry(held));
+    if prepared {
+        let directory = path.parent().expect("a file lies in a directory");
+        let mut next = Prepared::start(directory, options.geometry, options.access).expect("a thread");
+        return next.publish(path, options).expect("room on the disk").expect("files without a name are known here");
+    }
+    IndexFile::create(path, options).expect("a directory that takes a file")
+}
+
+/// Keys that a kernel of choice hashes.
+struct Forced<'a>(TextKeys<'a>, Kernel);
+
+impl KeySource for Forced<'_> {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn hash_block(&self, start: usize, hashes: &mut [i32]) {
+        self.0.hash_with(self.1, start, hashes);
+    }
+}
+
+/// Puts everything, `batch` rows a call; returns how many were taken.
+pub(crate) fn put(file: &IndexFile, columns: &Columns, batch: usize, _threads: usize) -> usize {
+    columns.batches(batch).map(|rows| file.put_batch(&rows.columns(), 0).expect("writable")).sum()
+}
+
+/// Puts everything in one call, the keys hashed by a kernel of choice.
+pub(crate) fn put_with(kernel: Kernel, file: &IndexFile, columns: &Columns) -> usize {
+    let keys = Forced(columns.keys.all(), kernel);
+    let (phy_offsets, store_timestamps) = columns.numbers();
+    file.put_batch(&PutColumns { keys: &keys, phy_offsets, store_timestamps }, 0).expect("writable")
+}
+
+/// Puts everything, a call each; returns how many were taken.
+pub(crate) fn put_one_by_one(file: &IndexFile, columns: &Columns) -> usize {
+    let (phy_offsets, store_timestamps) = columns.numbers();
+    let rows = columns.keys.iter().zip(phy_offsets).zip(store_timestamps);
+    rows.filter(|((key, phy_offset), time)| file.put_key(key, **phy_offset, **time).expect("writable")).count()
+}
+
+/// How many candidates were found, and the sum of their offsets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// Candidates.
+    pub(crate) count: u64,
+    /// Of their offsets, wrapping.
+    pub(crate) sum: i64,
+}
+
+impl Found {
+    fn of(offsets: &[i64]) -> Self {
+        Self { count: offsets.len() as u64, sum: offsets.iter().fold(0, |sum, &offset| sum.wrapping_add(offset)) }
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self { count: self.count + other.count, sum: self.sum.wrapping_add(other.sum) }
+    }
+}
+
+/// Asks for all keys, `batch` a call, the keys shared out among `threads`.
+pub(crate) fn select(file: &IndexFile, keys: TextKeys<'_>, batch: usize, max_num: usize, threads: usize) -> Found {
+    let share = keys.len().div_ceil(threads);
+    let shares = (0..keys.len()).step_by(share).map(|first| first..keys.len().min(first + share));
+    std::thread::scope(|scope| {
+        let asking: Vec<_> =
+            shares.map(|rows| scope.spawn(move || select_rows(file, keys, rows, batch, max_num))).collect();
+        asking.into_iter().map(|thread| thread.join().expect("no panic")).fold(Found::default(), Found::and)
+    })
+}
+
+fn select_rows(file: &IndexFile, keys: TextKeys<'_>, rows: Range<usize>, batch: usize, max_num: usize) -> Found {
+    let mut found = Found::default();
+    let mut hits = Hits::new();
+    for first in rows.clone().step_by(batch) {
+        hits.clear();
+        let some = first..rows.end.min(first + batch);
+        file.select_batch(&keys, some, Some(max_num), TimeRange::ALL, &mut hits).expect("readable");
+        found = found.and(Found::of(hits.phy_offsets()));
+    }
+    found
+}
+
+/// Asks for all keys, a call each.
+pub(crate) fn select_one_by_one(file: &IndexFile, keys: &Keys, max_num: usize) -> Found {
+    let mut found = Found::default();
+    for key in keys.iter() {
+        let (offsets, _) = file.select(key_hash(key), Some(max_num), TimeRange::ALL).expect("readable");
+        found = found.and(Found::of(&offsets));
+    }
+    found
+}

@@ -1,0 +1,107 @@
+"""The command line: `logdex` and `python -m logdex`.
+
+One module a command. Each has `add_parsers(subparsers)`, which sets `run`, a function from the parsed arguments to the exit
+code: 0 found or sound, 1 nothing found or faults found, 2 wrong use or unreadable.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import logging
+import os
+import re
+import sys
+from typing import TYPE_CHECKING
+
+from logdex import __version__
+from logdex.cli import build_index, build_queues, cat, explain, export, find, info, stats, verify
+from logdex.cli.output import complain
+from logdex.errors import LogdexError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COMMANDS = (info, find, explain, cat, export, verify, build_index, build_queues, stats)
+
+_WRONG = 2
+_INTERRUPTED = 130
+
+_DESCRIPTION = """\
+Reads what a message broker left on disk, without the broker: a RocketMQ store, a part of
+one, its index. Nothing that is read is changed, locked or touched; a running broker may
+go on."""
+
+_EPILOG = """\
+begin with
+  logdex info /data/store                       what lies here
+  logdex find /data/store Orders order-1001     the messages that carry a key
+  logdex explain /data/store Orders order-1001  why a key is found, or why not
+  logdex verify /data/store                     what is broken
+
+times: milliseconds since the epoch, ISO 8601 (UTC where no zone is said), or
+  -2h, -3d: so long ago (s, m, h, d, w). Both ends of a range belong to it.
+exit codes: 0 found, sound; 1 nothing found, faults found; 2 wrong use, unreadable.
+`logdex COMMAND --help` has examples."""
+
+_AGO = re.compile(r"-\d+(\.\d+)?(ms|[smhdw])?")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        argv: The words after the program's name; None: the process's own.
+
+    Returns:
+        The exit code.
+    """
+    logging.basicConfig(format="logdex: %(message)s", level=logging.WARNING)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal that cannot show a character gets its escape.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        arguments = _parser().parse_args(_join_times(sys.argv[1:] if argv is None else argv))
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else _WRONG
+    try:
+        code: int = arguments.run(arguments)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        complain("interrupted")
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # Who read us has seen enough. What is still buffered must not raise again when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (LogdexError, OSError, ValueError, TypeError) as error:
+        complain(_in_words(error))
+        return _WRONG
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    layout = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser("logdex", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=layout)
+    parser.add_argument("--version", action="version", version=f"logdex {__version__}")
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        command.add_parsers(subparsers)
+    return parser
+
+
+def _join_times(argv: Sequence[str]) -> list[str]:
+    """Write `--begin -2h` as `--begin=-2h`: argparse takes what begins with a dash for an option."""
+    words: list[str] = []
+    for word in argv:
+        if words and words[-1] in ("--begin", "--end") and _AGO.fullmatch(word):
+            words[-1] += f"={word}"
+        else:
+            words.append(word)
+    return words
+
+
+def _in_words(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{os.fsdecode(error.filename)}: {error.strerror or error}"
+    return str(error) or type(error).__name__

@@ -1,0 +1,112 @@
+"""Arguments that several commands share."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import time
+from datetime import datetime, timedelta, timezone
+from functools import partial
+from typing import TYPE_CHECKING
+
+from logdex import _core
+
+if TYPE_CHECKING:
+    from typing import Any, TypeAlias
+
+    # The type that argparse gives has no public name.
+    Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001
+
+_AGO = re.compile(r"-(\d+(?:\.\d+)?)(ms|[smhdw])")
+_UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_LATEST_MS = (1 << 63) - 1
+
+
+def command(subparsers: Subparsers, name: str, summary: str, details: str = "") -> argparse.ArgumentParser:
+    """Add a command with the option that all have: `--json`."""
+    parser = subparsers.add_parser(
+        name,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.\n\n{details}".strip(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object a line, for programs")
+    return parser
+
+
+def add_store(parser: argparse.ArgumentParser) -> None:
+    """Add the store to read and how to open it."""
+    parser.add_argument("store", metavar="STORE", help="the broker's store directory, a copy of it, or a part of it")
+    parser.add_argument(
+        "--hash-slots", type=int, metavar="N", help="maxHashSlotNum, where it cannot be told from the files"
+    )
+    parser.add_argument("--max-entries", type=int, metavar="N", help="maxIndexNum, likewise")
+    add_commit_log(parser)
+
+
+def add_commit_log(parser: argparse.ArgumentParser) -> None:
+    """Add where the log lies if not in the store."""
+    parser.add_argument(
+        "--commit-log",
+        metavar="DIR",
+        help="the log of a RocketMQ store where it lies elsewhere; several with commas between",
+    )
+
+
+def store_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Give what `add_store` added, for `MessageStore.open`."""
+    return {
+        "hash_slots": arguments.hash_slots,
+        "max_entries": arguments.max_entries,
+        "commit_log": arguments.commit_log,
+    }
+
+
+def add_times(parser: argparse.ArgumentParser) -> None:
+    """Add `--begin` and `--end`, in ms."""
+    parser.add_argument("--begin", type=partial(time_ms, end=False), metavar="T", help="first store time")
+    parser.add_argument("--end", type=partial(time_ms, end=True), metavar="T", help="last store time, included")
+
+
+def add_filters(parser: argparse.ArgumentParser) -> None:
+    """Add which rows are wanted."""
+    parser.add_argument("--topic", metavar="T", help="only this topic")
+    parser.add_argument("--queue", type=int, metavar="N", help="only this queue (partition) of the topic")
+    add_times(parser)
+    parser.add_argument("--limit", type=count, metavar="N", help="no more than N rows")
+
+
+def count(text: str) -> int:
+    """Read a number that is not negative."""
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"must not be negative: {text}")
+    return number
+
+
+def time_ms(text: str, *, end: bool = False) -> int:
+    """Read a time: epoch milliseconds, ISO 8601, or how long ago (`-2h`).
+
+    Without a zone ISO 8601 is UTC, as all times are printed. A date alone is its first millisecond as a begin, its last as an
+    end. What is finer than a millisecond is rounded into the range.
+    """
+    ago = _AGO.fullmatch(text)
+    if ago:
+        return time.time_ns() // 1_000_000 - round(float(ago[1]) * _UNIT_MS[ago[2]])
+    if re.fullmatch(r"[+-]?\d+", text):
+        number = int(text)
+        if abs(number) > _LATEST_MS:
+            raise argparse.ArgumentTypeError(f"no time in milliseconds: {text}")
+        return number
+    try:
+        moment = datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", text))
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=timezone.utc)
+        if end and _DATE.fullmatch(text):
+            moment += timedelta(days=1, milliseconds=-1)
+        return _core.time_ms(moment, end=end)
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(
+            f"no time: {text!r} (epoch milliseconds, ISO 8601 such as 2026-11-21T19:30:00Z, or -2h)"
+        ) from None

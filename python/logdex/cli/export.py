@@ -1,0 +1,110 @@
+"""`logdex export`: rows of a log as a Parquet file."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from arro3.core import RecordBatchReader
+
+from logdex.cli.arguments import add_commit_log, add_filters, command
+from logdex.cli.cat import filters_of
+from logdex.cli.kinds import open_source
+from logdex.cli.output import say, say_json, size_text
+from logdex.cli.progress import Progress
+from logdex.cli.rows import limited_batches
+from logdex.errors import LogdexError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from arro3.core import RecordBatch
+
+    from logdex.cli.arguments import Subparsers
+    from logdex.cli.source import Source
+
+_DETAILS = """\
+Needs pyarrow (pip install pyarrow). Columns as in the documents; bodies decompressed. The
+file appears under its name when it is whole.
+
+  logdex export /data/store orders.parquet --topic Orders --begin 2026-11-20
+  logdex export /data/store heads.parquet --no-body --compression zstd"""
+
+
+def add_parsers(subparsers: Subparsers) -> None:
+    """Add the command."""
+    parser = command(subparsers, "export", "write messages into a Parquet file", _DETAILS)
+    parser.add_argument("path", metavar="STORE", help="the store, or its commit log")
+    parser.add_argument("file", metavar="FILE.parquet", help="the file to write; must not be there")
+    add_filters(parser)
+    add_commit_log(parser)
+    parser.add_argument("--no-body", action="store_true", help="without the bodies")
+    parser.add_argument(
+        "--compression", default="snappy", help="of Parquet: none, snappy (default), gzip, zstd, lz4, brotli"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the file; 1 where no row passes the filters, with a file of no rows."""
+    target = Path(arguments.file)
+    if target.exists():
+        raise FileExistsError(errno.EEXIST, "the file exists already", str(target))
+    parquet = _parquet()
+    source = open_source(arguments.path, commit_log=arguments.commit_log)
+    part = target.with_name(target.name + ".part")
+    try:
+        stream = RecordBatchReader.from_stream(source.rows(filters_of(arguments), body=not arguments.no_body))
+        with Progress("export") as progress:
+            rows = _write(parquet, part, _with_progress(stream, source, progress), arguments)
+        part.rename(target)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    finally:
+        source.close()
+    size = target.stat().st_size
+    if arguments.json:
+        say_json({"file": str(target), "rows": rows, "bytes": size})
+    else:
+        say(f"{target}: {rows:,} rows, {size_text(size)}")
+    return 0 if rows else 1
+
+
+def _write(parquet: Any, path: Path, stream: RecordBatchReader, arguments: argparse.Namespace) -> int:  # noqa: ANN401 -- pyarrow
+    import pyarrow as pa  # noqa: PLC0415 -- optional
+
+    rows = 0
+    with parquet.ParquetWriter(path, pa.schema(stream.schema), compression=arguments.compression) as writer:
+        for batch in limited_batches(stream, arguments.limit):
+            writer.write_batch(pa.record_batch(batch))
+            rows += batch.num_rows
+    return rows
+
+
+def _with_progress(stream: RecordBatchReader, source: Source, progress: Progress) -> RecordBatchReader:
+    """Tell how far the log was read; where its rows do not say, how much of it came."""
+    facts = source.describe().facts
+    begin, total = facts.get("min_offset"), facts.get("log_bytes")
+
+    def batches() -> Iterator[RecordBatch]:
+        read = 0
+        for batch in stream:
+            if begin is not None and batch.num_rows and "phy_offset" in batch.column_names:
+                progress(batch.column("phy_offset")[batch.num_rows - 1].as_py() - begin, total)
+            else:
+                read += batch.nbytes
+                progress(read)
+            yield batch
+
+    return RecordBatchReader.from_batches(stream.schema, batches())
+
+
+def _parquet() -> Any:  # noqa: ANN401 -- a module
+    try:
+        from pyarrow import parquet  # noqa: PLC0415 -- optional
+    except ImportError:
+        raise LogdexError("export needs pyarrow: pip install pyarrow") from None
+    return parquet

@@ -1,0 +1,230 @@
+"""`logdex kafka`: dump, find, verify, rebuild-index, build-index."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from logdex.cli.arguments import add_times, command, count
+from logdex.cli.kafka_dump import Dump, all_files
+from logdex.cli.kafka_source import open_kafka, record_json, record_text
+from logdex.cli.output import complain, printable, say, say_json
+from logdex.cli.progress import Progress
+from logdex.kafka import Log, LogDir, LogSegment, ProducerState, build_key_index, find
+from logdex.kafka.file_name import LOG
+from logdex.kafka.segment import INDEX_INTERVAL_BYTES, MAX_INDEX_BYTES
+
+if TYPE_CHECKING:
+    from logdex.cli.arguments import Subparsers
+    from logdex.report import Report
+
+_DUMP = """\
+Batches of a .log file, entries of an index, producers of a .snapshot: line by line as
+kafka-dump-log prints them, without a JVM. What is wrong stands at the end.
+
+  logdex kafka dump orders-0/00000000000000000000.log
+  logdex kafka dump orders-0 --print-data-log
+  logdex kafka dump orders-0/00000000000000000000.log --deep --json | jq -r .offset"""
+
+_FIND = """\
+Every record is checked against the key: the index holds hashes. What no index covers is
+read record by record, and said.
+
+  logdex kafka build-index /var/kafka-logs /var/key-index --topic orders
+  logdex kafka find /var/kafka-logs orders order-1001 --index /var/key-index
+  logdex kafka find /var/kafka-logs orders order-1001 --begin -2d --max 1 --json"""
+
+_VERIFY = """\
+Checks batches, records, indexes and the files beside them against each other. The kinds of
+findings are a closed list (docs/findings.md). Changes nothing.
+
+  logdex kafka verify /var/kafka-logs
+  logdex kafka verify orders-0 --shallow"""
+
+_REBUILD = """\
+Writes the index files that a broker's recovery would make of the .log files, which are not
+changed. With --in-place they replace those of the partition; stop the broker before.
+
+  logdex kafka rebuild-index orders-0 --to /tmp/indexes
+  logdex kafka rebuild-index orders-0 --in-place --index-interval-bytes 4096"""
+
+_BUILD = """\
+Makes an index from record keys to offsets, one directory a partition, or goes on where an
+earlier call ended. Kafka's own files are only read.
+
+  logdex kafka build-index /var/kafka-logs /var/key-index --topic orders"""
+
+
+def add_parsers(subparsers: Subparsers) -> None:
+    """Add the command and its own commands."""
+    parser = subparsers.add_parser(
+        "kafka",
+        help="segments and indexes of Kafka: dump, find, verify, rebuild-index, build-index",
+        description="What is there for Kafka alone. `logdex info`, `cat` and `export` take Kafka paths, too.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_dump(commands)
+    _add_find(commands)
+    _add_verify(commands)
+    _add_rebuild(commands)
+    _add_build(commands)
+
+
+def _add_dump(commands: Subparsers) -> None:
+    parser = command(commands, "dump", "print what segment files hold", _DUMP)
+    parser.add_argument("paths", metavar="PATH", nargs="+", help="files of a segment, or a partition's directory")
+    parser.add_argument("--deep", "--deep-iteration", action="store_true", help="with the records of each batch")
+    parser.add_argument("--print-data-log", action="store_true", help="with their keys and values")
+    parser.set_defaults(run=run_dump)
+
+
+def _add_find(commands: Subparsers) -> None:
+    parser = command(commands, "find", "find records by key, the newest first", _FIND)
+    parser.add_argument("log_dir", metavar="LOG_DIR", help="the broker's log directory (log.dirs), or a copy of it")
+    parser.add_argument("topic", metavar="TOPIC", help="the topic")
+    parser.add_argument("key", metavar="KEY", help="the key, or the value of --header")
+    parser.add_argument("--index", metavar="DIR", help="what build-index wrote; without it everything is read")
+    parser.add_argument("--header", metavar="NAME", help="look for a header of this name")
+    add_times(parser)
+    parser.add_argument("--max", type=count, metavar="N", help="no more than N records")
+    parser.add_argument("--body", action="store_true", help="with the values")
+    parser.set_defaults(run=run_find)
+
+
+def _add_verify(commands: Subparsers) -> None:
+    parser = command(commands, "verify", "check every byte that means something", _VERIFY)
+    parser.add_argument("path", metavar="PATH", help="a log directory, a partition's directory, a .log file")
+    parser.add_argument("--shallow", action="store_true", help="do not decode the records")
+    parser.set_defaults(run=run_verify)
+
+
+def _add_rebuild(commands: Subparsers) -> None:
+    parser = command(commands, "rebuild-index", "make index files anew from the log", _REBUILD)
+    parser.add_argument("path", metavar="PATH", help="a partition's directory, or a .log file")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--to", metavar="DIR", help="where to write; nothing there is replaced")
+    where.add_argument("--in-place", action="store_true", help="beside the log, in the place of what is there")
+    parser.add_argument("--index-interval-bytes", type=count, default=INDEX_INTERVAL_BYTES, metavar="N")
+    parser.add_argument("--max-index-bytes", type=count, default=MAX_INDEX_BYTES, metavar="N")
+    parser.set_defaults(run=run_rebuild)
+
+
+def _add_build(commands: Subparsers) -> None:
+    parser = command(commands, "build-index", "index records by their keys", _BUILD)
+    parser.add_argument("log_dir", metavar="LOG_DIR", help="the broker's log directory (log.dirs), or a copy of it")
+    parser.add_argument("directory", metavar="DIR", help="where the index goes")
+    parser.add_argument("--topic", action="append", metavar="T", help="only this topic; may come several times")
+    parser.add_argument("--header", metavar="NAME", help="index the values of this header, too")
+    parser.set_defaults(run=run_build)
+
+
+def run_dump(arguments: argparse.Namespace) -> int:
+    """Print files; 1 where something is wrong with them."""
+    dump = Dump(deep=arguments.deep or arguments.print_data_log, data=arguments.print_data_log)
+    for path in all_files([Path(path) for path in arguments.paths]):
+        lines = dump.file(path)
+        if not arguments.json:
+            say(f"Dumping {path}")
+        for text, row in lines:
+            if arguments.json:
+                say_json({"file": str(path), **row})
+            else:
+                say(printable(text))
+    for finding in dump.findings:
+        if arguments.json:
+            say_json({"type": "finding", **dataclasses.asdict(finding)})
+        else:
+            complain(
+                f"{finding.path} at byte {finding.offset}: {finding.kind}: "
+                f"expected {finding.expected}, found {finding.found}"
+            )
+    return 1 if dump.findings else 0
+
+
+def run_find(arguments: argparse.Namespace) -> int:
+    """Print records; 1 where there is none."""
+    result = find(
+        arguments.log_dir,
+        arguments.topic,
+        arguments.key,
+        index=arguments.index,
+        begin=arguments.begin,
+        end=arguments.end,
+        header=arguments.header,
+        max_num=arguments.max,
+    )
+    for record in result:
+        row = dataclasses.asdict(record)
+        row["timestampType"] = row.pop("timestamp_type")
+        row["headers"] = [{"key": name, "value": value} for name, value in record.headers]
+        if not arguments.body:
+            del row["value"]
+        if arguments.json:
+            say_json(record_json(row))
+        else:
+            say(record_text(row))
+    if result.truncated:
+        complain(f"there are more than {arguments.max}")
+    if result.scanned_offsets:
+        complain(f"{result.scanned_offsets:,} offsets were read one by one: no index covers them")
+    if not result:
+        complain("nothing found")
+    return 0 if result else 1
+
+
+def run_verify(arguments: argparse.Namespace) -> int:
+    """Print findings; 1 where there are any."""
+    source = open_kafka(Path(arguments.path))
+    try:
+        with Progress("verify") as progress:
+            return say_report(source.verify(progress, deep=not arguments.shallow), json=arguments.json)
+    finally:
+        source.close()
+
+
+def run_rebuild(arguments: argparse.Namespace) -> int:
+    """Write index files; 1 where the log has faults."""
+    path = Path(arguments.path)
+    options: dict[str, Any] = {
+        "index_interval_bytes": arguments.index_interval_bytes,
+        "max_index_bytes": arguments.max_index_bytes,
+        "overwrite": arguments.in_place,
+    }
+    if path.suffix == LOG:
+        with LogSegment.open(path) as segment:
+            report = segment.rebuild_indexes(arguments.to or path.parent, producers=ProducerState(), **options)
+    else:
+        with Log.open(path) as log:
+            report = log.rebuild_indexes(arguments.to or path, **options)
+    return say_report(report, json=arguments.json)
+
+
+def run_build(arguments: argparse.Namespace) -> int:
+    """Write key index files; 1 where damaged batches were passed over."""
+    with LogDir.open(arguments.log_dir) as logs, Progress("build-index") as progress:
+        done = 0
+
+        def show(_: object, read: int) -> None:
+            nonlocal done
+            done += read
+            progress(done)
+
+        report = build_key_index(
+            logs, arguments.directory, topics=arguments.topic, header=arguments.header, progress=show
+        )
+    return say_report(report, json=arguments.json)
+
+
+def say_report(report: Report, *, json: bool) -> int:
+    """Print a report; give the exit code that says whether it has findings."""
+    if json:
+        for finding in report.findings:
+            say_json(dataclasses.asdict(finding))
+        say_json({"ok": report.ok, "findings": len(report.findings), "checked": report.checked})
+    else:
+        for line in str(report).splitlines():
+            say(printable(line))
+    return 0 if report.ok else 1

@@ -1,0 +1,271 @@
+"""What `logdex kafka dump` reads out of the files of a partition, as lines for people and as objects for programs.
+
+The lines are those of kafka-dump-log, for who knows it. Source: DumpLogSegments. What it does worse is done better: an
+entry for several batches is no mismatch, no file is made, nothing that is wrong ends the dump of the other files.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from arro3.core import DataType
+
+from logdex import _core
+from logdex.cli.output import body_text, json_bytes
+from logdex.errors import CorruptFileError
+from logdex.kafka import LogSegment, OffsetIndex, TimeIndex
+from logdex.kafka.file_name import LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TXN_INDEX, parse_segment_file
+from logdex.report import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from arro3.core import Array, RecordBatch
+
+_TIMESTAMP_TYPES = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
+_CONTROL_KEY = struct.Struct(">hh")
+_MARKER_VALUE = struct.Struct(">hi")
+_CONTROL_TYPES = {
+    0: "ABORT",
+    1: "COMMIT",
+    2: "LEADER_CHANGE",
+    3: "SNAPSHOT_HEADER",
+    4: "SNAPSHOT_FOOTER",
+    5: "KRAFT_VERSION",
+    6: "KRAFT_VOTERS",
+}
+_MARKERS = ("ABORT", "COMMIT")
+_SEQUENCES = 1 << 31
+_V2 = 2
+_RECORD_COLUMNS = (
+    "offset",
+    "timestamp",
+    "timestampType",
+    "key",
+    "value",
+    "headers",
+    "sequence",
+    "isControl",
+    "magic",
+    "batchPosition",
+    "crc",
+    "isValid",
+)
+
+
+@dataclass(slots=True)
+class Dump:
+    """How to dump, and what was found to be wrong on the way.
+
+    Attributes:
+        deep: Print records, too.
+        data: Print their keys and values, too.
+        findings: What is wrong.
+    """
+
+    deep: bool = False
+    data: bool = False
+    findings: list[Finding] = field(default_factory=list)
+
+    def file(self, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Give each line of a file's dump with the object that says the same; nothing for a file of another kind.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
+        parsed = parse_segment_file(path.name)
+        readers = {
+            LOG: self._log,
+            OFFSET_INDEX: self._offset_index,
+            TIME_INDEX: self._time_index,
+            TXN_INDEX: self._transaction_index,
+            SNAPSHOT: self._snapshot,
+        }
+        if parsed is None or parsed[1] not in readers:
+            return
+        try:
+            yield from readers[parsed[1]](path)
+        except CorruptFileError as error:
+            self.findings.append(Finding(error.path, error.offset, "file-content", error.expected, error.found))
+
+    def _log(self, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+        with LogSegment.open(path) as segment:
+            yield f"Log starting offset: {segment.base_offset}", {"type": "log", "startingOffset": segment.base_offset}
+            batches = segment.batches(on_error="skip")
+            records = self._records(segment) if self.deep else iter(())
+            waiting = next(records, None)
+            for batch in _rows(batches):
+                yield _batch_text(batch), {"type": "batch", **batch}
+                if not batch["isValid"]:
+                    what = "a checksum that fits its bytes"
+                    self.findings.append(Finding(str(path), batch["position"], "batch-crc", what, str(batch["crc"])))
+                while waiting is not None and waiting["batchPosition"] <= batch["position"]:
+                    yield self._record_text(waiting), self._record_json(waiting)
+                    waiting = next(records, None)
+            self.findings += batches.findings
+            left = segment.size - batches.position
+            if left:
+                text = f"Found {left} invalid bytes at the end of {path.name}"
+                yield text, {"type": "end", "position": batches.position, "invalidBytes": left}
+
+    def _records(self, segment: LogSegment) -> Iterator[dict[str, Any]]:
+        stream = segment.records(columns=_RECORD_COLUMNS, control=True, on_error="skip")
+        yield from _rows(stream)
+        known = {(finding.path, finding.offset) for finding in self.findings}
+        self.findings += [finding for finding in stream.findings if (finding.path, finding.offset) not in known]
+
+    def _record_text(self, record: dict[str, Any]) -> str:
+        key, value = record["key"], record["value"]
+        words = [
+            f"| offset: {record['offset']} {_time(record['timestampType'], record['timestamp'])}",
+            f"keySize: {_size(key)} valueSize: {_size(value)}",
+        ]
+        if record["magic"] >= _V2:
+            names = ",".join(header["key"] for header in record["headers"] or ())
+            words.append(f"sequence: {record['sequence']} headerKeys: [{names}]")
+        else:
+            words.append(f"isValid: {_bool(record['isValid'])} crc: {record['crc']}}}")
+        if record["isControl"]:
+            words.append(_control_text(key or b"", value or b""))
+        elif self.data:
+            words += [f"{name}: {_text(part)}" for name, part in (("key", key), ("payload", value)) if part is not None]
+        return " ".join(words)
+
+    def _record_json(self, record: dict[str, Any]) -> dict[str, Any]:
+        row = {name: value for name, value in record.items() if name not in ("key", "value", "headers")}
+        row |= {"keySize": _size(record["key"]), "valueSize": _size(record["value"])}
+        headers = record["headers"] or ()
+        if record["isControl"]:
+            row["control"] = _control_json(record["key"] or b"", record["value"] or b"")
+        elif self.data:
+            row |= {**json_bytes("key", record["key"]), **json_bytes("value", record["value"])}
+            row["headers"] = [{"key": each["key"], **json_bytes("value", each["value"])} for each in headers]
+        else:
+            row["headerKeys"] = [header["key"] for header in headers]
+        return {"type": "record", **row}
+
+    def _offset_index(self, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+        with OffsetIndex.open(path) as index:
+            if not len(index):
+                yield f"{path} is empty.", {"type": "index", "entries": 0}
+            for row in _rows(index.entries()):
+                yield f"offset: {row['offset']} position: {row['position']}", {"type": "entry", **row}
+            self.findings += index.verify(_log_beside(path)).findings
+
+    def _time_index(self, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+        with TimeIndex.open(path) as index:
+            for row in _rows(index.entries()):
+                yield f"timestamp: {row['timestamp']} offset: {row['offset']}", {"type": "entry", **row}
+            self.findings += index.verify(_log_beside(path)).findings
+
+    def _transaction_index(self, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+        rows, torn = _core.read_transaction_index(path)
+        names = ("version", "producerId", "firstOffset", "lastOffset", "lastStableOffset")
+        for row in _rows([rows]):
+            yield " ".join(f"{name}: {row[name]}" for name in names), {"type": "entry", **row}
+        if torn:
+            at = path.stat().st_size - torn
+            self.findings.append(Finding(str(path), at, "index-size", "whole entries", f"{torn} bytes of one"))
+
+    def _snapshot(self, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+        for row in _rows([_core.read_producer_snapshot(path)]):
+            yield _producer_text(row), {"type": "producer", **row}
+
+
+def _rows(batches: Iterable[RecordBatch]) -> Iterator[dict[str, Any]]:
+    """Give rows as dicts, times in ms. Not through an Arrow stream: errors and findings stay with the reader."""
+    for batch in batches:
+        names = batch.column_names
+        columns = [_values(batch.column(name)) for name in names]
+        for row in zip(*columns, strict=True):
+            yield dict(zip(names, row, strict=True))
+
+
+def _values(column: Array) -> list[Any]:
+    kind: Any = column.type  # its checks narrow a typed one to nothing
+    return list((column.cast(DataType.int64()) if DataType.is_timestamp(kind) else column).to_pylist())
+
+
+def _log_beside(path: Path) -> Path | None:
+    log = path.with_suffix(LOG)
+    return log if log.exists() else None
+
+
+def _batch_text(batch: dict[str, Any]) -> str:
+    time = _time(batch["timestampType"], batch["maxTimestamp"])
+    place = f"position: {batch['position']} {time} size: {batch['size']} magic: {batch['magic']}"
+    codec = batch["compression"] or f"unknown({batch['compressionId']})"
+    end = f"{place} compresscodec: {codec} crc: {batch['crc']} isvalid: {_bool(batch['isValid'])}"
+    if batch["magic"] < _V2:
+        return f"offset: {batch['lastOffset']} {end}"
+    numbers = (
+        "baseOffset",
+        "lastOffset",
+        "count",
+        "baseSequence",
+        "lastSequence",
+        "producerId",
+        "producerEpoch",
+        "partitionLeaderEpoch",
+    )
+    words = [f"{name}: {batch[name]}" for name in numbers]
+    words += [f"{name}: {_bool(batch[name])}" for name in ("isTransactional", "isControl")]
+    return " ".join([*words, f"deleteHorizonMs: {_optional(batch['deleteHorizonMs'])}", end])
+
+
+def _producer_text(row: dict[str, Any]) -> str:
+    words = [f"{name}: {row[name]}" for name in ("producerId", "producerEpoch", "coordinatorEpoch")]
+    words.append(f"currentTxnFirstOffset: {_optional(row['currentTxnFirstOffset'])} lastTimestamp: {row['timestamp']}")
+    if row["lastOffset"] >= 0:
+        # Sequences go from 2147483647 on to 0.
+        first = (row["lastSequence"] - row["offsetDelta"]) % _SEQUENCES
+        words.append(f"firstSequence: {first}")
+        words += [f"{name}: {row[name]}" for name in ("lastSequence", "lastOffset", "offsetDelta", "timestamp")]
+    return " ".join(words)
+
+
+def _control_json(key: bytes, value: bytes) -> dict[str, Any]:
+    if len(key) < _CONTROL_KEY.size:
+        return {"type": "UNKNOWN", "id": -1}
+    kind = _CONTROL_KEY.unpack_from(key)[1]
+    name = _CONTROL_TYPES.get(kind, "UNKNOWN")
+    if name in _MARKERS and len(value) >= _MARKER_VALUE.size:
+        return {"type": name, "id": kind, "coordinatorEpoch": _MARKER_VALUE.unpack_from(value)[1]}
+    return {"type": name, "id": kind}
+
+
+def _control_text(key: bytes, value: bytes) -> str:
+    control = _control_json(key, value)
+    if "coordinatorEpoch" in control:
+        return f"endTxnMarker: {control['type']} coordinatorEpoch: {control['coordinatorEpoch']}"
+    return f"controlType: {control['type']}({control['id']})"
+
+
+def _time(kind: int, timestamp: int | None) -> str:
+    return f"{_TIMESTAMP_TYPES.get(kind, kind)}: {timestamp}"
+
+
+def _optional(value: int | None) -> str:
+    return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
+
+
+def _bool(value: object) -> str:
+    return "true" if value else "false"
+
+
+def _size(content: bytes | None) -> int:
+    return -1 if content is None else len(content)
+
+
+def _text(content: bytes) -> str:
+    text = body_text(content)
+    return content.decode(errors="replace") if text is None else text
+
+
+def all_files(paths: list[Path]) -> Iterator[Path]:
+    """Give the files to dump: each path, or those of a partition's directory in the order of their names."""
+    yield from chain.from_iterable(sorted(path.iterdir()) if path.is_dir() else [path] for path in paths)

@@ -1,0 +1,71 @@
+"""Which transactions of a log were aborted, and which are open: from the files beside the segments, or from the log itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from logdex.errors import CorruptFileError
+from logdex.kafka.checkpoint import CLEAN_SHUTDOWN
+from logdex.kafka.file_name import TXN_INDEX
+from logdex.kafka.transactions import AbortedTransaction, Transactions, read_transaction_index
+
+if TYPE_CHECKING:
+    from logdex.kafka.segments import Segments
+
+
+def aborted_between(segments: Segments, begin: int, end: int) -> list[AbortedTransaction]:
+    """Give the aborted transactions with records in [begin, end), by their markers' offsets.
+
+    The marker of a transaction may lie many segments after its records, so all that follow are asked.
+    """
+    found: list[AbortedTransaction] = []
+    for number in range(segments.floor(begin), len(segments.segments)):
+        found += [
+            entry for entry in _aborted_in(segments, number) if entry.last_offset >= begin and entry.first_offset < end
+        ]
+    return found
+
+
+def _aborted_in(segments: Segments, number: int) -> list[AbortedTransaction]:
+    listed: list[AbortedTransaction] | None = None
+    if number + 1 < len(segments.segments) or _was_stopped_cleanly(segments):
+        path = segments.file(number, TXN_INDEX)
+        listed = [] if path is None else read_transaction_index(path, segments.segments[number].base_offset)
+    if listed is not None:
+        return listed
+    state = _state_at(segments, number)
+    state.aborted.clear()
+    state.read(segments.segments[number])
+    return state.aborted
+
+
+def _was_stopped_cleanly(segments: Segments) -> bool:
+    """Say whether the broker vouches for the files of the last segment; after a power loss they may lack entries."""
+    return (segments.segments[-1].path.parent.parent / CLEAN_SHUTDOWN).exists()
+
+
+def open_transactions(segments: Segments) -> dict[int, int]:
+    """Give the first offset of each producer's open transaction at the end of the log."""
+    if not segments.segments:
+        return {}
+    state = _state_at(segments, len(segments.segments) - 1)
+    state.read(segments.segments[-1])
+    return state.open
+
+
+def _state_at(segments: Segments, number: int) -> Transactions:
+    """Give the transactions that are open where a segment begins: of the last good snapshot before it, carried on from there."""
+    for first in range(number, -1, -1):
+        path = segments.listing.snapshots.get(segments.segments[first].base_offset)
+        if path is None:
+            continue
+        try:
+            state = Transactions.of_snapshot(path)
+        except (CorruptFileError, FileNotFoundError):
+            continue
+        break
+    else:
+        first, state = 0, Transactions()
+    for segment in segments.segments[first:number]:
+        state.read(segment)
+    return state

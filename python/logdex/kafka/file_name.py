@@ -1,0 +1,98 @@
+"""The names in a Kafka log directory: partition directories and the files of their segments.
+
+Source: LogFileUtils#filenamePrefixFromOffset, #offsetFromFileName; LocalLog#parseTopicPartitionName.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LOG = ".log"
+OFFSET_INDEX = ".index"
+TIME_INDEX = ".timeindex"
+TXN_INDEX = ".txnindex"
+SNAPSHOT = ".snapshot"
+SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT)
+LEFTOVERS = (".deleted", ".cleaned", ".swap")
+"""What a broker puts behind a file's name while it deletes it, makes it, or swaps it in."""
+
+_MAX_OFFSET = 2**63 - 1
+_OFFSET = re.compile(r"[0-9]{1,19}|0[0-9]{19}")
+_PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)", re.DOTALL)
+_RENAMED = re.compile(r"\.[0-9a-f]{32}-(?P<why>delete|future|stray)$")
+
+
+def segment_file_name(base_offset: int, suffix: str) -> str:
+    """Give the name of a segment's file: 20 digits and the suffix."""
+    return f"{base_offset:020d}{suffix}"
+
+
+def parse_segment_file(name: str) -> tuple[int, str] | None:
+    """Give the base offset and the suffix of a segment's file; None for any other name.
+
+    Zeros in front are not required, as with a broker.
+
+    Example:
+        >>> parse_segment_file("00000000000000000042.timeindex")
+        (42, '.timeindex')
+        >>> parse_segment_file("00000000000000000042.log.deleted") is None
+        True
+    """
+    stem, dot, suffix = name.partition(".")
+    if not _OFFSET.fullmatch(stem) or dot + suffix not in SUFFIXES or int(stem) > _MAX_OFFSET:
+        return None
+    return int(stem), dot + suffix
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicPartition:
+    """A partition of a topic.
+
+    Attributes:
+        topic: The topic's name.
+        partition: Its number, from 0.
+    """
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        """Join the two as a broker names the directory."""
+        return f"{self.topic}-{self.partition}"
+
+
+def parse_partition_directory(name: str) -> TopicPartition | None:
+    """Give the topic and partition of a live replica's directory; None for any other name.
+
+    A replica that waits for its deletion, moves between log directories, or should not be here has a longer name and
+    is no live one; see `renamed_partition`.
+
+    Example:
+        >>> parse_partition_directory("my-topic-12")
+        TopicPartition(topic='my-topic', partition=12)
+    """
+    match = _PARTITION.fullmatch(name)
+    if match is None or renamed_partition(name) is not None:
+        return None
+    return TopicPartition(match["topic"], int(match["partition"]))
+
+
+def renamed_partition(name: str) -> str | None:
+    """Say why a directory is no live replica: "delete", "future" or "stray"; None for any other name."""
+    match = _RENAMED.search(name)
+    return None if match is None else match["why"]
+
+
+def partition_of(directory: Path) -> TopicPartition:
+    """Give the topic and partition of a directory, by its name; what it was before a broker renamed it.
+
+    A directory of another name, as a copy may have it, is partition 0 of a topic of that name.
+    """
+    name = _RENAMED.sub("", directory.absolute().name)
+    match = _PARTITION.fullmatch(name)
+    return TopicPartition(name, 0) if match is None else TopicPartition(match["topic"], int(match["partition"]))

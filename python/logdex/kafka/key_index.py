@@ -1,0 +1,218 @@
+"""The index that Kafka never had: from the key of a record to its offset, one directory of index files per partition.
+
+The files are those of `logdex.hash_index`; docs/formats/kafka-log.md, "Key index", says what their fields hold here. An
+answer of the index is a candidate: `find` reads the record itself before it gives it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from arro3.core import Array, DataType
+
+from logdex.hash_index import IndexService
+from logdex.kafka.log_dir import LogDir
+from logdex.report import Finding, Report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from os import PathLike
+
+    from arro3.core import RecordBatch
+
+    from logdex.kafka.file_name import TopicPartition
+    from logdex.kafka.log import Log
+    from logdex.kafka.record import Record
+
+_LEAST_ENTRIES = 1 << 10
+_MOST_ENTRIES = 20_000_000
+_ENTRIES_A_SLOT = 4
+_BATCH_ROWS = 65_536
+
+
+class Key(NamedTuple):
+    """What is looked for.
+
+    Attributes:
+        value: The bytes of the key, or of the header's value.
+        header: The header's name; None for the record's key.
+    """
+
+    value: bytes
+    header: str | None = None
+
+    @property
+    def text(self) -> str:
+        """What is hashed after the topic."""
+        return key_text(self.value) if self.header is None else f"{self.header}={key_text(self.value)}"
+
+    def is_of(self, record: Record) -> bool:
+        """Say whether a record carries it."""
+        if self.header is None:
+            return record.key == self.value
+        return (self.header, self.value) in record.headers
+
+
+def key_text(key: bytes) -> str:
+    """Give the text that stands for a key in the index: the key itself where it is UTF-8, else its hexadecimal digits."""
+    try:
+        return key.decode()
+    except UnicodeDecodeError:
+        return key.hex()
+
+
+def build_key_index(
+    log_dir: str | PathLike[str] | LogDir,
+    directory: str | PathLike[str],
+    *,
+    topics: str | Iterable[str] | None = None,
+    header: str | None = None,
+    max_entries: int | None = None,
+    progress: Callable[[TopicPartition, int], None] | None = None,
+) -> Report:
+    """Index the records of partitions by their keys, or go on where an earlier call ended.
+
+    Args:
+        log_dir: The log directory, or its path. It is only read.
+        directory: Where the index goes: `<directory>/<topic>-<partition>/`.
+        topics: One topic, or several; None: all.
+        header: The name of a header whose values are indexed beside the keys.
+        max_entries: Entries of an index file, plus one; None: as many as the partition needs, at most 20,000,000. A directory
+            that is there keeps what it has.
+        progress: Called with the partition and the number of offsets read, after each batch.
+
+    Returns:
+        What was passed over because it is damaged, and `checked`: partitions, records and entries.
+
+    Raises:
+        CorruptFileError: Never for a damaged batch, which is passed over and named in the report.
+        OSError: A file cannot be read or written.
+    """
+    findings: list[Finding] = []
+    checked = {"partitions": 0, "records": 0, "entries": 0}
+    with opened(log_dir) as logs:
+        for partition in logs.partitions(topics):
+            log = logs.log(partition.topic, partition.partition)
+            target = Path(directory) / str(partition)
+            seen = _build_partition(log, target, header, max_entries, _partial(progress, partition))
+            checked["partitions"] += 1
+            checked["records"] += seen.records
+            checked["entries"] += seen.entries
+            findings += seen.findings
+    return Report(findings, checked)
+
+
+class _Built(NamedTuple):
+    records: int
+    entries: int
+    findings: list[Finding]
+
+
+def _partial(
+    progress: Callable[[TopicPartition, int], None] | None, partition: TopicPartition
+) -> Callable[[int], None]:
+    """Bind a caller's callback to a partition."""
+    return lambda count: None if progress is None else progress(partition, count)
+
+
+def _build_partition(
+    log: Log, target: Path, header: str | None, max_entries: int | None, progress: Callable[[int], None]
+) -> _Built:
+    hash_slots, max_entries = (None, None) if has_files(target) else _geometry(log, max_entries)
+    columns = ["topic", "key", "offset", "timestamp", *([] if header is None else ["headers"])]
+    records = entries = 0
+    with IndexService.open(target, mode="a", hash_slots=hash_slots, max_entries=max_entries) as index:
+        # A record may have two entries; where a crash came between them the second one is put again.
+        first = indexed_end(index) - (header is not None)
+        stream = log.records(max(first, 0), columns=columns, batch_size=_BATCH_ROWS, on_error="skip")
+        for batch in stream:
+            entries += sum(index.put_batch(part) for part in _entries(batch, header))
+            records += batch.num_rows
+            progress(batch.num_rows)
+    return _Built(records, entries, list(stream.findings))
+
+
+def _geometry(log: Log, max_entries: int | None) -> tuple[int, int]:
+    """Choose slots and entries after the number of records, so that a small partition has a small index."""
+    if max_entries is None:
+        needed = 1 + sum(
+            _count(batch)
+            for segment in log.segments
+            for batch in segment.batches(
+                columns=["count", "baseOffset", "lastOffset"], check_crc=False, on_error="stop"
+            )
+        )
+        max_entries = min(_MOST_ENTRIES, max(_LEAST_ENTRIES, 1 << needed.bit_length()))
+    return max(1, max_entries // _ENTRIES_A_SLOT), max_entries
+
+
+def _count(batch: RecordBatch) -> int:
+    names = ("count", "baseOffset", "lastOffset")
+    rows = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
+    # A message set of old does not say how many it holds.
+    return sum(
+        count if count is not None else last - (last if base is None else base) + 1 for count, base, last in rows
+    )
+
+
+def has_files(target: Path) -> bool:
+    """Say whether a partition has an index."""
+    return target.is_dir() and any(target.iterdir())
+
+
+def indexed_end(index: IndexService) -> int:
+    """Give the offset after the last indexed record."""
+    ends = [file.header.end_phy_offset + 1 for file in index.files if len(file)]
+    return max(ends, default=0)
+
+
+def _entries(batch: RecordBatch, header: str | None) -> Iterator[dict[str, Any]]:
+    """Give the index entries of a batch of records."""
+    if header is not None:
+        yield from _header_entries(batch, header)
+        return
+    keys = batch.column("key")
+    if keys.null_count:
+        rows = [row for row, key in enumerate(keys.to_pylist()) if key is not None]
+        if not rows:
+            return
+        batch = batch.take(Array(rows, type=DataType.int64()))
+        keys = batch.column("key")
+    # A key that is no UTF-8 becomes null here.
+    text = keys.cast(DataType.utf8())
+    if text.null_count:
+        text = Array([key_text(key) for key in keys.to_pylist()], type=DataType.utf8())
+    yield _columns(batch.column("topic"), text, batch.column("offset"), batch.column("timestamp"))
+
+
+def _header_entries(batch: RecordBatch, header: str) -> Iterator[dict[str, Any]]:
+    names = ("topic", "key", "offset", "headers")
+    rows = zip(
+        *(batch.column(name).to_pylist() for name in names),
+        batch.column("timestamp").cast(DataType.int64()).to_pylist(),
+        strict=True,
+    )
+    found: list[tuple[str, str, int, int]] = []
+    for topic, key, offset, headers, timestamp in rows:
+        values = [item["value"] for item in headers or () if item["key"] == header and item["value"] is not None]
+        wanted = [] if key is None else [Key(key)]
+        wanted += [Key(value, header) for value in dict.fromkeys(values)]
+        found += [(topic, each.text, offset, timestamp) for each in wanted]
+    if found:
+        yield _columns(*(list(column) for column in zip(*found, strict=True)))
+
+
+def _columns(topic: Any, key: Any, offset: Any, timestamp: Any) -> dict[str, Any]:  # noqa: ANN401 -- Arrow or lists
+    return {"topic": topic, "key": key, "phy_offset": offset, "store_timestamp": timestamp}
+
+
+@contextlib.contextmanager
+def opened(log_dir: str | PathLike[str] | LogDir) -> Iterator[LogDir]:
+    """Use a log directory that is open, or open one for as long as it is needed."""
+    if isinstance(log_dir, LogDir):
+        yield log_dir
+    else:
+        with LogDir.open(log_dir) as logs:
+            yield logs

@@ -1,0 +1,220 @@
+"""A broker's log directory: the partitions of all its topics."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from logdex import _core
+from logdex.kafka import checkpoint
+from logdex.kafka.file_name import LOG, TopicPartition, parse_partition_directory
+from logdex.kafka.log import Log
+from logdex.kafka.segment import BATCH_ROWS
+from logdex.report import merge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from os import PathLike
+    from types import TracebackType
+
+    from logdex._core import SegmentReader, _Access, _Check, _OnError, _Time
+    from logdex.kafka.log import Isolation
+    from logdex.kafka.segment import LogSegment
+    from logdex.report import Report
+
+_METADATA = "partition.metadata"
+
+
+class LogDir:
+    """A log directory (`log.dirs`) of a broker, a backup of it, or what a dead broker left; nothing in it is changed.
+
+    Calls may come from many threads. It pickles by path and options. As a context manager it closes itself.
+
+    Example:
+        >>> from logdex.kafka import LogDir
+        >>> with LogDir.open("/var/kafka-logs") as logs:  # doctest: +SKIP
+        ...     print(logs.topics)
+        ...     for batch in logs.records("orders", columns=["partition", "offset", "value"]):
+        ...         print(batch.num_rows)
+    """
+
+    def __init__(self, directory: Path, options: dict[str, Any]) -> None:
+        """Set up the state; `open` is the way in."""
+        self._directory = directory
+        self._options = options
+        self._logs: dict[TopicPartition, Log] = {}
+        self._lock = threading.Lock()
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        log_dir: str | PathLike[str],
+        *,
+        check: _Check | None = None,
+        access: _Access = "auto",
+        compat: str | None = None,
+        max_batch_bytes: int = 67_108_864,
+    ) -> LogDir:
+        """Open a log directory; the options are those of `Log.open`.
+
+        Raises:
+            OSError: The directory cannot be read.
+        """
+        path = Path(log_dir)
+        if not path.is_dir():
+            code = errno.ENOTDIR if path.exists() else errno.ENOENT
+            raise OSError(code, "no Kafka log directory", str(path))
+        return cls(path, {"check": check, "access": access, "compat": compat, "max_batch_bytes": max_batch_bytes})
+
+    @staticmethod
+    def lies_at(path: str | PathLike[str]) -> bool:
+        """Say whether a path is a log directory: it holds a partition, or the files that only a log directory has."""
+        place = Path(path)
+        if not place.is_dir():
+            return False
+        if any((place / name).exists() for name in (checkpoint.RECOVERY_POINT, checkpoint.LOG_START)):
+            return True
+        return any(parse_partition_directory(entry.name) and _is_partition(entry) for entry in place.iterdir())
+
+    @property
+    def path(self) -> Path:
+        """The directory."""
+        return self._directory
+
+    @property
+    def topics(self) -> dict[str, list[int]]:
+        """The partitions that lie here, by topic. Replicas that wait for deletion or are being moved do not count."""
+        found: dict[str, list[int]] = {}
+        for partition in self.partitions():
+            found.setdefault(partition.topic, []).append(partition.partition)
+        return found
+
+    def partitions(self, topic: str | Iterable[str] | None = None) -> list[TopicPartition]:
+        """Give the partitions that lie here, sorted.
+
+        Args:
+            topic: One topic, or several; None: all.
+        """
+        self._check_open()
+        wanted = None if topic is None else {topic} if isinstance(topic, str) else set(topic)
+        found = []
+        for entry in self._directory.iterdir():
+            partition = parse_partition_directory(entry.name)
+            if partition is not None and (wanted is None or partition.topic in wanted) and _is_partition(entry):
+                found.append(partition)
+        return sorted(found)
+
+    def log(self, topic: str, partition: int) -> Log:
+        """Give the log of a partition; it stays open with this directory.
+
+        Raises:
+            FileNotFoundError: The partition does not lie here.
+        """
+        self._check_open()
+        key = TopicPartition(topic, partition)
+        with self._lock:
+            if key not in self._logs:
+                self._logs[key] = Log.open(
+                    self._directory / str(key), topic=topic, partition=partition, **self._options
+                )
+            return self._logs[key]
+
+    def records(
+        self,
+        topic: str | Iterable[str] | None = None,
+        begin_offset: int | None = None,
+        end_offset: int | None = None,
+        begin: _Time | None = None,
+        end: _Time | None = None,
+        *,
+        columns: Iterable[str] | None = None,
+        batch_size: int = BATCH_ROWS,
+        isolation: Isolation = "read_uncommitted",
+        control: bool = False,
+        check_crc: bool = True,
+        on_error: _OnError = "raise",
+    ) -> SegmentReader:
+        """Read the records of several partitions, one partition after the other, each in the order of its offsets.
+
+        Args:
+            topic: One topic, or several; None: all.
+            begin_offset: As for `Log.records`, of every partition.
+            end_offset: As above.
+            begin: First timestamp; None: no bound.
+            end: Last timestamp, included.
+            columns: Names of columns.
+            batch_size: The most rows of an Arrow batch.
+            isolation: "read_committed" leaves out aborted transactions.
+            control: Give control records, too.
+            check_crc: Refuse a batch whose checksum is wrong.
+            on_error: What a damaged batch does.
+        """
+        parts = [
+            part
+            for partition in self.partitions(topic)
+            for part in self.log(partition.topic, partition.partition).parts(
+                begin_offset, end_offset, begin, isolation=isolation
+            )
+        ]
+        return _core.read_records(
+            parts,
+            begin=begin,
+            end=end,
+            columns=columns,
+            batch_size=batch_size,
+            control=control,
+            check_crc=check_crc,
+            on_error=on_error,
+        )
+
+    def verify(self, *, deep: bool = True, progress: Callable[[LogSegment], None] | None = None) -> Report:
+        """Check every partition; see `Log.verify`."""
+        return merge(
+            [
+                self.log(partition.topic, partition.partition).verify(deep=deep, progress=progress)
+                for partition in self.partitions()
+            ]
+        )
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ValueError("the log directory is closed")
+
+    def close(self) -> None:
+        """Let the files go; a second call does nothing."""
+        self._closed = True
+        with self._lock:
+            for log in self._logs.values():
+                log.close()
+            self._logs = {}
+
+    def __enter__(self) -> LogDir:
+        """Give the directory itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> Literal[False]:
+        """Close it."""
+        self.close()
+        return False
+
+    def __repr__(self) -> str:
+        """Name the directory."""
+        return f"LogDir({str(self._directory)!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle by path and options."""
+        return _reopen, (self._directory, self._options)
+
+
+def _reopen(directory: Path, options: dict[str, Any]) -> LogDir:
+    return LogDir.open(directory, **options)
+
+
+def _is_partition(directory: Path) -> bool:
+    """Tell a partition from a directory that only has a name like one."""
+    return directory.is_dir() and ((directory / _METADATA).exists() or any(directory.glob(f"*{LOG}")))

@@ -1,0 +1,57 @@
+"""What a read of a log needs: which segments, which offsets of each, which transactions to leave out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from logdex.errors import CorruptFileError
+from logdex.kafka.aborted import aborted_between
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import TypeAlias
+
+    from logdex import _core
+    from logdex._core import _Time
+    from logdex.kafka.segment import LogSegment
+    from logdex.kafka.segments import Segments
+    from logdex.kafka.transactions import AbortedTransaction
+
+    Part: TypeAlias = tuple[_core.LogSegment, int | None, int | None, list[AbortedTransaction] | None]
+
+MAX_OFFSET = 2**63 - 1
+
+
+def plan_read(segments: Segments, first: int, last: int, begin: _Time | None, *, committed: bool) -> Iterator[Part]:
+    """Plan a read of the offsets in [first, last), as the parts that `read_records` takes.
+
+    Args:
+        segments: The log.
+        first: First offset.
+        last: The offset that is not wanted any more.
+        begin: Where given, a segment without records at or after this time is left out, and the others are read from the first
+            such record on.
+        committed: Name the aborted transactions of each part.
+    """
+    for number in range(segments.floor(first), len(segments.segments)):
+        segment, following = segments.segments[number], segments.end_of(number)
+        if segment.base_offset >= last or first >= last:
+            return
+        # A record belongs to the segment whose base offset is the last one at or below its own.
+        high = min(last, MAX_OFFSET if following is None else following)
+        low = _first_at(segment, begin, max(first, segment.base_offset))
+        if low is not None and low < high:
+            aborted = aborted_between(segments, low, high) if committed else None
+            yield segment.core, low, None if high == MAX_OFFSET else high, aborted
+
+
+def _first_at(segment: LogSegment, begin: _Time | None, low: int) -> int | None:
+    """Give the first offset of a segment, at or above `low`, with a timestamp at or after `begin`; None where it has none."""
+    if begin is None:
+        return low
+    try:
+        found = segment.offset_for_timestamp(begin, low)
+    except CorruptFileError:
+        # Whoever reads decides what damage means; here it only keeps the search from saving anything.
+        return low
+    return None if found is None else found[1]

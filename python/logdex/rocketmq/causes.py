@@ -1,0 +1,244 @@
+"""The likely causes of an answer: each looks for its own traces. The closed list is `explanation.CAUSES`."""
+
+from __future__ import annotations
+
+import difflib
+import unicodedata
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from logdex.hash_index.query import MAX_MSGS_NUM_BATCH
+from logdex.rocketmq.explanation import Candidate, Cause, Explanation
+from logdex.rocketmq.key_search import TAG_PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from logdex.rocketmq.message import Message
+    from logdex.rocketmq.message_store import MessageStore
+
+_RETRY = ("%RETRY%", "%DLQ%")
+_DELAYED = ("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer")
+_HALF = ("RMQ_SYS_TRANS_HALF_TOPIC",)
+_REAL_TOPIC = "REAL_TOPIC"
+_RETRIED_TOPIC = "RETRY_TOPIC"
+_BROKER_SLACK_MS = 1_000
+"""What a client subtracts from the time in a unique key, and what whole seconds can hide (B14)."""
+
+
+def likely_causes(store: MessageStore, explanation: Explanation) -> Explanation:
+    """Add the causes to an explanation: why nothing is found, or why a broker might find less."""
+    causes = list(_why_a_broker_misses(store, explanation) if explanation.found else _why_nothing(store, explanation))
+    return replace(explanation, causes=tuple(causes))
+
+
+def _why_nothing(store: MessageStore, explanation: Explanation) -> Iterator[Cause]:
+    causes = [
+        *_of_the_words(store, explanation),
+        *_of_candidates(explanation),
+        *_of_other_topics(store, explanation),
+        *_of_the_topic(store, explanation),
+        *_of_the_index(store, explanation),
+    ]
+    yield from causes
+    if not any(cause.kind not in ("hash-collision", "unknown-topic", "index-lost", "index-behind") for cause in causes):
+        first = (
+            "the index and the log that it does not cover were searched"
+            if not explanation.unscanned
+            else "what is indexed was searched"
+        )
+        yield Cause(
+            "not-here",
+            f"{first}, and nothing carries this key; was it sent to another broker, under another key, or before the log's "
+            f"first message at offset {explanation.min_offset:,}?",
+        )
+
+
+def _of_the_words(store: MessageStore, explanation: Explanation) -> Iterator[Cause]:
+    """Causes that lie in what was asked."""
+    topic, key = explanation.topic, explanation.key
+    if store.is_msg_id(key):
+        message = store.message(key)
+        if message is not None:
+            yield Cause(
+                "offset-id",
+                f"the message at offset {message.phy_offset:,} of topic {message.topic!r} has this as its offset id; read it "
+                f"by the id (`find STORE '*' {key}`), or search for its unique key {message.uniq_key}",
+            )
+        elif explanation.max_offset > int(key[-16:], 16) and not explanation.candidates:
+            state = "expired" if int(key[-16:], 16) < explanation.min_offset else "not this broker's"
+            yield Cause(
+                "offset-id", f"if this is an offset id, it is {state}: no message with it at {int(key[-16:], 16):,}"
+            )
+    yield from _split_key(store, explanation)
+    forms = (unicodedata.normalize("NFC", key), unicodedata.normalize("NFD", key))
+    for other in dict.fromkeys((key.strip(), key.upper(), key.lower(), *forms)):
+        if other not in (key, "") and " " not in other:
+            found = store.find(topic, other, begin=explanation.begin, end=explanation.end)
+            if found:
+                yield Cause("spelling", f"{len(found)} messages carry {other!r}")
+    if key.startswith(TAG_PREFIX) and not store.indexes_tags:
+        yield Cause("tags-not-indexed", f"tags are no key here; read by topic and filter by tags = {key[2:]!r}")
+
+
+def _split_key(store: MessageStore, explanation: Explanation) -> Iterator[Cause]:
+    """Look for a message that has the pieces of a key with spaces."""
+    pieces = [piece for piece in explanation.key.split(" ") if piece]
+    if len(pieces) < 2:  # noqa: PLR2004 -- one piece is not split
+        return
+    for message in store.find(explanation.topic, pieces[0], begin=explanation.begin, end=explanation.end):
+        if set(pieces) <= set((message.keys or "").split(" ")):
+            yield Cause(
+                "split-key",
+                f"the message at offset {message.phy_offset:,} has the keys {message.keys!r}; each piece is a key of its "
+                f"own: search for {pieces[0]!r}",
+            )
+            return
+    yield Cause("split-key", f"a broker never indexes a key with a space; search for a piece: {pieces[0]!r}")
+
+
+def _of_candidates(explanation: Explanation) -> Iterator[Cause]:
+    """Causes that lie in what the index leads to."""
+    by_verdict: dict[str, list[int]] = {}
+    for candidate in explanation.candidates:
+        by_verdict.setdefault(candidate.verdict, []).append(candidate.phy_offset)
+    outside = next((each for each in explanation.candidates if each.verdict == "out-of-range"), None)
+    if outside is not None:
+        yield _out_of_range(outside, explanation)
+    if "expired" in by_verdict:
+        gone = by_verdict["expired"]
+        yield Cause(
+            "expired-file",
+            f"{len(gone)} entries with this hash lead to offsets up to {max(gone):,}, but the log begins at "
+            f"{explanation.min_offset:,}: the files before were deleted (fileReservedTime); a backup may have them",
+        )
+    for verdict in ("damaged", "beyond-log"):
+        if verdict in by_verdict:
+            yield Cause(
+                "damaged-message",
+                f"entries with this hash lead to offsets {_some(by_verdict[verdict])}, where no good message begins; "
+                "`verify` says what is broken",
+            )
+    if "stale-entry" in by_verdict:
+        yield Cause(
+            "stale-entry",
+            f"at offsets {_some(by_verdict['stale-entry'])} lie other messages than were indexed: the log was cut back",
+        )
+    others = [*by_verdict.get("other-key", ()), *by_verdict.get("other-topic", ())]
+    if others:
+        yield Cause(
+            "hash-collision",
+            f"{len(others)} messages of other keys have the same hash {explanation.key_hash}; a broker answers with them",
+        )
+
+
+def _out_of_range(candidate: Candidate, explanation: Explanation) -> Cause:
+    born, stored = candidate.born_timestamp or 0, candidate.store_timestamp or 0
+    begin = born if explanation.begin is None else explanation.begin
+    end = born if explanation.end is None else explanation.end
+    if begin <= born <= end:
+        return Cause(
+            "clock-difference",
+            f"the message at offset {candidate.phy_offset:,} was made at {born} by its producer's clock, which is in the range, "
+            f"and stored at {stored} by the broker's, {stored - born:+,} ms; ranges are of store times: widen it",
+        )
+    return Cause("out-of-range", f"the message at offset {candidate.phy_offset:,} was stored at {stored}")
+
+
+def _of_other_topics(store: MessageStore, explanation: Explanation) -> Iterator[Cause]:
+    """Causes that show when the key is tried under every topic."""
+    seen: set[str] = set()
+    for message in store.find(None, explanation.key):
+        if message.topic == explanation.topic or message.topic in seen:
+            continue
+        seen.add(message.topic)
+        yield _other_topic(message, explanation.topic)
+
+
+def _other_topic(message: Message, asked: str) -> Cause:
+    where = f"the message at offset {message.phy_offset:,} carries the key under topic {message.topic!r}"
+    real = message.properties.get(_REAL_TOPIC)
+    if message.topic.startswith(_RETRY):
+        origin = message.properties.get(_RETRIED_TOPIC, "unknown")
+        return Cause("retry-topic", f"{where}; its first topic was {origin!r}, and a consumer gave it back")
+    if message.topic in _DELAYED:
+        return Cause(
+            "delayed", f"{where}; it is due for {real!r} and was not delivered yet, or this is the copy that waited"
+        )
+    if message.topic in _HALF:
+        return Cause("half-message", f"{where}; it belongs to {real!r} once its transaction is committed")
+    return Cause("other-topic", f"{where}, not {asked!r}")
+
+
+def _of_the_topic(store: MessageStore, explanation: Explanation) -> Iterator[Cause]:
+    topics = store.topics
+    if explanation.topic not in topics:
+        close = difflib.get_close_matches(explanation.topic, topics, n=3)
+        hint = f"; near it: {', '.join(map(repr, close))}" if close else ""
+        yield Cause("unknown-topic", f"none of the {len(topics)} topics here is {explanation.topic!r}{hint}")
+
+
+def _of_the_index(store: MessageStore, explanation: Explanation) -> Iterator[Cause]:
+    """Causes that lie in what the index does not hold."""
+    if explanation.unscanned:
+        size = sum(end - begin for begin, end in explanation.unscanned)
+        yield Cause(
+            "unread-log", f"{size:,} bytes of the log are neither indexed nor read; find(..., scan=True) reads them"
+        )
+    if not any(step.entries for step in explanation.files) and explanation.max_offset > explanation.min_offset:
+        yield Cause(
+            "index-lost", f"there is no index entry for {explanation.lag_bytes:,} bytes of log{_how_it_ended(store)}"
+        )
+
+
+def _why_a_broker_misses(store: MessageStore, explanation: Explanation) -> Iterator[Cause]:
+    """Causes for which a broker's own query may have failed although the message is here."""
+    from_log = [candidate.phy_offset for candidate in explanation.candidates if candidate.source == "log"]
+    last = explanation.indexed_up_to
+    if last is None:
+        yield Cause(
+            "index-lost",
+            f"found by reading the log: there is no index entry{_how_it_ended(store)}; `build-index` makes the files again",
+        )
+    else:
+        if any(offset >= last for offset in from_log):
+            yield Cause("index-behind", f"found by reading the log: the index ends at offset {last:,}")
+        if any(offset < last for offset in from_log):
+            yield Cause(
+                "index-lost",
+                f"found by reading the log, at offsets {_some([o for o in from_log if o < last])}: index files that "
+                f"held it are gone{_how_it_ended(store)}; `build-index` makes them again",
+            )
+    missed = [o for o in explanation.found if o not in (explanation.broker_found or ()) and o not in from_log]
+    if missed:
+        candidates = sum(len(step.candidates) for step in explanation.files)
+        if candidates > MAX_MSGS_NUM_BATCH:
+            yield Cause(
+                "broker-cap",
+                f"{candidates:,} entries have this hash; a broker looks at the newest {MAX_MSGS_NUM_BATCH} and does not say so",
+            )
+        else:
+            yield Cause("broker-time", f"a broker misses those at offsets {_some(missed)} in this range")
+    ahead = [
+        candidate
+        for candidate in explanation.candidates
+        if candidate.verdict == "match"
+        and candidate.uniq_key == explanation.key
+        and (candidate.born_timestamp or 0) > (candidate.store_timestamp or 0) + _BROKER_SLACK_MS
+    ]
+    if ahead:
+        early = max((each.born_timestamp or 0) - (each.store_timestamp or 0) for each in ahead)
+        yield Cause(
+            "clock-difference",
+            f"the producer's clock was {early:,} ms ahead of the broker's; 4.x clients search from the time in the unique key "
+            "on, less a second, and miss the message",
+        )
+
+
+def _how_it_ended(store: MessageStore) -> str:
+    return "; the broker did not stop cleanly (abort is there)" if store.layout.abort.exists() else ""
+
+
+def _some(offsets: list[int]) -> str:
+    shown = ", ".join(f"{offset:,}" for offset in offsets[:3])
+    return shown + (f" and {len(offsets) - 3:,} more" if len(offsets) > 3 else "")  # noqa: PLR2004 -- three examples

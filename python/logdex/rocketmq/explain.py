@@ -1,0 +1,149 @@
+"""Finds out why a key is found or not, by going the way of a search step by step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from logdex import _core
+from logdex.hash_index import IndexService
+from logdex.hash_index.chain import read_chain
+from logdex.hash_index.query import MAX_TIME, MIN_TIME, newest_first
+from logdex.rocketmq.causes import likely_causes
+from logdex.rocketmq.explanation import Candidate, Explanation, FileStep
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from logdex._core import IndexFile
+    from logdex.hash_index.query import TimeRange
+    from logdex.rocketmq.message import Message
+    from logdex.rocketmq.message_store import MessageStore
+
+_MAX_LINKS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    topic: str
+    key: str
+    times: TimeRange
+
+    @property
+    def key_hash(self) -> int:
+        return _core.key_hash(_core.index_key(self.topic, self.key))
+
+
+def explain(store: MessageStore, topic: str, key: str, times: TimeRange, clock_slack_ms: int) -> Explanation:
+    """Go the whole way for one key; see `MessageStore.explain`."""
+    index_key = _core.index_key(topic, key)
+    key_hash = _core.key_hash(index_key)
+    index = store.index
+    files = newest_first(index.files) if index is not None else []
+    whole = {file.path for file in index.whole_files()} if index is not None else set()
+    steps = tuple(
+        _file_step(file, index_key, key_hash, times, clock_slack_ms, is_whole=file.path in whole) for file in files
+    )
+    result = store.find(topic, key, begin=times.begin, end=times.end)
+    found = tuple(message.phy_offset for message in result)
+    indexed_up_to = max((file.header.end_phy_offset for file in files if len(file)), default=None)
+    explanation = Explanation(
+        topic=topic,
+        key=key,
+        begin=None if times.begin == MIN_TIME else times.begin,
+        end=None if times.end == MAX_TIME else times.end,
+        index_key=index_key,
+        key_hash=key_hash,
+        files=steps,
+        candidates=_candidates(store, _Question(topic, key, times), steps, found),
+        found=found,
+        broker_found=None if index is None else _broker_found(index, topic, key, times, found),
+        min_offset=store.commit_log.min_offset,
+        max_offset=store.commit_log.max_offset,
+        indexed_up_to=indexed_up_to,
+        scanned_bytes=result.scanned_bytes,
+        unscanned=tuple(result.unscanned),
+        causes=(),
+    )
+    return likely_causes(store, explanation)
+
+
+def _file_step(
+    file: IndexFile, index_key: str, key_hash: int, times: TimeRange, clock_slack_ms: int, *, is_whole: bool
+) -> FileStep:
+    header = file.header
+    searched = bool(len(file)) and file.is_time_matched(times.begin, times.end, clock_slack_ms)
+    if not len(file):
+        why = "it holds no entry"
+    elif not searched:
+        why = "its time window, with the slack for clock steps, misses the range"
+    elif (times.begin, times.end) == (MIN_TIME, MAX_TIME):
+        why = "no range was asked for"
+    else:
+        why = "its time window, with the slack for clock steps, meets the range"
+    if not is_whole:
+        why += "; the file is shorter than it should be"
+    return FileStep(
+        name=file.path.name,
+        begin_timestamp=header.begin_timestamp,
+        end_timestamp=header.end_timestamp,
+        begin_phy_offset=header.begin_phy_offset,
+        end_phy_offset=header.end_phy_offset,
+        entries=len(file),
+        searched=searched,
+        why=why,
+        chain=read_chain(file, key_hash, _MAX_LINKS) if searched else None,
+        candidates=tuple(file.select_phy_offset(index_key)) if searched else (),
+    )
+
+
+def _candidates(
+    store: MessageStore, question: _Question, steps: Sequence[FileStep], found: Sequence[int]
+) -> tuple[Candidate, ...]:
+    """Look at every place that the files lead to, and at what only the log gave."""
+    sources = dict.fromkeys(found, "log")
+    for step in steps:
+        sources |= dict.fromkeys(step.candidates, step.name)
+    return tuple(_judge(store, question, offset, sources[offset]) for offset in sorted(sources, reverse=True))
+
+
+def _judge(store: MessageStore, question: _Question, offset: int, source: str) -> Candidate:
+    log = store.commit_log
+    if offset < log.min_offset:
+        return Candidate(offset, source, "expired")
+    message = log.message(offset)
+    if message is None:
+        return Candidate(offset, source, "beyond-log" if offset >= log.max_offset else "damaged")
+    return Candidate(
+        offset,
+        source,
+        _verdict(message, question),
+        topic=message.topic,
+        keys=message.keys,
+        uniq_key=message.uniq_key,
+        store_timestamp=message.store_timestamp,
+        born_timestamp=message.born_timestamp,
+    )
+
+
+def _verdict(message: Message, question: _Question) -> str:
+    own = {message.uniq_key, *(message.keys or "").split(" "), f"T#{message.tags}"} - {None, ""}
+    if message.topic == question.topic and question.key in own:
+        in_range = question.times.begin <= message.store_timestamp <= question.times.end
+        return "match" if in_range else "out-of-range"
+    hashes = {_core.key_hash(_core.index_key(message.topic, each)) for each in own if each}
+    if question.key_hash not in hashes:
+        return "stale-entry"
+    return "other-key" if message.topic == question.topic else "other-topic"
+
+
+def _broker_found(index: IndexService, topic: str, key: str, times: TimeRange, found: Sequence[int]) -> tuple[int, ...]:
+    """Give the messages that a broker's search of the same files comes upon, its faults included."""
+    files = index.files
+    if not files:
+        return ()
+    slots, entries = files[0].hash_slots, files[0].max_entries
+    with IndexService.open(index.directory, hash_slots=slots, max_entries=entries, compat="4.9.3") as broker:
+        begin, end = max(times.begin, 0), times.end
+        answer = set(broker.query_offset(topic, key, begin=begin, end=end).phy_offsets)
+    return tuple(offset for offset in found if offset in answer)

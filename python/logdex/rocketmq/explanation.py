@@ -1,0 +1,226 @@
+"""What `MessageStore.explain` gives: the whole way from a key to its messages, and the likely causes."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+from logdex.hash_index.query import MAX_TIME, MIN_TIME
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from logdex.hash_index.chain import Chain
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_SHOWN_LINKS = 12
+_SHOWN_CANDIDATES = 20
+
+CAUSES = {
+    "broker-cap": "more candidates than the 64 that a broker's answer holds",
+    "broker-time": "a broker misses it: its index has whole seconds, and searches end early after clock steps",
+    "clock-difference": "the range asked for fits the producer's clock, not the broker's",
+    "damaged-message": "the index leads to it, but no good message begins there",
+    "delayed": "the message waits for its delivery under a topic of the broker's own",
+    "expired-file": "the index still knows it, but the log file that held it was deleted",
+    "half-message": "a message of a transaction that was not committed",
+    "hash-collision": "only messages of other keys with the same hash are there",
+    "index-behind": "the broker had yet to index the end of the log",
+    "index-lost": "index files are missing, as after an unclean stop",
+    "not-here": "no trace of it: never stored here, another broker's, or older than log and index",
+    "offset-id": "this is the broker's id of a message, which holds its place; no index has it",
+    "other-topic": "a message with this key is stored under another topic",
+    "out-of-range": "messages carry the key, but their store time is outside of the range",
+    "retry-topic": "the message is stored under a retry or dead-letter topic",
+    "spelling": "a message carries the key in another spelling",
+    "split-key": "keys are split at spaces; each piece is a key",
+    "stale-entry": "the index leads to another message: the log was cut back and written anew",
+    "tags-not-indexed": "tags are indexed by 5.5.0 and later only",
+    "unknown-topic": "the store has no such topic",
+    "unread-log": "parts of the log are neither indexed nor read",
+}
+"""The closed list of causes, with what each means."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileStep:
+    """One index file on the way.
+
+    Attributes:
+        name: Its name.
+        begin_timestamp: Begin of its time window, ms.
+        end_timestamp: End of it, ms.
+        begin_phy_offset: Log offset of its first entry.
+        end_phy_offset: Log offset of its last entry.
+        entries: Entries in it.
+        searched: Whether the question went to it.
+        why: Why it was searched or skipped.
+        chain: The chain of the key's slot; None where it was not searched.
+        candidates: Offsets of entries with the key's hash, newest first.
+    """
+
+    name: str
+    begin_timestamp: int
+    end_timestamp: int
+    begin_phy_offset: int
+    end_phy_offset: int
+    entries: int
+    searched: bool
+    why: str
+    chain: Chain | None
+    candidates: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One place in the log that the index, or a scan of what no index file covers, leads to.
+
+    Attributes:
+        phy_offset: The place.
+        source: Name of the index file, or `log` for what was read from the log.
+        verdict: `match`, `out-of-range`, `other-key`, `other-topic`, `stale-entry`, `expired`, `beyond-log`, `damaged`.
+        topic: Topic of the message there; None where none is.
+        keys: Its keys.
+        uniq_key: Its unique key.
+        store_timestamp: Its store time, ms.
+        born_timestamp: When its producer made it, ms.
+    """
+
+    phy_offset: int
+    source: str
+    verdict: str
+    topic: str | None = None
+    keys: str | None = None
+    uniq_key: str | None = None
+    store_timestamp: int | None = None
+    born_timestamp: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a key is not found, or why a broker does not find it though it is here.
+
+    Attributes:
+        kind: A word of `CAUSES`.
+        text: What was seen, and what to do.
+    """
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The whole way from a key to its messages.
+
+    Attributes:
+        topic: The topic asked for.
+        key: The key asked for.
+        begin: First store time, ms; None: no bound.
+        end: Last store time, ms; None: no bound.
+        index_key: What is hashed.
+        key_hash: Its hash.
+        files: The index files, newest first.
+        candidates: What the files and the log lead to, newest first, each place once.
+        found: Offsets of the messages that `find` gives.
+        broker_found: Of these, what a 4.9.3 broker's index answers with; None without an index.
+        min_offset: Begin of the log.
+        max_offset: End of the log.
+        indexed_up_to: Offset of the last index entry; None without one.
+        scanned_bytes: Bytes of the log that were read because no index file covers them.
+        unscanned: Ranges of the log that are neither indexed nor read.
+        causes: Why not, the likeliest first; where the key is found, why a broker might not find it.
+    """
+
+    topic: str
+    key: str
+    begin: int | None
+    end: int | None
+    index_key: str
+    key_hash: int
+    files: tuple[FileStep, ...]
+    candidates: tuple[Candidate, ...]
+    found: tuple[int, ...]
+    broker_found: tuple[int, ...] | None
+    min_offset: int
+    max_offset: int
+    indexed_up_to: int | None
+    scanned_bytes: int
+    unscanned: tuple[tuple[int, int], ...]
+    causes: tuple[Cause, ...]
+
+    @property
+    def lag_bytes(self) -> int:
+        """Bytes of the log after the last index entry."""
+        return self.max_offset - (self.min_offset if self.indexed_up_to is None else self.indexed_up_to)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give plain values, for JSON."""
+        return {**asdict(self), "lag_bytes": self.lag_bytes}
+
+    def __str__(self) -> str:
+        """Tell the way."""
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        within = ""
+        if self.begin is not None or self.end is not None:
+            within = f", stored from {_time(self.begin, 'the beginning')} to {_time(self.end, 'the end')}"
+        yield f"key {self.key!r} of topic {self.topic!r}{within}"
+        yield f"  hashed as {self.index_key!r}: {self.key_hash}"
+        behind = f"{self.lag_bytes:,} bytes behind the log's end" if self.indexed_up_to is not None else "no entries"
+        yield f"  log: offsets {self.min_offset:,} to {self.max_offset:,}; index: {behind}"
+        if self.scanned_bytes or self.unscanned:
+            unread = sum(end - begin for begin, end in self.unscanned)
+            yield f"  not indexed: {self.scanned_bytes:,} bytes read from the log, {unread:,} bytes not read"
+        yield ""
+        yield f"index files, newest first: {len(self.files)}"
+        for file in self.files:
+            yield from _file_lines(file)
+        yield ""
+        yield f"candidates: {len(self.candidates)}"
+        for candidate in self.candidates[:_SHOWN_CANDIDATES]:
+            yield _candidate_line(candidate)
+        if len(self.candidates) > _SHOWN_CANDIDATES:
+            yield f"  ... and {len(self.candidates) - _SHOWN_CANDIDATES:,} more"
+        yield ""
+        missed = ""
+        if self.broker_found is not None and len(self.broker_found) < len(self.found):
+            missed = f"; a 4.9.3 broker would find {len(self.broker_found)}"
+        yield f"found: {len(self.found)}{missed}"
+        for cause in self.causes:
+            yield f"  {cause.kind}: {cause.text}"
+
+
+def _file_lines(file: FileStep) -> Iterator[str]:
+    window = f"{_time(file.begin_timestamp)} to {_time(file.end_timestamp)}"
+    yield f"  {file.name}  {file.entries:,} entries, {window}: {'searched' if file.searched else 'skipped'}, {file.why}"
+    if file.chain is None:
+        return
+    links = [f"{link.position}{'*' if link.phy_offset in file.candidates else ''}" for link in file.chain.links]
+    shown = " > ".join(links[:_SHOWN_LINKS]) + (" > ..." if file.chain.length > _SHOWN_LINKS else "")
+    walk = f"entries {shown}" if links else "empty"
+    yield f"      slot {file.chain.slot:,}: {walk}; {len(file.candidates)} of {file.chain.length} with this hash (*)"
+    if file.chain.broken_by:
+        yield f"      the chain is broken by {file.chain.broken_by}"
+
+
+def _candidate_line(candidate: Candidate) -> str:
+    what = "no message"
+    if candidate.topic is not None:
+        names = [
+            f"keys={candidate.keys!r}" if candidate.keys else "",
+            f"id={candidate.uniq_key}" if candidate.uniq_key else "",
+        ]
+        what = " ".join([f"{candidate.topic!r}", *filter(None, names), f"stored {_time(candidate.store_timestamp)}"])
+    return f"  phy {candidate.phy_offset:,} ({candidate.source}): {candidate.verdict}; {what}"
+
+
+def _time(time_ms: int | None, otherwise: str = "-") -> str:
+    if time_ms is None or time_ms in (MIN_TIME, MAX_TIME):
+        return otherwise
+    try:
+        return (_EPOCH + timedelta(milliseconds=time_ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except OverflowError:
+        return str(time_ms)

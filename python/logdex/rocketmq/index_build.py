@@ -1,0 +1,68 @@
+"""Building a key index from the log of a store, into a directory of its own."""
+
+from __future__ import annotations
+
+import errno
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from logdex.hash_index import IndexService
+from logdex.hash_index.directory import list_directory
+from logdex.report import Report
+from logdex.rocketmq.read_ahead import read_ahead
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable
+    from datetime import tzinfo
+
+    from logdex.rocketmq.commit_log import CommitLog
+
+_COLUMNS = ("topic", "phy_offset", "store_timestamp", "uniq_key", "keys", "tags", "sys_flag", "store_size")
+
+
+def build_index(
+    log: CommitLog,
+    directory: str | os.PathLike[str],
+    *,
+    geometry: tuple[int, int] | None,
+    zone: str | tzinfo | None,
+    tags: bool,
+    threads: int,
+    progress: Callable[[int, int], None] | None,
+) -> Report:
+    """Index the messages of a log by the broker's rules; see `MessageStore.build_index`."""
+    target = Path(directory)
+    if target.is_dir() and any(entry.is_numeric for entry in list_directory(target)):
+        raise FileExistsError(errno.EEXIST, "there are index files already", str(target))
+    hash_slots, max_entries = geometry or (None, None)
+    first = log.min_offset
+    total = log.max_offset - first
+    messages = entries = 0
+    reader = log.scan(columns=_COLUMNS, threads=threads)
+    with (
+        IndexService.open(
+            target,
+            mode="a",
+            hash_slots=hash_slots,
+            max_entries=max_entries,
+            zone=zone,
+            # What is written is the same in every release but for the tags.
+            compat="5.5.0" if tags else None,
+        ) as index,
+        closing(read_ahead(reader)) as batches,
+    ):
+        for batch in batches:
+            entries += index.build_index(batch)
+            messages += batch.num_rows
+            if progress is not None:
+                last = batch.num_rows - 1
+                end = batch.column("phy_offset")[last].as_py() + batch.column("store_size")[last].as_py()
+                progress(end - first, total)
+        index.flush()
+        files = len(index.files)
+    return Report(
+        list(reader.report.findings),
+        {"log_bytes": total, "messages": messages, "entries": entries, "index_files": files},
+    )

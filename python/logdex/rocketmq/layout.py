@@ -1,0 +1,134 @@
+"""Where the parts of a store lie; any of them may be missing but the log.
+
+Source: StorePathConfigHelper; `storePathCommitLog` may put the log elsewhere, in several directories.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+_LOG_FILE = re.compile(r"\d{20}")
+_MAGIC = slice(4, 8)
+_FRAME_MAGICS = (b"\xda\xa3\x20\xa7", b"\xda\xa3\x20\xab", b"\xcb\xd4\x31\x94")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLayout:
+    """The paths of a store.
+
+    Attributes:
+        root: The store's root, or the directory of a log that stands alone.
+        commit_log: The directory of the log, or several, separated by commas.
+    """
+
+    root: Path
+    commit_log: str
+
+    @property
+    def index(self) -> Path:
+        """Directory of the index files."""
+        return self.root / "index"
+
+    @property
+    def queues(self) -> Path:
+        """Directory of the consume queues."""
+        return self.root / "consumequeue"
+
+    @property
+    def batch_queues(self) -> Path:
+        """Directory of the queues of inner batches (5.x)."""
+        return self.root / "batchconsumequeue"
+
+    @property
+    def queue_extensions(self) -> Path:
+        """Directory of the consume queues' extension files."""
+        return self.root / "consumequeue_ext"
+
+    @property
+    def checkpoint(self) -> Path:
+        """The checkpoint file."""
+        return self.root / "checkpoint"
+
+    @property
+    def abort(self) -> Path:
+        """The file that is there while a broker runs, and after a crash."""
+        return self.root / "abort"
+
+    @property
+    def config(self) -> Path:
+        """Directory of the broker's tables: topics, offsets."""
+        return self.root / "config"
+
+
+def find_layout(path: str | os.PathLike[str], commit_log: str | os.PathLike[str] | None = None) -> StoreLayout:
+    """Find the parts of a store.
+
+    Args:
+        path: The root, which holds `commitlog`; or the directory of a commit log, alone or in its store.
+        commit_log: The log where it lies elsewhere; several directories are separated by commas.
+
+    Raises:
+        OSError: There is nothing at the path, or the system refuses.
+        ValueError: What lies there is no store.
+    """
+    root = Path(path)
+    if commit_log is not None:
+        if not root.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, "no store directory", str(root))
+        return StoreLayout(root, os.fspath(commit_log))
+    # Not is_dir(), which takes a refusal of the system for an answer.
+    names = _names(root)
+    if "commitlog" in names:
+        _names(root / "commitlog")
+        return StoreLayout(root, str(root / "commitlog"))
+    if _holds_log_files(root, names):
+        alone = root.name != "commitlog"
+        return StoreLayout(root if alone else root.parent, str(root))
+    raise FileNotFoundError(
+        errno.ENOENT, f"no RocketMQ store (it would hold a commitlog directory){_hint(root, names)}", str(root)
+    )
+
+
+def is_store(path: Path) -> bool:
+    """Say whether a store, or a commit log, lies at a path.
+
+    Raises:
+        PermissionError: The system refuses to say.
+    """
+    if not path.is_dir():
+        return False
+    names = _names(path)
+    return "commitlog" in names or _holds_log_files(path, names)
+
+
+def _names(directory: Path) -> set[str]:
+    return set(os.listdir(directory))  # noqa: PTH208 -- names are wanted
+
+
+def _holds_log_files(directory: Path, names: set[str]) -> bool:
+    """Say whether files are a commit log's; those of a queue have such names, too."""
+    for name in sorted(filter(_LOG_FILE.fullmatch, names)):
+        try:
+            with (directory / name).open("rb") as file:
+                if file.read(_MAGIC.stop)[_MAGIC] in _FRAME_MAGICS:
+                    return True
+        except IsADirectoryError:
+            continue
+    return False
+
+
+def _hint(root: Path, names: set[str]) -> str:
+    """Say what to try instead, where the names give something away."""
+    if "store" in names and "commitlog" in set(os.listdir(root / "store")):  # noqa: PTH208 -- as above
+        return f"; there is one in {root / 'store'}"
+    if names & {"consumequeue", "index", "checkpoint"}:
+        return (
+            "; it has other parts of a store: where the log lies elsewhere (storePathCommitLog), give it as commit_log"
+        )
+    if any(_LOG_FILE.fullmatch(name) for name in names):
+        return "; its files have the names of a commit log or queue, but begin with no message"
+    return ""

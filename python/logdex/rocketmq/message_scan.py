@@ -1,0 +1,244 @@
+"""Reading messages by topic, queue and time: from the queues where that is wanted, else from the log."""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from typing import TYPE_CHECKING, Any
+
+from arro3.core import DataType, RecordBatchReader
+
+from logdex._core import StoreCheckpoint, broker_lock_holder
+from logdex.hash_index import recovery
+from logdex.hash_index.query import MAX_TIME, MIN_TIME
+from logdex.rocketmq.sound import sound_messages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from arro3.core import RecordBatch
+
+    from logdex._core import ConsumeQueue
+    from logdex.hash_index.query import TimeRange
+    from logdex.rocketmq.commit_log import CommitLog
+    from logdex.rocketmq.key_search import Scan
+    from logdex.rocketmq.layout import StoreLayout
+    from logdex.rocketmq.queue_set import QueueSet
+    from logdex.rocketmq.ranges import Range
+
+_log = logging.getLogger(__name__)
+
+_SCAN_BUDGET_BYTES = 1 << 30
+_UNITS_A_STEP = 8_192
+_BATCH_BYTES = 64 << 20
+_FACTS = ("topic", "queue_id", "queue_offset", "phy_offset")
+
+
+class UntrueUnitError(Exception):
+    """A queue holds what cannot be true, so the log is read instead."""
+
+
+class MessageScan:
+    """Reads the messages of a store that filters let pass."""
+
+    def __init__(self, layout: StoreLayout, log: CommitLog, queues: QueueSet, *, salvage: bool) -> None:
+        """Prepare; nothing is read.
+
+        Args:
+            layout: Where the parts of the store lie.
+            log: Its log.
+            queues: Its queues.
+            salvage: Go on behind damage; otherwise end where a broker's walk would.
+        """
+        self._layout = layout
+        self._log = log
+        self._queues = queues
+        self._salvage = salvage
+
+    def messages(self, filters: Filter, columns: Iterable[str] | None, scan: Scan, slack_ms: int) -> RecordBatchReader:
+        """Read messages in log order; see `MessageStore.messages`."""
+        if scan not in ("auto", True, False):
+            raise ValueError(f'scan must be "auto", True or False, not {scan!r}')
+        wanted = self._log.messages([], columns=columns).schema
+        names = wanted.names
+        read = list(dict.fromkeys([*names, *filters.columns, *_FACTS]))
+        ranges = self._ranges(filters.times, slack_ms)
+        size = sum(end - begin for begin, end in ranges)
+        by_queues = scan is False or (scan == "auto" and size > _SCAN_BUDGET_BYTES)
+
+        def batches() -> Iterator[RecordBatch]:
+            found = self._by_queues(filters, read) if by_queues and filters.topic is not None else iter(())
+            at = 0
+            try:
+                for batch, at in found:  # noqa: B007 -- how far it came counts after an error
+                    yield batch.select(names)
+                if by_queues and filters.topic is not None:
+                    at = max(at, self._dispatched_up_to())
+            except UntrueUnitError as error:
+                _log.warning("%s; the log is read instead, from offset %d", error, at)
+            for begin, end in ranges:
+                for batch in sound_messages(self._log, read, max(begin, at), end, salvage=self._salvage):
+                    kept = filters.apply(batch)
+                    if kept.num_rows:
+                        yield kept.select(names)
+
+        return RecordBatchReader.from_batches(wanted, batches())
+
+    def _ranges(self, times: TimeRange, slack_ms: int) -> list[Range]:
+        """Give the ranges of the log that may hold messages of a time range: its files, by the times of their first messages."""
+        table = self._log.core.file_table()
+        begins, ends = (table.column(name).to_pylist() for name in ("begin_phy_offset", "end_phy_offset"))
+        firsts = table.column("first_store_timestamp").cast(DataType.int64()).to_pylist()
+        ranges: list[Range] = []
+        for place, (begin, end, first) in enumerate(zip(begins, ends, firsts, strict=True)):
+            after = firsts[place + 1] if place + 1 < len(firsts) else None
+            known = None not in (first, after)
+            if known and (max(first, after) + slack_ms < times.begin or min(first, after) - slack_ms > times.end):
+                continue
+            if first is not None and after is None and first - slack_ms > times.end:
+                continue
+            if ranges and ranges[-1][1] == begin:
+                ranges[-1] = (ranges[-1][0], end)
+            else:
+                ranges.append((begin, end))
+        return ranges
+
+    def _by_queues(self, filters: Filter, read: Sequence[str]) -> Iterator[tuple[RecordBatch, int]]:
+        """Read the messages that the queues of a topic lead to, as far as a broker would trust them.
+
+        Yields:
+            A batch, and the offset behind its last message.
+
+        Raises:
+            UntrueUnitError: A unit leads to something else than its message.
+        """
+        streams = [
+            _units(self._queues.open(path), queue_id, filters.times)
+            for (topic, queue_id), paths in self._queues.directories().items()
+            if topic == filters.topic and filters.queue_id in (None, queue_id)
+            for path in paths
+        ]
+        if not streams:
+            raise UntrueUnitError(f"there is no queue of {filters.topic!r}")
+        limit = self._dispatched_up_to()
+        step: list[tuple[int, int, int, int]] = []
+        size = 0
+        for unit in heapq.merge(*streams):
+            if unit[0] >= limit:
+                break
+            if unit[0] < self._log.min_offset:
+                continue
+            step.append(unit)
+            size += unit[1]
+            if len(step) >= _UNITS_A_STEP or size >= _BATCH_BYTES:
+                yield self._checked(step, filters, read), step[-1][0] + step[-1][1]
+                step, size = [], 0
+        if step:
+            yield self._checked(step, filters, read), step[-1][0] + step[-1][1]
+
+    def _checked(self, units: list[tuple[int, int, int, int]], filters: Filter, read: Sequence[str]) -> RecordBatch:
+        batch = self._log.messages([unit[0] for unit in units], columns=read)
+        facts = zip(*(batch.column(name).to_pylist() for name in _FACTS), strict=True)
+        for (phy_offset, _, queue_id, queue_offset), found in zip(units, facts, strict=True):
+            if found != (filters.topic, queue_id, queue_offset, phy_offset):
+                raise UntrueUnitError(
+                    f"unit {queue_offset} of queue {queue_id} of {filters.topic!r} leads to offset {phy_offset}, where no such "
+                    "message begins"
+                )
+        return filters.apply(batch)
+
+    def _dispatched_up_to(self) -> int:
+        """Give the offset up to which the queues can be trusted: what a broker's start would not dispatch again."""
+        end = max(
+            (_end_of(self._queues.open(path)) for paths in self._queues.directories().values() for path in paths),
+            default=-1,
+        )
+        if end < 0 or not self._layout.abort.exists() or _is_running(self._layout):
+            return max(end, 0)
+        checkpoint = StoreCheckpoint.open(self._layout.checkpoint) if self._layout.checkpoint.exists() else None
+        _, _, dispatch = self._log.core.recovery(checkpoint, last_exit_ok=False, queue_end=end)
+        return min(end, dispatch)
+
+
+def _is_running(layout: StoreLayout) -> bool:
+    """Say whether a broker on this machine has the store open: its queues are whole, although not all is on disk."""
+    try:
+        return broker_lock_holder(layout.root / "lock") is not None
+    except OSError:
+        return False
+
+
+def _end_of(queue: ConsumeQueue) -> int:
+    """Give the offset in the log behind the last unit of a queue, -1 without units."""
+    units = queue.units(queue.max_offset - 1) if queue.max_offset > queue.min_offset else None
+    if units is None or not units.num_rows:
+        return -1
+    last = units.num_rows - 1
+    end: int = units.column("phy_offset")[last].as_py() + units.column("size")[last].as_py()
+    return end
+
+
+def _units(queue: ConsumeQueue, queue_id: int, times: TimeRange) -> Iterator[tuple[int, int, int, int]]:
+    """Read units as (phy_offset, size, queue_id, queue_offset).
+
+    Raises:
+        UntrueUnitError: A unit is missing.
+    """
+    begin = queue.min_offset if times.begin == MIN_TIME else queue.offset_by_time(times.begin)
+    end = queue.max_offset
+    if times.end != MAX_TIME:
+        end = min(end, queue.offset_by_time(times.end, boundary="upper") + 1)
+    expected = None if queue.kind == "batch" else begin
+    for first in range(begin, end, _UNITS_A_STEP):
+        units = queue.units(first, min(end, first + _UNITS_A_STEP))
+        columns: list[Any] = [units.column(name).to_pylist() for name in ("phy_offset", "size", "queue_offset")]
+        for phy_offset, size, queue_offset in zip(*columns, strict=True):
+            if expected is not None and queue_offset != expected:
+                raise UntrueUnitError(f"{queue.path} has no unit {expected}")
+            yield phy_offset, size, queue_id, queue_offset
+            expected = None if expected is None else expected + 1
+        if expected is not None and expected != min(end, first + _UNITS_A_STEP):
+            raise UntrueUnitError(f"{queue.path} has no unit {expected}")
+
+
+class Filter:
+    """Which messages pass: by topic, queue and store time; None does not filter."""
+
+    def __init__(self, topic: str | None, queue_id: int | None, times: TimeRange) -> None:
+        """Keep the wanted values."""
+        self.topic = topic
+        self.queue_id = queue_id
+        self.times = times
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that the filter looks at."""
+        looked_at: list[str] = []
+        if self.topic is not None:
+            looked_at.append("topic")
+        if self.queue_id is not None:
+            looked_at.append("queue_id")
+        if (self.times.begin, self.times.end) != (MIN_TIME, MAX_TIME):
+            looked_at.append("store_timestamp")
+        return tuple(looked_at)
+
+    def apply(self, batch: RecordBatch) -> RecordBatch:
+        """Give the rows that pass."""
+        names = self.columns
+        if not names:
+            return batch
+        rows: Iterable[int] = range(batch.num_rows)
+        if self.topic is not None:
+            topics = batch.column("topic").to_pylist()
+            rows = [row for row in rows if topics[row] == self.topic]
+        if self.queue_id is not None:
+            queues = batch.column("queue_id").to_pylist()
+            rows = [row for row in rows if queues[row] == self.queue_id]
+        if "store_timestamp" in names:
+            times = batch.column("store_timestamp").cast(DataType.int64()).to_pylist()
+            begin, end = self.times.begin, self.times.end
+            rows = [row for row in rows if times[row] is not None and begin <= times[row] <= end]
+        chosen = list(rows)
+        if len(chosen) == batch.num_rows:
+            return batch
+        return recovery.take(batch, chosen)

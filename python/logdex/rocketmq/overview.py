@@ -1,0 +1,94 @@
+"""A store at a glance."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from arro3.core import DataType, RecordBatchReader
+
+from logdex._core import StoreCheckpoint, broker_lock_holder
+from logdex.errors import LogdexError
+
+if TYPE_CHECKING:
+    from logdex.hash_index import IndexService
+    from logdex.rocketmq.commit_log import CommitLog
+    from logdex.rocketmq.layout import StoreLayout
+    from logdex.rocketmq.queue_set import QueueSet
+
+
+def overview(layout: StoreLayout, log: CommitLog, queues: QueueSet, index: IndexService | None) -> dict[str, Any]:
+    """Give what is cheap to know: counts, ranges of offsets and times, how the broker ended.
+
+    Returns:
+        Values by name; `topics` and `index_files` are lists of rows.
+    """
+    first, end = log.min_offset, log.max_offset
+    index_files = index.files if index is not None else []
+    headers = [file.header for file in index_files if len(file)]
+    indexed = max((header.end_phy_offset for header in headers), default=None)
+    return {
+        "commit_log": layout.commit_log,
+        "log_files": len(log.files),
+        "log_file_bytes": log.file_size,
+        "min_offset": first,
+        "max_offset": end,
+        "log_bytes": end - first,
+        "first_message_timestamp": _first_time(log, first),
+        **_checkpoint(layout),
+        "broker": _broker(layout),
+        "queues": len(queues.directories()) if queues.is_readable() else None,
+        "index_entries": sum(map(len, index_files)) if index is not None else None,
+        "hash_slots": index_files[0].hash_slots if index_files else None,
+        "max_entries": index_files[0].max_entries if index_files else None,
+        "indexed_up_to_offset": indexed,
+        "topics": _topic_rows(queues),
+        "index_files": [
+            (file.path.name, len(file), file.header.begin_timestamp, file.header.end_timestamp) for file in index_files
+        ],
+    }
+
+
+def _first_time(log: CommitLog, offset: int) -> int | None:
+    scan = log.scan(begin_phy_offset=offset, columns=("store_timestamp",), batch_size=1)
+    for batch in RecordBatchReader.from_stream(scan):
+        if batch.num_rows:
+            time: int = batch.column(0).cast(DataType.int64()).to_pylist()[0]
+            return time
+    return None
+
+
+def _checkpoint(layout: StoreLayout) -> dict[str, int | None]:
+    """Give up to when the checkpoint vouches for log, queues and index, in ms; None where it says nothing."""
+    names = ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp")
+    try:
+        checkpoint = StoreCheckpoint.open(layout.checkpoint)
+    except (OSError, LogdexError):
+        return {}
+    times = (getattr(checkpoint, name) for name in names)
+    return {
+        f"{part}_flushed_up_to_timestamp": time or None
+        for part, time in zip(("log", "queues", "index"), times, strict=True)
+    }
+
+
+def _broker(layout: StoreLayout) -> str:
+    try:
+        holder = broker_lock_holder(layout.root / "lock")
+    except OSError:
+        holder = None
+    if holder is not None:
+        return f"running, process {holder}"
+    return (
+        "stopped without warning, or running elsewhere (abort is there)" if layout.abort.exists() else "stopped cleanly"
+    )
+
+
+def _topic_rows(queues: QueueSet) -> list[tuple[str, int, int]]:
+    """Give topic, number of queues and messages of each topic."""
+    rows: dict[str, list[int]] = {}
+    for topic, queue_id in queues.directories():
+        queue = queues.queue(topic, queue_id)
+        counts = rows.setdefault(topic, [0, 0])
+        counts[0] += 1
+        counts[1] += queue.max_offset - queue.min_offset
+    return [(topic, *counts) for topic, counts in rows.items()]  # type: ignore[misc]

@@ -1,0 +1,114 @@
+"""The consume queues of a store, by topic and queue."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from logdex import _core
+
+if TYPE_CHECKING:
+    from logdex.rocketmq.commit_log import CommitLog
+    from logdex.rocketmq.layout import StoreLayout
+
+
+_KEPT_OPEN = 128
+"""A broker may have many thousands of queues, and each holds files open."""
+
+
+class QueueSet:
+    """Lists the queues that lie in a store and keeps those that were asked for open."""
+
+    def __init__(self, layout: StoreLayout, log: CommitLog, options: dict[str, Any]) -> None:
+        """Prepare; nothing is read.
+
+        Args:
+            layout: Where the queues lie.
+            log: The store's log, for look-ups by time.
+            options: `access`, `compat` and `clock_slack_ms`, as of `ConsumeQueue.open`.
+        """
+        self._layout = layout
+        self._log = log
+        self._options = options
+        self._open: dict[Path, _core.ConsumeQueue] = {}
+        self._lock = threading.Lock()
+
+    def is_readable(self) -> bool:
+        """Say whether queues are here as files: a 5.x broker may keep them in a RocksDB in the same place."""
+        return self._layout.queues.is_dir() and not (self._layout.queues / "CURRENT").exists()
+
+    def directories(self) -> dict[tuple[str, int], list[Path]]:
+        """List the queues: topic and number, with the directory of each; a batch topic's lie in another place.
+
+        A queue's directory without files is left out: a deleted topic leaves one.
+        """
+        found: dict[tuple[str, int], list[Path]] = {}
+        for root in (self._layout.queues if self.is_readable() else None, self._layout.batch_queues):
+            if root is None or not root.is_dir():
+                continue
+            for topic in sorted(filter(Path.is_dir, root.iterdir())):
+                for queue in sorted(filter(Path.is_dir, topic.iterdir())):
+                    if queue.name.isascii() and queue.name.isdecimal() and any(queue.iterdir()):
+                        found.setdefault((topic.name, int(queue.name)), []).append(queue)
+        return found
+
+    def topics(self) -> list[str]:
+        """List the topics that have a queue, sorted."""
+        return sorted({topic for topic, _ in self.directories()})
+
+    def queue(self, topic: str, queue_id: int) -> _core.ConsumeQueue:
+        """Open one queue.
+
+        Raises:
+            FileNotFoundError: The store has no files of it.
+        """
+        missing = self._layout.queues
+        # A topic from outside must not lead elsewhere.
+        if topic not in ("", ".", "..") and not {os.sep, "\0"} & set(topic):
+            for root in (self._layout.batch_queues, self._layout.queues):
+                path = root / topic / str(queue_id)
+                if path.is_dir() and any(path.iterdir()):
+                    return self.open(path)
+            missing = missing / topic / str(queue_id)
+        raise FileNotFoundError(errno.ENOENT, f"no files of queue {queue_id} of topic {topic!r}", str(missing))
+
+    def open(self, path: Path) -> _core.ConsumeQueue:
+        """Open the queue in a directory, or give the open one."""
+        with self._lock:
+            queue = self._open.pop(path, None)
+            if queue is None:
+                extension = self._layout.queue_extensions / path.parent.name / path.name
+                queue = _core.ConsumeQueue.open(
+                    path,
+                    commit_log=self._log.core,
+                    extension=extension if extension.is_dir() else None,
+                    **self._options,
+                )
+            # The last one asked for is the last one to be forgotten; who still holds a queue keeps it open.
+            self._open[path] = queue
+            if len(self._open) > _KEPT_OPEN:
+                del self._open[next(iter(self._open))]
+            return queue
+
+    def file_sizes(self) -> dict[str, int]:
+        """Give the sizes of queue files by kind, as `ConsumeQueueWriter.create` takes them; what is not known is left out."""
+        sizes: dict[str, int] = {}
+        names = {"plain": "file_size", "batch": "batch_file_size"}
+        for paths in self.directories().values():
+            for path in paths:
+                queue = self.open(path)
+                if names[queue.kind] not in sizes and queue.file_size:
+                    sizes[names[queue.kind]] = queue.file_size
+            if len(sizes) == len(names):
+                break
+        return sizes
+
+    def close(self) -> None:
+        """Let the files go."""
+        with self._lock:
+            for queue in self._open.values():
+                queue.close()
+            self._open.clear()

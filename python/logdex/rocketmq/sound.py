@@ -1,0 +1,74 @@
+"""Scanning a log that may be damaged: everything that is a message, and nothing that only looks like one."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from logdex.hash_index import recovery
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from arro3.core import RecordBatch
+
+    from logdex.report import Finding
+    from logdex.rocketmq.commit_log import CommitLog
+
+_log = logging.getLogger(__name__)
+
+AFTER_STOP = "after-stop"
+_SUSPECT = "suspect"
+
+
+def warn(finding: Finding) -> None:
+    """Log a finding."""
+    _log.warning("%s at byte %d: expected %s, found %s", finding.path, finding.offset, finding.expected, finding.found)
+
+
+def is_ghost(suspect: str | None) -> bool:
+    """Say whether what a salvaging scan says of a message means that it was cut off before.
+
+    A message behind damage is as good as any. One that lies behind the end of a walk *and* steps back in time or in its
+    queue, or says that it stands elsewhere, is left over from before the log was cut back.
+    """
+    words = (suspect or "").split()
+    return AFTER_STOP in words and len(words) > 1
+
+
+def sound_messages(
+    log: CommitLog,
+    columns: Sequence[str],
+    begin: int,
+    end: int | None,
+    *,
+    salvage: bool,
+    on_damage: Callable[[Finding], None] = warn,
+) -> Iterator[RecordBatch]:
+    """Scan a range of a log.
+
+    Args:
+        log: The log.
+        columns: What to read.
+        begin: No message begins before it.
+        end: No message begins at or after it; None: the end.
+        salvage: Go on behind damage, without what was cut off before.
+        on_damage: Called at the end for each place that is no good message; logs it where not given.
+    """
+    if end is not None and begin >= end:
+        return
+    stop = "salvage" if salvage else "broker"
+    reader = log.scan(begin_phy_offset=begin, end_phy_offset=end, columns=columns, stop=stop)  # type: ignore[arg-type]
+    for batch in reader:
+        if salvage:
+            suspects = batch.column(_SUSPECT).to_pylist()
+            kept = batch.select(list(columns))
+            if any(map(is_ghost, suspects)):
+                rows = [row for row, suspect in enumerate(suspects) if not is_ghost(suspect)]
+                kept = recovery.take(kept, rows)
+        else:
+            kept = batch
+        if kept.num_rows:
+            yield kept
+    for finding in reader.report.findings if salvage else ():
+        on_damage(finding)

@@ -1,0 +1,32 @@
+"""The topics of a store."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from arro3.core import RecordBatchReader
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from logdex.rocketmq.commit_log import CommitLog
+
+_TABLE = "topicConfigTable"
+
+
+def topics_in_log(log: CommitLog) -> list[str]:
+    """Give the topics of the messages of a log, sorted; linear."""
+    topics: set[str] = set()
+    for batch in RecordBatchReader.from_stream(log.scan(columns=("topic",))):
+        topics.update(batch.column("topic").to_pylist())
+    return sorted(topics)
+
+
+def configured_topics(config: Path) -> list[str]:
+    """Give the topics of the broker's own table (topics.json); none where it is missing or damaged."""
+    try:
+        table = json.loads((config / "topics.json").read_text(encoding="utf-8")).get(_TABLE, {})
+    except (OSError, ValueError, AttributeError):
+        return []
+    return list(table) if isinstance(table, dict) else []

@@ -1,0 +1,191 @@
+"""Where a read of `kafka_log` begins and ends in each partition: the options of Spark's own Kafka source.
+
+`startingOffsets` and `endingOffsets`: `earliest`, `latest`, or JSON of topic, partition and offset, in which -2 is the earliest
+and -1 the latest. `startingTimestamp` and `endingTimestamp`: milliseconds for all partitions; `startingOffsetsByTimestamp` and
+`endingOffsetsByTimestamp`: JSON of topic, partition and milliseconds. A timestamp means the first record that is not older.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from logdex.kafka import TopicPartition
+from logdex.spark import options as opt
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from logdex.kafka import Log, LogDir
+
+_EARLIEST = -2
+_LATEST = -1
+_WORDS = {"earliest": _EARLIEST, "latest": _LATEST}
+_STRATEGIES = ("error", "latest")
+
+_ByPartition: TypeAlias = dict[TopicPartition, int]
+
+TOPIC_OPTIONS = ("topic", "subscribe", "subscribePattern", "assign")
+OFFSET_OPTIONS = (
+    "startingOffsets",
+    "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """One end of a read; the most exact of what is given counts, as in Spark: one timestamp, timestamps, offsets.
+
+    Attributes:
+        word: An offset for every partition: -2 the earliest, -1 the latest.
+        offsets: Offsets of single partitions; the others take `word`.
+        timestamp: Milliseconds for every partition.
+        timestamps: Milliseconds of single partitions.
+        missing: What a start by time does where no record is that new: "error" or "latest".
+    """
+
+    word: int
+    offsets: _ByPartition | None = None
+    timestamp: int | None = None
+    timestamps: _ByPartition | None = None
+    missing: str = "latest"
+
+    def resolve(self, log: Log) -> int:
+        """Give the offset that this means in a log.
+
+        Raises:
+            ValueError: No record is as new as a start asks for, and that is to be an error.
+        """
+        partition = TopicPartition(log.topic, log.partition)
+        time = self.timestamp
+        if time is None and self.timestamps is not None:
+            time = self.timestamps.get(partition)
+        if time is not None:
+            found = log.offset_for_timestamp(time)
+            if found is not None:
+                return found[1]
+            if self.missing == "error":
+                msg = f"{partition}: no record at or after {time}; startingOffsetsByTimestampStrategy=latest begins at the end"
+                raise ValueError(msg)
+            return log.log_end_offset
+        offset = self.word if self.offsets is None else self.offsets.get(partition, self.word)
+        if offset == _EARLIEST:
+            return log.log_start_offset
+        return log.log_end_offset if offset == _LATEST else offset
+
+
+def starting(options: Mapping[str, str]) -> Bound:
+    """Read where to begin; the start of the log where nothing is said.
+
+    Raises:
+        ValueError: An option has no such value.
+    """
+    strategy = options.get("startingOffsetsByTimestampStrategy", "error").lower()
+    if strategy not in _STRATEGIES:
+        msg = f"option startingOffsetsByTimestampStrategy: {strategy!r} is not one of {', '.join(_STRATEGIES)}"
+        raise ValueError(msg)
+    return _bound(options, "starting", "earliest", strategy)
+
+
+def ending(options: Mapping[str, str]) -> Bound:
+    """Read where to end; the end of the log where nothing is said.
+
+    Raises:
+        ValueError: An option has no such value.
+    """
+    if options.get("endingOffsets", "").strip().lower() == "earliest":
+        msg = "option endingOffsets: a read that ends at the earliest offset reads nothing"
+        raise ValueError(msg)
+    return _bound(options, "ending", "latest", "latest")
+
+
+def _bound(options: Mapping[str, str], which: Literal["starting", "ending"], word: str, missing: str) -> Bound:
+    name = f"{which}Offsets"
+    given = options.get(name, word).strip()
+    offsets = None if given.lower() in _WORDS else _by_partition(given, name)
+    timestamps = options.get(f"{name}ByTimestamp")
+    return Bound(
+        word=_WORDS[given.lower()] if offsets is None else _WORDS[word],
+        offsets=offsets,
+        timestamp=opt.instant(options, f"{which}Timestamp", end=False),
+        timestamps=None if timestamps is None else _by_partition(timestamps, f"{name}ByTimestamp"),
+        missing=missing,
+    )
+
+
+def _by_partition(text: str, name: str) -> _ByPartition:
+    """Read JSON of topic, partition and a number: {"orders": {"0": 23, "1": -2}}."""
+    try:
+        value: Any = json.loads(text)
+        return {
+            TopicPartition(topic, int(partition)): int(number)
+            for topic, numbers in value.items()
+            for partition, number in numbers.items()
+        }
+    except (json.JSONDecodeError, AttributeError, TypeError, ValueError) as error:
+        msg = f'option {name}: expected JSON such as {{"orders": {{"0": 23, "1": -2}}}}, got {text!r}'
+        raise ValueError(msg) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """Which partitions are wanted; what is None does not choose.
+
+    Attributes:
+        names: Topics by name.
+        pattern: Topics by a regular expression that fits the whole name.
+        partitions: Single partitions.
+    """
+
+    names: tuple[str, ...] | None = None
+    pattern: str | None = None
+    partitions: frozenset[TopicPartition] | None = None
+
+    def choose(self, logs: LogDir) -> list[TopicPartition]:
+        """Give the partitions of a directory that are wanted.
+
+        Raises:
+            ValueError: One that is asked for by name does not lie there: a mistyped name must not read as empty.
+        """
+        found = logs.partitions(self.names)
+        missing = sorted(set(self.names or ()) - {partition.topic for partition in found})
+        missing += [str(partition) for partition in sorted(self.partitions or ()) if partition not in found]
+        if missing:
+            msg = f"{logs.path} does not hold {', '.join(missing)}; it holds {', '.join(logs.topics) or 'nothing'}"
+            raise ValueError(msg)
+        if self.pattern is not None:
+            found = [partition for partition in found if re.fullmatch(self.pattern, partition.topic)]
+        return [partition for partition in found if self.partitions is None or partition in self.partitions]
+
+
+def topics(options: Mapping[str, str]) -> Topics:
+    """Read which topics are wanted; all where nothing is said.
+
+    Raises:
+        ValueError: Several options say it, or one has no such value.
+    """
+    given = [name for name in TOPIC_OPTIONS if options.get(name) is not None]
+    if len(given) > 1:
+        msg = f"give one of the options {', '.join(TOPIC_OPTIONS)}, not {' and '.join(given)}"
+        raise ValueError(msg)
+    if options.get("assign") is not None:
+        try:
+            wanted = json.loads(options["assign"])
+            chosen = frozenset(
+                TopicPartition(topic, int(each)) for topic, numbers in wanted.items() for each in numbers
+            )
+        except (json.JSONDecodeError, AttributeError, TypeError, ValueError) as error:
+            msg = f'option assign: expected JSON such as {{"orders": [0, 1]}}, got {options["assign"]!r}'
+            raise ValueError(msg) from error
+        return Topics(partitions=chosen)
+    if options.get("subscribePattern") is not None:
+        return Topics(pattern=options["subscribePattern"])
+    names = opt.names(options, "subscribe")
+    return Topics(names=opt.texts(options, "topic") if names is None else names)

@@ -1,0 +1,134 @@
+"""Runs the guides of docs/guides as they stand, and compares what they print with what they show.
+
+    python scripts/run_guides.py            # run all; exit 1 where a guide shows something else
+    python scripts/run_guides.py --write    # write what is printed now into the guides
+
+A block marked `sh` is run by a shell, one marked `python` in one interpreter a guide; both in an empty directory in which
+`examples` leads to ours. A block marked `text` right behind shows what was printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+HOME = Path(__file__).resolve().parents[1]
+GUIDES = sorted((HOME / "docs" / "guides").glob("*.md"))
+
+_BLOCK = re.compile(r"^```(sh|python|text)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_TIMEOUT_SECONDS = 120
+
+
+@dataclass
+class Difference:
+    """A place where a guide shows something else than it prints."""
+
+    guide: Path
+    code: str
+    shown: str
+    printed: str
+
+
+def run_guide(guide: Path, directory: Path) -> tuple[str, list[Difference]]:
+    """Run one guide in a directory.
+
+    Returns:
+        The guide's text with what is printed now, and where that differs from what it shows.
+
+    Raises:
+        subprocess.CalledProcessError: A shell block failed.
+    """
+    if not (directory / "examples").exists():
+        (directory / "examples").symlink_to(HOME / "examples")
+    _make_command(directory / "bin" / "logdex")
+    names: dict[str, object] = {"__name__": "__main__"}
+    text = guide.read_text(encoding="utf-8")
+    parts: list[str] = []
+    differences: list[Difference] = []
+    end = 0
+    printed, code = "", ""
+    for block in _BLOCK.finditer(text):
+        parts.append(text[end : block.start()])
+        end = block.end()
+        kind, content = block.groups()
+        if kind == "text":
+            # Only right behind what printed it.
+            if code and not parts[-1].strip():
+                if content != printed:
+                    differences.append(Difference(guide, code, content, printed))
+                parts.append(f"```text\n{printed}```")
+            else:
+                parts.append(block.group())
+            code = ""
+            continue
+        code = content
+        printed = _run_shell(content, directory) if kind == "sh" else _run_python(content, names, directory)
+        parts.append(block.group())
+    return "".join([*parts, text[end:]]), differences
+
+
+def _make_command(path: Path) -> None:
+    """Make `logdex` this interpreter's, wherever it is installed."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m logdex "$@"\n', encoding="utf-8")
+    path.chmod(0o755)
+
+
+def _run_shell(code: str, directory: Path) -> str:
+    """Run a block; a command that finds nothing ends with 1, which is no failure here."""
+    environment = {**os.environ, "PATH": f"{directory / 'bin'}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "80"}
+    done = subprocess.run(  # noqa: S603 -- our own documents
+        ["/bin/sh", "-c", code],
+        cwd=directory,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=_TIMEOUT_SECONDS,
+        check=False,
+        text=True,
+        encoding="utf-8",
+    )
+    if done.returncode not in (0, 1):
+        raise subprocess.CalledProcessError(done.returncode, code, done.stdout)
+    return done.stdout
+
+
+def _run_python(code: str, names: dict[str, object], directory: Path) -> str:
+    out = io.StringIO()
+    before = Path.cwd()
+    os.chdir(directory)
+    try:
+        with contextlib.redirect_stdout(out):
+            exec(compile(code, "guide", "exec"), names)  # noqa: S102 -- our own documents
+    finally:
+        os.chdir(before)
+    return out.getvalue()
+
+
+def main() -> int:
+    """Run all guides."""
+    parser = argparse.ArgumentParser(description="Run the guides of docs/guides as they stand.")
+    parser.add_argument("--write", action="store_true", help="write what is printed now into the guides")
+    write = parser.parse_args().write
+    found = 0
+    for guide in GUIDES:
+        with tempfile.TemporaryDirectory(prefix="logdex-guide-") as directory:
+            text, differences = run_guide(guide, Path(directory))
+        if write:
+            guide.write_text(text, encoding="utf-8")
+        for difference in differences:
+            found += 1
+            sys.stderr.write(f"{guide.name}: {difference.code}shows\n{difference.shown}prints\n{difference.printed}")
+    return 1 if found and not write else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,33 @@
+//! The Zstandard frame format, by the reference library.
+//!
+//! Decoded into one output buffer, which is the window as well: no memory is set apart for the window that a frame's header
+//! asks for.
+
+use zstd::zstd_safe;
+
+use super::{DecodeError, FIRST, Output};
+
+/// Decodes all frames of `input`.
+pub(crate) fn decode(decoder: &mut zstd_safe::DCtx<'_>, input: &[u8], output: &mut Output) -> Result<(), DecodeError> {
+    let mut more = FIRST;
+    loop {
+        let (_, room) = output.room(more);
+        let len = room.len();
+        match decoder.decompress(room, input) {
+            Ok(produced) => return output.add(produced),
+            Err(code) => {
+                let reason = zstd_safe::get_error_name(code);
+                if reason != OUTPUT_FULL {
+                    return Err(DecodeError::Undecodable { kind: "Zstandard", reason: reason.to_owned() });
+                }
+                if len > output.limit() {
+                    return Err(output.too_long());
+                }
+                more = len.saturating_mul(4);
+            }
+        }
+    }
+}
+
+/// What the library calls `ZSTD_error_dstSize_tooSmall`.
+const OUTPUT_FULL: &str = "Destination buffer is too small";

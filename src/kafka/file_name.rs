@@ -1,0 +1,60 @@
+//! Names of segment files and partition directories.
+
+use std::path::Path;
+
+/// The zero of each decimal script that a JVM's default locale may write names with.
+const ZEROS: [u32; 14] =
+    [0x30, 0x660, 0x6f0, 0x966, 0x9e6, 0xa66, 0xae6, 0xb66, 0xbe6, 0xc66, 0xce6, 0xd66, 0xe50, 0xff10];
+
+/// The base offset in a segment file's name: what stands before the first dot, as a signed 64-bit decimal.
+///
+/// Source: `LogFileUtils#offsetFromFileName`; digits may be those of any script, as `Long.parseLong` takes them.
+pub fn base_offset(path: &Path) -> Option<i64> {
+    let name = path.file_name()?.to_str()?;
+    let digits = name.split_once('.').map_or(name, |(digits, _)| digits);
+    let ascii: Option<String> = digits.chars().map(|c| if c == '-' || c == '+' { Some(c) } else { digit(c) }).collect();
+    ascii?.parse().ok()
+}
+
+fn digit(c: char) -> Option<char> {
+    let zero = ZEROS.into_iter().find(|zero| (*zero..*zero + 10).contains(&u32::from(c)))?;
+    char::from_digit(u32::from(c) - zero, 10)
+}
+
+/// Topic and partition of a partition directory's name, which is split at the last `-`.
+///
+/// Source: `LocalLog#parseTopicPartitionName`. Names with a suffix of the broker (`-delete` and the like) have none.
+pub fn topic_partition(directory: &Path) -> Option<(&str, i32)> {
+    let (topic, partition) = directory.file_name()?.to_str()?.rsplit_once('-')?;
+    let digits = !partition.is_empty() && partition.bytes().all(|b| b.is_ascii_digit());
+    (digits && !topic.is_empty()).then(|| Some((topic, partition.parse().ok()?))).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base_offsets_come_from_names() {
+        for (name, offset) in [
+            ("00000000000000000100.log", Some(100)),
+            ("a/b/7.timeindex", Some(7)),
+            ("-00000000000000000001.log", Some(-1)),
+            ("00000000000000000005.index.deleted", Some(5)),
+            ("\u{660}\u{661}\u{662}.log", Some(12)),
+            ("9223372036854775808.log", None),
+            ("leader-epoch-checkpoint", None),
+            (".log", None),
+        ] {
+            assert_eq!(base_offset(Path::new(name)), offset, "{name}");
+        }
+    }
+
+    #[test]
+    fn directories_split_at_the_last_dash() {
+        assert_eq!(topic_partition(Path::new("x/my-topic-12")), Some(("my-topic", 12)));
+        for none in ["topic", "-1", "t-", "t-x", "t-0.0123-delete", "t-99999999999"] {
+            assert_eq!(topic_partition(Path::new(none)), None, "{none}");
+        }
+    }
+}

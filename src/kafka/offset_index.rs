@@ -1,0 +1,270 @@
+//! The offset index: from an offset to a position in the log at or before its batch.
+//!
+//! An entry is `relative offset i32, position i32`. It says that every batch whose last offset is at or above the entry's
+//! begins at or after the position, which is where a batch begins. It does not say that the offset lies there.
+
+use std::path::Path;
+
+use super::index_file::{Check, IndexFile, IndexOptions};
+use super::search;
+use crate::error::{Error, Result};
+
+/// Bytes of an entry.
+pub(super) const ENTRY_SIZE: usize = 8;
+/// Slots at the end that the broker keeps warm.
+const WARM: usize = 8192 / ENTRY_SIZE;
+
+/// What a look-up gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OffsetEntry {
+    /// Absolute offset.
+    pub offset: i64,
+    /// Byte offset in the log.
+    pub position: i32,
+}
+
+/// An open `.index` file.
+#[derive(Debug)]
+pub struct OffsetIndex {
+    file: IndexFile,
+    check: Check,
+    /// Relative offsets and positions, of equal length.
+    keys: Vec<i32>,
+    positions: Vec<i32>,
+    /// Keys ascend, so that any search will do.
+    ascending: bool,
+}
+
+impl OffsetIndex {
+    /// Opens a file for reading, or for appends as well; nothing is created.
+    ///
+    /// # Errors
+    /// The system's error; `Corrupt` for a file that is too long for a broker; `WouldBlock` when another writer has it.
+    pub fn open(path: &Path, options: &IndexOptions) -> Result<Self> {
+        let (mut keys, mut positions) = (Vec::new(), Vec::new());
+        let mut ascending = true;
+        let most = options.log_len.map_or(i32::MAX, |len| i32::try_from(len).unwrap_or(i32::MAX));
+        let file = IndexFile::open::<ENTRY_SIZE>(path, options, |bytes| {
+            let (key, position) = decode(bytes);
+            let behind = match (keys.last(), positions.last()) {
+                (Some(last_key), Some(last)) => (key > *last_key, position > *last),
+                _ => (true, key > 0 || position > 0),
+            };
+            if options.check == Check::Verify && !(behind == (true, true) && key >= 0 && (0..most).contains(&position))
+            {
+                return false;
+            }
+            ascending &= behind.0;
+            keys.push(key);
+            positions.push(position);
+            true
+        })?;
+        Ok(Self { file, check: options.check, keys, positions, ascending })
+    }
+
+    /// Creates a file that is full of zeros, and opens it for appends.
+    ///
+    /// # Errors
+    /// `AlreadyExists` and other errors of the system; `InvalidArgument` for a size without room for an entry.
+    pub fn create(path: &Path, base_offset: i64, max_bytes: u64) -> Result<Self> {
+        let file = IndexFile::create(path, base_offset, max_bytes, ENTRY_SIZE as u64)?;
+        Ok(Self { file, check: Check::Trust, keys: Vec::new(), positions: Vec::new(), ascending: true })
+    }
+
+    /// Where the file lies.
+    pub fn path(&self) -> &Path {
+        &self.file.path
+    }
+
+    /// Offset that entries are relative to.
+    pub fn base_offset(&self) -> i64 {
+        self.file.base_offset
+    }
+
+    /// Length of the file in bytes.
+    pub fn file_len(&self) -> u64 {
+        self.file.len
+    }
+
+    /// True when appends are possible.
+    pub fn is_writable(&self) -> bool {
+        self.file.is_writable()
+    }
+
+    /// Which entries were taken.
+    pub fn check(&self) -> Check {
+        self.check
+    }
+
+    /// Entries.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// True when there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Entries that the file has room for.
+    pub fn max_entries(&self) -> u64 {
+        self.file.max_entries()
+    }
+
+    /// True when there is no room for another entry. Source: `AbstractIndex#isFull`.
+    pub fn is_full(&self) -> bool {
+        self.len() as u64 >= self.max_entries()
+    }
+
+    /// Offset of the last entry, the base offset of an empty index.
+    pub fn last_offset(&self) -> i64 {
+        self.keys.last().map_or(self.base_offset(), |key| self.absolute(*key))
+    }
+
+    fn absolute(&self, key: i32) -> i64 {
+        self.base_offset().wrapping_add(i64::from(key))
+    }
+
+    /// The entry of a slot.
+    pub fn entry(&self, slot: usize) -> Option<OffsetEntry> {
+        let (key, position) = (self.keys.get(slot)?, self.positions.get(slot)?);
+        Some(OffsetEntry { offset: self.absolute(*key), position: *position })
+    }
+
+    /// What stands for all entries before the first: the beginning of the log.
+    pub fn front(&self) -> OffsetEntry {
+        OffsetEntry { offset: self.base_offset(), position: 0 }
+    }
+
+    /// The slot of the largest offset at or below the target. Source: `OffsetIndex#lookup`.
+    pub fn slot(&self, target: i64) -> Option<usize> {
+        let key = |slot: usize| self.keys.get(slot).map_or(i64::MAX, |key| self.absolute(*key));
+        search::slot_range(self.len(), WARM, target, key).lower
+    }
+
+    /// The largest entry at or below the target; the beginning of the log where there is none.
+    pub fn lookup(&self, target: i64) -> OffsetEntry {
+        self.slot(target).and_then(|slot| self.entry(slot)).unwrap_or_else(|| self.front())
+    }
+
+    /// For each target, the slot that [`Self::slot`] gives, plus 1; 0 for none.
+    pub fn ranks(&self, targets: &[i64]) -> Vec<u32> {
+        let mut ranks = Vec::new();
+        if self.ascending {
+            let base = self.base_offset();
+            let relative: Vec<i32> = targets.iter().map(|target| relative_target(base, *target)).collect();
+            search::ranks(&self.keys, &relative, &mut ranks);
+        } else {
+            ranks.extend(targets.iter().map(|t| self.slot(*t).map_or(0, |slot| u32::try_from(slot).unwrap_or(0) + 1)));
+        }
+        ranks
+    }
+
+    /// An entry whose offset is outside of a fetch of `fetch_size` bytes from `position`, where there is one.
+    ///
+    /// COMPAT(kafka `OffsetIndex#fetchUpperBoundOffset`): the sum wraps at 32 bits, and slot 0 is not found by equality.
+    pub fn fetch_upper_bound(&self, position: i32, fetch_size: i32) -> Option<OffsetEntry> {
+        let target = i64::from(position.wrapping_add(fetch_size));
+        let value = |slot: usize| self.positions.get(slot).map_or(i64::MAX, |p| i64::from(*p));
+        search::slot_range(self.len(), WARM, target, value).upper.and_then(|slot| self.entry(slot))
+    }
+
+    /// Adds an entry. Source: `OffsetIndex#append`.
+    ///
+    /// # Errors
+    /// `IndexFull`; `InvalidArgument` for an offset that is not above the last one or too far from the base, or when the
+    /// file is open for reading. Nothing is stored then.
+    pub fn append(&mut self, offset: i64, position: i32) -> Result<()> {
+        self.file.check_writable()?;
+        if self.is_full() {
+            return Err(Error::IndexFull { path: self.path().to_owned(), entries: self.len() as u64 });
+        }
+        if !self.is_empty() && offset <= self.last_offset() {
+            return Err(Error::InvalidArgument(format!(
+                "attempt to append an offset {offset} to position {} no larger than the last offset appended ({}) to {}",
+                self.len(),
+                self.last_offset(),
+                self.path().display()
+            )));
+        }
+        let key = self.file.relative(offset)?;
+        self.file.put(self.len(), encode(key, position).as_flattened())?;
+        self.keys.push(key);
+        self.positions.push(position);
+        Ok(())
+    }
+
+    /// Forgets entries at or above an offset; their bytes stay until they are overwritten or cut off.
+    ///
+    /// Source: `OffsetIndex#truncateTo`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the file is open for reading.
+    pub fn truncate_to(&mut self, offset: i64) -> Result<()> {
+        self.file.check_writable()?;
+        let keep = match self.slot(offset) {
+            None => 0,
+            Some(slot) if self.entry(slot).is_some_and(|entry| entry.offset == offset) => slot,
+            Some(slot) => slot + 1,
+        };
+        self.keys.truncate(keep);
+        self.positions.truncate(keep);
+        Ok(())
+    }
+
+    /// Gives the file room for as many whole entries as `max_bytes` holds; false when it has that already.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when entries would be cut off, or the file is open for reading; the system's error.
+    pub fn resize(&mut self, max_bytes: u64) -> Result<bool> {
+        self.file.resize(max_bytes, self.len())
+    }
+
+    /// Cuts the file behind the last entry. Source: `AbstractIndex#trimToValidSize`.
+    ///
+    /// # Errors
+    /// As [`Self::resize`].
+    pub fn trim(&mut self) -> Result<()> {
+        self.resize((self.len() * ENTRY_SIZE) as u64).map(|_| ())
+    }
+
+    /// The broker's own check. Source: `OffsetIndex#sanityCheck`.
+    ///
+    /// # Errors
+    /// `Corrupt` when the last offset is below the base or the length is none of whole entries.
+    pub fn sanity_check(&self) -> Result<()> {
+        if !self.is_empty() && self.last_offset() < self.base_offset() {
+            let at = (self.len() * ENTRY_SIZE - ENTRY_SIZE) as u64;
+            let expected = format!("a last offset of at least {}", self.base_offset());
+            return Err(Error::corrupt(self.path(), at, expected, self.last_offset().to_string()));
+        }
+        self.file.check_len()
+    }
+
+    /// Waits until what was appended is on the disk.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn flush(&self) -> Result<()> {
+        self.file.flush()
+    }
+}
+
+/// The target as a key: what no key can be is moved to the nearest that it can.
+fn relative_target(base: i64, target: i64) -> i32 {
+    let relative = i128::from(target) - i128::from(base);
+    i32::try_from(relative).unwrap_or(if relative < 0 { i32::MIN } else { i32::MAX })
+}
+
+pub(super) fn decode(bytes: &[u8; ENTRY_SIZE]) -> (i32, i32) {
+    let [a, b, c, d, e, f, g, h] = *bytes;
+    (i32::from_be_bytes([a, b, c, d]), i32::from_be_bytes([e, f, g, h]))
+}
+
+pub(super) fn encode(key: i32, position: i32) -> [[u8; 4]; 2] {
+    [key.to_be_bytes(), position.to_be_bytes()]
+}
+
+#[cfg(test)]
+#[path = "offset_index_tests.rs"]
+mod tests;

@@ -1,0 +1,130 @@
+//! One record of a batch of magic 2, after decompression. Source: `DefaultRecord#readFrom`.
+//!
+//! ```text
+//! length varint | attributes i8 | timestampDelta varlong | offsetDelta varint | key | value | headerCount varint | headers
+//! key, value: length varint (negative: null), bytes        header: key (never null), value
+//! ```
+
+use super::header::{Header, TimestampType};
+use super::varint::Cursor;
+
+/// The smallest record: seven numbers of one byte.
+pub(super) const LEAST_RECORD: usize = 7;
+
+/// Where a record lies in the bytes of its batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) offset: i64,
+    pub(super) timestamp: i64,
+    /// Begin and length of key and value; a length below 0 is null.
+    pub(super) key: (u32, i32),
+    pub(super) value: (u32, i32),
+    /// Begin and length of all headers, which were not looked at.
+    pub(super) headers: (u32, u32),
+    pub(super) header_count: u32,
+    /// Slots after the first of the batch.
+    pub(super) delta: i32,
+    /// Magic 0 and 1: the stored checksum.
+    pub(super) crc: u32,
+    /// Magic 0 and 1: it is that of the bytes.
+    pub(super) is_valid: bool,
+}
+
+/// The bytes of a key or value; `None` for null.
+#[inline]
+pub(super) fn field((at, len): (u32, i32), bytes: &[u8]) -> Option<&[u8]> {
+    let len = usize::try_from(len).ok()?;
+    bytes.get(at as usize..)?.get(..len)
+}
+
+impl Span {
+    /// Bytes of key, value and headers.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        let len = |field: (u32, i32)| usize::try_from(field.1).unwrap_or(0);
+        len(self.key) + len(self.value) + self.headers.1 as usize
+    }
+
+    /// Gives each header to `take`, its key and value as the bytes where they begin and their length, below 0 for null;
+    /// `None` when the bytes are no headers.
+    #[inline]
+    pub(super) fn each_header<'a>(
+        &self,
+        bytes: &'a [u8],
+        mut take: impl FnMut((&'a [u8], usize), (&'a [u8], i32)),
+    ) -> Option<()> {
+        let (at, len) = self.headers;
+        // What stands behind the headers is seen, but its use is refused at the end.
+        let mut cursor = Cursor::new(bytes.get(at as usize..)?);
+        let end = cursor.rest.len().checked_sub(len as usize)?;
+        for _ in 0..self.header_count {
+            let key_len = usize::try_from(cursor.varint()?).ok()?;
+            let key = cursor.rest;
+            cursor.rest = key.get(key_len..)?;
+            let value_len = cursor.varint()?;
+            let value = cursor.rest;
+            if let Ok(len) = usize::try_from(value_len) {
+                cursor.rest = value.get(len..)?;
+            }
+            if cursor.rest.len() < end {
+                return None;
+            }
+            take((key, key_len), (value, value_len));
+        }
+        (cursor.rest.len() == end).then_some(())
+    }
+}
+
+/// Which parts of a record are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wants {
+    /// Offset and timestamp: the rest is stepped over by the record's length.
+    Times,
+    /// All of it.
+    All,
+}
+
+/// Reads the next record of `size` bytes of records; `None` when the bytes are none.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "else the span goes through memory, field by field")]
+#[expect(clippy::cast_possible_truncation, reason = "a batch has at most 2^31 bytes, so places in it fit")]
+pub(super) fn parse(cursor: &mut Cursor<'_>, size: usize, header: &Header, wants: Wants) -> Option<Span> {
+    let len = usize::try_from(cursor.varint()?).ok()?;
+    let (record, rest) = cursor.rest.split_at_checked(len)?;
+    cursor.rest = rest;
+    let end = size - rest.len();
+    let mut body = Cursor::new(record);
+    body.byte()?;
+    let timestamp_delta = body.varlong()?;
+    let delta = body.varint()?;
+    let mut span = Span {
+        offset: header.base_offset.wrapping_add(i64::from(delta)),
+        timestamp: if header.timestamp_type() == TimestampType::LogAppend {
+            header.max_timestamp
+        } else {
+            header.base_timestamp.wrapping_add(timestamp_delta)
+        },
+        delta,
+        ..Span::default()
+    };
+    if wants == Wants::All {
+        let mut field = || -> Option<(u32, i32)> {
+            let len = body.varint()?;
+            let at = end - body.rest.len();
+            if let Ok(len) = usize::try_from(len) {
+                body.rest = body.rest.get(len..)?;
+            }
+            Some((at as u32, len))
+        };
+        span.key = field()?;
+        span.value = field()?;
+        let count = usize::try_from(body.varint()?).ok()?;
+        // A header takes two bytes at least.
+        if count > body.rest.len() || (count == 0 && !body.rest.is_empty()) {
+            return None;
+        }
+        span.headers = ((end - body.rest.len()) as u32, body.rest.len() as u32);
+        span.header_count = count as u32;
+    }
+    Some(span)
+}

@@ -1,0 +1,406 @@
+//! Records of segments as a stream of record batches.
+
+use std::sync::Arc;
+
+use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_schema::{ArrowError, SchemaRef};
+
+use super::finding::{Finding, Flaw, Kind, OnError};
+use super::header::Header;
+use super::lookup::{out_of_order, too_large};
+use super::record::Span;
+use super::record_columns::{Column, Owner, RecordColumns};
+use super::records::{BatchCursor, CHUNK};
+use super::segment::Segment;
+use super::walk::{Reads, Tail, Walk};
+use crate::error::{Error, Result};
+use crate::mmap::FileSource;
+use crate::source::ReadAt;
+use crate::time_range::TimeRange;
+
+/// Offsets of a transaction that was rolled back, from its first record to its marker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AbortedRange {
+    /// Whose transaction.
+    pub producer_id: i64,
+    /// Offset of its first record.
+    pub first_offset: i64,
+    /// Offset of its marker.
+    pub last_offset: i64,
+}
+
+/// A part of a segment.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// The segment.
+    pub segment: Arc<Segment>,
+    /// Topic that the rows name.
+    pub topic: Option<String>,
+    /// Partition that the rows name.
+    pub partition: Option<i32>,
+    /// First offset.
+    pub begin_offset: i64,
+    /// First offset that is not wanted any more.
+    pub end_offset: i64,
+    /// Byte offset where a batch begins; `None`: found by the indexes.
+    pub begin_position: Option<u64>,
+    /// Byte offset of the end; `None`: of the segment.
+    pub end_position: Option<u64>,
+    /// Transactions whose records are left out.
+    pub aborted: Vec<AbortedRange>,
+}
+
+impl Part {
+    /// All of a segment.
+    pub fn whole(segment: Arc<Segment>) -> Self {
+        let owner = segment.topic_partition();
+        Self {
+            topic: owner.map(|(topic, _)| topic.to_owned()),
+            partition: owner.map(|(_, partition)| partition),
+            begin_offset: i64::MIN,
+            end_offset: i64::MAX,
+            begin_position: None,
+            end_position: None,
+            aborted: Vec::new(),
+            segment,
+        }
+    }
+}
+
+/// What to read.
+#[derive(Clone, Debug)]
+pub struct RecordScan {
+    /// Records of these times.
+    pub times: TimeRange,
+    /// Columns in this order.
+    pub columns: Vec<Column>,
+    /// Rows of a batch; it ends earlier at 64 MiB.
+    pub batch_size: usize,
+    /// Markers of the broker as well.
+    pub control: bool,
+    /// Compare checksums.
+    pub check_crc: bool,
+    /// What to do at damage.
+    pub on_error: OnError,
+}
+
+/// The part that is being read.
+#[derive(Debug)]
+struct Current {
+    part: Part,
+    owner: Arc<Owner>,
+    source: FileSource,
+    /// The batch that is being read.
+    batch: Option<Header>,
+    /// Last offset of the batch before the next.
+    last: Option<i64>,
+}
+
+/// A walk over parts of segments that gives record batches. Files are open only while they are read.
+#[derive(Debug)]
+pub struct RecordReader {
+    parts: std::iter::Peekable<std::vec::IntoIter<Part>>,
+    scan: RecordScan,
+    current: Option<Current>,
+    walk: Walk,
+    cursor: BatchCursor,
+    /// Records that were read and are not in the columns yet; all of the batch was read; what is wrong behind them.
+    spans: Vec<Span>,
+    read: bool,
+    flaw: Option<Flaw>,
+    columns: RecordColumns,
+    findings: Vec<Finding>,
+    /// What ends the reading, once the rows before it are taken.
+    pending: Option<Error>,
+    ended: bool,
+}
+
+impl RecordReader {
+    /// Reads these parts, in their order.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when `batch_size` is 0.
+    pub fn new(parts: Vec<Part>, scan: RecordScan) -> Result<Self> {
+        if scan.batch_size == 0 {
+            return Err(Error::InvalidArgument("batch_size is 1 or more, not 0".to_owned()));
+        }
+        Ok(Self {
+            parts: parts.into_iter().peekable(),
+            columns: RecordColumns::new(&scan.columns),
+            scan,
+            current: None,
+            walk: Walk::new(Reads::Whole, 0, 0),
+            cursor: BatchCursor::new(0),
+            spans: Vec::with_capacity(CHUNK),
+            read: false,
+            flaw: None,
+            findings: Vec::new(),
+            pending: None,
+            ended: false,
+        })
+    }
+
+    /// What was met and not raised.
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+
+    /// Byte offset in the segment at hand, behind the last whole batch.
+    pub fn position(&self) -> u64 {
+        self.walk.at
+    }
+
+    /// Bytes read from logs so far.
+    pub fn bytes_read(&self) -> u64 {
+        self.walk.window.bytes_read
+    }
+
+    /// The next batch; `None` at the end. After an error there is nothing more.
+    ///
+    /// # Errors
+    /// `Corrupt` for what cannot be true, with [`OnError::Raise`]; the system's error.
+    pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        while !self.ended && self.columns.rows() < self.scan.batch_size {
+            match self.step() {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    self.pending = Some(error);
+                    self.ended = true;
+                }
+            }
+        }
+        if self.columns.rows() > 0 {
+            return Ok(Some(self.columns.take()));
+        }
+        self.pending.take().map_or(Ok(None), Err)
+    }
+
+    /// Does the next thing. False when the columns are full of bytes.
+    fn step(&mut self) -> Result<bool> {
+        let Some(current) = &mut self.current else {
+            self.next_part()?;
+            return Ok(true);
+        };
+        if let Some(header) = current.batch {
+            return self.read_batch(&header);
+        }
+        let path = current.part.segment.path();
+        match self.walk.next(&current.source).map_err(|e| Error::io(path, e))? {
+            Ok(header) => self.enter_batch(&header)?,
+            Err(tail) => self.leave_part(&tail)?,
+        }
+        Ok(true)
+    }
+
+    fn next_part(&mut self) -> Result<()> {
+        let Some(part) = self.parts.next() else {
+            self.ended = true;
+            return Ok(());
+        };
+        let segment = &part.segment;
+        let source = segment.open_source()?;
+        let begin = match part.begin_position {
+            Some(position) => position,
+            None => start(&part, self.scan.times)?,
+        };
+        let end = part.end_position.unwrap_or(u64::MAX).min(segment.len()).min(source.len());
+        self.walk.restart(begin, end);
+        self.cursor = BatchCursor::new(segment.options().max_batch_bytes);
+        let owner = Arc::new(Owner { topic: part.topic.clone(), partition: part.partition });
+        self.current = Some(Current { part, owner, source, batch: None, last: None });
+        Ok(())
+    }
+
+    fn leave_part(&mut self, tail: &Tail) -> Result<()> {
+        let Some(current) = self.current.take() else { return Ok(()) };
+        let Some(flaw) = tail.flaw() else { return Ok(()) };
+        let finding = Finding::new(current.part.segment.path(), self.walk.at, flaw);
+        // The last segment of a partition is the one that a broker was writing.
+        let goes_on = self.parts.peek().is_some_and(|next| {
+            next.topic == current.part.topic
+                && next.partition == current.part.partition
+                && next.segment.base_offset() > current.part.segment.base_offset()
+        });
+        let zeros =
+            current.part.segment.options().compat.is_some() && matches!(tail, Tail::Zeros { left } if *left > 17);
+        let quiet = tail.is_quiet() && !goes_on && !zeros && current.part.end_position.is_none();
+        let slice = current.part.end_position.is_some() && tail.is_quiet();
+        match self.scan.on_error {
+            // A slice may end inside of a batch.
+            _ if slice => Ok(()),
+            OnError::Raise if !quiet => Err(finding.into()),
+            on_error => {
+                self.findings.push(finding);
+                self.ended |= on_error == OnError::Stop;
+                Ok(())
+            }
+        }
+    }
+
+    /// Says what is wrong with a batch; the walk goes on behind it, if it goes on.
+    fn refuse(&mut self, header: &Header, flaw: Flaw) -> Result<()> {
+        let Some(current) = &mut self.current else { return Ok(()) };
+        current.batch = None;
+        let finding = Finding::new(current.part.segment.path(), header.position, flaw);
+        if self.scan.on_error == OnError::Raise {
+            return Err(finding.into());
+        }
+        self.findings.push(finding);
+        self.ended |= self.scan.on_error == OnError::Stop;
+        Ok(())
+    }
+
+    /// Looks whether the batch that the walk came to has records that are wanted, and opens it then.
+    fn enter_batch(&mut self, header: &Header) -> Result<()> {
+        let Some(current) = &mut self.current else { return Ok(()) };
+        let part = &current.part;
+        let segment = Arc::clone(&part.segment);
+        let options = segment.options();
+        let before = current.last.replace(header.last_offset);
+        if options.compat.is_none()
+            && let Some(flaw) = out_of_order(header, before, segment.base_offset())
+        {
+            self.refuse(header, flaw)?;
+            if self.ended {
+                return Ok(());
+            }
+        }
+        let Some(current) = &mut self.current else { return Ok(()) };
+        let part = &current.part;
+        if !header.is_legacy() && header.base_offset >= part.end_offset {
+            self.current = None;
+            return Ok(());
+        }
+        if header.last_offset < part.begin_offset || header.max_timestamp < self.scan.times.begin_ms {
+            return Ok(());
+        }
+        if header.size as usize > options.max_batch_bytes {
+            return self.refuse(header, too_large(header, options.max_batch_bytes));
+        }
+        let batch = self.walk.batch(&current.source, header).map_err(|e| Error::io(segment.path(), e))?;
+        if self.scan.check_crc
+            && let Err(flaw) = header.check_crc(batch)
+        {
+            return self.refuse(header, flaw);
+        }
+        if header.magic > 2 {
+            let flaw = Flaw::new(Kind::BatchMagic, "a magic of 0, 1 or 2", header.magic);
+            self.findings.push(Finding::new(segment.path(), header.position, flaw));
+        }
+        let hidden = header.is_control() && !self.scan.control;
+        if hidden || is_aborted(header, &part.aborted) {
+            current.batch = None;
+            self.leave_behind(header);
+            return Ok(());
+        }
+        match self.cursor.begin(header, batch) {
+            Ok(()) => {
+                self.columns.begin_run(&current.owner, header);
+                current.batch = Some(*header);
+                self.spans.clear();
+                (self.read, self.flaw) = (false, None);
+                Ok(())
+            }
+            Err(flaw) => self.refuse(header, flaw),
+        }
+    }
+
+    /// All records of the batch are read.
+    fn finish_batch(&mut self, header: &Header) {
+        if let Some(current) = &mut self.current {
+            current.batch = None;
+        }
+        self.leave_behind(header);
+    }
+
+    /// Leaves the part when nothing that is wanted can come behind this batch.
+    fn leave_behind(&mut self, header: &Header) {
+        let end = self.current.as_ref().map_or(i64::MAX, |current| current.part.end_offset);
+        if end < i64::MAX && end <= header.last_offset.saturating_add(1) {
+            self.current = None;
+        }
+    }
+
+    /// Reads on in the batch that is open. False when the columns are full of bytes.
+    fn read_batch(&mut self, header: &Header) -> Result<bool> {
+        let Some(current) = &mut self.current else { return Ok(true) };
+        if self.columns.rows() == 0 {
+            self.columns.begin_run(&current.owner, header);
+        }
+        let path = current.part.segment.path();
+        let batch = self.walk.batch(&current.source, header).map_err(|e| Error::io(path, e))?;
+        if self.spans.is_empty() && !self.read {
+            match self.cursor.fill(header, batch, self.columns.wants(), CHUNK, &mut self.spans) {
+                Ok(ended) => self.read = ended,
+                Err(flaw) => {
+                    self.read = true;
+                    self.flaw = Some(flaw);
+                }
+            }
+            let (begin, end, times) = (current.part.begin_offset, current.part.end_offset, self.scan.times);
+            if (begin, end) != (i64::MIN, i64::MAX) || !times.is_all() {
+                self.spans.retain(|span| {
+                    begin <= span.offset && span.offset < end && times.meets(span.timestamp, span.timestamp)
+                });
+            }
+        }
+        let rows = self.spans.len().min(self.scan.batch_size - self.columns.rows());
+        let fitting = self.columns.room_for(self.spans.get(..rows).unwrap_or_default());
+        let taken = self.spans.get(..fitting).unwrap_or_default();
+        if !self.columns.append(taken, self.cursor.bytes(batch), header) {
+            let flaw = Flaw::new(Kind::Records, "headers as they are written", "something else");
+            self.spans.clear();
+            (self.read, self.flaw) = (true, Some(flaw));
+        }
+        self.spans.drain(..fitting.min(self.spans.len()));
+        if self.spans.is_empty() && self.read {
+            match self.flaw.take() {
+                Some(flaw) => self.refuse(header, flaw)?,
+                None => self.finish_batch(header),
+            }
+        }
+        Ok(fitting == rows)
+    }
+}
+
+/// Where to begin with a part: as far behind as the indexes allow.
+fn start(part: &Part, times: TimeRange) -> Result<u64> {
+    let segment = &part.segment;
+    let mut offset = part.begin_offset;
+    if times.begin_ms > 0 {
+        // No record at or before the entry's offset is later than its timestamp, which is before the range.
+        let entry = segment.time_entry(times.begin_ms - 1)?;
+        if entry.timestamp >= 0 {
+            offset = offset.max(entry.offset.saturating_add(1));
+        }
+    }
+    if offset <= segment.base_offset() {
+        return Ok(0);
+    }
+    Ok(u64::try_from(segment.offset_entry(offset)?.position).unwrap_or(0))
+}
+
+/// True when the batch is one of a transaction that was rolled back.
+fn is_aborted(header: &Header, aborted: &[AbortedRange]) -> bool {
+    let inside = |range: &AbortedRange| {
+        range.producer_id == header.producer_id
+            && range.first_offset <= header.last_offset
+            && header.base_offset <= range.last_offset
+    };
+    header.is_transactional() && !header.is_control() && aborted.iter().any(inside)
+}
+
+impl Iterator for RecordReader {
+    type Item = std::result::Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_batch().map_err(|e| ArrowError::ExternalError(Box::new(e))).transpose()
+    }
+}
+
+impl RecordBatchReader for RecordReader {
+    fn schema(&self) -> SchemaRef {
+        self.columns.schema()
+    }
+}

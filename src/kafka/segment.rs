@@ -1,0 +1,199 @@
+//! One segment: a `.log` file and the indexes beside it, read only.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::compat::Compat;
+use super::file_name::{base_offset, topic_partition};
+use super::index_file::{Check, IndexOptions};
+use super::offset_index::OffsetIndex;
+use super::time_index::TimeIndex;
+use crate::error::{Error, Result};
+use crate::mmap::FileSource;
+use crate::source::Access;
+
+/// How to open a segment.
+#[derive(Clone, Copy, Debug)]
+pub struct SegmentOptions {
+    /// Which entries of the indexes are taken.
+    pub check: Check,
+    /// Map or `pread`; `Auto` is `pread` here, because a broker may cut the file.
+    pub access: Access,
+    /// Whose answers.
+    pub compat: Option<Compat>,
+    /// The most bytes of one batch, stored and uncompressed.
+    pub max_batch_bytes: usize,
+}
+
+impl Default for SegmentOptions {
+    fn default() -> Self {
+        Self { check: Check::Verify, access: Access::Auto, compat: None, max_batch_bytes: 64 * 1024 * 1024 }
+    }
+}
+
+/// What is kept of an index once it was read.
+type Kept<T> = Mutex<Option<Arc<T>>>;
+
+/// An index of the segment, and which of its entries the log was asked about: not yet, yes, no.
+#[derive(Debug)]
+pub(super) struct Attested<T> {
+    pub(super) index: Option<T>,
+    answers: Vec<AtomicU8>,
+}
+
+impl<T> Attested<T> {
+    fn new(index: Option<T>, entries: usize) -> Self {
+        Self { index, answers: std::iter::repeat_with(|| AtomicU8::new(0)).take(entries).collect() }
+    }
+
+    /// What the log says about the entry of a slot: asked once.
+    pub(super) fn holds(&self, slot: usize, ask: impl FnOnce() -> Result<bool>) -> Result<bool> {
+        let answer = self.answers.get(slot);
+        match answer.map_or(0, |a| a.load(Ordering::Relaxed)) {
+            0 => {
+                let holds = ask()?;
+                if let Some(answer) = answer {
+                    answer.store(1 + u8::from(!holds), Ordering::Relaxed);
+                }
+                Ok(holds)
+            }
+            known => Ok(known == 1),
+        }
+    }
+}
+
+/// A segment. Its length is that of the log when it was opened; batches that are added later are not seen.
+#[derive(Debug)]
+pub struct Segment {
+    path: PathBuf,
+    topic_partition: Option<(String, i32)>,
+    base_offset: i64,
+    len: u64,
+    pub(super) options: SegmentOptions,
+    source: Kept<FileSource>,
+    offset_index: Kept<Attested<OffsetIndex>>,
+    time_index: Kept<Attested<TimeIndex>>,
+}
+
+impl Segment {
+    /// Opens a `.log` file; the indexes beside it are read when they are needed, and may be missing.
+    ///
+    /// # Errors
+    /// The system's error; `InvalidArgument` for a name without a base offset.
+    pub fn open(path: &Path, options: SegmentOptions) -> Result<Self> {
+        let base_offset = base_offset(path).ok_or_else(|| {
+            Error::InvalidArgument(format!("{}: the name does not begin with a base offset", path.display()))
+        })?;
+        let len = std::fs::metadata(path).map_err(|e| Error::io(path, e))?.len();
+        // A directory or the like is refused at once.
+        drop(crate::disk::open_file(path, false)?);
+        let topic_partition = std::path::absolute(path)
+            .ok()
+            .and_then(|path| path.parent().and_then(topic_partition).map(|(topic, id)| (topic.to_owned(), id)));
+        Ok(Self {
+            path: path.to_owned(),
+            topic_partition,
+            base_offset,
+            len,
+            options,
+            source: Mutex::default(),
+            offset_index: Mutex::default(),
+            time_index: Mutex::default(),
+        })
+    }
+
+    /// Where the log lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Topic and partition by the name of the directory.
+    pub fn topic_partition(&self) -> Option<(&str, i32)> {
+        self.topic_partition.as_ref().map(|(topic, partition)| (topic.as_str(), *partition))
+    }
+
+    /// Offset in the file's name.
+    pub fn base_offset(&self) -> i64 {
+        self.base_offset
+    }
+
+    /// Length of the log in bytes when it was opened.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// True when the log has no byte.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How it was opened.
+    pub fn options(&self) -> SegmentOptions {
+        self.options
+    }
+
+    /// Another handle of the log, for a reader that goes its own way.
+    pub(super) fn open_source(&self) -> Result<FileSource> {
+        let access = if self.options.access == Access::Auto { Access::Pread } else { self.options.access };
+        FileSource::open(&self.path, access)
+    }
+
+    /// The log for look-ups, opened at the first.
+    pub(super) fn source(&self) -> Result<Arc<FileSource>> {
+        keep(&self.source, || self.open_source())
+    }
+
+    /// The file beside the log with this suffix: `.index` for `x.log`, `.index.deleted` for `x.log.deleted`.
+    pub fn beside(&self, suffix: &str) -> PathBuf {
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+        self.path.with_file_name(name.replacen(".log", suffix, 1))
+    }
+
+    fn index_options(&self) -> IndexOptions {
+        IndexOptions {
+            check: self.options.check,
+            compat: self.options.compat,
+            base_offset: Some(self.base_offset),
+            log_len: Some(self.len),
+            ..IndexOptions::default()
+        }
+    }
+
+    /// The offset index, where there is one.
+    pub(super) fn offset_index(&self) -> Result<Arc<Attested<OffsetIndex>>> {
+        keep(&self.offset_index, || {
+            let index = if_there(OffsetIndex::open(&self.beside(".index"), &self.index_options()))?;
+            let entries = index.as_ref().map_or(0, OffsetIndex::len);
+            Ok(Attested::new(index, entries))
+        })
+    }
+
+    /// The time index, where there is one.
+    pub(super) fn time_index(&self) -> Result<Arc<Attested<TimeIndex>>> {
+        keep(&self.time_index, || {
+            let index = if_there(TimeIndex::open(&self.beside(".timeindex"), &self.index_options()))?;
+            let entries = index.as_ref().map_or(0, TimeIndex::len);
+            Ok(Attested::new(index, entries))
+        })
+    }
+}
+
+fn keep<T>(kept: &Kept<T>, make: impl FnOnce() -> Result<T>) -> Result<Arc<T>> {
+    let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(made) = kept.as_ref() {
+        return Ok(Arc::clone(made));
+    }
+    let made = Arc::new(make()?);
+    *kept = Some(Arc::clone(&made));
+    Ok(made)
+}
+
+/// `None` for a file that is not there.
+pub(super) fn if_there<T>(opened: Result<T>) -> Result<Option<T>> {
+    match opened {
+        Ok(opened) => Ok(Some(opened)),
+        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,97 @@
+//! The index of aborted transactions: entries of 34 bytes, in the order of their markers.
+//!
+//! ```text
+//! version i16 | producerId i64 | firstOffset i64 | lastOffset i64, of the marker | lastStableOffset i64
+//! ```
+//!
+//! Source: `TransactionIndex`, `AbortedTxn`.
+
+use std::path::Path;
+
+use super::index_file::{IndexFile, IndexOptions};
+use crate::error::Result;
+
+/// Bytes of an entry.
+pub const ENTRY_SIZE: usize = 34;
+
+/// An entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AbortedTransaction {
+    /// 0.
+    pub version: i16,
+    /// Whose transaction.
+    pub producer_id: i64,
+    /// Offset of its first record.
+    pub first_offset: i64,
+    /// Offset of its marker.
+    pub last_offset: i64,
+    /// Below it everything was decided when the marker was written.
+    pub last_stable_offset: i64,
+}
+
+impl AbortedTransaction {
+    /// Reads an entry.
+    pub fn decode(bytes: &[u8; ENTRY_SIZE]) -> Self {
+        let long = |at: usize| bytes.get(at..).and_then(|b| b.first_chunk()).copied().map_or(0, i64::from_be_bytes);
+        let [high, low, ..] = *bytes;
+        Self {
+            version: i16::from_be_bytes([high, low]),
+            producer_id: long(2),
+            first_offset: long(10),
+            last_offset: long(18),
+            last_stable_offset: long(26),
+        }
+    }
+
+    /// Writes an entry.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend(self.version.to_be_bytes());
+        for value in [self.producer_id, self.first_offset, self.last_offset, self.last_stable_offset] {
+            out.extend(value.to_be_bytes());
+        }
+    }
+}
+
+/// All whole entries of a file, and the bytes of a torn one behind them.
+///
+/// # Errors
+/// The system's error.
+pub fn read(path: &Path) -> Result<(Vec<AbortedTransaction>, u64)> {
+    let mut entries = Vec::new();
+    let options = IndexOptions { base_offset: Some(0), ..IndexOptions::default() };
+    let file = IndexFile::open::<ENTRY_SIZE>(path, &options, |bytes| {
+        entries.push(AbortedTransaction::decode(bytes));
+        true
+    })?;
+    Ok((entries, file.len % ENTRY_SIZE as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_those_of_the_broker() {
+        let entry = AbortedTransaction {
+            version: 0,
+            producer_id: 98_323,
+            first_offset: 102,
+            last_offset: 106,
+            last_stable_offset: 100,
+        };
+        let mut bytes = Vec::new();
+        entry.encode(&mut bytes);
+        let text: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(text, "000000000000000180130000000000000066000000000000006a0000000000000064");
+        assert_eq!(AbortedTransaction::decode(bytes.first_chunk().unwrap()), entry);
+
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("00000000000000000100.txnindex");
+        let mut file = bytes.repeat(700);
+        file.extend([1, 2, 3]);
+        std::fs::write(&path, &file).unwrap();
+        let (entries, left) = read(&path).unwrap();
+        assert_eq!((entries.len(), left), (700, 3));
+        assert!(entries.iter().all(|e| *e == entry));
+    }
+}

@@ -1,0 +1,119 @@
+//! Zig-zag integers of variable length: 7 bits a byte, the lowest first. Source: `ByteUtils#readVarint`, `#readVarlong`.
+//!
+//! Encodings that are longer than need be are taken, and bits beyond the type's are dropped, as the broker does.
+
+/// What is left to be read. Every call gives `None` where the bytes end too early or a number does not end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cursor<'a> {
+    pub(super) rest: &'a [u8],
+}
+
+impl<'a> Cursor<'a> {
+    pub(super) fn new(rest: &'a [u8]) -> Self {
+        Self { rest }
+    }
+
+    #[inline]
+    pub(super) fn byte(&mut self) -> Option<u8> {
+        let (byte, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        Some(*byte)
+    }
+
+    #[inline]
+    pub(super) fn varint(&mut self) -> Option<i32> {
+        let first = self.byte()?;
+        if first < 0x80 {
+            return Some(i32::from(first >> 1) ^ -i32::from(first & 1));
+        }
+        self.long_varint(first)
+    }
+
+    fn long_varint(&mut self, first: u8) -> Option<i32> {
+        let mut value = u32::from(first & 0x7f);
+        for shift in [7, 14, 21, 28] {
+            let byte = self.byte()?;
+            value |= u32::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Some((value >> 1).cast_signed() ^ -(value & 1).cast_signed());
+            }
+        }
+        None
+    }
+
+    #[inline]
+    pub(super) fn varlong(&mut self) -> Option<i64> {
+        let first = self.byte()?;
+        if first < 0x80 {
+            return Some(i64::from(first >> 1) ^ -i64::from(first & 1));
+        }
+        self.long_varlong(first)
+    }
+
+    fn long_varlong(&mut self, first: u8) -> Option<i64> {
+        let mut value = u64::from(first & 0x7f);
+        for shift in [7, 14, 21, 28, 35, 42, 49, 56, 63] {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Some((value >> 1).cast_signed() ^ -(value & 1).cast_signed());
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hex(text: &str) -> Vec<u8> {
+        (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
+    }
+
+    #[test]
+    fn varints_of_the_broker() {
+        for (text, value) in [
+            ("00", 0),
+            ("01", -1),
+            ("02", 1),
+            ("03", -2),
+            ("7e", 63),
+            ("8001", 64),
+            ("7f", -64),
+            ("8101", -65),
+            ("fe7f", 8191),
+            ("808001", 8192),
+            ("feffffff0f", i32::MAX),
+            ("ffffffff0f", i32::MIN),
+            // Longer than need be, and with bits that have no place.
+            ("8000", 0),
+            ("ffffffff7f", i32::MIN),
+        ] {
+            let bytes = hex(text);
+            let mut cursor = Cursor::new(&bytes);
+            assert_eq!(cursor.varint(), Some(value), "{text}");
+            assert!(cursor.rest.is_empty());
+        }
+        for text in ["", "80", "ffffffff", "ffffffffff", "8080808080"] {
+            assert_eq!(Cursor::new(&hex(text)).varint(), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn varlongs_of_the_broker() {
+        let time = 1_700_000_000_000;
+        for (text, value) in [
+            ("80a0abfef962", time),
+            ("ff9fabfef962", -time),
+            ("feffffffffffffffff01", i64::MAX),
+            ("ffffffffffffffffff01", i64::MIN),
+        ] {
+            let bytes = hex(text);
+            let mut cursor = Cursor::new(&bytes);
+            assert_eq!(cursor.varlong(), Some(value), "{text}");
+            assert!(cursor.rest.is_empty());
+        }
+        assert_eq!(Cursor::new(&[0xff; 12]).varlong(), None, "no end");
+    }
+}

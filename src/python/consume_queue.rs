@@ -1,0 +1,378 @@
+//! `ConsumeQueue`, `ConsumeQueueWriter`.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow_array::RecordBatch;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use pyo3_arrow::PyRecordBatch;
+
+use super::commit_log::PyCommitLog;
+use super::convert::{self, Round};
+use super::report;
+use crate::rocketmq::consume_queue::{
+    Boundary, ConsumeQueue, ConsumeQueueWriter, DelayLevels, Kind, Options, WriterOptions, extension_batch,
+};
+
+pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PyConsumeQueue>()?;
+    m.add_class::<PyConsumeQueueWriter>()?;
+    m.add_function(wrap_pyfunction!(_open_consume_queue, m)?)
+}
+
+/// The queue of a topic, read only: for each message its place in the commit log.
+///
+/// Queue offsets number the messages of the queue. Every call lists the directory anew, because a broker adds and deletes
+/// files; calls may come from many threads. With compat the answers are those of that release after a clean start, its
+/// faults included; else a damaged unit hides nothing, and filling is not counted as a message.
+#[pyclass(name = "ConsumeQueue", module = "logdex._core", frozen)]
+struct PyConsumeQueue {
+    queue: Mutex<Option<Arc<ConsumeQueue>>>,
+    path: PathBuf,
+    commit_log: Option<Py<PyCommitLog>>,
+    extension: Option<PathBuf>,
+    access: String,
+    compat: Option<String>,
+    log_end: Option<i64>,
+    clock_slack_ms: i64,
+}
+
+impl PyConsumeQueue {
+    fn inner(&self) -> PyResult<Arc<ConsumeQueue>> {
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.clone().ok_or_else(|| PyValueError::new_err(format!("{} is closed", self.path.display())))
+    }
+}
+
+/// What unpickling calls.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
+fn _open_consume_queue(
+    py: Python<'_>,
+    directory: PathBuf,
+    commit_log: Option<Py<PyCommitLog>>,
+    extension: Option<PathBuf>,
+    access: &str,
+    compat: Option<&str>,
+    log_end: Option<i64>,
+    clock_slack_ms: i64,
+) -> PyResult<PyConsumeQueue> {
+    PyConsumeQueue::open(py, directory, commit_log, extension, access, compat, log_end, clock_slack_ms)
+}
+
+/// A call that makes a queue again.
+type Arguments<'a> = (PathBuf, Option<&'a Py<PyCommitLog>>, Option<PathBuf>, String, Option<String>, Option<i64>, i64);
+
+#[pymethods]
+impl PyConsumeQueue {
+    /// Open the directory of a queue, `consumequeue/TOPIC/QUEUE` or `batchconsumequeue/TOPIC/QUEUE` of a store.
+    ///
+    /// Args:
+    ///     directory: The directory. What lies beneath `batchconsumequeue` is a batch queue of 5.x.
+    ///     commit_log: The store's log: tells which messages are deleted, and the times of messages.
+    ///     extension: The directory of the queue's extension files, `consumequeue_ext/TOPIC/QUEUE`.
+    ///     access: "auto" (by `pread`), "mmap" or "pread".
+    ///     compat: A broker release whose answers are wanted.
+    ///     log_end: With compat: where the log ends after the broker's start (`CommitLog.recovery`); None: at its max_offset.
+    ///     clock_slack_ms: How far the broker's clock may have stepped back; matters to `offset_by_time` in queues of more
+    ///         than 65536 units.
+    ///
+    /// Raises:
+    ///     OSError: The directory cannot be read.
+    #[staticmethod]
+    #[pyo3(signature = (directory, *, commit_log=None, extension=None, access="auto", compat=None, log_end=None, clock_slack_ms=3_600_000))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
+    fn open(
+        py: Python<'_>,
+        directory: PathBuf,
+        commit_log: Option<Py<PyCommitLog>>,
+        extension: Option<PathBuf>,
+        access: &str,
+        compat: Option<&str>,
+        log_end: Option<i64>,
+        clock_slack_ms: i64,
+    ) -> PyResult<Self> {
+        let options = Options {
+            access: convert::access(access)?,
+            compat: convert::compat(compat)?,
+            commit_log: commit_log.as_ref().map(|log| log.get().inner()).transpose()?,
+            extension: extension.clone(),
+            log_end,
+            clock_slack_ms,
+        };
+        let queue = py.detach(|| ConsumeQueue::open(&directory, options))?;
+        Ok(Self {
+            queue: Mutex::new(Some(Arc::new(queue))),
+            path: directory,
+            commit_log,
+            extension,
+            access: access.to_owned(),
+            compat: compat.map(str::to_owned),
+            log_end,
+            clock_slack_ms,
+        })
+    }
+
+    /// The directory.
+    #[getter]
+    fn path(&self) -> PathBuf {
+        self.path.clone()
+    }
+
+    /// "plain", or "batch": one unit for several messages.
+    #[getter]
+    fn kind(&self) -> PyResult<&'static str> {
+        Ok(match self.inner()?.kind() {
+            Kind::Plain => "plain",
+            Kind::Batch => "batch",
+        })
+    }
+
+    /// The queue's files in the order of their offsets, without strays.
+    #[getter]
+    fn files(&self, py: Python<'_>) -> PyResult<Vec<PathBuf>> {
+        let queue = self.inner()?;
+        let files = py.detach(|| queue.files())?;
+        Ok(files.into_iter().map(|file| file.path).collect())
+    }
+
+    /// Length of the queue's files in bytes: the commonest one, 0 without files.
+    #[getter]
+    fn file_size(&self, py: Python<'_>) -> PyResult<u64> {
+        let queue = self.inner()?;
+        Ok(py.detach(|| queue.file_size())?)
+    }
+
+    /// Queue offset of the first message that the log still holds; `max_offset` where it holds none.
+    #[getter]
+    fn min_offset(&self, py: Python<'_>) -> PyResult<i64> {
+        let queue = self.inner()?;
+        Ok(py.detach(|| queue.bounds())?.0)
+    }
+
+    /// Queue offset after the last message.
+    #[getter]
+    fn max_offset(&self, py: Python<'_>) -> PyResult<i64> {
+        let queue = self.inner()?;
+        Ok(py.detach(|| queue.bounds())?.1)
+    }
+
+    /// Offset in the commit log after the message of the last unit, -1 without a unit.
+    #[getter]
+    fn log_end(&self, py: Python<'_>) -> PyResult<i64> {
+        let queue = self.inner()?;
+        Ok(py.detach(|| queue.log_end())?)
+    }
+
+    /// The units of the messages from one queue offset to before another.
+    ///
+    /// Args:
+    ///     begin: First queue offset; None: the first unit there is.
+    ///     end: Queue offset after the last; None: all.
+    ///
+    /// Returns:
+    ///     A record batch of `queue_offset` (int64), `phy_offset` (int64), `size` (int32) and `tags_code` (int64, as stored:
+    ///     perhaps the address of an extension unit, or the time of delivery of a delayed message). A batch queue has
+    ///     also `messages` (int32) and `store_timestamp`, and each unit that holds one of the offsets; its `queue_offset`
+    ///     is that of the first message. Units that lead to no message are left out, in compat only those outside of the
+    ///     queue's bounds.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    #[pyo3(signature = (begin=None, end=None))]
+    fn units<'py>(&self, py: Python<'py>, begin: Option<i64>, end: Option<i64>) -> PyResult<Bound<'py, PyAny>> {
+        let queue = self.inner()?;
+        let batch = py.detach(|| queue.unit_batch(begin.unwrap_or(0), end.unwrap_or(i64::MAX)))?;
+        to_python(py, batch)
+    }
+
+    /// The extension units at these addresses, which are tags codes of units.
+    ///
+    /// Args:
+    ///     addresses: An Arrow column or a sequence of integers.
+    ///
+    /// Returns:
+    ///     A record batch of `tags_code` (int64), `store_timestamp` and `bit_map` (binary), one row an address; null where
+    ///     an address leads to no unit.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    ///     ValueError: The queue was opened without its extension directory.
+    ///
+    /// Source: `ConsumeQueueExt`.
+    fn extension_units<'py>(&self, py: Python<'py>, addresses: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let queue = self.inner()?;
+        let addresses = convert::int64_column(addresses, "addresses")?;
+        let batch = py.detach(|| Ok::<_, crate::error::Error>(extension_batch(&queue.extension_units(&addresses)?)))?;
+        to_python(py, batch)
+    }
+
+    /// The queue offset of a store time.
+    ///
+    /// Args:
+    ///     t: Milliseconds since the epoch or an aware datetime.
+    ///     boundary: "lower": the first message of that time or later, `max_offset` where there is none. "upper": the last
+    ///         one of that time or earlier, `min_offset` where there is none.
+    ///
+    /// Returns:
+    ///     The offset, by the times of the messages themselves. With compat "4.9.3" the nearest message of the file that
+    ///     was chosen by the time of its last change.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    ///     ValueError: The queue was opened without its commit log.
+    ///
+    /// Source: `ConsumeQueue#getOffsetInQueueByTime`.
+    #[pyo3(signature = (t, *, boundary="lower"))]
+    fn offset_by_time(&self, py: Python<'_>, t: &Bound<'_, PyAny>, boundary: &str) -> PyResult<i64> {
+        let queue = self.inner()?;
+        let (boundary, round) = match boundary {
+            "lower" => (Boundary::Lower, Round::Up),
+            "upper" => (Boundary::Upper, Round::Down),
+            _ => return Err(PyValueError::new_err(format!("boundary is \"lower\" or \"upper\", not {boundary:?}"))),
+        };
+        let time = convert::time_ms(t, round)?;
+        Ok(py.detach(|| queue.offset_by_time(time, boundary))?)
+    }
+
+    /// Look for strays, gaps, files of another length, and units that cannot be true.
+    ///
+    /// Returns:
+    ///     A `logdex.report.Report`; its words are those of docs/findings.md.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    fn check_files<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let queue = self.inner()?;
+        report::of_store(py, &py.detach(|| queue.check_files())?)
+    }
+
+    /// True after `close`.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+
+    /// Let go of the files; calls that run go on.
+    fn close(&self) {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_args))]
+    fn __exit__(&self, _args: &Bound<'_, PyTuple>) {
+        self.close();
+    }
+
+    fn __repr__(&self) -> String {
+        format!("ConsumeQueue({:?})", self.path.display().to_string())
+    }
+
+    fn __reduce__<'py>(&'py self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Arguments<'py>)> {
+        let open = py.import("logdex._core")?.getattr("_open_consume_queue")?;
+        let arguments = (
+            self.path.clone(),
+            self.commit_log.as_ref(),
+            self.extension.clone(),
+            self.access.clone(),
+            self.compat.clone(),
+            self.log_end,
+            self.clock_slack_ms,
+        );
+        Ok((open, arguments))
+    }
+}
+
+fn to_python(py: Python<'_>, batch: RecordBatch) -> PyResult<Bound<'_, PyAny>> {
+    PyRecordBatch::new(batch).into_arro3(py)
+}
+
+/// Makes the consume queues of a store anew, from the messages of its log, as a broker makes them where they are missing.
+///
+/// Args of `create` and the order of calls: `create`, `append_batch` for each batch of a scan with `columns`, `finish`.
+#[pyclass(name = "ConsumeQueueWriter", module = "logdex._core", frozen)]
+struct PyConsumeQueueWriter {
+    writer: Mutex<Option<ConsumeQueueWriter>>,
+}
+
+impl PyConsumeQueueWriter {
+    fn with<T>(&self, call: impl FnOnce(&mut Option<ConsumeQueueWriter>) -> crate::error::Result<T>) -> PyResult<T> {
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        if writer.is_none() {
+            return Err(PyValueError::new_err("the writer is finished"));
+        }
+        Ok(call(&mut writer)?)
+    }
+}
+
+#[pymethods]
+impl PyConsumeQueueWriter {
+    /// The message columns that `append_batch` reads.
+    #[classattr]
+    fn columns(py: Python<'_>) -> PyResult<Bound<'_, PyTuple>> {
+        PyTuple::new(py, ConsumeQueueWriter::COLUMNS)
+    }
+
+    /// Begin the directories `consumequeue` and `batchconsumequeue`.
+    ///
+    /// Args:
+    ///     directory: What they are made in; it is made where it is missing.
+    ///     file_size: Bytes of a queue's file (mappedFileSizeConsumeQueue), rounded up to whole units of 20.
+    ///     batch_file_size: Bytes of a batch queue's file, units of 46.
+    ///     delay_levels: The broker's messageDelayLevel: units of delayed messages hold their time of delivery.
+    ///     multi_dispatch: Messages go to the queues that INNER_MULTI_DISPATCH names as well (enableMultiDispatch).
+    ///
+    /// Raises:
+    ///     FileExistsError: One of the two is there.
+    ///     OSError: The system refuses.
+    ///     ValueError: File sizes without room for a unit, or levels that are none.
+    #[staticmethod]
+    #[pyo3(signature = (directory, *, file_size=6_000_000, batch_file_size=13_800_000, delay_levels=DelayLevels::DEFAULT, multi_dispatch=true))]
+    fn create(
+        py: Python<'_>,
+        directory: PathBuf,
+        file_size: u64,
+        batch_file_size: u64,
+        delay_levels: &str,
+        multi_dispatch: bool,
+    ) -> PyResult<Self> {
+        let delay_levels = DelayLevels::parse(delay_levels)?;
+        let options = WriterOptions { file_size, batch_file_size, delay_levels, multi_dispatch };
+        let writer = py.detach(|| ConsumeQueueWriter::create(&directory, options))?;
+        Ok(Self { writer: Mutex::new(Some(writer)) })
+    }
+
+    /// Add the units of a batch of messages, in the order of the log.
+    ///
+    /// Args:
+    ///     messages: An Arrow record batch with `columns`.
+    ///
+    /// Returns:
+    ///     How many units there were. Messages that are no part of a committed transaction give none.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    ///     ValueError: A column is missing, of another type or null; or the writer is finished.
+    fn append_batch(&self, py: Python<'_>, messages: PyRecordBatch) -> PyResult<usize> {
+        let messages = messages.into_inner();
+        py.detach(|| self.with(|writer| writer.as_mut().map_or(Ok(0), |writer| writer.append_batch(&messages))))
+    }
+
+    /// Write what is left and wait until all is on the disk.
+    ///
+    /// Returns:
+    ///     A `logdex.report.Report`: findings where queue offsets jump, repeat, or a topic cannot name a folder.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    ///     ValueError: It was called before.
+    fn finish<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let checked = py.detach(|| self.with(|writer| writer.take().map(ConsumeQueueWriter::finish).transpose()))?;
+        report::of_store(py, &checked.unwrap_or_default())
+    }
+}

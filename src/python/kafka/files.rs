@@ -1,0 +1,82 @@
+//! Small files beside a segment: aborted transactions, snapshots of producers.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, TimestampMillisecondArray};
+use pyo3::prelude::*;
+use pyo3_arrow::PyRecordBatch;
+
+use crate::kafka::{snapshot, transaction_index};
+
+pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(read_transaction_index, m)?)?;
+    m.add_function(wrap_pyfunction!(read_producer_snapshot, m)?)
+}
+
+fn batch<'py>(py: Python<'py>, columns: Vec<(&str, ArrayRef)>) -> PyResult<Bound<'py, PyAny>> {
+    let batch = RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, array)| (name, array, true)))
+        .map_err(|e| pyo3::exceptions::PyValueError::new_err(e.to_string()))?;
+    PyRecordBatch::new(batch).into_arro3(py)
+}
+
+/// Read a `.txnindex` file.
+///
+/// Returns:
+///     A record batch of version, producerId, firstOffset, lastOffset (of the marker) and lastStableOffset, and how many
+///     bytes of a torn entry follow the last whole one.
+///
+/// Raises:
+///     OSError: The system refuses.
+///
+/// Source: `TransactionIndex#iterable`.
+#[pyfunction]
+fn read_transaction_index(py: Python<'_>, path: PathBuf) -> PyResult<(Bound<'_, PyAny>, u64)> {
+    let (entries, left) = py.detach(|| transaction_index::read(&path))?;
+    let longs = |value: fn(&transaction_index::AbortedTransaction) -> i64| -> ArrayRef {
+        Arc::new(Int64Array::from_iter_values(entries.iter().map(value)))
+    };
+    let versions = Int32Array::from_iter_values(entries.iter().map(|e| i32::from(e.version)));
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("version", Arc::new(versions)),
+        ("producerId", longs(|e| e.producer_id)),
+        ("firstOffset", longs(|e| e.first_offset)),
+        ("lastOffset", longs(|e| e.last_offset)),
+        ("lastStableOffset", longs(|e| e.last_stable_offset)),
+    ];
+    Ok((batch(py, columns)?, left))
+}
+
+/// Read a `.snapshot` file of the producers' state.
+///
+/// Returns:
+///     A record batch, one row a producer.
+///
+/// Raises:
+///     CorruptFileError: Another version, checksum or length.
+///     OSError: The system refuses.
+///
+/// Source: `ProducerStateManager#readSnapshot`.
+#[pyfunction]
+fn read_producer_snapshot(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyAny>> {
+    let producers = py.detach(|| snapshot::read(&path))?;
+    let longs = |value: fn(&snapshot::ProducerEntry) -> i64| -> ArrayRef {
+        Arc::new(Int64Array::from_iter_values(producers.iter().map(value)))
+    };
+    let ints = |value: fn(&snapshot::ProducerEntry) -> i32| -> ArrayRef {
+        Arc::new(Int32Array::from_iter_values(producers.iter().map(value)))
+    };
+    let times = TimestampMillisecondArray::from_iter_values(producers.iter().map(|p| p.timestamp));
+    let open: Int64Array = producers.iter().map(|p| p.current_txn_first_offset).collect();
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("producerId", longs(|p| p.producer_id)),
+        ("producerEpoch", ints(|p| i32::from(p.producer_epoch))),
+        ("lastSequence", ints(|p| p.last_sequence)),
+        ("lastOffset", longs(|p| p.last_offset)),
+        ("offsetDelta", ints(|p| p.offset_delta)),
+        ("timestamp", Arc::new(times.with_timezone("UTC"))),
+        ("coordinatorEpoch", ints(|p| p.coordinator_epoch)),
+        ("currentTxnFirstOffset", Arc::new(open)),
+    ];
+    batch(py, columns)
+}

@@ -1,0 +1,22 @@
+//! The Kafka part of the extension module.
+
+mod arguments;
+mod files;
+mod offset_index;
+mod producer_state;
+mod reader;
+mod recovered;
+mod segment;
+mod time_index;
+
+use pyo3::prelude::*;
+
+pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    offset_index::register(m)?;
+    time_index::register(m)?;
+    reader::register(m)?;
+    segment::register(m)?;
+    producer_state::register(m)?;
+    recovered::register(m)?;
+    files::register(m)
+}

@@ -1,0 +1,505 @@
+//! `LogSegment` and `read_records`.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyTuple};
+
+use super::super::convert::{self, Round};
+use super::arguments::{self, check_word};
+use super::producer_state::PyProducerState;
+use super::reader::{PySegmentReader, Reader};
+use super::recovered::PyRecoveredSegment;
+use crate::kafka::{
+    BatchReader, BatchScan, Check, Part, ProducerState, RecordReader, RecordScan, Segment, SegmentOptions,
+    batch_columns, record_columns,
+};
+
+pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PyLogSegment>()?;
+    m.add_function(wrap_pyfunction!(read_records, m)?)?;
+    m.add_function(wrap_pyfunction!(_open_log_segment, m)?)
+}
+
+/// The most bytes of a batch: those of an Arrow column.
+const MOST_BATCH_BYTES: i64 = 2_000_000_000;
+
+/// One segment: a `.log` file and the indexes beside it, read only.
+///
+/// Its size is that of the log when it was opened; batches that are added later are not seen. Indexes are read when they
+/// are needed, and may be missing. All calls may come from many threads and release the interpreter lock. A handle
+/// pickles by its path and options.
+///
+/// Source: `LogSegment`; docs/formats/kafka-log.md.
+#[pyclass(name = "LogSegment", module = "logdex.kafka", frozen)]
+pub(super) struct PyLogSegment {
+    segment: Mutex<Option<Arc<Segment>>>,
+    path: PathBuf,
+    topic: Option<String>,
+    partition: Option<i32>,
+    check: Check,
+    access: String,
+    compat: Option<String>,
+    max_batch_bytes: i64,
+}
+
+impl PyLogSegment {
+    fn inner(&self) -> PyResult<Arc<Segment>> {
+        let segment = self.segment.lock().unwrap_or_else(PoisonError::into_inner);
+        segment.clone().ok_or_else(|| PyValueError::new_err(format!("{} is closed", self.path.display())))
+    }
+
+    fn part(&self) -> PyResult<Part> {
+        Ok(Part { topic: self.topic.clone(), partition: self.partition, ..Part::whole(self.inner()?) })
+    }
+}
+
+/// A call that opens a segment again.
+type Reduced<'py> =
+    (Bound<'py, PyAny>, (PathBuf, Option<String>, Option<i32>, Option<&'static str>, String, Option<String>, i64));
+
+/// What unpickling calls.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "what the handle was opened with")]
+fn _open_log_segment(
+    py: Python<'_>,
+    path: PathBuf,
+    topic: Option<String>,
+    partition: Option<i32>,
+    check: Option<&str>,
+    access: &str,
+    compat: Option<&str>,
+    max_batch_bytes: i64,
+) -> PyResult<PyLogSegment> {
+    PyLogSegment::open(py, path, topic, partition, check, access, compat, max_batch_bytes)
+}
+
+/// The keywords that all streams of records take.
+#[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
+fn record_scan(
+    begin: Option<&Bound<'_, PyAny>>,
+    end: Option<&Bound<'_, PyAny>>,
+    columns: Option<&Bound<'_, PyAny>>,
+    batch_size: i64,
+    control: bool,
+    check_crc: bool,
+    on_error: &str,
+) -> PyResult<RecordScan> {
+    Ok(RecordScan {
+        times: convert::time_range(begin, end)?,
+        columns: record_columns::Column::choose(arguments::names(columns)?.as_deref())?,
+        batch_size: arguments::rows(batch_size),
+        control,
+        check_crc,
+        on_error: arguments::on_error(on_error)?,
+    })
+}
+
+/// A part in Python: the segment, its first and its end offset, the transactions that are left out.
+type PyPart<'py> = (Py<PyLogSegment>, Option<i64>, Option<i64>, Option<Bound<'py, PyAny>>);
+
+/// Read parts of segments, in their order, as one stream. Their files are open only while they are read.
+///
+/// Args:
+///     parts: (segment, begin_offset, end_offset, aborted) each; see `LogSegment.records`.
+///     begin: First timestamp.
+///     end: Last timestamp.
+///     columns: Names of columns; the first eight where not given.
+///     batch_size: Rows of a batch; it ends earlier at 64 MiB.
+///     control: Markers of the broker as well.
+///     check_crc: Compare checksums.
+///     on_error: "raise", "skip" or "stop".
+///
+/// Returns:
+///     A reader of record batches, which is also an Arrow stream.
+#[pyfunction]
+#[pyo3(signature = (parts, *, begin=None, end=None, columns=None, batch_size=8_192, control=false, check_crc=true, on_error="raise"))]
+#[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
+fn read_records(
+    py: Python<'_>,
+    parts: &Bound<'_, PyAny>,
+    begin: Option<&Bound<'_, PyAny>>,
+    end: Option<&Bound<'_, PyAny>>,
+    columns: Option<&Bound<'_, PyAny>>,
+    batch_size: i64,
+    control: bool,
+    check_crc: bool,
+    on_error: &str,
+) -> PyResult<PySegmentReader> {
+    let scan = record_scan(begin, end, columns, batch_size, control, check_crc, on_error)?;
+    let parts = parts
+        .try_iter()?
+        .map(|part| {
+            let (segment, begin_offset, end_offset, aborted): PyPart<'_> = part?.extract()?;
+            let mut part = segment.borrow(py).part()?;
+            part.begin_offset = begin_offset.unwrap_or(i64::MIN);
+            part.end_offset = end_offset.unwrap_or(i64::MAX);
+            part.aborted = arguments::aborted(aborted.as_ref())?;
+            Ok(part)
+        })
+        .collect::<PyResult<Vec<_>>>()?;
+    Ok(PySegmentReader::new(Reader::Records(RecordReader::new(parts, scan)?)))
+}
+
+#[pymethods]
+impl PyLogSegment {
+    /// Open a `.log` file.
+    ///
+    /// Args:
+    ///     log_file: The file; its name begins with the base offset.
+    ///     topic: Topic that rows name; by default from the directory's name.
+    ///     partition: Partition that rows name; by default from the directory's name.
+    ///     check: "verify": entries of the indexes count only where the log agrees, and what look-ups walk over is checked.
+    ///         "trust": the indexes are wholly valid and heads of batches are true, as the broker takes them. By default
+    ///         "trust" with `compat`, else "verify".
+    ///     access: "auto" (by `pread`), "mmap" or "pread".
+    ///     compat: A release such as "3.9.0", whose answers are wanted.
+    ///     max_batch_bytes: A batch of more bytes, stored or uncompressed, is refused; at most 2000000000.
+    ///
+    /// Raises:
+    ///     OSError: The file cannot be read.
+    ///     ValueError: The name has no base offset.
+    #[staticmethod]
+    #[pyo3(signature = (log_file, *, topic=None, partition=None, check=None, access="auto", compat=None, max_batch_bytes=67_108_864))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
+    fn open(
+        py: Python<'_>,
+        log_file: PathBuf,
+        topic: Option<String>,
+        partition: Option<i32>,
+        check: Option<&str>,
+        access: &str,
+        compat: Option<&str>,
+        max_batch_bytes: i64,
+    ) -> PyResult<Self> {
+        let limit = usize::try_from(max_batch_bytes).ok().filter(|_| max_batch_bytes <= MOST_BATCH_BYTES);
+        let default = if compat.is_some() { Check::Trust } else { Check::Verify };
+        let options = SegmentOptions {
+            check: check.map_or(Ok(default), arguments::check)?,
+            access: convert::access(access)?,
+            compat: arguments::compat(compat)?,
+            max_batch_bytes: limit.ok_or_else(|| {
+                PyValueError::new_err(format!("max_batch_bytes is 0 to {MOST_BATCH_BYTES}, not {max_batch_bytes}"))
+            })?,
+        };
+        let segment = py.detach(|| Segment::open(&log_file, options))?;
+        let owner = segment.topic_partition();
+        Ok(Self {
+            topic: topic.or_else(|| owner.map(|(topic, _)| topic.to_owned())),
+            partition: partition.or(owner.map(|(_, partition)| partition)),
+            segment: Mutex::new(Some(Arc::new(segment))),
+            path: log_file,
+            check: options.check,
+            access: access.to_owned(),
+            compat: compat.map(str::to_owned),
+            max_batch_bytes,
+        })
+    }
+
+    /// The file.
+    #[getter]
+    fn path(&self) -> PathBuf {
+        self.path.clone()
+    }
+
+    /// Topic that rows name.
+    #[getter]
+    fn topic(&self) -> Option<String> {
+        self.topic.clone()
+    }
+
+    /// Partition that rows name.
+    #[getter]
+    fn partition(&self) -> Option<i32> {
+        self.partition
+    }
+
+    /// Offset in the file's name.
+    #[getter]
+    fn base_offset(&self) -> PyResult<i64> {
+        Ok(self.inner()?.base_offset())
+    }
+
+    /// Length of the log in bytes when it was opened.
+    #[getter]
+    fn size(&self) -> PyResult<u64> {
+        Ok(self.inner()?.len())
+    }
+
+    /// True after `close`.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.segment.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+
+    /// Heads of the batches, one row each.
+    ///
+    /// Args:
+    ///     begin_position: Byte offset where a batch begins.
+    ///     end_position: Byte offset of the end; by default that of the log.
+    ///     columns: Names of columns; all where not given.
+    ///     batch_size: Rows of a record batch.
+    ///     check_crc: Compare checksums; else `isValid` is null and what is inside of batches is not read.
+    ///     on_error: At a size that no batch has: "raise", or end with a finding ("skip", "stop").
+    #[pyo3(signature = (*, begin_position=0, end_position=None, columns=None, batch_size=8_192, check_crc=true, on_error="raise"))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
+    fn batches(
+        &self,
+        py: Python<'_>,
+        begin_position: i64,
+        end_position: Option<i64>,
+        columns: Option<&Bound<'_, PyAny>>,
+        batch_size: i64,
+        check_crc: bool,
+        on_error: &str,
+    ) -> PyResult<PySegmentReader> {
+        let scan = BatchScan {
+            begin_position: arguments::size(begin_position, "begin_position")?,
+            end_position: end_position.map(|p| arguments::size(p, "end_position")).transpose()?,
+            columns: batch_columns::Column::choose(arguments::names(columns)?.as_deref())?,
+            batch_size: arguments::rows(batch_size),
+            check_crc,
+            on_error: arguments::on_error(on_error)?,
+        };
+        let segment = self.inner()?;
+        let reader = py.detach(|| BatchReader::new(segment, scan))?;
+        Ok(PySegmentReader::new(Reader::Batches(reader)))
+    }
+
+    /// Records, one row each, in the order of their offsets.
+    ///
+    /// Args:
+    ///     begin_offset: First offset.
+    ///     end_offset: First offset that is not wanted any more.
+    ///     begin: First timestamp.
+    ///     end: Last timestamp.
+    ///     columns: Names of columns, in the order wanted; the first eight where not given. What is not asked for is not
+    ///         copied.
+    ///     batch_size: Rows of a record batch; it ends earlier at 64 MiB.
+    ///     control: Markers of the broker as well.
+    ///     aborted: (producer id, first offset, last offset) of transactions whose records are left out.
+    ///     check_crc: Compare checksums.
+    ///     on_error: At damage: "raise", "skip" (note it and go on behind the batch) or "stop" (note it and end). A torn or
+    ///         zero tail ends the log with a finding in any case.
+    ///     begin_position: Byte offset where a batch begins; by default found by the indexes.
+    ///     end_position: Byte offset of the end; by default that of the log.
+    ///
+    /// Returns:
+    ///     A reader of record batches, which is also an Arrow stream.
+    #[pyo3(signature = (*, begin_offset=None, end_offset=None, begin=None, end=None, columns=None, batch_size=8_192, control=false, aborted=None, check_crc=true, on_error="raise", begin_position=None, end_position=None))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
+    fn records(
+        &self,
+        begin_offset: Option<i64>,
+        end_offset: Option<i64>,
+        begin: Option<&Bound<'_, PyAny>>,
+        end: Option<&Bound<'_, PyAny>>,
+        columns: Option<&Bound<'_, PyAny>>,
+        batch_size: i64,
+        control: bool,
+        aborted: Option<&Bound<'_, PyAny>>,
+        check_crc: bool,
+        on_error: &str,
+        begin_position: Option<i64>,
+        end_position: Option<i64>,
+    ) -> PyResult<PySegmentReader> {
+        let scan = record_scan(begin, end, columns, batch_size, control, check_crc, on_error)?;
+        let part = Part {
+            begin_offset: begin_offset.unwrap_or(i64::MIN),
+            end_offset: end_offset.unwrap_or(i64::MAX),
+            begin_position: begin_position.map(|p| arguments::size(p, "begin_position")).transpose()?,
+            end_position: end_position.map(|p| arguments::size(p, "end_position")).transpose()?,
+            aborted: arguments::aborted(aborted)?,
+            ..self.part()?
+        };
+        Ok(PySegmentReader::new(Reader::Records(RecordReader::new(vec![part], scan)?)))
+    }
+
+    /// The first batch whose last offset is at or above an offset.
+    ///
+    /// Returns:
+    ///     (offset, position, size): the batch's base offset (its last one with `compat` below 4.0), where it begins and its
+    ///     bytes; None where there is none.
+    ///
+    /// Raises:
+    ///     CorruptFileError: The way there cannot be walked.
+    ///
+    /// Source: `LogSegment#translateOffset`.
+    #[pyo3(signature = (offset, starting_position=0))]
+    fn translate_offset(
+        &self,
+        py: Python<'_>,
+        offset: i64,
+        starting_position: i64,
+    ) -> PyResult<Option<(i64, u64, u32)>> {
+        let segment = self.inner()?;
+        let from = arguments::size(starting_position, "starting_position")?;
+        let found = py.detach(|| segment.translate_offset(offset, from))?;
+        Ok(found.map(|batch| (batch.offset, batch.position, batch.size)))
+    }
+
+    /// What a fetch from an offset gives.
+    ///
+    /// Returns:
+    ///     (position, size, first_entry_incomplete): the slice begins with the batch of the offset and may end inside of a
+    ///     batch; None where nothing is at or behind the offset.
+    ///
+    /// Raises:
+    ///     CorruptFileError: The way there cannot be walked.
+    ///     ValueError: A negative size, or a `max_position` before the batch.
+    ///
+    /// Source: `LogSegment#read`.
+    #[pyo3(signature = (offset, max_bytes, *, max_position=None, min_one_message=true))]
+    fn read(
+        &self,
+        py: Python<'_>,
+        offset: i64,
+        max_bytes: i64,
+        max_position: Option<i64>,
+        min_one_message: bool,
+    ) -> PyResult<Option<(u64, u64, bool)>> {
+        let segment = self.inner()?;
+        let read = py.detach(|| segment.read(offset, max_bytes, max_position, min_one_message))?;
+        Ok(read.map(|slice| (slice.position, slice.size, slice.first_entry_incomplete)))
+    }
+
+    /// Bytes of the log.
+    ///
+    /// Raises:
+    ///     OSError: They are not all there.
+    fn slice_bytes<'py>(&self, py: Python<'py>, position: i64, size: i64) -> PyResult<Bound<'py, PyBytes>> {
+        let segment = self.inner()?;
+        let position = arguments::size(position, "position")?;
+        let size = arguments::size(size, "size")?.min(segment.len());
+        let bytes = py.detach(|| segment.bytes(position, size))?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// The first record at or behind `starting_offset` whose timestamp is `timestamp` or later.
+    ///
+    /// Args:
+    ///     timestamp: In ms, or a datetime.
+    ///     starting_offset: By default the base offset.
+    ///     control: Whether markers of the broker count; by default only with `compat`.
+    ///
+    /// Returns:
+    ///     (timestamp, offset, leader epoch or None); None where there is none.
+    ///
+    /// Raises:
+    ///     CorruptFileError: The way there cannot be walked, or a batch not be read.
+    ///
+    /// Source: `LogSegment#findOffsetByTimestamp`.
+    #[pyo3(signature = (timestamp, starting_offset=None, *, control=None))]
+    fn offset_for_timestamp(
+        &self,
+        py: Python<'_>,
+        timestamp: &Bound<'_, PyAny>,
+        starting_offset: Option<i64>,
+        control: Option<bool>,
+    ) -> PyResult<Option<(i64, i64, Option<i32>)>> {
+        let segment = self.inner()?;
+        let timestamp = convert::time_ms(timestamp, Round::Up)?;
+        let from = starting_offset.unwrap_or(segment.base_offset());
+        let control = control.unwrap_or(self.compat.is_some());
+        let found = py.detach(|| segment.offset_for_timestamp(timestamp, from, control))?;
+        Ok(found.map(|record| (record.timestamp, record.offset, record.leader_epoch)))
+    }
+
+    /// Offset behind the last batch; the base offset of a segment without any.
+    ///
+    /// Raises:
+    ///     CorruptFileError: The log cannot be walked to its end.
+    ///
+    /// Source: `LogSegment#readNextOffset`.
+    fn next_offset(&self, py: Python<'_>) -> PyResult<i64> {
+        let segment = self.inner()?;
+        Ok(py.detach(|| segment.next_offset())?)
+    }
+
+    /// The largest timestamp and the last offset of the first batch that has it; -1 and the base offset without any.
+    ///
+    /// With check "trust" that is the last entry of the time index, as for a broker that has just opened the segment.
+    ///
+    /// Raises:
+    ///     CorruptFileError: The log cannot be walked to its end.
+    fn max_timestamp(&self, py: Python<'_>) -> PyResult<(i64, i64)> {
+        let segment = self.inner()?;
+        let entry = py.detach(|| segment.max_timestamp())?;
+        Ok((entry.timestamp, entry.offset))
+    }
+
+    /// Find where a torn tail begins, and rebuild the indexes of what is before it. Nothing is written.
+    ///
+    /// Args:
+    ///     index_interval_bytes: `index.interval.bytes` of the topic.
+    ///     max_index_bytes: `segment.index.bytes` of the topic.
+    ///     producers: Open transactions at the beginning of the segment; changed to those at its end.
+    ///
+    /// Raises:
+    ///     CorruptFileError: Offsets step back or do not fit, where the broker's own recovery fails.
+    ///     IndexFullError: An index has no room.
+    ///
+    /// Source: `LogSegment#recover`.
+    #[pyo3(signature = (*, index_interval_bytes=4096, max_index_bytes=10_485_760, producers=None))]
+    fn recover(
+        &self,
+        py: Python<'_>,
+        index_interval_bytes: i64,
+        max_index_bytes: i64,
+        producers: Option<Py<PyProducerState>>,
+    ) -> PyResult<PyRecoveredSegment> {
+        let segment = self.inner()?;
+        let interval = arguments::size(index_interval_bytes, "index_interval_bytes")?;
+        let max = arguments::size(max_index_bytes, "max_index_bytes")?;
+        let recovered = match &producers {
+            Some(producers) => {
+                let producers = producers.get();
+                py.detach(|| producers.with(|state| segment.recover(interval, max, state)))
+            }
+            None => py.detach(|| segment.recover(interval, max, &mut ProducerState::default())),
+        };
+        Ok(PyRecoveredSegment::new(recovered?))
+    }
+
+    /// Look at every batch, with `deep` at every record, and at the indexes beside the log. Never raises for what it finds.
+    #[pyo3(signature = (*, deep=true))]
+    fn verify<'py>(&self, py: Python<'py>, deep: bool) -> PyResult<Bound<'py, PyAny>> {
+        let segment = self.inner()?;
+        let verified = py.detach(|| segment.verify(deep))?;
+        arguments::report(py, &verified)
+    }
+
+    /// Let go of the log and the indexes; calls and readers that run go on.
+    fn close(&self) {
+        self.segment.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_args))]
+    fn __exit__(&self, _args: &Bound<'_, PyTuple>) {
+        self.close();
+    }
+
+    fn __repr__(&self) -> String {
+        format!("LogSegment({:?})", self.path.display().to_string())
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
+        let open = py.import("logdex._core")?.getattr("_open_log_segment")?;
+        let options = (
+            self.path.clone(),
+            self.topic.clone(),
+            self.partition,
+            Some(check_word(self.check)),
+            self.access.clone(),
+            self.compat.clone(),
+            self.max_batch_bytes,
+        );
+        Ok((open, options))
+    }
+}

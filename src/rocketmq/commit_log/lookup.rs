@@ -1,0 +1,121 @@
+//! Look-ups of single messages.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+use super::frame::{self, Found, Frame};
+use super::log::CommitLog;
+use super::scan::Place;
+use super::window::{LOOKUP_WINDOW, Window};
+use crate::error::{Error, Result};
+use crate::mmap::FileSource;
+use crate::rocketmq::offset_files::OffsetFile;
+use crate::source::ReadAt;
+
+/// Look-ups of single messages, with the files as they were listed at its beginning.
+#[derive(Debug)]
+pub(super) struct LookUp<'a> {
+    log: &'a CommitLog,
+    files: Vec<OffsetFile>,
+    window: Window,
+    /// The file that the window is of, and the file itself.
+    current: Option<(u64, Arc<FileSource>)>,
+}
+
+impl<'a> LookUp<'a> {
+    pub(super) fn new(log: &'a CommitLog) -> Result<Self> {
+        Ok(Self { log, files: log.files()?, window: Window::new(LOOKUP_WINDOW), current: None })
+    }
+
+    /// Gives `take` the message that begins at an offset, or `None`.
+    pub(super) fn find<T>(
+        &mut self,
+        phy_offset: Option<u64>,
+        take: impl FnOnce(Option<(Frame<'_>, Place<'_>)>) -> T,
+    ) -> Result<T> {
+        let Some(phy_offset) = phy_offset else {
+            return Ok(take(None));
+        };
+        let Some((number, source)) = self.source(phy_offset)? else {
+            return Ok(take(None));
+        };
+        let Some(file) = self.files.get(number) else {
+            return Ok(take(None));
+        };
+        let at = phy_offset - file.start;
+        let found = self.window.check(source.as_ref(), at, file.len, self.log.options.versions);
+        let Found::Message(layout) = found.map_err(|e| Error::io(&file.path, e))? else {
+            return Ok(take(None));
+        };
+        let place = Place { phy_offset, path: &file.path, file_offset: at };
+        let frame = self.window.frame(at, layout);
+        if frame.stated_phy_offset() != phy_offset.cast_signed() && !self.is_reached(file, phy_offset)? {
+            return Ok(take(None));
+        }
+        Ok(take(Some((frame, place))))
+    }
+
+    /// Offset of the first byte of the first file, 0 without files.
+    pub(super) fn begin(&self) -> u64 {
+        self.files.first().map_or(0, |file| file.start)
+    }
+
+    /// The store time of the message that a file begins with, by its head.
+    pub(super) fn first_store_timestamp(&mut self, file: &OffsetFile) -> Result<Option<i64>> {
+        self.store_timestamp(file.start, 0)
+    }
+
+    /// The store time of the message of `size` bytes that begins at an offset, without a look at what is behind its head;
+    /// `None` where no message's head is, or where the file ends before it does.
+    pub(super) fn store_timestamp(&mut self, phy_offset: u64, size: u64) -> Result<Option<i64>> {
+        let Some((number, source)) = self.source(phy_offset)? else {
+            return Ok(None);
+        };
+        let Some(file) = self.files.get(number) else {
+            return Ok(None);
+        };
+        let mut head = [0u8; frame::HEAD];
+        let at = phy_offset - file.start;
+        if size > file.len - at {
+            return Ok(None);
+        }
+        let there = usize::try_from(file.len.saturating_sub(at)).unwrap_or(usize::MAX).min(head.len());
+        let head = head.get_mut(..there).unwrap_or_default();
+        source.read_exact_at(head, at).map_err(|e| Error::io(&file.path, e))?;
+        Ok(frame::store_timestamp_of_head(head, self.log.options.versions))
+    }
+
+    /// The file that holds an offset, by its number, and open; `None` where there is none, or none any more.
+    fn source(&mut self, phy_offset: u64) -> Result<Option<(usize, Arc<FileSource>)>> {
+        let after = self.files.partition_point(|file| file.start <= phy_offset);
+        let Some(number) = after.checked_sub(1) else {
+            return Ok(None);
+        };
+        let Some(file) = self.files.get(number).filter(|file| phy_offset < file.end()) else {
+            return Ok(None);
+        };
+        if let Some((start, source)) = &self.current
+            && *start == file.start
+        {
+            return Ok(Some((number, Arc::clone(source))));
+        }
+        match self.log.open.get(file, self.log.options.access) {
+            Ok(source) => {
+                self.window.clear();
+                self.current = Some((file.start, Arc::clone(&source)));
+                Ok(Some((number, source)))
+            }
+            // Deleted by the broker since the directory was listed.
+            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// True when a walk of the file comes to a message at this offset.
+    ///
+    /// A frame that states another offset may be part of a body (somebody's copy of a log): only a walk can tell.
+    fn is_reached(&self, file: &OffsetFile, phy_offset: u64) -> Result<bool> {
+        let mut walk = self.log.walk(vec![file.clone()], phy_offset, phy_offset.saturating_add(1));
+        walk.advance()
+    }
+}

@@ -1,0 +1,172 @@
+//! Going on behind damage, and what gives cut-off frames away.
+
+use super::encoder::{TestLog, TestMessage};
+use super::{offsets, scan, small_log};
+use crate::rocketmq::commit_log::columns::Column;
+use crate::rocketmq::commit_log::{Bodies, MessageReader, Suspect};
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, RecordBatch};
+
+/// Offsets and signs of all messages, and the kinds and places of the findings.
+type Salvaged = (Vec<(u64, Option<String>)>, Vec<(&'static str, u64)>);
+
+fn salvage(files: &[(u64, Vec<u8>)]) -> Salvaged {
+    let columns = [Column::PhyOffset, Column::Suspect];
+    let mut reader =
+        MessageReader::new(scan(files, 0, u64::MAX).salvaging(), &columns, Bodies::Decoded, 1000, 3).unwrap();
+    let mut rows = Vec::new();
+    while let Some(batch) = reader.next_batch().unwrap() {
+        rows.extend(signs(&batch));
+    }
+    let findings = reader.checked().findings.iter().map(|finding| (finding.kind, finding.offset)).collect();
+    (rows, findings)
+}
+
+fn signs(batch: &RecordBatch) -> Vec<(u64, Option<String>)> {
+    let offsets = batch.column(0).as_primitive::<Int64Type>();
+    let signs = batch.column(1).as_string::<i32>();
+    (0..batch.num_rows())
+        .map(|row| (offsets.value(row).unsigned_abs(), signs.is_valid(row).then(|| signs.value(row).to_owned())))
+        .collect()
+}
+
+/// Messages of two queues, with rising times and queue offsets.
+fn messages(count: i64, time: i64) -> Vec<TestMessage> {
+    (0..count)
+        .map(|i| {
+            let mut message = TestMessage::new("Topic", format!("body {i:03}").as_bytes(), &[("KEYS", "a b")]);
+            message.numbers[0] = i % 2;
+            message.numbers[2] = i / 2;
+            message.numbers[5] = time + i;
+            message
+        })
+        .collect()
+}
+
+#[test]
+fn a_sound_log_has_no_suspects_and_no_findings() {
+    let log = TestLog::write(500, 500, &messages(20, 1_000));
+    let (rows, findings) = salvage(&log.files);
+    assert_eq!(rows, log.offsets.iter().map(|offset| (*offset, None)).collect::<Vec<_>>());
+    assert_eq!(findings, []);
+}
+
+#[test]
+fn every_flipped_byte_costs_one_message_at_most() {
+    let log = TestLog::write(0, 700, &messages(12, 1_000));
+    let mut lost = 0;
+    for file in 0..log.files.len() {
+        for at in 0..log.files[file].1.len() {
+            let mut files = log.files.clone();
+            files[file].1[at] ^= 0x41;
+            let broker = offsets(&files, 0, u64::MAX);
+            let (rows, findings) = salvage(&files);
+            let found: Vec<u64> = rows.iter().map(|(offset, _)| *offset).collect();
+            assert!(found.len() + 1 >= log.offsets.len(), "file {file}, byte {at}: {found:?}");
+            assert!(found.iter().all(|offset| log.offsets.contains(offset)));
+            assert!(broker.iter().all(|offset| found.contains(offset)), "what a broker takes is never left out");
+            for (offset, signs) in &rows {
+                let after = signs.as_deref().is_some_and(|signs| signs.contains("after-stop"));
+                assert_eq!(after, !broker.contains(offset), "file {file}, byte {at}, offset {offset}");
+            }
+            if found.len() < log.offsets.len() {
+                lost += 1;
+                assert_eq!(findings.len(), 1, "{findings:?}");
+            }
+        }
+    }
+    assert!(lost > 100, "{lost}");
+}
+
+#[test]
+fn cut_off_messages_that_come_back_are_told_by_their_past() {
+    let old = messages(10, 1_000);
+    let log = TestLog::write(0, 5_000, &old);
+    let mut files = log.files.clone();
+    // The log was cut back before message 4, then written on: one message of the same length.
+    let mut new = old[4].clone();
+    new.numbers[5] = 9_000;
+    let at = usize::try_from(log.offsets[4]).unwrap();
+    let frame = new.encode(log.offsets[4]);
+    files[0].1.splice(at..at + frame.len(), frame);
+    let (rows, findings) = salvage(&files);
+    assert_eq!(findings, [], "a broker takes them all");
+    for (number, (offset, signs)) in rows.iter().enumerate() {
+        assert_eq!(*offset, log.offsets[number]);
+        assert_eq!(signs.as_deref(), (number > 4).then_some("time-back"), "message {number}");
+    }
+    // Another one, which goes to a queue that had this offset already among the ghosts.
+    let mut next = old[0].clone();
+    next.numbers[2] = 3;
+    next.numbers[5] = 9_001;
+    let frame = next.encode(log.end);
+    let at = usize::try_from(log.end).unwrap();
+    files[0].1.splice(at..at + frame.len(), frame);
+    assert_eq!(salvage(&files).0[10].1.as_deref(), Some("queue-back"));
+}
+
+#[test]
+fn messages_behind_unwritten_space_are_found_and_the_end_is_no_finding() {
+    let log = TestLog::write(0, 5_000, &messages(10, 1_000));
+    let mut files = log.files.clone();
+    let (from, to) = (usize::try_from(log.offsets[3]).unwrap(), usize::try_from(log.offsets[5]).unwrap());
+    files[0].1[from..to].fill(0);
+    let (rows, findings) = salvage(&files);
+    assert_eq!(rows.len(), 8);
+    assert_eq!(findings, [("log-frame", log.offsets[3])]);
+    assert!(rows.iter().all(|(offset, signs)| signs.is_some() == (*offset > log.offsets[3])));
+}
+
+#[test]
+fn a_message_inside_of_a_body_is_not_taken() {
+    let inner = TestMessage::new("Inner", b"inner", &[]).encode(7_777);
+    let mut outer = messages(3, 1_000);
+    outer[1].body = inner;
+    let log = TestLog::write(0, 5_000, &outer);
+    let mut files = log.files.clone();
+    let at = usize::try_from(log.offsets[1]).unwrap();
+    files[0].1[at + 5] ^= 1;
+    let found: Vec<u64> = salvage(&files).0.iter().map(|(offset, _)| *offset).collect();
+    assert_eq!(found, [log.offsets[0], log.offsets[2]]);
+}
+
+#[test]
+fn filling_that_does_not_end_with_its_file_is_a_finding() {
+    let log = TestLog::write(0, 500, &messages(6, 1_000));
+    let mut files = log.files.clone();
+    let blank = files[0].1.windows(4).position(|bytes| bytes == 0xcbd4_3194u32.to_be_bytes()).unwrap() - 4;
+    files[0].1[blank + 3] ^= 1;
+    let (rows, findings) = salvage(&files);
+    assert_eq!(rows.len(), 6);
+    assert!(rows.iter().all(|(_, signs)| signs.is_none()), "a broker does not look at that size");
+    assert_eq!(findings, [("log-blank", blank as u64)]);
+}
+
+#[test]
+fn the_checksum_of_a_whole_frame_is_checked() {
+    let mut message = messages(1, 1_000).remove(0);
+    // A place for the checksum, whose digits follow from the bytes before it, the lowest first.
+    message.properties = vec![("A".to_owned(), "b".to_owned()), ("__CRC32#".to_owned(), "0000000000".to_owned())];
+    message.trailing_separator = true;
+    let mut frame = message.encode(0);
+    let len = frame.len();
+    let crc = crc32fast::hash(&frame[..len - 20]) & 0x7fff_ffff;
+    let digits: String = format!("{crc:010}").chars().rev().collect();
+    frame.splice(len - 11..len - 1, digits.bytes());
+    frame.resize(400, 0);
+    assert_eq!(salvage(&[(0, frame.clone())]).0, [(0, None)]);
+    frame[12] ^= 1; // the queue
+    assert_eq!(salvage(&[(0, frame)]).0, [(0, Suspect::PROP_CRC.words())]);
+}
+
+#[test]
+fn salvage_ends_whatever_the_bytes() {
+    let log = small_log();
+    for len in 0..log.files[0].1.len() {
+        let mut files = log.files.clone();
+        files[0].1.truncate(len);
+        let (rows, _) = salvage(&files);
+        assert!(rows.iter().all(|(offset, _)| log.offsets.contains(offset)));
+    }
+}

@@ -1,0 +1,21 @@
+//! Consume queues: for each queue of a topic, where its messages lie in the commit log.
+//!
+//! A queue is a sequence of files of fixed-size units ([`unit`]); the number of a unit is the queue offset of its
+//! message. Batch queues of 5.x hold one unit for several messages. What is written here is written down in
+//! docs/formats/rocketmq-store.md. Reading changes nothing; [`ConsumeQueueWriter`] makes queues anew.
+
+mod batch;
+mod bounds;
+mod extension;
+mod queue;
+mod tags_code;
+mod time_lookup;
+pub mod unit;
+mod writer;
+
+pub use batch::extension_batch;
+pub use extension::{ExtensionUnit, is_extension_address};
+pub use queue::{ConsumeQueue, Kind, Options};
+pub use tags_code::DelayLevels;
+pub use time_lookup::Boundary;
+pub use writer::{ConsumeQueueWriter, WriterOptions};

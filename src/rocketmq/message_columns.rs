@@ -1,0 +1,189 @@
+//! Batches of messages, read column by column: what the rules that dispatch messages need of them.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    Int32Type, Int64Type, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+    TimestampSecondType,
+};
+use arrow_array::{Array, ArrayRef, Int32Array, MapArray, RecordBatch, StringArray};
+use arrow_schema::{DataType, TimeUnit};
+
+use crate::error::{Error, Result};
+
+pub(super) fn null(column: &str, row: usize) -> Error {
+    Error::InvalidArgument(format!("messages: {column} of row {row} is null"))
+}
+
+fn wrong(column: &str, array: &ArrayRef, wanted: &str) -> Error {
+    Error::InvalidArgument(format!("messages: {column} is {}, not {wanted}", array.data_type()))
+}
+
+fn column<'a>(messages: &'a RecordBatch, name: &str) -> Result<&'a ArrayRef> {
+    messages.column_by_name(name).ok_or_else(|| Error::InvalidArgument(format!("messages: there is no column {name}")))
+}
+
+/// A column of texts.
+pub(super) enum Texts<'a> {
+    Utf8(&'a arrow_array::StringArray),
+    LargeUtf8(&'a arrow_array::LargeStringArray),
+    View(&'a arrow_array::StringViewArray),
+    Null,
+}
+
+impl<'a> Texts<'a> {
+    pub(super) fn of(messages: &'a RecordBatch, name: &str) -> Result<Self> {
+        let array = column(messages, name)?;
+        match array.data_type() {
+            DataType::Utf8 => Ok(Self::Utf8(array.as_string())),
+            DataType::LargeUtf8 => Ok(Self::LargeUtf8(array.as_string())),
+            DataType::Utf8View => Ok(Self::View(array.as_string_view())),
+            DataType::Null => Ok(Self::Null),
+            _ => Err(wrong(name, array, "text")),
+        }
+    }
+
+    pub(super) fn get(&self, row: usize) -> Option<&'a str> {
+        match self {
+            Self::Utf8(a) => a.is_valid(row).then(|| a.value(row)),
+            Self::LargeUtf8(a) => a.is_valid(row).then(|| a.value(row)),
+            Self::View(a) => a.is_valid(row).then(|| a.value(row)),
+            Self::Null => None,
+        }
+    }
+}
+
+/// Reads one row of a column.
+pub(super) type Get<'a> = Box<dyn Fn(usize) -> Option<i64> + 'a>;
+
+pub(super) fn integers<'a>(messages: &'a RecordBatch, name: &str) -> Result<Get<'a>> {
+    let array = column(messages, name)?;
+    let values = array.as_primitive_opt::<Int64Type>().ok_or_else(|| wrong(name, array, "int64"))?;
+    Ok(Box::new(|row| values.is_valid(row).then(|| values.value(row))))
+}
+
+pub(super) fn times<'a>(messages: &'a RecordBatch, name: &str) -> Result<Get<'a>> {
+    let array = column(messages, name)?;
+    let DataType::Timestamp(unit, _) = array.data_type() else {
+        return integers(messages, name).map_err(|_| wrong(name, array, "a timestamp"));
+    };
+    Ok(match unit {
+        TimeUnit::Second => {
+            let values = array.as_primitive::<TimestampSecondType>();
+            Box::new(|row| values.is_valid(row).then(|| values.value(row).saturating_mul(1000)))
+        }
+        TimeUnit::Millisecond => {
+            let values = array.as_primitive::<TimestampMillisecondType>();
+            Box::new(|row| values.is_valid(row).then(|| values.value(row)))
+        }
+        TimeUnit::Microsecond => {
+            let values = array.as_primitive::<TimestampMicrosecondType>();
+            Box::new(|row| values.is_valid(row).then(|| values.value(row).div_euclid(1000)))
+        }
+        TimeUnit::Nanosecond => {
+            let values = array.as_primitive::<TimestampNanosecondType>();
+            Box::new(|row| values.is_valid(row).then(|| values.value(row).div_euclid(1_000_000)))
+        }
+    })
+}
+
+/// A column of 32-bit integers.
+pub(super) struct Int32s<'a> {
+    values: &'a Int32Array,
+    name: &'static str,
+}
+
+impl<'a> Int32s<'a> {
+    pub(super) fn of(messages: &'a RecordBatch, name: &'static str) -> Result<Self> {
+        let array = column(messages, name)?;
+        let values = array.as_primitive_opt::<Int32Type>().ok_or_else(|| wrong(name, array, "int32"))?;
+        Ok(Self { values, name })
+    }
+
+    pub(super) fn get(&self, row: usize) -> Result<i32> {
+        if self.values.is_null(row) {
+            return Err(null(self.name, row));
+        }
+        Ok(self.values.value(row))
+    }
+}
+
+/// The columns that make the units of a queue.
+pub(super) struct MessageColumns<'a> {
+    topic: Texts<'a>,
+    tags: Texts<'a>,
+    queue_id: Int32s<'a>,
+    sys_flag: Int32s<'a>,
+    store_size: Int32s<'a>,
+    queue_offset: Get<'a>,
+    phy_offset: Get<'a>,
+    store_timestamp: Get<'a>,
+    properties: &'a MapArray,
+    names: &'a StringArray,
+    values: &'a StringArray,
+}
+
+impl<'a> MessageColumns<'a> {
+    pub(super) fn of(messages: &'a RecordBatch) -> Result<Self> {
+        let array = column(messages, "properties")?;
+        let texts = |column: &'a ArrayRef| column.as_string_opt::<i32>();
+        let map = array.as_map_opt().and_then(|map| Some((map, texts(map.keys())?, texts(map.values())?)));
+        let (properties, names, values) = map.ok_or_else(|| wrong("properties", array, "a map of utf8"))?;
+        Ok(Self {
+            topic: Texts::of(messages, "topic")?,
+            tags: Texts::of(messages, "tags")?,
+            queue_id: Int32s::of(messages, "queue_id")?,
+            sys_flag: Int32s::of(messages, "sys_flag")?,
+            store_size: Int32s::of(messages, "store_size")?,
+            queue_offset: integers(messages, "queue_offset")?,
+            phy_offset: integers(messages, "phy_offset")?,
+            store_timestamp: times(messages, "store_timestamp")?,
+            properties,
+            names,
+            values,
+        })
+    }
+
+    pub(super) fn topic(&self, row: usize) -> Result<&'a str> {
+        self.topic.get(row).ok_or_else(|| null("topic", row))
+    }
+
+    pub(super) fn tags(&self, row: usize) -> Option<&'a str> {
+        self.tags.get(row)
+    }
+
+    pub(super) fn queue_id(&self, row: usize) -> Result<i32> {
+        self.queue_id.get(row)
+    }
+
+    pub(super) fn sys_flag(&self, row: usize) -> Result<i32> {
+        self.sys_flag.get(row)
+    }
+
+    pub(super) fn store_size(&self, row: usize) -> Result<i32> {
+        self.store_size.get(row)
+    }
+
+    pub(super) fn queue_offset(&self, row: usize) -> Result<i64> {
+        (self.queue_offset)(row).ok_or_else(|| null("queue_offset", row))
+    }
+
+    pub(super) fn phy_offset(&self, row: usize) -> Result<i64> {
+        (self.phy_offset)(row).ok_or_else(|| null("phy_offset", row))
+    }
+
+    pub(super) fn store_timestamp(&self, row: usize) -> Result<i64> {
+        (self.store_timestamp)(row).ok_or_else(|| null("store_timestamp", row))
+    }
+
+    /// A property; of a name that comes twice the last, as for a broker.
+    pub(super) fn property(&self, row: usize, name: &str) -> Option<&'a str> {
+        let offsets = self.properties.value_offsets();
+        let (begin, end) = (*offsets.get(row)?, *offsets.get(row + 1)?);
+        let (begin, end) = (usize::try_from(begin).ok()?, usize::try_from(end).ok()?);
+        if self.properties.is_null(row) {
+            return None;
+        }
+        let at = (begin..end).rev().find(|&at| self.names.value(at) == name)?;
+        self.values.is_valid(at).then(|| self.values.value(at))
+    }
+}

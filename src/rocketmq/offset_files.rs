@@ -1,0 +1,187 @@
+//! Files that are named by the offset of their first byte: those of the commit log, of the consume queues, and of the
+//! extensions of the queues. What a directory lists, what is odd about it, and how the files are opened.
+//!
+//! Upstream calls such a sequence a `MappedFileQueue`. All files of one have the same length; a broker refuses to start
+//! otherwise, here it is a finding.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::findings::Checked;
+use crate::error::{Error, Result};
+use crate::mmap::FileSource;
+use crate::rocketmq::file_name;
+use crate::source::Access;
+
+/// How many open files are kept for look-ups.
+const KEPT: usize = 8;
+
+/// A file as its directory lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OffsetFile {
+    /// Offset of its first byte, which is its name.
+    pub start: u64,
+    /// Bytes that belong to it: its length, and no further than the next file's start.
+    pub len: u64,
+    /// Its name.
+    pub path: PathBuf,
+}
+
+impl OffsetFile {
+    /// Offset after its last byte.
+    pub fn end(&self) -> u64 {
+        self.start.saturating_add(self.len)
+    }
+}
+
+/// The files in the order of their offsets, with their whole lengths, and whatever else lies there.
+fn entries(directories: &[PathBuf]) -> Result<(Vec<OffsetFile>, Vec<PathBuf>)> {
+    let (mut files, mut strays) = (Vec::new(), Vec::new());
+    for directory in directories {
+        let fail = |e| Error::io(directory, e);
+        for entry in fs::read_dir(directory).map_err(fail)? {
+            let entry = entry.map_err(fail)?;
+            let path = entry.path();
+            let Some(start) = entry.file_name().to_str().and_then(file_name::parse) else {
+                strays.push(path);
+                continue;
+            };
+            match fs::metadata(&path) {
+                Ok(kind) if kind.is_file() => files.push(OffsetFile { start, len: kind.len(), path }),
+                Ok(_) => strays.push(path),
+                // The broker deletes old files at any time.
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+                Err(e) => return Err(Error::io(&path, e)),
+            }
+        }
+    }
+    files.sort_by(|a, b| (a.start, &a.path).cmp(&(b.start, &b.path)));
+    strays.sort();
+    Ok((files, strays))
+}
+
+/// The files of these directories in the order of their offsets. Whatever has no name of 20 digits, or is no file, is
+/// left out. Of two files with one name the first is taken.
+///
+/// # Errors
+/// The system's error, with the path.
+pub(super) fn list(directories: &[PathBuf]) -> Result<Vec<OffsetFile>> {
+    let (mut files, _) = entries(directories)?;
+    files.dedup_by_key(|file| file.start);
+    let starts: Vec<u64> = files.iter().skip(1).map(|file| file.start).collect();
+    for (file, next) in files.iter_mut().zip(starts) {
+        file.len = file.len.min(next - file.start);
+    }
+    Ok(files)
+}
+
+/// The length that the files have: the commonest one, the larger where two are equally common; 0 without files.
+pub(super) fn file_size(files: &[OffsetFile]) -> u64 {
+    let mut counts: HashMap<u64, usize> = HashMap::new();
+    for file in files {
+        *counts.entry(file.len).or_default() += 1;
+    }
+    counts.into_iter().max_by_key(|(len, count)| (*count, *len)).map_or(0, |(len, _)| len)
+}
+
+/// Looks for strays, gaps, and files of another length. Kinds: docs/findings.md.
+///
+/// # Errors
+/// The system's error, with the path.
+pub(super) fn check(directories: &[PathBuf]) -> Result<Checked> {
+    let (files, strays) = entries(directories)?;
+    let size = file_size(&files);
+    let mut checked = Checked::default();
+    for path in &strays {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        if file_name::parse(&name).is_some() {
+            checked.find(path, 0, "not-a-file", "a file", "something else than a regular file");
+        } else {
+            checked.find(path, 0, "file-name", "20 decimal digits", name);
+        }
+    }
+    let mut wanted = None;
+    for (place, file) in files.iter().enumerate() {
+        let size_text = format!("{size} bytes, as most files here");
+        if file.len == 0 && place + 1 == files.len() {
+            checked.find(&file.path, 0, "file-empty", size_text, "0 bytes in the last file");
+        } else if file.len != size {
+            checked.find(&file.path, file.len.min(size), "file-size", size_text, format!("{} bytes", file.len));
+        }
+        if let Some(wanted) = wanted.filter(|wanted| *wanted != file.start) {
+            let kind = if file.start > wanted { "file-gap" } else { "file-overlap" };
+            checked.find(&file.path, 0, kind, format!("a file that begins at {wanted}"), file.start);
+        }
+        wanted = Some(file.start.saturating_add(size));
+    }
+    checked.count("files", files.len() as u64);
+    Ok(checked)
+}
+
+/// Opens a file for reading.
+///
+/// `Access::Auto` is `pread` here: everything is copied out in windows anyway, a file that the broker deletes or cuts
+/// short is then no signal, and a log of many gigabytes takes no address space.
+pub(super) fn open(file: &OffsetFile, access: Access) -> Result<FileSource> {
+    FileSource::open(&file.path, if access == Access::Auto { Access::Pread } else { access })
+}
+
+/// The directories that a path stands for: itself, or where there is none of that name, those between its commas.
+///
+/// A broker that spreads its log over disks is given one text (upstream `MessageStoreConfig.MULTI_PATH_SPLITTER`).
+pub(super) fn directories(path: &Path) -> Vec<PathBuf> {
+    match path.to_str() {
+        Some(text) if text.contains(',') && !path.exists() => {
+            text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(PathBuf::from).collect()
+        }
+        _ => vec![path.to_owned()],
+    }
+}
+
+/// What tells a file from another one that took its name.
+#[cfg(unix)]
+fn identity(file: &fs::Metadata) -> (u64, u64) {
+    use std::os::unix::fs::MetadataExt as _;
+    (file.dev(), file.ino())
+}
+
+#[cfg(not(unix))]
+fn identity(file: &fs::Metadata) -> Option<std::time::SystemTime> {
+    file.created().ok()
+}
+
+/// Length and identity of a file when it was opened.
+#[cfg(unix)]
+type Known = (u64, (u64, u64));
+#[cfg(not(unix))]
+type Known = (u64, Option<std::time::SystemTime>);
+
+/// The files that were opened last, for look-ups.
+#[derive(Debug, Default)]
+pub(super) struct OpenFiles {
+    files: Mutex<Vec<(u64, Known, Arc<FileSource>)>>,
+}
+
+impl OpenFiles {
+    /// The open file; one that grew since, or was replaced, is opened again.
+    pub(super) fn get(&self, file: &OffsetFile, access: Access) -> Result<Arc<FileSource>> {
+        let now = fs::metadata(&file.path).map_err(|e| Error::io(&file.path, e))?;
+        let now = (now.len(), identity(&now));
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = files.iter().position(|(start, known, _)| *start == file.start && *known == now) {
+            let known = files.remove(at);
+            let source = Arc::clone(&known.2);
+            files.push(known);
+            return Ok(source);
+        }
+        let source = Arc::new(open(file, access)?);
+        files.retain(|(start, _, _)| *start != file.start);
+        if files.len() >= KEPT {
+            files.remove(0);
+        }
+        files.push((file.start, now, Arc::clone(&source)));
+        Ok(source)
+    }
+}

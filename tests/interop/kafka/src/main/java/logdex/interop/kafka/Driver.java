@@ -1,0 +1,68 @@
+package logdex.interop.kafka;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.io.PrintWriter;
+import java.io.StringWriter;
+import java.nio.charset.StandardCharsets;
+import java.util.Map;
+
+/**
+ * Answers questions with the real Kafka storage classes.
+ *
+ * <p>One JSON object a line on standard input, one a line on standard output, in the same order. {@code op} names the operation. An
+ * operation that throws answers {@code {"error": ...}} with the stack trace and the program goes on.
+ */
+public final class Driver {
+    /** What answers one line. */
+    @FunctionalInterface
+    interface Operation {
+        Map<String, ?> answer(JsonNode question) throws Exception;
+    }
+
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    private static final Map<String, Operation> OPERATIONS = Map.of(
+        "offset_index", Indexes::offsetIndex,
+        "time_index", Indexes::timeIndex,
+        "segment", Segments::ask,
+        "recover", Segments::recover,
+        "write", Writer::write);
+
+    private Driver() {}
+
+    private static Map<String, ?> answer(String line) {
+        try {
+            JsonNode question = JSON.readTree(line);
+            Operation operation = OPERATIONS.get(question.get("op").asText());
+            if (operation == null) {
+                throw new IllegalArgumentException("unknown operation: " + question.get("op"));
+            }
+            return operation.answer(question);
+        } catch (Exception | LinkageError e) {
+            var trace = new StringWriter();
+            e.printStackTrace(new PrintWriter(trace));
+            return Map.of("error", trace.toString());
+        }
+    }
+
+    /**
+     * Answers standard input line by line until it ends.
+     *
+     * @param arguments none
+     * @throws IOException if the standard streams fail
+     */
+    public static void main(String[] arguments) throws IOException {
+        var answers = new PrintStream(System.out, false, StandardCharsets.US_ASCII);
+        System.setOut(System.err);
+        var questions = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = questions.readLine(); line != null; line = questions.readLine()) {
+            answers.println(JSON.writeValueAsString(answer(line)));
+            answers.flush();
+        }
+    }
+}

@@ -1,0 +1,174 @@
+"""`logdex kafka`: the lines of the real kafka-dump-log, and what the other commands print and return."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import golden_kafka
+from logdex.cli import main
+from logdex.cli.kafka_dump import Dump
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+# One question to the real tool: its files, then what it printed.
+_RUN = re.compile(
+    r"^### kafka-dump-log (?P<options>\S+) --files \S+\n--- exit (?P<exit>\d)[^\n]*\n"
+    r"--- stdout\n(?P<stdout>.*?)\n?--- stderr$",
+    re.MULTILINE | re.DOTALL,
+)
+_DUMPING = re.compile(r"^Dumping (\S+/\d{20}\.\w+)\n", re.MULTILINE)
+_LINE = re.compile(r"\n(?=Log starting|baseOffset: |offset: |\| offset: |timestamp: |version: |producerId: |Found )")
+# Keys and payloads may hold line ends, and what was no UTF-8 was replaced when the answers were written down.
+_DATA = re.compile(r" (key|payload): .*\Z", re.DOTALL)
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Callable[[str], Path]:
+    """Return a factory: the unpacked log directory of a case."""
+
+    def unpack(case: str) -> Path:
+        return golden_kafka.unpack(case, tmp_path / case)
+
+    return unpack
+
+
+def _real_dumps(case: str) -> Iterator[tuple[str, list[str]]]:
+    """Give each file with the lines that the real tool printed for it, without keys and payloads."""
+    text = golden_kafka.text(case, "dump.txt")
+    for run in _RUN.finditer(text):
+        if run["options"] != "--print-data-log" or run["exit"] != "0":
+            continue
+        _, *parts = _DUMPING.split(run["stdout"] + "\n")
+        for name, printed in zip(parts[::2], parts[1::2], strict=True):
+            yield name, [_DATA.sub("", line) for line in _LINE.split(printed.rstrip("\n")) if _is_real(line, name)]
+
+
+def _is_real(line: str, name: str) -> bool:
+    """Say whether a line tells something: the real tool takes the first zeros of an unused index for an entry."""
+    base = int(name.rpartition("/")[2].partition(".")[0])
+    return bool(line) and line not in (f"offset: {base} position: 0", f"timestamp: 0 offset: {base}")
+
+
+@pytest.mark.parametrize("case", golden_kafka.SOUND)
+def test_lines_are_those_of_kafka_dump_log(logs: Callable[[str], Path], case: str) -> None:
+    root = logs(case)
+    dump = Dump(deep=True, data=False)
+    compared = 0
+    for name, expected in _real_dumps(case):
+        lines = [text for text, _ in dump.file(root / name) if not text.endswith(" is empty.")]
+        assert lines == [line for line in expected if not line.endswith(" is empty.")], name
+        compared += len(lines)
+    assert compared >= 500
+    assert not dump.findings
+
+
+def test_keys_and_payloads_are_printed_on_request(
+    logs: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = logs("follower")
+    assert main(["kafka", "dump", str(root / "fo-a-0"), "--print-data-log"]) == 0
+    printed = capsys.readouterr().out
+    plain = 0
+    for row in golden_kafka.rows("follower", "records"):
+        value = base64.b64decode(row["value"] or "")
+        if row["topic"] == "fo-a" and value.isascii() and value.decode().isprintable() and value:
+            assert f"payload: {value.decode()}\n" in printed
+            plain += 1
+    assert plain > 20
+
+
+def _json(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_dump_as_json(logs: Callable[[str], Path], capsys: pytest.CaptureFixture[str]) -> None:
+    folder = logs("transactions") / "tx-one-0"
+    assert main(["kafka", "dump", str(folder), "--print-data-log", "--json"]) == 0
+    rows = _json(capsys)
+    batches = [row for row in golden_kafka.rows("transactions", "batches") if row["dir"] == "tx-one-0"]
+    assert [row["position"] for row in rows if row["type"] == "batch"] == [row["position"] for row in batches]
+    data = [row for row in golden_kafka.rows("transactions", "records") if row["topic"] == "tx-one"]
+    records = [row for row in rows if row["type"] == "record"]
+    assert [row["offset"] for row in records if "control" not in row] == [row["offset"] for row in data]
+    assert {row["control"]["type"] for row in records if "control" in row} == {"ABORT", "COMMIT"}
+    assert {row["type"] for row in rows} == {"log", "batch", "record", "index", "entry", "producer"}
+
+
+@pytest.mark.parametrize(
+    "case", ["damaged-crc", "damaged-cut", "damaged-indexorder", "damaged-snapshot", "damaged-txnindex"]
+)
+def test_dump_and_verify_say_what_is_wrong(
+    logs: Callable[[str], Path], capsys: pytest.CaptureFixture[str], case: str
+) -> None:
+    root = logs(case)
+    (folder,) = [path for path in root.iterdir() if path.is_dir()]
+    assert main(["kafka", "dump", str(folder), "--deep"]) == 1
+    damaged = golden_kafka.info(case)["damage"][0]["file"]
+    assert damaged in capsys.readouterr().err
+    for path in (root, folder):
+        assert main(["kafka", "verify", str(path)]) == 1
+        assert damaged in capsys.readouterr().out
+    assert main(["kafka", "verify", str(root), "--json"]) == 1
+    assert not _json(capsys)[-1]["ok"]
+
+
+def test_verify_of_what_is_sound(logs: Callable[[str], Path], capsys: pytest.CaptureFixture[str]) -> None:
+    root = logs("codecs")
+    assert main(["kafka", "verify", str(root), "--json"]) == 0
+    assert _json(capsys)[-1]["checked"]["segments"] == 33
+    assert main(["kafka", "verify", str(root / "cod-none-0" / "00000000000000000000.log")]) == 0
+
+
+def test_find_with_and_without_an_index(
+    logs: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, index = str(logs("codecs")), str(tmp_path / "index")
+    rows = [row for row in golden_kafka.rows("codecs", "records") if row["topic"] == "cod-none" and row.get("key")]
+    row = next(row for row in rows if base64.b64decode(row["key"]).isalnum())
+    key = base64.b64decode(row["key"]).decode()
+    offsets = {(other["partition"], other["offset"]) for other in rows if other["key"] == row["key"]}
+    assert main(["kafka", "build-index", root, index, "--topic", "cod-none"]) == 0
+    capsys.readouterr()
+    for options in ([], ["--index", index]):
+        assert main(["kafka", "find", root, "cod-none", key, "--json", *options]) == 0
+        found = _json(capsys)
+        assert {(each["partition"], each["offset"]) for each in found} == offsets
+        assert {each["key"] for each in found} == {key}
+        assert "value" not in found[0]
+    assert main(["kafka", "find", root, "cod-none", "no such key", "--index", index]) == 1
+    assert main(["kafka", "find", root, "no-such-topic", key]) == 2
+
+
+def test_rebuild_index(logs: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = logs("codecs") / "cod-none-0"
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    rebuild = ["kafka", "rebuild-index", str(folder), "--index-interval-bytes", "300"]
+    assert main([*rebuild, "--to", str(tmp_path / "new")]) == 0
+    made = {path.name: path.read_bytes() for path in (tmp_path / "new").iterdir()}
+    assert made == {name: content for name, content in before.items() if name.endswith("index")}
+    assert main([*rebuild, "--to", str(tmp_path / "new")]) == 2
+    assert "is there" in capsys.readouterr().err
+    index = folder / "00000000000000000000.index"
+    index.write_bytes(bytes(80))
+    assert main([*rebuild, "--in-place"]) == 0
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert main(["kafka", "rebuild-index", str(folder)]) == 2
+
+
+def test_commands_for_any_path_take_kafkas(logs: Callable[[str], Path], capsys: pytest.CaptureFixture[str]) -> None:
+    root = logs("codecs")
+    assert main(["info", str(root), "--json"]) == 0
+    (described,) = _json(capsys)
+    assert (described["kind"], described["topics"], len(described["partitions"])) == ("Kafka log directory", 8, 13)
+    assert main(["cat", str(root), "--topic", "cod-none", "--queue", "1", "--json", "--body"]) == 0
+    offsets = [row["offset"] for row in _json(capsys)]
+    rows = golden_kafka.rows("codecs", "records")
+    assert offsets == [row["offset"] for row in rows if (row["topic"], row["partition"]) == ("cod-none", 1)]
+    assert main(["verify", str(root / "cod-none-0")]) == 0

@@ -1,0 +1,266 @@
+"""How the command line behaves: help, wrong words, times, pipes, interrupts, places that cannot be read."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+import types
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import logdex
+from logdex.cli import COMMANDS, main
+from logdex.cli.arguments import time_ms
+from logdex.cli.output import printable, size_text, time_text
+from logdex.cli.progress import Progress, duration_text, progress_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_NOBODY = 65534
+NAMES = ("info", "find", "explain", "cat", "export", "verify", "build-index", "build-queues", "stats")
+
+
+def start(*words: object, **options: Any) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "logdex", *map(str, words)]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8", **options
+    )
+
+
+def test_help_names_every_command_and_teaches(logdex_command: Callable[..., Any]) -> None:
+    ran = logdex_command("--help")
+    assert ran.code == 0
+    for name in NAMES:
+        assert f"\n    {name}" in ran.out
+        own = logdex_command(name, "--help")
+        assert own.code == 0
+        # An example that begins with the command itself.
+        assert f"\n  logdex {name} " in own.out
+    assert len(COMMANDS) == len(NAMES)
+    assert logdex_command("--version").out == f"logdex {logdex.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("nonsense",), ("find", "x"), ("cat", "x", "--begin", "soon"), ("cat", "x", "--limit", "-1")]
+)
+def test_wrong_words_are_2(words: tuple[str, ...], logdex_command: Callable[..., Any]) -> None:
+    ran = logdex_command(*words)
+    assert ran.code == 2
+    assert "usage: logdex" in ran.err
+
+
+@pytest.mark.parametrize(
+    "command", [name for name in NAMES if name not in {"find", "explain", "export", "build-index", "build-queues"}]
+)
+def test_a_path_without_a_store_is_2_in_one_line(
+    command: str, tmp_path: Path, logdex_command: Callable[..., Any]
+) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("x")
+    for path in (tmp_path / "nowhere", tmp_path, file):
+        ran = logdex_command(command, path)
+        assert (ran.code, ran.out) == (2, ""), path
+        assert len(ran.err.splitlines()) == 1
+        assert str(path) in ran.err
+
+
+def test_commands_for_stores_name_the_path(tmp_path: Path, logdex_command: Callable[..., Any]) -> None:
+    for words in (
+        ("find", tmp_path, "T", "k"),
+        ("explain", tmp_path, "T", "k"),
+        ("build-index", tmp_path, tmp_path / "x"),
+    ):
+        ran = logdex_command(*words)
+        assert (ran.code, ran.out) == (2, "")
+        assert str(tmp_path) in ran.err
+        assert "commitlog" in ran.err
+
+
+@pytest.mark.parametrize("refused", ["commitlog", "."])
+def test_a_directory_without_permission_is_2(
+    refused: str, store: Callable[[str], Path], logdex_command: Callable[..., Any]
+) -> None:
+    root = store("basic")
+    (root / refused).chmod(0)
+    user = os.geteuid()
+    try:
+        if not user:
+            # Root may read everything.
+            os.seteuid(_NOBODY)
+        for words in (("info", root), ("cat", root), ("verify", root), ("find", root, "T", "k")):
+            ran = logdex_command(*words)
+            assert (ran.code, ran.out) == (2, "")
+            assert "Permission denied" in ran.err
+            assert len(ran.err.splitlines()) == 1
+    finally:
+        os.seteuid(user)
+        (root / refused).chmod(0o755)
+
+
+def test_a_closed_pipe_is_quiet(store: Callable[[str], Path]) -> None:
+    process = start("cat", store("rolled"), "--json")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert (process.wait(60), process.stderr.read()) == (0, "")
+    process.stderr.close()
+
+
+def test_an_interrupt_is_one_line(tmp_path: Path) -> None:
+    script = (
+        "import os, signal, sys, threading\n"
+        "from logdex import cli\n"
+        "def run(arguments):\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    threading.Event().wait(60)\n"
+        "cli.info.run = run\n"
+        f"sys.exit(cli.main(['info', {str(tmp_path)!r}]))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGINT, "", "logdex: interrupted\n")
+
+
+def test_a_terminal_that_cannot_show_a_character_gets_its_escape(store: Callable[[str], Path]) -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    process = start("cat", store("basic"), env=environment)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert len(out.splitlines()) == 553
+    assert out.isascii()
+    assert "\\u8ba2" in out
+
+
+def test_the_package_runs_as_a_program() -> None:
+    module = subprocess.run([sys.executable, "-m", "logdex", "--version"], capture_output=True, check=True, timeout=60)
+    assert module.stdout.decode().strip() == f"logdex {logdex.__version__}"
+
+
+def test_times() -> None:
+    assert time_ms("1700000000123") == 1_700_000_000_123
+    assert time_ms("-5") == -5
+    assert time_ms("2023-11-14T22:13:20Z") == time_ms("2023-11-14T22:13:20") == 1_700_000_000_000
+    assert time_ms("2023-11-15T06:13:20.123+08:00") == 1_700_000_000_123
+    # What is finer than a millisecond is rounded into the range.
+    assert time_ms("2023-11-14T22:13:20.000001Z", end=False) == 1_700_000_000_001
+    assert time_ms("2023-11-14T22:13:20.000999Z", end=True) == 1_700_000_000_000
+    assert (time_ms("2023-11-14"), time_ms("2023-11-14", end=True)) == (1_699_920_000_000, 1_700_006_399_999)
+    now = time.time_ns() // 1_000_000
+    for text, ago in (("-500ms", 500), ("-2s", 2_000), ("-3m", 180_000), ("-2h", 7_200_000), ("-1.5d", 129_600_000)):
+        assert now - ago <= time_ms(text) <= now - ago + 60_000
+    for text in ("", "soon", "2023-13-01", "1e5", "99999999999999999999", "-2y"):
+        with pytest.raises(argparse.ArgumentTypeError, match="time"):
+            time_ms(text)
+
+
+def test_a_time_ago_is_no_option(store: Callable[[str], Path], logdex_command: Callable[..., Any]) -> None:
+    ran = logdex_command("cat", store("basic"), "--begin", "-2h", "--end", "-1h")
+    assert (ran.code, ran.out, ran.err) == (1, "", "")
+
+
+def test_words_for_people() -> None:
+    assert printable("a\x1b[31mb\n\u202e") == "a\\x1b[31mb\\n\\u202e"
+    assert printable("\u8ba2\u5355 ok") == "\u8ba2\u5355 ok"
+    assert [size_text(n) for n in (0, 1023, 1024, 1 << 30)] == ["0 bytes", "1023 bytes", "1.0 KiB", "1.0 GiB"]
+    assert time_text(1_700_000_000_123) == "2023-11-14T22:13:20.123Z"
+    assert time_text((1 << 63) - 1) == str((1 << 63) - 1)
+    assert progress_line("scan", 512 << 20, 1 << 30, 2.0) == "scan: 512.0 MiB of 1.0 GiB (50%), 256.0 MiB/s, 2 s left"
+    assert [duration_text(s) for s in (3, 75, 7_500)] == ["3 s", "1 min 15 s", "2 h 5 min"]
+
+
+def test_main_can_be_called() -> None:
+    assert main(["--version"]) == 0
+
+
+@pytest.mark.parametrize(("words", "package"), [(("stats", "--plot", "x.png"), "matplotlib"), (("export",), "pyarrow")])
+def test_a_missing_package_is_named(  # noqa: PLR0917 -- given by name
+    words: tuple[str, ...],
+    package: str,
+    store: Callable[[str], Path],
+    logdex_command: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.chdir(tmp_path)
+    name, *options = words
+    ran = logdex_command(name, store("basic"), *options, *([] if options else ["out.parquet"]))
+    assert (ran.code, ran.out) == (2, "")
+    assert f"pip install {package}" in ran.err
+    assert list(tmp_path.glob("*.p*")) == []
+
+
+def test_stats_draws_what_it_tells(
+    store: Callable[[str], Path], logdex_command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Without the package itself: what is handed to it."""
+    drawn: dict[str, Any] = {}
+
+    class Axes:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def bar(self, places: Any, heights: Any, **_: Any) -> None:
+            drawn[self.name] = (list(places), list(heights))
+
+        def plot(self, places: Any, heights: Any, *_: Any, **__: Any) -> None:
+            drawn["poisson"] = (list(places), list(heights))
+
+        def set(self, **_: Any) -> None: ...
+        def legend(self) -> None: ...
+        def tick_params(self, **_: Any) -> None: ...
+
+    class Figure:
+        def savefig(self, path: str, **_: Any) -> None:
+            Path(path).write_bytes(b"picture")
+
+    plot = types.ModuleType("matplotlib.pyplot")
+    axes = [Axes("chains"), Axes("slots"), Axes("times")]
+    vars(plot).update(subplots=lambda *_, **__: (Figure(), axes), close=lambda _: None)
+    package = types.ModuleType("matplotlib")
+    vars(package).update(use=lambda _: None, pyplot=plot)
+    monkeypatch.setitem(sys.modules, "matplotlib", package)
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", plot)
+    ran = logdex_command("stats", store("basic"), "--plot", tmp_path / "x.png", "--json")
+    assert (ran.code, (tmp_path / "x.png").read_bytes()) == (0, b"picture")
+    (told,) = ran.rows
+    assert drawn["chains"] == ([r["length"] for r in told["chains"]], [r["slots"] for r in told["chains"]])
+    assert drawn["poisson"][1] == pytest.approx([r["expected"] for r in told["chains"]], abs=0.001)
+    assert sum(drawn["slots"][1]) == sum(drawn["times"][1]) == told["entries"]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_shown_on_a_terminal_and_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter([0.0, 1.0, 1.1, 2.0])
+    monkeypatch.setattr(time, "monotonic", lambda: next(now))
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with Progress("verify") as progress:
+        progress(1 << 20, 4 << 20)
+        progress(2 << 20, 4 << 20)
+        progress(4 << 20, 4 << 20)
+    first, last, *gone = terminal.getvalue().split("\r")[1:]
+    assert first == "verify: 1.0 MiB of 4.0 MiB (25%), 1.0 MiB/s, 3 s left"
+    # The second came too soon after the first.
+    assert last.rstrip() == "verify: 4.0 MiB of 4.0 MiB (100%), 2.0 MiB/s, 0 s left"
+    assert "".join(gone).strip() == ""
+
+
+def test_progress_is_silent_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with Progress("verify") as progress:
+        progress(1, 2)
+    assert stream.getvalue() == ""

@@ -1,0 +1,101 @@
+"""Every flipped bit and every truncation of a small segment and its indexes: an error, a finding, or the right answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import golden_kafka
+import kafka_records as records
+from logdex.errors import CorruptFileError
+from logdex.kafka import Log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+FOLDER = "cod-none-0"
+NAME = "00000000000000000000"
+
+
+@pytest.fixture
+def folder(kafka_copy: Callable[[str], Path]) -> Path:
+    """Give a partition of one small segment and its indexes."""
+    folder = kafka_copy("codecs") / FOLDER
+    for path in folder.iterdir():
+        if path.name.split(".")[0] != NAME:
+            path.unlink()
+    return folder
+
+
+def _damages(path: Path, begin: int, end: int) -> Iterator[bytes]:
+    """Give the file with one bit of each byte flipped, the highest and others in turn, and cut at each byte."""
+    content = path.read_bytes()
+    for at in range(begin, min(end, len(content))):
+        flipped = bytearray(content)
+        flipped[at] ^= 1 << (7 - at % 8)
+        yield bytes(flipped)
+        yield content[:at]
+
+
+def _answers(log: Log) -> list[Any]:
+    offsets = [log.segments[0].translate_offset(offset) for offset in range(-1, log.log_end_offset + 1)]
+    times = [row["timestamp"] for row in golden_kafka.rows("codecs", "records")[:40:5]]
+    return [offsets, [log.offset_for_timestamp(time + delta) for time in times for delta in (-1, 0, 1)]]
+
+
+def _read(log: Log) -> tuple[list[records.Row], tuple[str, int] | None]:
+    """Read all records; give the place of the damage instead where there is an error."""
+    try:
+        return records.rows(log.records()), None
+    except CorruptFileError as error:
+        return [], (error.path, error.offset)
+
+
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+def test_no_damage_to_an_index_changes_an_answer(folder: Path, suffix: str) -> None:
+    path = folder / f"{NAME}.{suffix}"
+    with Log.open(folder) as log:
+        expected = _answers(log)
+        rows = records.rows(log.records())
+        assert log.verify().ok
+    tried = named = 0
+    for content in _damages(path, 0, 200):
+        path.write_bytes(content)
+        with Log.open(folder) as log:
+            assert _answers(log) == expected
+            named += not log.verify(deep=False).ok
+            tried += 1
+    assert len(rows) > 10
+    assert tried >= 40
+    # Not named: an index of the last segment that is shorter by whole entries, which one that is written looks like.
+    assert named > tried * 3 // 4
+
+
+def test_damage_to_a_log_is_an_error_a_finding_or_harmless(folder: Path) -> None:
+    path = folder / f"{NAME}.log"
+    with Log.open(folder) as log:
+        rows = records.rows(log.records())
+    outcomes = {"error": 0, "finding": 0, "harmless": 0}
+    for content in _damages(path, 0, 340):
+        path.write_bytes(content)
+        with Log.open(folder) as log:
+            found, place = _read(log)
+            if place is not None:
+                assert place[0] == str(path)
+                assert 0 <= place[1] <= len(content)
+                assert log.verify().findings
+                outcomes["error"] += 1
+            elif found != rows:
+                # What is left is a part of it, and the check names the damage.
+                assert set(found) <= set(rows), len(content)
+                assert not log.verify().ok
+                outcomes["finding"] += 1
+            else:
+                # Leader epochs have no checksum; no record depends on them.
+                outcomes["harmless"] += 1
+    assert sum(outcomes.values()) == 680
+    assert outcomes["error"] > 200
+    assert outcomes["finding"] > 200
+    assert outcomes["harmless"] <= 16

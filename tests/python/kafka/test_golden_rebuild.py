@@ -1,0 +1,69 @@
+"""Rebuilt indexes: the bytes that the real LogSegment#recover makes of every segment."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import golden_kafka
+from logdex.errors import CorruptFileError
+from logdex.kafka import LogSegment, ProducerState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def _same(content: bytes | None, expected: dict[str, Any] | None) -> bool:
+    if content is None or expected is None:
+        return content is None and expected is None
+    if "base64" in expected:
+        assert base64.b64decode(expected["base64"]) == content
+    return (len(content), hashlib.sha256(content).hexdigest()) == (expected["length"], expected["sha256"])
+
+
+@pytest.mark.parametrize("case", golden_kafka.CASES)
+def test_rebuilt_bytes_are_those_of_recover(kafka_logs: Callable[[str], Path], tmp_path: Path, case: str) -> None:
+    compared = failed = 0
+    states: dict[str, ProducerState] = defaultdict(ProducerState)
+    for row in golden_kafka.rows(case, "rebuild"):
+        path = golden_kafka.segment_path(kafka_logs(case), row)
+        options: dict[str, Any] = {
+            "index_interval_bytes": row["indexIntervalBytes"],
+            "max_index_bytes": row["segmentIndexBytes"],
+            "producers": states[row["dir"]],
+        }
+        with LogSegment.open(path) as segment:
+            if isinstance(row["bytesTruncated"], dict):
+                # Offsets that go back: the real class raises, and the broker then empties the segment.
+                with pytest.raises(CorruptFileError):
+                    segment.rebuild_indexes(tmp_path / row["dir"], **options)
+                failed += 1
+                continue
+            report = segment.rebuild_indexes(tmp_path / row["dir"], **options)
+        target = tmp_path / row["dir"] / path.name
+        assert path.stat().st_size - report.checked["bytes"] == row["bytesTruncated"], row
+        assert report.ok == (not row["bytesTruncated"]), report
+        for name in ("index", "timeindex", "txnindex"):
+            file = target.with_suffix(f".{name}")
+            assert _same(file.read_bytes() if file.exists() else None, row[name]), file
+            compared += 1
+    assert compared == 3 * (len(golden_kafka.rows(case, "rebuild")) - failed) > 0
+    assert failed == (case == "damaged-baseoffset")
+
+
+def test_a_file_that_is_there_is_not_replaced_unasked(kafka_logs: Callable[[str], Path], tmp_path: Path) -> None:
+    path = kafka_logs("codecs") / "cod-none-0" / "00000000000000000000.log"
+    index = tmp_path / "00000000000000000000.timeindex"
+    index.write_bytes(b"precious")
+    with LogSegment.open(path) as segment:
+        with pytest.raises(FileExistsError):
+            segment.rebuild_indexes(tmp_path)
+        assert [file.name for file in tmp_path.iterdir()] == [index.name]
+        assert index.read_bytes() == b"precious"
+        assert segment.rebuild_indexes(tmp_path, index_interval_bytes=300, overwrite=True).ok
+    assert index.read_bytes() == path.with_suffix(".timeindex").read_bytes()

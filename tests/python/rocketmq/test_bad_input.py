@@ -1,0 +1,206 @@
+"""Stores that lie, shrink or grow while they are read: a clear word or a right answer, never a fall."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import golden
+import logdex
+from logdex.rocketmq import IndexService, MessageStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Store = Callable[[str], Path]
+
+
+def patch(path: Path, at: int, content: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(content)
+
+
+def offsets(opened: MessageStore, **filters: Any) -> list[int]:
+    found: list[int] = pa.table(opened.messages(columns=["phy_offset"], **filters)).column(0).to_pylist()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("what", "at", "content"),
+    [
+        ("total size of 2^31 - 1", 0, b"\x7f\xff\xff\xff"),
+        ("negative total size", 0, b"\xff\xff\xff\xff"),
+        ("body of 2^31 - 1 bytes", 84, b"\x7f\xff\xff\xff"),
+        ("negative length of the body", 84, b"\x80\0\0\0"),
+    ],
+)
+@pytest.mark.parametrize("access", ["mmap", "pread"])
+def test_a_length_that_lies_costs_one_message(what: str, at: int, content: bytes, access: Any, store: Store) -> None:
+    root = store("basic")
+    rows = golden.rows("basic", "messages")
+    row = rows[100]
+    file = row["physicalOffset"] // 65_536 * 65_536
+    patch(root / "commitlog" / f"{file:020}", row["physicalOffset"] - file + at, content)
+    with MessageStore.open(root, access=access) as opened:
+        assert opened.message(row["physicalOffset"]) is None, what
+        assert offsets(opened) == [r["physicalOffset"] for r in rows if r is not row]
+        kinds = [(finding.kind, finding.offset) for finding in opened.verify().findings]
+        assert ("log-frame", row["physicalOffset"] - file) in kinds
+
+
+def test_properties_without_an_end_cost_no_other_message(store: Store) -> None:
+    """Their separators are covered by no checksum: the message stays, its properties are what is left of them."""
+    root = store("basic")
+    rows = golden.rows("basic", "messages")
+    row = rows[50]
+    path = root / "commitlog" / "00000000000000000000"
+    content = path.read_bytes()
+    begin, end = row["physicalOffset"], row["physicalOffset"] + row["storeSize"]
+    frame = content[begin:end]
+    tail = frame[-40:].replace(b"\x01", b"x").replace(b"\x02", b"y")
+    patch(path, end - 40, tail)
+    with MessageStore.open(root) as opened:
+        assert offsets(opened) == [r["physicalOffset"] for r in rows]
+        message = opened.message(begin)
+        assert message is not None
+        assert message.properties != row["properties"]
+
+
+def test_an_index_that_points_past_the_log(store: Store) -> None:
+    root = store("basic")
+    path = max((root / "index").iterdir())
+    row = golden.rows("basic", "messages")[-3]
+    with IndexService.open(root / "index") as index:
+        entries = [o for batch in index.files[-1].entries() for o in batch.column("phy_offset").to_pylist()]
+    for position, offset in enumerate(entries, 1):
+        if offset == row["physicalOffset"]:
+            patch(path, 40 + 4 * 64 + 20 * position + 4, (1 << 62).to_bytes(8, "big"))
+    with MessageStore.open(root) as opened:
+        # Its true place is read from the log where the index does not cover it; elsewhere nothing is invented.
+        assert {m.phy_offset for m in opened.find(row["topic"], row["uniqKey"])} <= {row["physicalOffset"]}
+        kinds = opened.verify().kinds
+        assert kinds["index-entry"] >= 1
+        told = opened.explain(row["topic"], row["uniqKey"])
+        assert "beyond-log" in {candidate.verdict for candidate in told.candidates}
+
+
+def test_a_store_that_is_being_written(store: Store, tmp_path: Path) -> None:
+    """A copy of a broker's store grows file by file and byte by byte while it is searched."""
+    source, root = store("basic"), tmp_path / "growing"
+    (root / "commitlog").mkdir(parents=True)
+    rows = golden.rows("basic", "messages")
+    known = {row["physicalOffset"] for row in rows}
+    done = threading.Event()
+
+    def write() -> None:
+        try:
+            for path in sorted((source / "commitlog").iterdir()):
+                target = root / "commitlog" / path.name
+                content = path.read_bytes()
+                with target.open("wb") as file:
+                    file.truncate(len(content))
+                    for at in range(0, len(content), 1_000):
+                        file.seek(at)
+                        file.write(content[at : at + 1_000])
+                        file.flush()
+            shutil.copytree(source / "index", root / "index")
+            shutil.copytree(source / "consumequeue", root / "consumequeue")
+        finally:
+            done.set()
+
+    (root / "commitlog" / "00000000000000000000").write_bytes(bytes(65_536))
+    with MessageStore.open(root, hash_slots=64, max_entries=256) as opened:
+        writer = threading.Thread(target=write)
+        writer.start()
+        while not done.is_set():
+            assert set(offsets(opened)) <= known
+            for message in opened.find("AaTopic", "BB"):
+                assert (message.topic, message.phy_offset in known) == ("AaTopic", True)
+        writer.join()
+        assert offsets(opened) == [row["physicalOffset"] for row in rows]
+        assert len(opened.find("AaTopic", "BB")) == 16
+        assert opened.verify().ok
+
+
+def test_a_file_that_shrinks_is_no_fall(store: Store) -> None:
+    root = store("basic")
+    rows = golden.rows("basic", "messages")
+    path = max((root / "commitlog").iterdir())
+    with MessageStore.open(root, access="pread") as opened:
+        opened.find("AaTopic", "BB")
+        with path.open("r+b") as file:
+            file.truncate(5_000)
+        left = [row["physicalOffset"] for row in rows if row["physicalOffset"] + row["storeSize"] <= 262_144 + 5_000]
+        assert offsets(opened) == left
+        found = {message.phy_offset for message in opened.find("AaTopic", "BB")}
+        assert found <= set(left)
+        assert ("file-size", str(path)) in {(finding.kind, finding.path) for finding in opened.verify().findings}
+
+
+def test_files_that_vanish_are_no_fall(store: Store) -> None:
+    """A broker deletes the oldest files of all parts."""
+    root = store("basic")
+    rows = golden.rows("basic", "messages")
+    with MessageStore.open(root) as opened:
+        assert len(opened.find("AaTopic", "BB")) == 16
+        for part in ("commitlog", "index"):
+            min((root / part).iterdir()).unlink()
+        left = [row["physicalOffset"] for row in rows if row["physicalOffset"] >= 65_536]
+        assert offsets(opened) == left
+        assert {message.phy_offset for message in opened.find("AaTopic", "BB")} <= set(left)
+        report = opened.verify()
+        assert report.ok, report
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda path: path / "nowhere", "nowhere"),
+        (lambda path: (path / "file").write_text("x") and path / "file", "file"),
+        (lambda path: path, "commitlog"),
+        (lambda path: (path / "index").mkdir() or path, "storePathCommitLog"),
+        (lambda path: (path / "store" / "commitlog").mkdir(parents=True) or path, "there is one in"),
+        (lambda path: (path / ("0" * 20)).write_bytes(bytes(64)) and path, "begin with no message"),
+    ],
+)
+def test_a_path_that_is_no_store_says_what_it_would_be(
+    make: Callable[[Path], Path], match: str, tmp_path: Path
+) -> None:
+    with pytest.raises(OSError, match=match) as caught:
+        MessageStore.open(make(tmp_path))
+    assert caught.value.errno
+    assert caught.value.filename
+
+
+def test_a_topic_cannot_lead_out_of_the_store(store: Store) -> None:
+    with MessageStore.open(store("basic")) as opened:
+        for topic in ("../commitlog", "..", ".", "", "a/b", "TopicTest\0"):
+            with pytest.raises(FileNotFoundError, match="no files of queue"):
+                opened.queue(topic, 0)
+        with pytest.raises(FileNotFoundError, match="queue 77"):
+            opened.queue("TopicTest", 77)
+
+
+def test_use_after_close_is_an_error(store: Store) -> None:
+    opened = logdex.open(store("basic"))
+    queue = opened.queue("t", 0)
+    opened.close()
+    opened.close()
+    calls: tuple[Callable[[], object], ...] = (
+        lambda: opened.find("t", "k0"),
+        opened.messages,
+        lambda: opened.topics,
+        lambda: opened.queue("t", 0),
+        lambda: opened.explain("t", "k0"),
+        opened.verify,
+        lambda: queue.max_offset,
+    )
+    for call in calls:
+        with pytest.raises(ValueError, match="closed"):
+            call()

@@ -1,0 +1,218 @@
+"""MessageStore.messages: by topic, queue and time, exactly what the log holds, from the log and from the queues."""
+
+from __future__ import annotations
+
+import logging
+import random
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import golden
+from logdex.rocketmq import MessageStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+SEED = 20261121
+_IN_QUEUES = (0, 8)
+
+
+def offsets(stream: Any) -> list[int]:
+    return pa.table(stream).column("phy_offset").to_pylist() if stream is not None else []
+
+
+def passing(
+    rows: list[dict[str, Any]], topic: str | None, queue: int | None, times: tuple[Any, Any]
+) -> list[dict[str, Any]]:
+    begin, end = times
+    return [
+        row
+        for row in rows
+        if topic in (None, row["topic"])
+        and queue in (None, row["queueId"])
+        and (begin is None or row["storeTimestamp"] >= begin)
+        and (end is None or row["storeTimestamp"] <= end)
+    ]
+
+
+def questions(rows: list[dict[str, Any]], chance: random.Random) -> list[tuple[Any, Any, tuple[Any, Any]]]:
+    times = [row["storeTimestamp"] for row in rows]
+    asked: list[tuple[Any, Any, tuple[Any, Any]]] = []
+    for topic in (None, *sorted({row["topic"] for row in rows}), "nobody's"):
+        for queue in (None, *sorted({row["queueId"] for row in rows if row["topic"] == topic})):
+            first, second = sorted(chance.choices(times, k=2))
+            exact = chance.choice(times)
+            ranges = (
+                (None, None),
+                (first, second),
+                (first, None),
+                (None, second),
+                (exact, exact),
+                (second + 1, first - 1),
+            )
+            asked += [(topic, queue, times) for times in ranges]
+    return asked
+
+
+@pytest.mark.parametrize("case", golden.STORES)
+def test_messages_are_those_of_the_log(case: str, store: Callable[[str], Path]) -> None:
+    rows = golden.rows(case, "messages")
+    compared = 0
+    with MessageStore.open(store(case)) as opened:
+        for topic, queue, times in questions(rows, random.Random(f"{SEED} {case}")):
+            expected = [row["physicalOffset"] for row in passing(rows, topic, queue, times)]
+            found = offsets(opened.messages(topic, queue, *times, columns=["phy_offset"]))
+            assert found == expected, (SEED, topic, queue, times)
+            compared += 1
+    assert compared > 40
+
+
+@pytest.mark.parametrize("case", golden.STORES)
+def test_queues_lead_to_the_same_messages(
+    case: str, store: Callable[[str], Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without reading the log, but for the messages of the raw transaction types that no queue leads to."""
+    rows = golden.rows(case, "messages")
+    with MessageStore.open(store(case)) as opened:
+        for topic, queue, times in questions(rows, random.Random(f"{SEED} {case}")):
+            if topic is None:
+                continue
+            all_rows = passing(rows, topic, queue, times)
+            found = offsets(opened.messages(topic, queue, *times, columns=["phy_offset"], scan=False))
+            in_queues = [row["physicalOffset"] for row in all_rows if row["sysFlag"] & 12 in _IN_QUEUES]
+            assert set(in_queues) <= set(found) <= {row["physicalOffset"] for row in all_rows}, (
+                SEED,
+                topic,
+                queue,
+                times,
+            )
+            assert found == sorted(found)
+    # No unit was found untrue.
+    assert {record.getMessage().split(";")[0] for record in caplog.records} <= {'there is no queue of "nobody\'s"'}
+
+
+def test_columns_are_as_in_a_scan(store: Callable[[str], Path]) -> None:
+    with MessageStore.open(store("basic")) as opened:
+        whole = pa.table(opened.commit_log.scan())
+        assert pa.table(opened.messages()).equals(whole)
+        topic = pa.table(opened.messages("order_events", scan=False))
+        assert topic.equals(whole.filter(pa.compute.equal(whole["topic"], "order_events")))
+        assert pa.table(opened.messages("order_events", columns=["keys", "body"])).column_names == ["keys", "body"]
+        assert pa.table(opened.messages("nobody's")).schema == whole.schema
+        with pytest.raises(ValueError, match="nonsense"):
+            opened.messages(columns=["nonsense"])
+        with pytest.raises(ValueError, match="scan"):
+            opened.messages(scan="all")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["cq-zero-unit", "cq-truncated"])
+def test_a_damaged_queue_is_not_believed(
+    name: str, damaged_store: Callable[[str], Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = golden.rows("basic", "messages")
+    with MessageStore.open(damaged_store(name)) as opened, caplog.at_level(logging.WARNING):
+        found = offsets(opened.messages("TopicTest", scan=False))
+    in_queue = {
+        row["physicalOffset"] for row in rows if row["topic"] == "TopicTest" and row["sysFlag"] & 12 in _IN_QUEUES
+    }
+    assert in_queue <= set(found) <= {row["physicalOffset"] for row in rows if row["topic"] == "TopicTest"}
+    assert len(found) == len(set(found))
+    assert any("the log is read instead" in record.getMessage() for record in caplog.records)
+
+
+@pytest.mark.parametrize(
+    "missing", [("index",), ("consumequeue", "batchconsumequeue"), ("index", "consumequeue", "checkpoint", "config")]
+)
+def test_a_store_works_without_its_other_parts(missing: tuple[str, ...], store: Callable[[str], Path]) -> None:
+    root = store("basic")
+    for part in missing:
+        path = root / part
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    rows = golden.rows("basic", "messages")
+    with MessageStore.open(root) as opened:
+        assert offsets(opened.messages()) == [row["physicalOffset"] for row in rows]
+        assert {row["topic"] for row in rows} <= set(opened.topics) | {"%LMQ%a", "%LMQ%b"}
+        for row in rows[::40]:
+            if row["uniqKey"] and row["sysFlag"] & 12 != 12:
+                for topic in (row["topic"], None):
+                    found = [message.phy_offset for message in opened.find(topic, row["uniqKey"])]
+                    assert row["physicalOffset"] in found
+            asked = offsets(opened.messages(row["topic"], scan=False))
+            assert row["physicalOffset"] in asked or row["sysFlag"] & 12 not in _IN_QUEUES
+        report = opened.verify()
+        assert report.ok, report
+
+
+def test_a_single_log_file_is_a_store(store: Callable[[str], Path], tmp_path: Path) -> None:
+    root = store("basic")
+    rows = golden.rows("basic", "messages")
+    for number, path in enumerate(sorted((root / "commitlog").iterdir())):
+        alone = tmp_path / f"alone-{number}"
+        alone.mkdir()
+        shutil.copy(path, alone)
+        begin = int(path.name)
+        expected = [row["physicalOffset"] for row in rows if begin <= row["physicalOffset"] < begin + 65_536]
+        with MessageStore.open(alone) as opened:
+            assert offsets(opened.messages()) == expected
+            row = next(row for row in rows if row["physicalOffset"] in expected and row["uniqKey"])
+            assert row["physicalOffset"] in [message.phy_offset for message in opened.find(None, row["uniqKey"])]
+            assert opened.message(row["msgId"]) is not None
+
+
+def test_the_log_may_lie_elsewhere(store: Callable[[str], Path], tmp_path: Path) -> None:
+    root = store("basic")
+    (root / "commitlog").rename(tmp_path / "far")
+    with pytest.raises(FileNotFoundError, match="storePathCommitLog"):
+        MessageStore.open(root)
+    with MessageStore.open(root, commit_log=tmp_path / "far") as opened:
+        assert len(offsets(opened.messages())) == 553
+        assert len(opened.find("AaTopic", "BB")) == 16
+        assert opened.verify().ok
+
+
+def test_a_unique_key_is_found_under_every_topic(store: Callable[[str], Path]) -> None:
+    compared = 0
+    for case in ("basic", "v5-basic", "rolled"):
+        truth: dict[str, list[int]] = {}
+        for row in golden.rows(case, "messages"):
+            if row["uniqKey"] and row["sysFlag"] & 12 != 12:
+                truth.setdefault(row["uniqKey"], []).append(row["physicalOffset"])
+        with MessageStore.open(store(case)) as opened:
+            for key, expected in list(truth.items())[::3]:
+                found = opened.find(None, key)
+                assert [message.phy_offset for message in found] == sorted(expected, reverse=True)
+                compared += 1
+    assert compared > 600
+
+
+def test_tags_lead_to_messages_where_a_broker_indexed_them(store: Callable[[str], Path]) -> None:
+    with MessageStore.open(store("v5-basic")) as opened:
+        assert opened.indexes_tags
+        truth: dict[tuple[str, str], list[int]] = {}
+        for row in golden.rows("v5-basic", "messages"):
+            if row["tags"] and row["sysFlag"] & 12 != 12:
+                truth.setdefault((row["topic"], row["tags"]), []).append(row["physicalOffset"])
+        for (topic, tags), expected in truth.items():
+            found = [message.phy_offset for message in opened.find(topic, f"T#{tags}")]
+            assert found == sorted(expected, reverse=True), (topic, tags)
+        assert len(truth) > 20
+    with MessageStore.open(store("basic")) as opened:
+        assert not opened.indexes_tags
+        assert not opened.find("t", "T#TagA")
+
+
+def test_what_is_not_indexed_is_read(store: Callable[[str], Path]) -> None:
+    """What is not indexed is read; the result says how much."""
+    root = store("basic")
+    shutil.rmtree(root / "index")
+    with MessageStore.open(root) as opened:
+        result = opened.find("AaTopic", "BB")
+        assert (len(result), result.complete, result.scanned_bytes) == (16, True, 313_165)
+        assert opened.find("AaTopic", "BB").scanned_bytes == 0

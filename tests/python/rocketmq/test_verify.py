@@ -1,0 +1,153 @@
+"""MessageStore.verify: sound stores are sound, and every damage is named where it lies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+import golden
+from index_inputs import snapshot
+from logdex.rocketmq import MessageStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+# The kind that names the damage, the file, and the byte.
+DAMAGES = {
+    "cq-truncated": ("file-size", "consumequeue/TopicTest/0/00000000000000000000", 333),
+    "cq-zero-unit": ("queue-unit", "consumequeue/TopicTest/0/00000000000000000000", 140),
+    "crc-early-clean": ("log-frame", "commitlog/00000000000000065536", 98616 - 65536),
+    "crc-early-unclean": ("log-frame", "commitlog/00000000000000065536", 98616 - 65536),
+    "crc-last-clean": ("log-frame", "commitlog/00000000000000262144", 278675 - 262144),
+    "index-bad-name": ("file-name", "index/notes.txt", 0),
+    "index-begin-time": ("header-time", "index/20261121193006196", 0),
+    "index-count-high": ("index-count", "index/20261121193006196", 36),
+    "index-count-low": ("index-count", "index/20261121193009060", 36),
+    "index-cycle-foreign": ("prev-index", "index/20261121193006196", 332),
+    "index-cycle-matching": ("prev-index", "index/20261121193006196", 612),
+    "index-directory": ("not-a-file", "index/20261121193006197", 0),
+    "index-header-cut": ("file-size", "index/20261121193009060", 21),
+    "index-longer": ("file-size", "index/20261121193006196", 5416),
+    "index-negative-time": ("time-diff", "index/20261121193006196", 2528),
+    "index-self-loop": ("prev-index", "index/20261121193006196", 2532),
+    "index-truncated": ("file-size", "index/20261121193007464", 3610),
+    "index-wild-prev": ("prev-index", "index/20261121193006196", 2532),
+    "index-wild-slot": ("slot-value", "index/20261121193006196", 88),
+    "index-zero-length": ("file-size", "index/99990101000000000", 0),
+    "log-stray-file": ("file-name", "commitlog/.DS_Store", 0),
+    "log-truncated": ("file-size", "commitlog/00000000000000262144", 50984),
+    "log-zero-length": ("file-empty", "commitlog/00000000000000327680", 0),
+    "magic-last": ("log-frame", "commitlog/00000000000000262144", 266851 - 262144),
+    "no-index": ("index-hole", "index", 0),
+    "tag-byte": ("queue-tags", "consumequeue/BBTopic/1/00000000000000000000", 700),
+    "unclean-no-checkpoint": ("checkpoint", "checkpoint", 0),
+}
+
+
+@pytest.mark.parametrize("case", golden.STORES)
+def test_a_broker_s_store_is_sound(case: str, store: Callable[[str], Path]) -> None:
+    root = store(case)
+    before = snapshot(root)
+    rows = golden.rows(case, "messages")
+    progress: list[tuple[int, int]] = []
+    with MessageStore.open(root) as opened:
+        report = opened.verify(progress=lambda done, total: progress.append((done, total)))
+    assert report.ok, report
+    assert report.checked["messages"] == len(rows)
+    assert report.checked["entries"] == sum(row["indexCount"] - 1 for row in golden.rows(case, "index_files"))
+    assert report.checked["units_followed"] == sum(len(row["units"]) for row in golden.rows(case, "units"))
+    assert progress
+    assert all(0 <= done <= total for done, total in progress)
+    assert snapshot(root) == before
+
+
+def test_every_damage_has_its_place() -> None:
+    assert set(DAMAGES) == set(golden.DAMAGED)
+
+
+@pytest.mark.parametrize("name", golden.DAMAGED)
+def test_damage_is_named_where_it_lies(name: str, damaged_store: Callable[[str], Path]) -> None:
+    root = damaged_store(name)
+    before = snapshot(root)
+    with MessageStore.open(root) as opened:
+        report = opened.verify()
+    kind, path, offset = DAMAGES[name]
+    assert (kind, str(root / path), offset) in [(f.kind, f.path, f.offset) for f in report.findings], report
+    assert not report.ok
+    assert sum(report.kinds.values()) == len(report.findings)
+    assert snapshot(root) == before
+
+
+def test_a_lost_queue_is_missed_message_by_message(store: Callable[[str], Path]) -> None:
+    root = store("basic")
+    queue = root / "consumequeue" / "order_events" / "2"
+    for path in queue.iterdir():
+        path.unlink()
+    with MessageStore.open(root) as opened:
+        report = opened.verify()
+    (finding,) = report.findings
+    count = next(
+        r["maxOffset"] for r in golden.rows("basic", "queues") if (r["topic"], r["queueId"]) == ("order_events", 2)
+    )
+    assert (finding.kind, finding.path, finding.found) == ("queue-missing", str(queue), "no queue")
+    assert f"units 0 to {count - 1} for {count} messages" in finding.expected
+
+
+def test_a_unit_that_leads_elsewhere_is_found(store: Callable[[str], Path]) -> None:
+    root = store("basic")
+    path = root / "consumequeue" / "t" / "0" / "00000000000000000000"
+    content = bytearray(path.read_bytes())
+    content[40:60] = content[20:40]
+    path.write_bytes(content)
+    with MessageStore.open(root) as opened:
+        report = opened.verify()
+    assert {(f.kind, f.path, f.offset) for f in report.findings} == {
+        (kind, str(path), 40) for kind in ("queue-missing", "queue-message", "queue-order")
+    }
+
+
+def test_an_entry_that_leads_elsewhere_is_found(store: Callable[[str], Path]) -> None:
+    root = store("basic")
+    path = min((root / "index").iterdir())
+    content = bytearray(path.read_bytes())
+    at = 40 + 4 * 64 + 20 * 17
+    moved = int.from_bytes(content[at + 4 : at + 12], "big") + 1
+    content[at + 4 : at + 12] = moved.to_bytes(8, "big")
+    path.write_bytes(content)
+    with MessageStore.open(root) as opened:
+        report = opened.verify()
+    assert ("index-entry", str(path), at) in [(f.kind, f.path, f.offset) for f in report.findings]
+    assert set(report.kinds) == {"index-entry", "index-missing"}
+
+
+def test_a_hole_in_the_index_is_found(store: Callable[[str], Path]) -> None:
+    root = store("basic")
+    third = sorted((root / "index").iterdir())[2]
+    third.unlink()
+    with MessageStore.open(root) as opened:
+        report = opened.verify()
+    assert "index-hole" in report.kinds
+    assert {finding.path for finding in report.findings if finding.kind == "index-hole"} == {str(root / "index")}
+
+
+def test_what_was_cut_off_is_left_out(damaged_store: Callable[[str], Path]) -> None:
+    """Behind the end of the log lie messages that are older than what came before: a cut left them."""
+    root = damaged_store("magic-last")
+    rows = golden.rows("basic", "messages")
+    path = root / "commitlog" / "00000000000000262144"
+    content = bytearray(path.read_bytes())
+    ghosts = [row for row in rows if row["physicalOffset"] > 266_851]
+    assert len(ghosts) > 100
+    for row in ghosts:
+        at = row["physicalOffset"] - 262_144 + 56
+        content[at : at + 8] = (row["storeTimestamp"] - 3_600_000).to_bytes(8, "big")
+    path.write_bytes(content)
+    with MessageStore.open(root) as opened:
+        report = opened.verify()
+        found = pa.table(opened.messages(columns=["phy_offset"])).column(0).to_pylist()
+    assert found == [row["physicalOffset"] for row in rows if row["physicalOffset"] < 266_851]
+    assert report.kinds["log-ghost"] == len(ghosts)
+    assert report.checked["messages_back_in_time"] == len(ghosts)

@@ -1,0 +1,120 @@
+"""Options of `kafka_log` that say where a read begins and ends, and how it is cut into tasks."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.sql import datasource as ds
+
+from logdex.kafka import TopicPartition
+from logdex.spark.kafka_filter import RecordFilter
+from logdex.spark.kafka_offsets import ending, starting, topics
+from logdex.spark.kafka_plan import OffsetRange, pack
+
+ORDERS = TopicPartition("orders", 1)
+
+
+def _log() -> Any:
+    """Stand in for a log of the offsets 10..90, whose record at offset o has the timestamp 10 * o."""
+
+    def offset_for_timestamp(time: int) -> tuple[int, int] | None:
+        offset = max(10, -(-time // 10))
+        return (10 * offset, offset) if offset < 90 else None
+
+    return SimpleNamespace(
+        topic="orders",
+        partition=1,
+        log_start_offset=10,
+        log_end_offset=90,
+        offset_for_timestamp=offset_for_timestamp,
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "first", "last"),
+    [
+        ({}, 10, 90),
+        ({"startingOffsets": "earliest", "endingOffsets": "latest"}, 10, 90),
+        ({"startingOffsets": "latest"}, 90, 90),
+        ({"startingOffsets": '{"orders": {"0": 3, "1": 20}}', "endingOffsets": '{"orders": {"1": 40}}'}, 20, 40),
+        ({"startingOffsets": '{"orders": {"1": -2}}', "endingOffsets": '{"orders": {"1": -1}}'}, 10, 90),
+        ({"startingOffsets": '{"other": {"1": 20}}'}, 10, 90),
+        ({"startingTimestamp": "305", "endingTimestamp": "400"}, 31, 40),
+        ({"endingTimestamp": "5000"}, 10, 90),
+        ({"startingOffsetsByTimestamp": '{"orders": {"1": 500}}'}, 50, 90),
+        ({"startingOffsetsByTimestamp": '{"orders": {"1": 500}}', "startingTimestamp": "300"}, 30, 90),
+        ({"startingTimestamp": "5000", "startingOffsetsByTimestampStrategy": "latest"}, 90, 90),
+    ],
+)
+def test_bounds(options: dict[str, str], first: int, last: int) -> None:
+    assert (starting(options).resolve(_log()), ending(options).resolve(_log())) == (first, last)
+
+
+def test_a_start_behind_the_newest_record_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no record at or after 5000"):
+        starting({"startingTimestamp": "5000"}).resolve(_log())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"startingOffsets": "newest"},
+        {"startingOffsets": '{"orders": 5}'},
+        {"startingOffsets": '{"orders": {"x": 5}}'},
+        {"startingOffsets": '["orders"]'},
+        {"endingOffsets": "earliest"},
+        {"startingTimestamp": "soon"},
+        {"startingOffsetsByTimestampStrategy": "guess"},
+    ],
+)
+def test_what_cannot_be_read_is_refused(options: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="option"):
+        (starting(options), ending(options))
+
+
+def test_topics_by_name_by_pattern_and_by_partition() -> None:
+    there = [TopicPartition("orders", 0), ORDERS, TopicPartition("other", 0)]
+
+    def partitions(names: Any = None) -> list[TopicPartition]:
+        return [each for each in there if names is None or each.topic in names]
+
+    logs: Any = SimpleNamespace(partitions=partitions, topics={"orders": [0, 1], "other": [0]}, path="/data")
+    assert topics({}).choose(logs) == there
+    for name in ("topic", "subscribe"):
+        assert topics({name: "orders"}).choose(logs) == there[:2]
+    assert topics({"subscribe": "orders, other"}).choose(logs) == there
+    assert topics({"topic": '["orders", "other"]'}).choose(logs) == there
+    assert topics({"subscribePattern": "o.*r"}).choose(logs) == there[2:]
+    assert topics({"assign": '{"orders": [1]}'}).choose(logs) == [ORDERS]
+    for options in ({"subscribe": "order"}, {"assign": '{"orders": [7]}'}):
+        with pytest.raises(ValueError, match="does not hold"):
+            topics(options).choose(logs)
+    with pytest.raises(ValueError, match="give one of"):
+        topics({"topic": "orders", "subscribe": "orders"})
+    with pytest.raises(ValueError, match="assign"):
+        topics({"assign": "orders"})
+
+
+def test_filters_of_a_query_become_bounds() -> None:
+    filters: list[ds.Filter] = [
+        ds.IsNotNull(("topic",)),
+        ds.EqualTo(("topic",), "orders"),
+        ds.In(("partition",), (0, 1)),
+        ds.GreaterThan(("offset",), 5),
+        ds.LessThanOrEqual(("offset",), 9),
+        ds.EqualTo(("key",), b"k"),
+    ]
+    bounds, rest = RecordFilter.of(filters)
+    assert bounds == RecordFilter(frozenset(["orders"]), frozenset([0, 1]), 6, 10)
+    assert rest == filters[-1:]
+    assert bounds.takes(ORDERS)
+    assert not bounds.takes(TopicPartition("orders", 2))
+    assert not bounds.takes(TopicPartition("other", 1))
+
+
+def test_tasks_hold_about_as_many_bytes_each() -> None:
+    ranges = [OffsetRange("t", n, 0, 10, size) for n, size in enumerate((40, 40, 40, 200, 10, 95))]
+    assert [[each.size for each in task] for task in pack(ranges, 100)] == [[40, 40], [40], [200], [10], [95]]
+    assert pack([], 100) == []

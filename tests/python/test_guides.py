@@ -1,0 +1,41 @@
+"""The guides run as they stand, and print what they show."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+HOME = Path(__file__).resolve().parents[2]
+
+
+def _load() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("run_guides", HOME / "scripts" / "run_guides.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+run_guides: Any = _load()
+
+
+def test_there_is_a_guide_for_every_job() -> None:
+    assert {guide.stem for guide in run_guides.GUIDES} >= {"find", "build", "read", "check-and-mend", "ask-why"}
+
+
+@pytest.mark.parametrize("guide", run_guides.GUIDES, ids=lambda guide: guide.stem)
+def test_a_guide_prints_what_it_shows(guide: Path, tmp_path: Path) -> None:
+    _, differences = run_guides.run_guide(guide, tmp_path)
+    assert not [(difference.code, difference.shown, difference.printed) for difference in differences]
+    assert "```sh" in guide.read_text(encoding="utf-8")
+    shutil.rmtree(tmp_path / "build")
