@@ -251,8 +251,8 @@ class StoreBench:
                 step()
                 if counted:
                     seconds[name].append(time.perf_counter() - begin)
-        for name, (words, _) in steps.items():
-            words = f"{words}, {self.messages:,} messages, {self.size / 1e6:.0f} MB"
+        for name, (asked, _) in steps.items():
+            words = f"{asked}, {self.messages:,} messages, {self.size / 1e6:.0f} MB"
             if "scan" in name.split("-")[1]:
                 tell(as_json, name, words, "M rows/s", [self.messages / taken / 1e6 for taken in seconds[name]])
                 tell(
@@ -265,6 +265,16 @@ class StoreBench:
 def drain(df: DataFrame) -> None:
     """Make all rows and throw them away."""
     df.write.format("noop").mode("overwrite").save()
+
+
+def session(settings: dict[str, str]) -> SparkSession:
+    """Start Spark with the settings above, and these."""
+    builder = SparkSession.builder.master(f"local[{CORES}]")
+    for name, value in {**SETTINGS, **settings}.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    ls.register(spark)
+    return spark
 
 
 def main() -> None:
@@ -283,11 +293,7 @@ def main() -> None:
         given = parser.parse_args()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-    builder = SparkSession.builder.master(f"local[{CORES}]")
-    for name, value in {**SETTINGS, **dict(setting.split("=", 1) for setting in given.conf)}.items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    ls.register(spark)
+    spark = session(dict(setting.split("=", 1) for setting in given.conf))
     with tempfile.TemporaryDirectory(prefix="logdex-bench-") as scratch:
         if given.only == "store":
             StoreBench(spark, Path(scratch), given.rows // 2).measure(given.rounds, given.json)
