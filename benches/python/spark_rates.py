@@ -50,7 +50,7 @@ TUNED = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
     "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
 }
-UNTUNED = ("lookup", "udf", "build-in-order", "build-arranged")
+UNTUNED = ("lookup", "udf", "build-in-order")
 SHORT = {"rows": 200_000, "keys": 100_000, "rounds": 1}
 SETTINGS = {
     "spark.driver.memory": "4g",
@@ -209,9 +209,72 @@ class Bench:
         return {**tuned, **untuned}
 
 
+class StoreBench:
+    """A store of messages with 100-byte bodies and its index; the whole of it, and one message of it, read by Spark."""
+
+    def __init__(self, spark: SparkSession, directory: Path, messages: int) -> None:
+        """Write the store."""
+        self.spark = spark
+        self.messages = messages
+        self.store = directory / "store"
+        write_log(messages, self.store / "commitlog")
+        ls.build_index(spark, self.store, self.store / "index")
+        self.size = sum(file.stat().st_size for file in (self.store / "commitlog").iterdir())
+        first = self.read("topic,keys").limit(1).collect()[0]
+        self.wanted = (sf.col("topic") == first["topic"]) & (sf.col("keys") == first["keys"])
+        rows = [[tuple(row) for row in self.filtered(pushdown).collect()] for pushdown in (True, False)]
+        if rows[0] != rows[1] or len(rows[0]) != 1:
+            raise RuntimeError(f"the index leads to {rows[0]}, a scan to {rows[1]}")
+
+    def read(self, columns: str) -> DataFrame:
+        """Read some columns of all messages, cut into a task a core."""
+        options = {"columns": columns, "minPartitions": str(CORES), "maxPartitionBytes": str(1 << 30)}
+        return self.spark.read.format("rocketmq").options(**options).load(str(self.store))
+
+    def filtered(self, pushdown: bool) -> DataFrame:  # noqa: FBT001
+        """Ask for one message by topic and key, with Spark's switch on or off."""
+        self.spark.conf.set("spark.sql.python.filterPushdown.enabled", str(pushdown).lower())
+        return self.read("topic,keys,phy_offset,body").where(self.wanted)
+
+    def measure(self, rounds: int, as_json: bool) -> None:  # noqa: FBT001
+        """Measure in turns, and print."""
+        steps: dict[str, tuple[str, Callable[[], Any]]] = {
+            "store-scan": ("scan of topic, keys, phy_offset", lambda: drain(self.read("topic,keys,phy_offset"))),
+            "store-scan-body": ("the same with body", lambda: drain(self.read("topic,keys,phy_offset,body"))),
+            "store-find": ("topic and keys, pushdown on", lambda: self.filtered(pushdown=True).collect()),
+            "store-find-scan": ("topic and keys, pushdown off", lambda: self.filtered(pushdown=False).collect()),
+        }
+        seconds: dict[str, list[float]] = {name: [] for name in steps}
+        for counted in [False] + [True] * rounds:
+            for name, (_, step) in steps.items():
+                begin = time.perf_counter()
+                step()
+                if counted:
+                    seconds[name].append(time.perf_counter() - begin)
+        for name, (asked, _) in steps.items():
+            words = f"{asked}, {self.messages:,} messages, {self.size / 1e6:.0f} MB"
+            if "scan" in name.split("-")[1]:
+                tell(as_json, name, words, "M rows/s", [self.messages / taken / 1e6 for taken in seconds[name]])
+                tell(
+                    as_json, f"{name}-bytes", words, "MB/s of log", [self.size / taken / 1e6 for taken in seconds[name]]
+                )
+            else:
+                tell(as_json, name, words, "s", seconds[name])
+
+
 def drain(df: DataFrame) -> None:
     """Make all rows and throw them away."""
     df.write.format("noop").mode("overwrite").save()
+
+
+def session(settings: dict[str, str]) -> SparkSession:
+    """Start Spark with the settings above, and these."""
+    builder = SparkSession.builder.master(f"local[{CORES}]")
+    for name, value in {**SETTINGS, **settings}.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    ls.register(spark)
+    return spark
 
 
 def main() -> None:
@@ -220,7 +283,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=5_000_000)
     parser.add_argument("--keys", type=int, default=2_000_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", help="only measurements whose name begins so; several by comma")
+    parser.add_argument("--only", help="only measurements whose name begins so; several by comma; or `store`")
     parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
     parser.add_argument("--json", action="store_true", help="print one JSON object a line for each figure")
     parser.add_argument("--short", action="store_true", help="small and once, to see that it runs")
@@ -230,12 +293,12 @@ def main() -> None:
         given = parser.parse_args()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-    builder = SparkSession.builder.master(f"local[{CORES}]")
-    for name, value in {**SETTINGS, **dict(setting.split("=", 1) for setting in given.conf)}.items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    ls.register(spark)
+    spark = session(dict(setting.split("=", 1) for setting in given.conf))
     with tempfile.TemporaryDirectory(prefix="logdex-bench-") as scratch:
+        if given.only == "store":
+            StoreBench(spark, Path(scratch), given.rows // 2).measure(given.rounds, given.json)
+            spark.stop()
+            return
         bench = Bench(spark, Path(scratch), given.rows, given.keys)
         chosen = tuple(given.only.split(",")) if given.only else ("",)
         todo = {name: m for name, m in bench.measurements().items() if name.startswith(chosen)}

@@ -154,24 +154,13 @@ class KeySearch:
         if scan not in ("auto", True, False):
             raise ValueError(f'scan must be "auto", True or False, not {scan!r}')
         # The index first: what is indexed while the log is measured is then at worst read once more.
-        covered = self._covered()
+        covered = covered_ranges(self._index())
         whole = (self._log.min_offset, self._log.max_offset)
         missing = self._unindexed.missing(whole, covered)
         if not scan or not missing:
             return 0, missing
         scanned = self._unindexed.read(missing, _SCAN_BUDGET_BYTES if scan == "auto" else None)
         return scanned, self._unindexed.missing(whole, covered)
-
-    def _covered(self) -> list[Range]:
-        """Give the ranges of the log whose messages are indexed.
-
-        The messages at a file's beginning and end may have keys in the files beside it, so they are not covered.
-        """
-        index = self._index()
-        if index is None:
-            return []
-        headers = [file.header for file in index.whole_files() if len(file)]
-        return [(header.begin_phy_offset + 1, header.end_phy_offset) for header in headers]
 
     def _verified(
         self, topics: list[str | None], keys: list[str | None], times: TimeRange, scan: Scan
@@ -220,6 +209,17 @@ class KeySearch:
         messages = self._log.messages([offset for _, offset in hits])
         rows = Array([row for row, _ in hits], type=DataType.int64())
         return RecordBatch.from_arrays([rows, *messages.columns], schema=schema)
+
+
+def covered_ranges(index: IndexService | None) -> list[Range]:
+    """Give the ranges of the log whose messages are indexed.
+
+    The messages at a file's beginning and end may have keys in the files beside it, so they are not covered.
+    """
+    if index is None:
+        return []
+    headers = [file.header for file in index.whole_files() if len(file)]
+    return [(header.begin_phy_offset + 1, header.end_phy_offset) for header in headers]
 
 
 def _to_list(values: Any) -> list[str | None]:  # noqa: ANN401 -- Arrow or a sequence

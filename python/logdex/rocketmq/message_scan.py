@@ -62,7 +62,7 @@ class MessageScan:
         wanted = self._log.messages([], columns=columns).schema
         names = wanted.names
         read = list(dict.fromkeys([*names, *filters.columns, *_FACTS]))
-        ranges = self._ranges(filters.times, slack_ms)
+        ranges = ranges_in_time(self._log, filters.times, slack_ms)
         size = sum(end - begin for begin, end in ranges)
         by_queues = scan is False or (scan == "auto" and size > _SCAN_BUDGET_BYTES)
 
@@ -73,7 +73,7 @@ class MessageScan:
                 for batch, at in found:  # noqa: B007 -- how far it came counts after an error
                     yield batch.select(names)
                 if by_queues and filters.topic is not None:
-                    at = max(at, self._dispatched_up_to())
+                    at = max(at, self.dispatched_up_to())
             except UntrueUnitError as error:
                 _log.warning("%s; the log is read instead, from offset %d", error, at)
             for begin, end in ranges:
@@ -83,25 +83,6 @@ class MessageScan:
                         yield kept.select(names)
 
         return RecordBatchReader.from_batches(wanted, batches())
-
-    def _ranges(self, times: TimeRange, slack_ms: int) -> list[Range]:
-        """Give the ranges of the log that may hold messages of a time range: its files, by the times of their first messages."""
-        table = self._log.core.file_table()
-        begins, ends = (table.column(name).to_pylist() for name in ("begin_phy_offset", "end_phy_offset"))
-        firsts = table.column("first_store_timestamp").cast(DataType.int64()).to_pylist()
-        ranges: list[Range] = []
-        for place, (begin, end, first) in enumerate(zip(begins, ends, firsts, strict=True)):
-            after = firsts[place + 1] if place + 1 < len(firsts) else None
-            known = None not in (first, after)
-            if known and (max(first, after) + slack_ms < times.begin or min(first, after) - slack_ms > times.end):
-                continue
-            if first is not None and after is None and first - slack_ms > times.end:
-                continue
-            if ranges and ranges[-1][1] == begin:
-                ranges[-1] = (ranges[-1][0], end)
-            else:
-                ranges.append((begin, end))
-        return ranges
 
     def _by_queues(self, filters: Filter, read: Sequence[str]) -> Iterator[tuple[RecordBatch, int]]:
         """Read the messages that the queues of a topic lead to, as far as a broker would trust them.
@@ -120,7 +101,7 @@ class MessageScan:
         ]
         if not streams:
             raise UntrueUnitError(f"there is no queue of {filters.topic!r}")
-        limit = self._dispatched_up_to()
+        limit = self.dispatched_up_to()
         step: list[tuple[int, int, int, int]] = []
         size = 0
         for unit in heapq.merge(*streams):
@@ -147,7 +128,7 @@ class MessageScan:
                 )
         return filters.apply(batch)
 
-    def _dispatched_up_to(self) -> int:
+    def dispatched_up_to(self) -> int:
         """Give the offset up to which the queues can be trusted: what a broker's start would not dispatch again."""
         end = max(
             (_end_of(self._queues.open(path)) for paths in self._queues.directories().values() for path in paths),
@@ -158,6 +139,26 @@ class MessageScan:
         checkpoint = StoreCheckpoint.open(self._layout.checkpoint) if self._layout.checkpoint.exists() else None
         _, _, dispatch = self._log.core.recovery(checkpoint, last_exit_ok=False, queue_end=end)
         return min(end, dispatch)
+
+
+def ranges_in_time(log: CommitLog, times: TimeRange, slack_ms: int) -> list[Range]:
+    """Give the ranges of the log that may hold messages of a time range: its files, by the times of their first messages."""
+    table = log.core.file_table()
+    begins, ends = (table.column(name).to_pylist() for name in ("begin_phy_offset", "end_phy_offset"))
+    firsts = table.column("first_store_timestamp").cast(DataType.int64()).to_pylist()
+    ranges: list[Range] = []
+    for place, (begin, end, first) in enumerate(zip(begins, ends, firsts, strict=True)):
+        after = firsts[place + 1] if place + 1 < len(firsts) else None
+        known = None not in (first, after)
+        if known and (max(first, after) + slack_ms < times.begin or min(first, after) - slack_ms > times.end):
+            continue
+        if first is not None and after is None and first - slack_ms > times.end:
+            continue
+        if ranges and ranges[-1][1] == begin:
+            ranges[-1] = (ranges[-1][0], end)
+        else:
+            ranges.append((begin, end))
+    return ranges
 
 
 def _is_running(layout: StoreLayout) -> bool:

@@ -1,45 +1,53 @@
-"""Format `rocketmq`: the messages of a store as a table, one partition per commit-log file."""
+"""Format `rocketmq`: the messages of a store as a table, read from its log, or found through ids, index and queues."""
 
 from __future__ import annotations
 
-import logging
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
+from logdex.rocketmq.layout import find_layout
 from logdex.spark import files
 from logdex.spark import options as opt
 from logdex.spark.message_filter import MessageFilter
-from logdex.spark.schema import (
-    MESSAGE_COLUMNS,
-    arrow_schema,
-    checked_schema,
-    lay_out,
-    record_batches,
-    spark_schema,
-    warn_of_lost_instants,
-)
+from logdex.spark.message_plan import MessagePlan
+from logdex.spark.message_rows import LogReading
+from logdex.spark.message_work import PARTITION_BYTES, Work
+from logdex.spark.schema import MESSAGE_COLUMNS, checked_schema, spark_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
+    from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
 
-    from logdex.rocketmq import CommitLog
-
-logger = logging.getLogger("logdex.spark")
+    from logdex.rocketmq.layout import StoreLayout
 
 FORMAT = "rocketmq"
-_OPTIONS = ("path", "paths", "topic", "keys", "begin", "end", "columns", "pushdown", "access", "compat")
+_OPTIONS = (
+    "path",
+    "paths",
+    "topic",
+    "keys",
+    "begin",
+    "end",
+    "columns",
+    "pushdown",
+    "minPartitions",
+    "maxPartitionBytes",
+    "startingOffset",
+    "maxBytesPerTrigger",
+    "maxRowsPerTrigger",
+    "failOnDataLoss",
+    "access",
+    "compat",
+)
 
 
 class MessagesSource(DataSource):
-    """The data source behind `spark.read.format("rocketmq").load(store)`.
-
-    Options: `topic` and `keys` (one text, or a JSON array of texts), `begin` and `end` (store time, inclusive, in
-    milliseconds or ISO 8601 with a zone), `columns` (comma-separated), `pushdown` (`auto`, `true`, `false`), `access`, `compat`.
-    """
+    """The data source behind `spark.read.format("rocketmq").load(store)`, and `readStream`; docs/spark.md lists the options."""
 
     @classmethod
     def name(cls) -> str:
@@ -52,86 +60,99 @@ class MessagesSource(DataSource):
 
     def reader(self, schema: StructType) -> MessagesReader:
         """Plan a read; a schema given by the user chooses columns as the option does."""
+        read = self._read_options(schema)
+        return PushdownMessagesReader(read) if _takes_filters(opt.pushdown(self.options)) else MessagesReader(read)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
+        """Follow a log that grows."""
+        from logdex.spark.messages_stream import MessagesStreamReader, stream_options  # noqa: PLC0415 -- imports this module
+
+        return MessagesStreamReader(self._read_options(schema), stream_options(self.options))
+
+    def _read_options(self, schema: StructType) -> ReadOptions:
         opt.check_names(self.options, _OPTIONS, FORMAT)
-        opt.pushdown(self.options)
-        directory = files.commit_log_directory(opt.path(self.options, FORMAT))
-        message_filter = MessageFilter(
-            topics=opt.texts(self.options, "topic"),
-            keys=opt.texts(self.options, "keys"),
-            begin_ms=opt.instant(self.options, "begin", end=False),
-            end_ms=opt.instant(self.options, "end", end=True),
+        root = opt.path(self.options, FORMAT)
+        files.require_directory(root)
+        layout = find_layout(root)
+        return ReadOptions(
+            layout,
+            LogReading(
+                layout.commit_log,
+                tuple(checked_schema(MESSAGE_COLUMNS, schema)),
+                access=opt.access(self.options),
+                compat=opt.compat(self.options),
+            ),
+            MessageFilter.of_options(
+                opt.texts(self.options, "topic"),
+                opt.texts(self.options, "keys"),
+                opt.instant(self.options, "begin", end=False),
+                opt.instant(self.options, "end", end=True),
+            ),
+            # A broker's release has its own answers, which ids, index and queues do not give.
+            pushdown=opt.pushdown(self.options) != "false" and opt.compat(self.options) is None,
+            piece_bytes=opt.integer(self.options, "maxPartitionBytes") or PARTITION_BYTES,
+            min_tasks=opt.integer(self.options, "minPartitions"),
         )
-        return MessagesReader(
-            str(directory),
-            checked_schema(MESSAGE_COLUMNS, schema),
-            message_filter,
-            access=opt.access(self.options),
-            compat=opt.compat(self.options),
-        )
 
 
-@dataclass(frozen=True)
-class LogRange(InputPartition):
-    """The part of the log that one task reads: commit-log offsets [begin, end), None for the end of the log."""
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What the options of a read say.
 
-    begin: int
-    end: int | None
+    Attributes:
+        layout: Where the store's parts lie.
+        reading: What workers need to know.
+        filter: What is wanted.
+        pushdown: Whether ids, index and queues are asked, or ranges of the log read.
+        piece_bytes: The most bytes of a task, about.
+        min_tasks: The least number of tasks; None: as few as the bytes allow.
+    """
+
+    layout: StoreLayout
+    reading: LogReading
+    filter: MessageFilter
+    pushdown: bool
+    piece_bytes: int = PARTITION_BYTES
+    min_tasks: int | None = None
+
+    def tasks(self, wanted: MessageFilter, *, pushdown: bool) -> list[Work]:
+        """Cut what is wanted into tasks."""
+        plan = MessagePlan(self.layout, self.reading.open(), wanted)
+        # What a broker's walk would pass over must stay whole files, or a cut would go on behind its end.
+        piece_bytes = self.piece_bytes if self.reading.compat is None else 2**63
+        return plan.tasks(piece_bytes, self.min_tasks, pushdown=pushdown)
+
+
+def _takes_filters(pushdown: str) -> bool:
+    """Say whether Spark hands filters over: a reader that takes them fails where the session did not turn that on."""
+    if pushdown == "auto":
+        return any("data_source_pushdown_filters" in word for word in sys.argv)
+    return pushdown == "true"
 
 
 class MessagesReader(DataSourceReader):
     """Reads messages as Arrow batches of exactly the declared schema."""
 
-    def __init__(
-        self,
-        directory: str,
-        columns: list[str],
-        message_filter: MessageFilter,
-        *,
-        access: opt.Access,
-        compat: opt.Compat,
-    ) -> None:
-        self.directory = directory
-        self.columns = columns
-        self.filter = message_filter
-        self.access = access
-        self.compat = compat
+    def __init__(self, options: ReadOptions) -> None:
+        self.options = options
+        self.filter = options.filter
 
     def partitions(self) -> list[InputPartition]:
-        """Make one partition of each file of the log."""
-        log = files.commit_log(self.directory, access=self.access, compat=self.compat)
-        return [LogRange(begin, end) for begin, end in files.log_ranges(log)]
+        """Cut what is wanted into tasks of about as many bytes each."""
+        # Without any, Spark would call `read` once all the same.
+        return [*self.options.tasks(self.filter, pushdown=self.options.pushdown)] or [Work(())]
 
     def read(self, partition: InputPartition | None) -> Iterator[Any]:
-        """Read one part of the log, in a worker."""
-        if not isinstance(partition, LogRange):
-            return
-        log = files.commit_log(self.directory, access=self.access, compat=self.compat)
-        schema = arrow_schema(MESSAGE_COLUMNS, self.columns)
-        needed = list(dict.fromkeys([*self.columns, *self.filter.columns, "phy_offset"]))
-        stream = log.scan(begin_phy_offset=partition.begin, end_phy_offset=partition.end, columns=needed)
-        lost, last_message = 0, partition.begin
-        for batch in record_batches(stream):
-            if batch.num_rows:
-                last_message = batch.column("phy_offset")[-1].as_py()
-            rows, out_of_range = lay_out(self.filter.apply(batch), schema)
-            lost += out_of_range
-            if rows.num_rows:
-                yield rows
-        warn_of_lost_instants(lost, f"{self.directory}, offsets {partition.begin}..{partition.end}")
-        if partition.end is not None and _is_broken_off(log, last_message, partition.end):
-            logger.warning(
-                "%s: what follows the message at offset %d is damaged; a sequential scan would end there, Spark goes on at %d",
-                self.directory,
-                last_message,
-                partition.end,
-            )
+        """Read one task's messages, in a worker."""
+        if isinstance(partition, Work):
+            yield from self.options.reading.rows(partition.pieces, self.filter)
 
 
-def _is_broken_off(log: CommitLog, last_message: int, next_file: int) -> bool:
-    """Tell whether a file of the log ends before its time: its walk does not lead to the next file, which has messages."""
-    walked = record_batches(log.scan(begin_phy_offset=last_message, columns=["phy_offset"], batch_size=2))
-    batch = next(iter(walked), None)
-    if batch is not None and batch.num_rows and batch.column("phy_offset")[-1].as_py() >= next_file:
-        return False
-    following = record_batches(log.scan(begin_phy_offset=next_file, columns=["phy_offset"], batch_size=1))
-    return any(batch.num_rows for batch in following)
+class PushdownMessagesReader(MessagesReader):
+    """The same where Spark hands over the filters of a query."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 -- Spark's name
+        """Narrow what is read by the filters that help; Spark checks the rows against all of them again."""
+        asked = list(filters)
+        self.filter = self.filter.narrowed(asked)
+        return asked

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 from pyspark.sql import functions as sf
+from pyspark.sql.datasource import CaseInsensitiveDict
 
 import golden
 from logdex import spark as ls
-from logdex.rocketmq import CommitLog
-from logdex.spark.message_filter import MessageFilter
-from logdex.spark.messages_source import MessagesReader
+from logdex.rocketmq import CommitLog, MessageStore
+from logdex.spark.messages_source import MessagesSource
 from logdex.spark.schema import MESSAGE_COLUMNS, arrow_schema, lay_out, microseconds, milliseconds
 
 if TYPE_CHECKING:
@@ -45,24 +45,54 @@ def test_read_equals_sequential_scan(spark: SparkSession, shared_store: Callable
 
 
 @pytest.mark.parametrize(("name", "warnings"), [("crc-early-clean", 1), ("magic-last", 0)])
-def test_damage_in_the_middle_is_said(
+def test_damage_in_the_middle_is_said_with_a_brokers_rules(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, warnings: int
 ) -> None:
     """The same reader as in a worker, whose log cannot be seen from here."""
-    directory = str(golden.unpack_damaged(name, tmp_path) / "commitlog")
-    reader = MessagesReader(directory, ["phy_offset"], MessageFilter(), access="auto", compat=None)
+    root = golden.unpack_damaged(name, tmp_path)
+    source = MessagesSource(CaseInsensitiveDict({"path": str(root), "columns": "phy_offset", "compat": "4.9.3"}))
+    reader = source.reader(source.schema())
     read = [n for part in reader.partitions() for batch in reader.read(part) for n in batch.column(0).to_pylist()]
-    scan = [
-        row["phy_offset"] for batch in CommitLog.open(directory).scan() for row in pa.record_batch(batch).to_pylist()
-    ]
+    log = CommitLog.open(root / "commitlog", compat="4.9.3")
+    scan = [row["phy_offset"] for batch in log.scan() for row in pa.record_batch(batch).to_pylist()]
     assert read[: len(scan)] == scan
     assert len(caplog.records) == warnings
     assert (len(read) > len(scan)) == bool(warnings)
 
 
-def test_each_log_file_is_a_partition(spark: SparkSession, shared_store: Callable[[str], Path]) -> None:
-    files = len(list((shared_store("basic") / "commitlog").iterdir()))
-    assert spark.read.format("rocketmq").load(str(shared_store("basic"))).rdd.getNumPartitions() == files
+@pytest.mark.parametrize("name", ["crc-early-clean", "magic-last"])
+def test_damage_in_the_middle_is_passed_over(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    root = golden.unpack_damaged(name, tmp_path)
+    frame = spark.read.format("rocketmq").options(columns="phy_offset", maxPartitionBytes="20000").load(str(root))
+    with MessageStore.open(root) as store:
+        expected = pa.table(store.messages(columns=["phy_offset"])).column(0).to_pylist()
+    assert len(expected) > 500
+    assert sorted(row.phy_offset for row in frame.collect()) == expected
+
+
+def test_partitions_are_balanced_by_bytes(shared_store: Callable[[str], Path]) -> None:
+    root = shared_store("basic")
+    size = sum(file.stat().st_size for file in (root / "commitlog").iterdir())
+
+    def sizes(**options: str) -> list[int]:
+        source = MessagesSource(CaseInsensitiveDict({"path": str(root), **options}))
+        return [sum(each.size for each in part.pieces) for part in source.reader(source.schema()).partitions()]  # type: ignore[attr-defined]
+
+    assert sizes() == [size]
+    for cut in (sizes(maxPartitionBytes="20000"), sizes(minPartitions=str(size // 20_000))):
+        assert sum(cut) == size
+        assert len(cut) >= size // 20_000 > 10
+        assert max(cut) < 25_000  # a cut lies where a message begins
+
+
+def test_a_worker_without_the_store_says_so(tmp_path: Path) -> None:
+    root = golden.unpack("sync", tmp_path)
+    source = MessagesSource(CaseInsensitiveDict({"path": str(root)}))
+    reader = source.reader(source.schema())
+    parts = reader.partitions()
+    root.rename(tmp_path / "elsewhere")
+    with pytest.raises(FileNotFoundError, match="driver and workers must see the same files"):
+        list(reader.read(parts[0]))
 
 
 @pytest.mark.parametrize("chosen", [["keys", "phy_offset"], ["phy_offset"]])
@@ -78,6 +108,7 @@ def test_columns_are_chosen_by_option_and_by_schema(
     assert by_offset(by_option.toArrow()) == by_offset(by_schema.toArrow()) == expected
 
 
+@pytest.mark.parametrize("pushdown", ["auto", "false"])
 @pytest.mark.parametrize(
     ("options", "keeps"),
     [
@@ -101,10 +132,11 @@ def test_options_filter(
     shared_store: Callable[[str], Path],
     options: dict[str, str],
     keeps: Callable[[dict[str, object]], bool],
+    pushdown: str,
 ) -> None:
     frame = (
         spark.read.format("rocketmq")
-        .options(columns="phy_offset", pushdown="true", **options)
+        .options(columns="phy_offset", pushdown=pushdown, **options)
         .load(str(shared_store("basic")))
     )
     expected = sorted(m["physicalOffset"] for m in golden.rows("basic", "messages") if keeps(m))

@@ -1,0 +1,205 @@
+"""What a query's filters leave to be read: single messages by id and index, parts of queues, or ranges of the log."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from logdex.errors import LogdexError
+from logdex.hash_index import IndexService
+from logdex.hash_index.index_service import CLOCK_SLACK_MS
+from logdex.hash_index.query import TimeRange
+from logdex.rocketmq import MessageStore
+from logdex.rocketmq.key_search import covered_ranges
+from logdex.rocketmq.message_scan import MessageScan, ranges_in_time
+from logdex.rocketmq.queue_set import QueueSet
+from logdex.rocketmq.ranges import subtract
+from logdex.rocketmq.topics import configured_topics
+from logdex.spark.message_work import LogPiece, QueuePiece, Work, cut_log, cut_offsets, cut_queue, pack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from logdex._core import ConsumeQueue
+    from logdex.rocketmq import CommitLog
+    from logdex.rocketmq.layout import StoreLayout
+    from logdex.rocketmq.ranges import Range
+    from logdex.spark.message_filter import MessageFilter
+    from logdex.spark.message_work import Piece
+
+logger = logging.getLogger("logdex.spark")
+
+# Messages far apart cost more than as many bytes in a row.
+_WORTH_SINGLE_READS = 8
+_MOST_QUEUES = 1_024
+_MOST_QUESTIONS = 1_000_000
+_UNITS_SAMPLED = 64
+_SOME_MESSAGE_BYTES = 4_096
+_MSG_ID_OFFSET_DIGITS = 16
+
+
+class MessagePlan:
+    """Plans one read of a store, on the driver."""
+
+    def __init__(self, layout: StoreLayout, log: CommitLog, wanted: MessageFilter) -> None:
+        """Prepare to plan.
+
+        Args:
+            layout: Where the parts of the store lie.
+            log: Its log.
+            wanted: Which messages are read.
+        """
+        self._layout = layout
+        self._log = log
+        self._wanted = wanted
+        options: dict[str, Any] = {"access": "auto", "compat": None, "clock_slack_ms": CLOCK_SLACK_MS}
+        self._queues = QueueSet(layout, log, options)
+
+    def tasks(self, piece_bytes: int, min_tasks: int | None, *, pushdown: bool) -> list[Work]:
+        """Cut what is to be read into tasks of about as many bytes each.
+
+        Args:
+            piece_bytes: The most bytes of a task, about.
+            min_tasks: The least number of tasks, where messages or queues allow to cut; None: as few as the bytes allow.
+            pushdown: Look ids up, ask the index and the queues; else whole ranges of the log are read.
+        """
+        ranges = self.ranges()
+        pieces = self._selected(ranges) if pushdown else None
+        if pieces is None:
+            pieces = [LogPiece(begin, end) for begin, end in ranges]
+        if min_tasks:
+            piece_bytes = max(1, min(piece_bytes, -(-sum(each.size for each in pieces) // min_tasks)))
+        return pack(self._cut(pieces, piece_bytes), piece_bytes)
+
+    def ranges(self) -> list[Range]:
+        """Give the ranges of the log that can hold what is wanted, by its offsets and by the times of the files."""
+        if self._wanted.is_empty:
+            return []
+        least, greatest = self._wanted.bounds.get("phy_offset", (0, 2**63 - 1))
+        ranges = ranges_in_time(self._log, TimeRange(*self._wanted.times), CLOCK_SLACK_MS)
+        clipped = [(max(begin, least), min(end, greatest + 1)) for begin, end in ranges]
+        return [(begin, end) for begin, end in clipped if begin < end]
+
+    def _cut(self, pieces: Iterable[Piece], piece_bytes: int) -> Iterator[Piece]:
+        for each in pieces:
+            if isinstance(each, LogPiece):
+                yield from cut_log(self._log, self._queues, [(each.begin, each.end)], piece_bytes)
+            elif isinstance(each, QueuePiece):
+                yield from cut_queue(self._queues.open(Path(each.path)), each, piece_bytes)
+            else:
+                yield each
+
+    def _selected(self, ranges: list[Range]) -> list[Piece] | None:
+        """Give what ids, index or queues lead to, and the ranges for which they do not speak; None where they do not help."""
+        offsets = self._by_id()
+        if offsets is not None:
+            return self._at(offsets, ranges, [])
+        found = self._by_index()
+        if found is not None:
+            offsets, covered = found
+            rest = [part for each in ranges for part in subtract(each, covered)]
+            return self._at(offsets, ranges, rest)
+        return self._by_queues(ranges)
+
+    def _by_id(self) -> set[int] | None:
+        """Give the offsets that offset ids or the query itself name; None where it names none."""
+        named: list[set[int]] = []
+        if "phy_offset" in self._wanted.values:
+            named.append(set(self._wanted.values["phy_offset"]))
+        if "msg_id" in self._wanted.values:
+            ids = filter(MessageStore.is_msg_id, self._wanted.values["msg_id"])
+            named.append({int(each[-_MSG_ID_OFFSET_DIGITS:], 16) for each in ids})
+        return set.intersection(*named) if named else None
+
+    def _by_index(self) -> tuple[set[int], list[Range]] | None:
+        """Give the offsets of candidates, and the ranges of the log for which the index speaks; None where it cannot help."""
+        words = self._words()
+        if words is None or not self._layout.index.is_dir():
+            return None
+        topics = self._topics()
+        if not topics or len(topics) * len(words) > _MOST_QUESTIONS:
+            return None
+        asked = [(topic, word) for topic in topics for word in words]
+        begin, end = self._wanted.times
+        try:
+            with IndexService.open(self._layout.index) as index:
+                # What is indexed from here on is read from the log.
+                covered = covered_ranges(index)
+                found = index.query_batch([t for t, _ in asked], [w for _, w in asked], begin=begin, end=end)
+        except (LogdexError, OSError) as error:
+            logger.warning("the index does not help, the log is read: %s", error)
+            return None
+        # Behind the end of a broker's walk lies what it would not read, which needs a scan to be told apart.
+        end_of_log = self._log.max_offset
+        return set().union(*found.to_pylist()), [(low, min(high, end_of_log)) for low, high in covered]
+
+    def _words(self) -> list[str] | None:
+        """Give keys of which every wanted message carries one, as the index knows them; None where there is no such set."""
+        unique = self._wanted.values.get("uniq_key")
+        if unique is not None and all(unique):
+            return sorted(unique)
+        whole = self._wanted.values.get("keys")
+        if whole is not None:
+            # A message with these very keys is indexed by each of them; one is enough.
+            first = [next(filter(None, keys.split(" ")), None) for keys in whole]
+            if None not in first:
+                return sorted({word for word in first if word is not None})
+        if self._wanted.words is not None:
+            return sorted(filter(None, self._wanted.words))
+        return None
+
+    def _topics(self) -> list[str]:
+        """Give the topics to ask the index for; none where they are not known."""
+        if "topic" in self._wanted.values:
+            return sorted(self._wanted.values["topic"])
+        known = self._queues.topics()
+        return sorted({*known, *configured_topics(self._layout.config)}) if known else []
+
+    def _at(self, offsets: set[int], ranges: list[Range], scanned: list[Range]) -> list[Piece]:
+        """Give the messages at these offsets, but those in the ranges that are scanned anyway; both in the order of the log."""
+        end_of_log = self._log.max_offset
+        inside = {each for each in offsets if _holds(ranges, each)}
+        if any(each >= end_of_log for each in inside) and not _holds(scanned, max(inside)):
+            scanned = [*scanned, *((max(begin, end_of_log), end) for begin, end in ranges if end > end_of_log)]
+        single = [each for each in inside if not _holds(scanned, each)]
+        return [*cut_offsets(single, _SOME_MESSAGE_BYTES), *(LogPiece(begin, end) for begin, end in scanned)]
+
+    def _by_queues(self, ranges: list[Range]) -> list[Piece] | None:
+        """Give parts of the wanted topics' queues, and the log behind what they cover; None where that is no gain."""
+        topics = self._wanted.values.get("topic")
+        if topics is None or not ranges:
+            return None
+        held = {place: paths for place, paths in self._queues.directories().items() if place[0] in topics}
+        # A topic without queues may have been deleted, with its messages still in the log.
+        if {topic for topic, _ in held} != topics or any(len(paths) > 1 for paths in held.values()):
+            return None
+        ids = self._wanted.values.get("queue_id")
+        held = {(topic, number): paths for (topic, number), paths in held.items() if ids is None or number in ids}
+        opened = {place: self._queues.open(paths[0]) for place, paths in list(held.items())[:_MOST_QUEUES]}
+        if len(opened) < len(held) or any(queue.kind != "plain" for queue in opened.values()):
+            return None
+        limit = MessageScan(self._layout, self._log, self._queues, salvage=True).dispatched_up_to()
+        whole = (ranges[0][0], min(ranges[-1][1], limit))
+        pieces = [piece for place, queue in opened.items() if (piece := self._units(queue, *place, whole)) is not None]
+        if sum(each.size for each in pieces) * _WORTH_SINGLE_READS > sum(end - begin for begin, end in ranges):
+            return None
+        rest = [(max(begin, limit), end) for begin, end in ranges if end > limit]
+        return [*pieces, *(LogPiece(begin, end) for begin, end in rest)]
+
+    def _units(self, queue: ConsumeQueue, topic: str, queue_id: int, whole: Range) -> QueuePiece | None:
+        """Give the units of a queue that can be wanted, and about how many bytes their messages have."""
+        least, greatest = self._wanted.bounds.get("queue_offset", (0, 2**63 - 1))
+        named = self._wanted.values.get("queue_offset")
+        if named:
+            least, greatest = max(least, min(named)), min(greatest, max(named))
+        first, last = max(queue.min_offset, least), min(queue.max_offset, greatest + 1)
+        if first >= last or whole[0] >= whole[1]:
+            return None
+        sizes = queue.units(first, min(last, first + _UNITS_SAMPLED)).column("size").to_pylist()
+        mean = sum(sizes) // max(len(sizes), 1)
+        return QueuePiece(topic, queue_id, str(queue.path), first, last, *whole, mean * (last - first))
+
+
+def _holds(ranges: Iterable[Range], offset: int) -> bool:
+    return any(begin <= offset < end for begin, end in ranges)
