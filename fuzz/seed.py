@@ -1,4 +1,3 @@
-# ruff: noqa: INP001 -- a script
 """Seed the corpora of the fuzz targets from the golden stores: `python fuzz/seed.py`."""
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 //! Consume queues: for each queue of a topic, where its messages lie in the commit log.
 //!
-//! A queue is a sequence of files of fixed-size units ([`unit`]); the number of a unit is the queue offset of its
+//! A queue is a sequence of files of fixed-size units ([`mod@unit`]); the number of a unit is the queue offset of its
 //! message. Batch queues of 5.x hold one unit for several messages. What is written here is written down in
 //! docs/formats/rocketmq-store.md. Reading changes nothing; [`ConsumeQueueWriter`] makes queues anew.
 

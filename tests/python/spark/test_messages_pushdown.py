@@ -87,7 +87,7 @@ def _questions(messages: list[dict[str, Any]], chance: random.Random) -> Iterato
             [topic, EqualTo(("keys",), m["keys"]), GreaterThan(("store_timestamp",), _at(begin, -1))],
             lambda x, m=m, b=begin: (x["topic"], x["keys"]) == (m["topic"], m["keys"]) and x["storeTimestamp"] >= b,
         )
-        queue = [topic, EqualTo(("queue_id",), m["queueId"])]
+        queue: list[Filter] = [topic, EqualTo(("queue_id",), m["queueId"])]
         yield queue, lambda x, m=m: (x["topic"], x["queueId"]) == (m["topic"], m["queueId"])
         yield (
             [*queue, GreaterThan(("queue_offset",), 1), LessThan(("queue_offset",), 9)],
