@@ -231,7 +231,7 @@ impl Worker<'_> {
         let parts_of_a_slot = ((self.crew.threads as u64) << 32) / u64::from(geometry.hash_slots());
         for (&hash, position) in self.hashes.iter().zip(self.crew.position(rows.start)..) {
             let slot = geometry.slot_of(hash);
-            let part = (u64::from(slot) * parts_of_a_slot >> 32) as u8;
+            let part = ((u64::from(slot) * parts_of_a_slot) >> 32) as u8;
             if let Some(list) = lists.get_mut(usize::from(part)) {
                 list.push(Put { slot, position, prev_index: 0 });
             }
