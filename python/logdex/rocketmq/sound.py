@@ -63,7 +63,7 @@ def sound_messages(
         if salvage:
             suspect = batch.column(_SUSPECT)
             # Nearly always nothing is suspect; to ask each row would take longer than to read it.
-            suspects: list[str | None] = suspect.to_pylist() if suspect.null_count < batch.num_rows else []
+            suspects = list(suspect.to_pylist()) if suspect.null_count < batch.num_rows else []
             kept = batch.select(list(columns))
             if any(map(is_ghost, suspects)):
                 rows = [row for row, suspect in enumerate(suspects) if not is_ghost(suspect)]
