@@ -77,10 +77,10 @@ impl Lookup<'_> {
     }
 
     fn end(&self, tail: &Tail) -> Result<Option<Header>> {
-        // COMPAT(kafka FileLogInputStream#nextBatch): zeros are a size that no batch has; fewer than 18 are none.
-        let zeros = self.segment.options.compat.is_some() && matches!(tail, Tail::Zeros { left } if *left > 17);
         match tail.flaw() {
-            Some(flaw) if zeros || !tail.is_quiet() => Err(self.segment.corrupt(self.walk.at, flaw)),
+            Some(flaw) if !tail.is_quiet_in(self.segment.options.compat) => {
+                Err(self.segment.corrupt(self.walk.at, flaw))
+            }
             _ => Ok(None),
         }
     }
