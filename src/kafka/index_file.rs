@@ -8,12 +8,11 @@
 //! through `pwrite`, so that a full disk is an error and not a signal.
 
 use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use super::compat::Compat;
 use super::file_name::base_offset;
-use crate::disk::{NewFile, lock_exclusive, open_file};
+use crate::disk::{NewFile, lock_writer, open_file, write_all_at};
 use crate::error::{Error, Result};
 use crate::mmap::FileSource;
 use crate::source::{Access, ReadAt};
@@ -83,7 +82,7 @@ impl IndexFile {
             Error::InvalidArgument(format!("{}: the name does not begin with a base offset", path.display()))
         })?;
         let file = open_file(path, options.write)?;
-        let writer = options.write.then(|| lock(path, &file)).transpose()?;
+        let writer = options.write.then(|| lock_writer(path, &file)).transpose()?;
         let source = FileSource::new(file, path, false, options.access)?;
         let len = source.len();
         if len > MOST_BYTES {
@@ -118,8 +117,7 @@ impl IndexFile {
             return Err(Error::InvalidArgument(text));
         }
         let new = NewFile::create(path)?;
-        let writer = new.file().try_clone().map_err(|e| Error::io(path, e))?;
-        let writer = lock(path, &writer)?;
+        let writer = lock_writer(path, new.file())?;
         let len = max_bytes - max_bytes % entry_size;
         writer.set_len(len).map_err(|e| Error::io(path, e))?;
         new.publish()?;
@@ -150,7 +148,8 @@ impl IndexFile {
 
     /// Stores an entry behind `entries` others.
     pub(super) fn put(&self, entries: usize, bytes: &[u8]) -> Result<()> {
-        write_at(self.writer()?, bytes, entries as u64 * self.entry_size).map_err(|e| Error::io(&self.path, e))
+        let at = entries as u64 * self.entry_size;
+        write_all_at(self.writer()?, bytes, at).map_err(|e| Error::io(&self.path, e))
     }
 
     /// Says that appends are possible.
@@ -189,26 +188,4 @@ impl IndexFile {
         let expected = format!("a length that is a multiple of {}", self.entry_size);
         Err(Error::corrupt(&self.path, self.len, expected, format!("{} bytes", self.len)))
     }
-}
-
-/// Takes the lock of the one writer; it is held as long as what is returned.
-fn lock(path: &Path, file: &File) -> Result<File> {
-    let guard = file.try_clone().map_err(|e| Error::io(path, e))?;
-    lock_exclusive(&guard).map_err(|e| Error::io(path, e))?;
-    Ok(guard)
-}
-
-#[cfg(unix)]
-fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
-    std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
-}
-
-#[cfg(windows)]
-fn write_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
-    while !bytes.is_empty() {
-        let written = std::os::windows::fs::FileExt::seek_write(file, bytes, offset)?;
-        bytes = bytes.split_at(written).1;
-        offset += written as u64;
-    }
-    Ok(())
 }
