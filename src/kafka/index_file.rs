@@ -10,7 +10,6 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use super::compat::Compat;
 use super::file_name::base_offset;
 use crate::disk::{NewFile, lock_writer, open_file, write_all_at};
 use crate::error::{Error, Result};
@@ -40,8 +39,6 @@ pub struct IndexOptions {
     pub check: Check,
     /// Map or `pread`, for the one pass at opening.
     pub access: Access,
-    /// Whose answers.
-    pub compat: Option<Compat>,
     /// Offset that entries are relative to; `None`: from the file's name.
     pub base_offset: Option<i64>,
     /// Length of the log that the entries point into, where it is known.
@@ -50,20 +47,13 @@ pub struct IndexOptions {
 
 impl Default for IndexOptions {
     fn default() -> Self {
-        Self {
-            write: false,
-            check: Check::Verify,
-            access: Access::Auto,
-            compat: None,
-            base_offset: None,
-            log_len: None,
-        }
+        Self { write: false, check: Check::Verify, access: Access::Auto, base_offset: None, log_len: None }
     }
 }
 
 /// The file of an index.
 #[derive(Debug)]
-pub(super) struct IndexFile {
+pub struct IndexFile {
     pub(super) path: PathBuf,
     pub(super) base_offset: i64,
     pub(super) len: u64,
@@ -127,10 +117,6 @@ impl IndexFile {
     /// Entries that the file has room for.
     pub(super) fn max_entries(&self) -> u64 {
         self.len / self.entry_size
-    }
-
-    pub(super) fn is_writable(&self) -> bool {
-        self.writer.is_some()
     }
 
     fn writer(&self) -> Result<&File> {

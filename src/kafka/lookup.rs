@@ -13,6 +13,7 @@ use super::offset_index::OffsetEntry;
 use super::record::Wants;
 use super::records::BatchCursor;
 use super::segment::Segment;
+use super::sparse_index::SparseIndex;
 use super::time_index::{NO_TIMESTAMP, TimeEntry};
 use super::walk::{Reads, Tail, Walk};
 use crate::error::{Error, Result};
@@ -368,7 +369,7 @@ impl Segment {
     /// `Corrupt` where the log cannot be walked to its end; the system's error.
     pub fn next_offset(&self) -> Result<i64> {
         let attested = self.offset_index()?;
-        let entry = self.offset_entry_before(attested.index.as_ref().map_or(0, super::OffsetIndex::len))?;
+        let entry = self.offset_entry_before(attested.index.as_ref().map_or(0, SparseIndex::len))?;
         let mut position = u64::try_from(entry.position).unwrap_or(0);
         if !self.verifies() {
             match self.find_batch(entry.offset, 0)? {
@@ -389,7 +390,7 @@ impl Segment {
     /// `Corrupt` where the log cannot be walked to its end; the system's error.
     pub fn max_timestamp(&self) -> Result<TimeEntry> {
         let attested = self.time_index()?;
-        let mut largest = self.time_entry_before(attested.index.as_ref().map_or(0, super::TimeIndex::len))?;
+        let mut largest = self.time_entry_before(attested.index.as_ref().map_or(0, SparseIndex::len))?;
         if !self.verifies() {
             return Ok(largest);
         }

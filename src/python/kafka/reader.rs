@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader, PySchema, PyTable};
 
-use super::arguments;
+use super::super::report;
 use crate::error::Result;
 use crate::kafka::{BatchReader, Finding, RecordReader};
 
@@ -142,7 +142,7 @@ impl PySegmentReader {
             state.note();
             state.findings.clone()
         });
-        arguments::findings(py, &findings)
+        report::findings_in_segments(py, &findings)
     }
 
     /// Byte offset in the segment at hand, behind the last whole batch that was read.
