@@ -17,7 +17,7 @@ use logdex::hash_index::Kernel;
 use serde_json::{Value, json};
 use support::calls::{self, Found};
 use support::keys::{Columns, Keys};
-use support::{files, limit, timed};
+use support::{files, limit, log, timed};
 
 /// What a question says.
 struct Question(Value);
@@ -74,6 +74,10 @@ impl Kept {
             "select_limit" => self.select_limit(question),
             "select_cold" => select_cold(question),
             "select_serial" => select_serial(question),
+            "log_write" => log_write(question),
+            "log_scan" => log_scan(question),
+            "log_read" => log_read(question),
+            "log_resident" => log_resident(question),
             "evict" => {
                 evict(&question.path());
                 json!({})
@@ -183,6 +187,33 @@ fn select_serial(question: &Question) -> Value {
     evict(&path);
     let (took, read) = timed(|| limit::read_serially(&path, files::geometry(held), keys.all()));
     json!({"seconds": took.as_secs_f64(), "accesses": read})
+}
+
+/// `files`, `file_len`, `body_len`: writes a commit log.
+fn log_write(question: &Question) -> Value {
+    let [files, file_len] = ["files", "file_len"].map(|name| question.number(name) as u64);
+    let written = log::write(&question.path(), files, file_len, question.number("body_len"));
+    json!({"messages": written.messages, "bytes": written.bytes})
+}
+
+/// `body`, `threads`: reads a commit log to record batches.
+fn log_scan(question: &Question) -> Value {
+    let columns = log::columns(question.flag("body"));
+    let (took, scanned) = timed(|| log::scan(&question.path(), &columns, question.number("threads"), |_| {}));
+    json!({"seconds": took.as_secs_f64(), "rows": scanned.rows, "sum": scanned.sum})
+}
+
+/// Reads the files of a commit log and adds up their words.
+fn log_read(question: &Question) -> Value {
+    let (took, sum) = timed(|| log::read(&question.path()));
+    json!({"seconds": took.as_secs_f64(), "sum": sum})
+}
+
+/// `body`, `threads`, `messages`: MiB of memory after 10 %, 50 % and all of a scan.
+fn log_resident(question: &Question) -> Value {
+    let columns = log::columns(question.flag("body"));
+    let (threads, messages) = (question.number("threads"), question.number("messages") as u64);
+    json!({"mib": log::resident(&question.path(), &columns, threads, messages)})
 }
 
 #[cfg(target_os = "linux")]

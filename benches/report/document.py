@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import sections
+from . import log_section, sections
 from .rounds import DISTURBED
 from .tables import ends, table
 
@@ -21,6 +21,7 @@ SECTIONS: dict[str, Callable[[Part], str]] = {
     "cold": sections.cold,
     "boundary": sections.boundary,
     "peers": sections.peers,
+    "commit_log": log_section.commit_log,
     "spark": sections.spark,
 }
 

@@ -28,6 +28,9 @@ class Plan:
     peer_keys: int = 2_000_000
     spark_rows: int = 5_000_000
     spark_keys: int = 2_000_000
+    log_files: int = 2
+    log_file_bytes: int = 1 << 30
+    """Of a commit log: as the broker has them."""
     short: bool = False
 
     @classmethod
@@ -41,6 +44,8 @@ class Plan:
             peer_keys=4_000,
             spark_rows=20_000,
             spark_keys=5_000,
+            log_files=3,
+            log_file_bytes=1 << 20,
             short=True,
         )
 

@@ -8,6 +8,7 @@ pub(crate) mod calls;
 pub(crate) mod files;
 pub(crate) mod keys;
 pub(crate) mod limit;
+pub(crate) mod log;
 
 use std::time::{Duration, Instant};
 

@@ -112,6 +112,12 @@ def _of_candidates(explanation: Explanation) -> Iterator[Cause]:
             f"{len(gone)} entries with this hash lead to offsets up to {max(gone):,}, but the log begins at "
             f"{explanation.min_offset:,}: the files before were deleted (fileReservedTime); a backup may have them",
         )
+    if "cut-off" in by_verdict:
+        yield Cause(
+            "cut-off",
+            f"entries with this hash lead to whole messages at offsets {_some(by_verdict['cut-off'])} that lie behind the end of "
+            'the log: a broker cut them off; they are read with CommitLog.scan(stop="salvage")',
+        )
     for verdict in ("damaged", "beyond-log"):
         if verdict in by_verdict:
             yield Cause(
