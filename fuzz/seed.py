@@ -114,7 +114,9 @@ def _kafka_indexes() -> dict[str, bytes]:
             seeds[name] = bytes([kind, 0]) + content[: _MOST // 4]
     # A log of twelve batches of 85 bytes and three records a batch is what the target holds indexes against.
     index = b"".join((3 * batch + 2).to_bytes(4, "big") + (85 * batch).to_bytes(4, "big") for batch in (2, 5, 8))
-    times = b"".join((1_700_000_000_002 + 3 * batch).to_bytes(8, "big") + (3 * batch + 2).to_bytes(4, "big") for batch in (2, 5, 8))
+    times = b"".join(
+        (1_700_000_000_002 + 3 * batch).to_bytes(8, "big") + (3 * batch + 2).to_bytes(4, "big") for batch in (2, 5, 8)
+    )
     seeds["sound.index"] = bytes([0, 0]) + index
     seeds["sound.timeindex"] = bytes([1, 0]) + times
     seeds["sound.both"] = bytes([2, len(index)]) + index + times

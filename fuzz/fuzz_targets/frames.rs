@@ -59,7 +59,7 @@ fuzz_target!(|bytes: &[u8]| {
     let unchecked = places(&read(scan(bytes).checking(false), &Column::ALL, ALL));
     assert_eq!(unchecked.get(..broker.len()), Some(broker.as_slice()));
     let with_signs = [Column::ALL.as_slice(), &[Column::Suspect]].concat();
-    let salvaged = places(&read(scan(bytes).salvaging(), &with_signs, ALL));
+    let salvaged = places(&read(scan(bytes).salvaging(0), &with_signs, ALL));
     assert_eq!(salvaged.get(..broker.len()), Some(broker.as_slice()));
 });
 

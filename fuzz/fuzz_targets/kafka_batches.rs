@@ -160,8 +160,10 @@ fn check_records(segment: &Arc<Segment>, heads: &[Head]) -> Vec<(u64, i64, i64)>
     }
 
     // By the lengths of records alone, and with checksums as they are: what is sound is the same.
-    let sound: HashSet<u64> = heads.iter().filter(|h| h.valid && !flagged.contains(&h.position)).map(|h| h.position).collect();
-    let of_sound = |rows: &[(u64, i64, i64)]| rows.iter().filter(|row| sound.contains(&row.0)).copied().collect::<Vec<_>>();
+    let sound: HashSet<u64> =
+        heads.iter().filter(|h| h.valid && !flagged.contains(&h.position)).map(|h| h.position).collect();
+    let of_sound =
+        |rows: &[(u64, i64, i64)]| rows.iter().filter(|row| sound.contains(&row.0)).copied().collect::<Vec<_>>();
     let few = [Column::BatchPosition, Column::Offset, Column::Timestamp];
     let unchecked = read(segment, &few, 1000, OnError::Skip, false);
     assert!(unchecked.error.is_none());

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
 use logdex::error::Error;
 use logdex::kafka::{
-    Check, IndexOptions, OffsetEntry, OffsetIndex, Segment, SegmentOptions, TimeEntry, TimeIndex, snapshot,
-    transaction_index,
+    Check, IndexOptions, OffsetEntry, OffsetIndex, Segment, SegmentOptions, SparseIndex, TimeEntry, TimeIndex,
+    snapshot, transaction_index,
 };
 use logdex_fuzz::Scratch;
 use logdex_fuzz::kafka::{BATCHES, FIRST_TIME, RECORDS, mend_snapshot, sound_log};
@@ -80,7 +80,10 @@ fn check_offset_index(path: &Path, bytes: &[u8]) {
         let entries: Vec<OffsetEntry> = (0..index.len()).filter_map(|slot| index.entry(slot)).collect();
         assert_eq!(plain.get(..index.len()), Some(entries.as_slice()));
         let sorted = entries.is_sorted_by(|a, b| a.offset < b.offset);
-        assert!(check == Check::Trust && index.len() == plain.len() || check == Check::Verify && entries.windows(2).all(ascends));
+        assert!(
+            check == Check::Trust && index.len() == plain.len()
+                || check == Check::Verify && entries.windows(2).all(ascends)
+        );
         let targets = around(entries.iter().map(|entry| entry.offset));
         let ranks = index.ranks(&targets);
         for (target, rank) in targets.iter().zip(ranks) {
@@ -122,7 +125,10 @@ fn check_time_index(path: &Path, bytes: &[u8]) {
         let entries: Vec<TimeEntry> = (0..index.len()).filter_map(|slot| index.entry(slot)).collect();
         assert_eq!(plain.get(..index.len()), Some(entries.as_slice()));
         let sorted = entries.is_sorted_by(|a, b| a.timestamp < b.timestamp);
-        assert!(check == Check::Trust && index.len() == plain.len() || check == Check::Verify && entries.windows(2).all(ascends));
+        assert!(
+            check == Check::Trust && index.len() == plain.len()
+                || check == Check::Verify && entries.windows(2).all(ascends)
+        );
         let targets = around(entries.iter().map(|entry| entry.timestamp));
         let ranks = index.ranks(&targets);
         for (target, rank) in targets.iter().zip(ranks) {
@@ -160,7 +166,11 @@ fn check_snapshot(path: &Path, bytes: &[u8]) {
     match snapshot::read(path) {
         Ok(producers) => {
             assert_eq!(10 + 46 * producers.len(), bytes.len());
-            let ids = bytes[10..].as_chunks::<46>().0.iter().map(|entry| entry.first_chunk().copied().map_or(0, i64::from_be_bytes));
+            let ids = bytes[10..]
+                .as_chunks::<46>()
+                .0
+                .iter()
+                .map(|entry| entry.first_chunk().copied().map_or(0, i64::from_be_bytes));
             assert!(ids.eq(producers.iter().map(|producer| producer.producer_id)));
         }
         Err(Error::Corrupt { path: at, offset, .. }) => assert!(at == path && offset <= bytes.len() as u64),

@@ -34,8 +34,7 @@ fn mend(batch: &mut [u8]) {
     put(batch, 8, &size.to_be_bytes());
     let is_legacy = batch.get(MAGIC_AT).is_none_or(|magic| magic.cast_signed() < 2);
     let covered = batch.get(if is_legacy { 16 } else { 21 }..).unwrap_or_default();
-    let (at, crc) =
-        if is_legacy { (12, crc32fast::hash(covered)) } else { (17, crc_fast::crc32_iscsi(covered)) };
+    let (at, crc) = if is_legacy { (12, crc32fast::hash(covered)) } else { (17, crc_fast::crc32_iscsi(covered)) };
     put(batch, at, &crc.to_be_bytes());
 }
 
