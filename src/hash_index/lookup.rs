@@ -283,4 +283,19 @@ mod tests {
             assert_eq!((&alone, hits.phy_offsets()), (&expected, expected.as_slice()), "{compat:?}");
         }
     }
+
+    /// The count is another's bytes, and there is no entry.
+    #[test]
+    fn a_file_mended_for_reading_has_no_count_below_0() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("20260101000000000");
+        let geometry = Geometry::new(3, 4).unwrap();
+        let mut bytes = vec![0; usize::try_from(geometry.file_len()).unwrap()];
+        bytes[36..40].copy_from_slice(&(-5i32).to_be_bytes());
+        std::fs::write(&path, bytes).unwrap();
+        let options = OpenOptions { geometry: Some(geometry), last_exit_ok: false, ..OpenOptions::default() };
+        let file = IndexFile::open(&path, options).unwrap();
+        assert_eq!(file.header().unwrap().index_count, 0);
+        assert_eq!(file.verify().unwrap().findings, []);
+    }
 }
