@@ -9,6 +9,7 @@ from typing_extensions import Self
 
 from logdex.hash_index.index_service import CLOCK_SLACK_MS, IndexService
 from logdex.rocketmq.commit_log import CommitLog
+from logdex.rocketmq.end_of_log import expect_end
 from logdex.rocketmq.layout import StoreLayout, find_layout, is_store
 from logdex.rocketmq.queue_set import QueueSet
 
@@ -74,7 +75,9 @@ class OpenedStore:
             "compat": compat,
         }
         store = cls(layout, options)
-        _ = store.index
+        index = store.index
+        if index is not None and compat is None:
+            expect_end(store.commit_log, index, store._queues)
         return store
 
     @staticmethod
