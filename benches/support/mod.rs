@@ -8,6 +8,8 @@ pub(crate) mod calls;
 pub(crate) mod files;
 pub(crate) mod keys;
 pub(crate) mod limit;
+pub(crate) mod question;
+pub(crate) mod segments;
 
 use std::time::{Duration, Instant};
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import batches, boundary, cold, peers, put, select, spark
+from . import batches, boundary, cold, kafka, kafka_index, kafka_peers, peers, put, select, spark
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,4 +19,7 @@ PARTS: dict[str, Callable[[Plan], Part]] = {
     "boundary": boundary.measure,
     "peers": peers.measure,
     "spark": spark.measure,
+    "kafka": kafka.measure,
+    "kafka_index": kafka_index.measure,
+    "kafka_peers": kafka_peers.measure,
 }
