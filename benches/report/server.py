@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from contextlib import ExitStack
     from types import TracebackType
+
+    from .plan import Plan
 
 HOME = Path(__file__).resolve().parents[2]
 JAR = HOME / "tests" / "interop" / "target" / "interop.jar"
@@ -87,6 +90,15 @@ def _java(scratch: Path, project: str, jar: Path, options: list[str]) -> Server:
     _output(["mvn", "-q", "-B", "-ntp", "-f", f"{project}/pom.xml", "package"], os.environ)
     options += [f"-Duser.home={scratch}", f"-Djava.io.tmpdir={scratch}"]
     return Server(["java", *options, "-jar", str(jar)], scratch / "jvm.log")
+
+
+def all_three(stack: ExitStack, plan: Plan) -> tuple[Server, Server, Server]:
+    """Start the JVM, the native program, and that for this processor (in a short run the usual one again)."""
+    return (
+        stack.enter_context(jvm(plan.scratch)),
+        stack.enter_context(native(plan.scratch)),
+        stack.enter_context(native(plan.scratch, for_this_cpu=not plan.short)),
+    )
 
 
 def _output(command: list[str], environment: Mapping[str, str]) -> str:

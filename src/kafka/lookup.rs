@@ -13,6 +13,7 @@ use super::offset_index::OffsetEntry;
 use super::record::Wants;
 use super::records::BatchCursor;
 use super::segment::Segment;
+use super::sparse_index::SparseIndex;
 use super::time_index::{NO_TIMESTAMP, TimeEntry};
 use super::walk::{Reads, Tail, Walk};
 use crate::error::{Error, Result};
@@ -77,10 +78,10 @@ impl Lookup<'_> {
     }
 
     fn end(&self, tail: &Tail) -> Result<Option<Header>> {
-        // COMPAT(kafka FileLogInputStream#nextBatch): zeros are a size that no batch has; fewer than 18 are none.
-        let zeros = self.segment.options.compat.is_some() && matches!(tail, Tail::Zeros { left } if *left > 17);
         match tail.flaw() {
-            Some(flaw) if zeros || !tail.is_quiet() => Err(self.segment.corrupt(self.walk.at, flaw)),
+            Some(flaw) if !tail.is_quiet_in(self.segment.options.compat) => {
+                Err(self.segment.corrupt(self.walk.at, flaw))
+            }
             _ => Ok(None),
         }
     }
@@ -368,7 +369,7 @@ impl Segment {
     /// `Corrupt` where the log cannot be walked to its end; the system's error.
     pub fn next_offset(&self) -> Result<i64> {
         let attested = self.offset_index()?;
-        let entry = self.offset_entry_before(attested.index.as_ref().map_or(0, super::OffsetIndex::len))?;
+        let entry = self.offset_entry_before(attested.index.as_ref().map_or(0, SparseIndex::len))?;
         let mut position = u64::try_from(entry.position).unwrap_or(0);
         if !self.verifies() {
             match self.find_batch(entry.offset, 0)? {
@@ -389,7 +390,7 @@ impl Segment {
     /// `Corrupt` where the log cannot be walked to its end; the system's error.
     pub fn max_timestamp(&self) -> Result<TimeEntry> {
         let attested = self.time_index()?;
-        let mut largest = self.time_entry_before(attested.index.as_ref().map_or(0, super::TimeIndex::len))?;
+        let mut largest = self.time_entry_before(attested.index.as_ref().map_or(0, SparseIndex::len))?;
         if !self.verifies() {
             return Ok(largest);
         }

@@ -33,6 +33,7 @@ mod recover;
 mod search;
 mod segment;
 pub mod snapshot;
+mod sparse_index;
 #[cfg(test)]
 mod test_data;
 mod time_index;
@@ -53,6 +54,7 @@ pub use producers::ProducerState;
 pub use record_reader::{AbortedRange, Part, RecordReader, RecordScan};
 pub use recover::Recovered;
 pub use segment::{Segment, SegmentOptions};
+pub use sparse_index::SparseIndex;
 pub use time_index::{TimeEntry, TimeIndex};
 pub use verify::Verified;
 

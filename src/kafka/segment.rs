@@ -8,6 +8,7 @@ use super::compat::Compat;
 use super::file_name::{base_offset, topic_partition};
 use super::index_file::{Check, IndexOptions};
 use super::offset_index::OffsetIndex;
+use super::sparse_index::SparseIndex;
 use super::time_index::TimeIndex;
 use crate::error::{Error, Result};
 use crate::mmap::FileSource;
@@ -153,7 +154,6 @@ impl Segment {
     fn index_options(&self) -> IndexOptions {
         IndexOptions {
             check: self.options.check,
-            compat: self.options.compat,
             base_offset: Some(self.base_offset),
             log_len: Some(self.len),
             ..IndexOptions::default()
@@ -162,18 +162,18 @@ impl Segment {
 
     /// The offset index, where there is one.
     pub(super) fn offset_index(&self) -> Result<Arc<Attested<OffsetIndex>>> {
-        keep(&self.offset_index, || {
-            let index = if_there(OffsetIndex::open(&self.beside(".index"), &self.index_options()))?;
-            let entries = index.as_ref().map_or(0, OffsetIndex::len);
-            Ok(Attested::new(index, entries))
-        })
+        self.index_beside(&self.offset_index)
     }
 
     /// The time index, where there is one.
     pub(super) fn time_index(&self) -> Result<Arc<Attested<TimeIndex>>> {
-        keep(&self.time_index, || {
-            let index = if_there(TimeIndex::open(&self.beside(".timeindex"), &self.index_options()))?;
-            let entries = index.as_ref().map_or(0, TimeIndex::len);
+        self.index_beside(&self.time_index)
+    }
+
+    fn index_beside<I: SparseIndex>(&self, kept: &Kept<Attested<I>>) -> Result<Arc<Attested<I>>> {
+        keep(kept, || {
+            let index = if_there(I::open(&self.beside(I::SUFFIX), &self.index_options()))?;
+            let entries = index.as_ref().map_or(0, SparseIndex::len);
             Ok(Attested::new(index, entries))
         })
     }

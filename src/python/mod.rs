@@ -2,6 +2,7 @@
 #![allow(clippy::needless_pass_by_value, clippy::used_underscore_items, reason = "PyO3 calls with owned arguments")]
 #![allow(missing_docs, clippy::doc_markdown, reason = "the doc comments are Python docstrings")]
 
+mod batch_stream;
 mod checkpoint;
 mod commit_log;
 mod consume_queue;

@@ -252,6 +252,16 @@ def test_salvage_loses_one_message_of_a_damaged_log(damaged_store: Store, name: 
     assert {suspect for _, suspect in rows if suspect} == {"after-stop"}
 
 
+def test_what_a_scan_met_is_known_once_it_was_read_to_a_table(damaged_store: Store) -> None:
+    with CommitLog.open(damaged_store("magic-last") / "commitlog") as log:
+        reader = log.scan(columns=["phy_offset"], stop="salvage")
+        assert (reader.report.findings, reader.end_offset) == ([], None)
+        assert reader.read_all().num_rows > 0
+        assert reader.closed
+        assert [finding.kind for finding in reader.report.findings] == ["log-frame"]
+        assert reader.end_offset is not None
+
+
 @pytest.mark.parametrize("case", golden.STORES)
 def test_threads_and_salvage_read_what_one_walk_reads(store: Store, case: str) -> None:
     log = CommitLog.open(store(case) / "commitlog")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from logdex import _core
+from logdex.closing import Closing
 from logdex.rocketmq.message import Message
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from os import PathLike
     from pathlib import Path
-    from types import TracebackType
 
     from arro3.core import RecordBatch
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _OFFSETS = 1 << 63
 
 
-class CommitLog:
+class CommitLog(Closing):
     """The commit log of a store, read only: nothing in its directory is created or changed.
 
     Every call lists the directory anew, because a running broker adds and deletes files. Calls may come from many threads
@@ -186,14 +186,6 @@ class CommitLog:
     def close(self) -> None:
         """Let go of the files that are kept open for look-ups. Further calls raise ValueError; open readers go on."""
         self._log.close()
-
-    def __enter__(self) -> CommitLog:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __reduce__(self) -> tuple[type[CommitLog], tuple[_core.CommitLog]]:
         return CommitLog, (self._log,)

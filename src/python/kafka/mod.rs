@@ -7,6 +7,7 @@ mod producer_state;
 mod reader;
 mod recovered;
 mod segment;
+mod sparse_index;
 mod time_index;
 
 use pyo3::prelude::*;

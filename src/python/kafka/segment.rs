@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
 use super::super::convert::{self, Round};
+use super::super::report;
 use super::arguments::{self, check_word};
 use super::producer_state::PyProducerState;
 use super::reader::{PySegmentReader, Reader};
@@ -467,7 +468,7 @@ impl PyLogSegment {
     fn verify<'py>(&self, py: Python<'py>, deep: bool) -> PyResult<Bound<'py, PyAny>> {
         let segment = self.inner()?;
         let verified = py.detach(|| segment.verify(deep))?;
-        arguments::report(py, &verified)
+        report::of_segment(py, &verified)
     }
 
     /// Let go of the log and the indexes; calls and readers that run go on.
