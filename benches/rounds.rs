@@ -1,7 +1,8 @@
 //! The native half of `make bench-report`: answers one JSON object a line, so that its rounds can take turns with those
 //! of other programs. `rounds serve` starts it; `op` names the operation, listed in `answer`.
 //!
-//! Every operation on a file takes `path` and `held`, the number of puts that fill it. What is timed stands at the
+//! Every operation on an index file takes `path` and `held`, the number of puts that fill it; those on segments are listed in
+//! `benches/support/segments.rs`. What is timed stands at the
 //! operation; making keys, creating and mapping files are outside.
 #![allow(missing_docs, reason = "a program")]
 #![allow(clippy::panic, reason = "a question that makes no sense ends it")]
@@ -17,29 +18,8 @@ use logdex::hash_index::Kernel;
 use serde_json::{Value, json};
 use support::calls::{self, Found};
 use support::keys::{Columns, Keys};
-use support::{files, limit, log, timed};
-
-/// What a question says.
-struct Question(Value);
-
-impl Question {
-    fn number(&self, name: &str) -> usize {
-        let value = self.0.get(name).and_then(Value::as_u64).unwrap_or_else(|| panic!("a number is needed: {name}"));
-        usize::try_from(value).expect("64 bits")
-    }
-
-    fn flag(&self, name: &str) -> bool {
-        self.0.get(name).and_then(Value::as_bool).unwrap_or(false)
-    }
-
-    fn text(&self, name: &str) -> &str {
-        self.0.get(name).and_then(Value::as_str).unwrap_or_default()
-    }
-
-    fn path(&self) -> PathBuf {
-        self.text("path").into()
-    }
-}
+use support::question::Question;
+use support::{files, limit, log, segments, timed};
 
 /// What is made once and used in every round.
 #[derive(Default)]
@@ -82,7 +62,7 @@ impl Kept {
                 evict(&question.path());
                 json!({})
             }
-            other => panic!("no such operation: {other:?}"),
+            other => segments::answer(other, question).unwrap_or_else(|| panic!("no such operation: {other:?}")),
         }
     }
 

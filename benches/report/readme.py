@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from . import kafka_sections
 from .rounds import spread
 from .tables import ends, per_second, short, table
 
@@ -76,4 +77,13 @@ def _spark(part: Part) -> Iterator[list[str]]:
             yield [f"Spark: {figure['what']}", f"{ends(spread(figure['rounds']))} {figure['unit']}"]
 
 
-ROWS = {"put": _put, "select": _select, "cold": _cold, "peers": _peers, "spark": _spark}
+ROWS = {
+    "put": _put,
+    "select": _select,
+    "cold": _cold,
+    "peers": _peers,
+    "spark": _spark,
+    "kafka": kafka_sections.readme_segments,
+    "kafka_index": kafka_sections.readme_lookups,
+    "kafka_peers": kafka_sections.readme_readers,
+}

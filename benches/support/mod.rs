@@ -9,6 +9,8 @@ pub(crate) mod files;
 pub(crate) mod keys;
 pub(crate) mod limit;
 pub(crate) mod log;
+pub(crate) mod question;
+pub(crate) mod segments;
 
 use std::time::{Duration, Instant};
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import batches, boundary, cold, commit_log, peers, put, select, spark
+from . import batches, boundary, cold, commit_log, kafka, kafka_index, kafka_peers, peers, put, select, spark
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,4 +20,7 @@ PARTS: dict[str, Callable[[Plan], Part]] = {
     "peers": peers.measure,
     "commit_log": commit_log.measure,
     "spark": spark.measure,
+    "kafka": kafka.measure,
+    "kafka_index": kafka_index.measure,
+    "kafka_peers": kafka_peers.measure,
 }
