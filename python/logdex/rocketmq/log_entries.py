@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from array import array
 from bisect import bisect_right
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from logdex.rocketmq.ranges import Range, subtract, union
 from logdex.rocketmq.sound import sound_messages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from arro3.core import RecordBatch
 
@@ -28,7 +27,7 @@ _COLUMNS = ("topic", "phy_offset", "store_timestamp", "uniq_key", "keys", "tags"
 class LogEntries:
     """What a broker would have indexed of the log ranges read so far: for each entry its key's hash and its offset.
 
-    Twelve bytes an entry; a look-up is a search for four bytes in memory.
+    Twelve bytes an entry, sorted in memory.
 
     Attributes:
         topics: Topics of the messages read so far.
@@ -49,8 +48,7 @@ class LogEntries:
         self._lock = threading.Lock()
         self._seen: list[Range] = []
         self._refused: list[Range] = []
-        self._hashes = bytearray()
-        self._offsets = array("q")
+        self._table = _core.EntryTable()
 
     def missing(self, whole: Range, covered: list[Range]) -> list[Range]:
         """Give the parts of a range that are neither covered otherwise nor read yet, rising."""
@@ -101,10 +99,7 @@ class LogEntries:
     def _keep(self, messages: RecordBatch, *, tags: bool) -> None:
         self.topics.update(messages.column("topic").to_pylist())
         entries = _core.index_entries(messages, end_phy_offset=0, tags=tags)
-        rows = zip(*(entries.column(name).to_pylist() for name in ("topic", "key", "phy_offset")), strict=True)
-        for topic, key, phy_offset in rows:
-            self._hashes += _core.key_hash(_core.index_key(topic, key)).to_bytes(4, "big")
-            self._offsets.append(phy_offset)
+        self._table.add(entries.column("key"), entries.column("phy_offset"), topics=entries.column("topic"))
 
     def _goes_on(self, offset: int) -> bool:
         """Say whether a message follows: then a walk ended at fill, and not at what a broker would refuse."""
@@ -112,17 +107,9 @@ class LogEntries:
         first = next(iter(RecordBatchReader.from_stream(following)), None)
         return first is not None and first.num_rows > 0
 
-    def offsets(self, topic: str, key: str) -> list[int]:
-        """Give the offsets of the messages whose entries have the hash of a key, in the order they were read."""
-        wanted = _core.key_hash(_core.index_key(topic, key)).to_bytes(4, "big")
-        found = []
-        at = self._hashes.find(wanted)
-        while at >= 0:
-            place, rest = divmod(at, 4)
-            if not rest and place < len(self._offsets):
-                found.append(self._offsets[place])
-            at = self._hashes.find(wanted, at + 1)
-        return found
+    def offsets(self, topics: Sequence[str | None], keys: Sequence[str | None]) -> list[list[int] | None]:
+        """Give, for each key, the offsets of the messages whose entries have its hash, rising; None without key or topic."""
+        return list(self._table.select_batch(keys, topics=topics).to_pylist())
 
 
 def _around(finding: Finding, starts: list[int], end: int) -> Range:
