@@ -12,6 +12,7 @@
 //! All integers are big-endian. Reading creates and changes nothing. Which segment to read is the caller's affair: there
 //! is no partition here, only one segment at a time. The format is written down in docs/formats/kafka-log.md.
 
+mod attested;
 pub mod batch_columns;
 mod batch_reader;
 mod byte_column;

@@ -5,6 +5,7 @@ mod files;
 mod offset_index;
 mod producer_state;
 mod reader;
+mod records;
 mod recovered;
 mod segment;
 mod sparse_index;
@@ -17,6 +18,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     time_index::register(m)?;
     reader::register(m)?;
     segment::register(m)?;
+    records::register(m)?;
     producer_state::register(m)?;
     recovered::register(m)?;
     files::register(m)
