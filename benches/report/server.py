@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from contextlib import ExitStack
     from types import TracebackType
+
+    from .plan import Plan
 
 HOME = Path(__file__).resolve().parents[2]
 JAR = HOME / "tests" / "interop" / "target" / "interop.jar"
@@ -77,6 +80,15 @@ def jvm(scratch: Path) -> Server:
     _output(["mvn", "-q", "-B", "-ntp", "-f", "tests/interop/pom.xml", "package"], os.environ)
     options = ["-Xmx6g", "-XX:+UseG1GC", f"-Duser.home={scratch}", f"-Djava.io.tmpdir={scratch}"]
     return Server(["java", *options, "-jar", str(JAR)], scratch / "jvm.log")
+
+
+def all_three(stack: ExitStack, plan: Plan) -> tuple[Server, Server, Server]:
+    """Start the JVM, the native program, and that for this processor (in a short run the usual one again)."""
+    return (
+        stack.enter_context(jvm(plan.scratch)),
+        stack.enter_context(native(plan.scratch)),
+        stack.enter_context(native(plan.scratch, for_this_cpu=not plan.short)),
+    )
 
 
 def _output(command: list[str], environment: Mapping[str, str]) -> str:

@@ -202,6 +202,17 @@ impl PyCommitLog {
         Ok(py.detach(|| log.max_offset())?)
     }
 
+    /// Let the first `max_offset` begin at a message that is known to belong to the log, not at the beginning of its file.
+    ///
+    /// It looks whether a message is there that states this offset.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    fn expect_message(&self, py: Python<'_>, phy_offset: u64) -> PyResult<()> {
+        let log = self.inner()?;
+        Ok(py.detach(|| log.expect_message(phy_offset))?)
+    }
+
     /// Look for strays, gaps between files, and files of another length.
     ///
     /// Returns:

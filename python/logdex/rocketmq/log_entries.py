@@ -78,15 +78,11 @@ class LogEntries:
             return total
 
     def _read_range(self, begin: int, end: int, stop: int) -> int:
-        tags = self._tags()
         damage: list[Finding] = []
         starts: list[int] = []
-        reached = begin
-        batches = sound_messages(self._log, _COLUMNS, begin, stop, salvage=self._salvage, on_damage=damage.append)
-        for messages in batches:
-            starts += messages.column("phy_offset").to_pylist()
-            self._keep(messages, tags=tags)
-            reached = starts[-1] + messages.column("store_size")[messages.num_rows - 1].as_py()
+        reached = self._read_sound(begin, stop)
+        if reached < stop:
+            reached = self._walk(begin, stop, starts, salvage=self._salvage, on_damage=damage.append)
         if self._salvage:
             done = min(end, max(reached, stop))
             broken = [_around(finding, starts, done) for finding in damage]
@@ -98,13 +94,41 @@ class LogEntries:
         self._seen = union([*self._seen, *seen])
         return done - begin
 
+    def _read_sound(self, begin: int, stop: int) -> int:
+        """Read a range of one file that begins at a message, as far as everything in it is good; nothing of any other.
+
+        Behind damage a file is walked from its beginning, which may be far away.
+
+        Returns:
+            Where it ended; before `stop` nothing was kept.
+        """
+        one_file = not any(begin < int(path.name) < stop for path in self._log.files)
+        if not self._salvage or not one_file or self._log.message(begin) is None:
+            return begin
+        kept = len(self._offsets)
+        reached = self._walk(begin, stop, [], salvage=False, on_damage=lambda _: None)
+        if reached < stop:
+            del self._offsets[kept:], self._hashes[kept * 4 :]
+        return reached
+
+    def _walk(
+        self, begin: int, stop: int, starts: list[int], *, salvage: bool, on_damage: Callable[[Finding], None]
+    ) -> int:
+        """Keep the entries of a range and where its messages begin; give where the last one ends."""
+        tags = self._tags()
+        reached = begin
+        for messages in sound_messages(self._log, _COLUMNS, begin, stop, salvage=salvage, on_damage=on_damage):
+            starts += messages.column("phy_offset").to_pylist()
+            self._keep(messages, tags=tags)
+            reached = starts[-1] + messages.column("store_size")[messages.num_rows - 1].as_py()
+        return reached
+
     def _keep(self, messages: RecordBatch, *, tags: bool) -> None:
         self.topics.update(messages.column("topic").to_pylist())
         entries = _core.index_entries(messages, end_phy_offset=0, tags=tags)
-        rows = zip(*(entries.column(name).to_pylist() for name in ("topic", "key", "phy_offset")), strict=True)
-        for topic, key, phy_offset in rows:
-            self._hashes += _core.key_hash(_core.index_key(topic, key)).to_bytes(4, "big")
-            self._offsets.append(phy_offset)
+        hashes = _core.key_hashes(entries.column("key"), topics=entries.column("topic"))
+        self._hashes += array("i", hashes.to_pylist()).tobytes()
+        self._offsets.extend(entries.column("phy_offset").to_pylist())
 
     def _goes_on(self, offset: int) -> bool:
         """Say whether a message follows: then a walk ended at fill, and not at what a broker would refuse."""
@@ -114,7 +138,7 @@ class LogEntries:
 
     def offsets(self, topic: str, key: str) -> list[int]:
         """Give the offsets of the messages whose entries have the hash of a key, in the order they were read."""
-        wanted = _core.key_hash(_core.index_key(topic, key)).to_bytes(4, "big")
+        wanted = array("i", [_core.key_hash(_core.index_key(topic, key))]).tobytes()
         found = []
         at = self._hashes.find(wanted)
         while at >= 0:

@@ -9,17 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
 
 from logdex import _core
 from logdex.kafka import LogDir
@@ -28,12 +17,20 @@ from logdex.spark.files import require_directory
 from logdex.spark.kafka_filter import RecordFilter
 from logdex.spark.kafka_offsets import OFFSET_OPTIONS, TOPIC_OPTIONS, Bound, Topics, ending, starting, topics
 from logdex.spark.kafka_plan import PARTITION_BYTES, OffsetRange, plan
-from logdex.spark.schema import checked_schema, lay_out, spark_schema, warn_of_lost_instants
+from logdex.spark.schema import (
+    RECORD_COLUMNS,
+    arrow_schema,
+    checked_schema,
+    lay_out,
+    spark_schema,
+    warn_of_lost_instants,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pyspark.sql.datasource import Filter
+    from pyspark.sql.types import StructType
 
     from logdex.kafka import Log
 
@@ -41,27 +38,6 @@ logger = logging.getLogger("logdex.spark")
 
 FORMAT = "kafka_log"
 
-_HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
-RECORD_COLUMNS: dict[str, DataType] = {
-    "key": BinaryType(),
-    "value": BinaryType(),
-    "topic": StringType(),
-    "partition": IntegerType(),
-    "offset": LongType(),
-    "timestamp": TimestampType(),
-    "timestampType": IntegerType(),
-    "headers": _HEADERS,
-}
-_ARROW_TYPES = {
-    "key": pa.binary(),
-    "value": pa.binary(),
-    "topic": pa.utf8(),
-    "partition": pa.int32(),
-    "offset": pa.int64(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "timestampType": pa.int32(),
-    "headers": pa.list_(pa.field("element", pa.struct([("key", pa.utf8()), ("value", pa.binary())]))),
-}
 _OPTIONS = (
     "path",
     "paths",
@@ -255,7 +231,7 @@ class _Lost:
 
 def read_ranges(options: ReadOptions, ranges: tuple[OffsetRange, ...]) -> Iterator[Any]:
     """Read the records of some ranges as Arrow batches for Spark."""
-    schema = pa.schema([pa.field(name, _ARROW_TYPES[name]) for name in options.columns])
+    schema = arrow_schema(RECORD_COLUMNS, options.columns)
     lost = _Lost()
     with options.open() as logs:
         for each in ranges:

@@ -144,7 +144,7 @@ impl CommitLog {
 
     /// Offset after the last good frame of the last file in which anything was written, 0 without files.
     ///
-    /// Linear in that file at the first call, later in what was added since.
+    /// Linear in that file at the first call (see [`Self::expect_message`]), later in what was added since.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -174,6 +174,19 @@ impl CommitLog {
     /// Beginning of the last file that holds messages, and of the last message that was met in it.
     pub(super) fn tail(&self) -> Option<(u64, u64)> {
         *self.tail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets the first [`Self::max_offset`] begin at a message that is known to belong to the log. It looks whether one is
+    /// there; where files behind were written it begins at their last one as ever.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn expect_message(&self, phy_offset: u64) -> Result<()> {
+        let files = self.files()?;
+        if let Some(file) = files.iter().find(|file| (file.start..file.end()).contains(&phy_offset)) {
+            self.tail.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert((file.start, phy_offset));
+        }
+        Ok(())
     }
 
     fn walk_to_end(mut walk: Scan<FileSource>, file: &OffsetFile, tail: &mut Option<(u64, u64)>) -> Result<u64> {
