@@ -48,7 +48,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="logdex-store-") as scratch:
         root = given.dir or Path(scratch)
         made = {} if (root / "commitlog").exists() else make(root, messages)
-        figures = {**made, **measure(root, messages, rounds)}
+        figures = {**measure(root, messages, rounds), **made}
     for name, (what, unit, values) in figures.items():
         tell(name, what, unit, values, as_json=given.json)
 

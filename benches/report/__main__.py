@@ -2,8 +2,8 @@
 
     python -m benches.report [--only put,select] [--rounds 5] [--render] [--short]
 
-Parts: put, select, cold, boundary, batches, peers, spark. What each found out is kept under build/bench, and the document is
-made of all that is kept there. `--short` runs everything once with small sizes and writes to a temporary folder: it shows
+Parts: put, select, cold, boundary, batches, peers, message-store, spark. What each found out is kept under build/bench, and the
+document is made of all that is kept there. `--short` runs everything once with small sizes and writes to a temporary folder: it shows
 that all still works, and no figure of it means anything.
 """
 
@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="rounds that count (default: %(default)s)")
     parser.add_argument("--render", action="store_true", help="measure nothing, write the document from what is kept")
     parser.add_argument("--short", action="store_true", help="everything once and small, written nowhere")
-    parser.add_argument("--scratch", type=Path, help="where files lie meanwhile: 4 GB (default: the system's place)")
+    parser.add_argument("--scratch", type=Path, help="where files lie meanwhile: 6 GB (default: the system's place)")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="logdex-bench-", dir=given.scratch) as folder:
         scratch = Path(folder)

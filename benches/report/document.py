@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import sections
+from . import sections, store_section
 from .rounds import DISTURBED
 from .tables import ends, table
 
@@ -21,6 +21,7 @@ SECTIONS: dict[str, Callable[[Part], str]] = {
     "cold": sections.cold,
     "boundary": sections.boundary,
     "peers": sections.peers,
+    "message-store": store_section.message_store,
     "spark": sections.spark,
 }
 
@@ -92,7 +93,7 @@ def _conditions(parts: list[Part]) -> str:
 ## Repeat it
 
 ```
-make bench-report                          # all of it, about a quarter of an hour; needs Maven, 12 GB of memory and 4 GB of disk
+make bench-report                          # all of it, about a quarter of an hour; needs Maven, 12 GB of memory and 6 GB of disk
 make bench-report REPORT='--only put'      # one part; the page keeps the others as they were
 make bench-report REPORT='--only peers --rounds 7'
 make bench                                 # criterion and pytest-benchmark, some minutes

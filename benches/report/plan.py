@@ -28,6 +28,7 @@ class Plan:
     peer_keys: int = 2_000_000
     spark_rows: int = 5_000_000
     spark_keys: int = 2_000_000
+    store_messages: int = 20_000_000
     short: bool = False
 
     @classmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import batches, boundary, cold, peers, put, select, spark
+from . import batches, boundary, cold, message_store, peers, put, select, spark
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,5 +18,6 @@ PARTS: dict[str, Callable[[Plan], Part]] = {
     "cold": cold.measure,
     "boundary": boundary.measure,
     "peers": peers.measure,
+    "message-store": message_store.measure,
     "spark": spark.measure,
 }
