@@ -83,8 +83,9 @@ bench-short: need-java need-maven $(VENV)/.extension $(VENV)/.bench ## every ben
 	@echo '== report'
 	@$(PY) -m benches.report --short
 .PHONY: guides
-guides: $(VENV)/.extension ## write anew what the guides in docs/guides show
+guides: $(VENV)/.extension ## write anew what the guides in docs/guides show, and draw the screens
 	@$(PY) scripts/run_guides.py --write
+	@$(PY) scripts/draw_screens.py --write
 
 FUZZ_SECONDS ?= 20
 FUZZ_TARGETS := $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs)))

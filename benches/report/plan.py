@@ -38,6 +38,7 @@ class Plan:
     offsets_asked: int = 2_097_152
     segments: Path | None = None
     """Where Kafka segments are kept for the next time; None: they are thrown away."""
+    store_messages: int = 20_000_000
     short: bool = False
 
     @classmethod

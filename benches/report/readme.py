@@ -71,6 +71,13 @@ def _peers(part: Part) -> Iterator[list[str]]:
     yield ["batch gets from Python, 2 M keys: times as fast as others (below 1: slower)", beside]
 
 
+def _message_store(part: Part) -> Iterator[list[str]]:
+    figures = {figure["figure"]: figure for figure in part.facts["figures"]}
+    words = f"one key in a store of {part.facts['messages']:,} messages, from Python"
+    for name, how in (("store-find", "warm"), ("store-first", "cold, with opening the store")):
+        yield [f"{words}: {how}", f"{ends(spread(figures[name]['rounds']))} ms"]
+
+
 def _spark(part: Part) -> Iterator[list[str]]:
     for figure in part.facts["figures"]:
         if not figure["figure"].startswith(("spark-read", "spark-join")):
@@ -82,6 +89,7 @@ ROWS = {
     "select": _select,
     "cold": _cold,
     "peers": _peers,
+    "message_store": _message_store,
     "spark": _spark,
     "kafka": kafka_sections.readme_segments,
     "kafka_index": kafka_sections.readme_lookups,

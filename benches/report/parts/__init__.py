@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import batches, boundary, cold, commit_log, kafka, kafka_index, kafka_peers, peers, put, select, spark
+from . import (
+    batches,
+    boundary,
+    cold,
+    commit_log,
+    kafka,
+    kafka_index,
+    kafka_peers,
+    message_store,
+    peers,
+    put,
+    select,
+    spark,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +32,7 @@ PARTS: dict[str, Callable[[Plan], Part]] = {
     "boundary": boundary.measure,
     "peers": peers.measure,
     "commit_log": commit_log.measure,
+    "message_store": message_store.measure,
     "spark": spark.measure,
     "kafka": kafka.measure,
     "kafka_index": kafka_index.measure,
