@@ -267,6 +267,7 @@ def test_what_a_broker_cut_off(damaged_store: Store) -> None:
     at = row["physicalOffset"] - 262_144 + 56
     content[at : at + 8] = (row["storeTimestamp"] - 3_600_000).to_bytes(8, "big")
     path.write_bytes(content)
+    (root / "abort").touch()
     told = explain(root, row["topic"], row["uniqKey"])
     assert [(each.phy_offset, each.verdict) for each in told.candidates] == [(row["physicalOffset"], "cut-off")]
     assert kinds(told) == ["cut-off"]
