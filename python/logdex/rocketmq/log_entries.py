@@ -50,18 +50,22 @@ class LogEntries:
         self._seen: list[Range] = []
         self._refused: list[Range] = []
         self._hashes = bytearray()
+        self._tell: Callable[[int], None] | None = None
         self._offsets = array("q")
 
     def missing(self, whole: Range, covered: list[Range]) -> list[Range]:
         """Give the parts of a range that are neither covered otherwise nor read yet, rising."""
         return subtract(whole, [*covered, *self._seen])
 
-    def read(self, ranges: list[Range], budget_bytes: int | None) -> int:
+    def read(
+        self, ranges: list[Range], budget_bytes: int | None, progress: Callable[[int, int], None] | None = None
+    ) -> int:
         """Read ranges of the log, the newest first, as far as the budget goes, and keep their entries.
 
         Args:
             ranges: Rising ranges of log offsets; what another thread read meanwhile is not read again.
             budget_bytes: The most to read; None: all. A message that begins within it is read whole.
+            progress: Called now and then with the bytes that are done, and those there are.
 
         Returns:
             The bytes of the log that were read.
@@ -70,10 +74,15 @@ class LogEntries:
             # What the walk refused once is not tried at every call.
             done = [*self._seen, *self._refused]
             total = 0
-            for begin, end in reversed([part for whole in ranges for part in subtract(whole, done)]):
+            parts = [part for whole in ranges for part in subtract(whole, done)]
+            asked = sum(end - begin for begin, end in parts)
+            asked = asked if budget_bytes is None else min(asked, budget_bytes)
+            for begin, end in reversed(parts):
                 left = end - begin if budget_bytes is None else budget_bytes - total
                 if left <= 0:
                     break
+                before = total - begin
+                self._tell = (lambda at, before=before: progress(before + at, asked)) if progress else None
                 total += self._read_range(begin, end, min(end, begin + left))
             return total
 
@@ -121,6 +130,8 @@ class LogEntries:
             starts += messages.column("phy_offset").to_pylist()
             self._keep(messages, tags=tags)
             reached = starts[-1] + messages.column("store_size")[messages.num_rows - 1].as_py()
+            if self._tell is not None:
+                self._tell(reached)
         return reached
 
     def _keep(self, messages: RecordBatch, *, tags: bool) -> None:
