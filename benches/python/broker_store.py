@@ -27,7 +27,7 @@ STEP = 200_000
 """Messages made at a time: they stay in the cache."""
 
 _MAGIC, _BLANK_MAGIC = 0xDAA320A7, 0xCBD43194
-_BLANK_BYTES = 8
+BLANK_BYTES = 8
 _HOST = bytes((10, 0, 0, 1, 0, 0, 42, 159))
 _UNIQ_KEY_PREFIX = b"7F0000010A2B3C4D"
 _DIGITS = np.frombuffer(b"0123456789ABCDEF", np.uint8)
@@ -48,10 +48,15 @@ def uniq_key(number: int) -> str:
     return f"{_UNIQ_KEY_PREFIX.decode()}{_spread(number, 1):016X}"
 
 
+def message_bytes(body_bytes: int = BODY_BYTES) -> int:
+    """Give the bytes of a message in the log."""
+    return len(_frame(body_bytes)[0])
+
+
 def write_log(directory: Path, messages: int, *, body_bytes: int = BODY_BYTES, file_bytes: int = FILE_BYTES) -> int:
     """Write a commit log; give the bytes of a message."""
     template, places = _frame(body_bytes)
-    in_file = (file_bytes - _BLANK_BYTES) // len(template)
+    in_file = (file_bytes - BLANK_BYTES) // len(template)
     directory.mkdir(parents=True)
     for number, begin in enumerate(range(0, messages, in_file)):
         start, end = number * file_bytes, min(begin + in_file, messages)

@@ -1,6 +1,6 @@
 """Rates over a topic of millions of records: reading, indexing by key, finding one key cold and warm, a range of time.
 
-    python benches/python/kafka_rates.py [RECORDS] [--spark]
+    python benches/python/kafka_rates.py [RECORDS] [--spark] [--short]
 
 Makes its own topic in a temporary folder: one partition, segments of 256 MiB, batches of 60 records, keys of 16 bytes that
 come once each, values of 64 bytes, no compression. "Cold" drops the files from the page cache first, where the system lets us.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import statistics
 import struct
 import sys
 import tempfile
@@ -25,12 +26,15 @@ from logdex.kafka import Log, LogSegment, build_key_index, find
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pyspark.sql import DataFrame
+
 START_MS = 1_700_000_000_000
 RECORDS_A_BATCH = 60  # offset deltas stay one byte long
 VALUE_BYTES = 64
 SEGMENT_BYTES = 256 << 20
 BATCHES_A_STEP = 20_000
 TOPIC = "orders"
+SHORT_RECORDS = 200_000
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _CRC_FROM = 21
@@ -121,17 +125,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("records", nargs="?", type=int, default=20_000_000)
     parser.add_argument("--dir", type=Path, help="make the topic here, or take the one that is there")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of what Spark does")
     parser.add_argument("--spark", action="store_true", help="measure Spark, too")
+    parser.add_argument("--short", action="store_true", help="small, to see that it runs")
     arguments = parser.parse_args()
+    records = SHORT_RECORDS if arguments.short else arguments.records
     if arguments.dir is not None:
         arguments.dir.mkdir(parents=True, exist_ok=True)
-        measure(arguments.dir, arguments.records, spark=arguments.spark)
+        measure(arguments.dir, records, arguments.rounds, spark=arguments.spark)
         return
     with tempfile.TemporaryDirectory(prefix="kafka-rates-") as root:
-        measure(Path(root), arguments.records, spark=arguments.spark)
+        measure(Path(root), records, arguments.rounds, spark=arguments.spark)
 
 
-def measure(root: Path, records: int, *, spark: bool) -> None:
+def measure(root: Path, records: int, rounds: int, *, spark: bool) -> None:
     """Measure one topic."""
     folder, index = root / f"{TOPIC}-0", root.with_name(f"{root.name}-index")
     if not folder.exists():
@@ -175,32 +182,75 @@ def measure(root: Path, records: int, *, spark: bool) -> None:
     assert [record.offset for record in found] == wanted[:1]
     print(f"find without an index, a full scan: {took:.2f} s")
     if spark:
-        measure_spark(root, end)
+        measure_spark(root, end, size, begin, rounds)
 
 
-def measure_spark(root: Path, records: int) -> None:
-    """Count and sum over the whole topic on two cores."""
+def measure_spark(root: Path, records: int, size: int, begin: int, rounds: int) -> None:
+    """Read the whole topic on two cores, and the newest records by time, with and without pushdown."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession  # noqa: PLC0415 -- optional
 
     from logdex import spark as ls  # noqa: PLC0415 -- optional
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     session = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "ERROR")
+        .config("spark.sql.session.timeZone", "UTC")
         .getOrCreate()
     )
     ls.register(session)
-    frame = session.read.format("kafka_log").load(str(root))
-    frame.limit(1).collect()
-    for name, query in (
-        ("count()", frame.count),
-        ("sum(length(value)), max(offset)", lambda: frame.selectExpr("sum(length(value))", "max(offset)").collect()),
+
+    def newest(*, pushdown: bool) -> DataFrame:
+        session.conf.set("spark.sql.python.filterPushdown.enabled", str(pushdown).lower())
+        # What is read by map is not counted; this is.
+        frame = session.read.format("kafka_log").option("access", "pread").load(str(root))
+        return frame.where(f"timestamp >= timestamp_millis({begin})").selectExpr(
+            "count(*)", "min(offset)", "max(offset)"
+        )
+
+    def drain(columns: str) -> None:
+        frame = session.read.format("kafka_log").option("columns", columns).load(str(root))
+        frame.write.format("noop").mode("overwrite").save()
+
+    answers = {pushdown: newest(pushdown=pushdown).collect() for pushdown in (True, False)}
+    assert answers[True] == answers[False], answers
+    for name, columns in (
+        ("all columns", "key,value,topic,partition,offset,timestamp,timestampType"),
+        ("key", "key,offset"),
     ):
-        took, _ = seconds(query)
-        print(f"Spark, {name}: {records / took / 1e6:.2f} M rows/s ({took:.1f} s)")
+        times = [seconds(lambda columns=columns: drain(columns))[0] for _ in range(rounds)]  # type: ignore[misc]
+        rates = [records / took / 1e6 for took in times], [size / took / 1e6 for took in times]
+        print(f"Spark, scan of {name}: {told(rates[0])} M rows/s, {told(rates[1])} MB/s of log")
+    for pushdown in (True, False):
+        times, amounts = [], []
+        for _ in range(rounds):
+            before = bytes_of_workers()
+            times.append(seconds(lambda pushdown=pushdown: newest(pushdown=pushdown).collect())[0])  # type: ignore[misc]
+            amounts.append((bytes_of_workers() - before) / 2**20)
+        print(
+            f"Spark, newest 2% by time, pushdown {'on' if pushdown else 'off'}: {answers[True][0][0]:,} rows, "
+            f"{told(times)} s, {told(amounts)} of {size / 2**20:,.0f} MiB read"
+        )
     session.stop()
+
+
+def told(values: list[float]) -> str:
+    """Give the median with least and most."""
+    return f"{statistics.median(values):.3g} [{min(values):.3g}..{max(values):.3g}]"
+
+
+def bytes_of_workers() -> int:
+    """Give what Spark's Python workers have read so far, from the page cache or from the disk."""
+    total = 0
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if b"pyspark" in (folder / "cmdline").read_bytes() and b"java" not in (folder / "cmdline").read_bytes():
+                total += int((folder / "io").read_text(encoding="ascii").split()[1])
+        except OSError:
+            continue  # it has just ended
+    return total
 
 
 if __name__ == "__main__":

@@ -17,32 +17,31 @@ import argparse
 import json
 import os
 import statistics
-import struct
 import sys
 import tempfile
 import time
 import warnings
-import zlib
 from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
+import broker_store  # type: ignore[import-not-found] # beside this program
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from logdex import spark as ls
+from logdex.rocketmq import MessageStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
     from pyspark.sql import Column
 
 T0 = 1_700_000_000_000
 TOPIC = "TopicTest"
 CORES = 2
 LOG_FILES = 8
+BODY_BYTES = 100
 WARM_ROUNDS = 2
 JOINS = ("shuffle_hash", "broadcast")
 # What docs/spark.md advises; measurements whose name ends in "-untuned" run without.
@@ -84,49 +83,6 @@ def write_keys(spark: SparkSession, keys: int, rows: int, path: str) -> None:
     ).write.parquet(path)
 
 
-def write_log(messages: int, directory: Path) -> None:
-    """Write a commit log of messages with a unique key and one key each (docs/formats/rocketmq-commitlog.md)."""
-    body, host = b"x" * 100, bytes((10, 0, 0, 1, 0, 0, 42, 159))
-    uniq, user = b"u" * 32, b"k" * 24
-    properties = b"UNIQ_KEY\x01" + uniq + b"\x02KEYS\x01" + user + b"\x02"
-    checksum = zlib.crc32(body) & 0x7FFFFFFF
-    head = struct.pack(">IIiiqqiq", 0xDAA320A7, checksum, 0, 0, 0, 0, 0, T0)
-    rest = struct.pack(">qiqi", 0, 0, 0, len(body))
-    message = head + host + rest[:8] + host + rest[8:] + body
-    message += bytes([len(TOPIC)]) + TOPIC.encode() + struct.pack(">h", len(properties)) + properties
-    message = struct.pack(">i", len(message) + 4) + message
-    in_file = -(-messages // LOG_FILES)
-    file_size = in_file * len(message) + 8  # the BLANK frame that ends a file
-    directory.mkdir(parents=True)
-    for number, begin in enumerate(range(0, messages, in_file)):
-        rows = np.arange(begin, min(begin + in_file, messages), dtype=np.uint64)
-        frames = np.tile(np.frombuffer(message, np.uint8), (len(rows), 1))
-        offsets = number * file_size + np.arange(len(rows)) * len(message)
-        for at, column in ((28, big_endian(offsets)), (56, big_endian(rows + np.uint64(T0)))):
-            frames[:, at : at + 8] = column
-        for at, digits in (
-            (message.index(uniq), digits_of(rows, 32, 1)),
-            (message.index(user), digits_of(rows, 24, 2)),
-        ):
-            frames[:, at : at + digits.shape[1]] = digits
-        end = struct.pack(">iI", 8, 0xCBD43194) if begin + in_file < messages else b""
-        (directory / f"{number * file_size:020d}").write_bytes((frames.tobytes() + end).ljust(file_size, b"\0"))
-
-
-def big_endian(numbers: NDArray[Any]) -> NDArray[np.uint8]:
-    """Give eight bytes for each number."""
-    return numbers.astype(">u8").view(np.uint8).reshape(-1, 8)
-
-
-def digits_of(numbers: NDArray[np.uint64], width: int, kind: int) -> NDArray[np.uint8]:
-    """Spread numbers over keys of hexadecimal digits, another key for each kind."""
-    spread = (numbers * np.uint64(2) + np.uint64(kind)) * np.uint64(0x9E3779B97F4A7C15)
-    nibbles = spread[:, None] >> (np.arange(60, -4, -4, dtype=np.uint64)) & np.uint64(15)
-    digits = np.full((len(numbers), width), ord("7"), np.uint8)
-    digits[:, -16:] = np.frombuffer(b"0123456789ABCDEF", np.uint8)[nibbles.astype(np.intp)]
-    return digits
-
-
 class Bench:
     """The inputs, and the measurements by their names."""
 
@@ -140,7 +96,10 @@ class Bench:
         write_rows(spark, rows, self.rows)
         self.read(self.rows).orderBy(sf.xxhash64("key")).write.parquet(self.shuffled)
         write_keys(spark, keys, rows, self.keys)
-        write_log(rows // 2, Path(self.store) / "commitlog")
+        messages = rows // 2
+        file_bytes = -(-messages // LOG_FILES) * broker_store.message_bytes(BODY_BYTES) + broker_store.BLANK_BYTES
+        log = Path(self.store) / "commitlog"
+        broker_store.write_log(log, messages, body_bytes=BODY_BYTES, file_bytes=file_bytes)
         self.write(self.one_task(), self.index)
         self.check()
 
@@ -210,18 +169,22 @@ class Bench:
 
 
 class StoreBench:
-    """A store of messages with 100-byte bodies and its index; the whole of it, and one message of it, read by Spark."""
+    """A store of small messages, its index and queues; the whole of it, and one message of it, read by Spark."""
 
-    def __init__(self, spark: SparkSession, directory: Path, messages: int) -> None:
-        """Write the store."""
+    def __init__(self, spark: SparkSession, store: Path, messages: int) -> None:
+        """Make the store where it is not there."""
         self.spark = spark
         self.messages = messages
-        self.store = directory / "store"
-        write_log(messages, self.store / "commitlog")
-        ls.build_index(spark, self.store, self.store / "index")
-        self.size = sum(file.stat().st_size for file in (self.store / "commitlog").iterdir())
-        first = self.read("topic,keys").limit(1).collect()[0]
-        self.wanted = (sf.col("topic") == first["topic"]) & (sf.col("keys") == first["keys"])
+        self.store = store
+        if not (store / "commitlog").exists():
+            broker_store.write_log(store / "commitlog", messages)
+            with MessageStore.open(store) as made:
+                made.build_index(store / "index")
+                made.build_queues(store)
+        with MessageStore.open(store) as made:
+            self.size = made.commit_log.max_offset
+        number = messages // 3
+        self.wanted = (sf.col("topic") == broker_store.topic(number)) & (sf.col("keys") == broker_store.key(number))
         rows = [[tuple(row) for row in self.filtered(pushdown).collect()] for pushdown in (True, False)]
         if rows[0] != rows[1] or len(rows[0]) != 1:
             raise RuntimeError(f"the index leads to {rows[0]}, a scan to {rows[1]}")
@@ -284,6 +247,9 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=2_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", help="only measurements whose name begins so; several by comma; or `store`")
+    parser.add_argument(
+        "--dir", type=Path, help="with `--only store`: make the store here, or take the one that is there"
+    )
     parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
     parser.add_argument("--json", action="store_true", help="print one JSON object a line for each figure")
     parser.add_argument("--short", action="store_true", help="small and once, to see that it runs")
@@ -296,7 +262,7 @@ def main() -> None:
     spark = session(dict(setting.split("=", 1) for setting in given.conf))
     with tempfile.TemporaryDirectory(prefix="logdex-bench-") as scratch:
         if given.only == "store":
-            StoreBench(spark, Path(scratch), given.rows // 2).measure(given.rounds, given.json)
+            StoreBench(spark, given.dir or Path(scratch), given.rows // 2).measure(given.rounds, given.json)
             spark.stop()
             return
         bench = Bench(spark, Path(scratch), given.rows, given.keys)

@@ -113,7 +113,8 @@ def with_struct(path: Path, _: int) -> float:
     with min(path.iterdir()).open("rb") as file:
         data = file.read(PYTHON_BYTES)
     start = time.perf_counter()
-    at, rows = 0, []
+    at = 0
+    rows: list[tuple[object, ...]] = []
     while len(rows) < PYTHON_MESSAGES:
         size, magic, crc, *fields, body_length = HEAD.unpack_from(data, at)
         if magic != 0xDAA320A7:

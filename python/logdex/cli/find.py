@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from logdex.cli.arguments import add_store, add_times, command, count, open_options
 from logdex.cli.messages import message_json, message_text
 from logdex.cli.output import complain, say, say_json, size_text
+from logdex.cli.progress import Progress
 from logdex.rocketmq import MessageStore
 
 if TYPE_CHECKING:
@@ -55,14 +56,16 @@ def run(arguments: argparse.Namespace) -> int:
     topic = None if arguments.topic == ANY_TOPIC else arguments.topic
     with MessageStore.open(arguments.store, **open_options(arguments)) as store:
         by_id = store.message(arguments.key) if topic is None and store.is_msg_id(arguments.key) else None
-        result = store.find(
-            topic,
-            arguments.key,
-            begin=arguments.begin,
-            end=arguments.end,
-            max_num=arguments.max,
-            scan=_SCANS[arguments.scan],
-        )
+        with Progress("log that no index file covers") as progress:
+            result = store.find(
+                topic,
+                arguments.key,
+                begin=arguments.begin,
+                end=arguments.end,
+                max_num=arguments.max,
+                scan=_SCANS[arguments.scan],
+                progress=progress,
+            )
         messages = [by_id] if by_id is not None and not result else list(result)
         for message in messages:
             _print(message, arguments)

@@ -119,6 +119,7 @@ def _draw(pyplot: Any, statistics: IndexStatistics, path: str) -> None:  # noqa:
     times.set_xticks(ends, [(time_text(statistics.times[at][0]) or "").replace("T", "\n") for at in ends])
     times.set(title="entries over store time", ylabel="entries")
     for axes in (chains, slots, times):
-        axes.spines[["top", "right"]].set_visible(False)
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
     figure.savefig(path, dpi=120)
     pyplot.close(figure)

@@ -67,10 +67,19 @@ class KeySearch:
             self._has_tags = not any(map(len, files)) or recovery.holds_tags(files, self._log.core)
         return self._has_tags
 
-    def find(self, topic: str | None, key: str, *, times: TimeRange, max_num: int | None, scan: Scan) -> FindResult:
+    def find(
+        self,
+        topic: str | None,
+        key: str,
+        *,
+        times: TimeRange,
+        max_num: int | None,
+        scan: Scan,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> FindResult:
         """Find the messages of one key; see `MessageStore.find`."""
         check_max_num(max_num)
-        scanned, unscanned = self._read_unindexed(scan)
+        scanned, unscanned = self._read_unindexed(scan, progress)
         offsets, capped = self._candidates(topic, key, times)
         found: list[Message] = []
         rejected = 0
@@ -148,7 +157,9 @@ class KeySearch:
             offsets.update(also or ())
         return sorted(offsets, reverse=True), capped
 
-    def _read_unindexed(self, scan: Scan) -> tuple[int, list[Range]]:
+    def _read_unindexed(
+        self, scan: Scan, progress: Callable[[int, int], None] | None = None
+    ) -> tuple[int, list[Range]]:
         """Read what no index file covers; give the bytes read and what stays unread."""
         if scan not in ("auto", True, False):
             raise ValueError(f'scan must be "auto", True or False, not {scan!r}')
@@ -158,7 +169,7 @@ class KeySearch:
         missing = self._unindexed.missing(whole, covered)
         if not scan or not missing:
             return 0, missing
-        scanned = self._unindexed.read(missing, _SCAN_BUDGET_BYTES if scan == "auto" else None)
+        scanned = self._unindexed.read(missing, _SCAN_BUDGET_BYTES if scan == "auto" else None, progress)
         return scanned, self._unindexed.missing(whole, covered)
 
     def _verified(self, topics: list[str | None], keys: list[str | None], times: TimeRange) -> Iterator[list[int]]:

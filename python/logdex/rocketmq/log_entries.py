@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from array import array
 from bisect import bisect_right
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,17 +48,21 @@ class LogEntries:
         self._seen: list[Range] = []
         self._refused: list[Range] = []
         self._table = _core.EntryTable()
+        self._tell: Callable[[int], None] | None = None
 
     def missing(self, whole: Range, covered: list[Range]) -> list[Range]:
         """Give the parts of a range that are neither covered otherwise nor read yet, rising."""
         return subtract(whole, [*covered, *self._seen])
 
-    def read(self, ranges: list[Range], budget_bytes: int | None) -> int:
+    def read(
+        self, ranges: list[Range], budget_bytes: int | None, progress: Callable[[int, int], None] | None = None
+    ) -> int:
         """Read ranges of the log, the newest first, as far as the budget goes, and keep their entries.
 
         Args:
             ranges: Rising ranges of log offsets; what another thread read meanwhile is not read again.
             budget_bytes: The most to read; None: all. A message that begins within it is read whole.
+            progress: Called now and then with the bytes that are done, and those there are.
 
         Returns:
             The bytes of the log that were read.
@@ -66,16 +71,21 @@ class LogEntries:
             # What the walk refused once is not tried at every call.
             done = [*self._seen, *self._refused]
             total = 0
-            for begin, end in reversed([part for whole in ranges for part in subtract(whole, done)]):
+            parts = [part for whole in ranges for part in subtract(whole, done)]
+            asked = sum(end - begin for begin, end in parts)
+            asked = asked if budget_bytes is None else min(asked, budget_bytes)
+            for begin, end in reversed(parts):
                 left = end - begin if budget_bytes is None else budget_bytes - total
                 if left <= 0:
                     break
+                before = total - begin
+                self._tell = (lambda at, before=before: progress(before + at, asked)) if progress else None
                 total += self._read_range(begin, end, min(end, begin + left))
             return total
 
     def _read_range(self, begin: int, end: int, stop: int) -> int:
         damage: list[Finding] = []
-        starts: list[int] = []
+        starts = array("q")
         reached = self._read_sound(begin, stop)
         if reached < stop:
             reached = self._walk(begin, stop, self._table, starts, salvage=self._salvage, on_damage=damage.append)
@@ -102,7 +112,7 @@ class LogEntries:
         if not self._salvage or not one_file or self._log.message(begin) is None:
             return begin
         sound = _core.EntryTable()
-        reached = self._walk(begin, stop, sound, [], salvage=False, on_damage=lambda _: None)
+        reached = self._walk(begin, stop, sound, None, salvage=False, on_damage=lambda _: None)
         if reached >= stop:
             self._table.take(sound)
         return reached
@@ -112,20 +122,25 @@ class LogEntries:
         begin: int,
         stop: int,
         table: _core.EntryTable,
-        starts: list[int],
+        starts: array[int] | None,
         *,
         salvage: bool,
         on_damage: Callable[[Finding], None],
     ) -> int:
-        """Put the entries of a range into a table and note where its messages begin; give where the last one ends."""
+        """Put the entries of a range into a table and where its messages begin; give where the last one ends."""
         tags = self._tags()
         reached = begin
         for messages in sound_messages(self._log, _COLUMNS, begin, stop, salvage=salvage, on_damage=on_damage):
-            starts += messages.column("phy_offset").to_pylist()
+            offsets = messages.column("phy_offset")
+            if starts is not None:
+                starts.extend(offsets.to_pylist())
             self.topics.update(messages.column("topic").to_pylist())
             entries = _core.index_entries(messages, end_phy_offset=0, tags=tags)
             table.add(entries.column("key"), entries.column("phy_offset"), topics=entries.column("topic"))
-            reached = starts[-1] + messages.column("store_size")[messages.num_rows - 1].as_py()
+            last = messages.num_rows - 1
+            reached = offsets[last].as_py() + messages.column("store_size")[last].as_py()
+            if self._tell is not None:
+                self._tell(reached)
         return reached
 
     def _goes_on(self, offset: int) -> bool:
@@ -139,7 +154,7 @@ class LogEntries:
         return list(self._table.select_batch(keys, topics=topics).to_pylist())
 
 
-def _around(finding: Finding, starts: list[int], end: int) -> Range:
+def _around(finding: Finding, starts: array[int], end: int) -> Range:
     """Give the range of the log in which nothing could be read: from a finding to the next message."""
     begin = int(Path(finding.path).name) + finding.offset
     place = bisect_right(starts, begin)

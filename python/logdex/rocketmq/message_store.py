@@ -74,6 +74,7 @@ class MessageStore(OpenedStore):
         end: _Time = None,
         max_num: int | None = None,
         scan: Scan = "auto",
+        progress: Progress | None = None,
     ) -> FindResult:
         """Find the messages that carry a key, the newest first, each once.
 
@@ -89,13 +90,15 @@ class MessageStore(OpenedStore):
             max_num: The most messages to give; None: all.
             scan: How much of what no index file covers is read: "auto" up to 1 GiB a call, True all, False nothing. What
                 one call read, the next calls remember and search, whatever they read themselves.
+            progress: Called now and then with the bytes of the log that were read, and those that will be.
 
         Raises:
             ValueError: `max_num` is negative.
             TypeError: A bound is no integer, or a datetime without time zone.
         """
         self._check_open()
-        return self._search.find(topic, key, times=TimeRange.of(begin, end), max_num=max_num, scan=scan)
+        times = TimeRange.of(begin, end)
+        return self._search.find(topic, key, times=times, max_num=max_num, scan=scan, progress=progress)
 
     def find_batch(
         self,

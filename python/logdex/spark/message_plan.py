@@ -11,6 +11,7 @@ from logdex.hash_index import IndexService
 from logdex.hash_index.index_service import CLOCK_SLACK_MS
 from logdex.hash_index.query import TimeRange
 from logdex.rocketmq import MessageStore
+from logdex.rocketmq.end_of_log import expect_end
 from logdex.rocketmq.key_search import covered_ranges
 from logdex.rocketmq.message_scan import MessageScan, ranges_in_time
 from logdex.rocketmq.queue_set import QueueSet
@@ -126,6 +127,7 @@ class MessagePlan:
             with IndexService.open(self._layout.index) as index:
                 # What is indexed from here on is read from the log.
                 covered = covered_ranges(index)
+                expect_end(self._log, index, self._queues)
                 found = index.query_batch([t for t, _ in asked], [w for _, w in asked], begin=begin, end=end)
         except (LogdexError, OSError) as error:
             logger.warning("the index does not help, the log is read: %s", error)

@@ -212,6 +212,7 @@ def test_stats_draws_what_it_tells(
     class Axes:
         def __init__(self, name: str) -> None:
             self.name = name
+            self.spines = {side: types.SimpleNamespace(set_visible=lambda _: None) for side in ("top", "right")}
 
         def bar(self, places: Any, heights: Any, **_: Any) -> None:
             drawn[self.name] = (list(places), list(heights))
@@ -220,8 +221,8 @@ def test_stats_draws_what_it_tells(
             drawn["poisson"] = (list(places), list(heights))
 
         def set(self, **_: Any) -> None: ...
-        def legend(self) -> None: ...
-        def tick_params(self, **_: Any) -> None: ...
+        def legend(self, **_: Any) -> None: ...
+        def set_xticks(self, *_: Any) -> None: ...
 
     class Figure:
         def savefig(self, path: str, **_: Any) -> None:

@@ -107,3 +107,18 @@ def test_a_range_with_damage_is_read_from_the_beginning_of_its_file(store: Calla
         result = opened.find("order_events", "Aa")
     assert {message.phy_offset for message in result} == whole - {spoilt}
     assert not result.complete
+
+
+def test_reading_what_is_not_indexed_tells_how_far_it_is(store: Callable[[str], Path]) -> None:
+    root = store("basic")
+    for file in (root / "index").iterdir():
+        file.unlink()
+    told: list[tuple[int, int]] = []
+    with MessageStore.open(root) as opened:
+        size = opened.commit_log.max_offset - opened.commit_log.min_offset
+        result = opened.find("order_events", "Aa", progress=lambda done, total: told.append((done, total)))
+        opened.find("order_events", "Aa", progress=lambda done, total: told.append((done, total)))
+    assert result.scanned_bytes == size
+    assert told
+    assert told == sorted(told)
+    assert told[-1] == (size, size)
