@@ -15,4 +15,4 @@ if ! "$program" "corpus/$target" -artifact_prefix="artifacts/$target/" -max_tota
     grep -v '^#' "$log" >&2
     exit 1
 fi
-grep -E '^(#.* DONE |Done )' "$log"
+grep -E '^#.*DONE|^Done ' "$log"
