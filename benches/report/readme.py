@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from . import kafka_sections
 from .rounds import spread
 from .tables import ends, per_second, short, table
 
@@ -70,10 +71,27 @@ def _peers(part: Part) -> Iterator[list[str]]:
     yield ["batch gets from Python, 2 M keys: times as fast as others (below 1: slower)", beside]
 
 
+def _message_store(part: Part) -> Iterator[list[str]]:
+    figures = {figure["figure"]: figure for figure in part.facts["figures"]}
+    words = f"one key in a store of {part.facts['messages']:,} messages, from Python"
+    for name, how in (("store-find", "warm"), ("store-first", "cold, with opening the store")):
+        yield [f"{words}: {how}", f"{ends(spread(figures[name]['rounds']))} ms"]
+
+
 def _spark(part: Part) -> Iterator[list[str]]:
     for figure in part.facts["figures"]:
         if not figure["figure"].startswith(("spark-read", "spark-join")):
             yield [f"Spark: {figure['what']}", f"{ends(spread(figure['rounds']))} {figure['unit']}"]
 
 
-ROWS = {"put": _put, "select": _select, "cold": _cold, "peers": _peers, "spark": _spark}
+ROWS = {
+    "put": _put,
+    "select": _select,
+    "cold": _cold,
+    "peers": _peers,
+    "message_store": _message_store,
+    "spark": _spark,
+    "kafka": kafka_sections.readme_segments,
+    "kafka_index": kafka_sections.readme_lookups,
+    "kafka_peers": kafka_sections.readme_readers,
+}

@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use super::cold;
 use super::infer;
 use super::layout::Geometry;
 use super::relink::{self, Overlay, ZeroExtended};
@@ -68,6 +67,9 @@ impl From<FileSource> for Bytes {
 /// # Errors
 /// `Geometry` when none or several fit; errors of the system.
 pub(crate) fn infer_geometry(path: &Path, source: &FileSource) -> Result<Geometry> {
+    if let FileSource::Mapped(map) = source {
+        map.expect_random_reads(true);
+    }
     let fits = infer::infer(source).map_err(|e| Error::io(path, e))?;
     match fits.first.as_slice() {
         [one] if fits.count == 1 => Ok(*one),
@@ -98,7 +100,7 @@ pub(super) fn readable_bytes(path: &Path, file: File, geometry: Geometry, access
         return Ok(Bytes::Mended(Overlay::new(source, geometry, found)));
     }
     if let FileSource::Mapped(map) = &source {
-        cold::expect_lookups(map, geometry);
+        map.expect_random_reads(true);
     }
     Ok(source.into())
 }

@@ -19,8 +19,8 @@
 //!
 //! Three more things belong to this:
 //!
-//! - A full file that is opened for reading is advised to be read at random. Otherwise each fault would read a window of
-//!   neighbours as well, up to megabytes of them, and nobody asks for those.
+//! - A file that is opened for reading is advised to be read at random. Otherwise each fault would read a window of
+//!   neighbours as well, up to megabytes of them, and nobody asks for those. Who reads all of it asks for it first.
 //! - From a number of keys on it is cheaper to read the file from end to end: rounds cost a number of random reads a
 //!   key, and a disk that reads in one go moves about [`BYTES_A_KEY`] in that time.
 //! - Whether a file is in memory is asked of a few of the pages that the keys need, and after a good answer not again
@@ -34,10 +34,8 @@ use std::time::Instant;
 use super::bytes::on_bytes;
 use super::entry::Entry;
 use super::file::IndexFile;
-use super::header::Header;
 use super::hits::Chunk;
-use super::layout::{ENTRY_LEN, Geometry, SLOT_LEN};
-use crate::mmap::MappedFile;
+use super::layout::{ENTRY_LEN, SLOT_LEN};
 use crate::source::ReadAt;
 
 /// Walks in one round. The first reads of a round wait least if many others were asked for before them.
@@ -66,16 +64,6 @@ fn now_ms() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     let passed = START.get_or_init(Instant::now).elapsed().as_millis();
     u64::try_from(passed).unwrap_or(u64::MAX).saturating_add(TRUST_MS + 1)
-}
-
-/// Advises a map that was opened for reading: a full file will only be asked for keys.
-pub(super) fn expect_lookups(map: &MappedFile, geometry: Geometry) {
-    map.expect_random_reads(true);
-    // Read after the advice, so that this brings in one page.
-    let full = Header::read(map).is_ok_and(|header| header.next_position() >= geometry.max_entries());
-    if !full {
-        map.expect_random_reads(false);
-    }
 }
 
 /// Whether the pages that a chunk's keys need are likely not to be in memory, in any of the files.
@@ -192,6 +180,7 @@ mod tests {
     use super::super::hits::Hits;
     use super::super::{CreateOptions, OpenOptions, PutColumns, key_hash, select_files};
     use super::*;
+    use crate::hash_index::Geometry;
     use crate::source::Access;
     use crate::time_range::TimeRange;
 

@@ -2,7 +2,9 @@
 //!
 //! The length gives a relation between S and N; each N that leaves room for the count is tried. A geometry fits when
 //! the newest entry is reachable from its own slot, and the same holds for every other entry (for up to [`SAMPLES`] of
-//! them, spread over the file: a wrong geometry passes one such test with a chance of about 1 in S).
+//! them, spread over the file: a wrong geometry passes one such test with a chance of about 1 in S). Of a file that holds
+//! more than a few entries the broker's own ratio is tried first, and [`FEW_SAMPLES`] are enough: each is a handful of reads
+//! from anywhere in a file that may be on a disk.
 
 use std::io;
 
@@ -14,7 +16,9 @@ use crate::source::ReadAt;
 
 /// Entries looked at for each geometry that the newest entry speaks for.
 const SAMPLES: u32 = 4096;
-/// Entries that make a fit of the broker's own ratio (N = 4 S) beyond doubt, so that no other need be tried.
+/// Entries looked at for the broker's own ratio (N = 4 S).
+const FEW_SAMPLES: u32 = 16;
+/// Entries in a file that make a fit of that ratio beyond doubt, so that no other need be tried: S is 64 or more then.
 const CERTAIN: u32 = 256;
 /// Fits that an error lists.
 const LISTED: usize = 16;
@@ -43,7 +47,7 @@ pub(crate) fn infer<S: ReadAt>(source: &S) -> io::Result<Fits> {
     if count > CERTAIN
         && let Some(usual) = usual_geometry(source.len())
         && usual.max_entries() >= count
-        && fits(source, usual, count, Links::All)?
+        && fits(source, usual, count, Links::All, FEW_SAMPLES)?
     {
         return Ok(Fits { first: vec![usual], count: 1 });
     }
@@ -76,7 +80,7 @@ fn search<S: ReadAt>(source: &S, count: u32, links: Links) -> io::Result<Fits> {
         let Some(geometry) = u32::try_from(slots).ok().and_then(|slots| Geometry::new(slots, max_entries).ok()) else {
             continue;
         };
-        if fits(source, geometry, count, links)? {
+        if fits(source, geometry, count, links, SAMPLES)? {
             found.count += 1;
             if found.first.len() < LISTED {
                 found.first.push(geometry);
@@ -86,12 +90,12 @@ fn search<S: ReadAt>(source: &S, count: u32, links: Links) -> io::Result<Fits> {
     Ok(found)
 }
 
-fn fits<S: ReadAt>(source: &S, geometry: Geometry, count: u32, links: Links) -> io::Result<bool> {
+fn fits<S: ReadAt>(source: &S, geometry: Geometry, count: u32, links: Links, samples: u32) -> io::Result<bool> {
     if count <= 1 {
         return Ok(true); // nothing speaks against it
     }
     let newest = count - 1;
-    let step = (newest / SAMPLES).max(1) as usize;
+    let step = (newest / samples).max(1) as usize;
     for position in (1..=newest).rev().step_by(step) {
         if !agrees(source, geometry, position, count, links)? {
             return Ok(false);

@@ -95,7 +95,8 @@ impl SparseIndex for OffsetIndex {
 
     fn ranks(&self, targets: &[i64]) -> Vec<u32> {
         let mut ranks = Vec::new();
-        if self.ascending {
+        // A target far below has the smallest number as its key, which no other target may share.
+        if self.ascending && self.keys.first() != Some(&i32::MIN) {
             let base = self.base_offset();
             let relative: Vec<i32> = targets.iter().map(|target| relative_target(base, *target)).collect();
             search::ranks(&self.keys, &relative, &mut ranks);

@@ -267,7 +267,7 @@ impl RecordReader {
         }
         let Some(current) = &mut self.current else { return Ok(()) };
         let part = &current.part;
-        if !header.is_legacy() && header.base_offset >= part.end_offset {
+        if !header.is_legacy() && part.end_offset < i64::MAX && header.base_offset >= part.end_offset {
             self.current = None;
             return Ok(());
         }

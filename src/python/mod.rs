@@ -7,6 +7,7 @@ mod checkpoint;
 mod commit_log;
 mod consume_queue;
 mod convert;
+mod entry_table;
 mod errors;
 mod hash_index;
 mod index_entries;
@@ -33,5 +34,6 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     consume_queue::register(m)?;
     message_reader::register(m)?;
     index_entries::register(m)?;
+    entry_table::register(m)?;
     kafka::register(m)
 }

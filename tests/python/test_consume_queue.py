@@ -62,8 +62,7 @@ def test_units_and_bounds_are_the_broker_s(store: Store, case: str) -> None:
 def test_compat_answers_times_as_the_broker(store: Store, case: str) -> None:
     asked = 0
     for row, queue in _queues(store(case), case, compat=golden.info(case)["broker"]):
-        # Batch queues answer exactly in every compat; the broker's search there is another one.
-        for answer in row["byTime"] if queue.kind == "plain" else ():
+        for answer in row["byTime"]:
             assert queue.offset_by_time(answer["timestamp"]) == answer["offset"], (row["topic"], answer)
             if "offsetUpper" in answer:
                 assert queue.offset_by_time(answer["timestamp"], boundary="upper") == answer["offsetUpper"]

@@ -1,44 +1,18 @@
-"""Spark: what benches/python/spark_rates.py measures, in a process of its own."""
+"""Spark: what benches/python/spark_rates.py measures."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
-from ..load import Watch, wait_for_quiet
-from ..plan import Part
-from ..rounds import DISTURBED, Measured
-from ..server import HOME
+from . import program
 
 if TYPE_CHECKING:
-    from ..plan import Plan
-
-ATTEMPTS = 2
-"""How often the program is run until nobody disturbs it; its rounds cannot be told apart from here."""
+    from ..plan import Part, Plan
 
 
 def measure(plan: Plan) -> Part:
-    """Run the program and keep its figures.
-
-    Raises:
-        RuntimeError: It failed.
-    """
-    command = [sys.executable, "benches/python/spark_rates.py", "--json", "--rounds", str(plan.rounds)]
-    command += ["--short"] if plan.short else ["--rows", str(plan.spark_rows), "--keys", str(plan.spark_keys)]
-    part = Part("spark", 1, Measured({}))
-    for attempt in range(1 if plan.short else ATTEMPTS):
-        if not plan.short:
-            wait_for_quiet()
-        watch = Watch()
-        done = subprocess.run(command, cwd=HOME, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr[-4000:]}")
-        figures = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-        part.facts = {"figures": figures, "rows": plan.spark_rows, "keys": plan.spark_keys}
-        part.facts["others"] = watch.others()
-        if plan.short or part.facts["others"] <= DISTURBED:
-            break
-        part.measured.dropped = attempt + 1
+    """Run the program and keep its figures."""
+    sizes = ["--short"] if plan.short else ["--rows", str(plan.spark_rows), "--keys", str(plan.spark_keys)]
+    part = program.run("spark", plan, "spark_rates.py", *sizes)
+    part.facts |= {"rows": plan.spark_rows, "keys": plan.spark_keys}
     return part

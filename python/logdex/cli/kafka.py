@@ -130,16 +130,16 @@ def _add_build(commands: Subparsers) -> None:
 
 def run_dump(arguments: argparse.Namespace) -> int:
     """Print files; 1 where something is wrong with them."""
-    dump = Dump(deep=arguments.deep or arguments.print_data_log, data=arguments.print_data_log)
+    dump = Dump(deep=arguments.deep or arguments.print_data_log, data=arguments.print_data_log, json=arguments.json)
     for path in all_files([Path(path) for path in arguments.paths]):
         lines = dump.file(path)
         if not arguments.json:
             say(f"Dumping {path}")
-        for text, row in lines:
-            if arguments.json:
-                say_json({"file": str(path), **row})
+        for line in lines:
+            if isinstance(line, str):
+                say(printable(line))
             else:
-                say(printable(text))
+                say_json({"file": str(path), **line})
     for finding in dump.findings:
         if arguments.json:
             say_json({"type": "finding", **dataclasses.asdict(finding)})

@@ -26,6 +26,7 @@ keys that repeat (one key, one chain) or collide.
   logdex stats /data/store/index
   logdex stats /data/store/index --plot chains.png      (needs matplotlib)"""
 _BAR = 40
+_BLUE = "#2a6fb0"
 
 
 def add_parsers(subparsers: Subparsers) -> None:
@@ -104,19 +105,20 @@ def _pyplot() -> Any:  # noqa: ANN401 -- a module
 
 
 def _draw(pyplot: Any, statistics: IndexStatistics, path: str) -> None:  # noqa: ANN401 -- matplotlib
-    figure, (chains, slots, times) = pyplot.subplots(1, 3, figsize=(15, 4.5), layout="constrained")
+    figure, (chains, slots, times) = pyplot.subplots(1, 3, figsize=(13, 3.6), layout="constrained")
     rows = statistics.chain_rows()
     lengths = [length for length, _, _ in rows]
-    chains.bar(lengths, [count for _, count, _ in rows], color="#4477aa", label="slots")
+    chains.bar(lengths, [count for _, count, _ in rows], color=_BLUE, label="slots")
     chains.plot(lengths, [expected for _, _, expected in rows], "o-", color="#cc3311", label="Poisson")
     chains.set(title="chain lengths", xlabel="entries in the chain", ylabel="slots")
-    chains.legend()
-    slots.bar(range(len(statistics.regions)), statistics.regions, width=1.0, color="#228833")
+    chains.legend(frameon=False)
+    slots.bar(range(len(statistics.regions)), statistics.regions, width=1.0, color=_BLUE)
     slots.set(title="slot use", xlabel=f"{len(statistics.regions)} equal parts of the slots", ylabel="entries")
-    times.bar(
-        [time_text(time) for time, _ in statistics.times], [count for _, count in statistics.times], color="#aa3377"
-    )
+    times.bar(range(len(statistics.times)), [count for _, count in statistics.times], width=1.0, color=_BLUE)
+    ends = sorted({0, len(statistics.times) // 2, len(statistics.times) - 1})
+    times.set_xticks(ends, [(time_text(statistics.times[at][0]) or "").replace("T", "\n") for at in ends])
     times.set(title="entries over store time", ylabel="entries")
-    times.tick_params(axis="x", rotation=90, labelsize=6)
+    for axes in (chains, slots, times):
+        axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=120)
     pyplot.close(figure)

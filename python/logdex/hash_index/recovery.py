@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _DOUBTFUL_ENTRIES = 16
+_MESSAGES_WITH_TAGS = 64
 COLUMNS = ("topic", "phy_offset", "store_timestamp", "uniq_key", "keys", "tags", "sys_flag", "store_size")
 
 
@@ -72,9 +73,12 @@ def holds_tags(files: Sequence[IndexFile], log: CommitLog) -> bool:
     """Say whether index files hold the tags of a log's messages; told from the newest of both."""
     held = _by_offset(files)
     newest = held[-1].header if held else None
-    messages = newest and next(_scan(log, newest.begin_phy_offset, newest.end_phy_offset), None)
+    messages = newest and next(_scan(log, newest.begin_phy_offset, newest.end_phy_offset, batch_size=1_024), None)
     if messages is None:
         return False
+    # Few: each of their keys costs some reads of a file that may be on a disk.
+    with_tags = [row for row, tags in enumerate(messages.column("tags").to_pylist()) if tags][:_MESSAGES_WITH_TAGS]
+    messages = take(messages, with_tags)
     tagged = _core.index_entries(messages, end_phy_offset=0, tags=True)
     plain = _core.index_entries(messages, end_phy_offset=0)
     lost, lost_of_plain = (missing_rows(entries, held).num_rows for entries in (tagged, plain))
@@ -177,10 +181,11 @@ def _missing(log: CommitLog, begin: int, end: int, files: list[IndexFile]) -> bo
     return any(missing_rows(entries, files).num_rows for entries in batches)
 
 
-def _scan(log: CommitLog, begin: int, end: int) -> Iterator[RecordBatch]:
+def _scan(log: CommitLog, begin: int, end: int, *, batch_size: int = 8_192) -> Iterator[RecordBatch]:
     begin = max(begin, log.min_offset)
     if begin < min(end, log.max_offset):
-        yield from arrow_batches(log.scan(begin_phy_offset=begin, end_phy_offset=end, columns=COLUMNS))
+        scan = log.scan(begin_phy_offset=begin, end_phy_offset=end, columns=COLUMNS, batch_size=batch_size)
+        yield from arrow_batches(scan)
 
 
 def missing_rows(entries: RecordBatch, files: list[IndexFile]) -> RecordBatch:

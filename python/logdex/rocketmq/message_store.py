@@ -88,7 +88,7 @@ class MessageStore(OpenedStore):
             end: Last store time, included.
             max_num: The most messages to give; None: all.
             scan: How much of what no index file covers is read: "auto" up to 1 GiB a call, True all, False nothing. What
-                one call read, the next calls remember.
+                one call read, the next calls remember and search, whatever they read themselves.
 
         Raises:
             ValueError: `max_num` is negative.

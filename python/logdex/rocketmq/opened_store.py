@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from logdex.closing import Closing
 from logdex.hash_index.index_service import CLOCK_SLACK_MS, IndexService
 from logdex.rocketmq.commit_log import CommitLog
+from logdex.rocketmq.end_of_log import expect_end
 from logdex.rocketmq.layout import StoreLayout, find_layout, is_store
 from logdex.rocketmq.queue_set import QueueSet
 
@@ -75,7 +76,9 @@ class OpenedStore(Closing):
             "compat": compat,
         }
         store = cls(layout, options)
-        _ = store.index
+        index = store.index
+        if index is not None and compat is None:
+            expect_end(store.commit_log, index, store._queues)
         return store
 
     @staticmethod

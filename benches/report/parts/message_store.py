@@ -1,0 +1,21 @@
+"""Finding in a whole store: what benches/python/store_rates.py measures."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from . import program
+
+if TYPE_CHECKING:
+    from ..plan import Part, Plan
+
+
+def measure(plan: Plan) -> Part:
+    """Run the program and keep its figures; the store lies where all files of the report lie meanwhile."""
+    folder = plan.scratch / "store"
+    sizes = ["--short"] if plan.short else [str(plan.store_messages)]
+    part = program.run("message_store", plan, "store_rates.py", "--dir", str(folder), *sizes)
+    part.facts["messages"] = plan.store_messages
+    shutil.rmtree(folder)
+    return part

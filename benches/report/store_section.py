@@ -1,0 +1,30 @@
+"""The section on whole stores."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .rounds import spread
+from .tables import ends, table
+
+if TYPE_CHECKING:
+    from .plan import Part
+
+
+def message_store(part: Part) -> str:
+    """Finding messages in a store of millions."""
+    rows = [[figure["what"], f"{ends(spread(figure['rounds']))} {figure['unit']}"] for figure in part.facts["figures"]]
+    return f"""## A whole store
+
+`MessageStore` from Python, one thread, on a store of {part.facts["messages"]:,} messages of 211 bytes with two keys each, in 16
+queues of 4 topics: 4.2 GB of log, index files of the broker's default geometry, consume queues. By itself:
+`python benches/python/store_rates.py`.
+
+{table(["what", "figure"], rows)}
+
+- *Cold*: the store is closed and its files are dropped from the page cache before. To open it and to find the first key is what
+  a person waits for who has one question: it tells the geometry of the index, the end of the log, and what the index does not
+  cover. Most of its pages are windows of the log around the ends of index files, read in one go.
+- The plain reads are of the same disk, one after the other: what a figure would be if it were reads alone.
+- Each message that is found is read, checked against topic and key, and its checksum is verified.
+"""
