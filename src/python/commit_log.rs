@@ -28,15 +28,7 @@ const MOST_BODY_BYTES: i64 = 2_000_000_000;
 
 /// The message columns of these names; all where none are given.
 fn columns(names: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<Column>> {
-    let names = names
-        .map(|names| {
-            if names.is_instance_of::<pyo3::types::PyString>() {
-                return Err(PyValueError::new_err("columns: expected names, got one string; put it into a list"));
-            }
-            names.try_iter()?.map(|name| name?.extract::<String>()).collect::<PyResult<Vec<_>>>()
-        })
-        .transpose()?;
-    Ok(Column::choose(names.as_deref())?)
+    Ok(Column::choose(convert::column_names(names)?.as_deref())?)
 }
 
 /// An offset of the log; what is below it is 0.

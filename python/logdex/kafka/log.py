@@ -12,8 +12,8 @@ from logdex.errors import CorruptFileError
 from logdex.kafka import checkpoint, time_search
 from logdex.kafka.aborted import aborted_between, open_transactions
 from logdex.kafka.check import verify_log
-from logdex.kafka.file_name import LOG, TopicPartition, parse_segment_file, partition_of
-from logdex.kafka.plan import MAX_OFFSET, plan_read
+from logdex.kafka.file_name import LOG, MAX_OFFSET, TopicPartition, parse_segment_file, partition_of
+from logdex.kafka.plan import plan_read
 from logdex.kafka.segment import BATCH_ROWS, INDEX_INTERVAL_BYTES, MAX_INDEX_BYTES
 from logdex.kafka.segments import SegmentMap, Segments
 from logdex.report import merge

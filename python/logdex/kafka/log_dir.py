@@ -141,16 +141,21 @@ class LogDir(Closing):
 
         Args:
             topic: One topic, or several; None: all.
-            begin_offset: As for `Log.records`, of every partition.
-            end_offset: As above.
-            begin: First timestamp; None: no bound.
+            begin_offset: First offset in every partition; None: the start of its log.
+            end_offset: First offset that is not wanted of any partition; None: the end of its log.
+            begin: First timestamp, ms or an aware datetime; None: no bound.
             end: Last timestamp, included.
-            columns: Names of columns.
+            columns: Names of columns, in the order wanted; see `Log.records`.
             batch_size: The most rows of an Arrow batch.
-            isolation: "read_committed" leaves out aborted transactions.
-            control: Give control records, too.
+            isolation: "read_committed" leaves out aborted transactions, and ends before the first one that is open.
+            control: Give control records, too; a consumer never sees them.
             check_crc: Refuse a batch whose checksum is wrong.
-            on_error: What a damaged batch does.
+            on_error: What a damaged batch does: "raise", be passed over ("skip"), or end its segment ("stop"). What was
+                passed over stands in `findings` of the stream.
+
+        Raises:
+            CorruptFileError: While reading, with `on_error="raise"`: path and byte offset of a damaged batch.
+            OSError: A directory or a file cannot be read.
         """
         parts = [
             part

@@ -12,6 +12,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 
 from logdex import _core
 from logdex.kafka import LogDir
+from logdex.kafka.log import ISOLATION
 from logdex.spark import options as opt
 from logdex.spark.files import require_directory
 from logdex.spark.kafka_filter import RecordFilter
@@ -57,7 +58,6 @@ _OPTIONS = (
     "access",
     "compat",
 )
-_ISOLATION = ("read_uncommitted", "read_committed")
 _ON_ERROR = ("raise", "skip", "stop")
 _BATCH_ROWS = 16_384
 
@@ -139,7 +139,7 @@ class KafkaLogSource(DataSource):
         require_directory(directory)
         isolation = self.options.get("kafka.isolation.level", self.options.get("isolation", "read_uncommitted")).lower()
         on_error = self.options.get("onError", "raise").lower()
-        for name, value, allowed in (("isolation", isolation, _ISOLATION), ("onError", on_error, _ON_ERROR)):
+        for name, value, allowed in (("isolation", isolation, ISOLATION), ("onError", on_error, _ON_ERROR)):
             if value not in allowed:
                 msg = f"option {name}: {value!r} is not one of {', '.join(allowed)}"
                 raise ValueError(msg)

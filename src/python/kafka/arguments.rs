@@ -1,8 +1,7 @@
-//! Arguments that the Kafka classes share: words with few values, sizes, names, ranges.
+//! Arguments that the Kafka classes share: words with few values, sizes, ranges.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
 
 use crate::kafka::{AbortedRange, Check, Compat, OnError};
 
@@ -32,15 +31,6 @@ pub(super) fn compat(word: Option<&str>) -> PyResult<Option<Compat>> {
     .transpose()
 }
 
-/// "r" or "r+".
-pub(super) fn write_mode(mode: &str) -> PyResult<bool> {
-    match mode {
-        "r" => Ok(false),
-        "r+" => Ok(true),
-        _ => Err(PyValueError::new_err(format!("mode is \"r\" or \"r+\", not {mode:?}"))),
-    }
-}
-
 /// "raise", "skip" or "stop".
 pub(super) fn on_error(word: &str) -> PyResult<OnError> {
     match word {
@@ -49,18 +39,6 @@ pub(super) fn on_error(word: &str) -> PyResult<OnError> {
         "stop" => Ok(OnError::Stop),
         _ => Err(PyValueError::new_err(format!("on_error is \"raise\", \"skip\" or \"stop\", not {word:?}"))),
     }
-}
-
-/// Names of columns, from anything but one string.
-pub(super) fn names(names: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Vec<String>>> {
-    names
-        .map(|names| {
-            if names.is_instance_of::<PyString>() {
-                return Err(PyValueError::new_err("columns: expected names, got one string; put it into a list"));
-            }
-            names.try_iter()?.map(|name| name?.extract::<String>()).collect()
-        })
-        .transpose()
 }
 
 /// A number of bytes or rows.

@@ -24,7 +24,7 @@ pub(super) fn record_scan(
 ) -> PyResult<RecordScan> {
     Ok(RecordScan {
         times: convert::time_range(begin, end)?,
-        columns: record_columns::Column::choose(arguments::names(columns)?.as_deref())?,
+        columns: record_columns::Column::choose(convert::column_names(columns)?.as_deref())?,
         batch_size: arguments::rows(batch_size),
         control,
         check_crc,

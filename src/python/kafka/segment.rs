@@ -192,7 +192,7 @@ impl PyLogSegment {
         let scan = BatchScan {
             begin_position: arguments::size(begin_position, "begin_position")?,
             end_position: end_position.map(|p| arguments::size(p, "end_position")).transpose()?,
-            columns: batch_columns::Column::choose(arguments::names(columns)?.as_deref())?,
+            columns: batch_columns::Column::choose(convert::column_names(columns)?.as_deref())?,
             batch_size: arguments::rows(batch_size),
             check_crc,
             on_error: arguments::on_error(on_error)?,

@@ -78,7 +78,7 @@ impl<I: Shown> Handle<I> {
         compat: Option<&str>,
         base_offset: Option<i64>,
     ) -> PyResult<Self> {
-        let write = arguments::write_mode(mode)?;
+        let write = convert::write_mode(mode)?;
         let check = arguments::check(check)?;
         let access_kind = convert::access(access)?;
         // All releases read an index alike.
