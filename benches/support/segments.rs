@@ -11,7 +11,7 @@ use logdex::kafka::batch_columns::Column as BatchColumn;
 use logdex::kafka::record_columns::Column;
 use logdex::kafka::{
     BatchReader, BatchScan, IndexOptions, OffsetIndex, OnError, Part, ProducerState, RecordReader, RecordScan, Segment,
-    SegmentOptions,
+    SegmentOptions, SparseIndex,
 };
 use logdex::time_range::TimeRange;
 use serde_json::{Value, json};
