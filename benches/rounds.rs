@@ -74,6 +74,7 @@ impl Kept {
         let file = calls::create(&path, held, question.flag("prepared"));
         let (took, taken) = match question.text("kernel") {
             "swar" => timed(|| calls::put_with(Kernel::Swar, &file, columns)),
+            "sse2" => timed(|| calls::put_with(Kernel::Sse2, &file, columns)),
             _ => timed(|| calls::put(&file, columns, batch, threads)),
         };
         drop(file);

@@ -29,6 +29,8 @@ use crate::source::{Access, PlainFile, ReadAt, WriteAt};
 pub struct MappedFile {
     map: MmapRaw,
     writable: bool,
+    /// Bytes up to here were brought into memory by [`WriteAt::populate`].
+    populated: AtomicU64,
 }
 
 impl MappedFile {
@@ -39,24 +41,14 @@ impl MappedFile {
     pub fn new(file: &File, writable: bool) -> io::Result<Self> {
         let options = MmapOptions::new();
         let map = if writable { options.map_raw(file)? } else { options.map_raw_read_only(file)? };
-        Ok(Self { map, writable })
+        Ok(Self { map, writable, populated: AtomicU64::new(0) })
     }
 
-    /// Brings the pages of `len` bytes from `offset` on into memory and into the map, ready for stores; with large pages
-    /// where the file system has them. An advice: what the system does not know or refuses is left undone.
-    pub fn populate(&self, offset: u64, len: u64) {
+    /// Has the system use large pages for what is not in memory yet, where it can.
+    pub fn prefer_large_pages(&self) {
+        // Refused by a file system without large pages.
         #[cfg(target_os = "linux")]
-        if let (Ok(offset), Ok(len)) = (usize::try_from(offset), usize::try_from(len)) {
-            use memmap2::Advice;
-            let len = len.min(self.map.len().saturating_sub(offset));
-            // Refusals: a file system without large pages, a kernel before 5.14.
-            let _ = self.map.advise_range(Advice::HugePage, offset, len);
-            if self.writable {
-                let _ = self.map.advise_range(Advice::PopulateWrite, offset, len);
-            }
-        }
-        #[cfg(not(target_os = "linux"))]
-        let _ = (offset, len);
+        let _ = self.map.advise(Advice::HugePage);
     }
 
     /// The words of the map; up to 3 bytes at the end of the file are in none.
@@ -119,8 +111,6 @@ impl MappedFile {
 }
 
 impl ReadAt for MappedFile {
-    const PREFETCHES: bool = cfg!(target_arch = "x86_64");
-
     fn len(&self) -> u64 {
         self.map.len() as u64
     }
@@ -162,20 +152,6 @@ impl ReadAt for MappedFile {
             *word = u32::from_be(unsafe { &*table.add(number as usize) }.load(Ordering::Relaxed));
         }
         Ok(())
-    }
-
-    #[inline]
-    fn prefetch(&self, offset: u64) {
-        #[cfg(target_arch = "x86_64")]
-        if let Ok(at) = self.at(offset, 1) {
-            // SAFETY: a prefetch of an address inside the map reads and writes nothing that the program can see.
-            unsafe {
-                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-                _mm_prefetch::<_MM_HINT_T0>(self.map.as_ptr().add(at).cast::<i8>());
-            }
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = offset;
     }
 
     #[cfg(target_os = "linux")]
@@ -274,6 +250,22 @@ impl WriteAt for MappedFile {
         }
         #[cfg(not(target_arch = "x86_64"))]
         let _ = offset;
+    }
+
+    fn populate(&self, offset: u64, len: u64) {
+        #[cfg(target_os = "linux")]
+        if self.writable
+            && let (Ok(at), Ok(len)) = (usize::try_from(offset), usize::try_from(len))
+            && at < self.map.len()
+        {
+            // Refused by a kernel before 5.14; the first store then does the work.
+            let _ = self.map.advise_range(Advice::PopulateWrite, at, len.min(self.map.len() - at));
+        }
+        self.populated.fetch_max(offset.saturating_add(len), Ordering::Relaxed);
+    }
+
+    fn populated(&self) -> u64 {
+        self.populated.load(Ordering::Relaxed)
     }
 
     fn flush(&self, offset: u64, len: u64) -> io::Result<()> {
@@ -458,13 +450,6 @@ impl ReadAt for FileSource {
         match self {
             Self::Mapped(f) => f.acquire(offset),
             Self::Plain(f) => f.acquire(offset),
-        }
-    }
-
-    #[inline]
-    fn prefetch(&self, offset: u64) {
-        if let Self::Mapped(f) = self {
-            f.prefetch(offset);
         }
     }
 

@@ -71,12 +71,6 @@ pub trait ReadAt: Send + Sync {
         Ok(())
     }
 
-    /// Whether [`Self::prefetch`] does anything.
-    const PREFETCHES: bool = false;
-
-    /// Asks the processor to fetch the line of `offset`; does nothing where that makes no sense.
-    fn prefetch(&self, _offset: u64) {}
-
     /// Whether a byte can be read without waiting for the disk. True where the system does not tell.
     fn is_in_memory(&self, _offset: u64) -> bool {
         true
@@ -142,8 +136,15 @@ pub trait WriteAt: ReadAt {
 
     /// Asks the processor to fetch the line of `offset` for a store; does nothing where that makes no sense.
     #[inline]
-    fn prefetch_to_store(&self, offset: u64) {
-        self.prefetch(offset);
+    fn prefetch_to_store(&self, _offset: u64) {}
+
+    /// Brings the bytes of a new file into memory before they are stored. A hint: errors are none, and does nothing where
+    /// that makes no sense.
+    fn populate(&self, _offset: u64, _len: u64) {}
+
+    /// Where the bytes end that need no [`Self::populate`].
+    fn populated(&self) -> u64 {
+        u64::MAX
     }
 
     /// Waits until the bytes from `offset` on are on the disk.

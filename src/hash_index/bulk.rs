@@ -18,6 +18,9 @@
 //! killed process leaves without links are at most the entries of one chunk.
 //!
 //! A slot is stored only after the count, so a put finds an earlier one of its own chunk in a table of its thread.
+//!
+//! Of a new file, the pages come ahead of the puts: every now and then each thread brings in a large page of those that
+//! follow. Left to the first store, one thread would wait for the system to clear a page, and all others for that thread.
 
 use std::io;
 use std::ops::Range;
@@ -38,6 +41,9 @@ pub(crate) const CHUNK: usize = 8192;
 const MOST_THREADS: usize = 64;
 /// Slots are asked for this many puts before they are read.
 const AHEAD: usize = 64;
+
+/// What a thread brings into memory at a time: a large page.
+const PAGE: u64 = 2 << 20;
 
 /// Puts the rows from `start` on until the file is full; returns how many were taken.
 ///
@@ -61,12 +67,14 @@ pub(super) fn put_bulk<W: WriteAt, K: KeySource + ?Sized>(
     if header.next_position() == 1 && taken > 0 {
         row += put_first(target, geometry, &mut header, columns, row)?;
     }
+    let new_from = if row == start { geometry.entry(header.next_position()) } else { 0 };
     let crew = Crew {
         lists: (0..2 * threads * threads).map(|_| Mutex::default()).collect(),
         threads,
         chunk,
         rows: row..start + taken,
         first: header.next_position(),
+        new_from: new_from.max(target.populated()) / PAGE * PAGE,
         begin_timestamp: header.begin_timestamp,
         header: Mutex::new(header),
         empty_slots: AtomicI32::new(0),
@@ -107,6 +115,8 @@ struct Crew {
     rows: Range<usize>,
     /// Position of the first row.
     first: u32,
+    /// Offset of the first byte that may not be in memory.
+    new_from: u64,
     begin_timestamp: i64,
     header: Mutex<Header>,
     /// Slots of the chunk that were found empty.
@@ -129,6 +139,7 @@ impl Crew {
             crew: self,
             number,
             side: 0,
+            populated: self.new_from,
             hashes: Vec::new(),
             parts: Vec::new(),
             recent: Recent::new(self.chunk),
@@ -137,6 +148,7 @@ impl Crew {
         for start in self.rows.clone().step_by(self.chunk) {
             let chunk = start..self.rows.end.min(start + self.chunk);
             worker.side ^= 1;
+            worker.populate(target, geometry.entry(self.position(chunk.end)));
             worker.hash(geometry, columns.keys, &chunk);
             if !self.barrier.wait(|| self.note(self.write_end(target, columns, before))) {
                 return;
@@ -209,6 +221,8 @@ struct Worker<'a> {
     number: usize,
     /// Which of the two sets of lists the chunk has.
     side: usize,
+    /// Offset of the first byte that no thread has brought into memory.
+    populated: u64,
     /// Of its rows: the hash of the key, and the part of the slots that the put goes to.
     hashes: Vec<i32>,
     parts: Vec<u8>,
@@ -216,6 +230,14 @@ struct Worker<'a> {
 }
 
 impl Worker<'_> {
+    /// Takes part in bringing the file into memory up to `end`: all threads a page, until that is enough.
+    fn populate(&mut self, target: &impl WriteAt, end: u64) {
+        while self.populated < end {
+            target.populate(self.populated + PAGE * self.number as u64, PAGE);
+            self.populated += PAGE * self.crew.threads as u64;
+        }
+    }
+
     #[expect(clippy::cast_possible_truncation, reason = "a part is below the number of threads, at most 64")]
     fn hash<K: KeySource + ?Sized>(&mut self, geometry: Geometry, keys: &K, chunk: &Range<usize>) {
         let rows = self.crew.share(chunk, self.number);

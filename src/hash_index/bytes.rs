@@ -87,7 +87,12 @@ pub(super) fn writable_bytes(path: &Path, file: File, geometry: Geometry, access
     let reserved = reserve(&file, geometry.file_len()).map_err(|e| Error::io(path, e))?;
     // Without the space behind it, a store into a map can end in SIGBUS; pwrite ends in an error.
     let access = if access == Access::Auto && !reserved { Access::Pread } else { access };
-    FileSource::new(file, path, true, access).map(Bytes::from)
+    let source = FileSource::new(file, path, true, access)?;
+    if let FileSource::Mapped(map) = &source {
+        // Puts go anywhere in the slots: on small pages, each would wait for the address of its page as well.
+        map.prefer_large_pages();
+    }
+    Ok(source.into())
 }
 
 pub(super) fn readable_bytes(path: &Path, file: File, geometry: Geometry, access: Access, mend: bool) -> Result<Bytes> {

@@ -46,6 +46,8 @@ fn there_is_a_vector_kernel_where_the_wheels_run() {
     assert!(all.contains(&Kernel::Swar) && all.contains(&Kernel::Scalar));
     assert_eq!(Kernel::best(), all[0]);
     #[cfg(target_arch = "x86_64")]
+    assert!(all.contains(&Kernel::Sse2));
+    #[cfg(target_arch = "x86_64")]
     assert_eq!(all.contains(&Kernel::Avx2), std::arch::is_x86_feature_detected!("avx2"));
 }
 

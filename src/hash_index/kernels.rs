@@ -37,8 +37,8 @@ pub(super) const TEXTS: usize = 32;
 pub enum Kernel {
     /// 32 bytes at a time, four texts together: x86-64 with AVX2.
     Avx2,
-    /// 16 bytes at a time, four texts together: x86-64 with SSE4.1.
-    Sse41,
+    /// 16 bytes at a time, four texts together: every x86-64.
+    Sse2,
     /// 16 bytes at a time, four texts together: 64-bit ARM. It was compiled for that processor, but never run by us.
     Neon,
     /// 8 bytes at a time in an ordinary register.
@@ -50,7 +50,7 @@ pub enum Kernel {
 impl Kernel {
     /// What this machine can run, the fastest first.
     pub fn available() -> impl Iterator<Item = Self> {
-        [Self::Avx2, Self::Sse41, Self::Neon, Self::Swar, Self::Scalar].into_iter().filter(|kernel| kernel.runs_here())
+        [Self::Avx2, Self::Sse2, Self::Neon, Self::Swar, Self::Scalar].into_iter().filter(|kernel| kernel.runs_here())
     }
 
     /// The fastest that this machine can run; found out once.
@@ -65,7 +65,7 @@ impl Kernel {
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => std::arch::is_x86_feature_detected!("avx2"),
             #[cfg(target_arch = "x86_64")]
-            Self::Sse41 => std::arch::is_x86_feature_detected!("sse4.1"),
+            Self::Sse2 => true,
             #[cfg(target_arch = "aarch64")]
             Self::Neon => std::arch::is_aarch64_feature_detected!("neon"),
             Self::Swar | Self::Scalar => true,
@@ -90,7 +90,7 @@ impl Kernel {
             Self::Avx2 if self.runs_here() => unsafe { x86_64::avx2(column, ends, codes) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
-            Self::Sse41 if self.runs_here() => unsafe { x86_64::sse41(column, ends, codes) },
+            Self::Sse2 => unsafe { x86_64::sse2(column, ends, codes) },
             #[cfg(target_arch = "aarch64")]
             // SAFETY: as above.
             Self::Neon if self.runs_here() => unsafe { aarch64::neon(column, ends, codes) },
@@ -176,10 +176,7 @@ mod x86_64 {
             if first < 32 {
                 continue;
             }
-            for at in (first..end).step_by(LINE) {
-                let ahead = column.as_ptr().wrapping_add(at.unsigned_abs() as usize + AHEAD);
-                _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
-            }
+            prefetch_ahead(column, first, end);
             let mut seen = _mm256_setzero_si256();
             // SAFETY: the texts lie within the column, and 32 bytes or more of it come before them.
             let (a, b, c, d) = unsafe {
@@ -241,10 +238,20 @@ mod x86_64 {
         _mm256_madd_epi16(pairs, _mm256_set1_epi32(OF_PAIRS))
     }
 
+    /// Asks for what comes some texts after those at `first..end`.
+    #[inline]
+    fn prefetch_ahead(column: &[u8], first: i32, end: i32) {
+        for at in (first..end).step_by(LINE) {
+            let ahead = column.as_ptr().wrapping_add(at.unsigned_abs() as usize + AHEAD);
+            // SAFETY: a prefetch reads and writes nothing that the program can see, whatever the address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(ahead.cast()) };
+        }
+    }
+
     /// # Safety
-    /// The processor has SSE4.1; `ends` rises and stays within `column`.
-    #[target_feature(enable = "sse4.1")]
-    pub(super) unsafe fn sse41(column: &[u8], ends: &[i32], codes: &mut [i32]) -> u32 {
+    /// `ends` rises and stays within `column`.
+    #[target_feature(enable = "sse2")]
+    pub(super) unsafe fn sse2(column: &[u8], ends: &[i32], codes: &mut [i32]) -> u32 {
         let mut left = all(codes.len());
         let (groups, _) = codes.as_chunks_mut::<4>();
         for (number, (codes, ends)) in groups.iter_mut().zip(ends.windows(5).step_by(4)).enumerate() {
@@ -252,17 +259,19 @@ mod x86_64 {
             if first < 16 {
                 continue;
             }
+            prefetch_ahead(column, first, end);
             let mut seen = _mm_setzero_si128();
             // SAFETY: the texts lie within the column, and 16 bytes or more of it come before them.
             let (a, b, c, d) = unsafe {
                 (
-                    lanes_sse41(column, first, second, &mut seen),
-                    lanes_sse41(column, second, third, &mut seen),
-                    lanes_sse41(column, third, fourth, &mut seen),
-                    lanes_sse41(column, fourth, end, &mut seen),
+                    lanes_sse2(column, first, second, &mut seen),
+                    lanes_sse2(column, second, third, &mut seen),
+                    lanes_sse2(column, third, fourth, &mut seen),
+                    lanes_sse2(column, fourth, end, &mut seen),
                 )
             };
-            let sums = _mm_hadd_epi32(_mm_hadd_epi32(a, b), _mm_hadd_epi32(c, d));
+            let (ab, cd) = (add_halves(a, b), add_halves(c, d));
+            let sums = _mm_add_epi32(_mm_unpacklo_epi64(ab, cd), _mm_unpackhi_epi64(ab, cd));
             // SAFETY: `codes` is four times 32 bits.
             unsafe { _mm_storeu_si128(codes.as_mut_ptr().cast(), sums) };
             if _mm_movemask_epi8(seen) == 0 {
@@ -275,11 +284,11 @@ mod x86_64 {
     /// As [`lanes_avx2`], with vectors of 16 bytes.
     ///
     /// # Safety
-    /// The processor has SSE4.1; `16 <= begin <= end <= column.len()`.
-    #[target_feature(enable = "sse4.1")]
+    /// `16 <= begin <= end <= column.len()`.
+    #[target_feature(enable = "sse2")]
     #[inline]
     #[expect(clippy::cast_sign_loss, reason = "16 or more")]
-    unsafe fn lanes_sse41(column: &[u8], begin: i32, end: i32, seen: &mut __m128i) -> __m128i {
+    unsafe fn lanes_sse2(column: &[u8], begin: i32, end: i32, seen: &mut __m128i) -> __m128i {
         static KEEP_LAST: [u8; 32] = keep_last();
         static WEIGHTS: [i32; 4] = weights_of_fours();
         const NEXT: i32 = 31i32.wrapping_pow(16);
@@ -292,24 +301,42 @@ mod x86_64 {
             _mm_and_si128(vector, _mm_loadu_si128(KEEP_LAST.as_ptr().add(head).cast()))
         };
         *seen = _mm_or_si128(*seen, first);
-        let mut sums = fours_sse41(first);
+        let mut sums = fours_sse2(first);
         while at < end {
             // SAFETY: whole vectors are left until the end of the text.
             let vector = unsafe { _mm_loadu_si128(column.as_ptr().add(at).cast()) };
             *seen = _mm_or_si128(*seen, vector);
-            sums = _mm_add_epi32(_mm_mullo_epi32(sums, _mm_set1_epi32(NEXT)), fours_sse41(vector));
+            sums = _mm_add_epi32(multiply(sums, _mm_set1_epi32(NEXT)), fours_sse2(vector));
             at += 16;
         }
         // SAFETY: four times 32 bits.
-        _mm_mullo_epi32(sums, unsafe { _mm_loadu_si128(WEIGHTS.as_ptr().cast()) })
+        multiply(sums, unsafe { _mm_loadu_si128(WEIGHTS.as_ptr().cast()) })
     }
 
-    /// Sums of four bytes, in lanes of 32 bits.
-    #[target_feature(enable = "sse4.1")]
+    /// Sums of four bytes, in lanes of 32 bits. What AVX2 does to bytes in one instruction takes four here.
+    #[target_feature(enable = "sse2")]
     #[inline]
-    fn fours_sse41(bytes: __m128i) -> __m128i {
-        let pairs = _mm_maddubs_epi16(bytes, _mm_set1_epi16(OF_BYTES));
+    fn fours_sse2(bytes: __m128i) -> __m128i {
+        let first = _mm_and_si128(bytes, _mm_set1_epi16(0xff));
+        let second = _mm_srli_epi16::<8>(bytes);
+        let pairs = _mm_add_epi16(_mm_sub_epi16(_mm_slli_epi16::<5>(first), first), second);
         _mm_madd_epi16(pairs, _mm_set1_epi32(OF_PAIRS))
+    }
+
+    /// Products of lanes of 32 bits, modulo 2^32: those in even places and those in odd ones, joined again.
+    #[target_feature(enable = "sse2")]
+    #[inline]
+    fn multiply(a: __m128i, b: __m128i) -> __m128i {
+        let even = _mm_mul_epu32(a, b);
+        let odd = _mm_mul_epu32(_mm_srli_epi64::<32>(a), _mm_srli_epi64::<32>(b));
+        _mm_unpacklo_epi32(_mm_shuffle_epi32::<0b10_00>(even), _mm_shuffle_epi32::<0b10_00>(odd))
+    }
+
+    /// `a0 + a2, b0 + b2, a1 + a3, b1 + b3`.
+    #[target_feature(enable = "sse2")]
+    #[inline]
+    fn add_halves(a: __m128i, b: __m128i) -> __m128i {
+        _mm_add_epi32(_mm_unpacklo_epi32(a, b), _mm_unpackhi_epi32(a, b))
     }
 }
 

@@ -72,7 +72,7 @@ pub(super) struct Chains<'a> {
 impl<'a> Chains<'a> {
     /// `present`: entries that can be read, entry 0 included. `any_hash`: whether a chain may hold keys of other slots.
     pub(super) fn new(words: Words<'a>, geometry: Geometry, present: u32, any_hash: bool, window: TimeWindow) -> Self {
-        let multiple = if any_hash { 0 } else { (u64::MAX / u64::from(geometry.hash_slots())).wrapping_add(1) };
+        let multiple = if any_hash { 0 } else { geometry.inverse() };
         let entries = usize::try_from(geometry.entry(0) / WORD).unwrap_or(usize::MAX);
         Self { words, geometry, entries, present, multiple, window }
     }

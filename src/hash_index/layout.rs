@@ -85,6 +85,11 @@ impl Geometry {
         ((fraction as u128 * self.hash_slots as u128) >> 64) as u32
     }
 
+    /// 2^64 / S, rounded up: what [`Self::slot_of`] multiplies by instead of dividing by S.
+    pub(super) const fn inverse(self) -> u64 {
+        self.inverse
+    }
+
     /// Byte offset of a slot.
     #[inline]
     pub const fn slot(self, slot: u32) -> u64 {

@@ -19,7 +19,7 @@ use super::layout::Geometry;
 use super::open::{CreateOptions, clone, refuse_running_broker, write_seeds};
 use crate::disk::{NewFile, lock_writer};
 use crate::error::{Error, Result};
-use crate::source::Access;
+use crate::source::{Access, WriteAt};
 
 /// Bytes populated between two looks at whether the file is still wanted.
 const STEP: u64 = 16 << 20;

@@ -30,6 +30,7 @@ NATIVE: dict[str, dict[str, Any]] = {
     "prepared": {"prepared": True},
     "two_fresh": {"threads": 2},
     "two_prepared": {"threads": 2, "prepared": True},
+    "sse2": {"kernel": "sse2"},
     "swar": {"kernel": "swar"},
     "batches": {"batch": BATCH},
 }
@@ -118,7 +119,9 @@ def same_bytes(plan: Plan, real: Server, ours: Server) -> None:
     """
     one, other = plan.scratch / "1", plan.scratch / "2"
     real.ask("rounds_put", path=one, keep=True, **plan.file())
-    for way in ({"threads": 1}, {"threads": 2}, {"threads": 1, "kernel": "swar"}):
+    ways: list[dict[str, Any]] = [{"threads": 1}, {"threads": 2}]
+    ways += [{"threads": 1, "kernel": name} for name in ("sse2", "swar")]
+    for way in ways:
         ours.ask("put", path=other, keep=True, batch=WHOLE, **way, **plan.file())
         if not cmp(one, other, shallow=False):
             raise RuntimeError(f"{other} ({way}) is not what the real IndexFile writes")
