@@ -1,4 +1,4 @@
-//! What the benches share: one kind of keys, files of one geometry, calls of the library, and the traffic limit.
+//! What the benches share: one kind of keys, files of one geometry, calls of the library, the traffic limit, and segments.
 //!
 //! The keys are those of the Java driver and of `benches/report/keys.py`: key `i` is `TopicTest#` and 32 hexadecimal
 //! digits of splitmix64, its phy offset 1024 * i, ten keys to a millisecond.
@@ -10,6 +10,7 @@ pub(crate) mod keys;
 pub(crate) mod limit;
 pub(crate) mod log;
 pub(crate) mod question;
+pub(crate) mod segment_files;
 pub(crate) mod segments;
 
 use std::time::{Duration, Instant};

@@ -3,10 +3,12 @@
 use arrow_array::{BinaryArray, StringArray};
 use arrow_buffer::{Buffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 
+use super::record::{self, Place};
 use crate::java_text::decode_utf8;
 
-/// Values up to this length are copied in one piece of it.
+/// Values up to these lengths are copied in pieces of it.
 const SHORT: usize = 32;
+const MIDDLE: usize = 128;
 
 /// Values one behind the other, and where each ends. The caller takes them before the bytes are more than an end can count.
 #[derive(Debug)]
@@ -31,41 +33,55 @@ impl ByteColumn {
         self.ends.len() - 1
     }
 
-    #[inline]
-    pub(super) fn append_null(&mut self) {
-        self.nulls.append_null();
-        self.push_end();
-    }
-
-    #[inline]
-    fn push_end(&mut self) {
-        self.ends.push(i32::try_from(self.bytes.len()).unwrap_or(i32::MAX));
-    }
-
-    /// Adds the first `len` bytes of `rest`, which are there.
-    #[inline]
-    pub(super) fn append_first(&mut self, rest: &[u8], len: usize) {
-        match rest.first_chunk::<SHORT>() {
-            // A copy of a fixed length is a few instructions; what is too much of it is cut off again.
-            Some(chunk) if len <= SHORT => {
-                let end = self.bytes.len() + len;
-                self.bytes.extend_from_slice(chunk);
-                self.bytes.truncate(end);
+    /// Adds the values that lie at these places of `bytes`; a length below 0 is null.
+    pub(super) fn extend(&mut self, fields: impl ExactSizeIterator<Item = Place> + Clone, bytes: &[u8]) {
+        let (rows, begin) = (fields.len(), self.bytes.len());
+        let (mut end, mut nulls) = (begin, false);
+        self.ends.extend(fields.clone().map(|(_, len)| {
+            nulls |= len < 0;
+            end += usize::try_from(len).unwrap_or(0);
+            i32::try_from(end).unwrap_or(i32::MAX)
+        }));
+        if nulls {
+            for (_, len) in fields.clone() {
+                self.nulls.append(len >= 0);
             }
-            _ => self.bytes.extend_from_slice(rest.get(..len).unwrap_or_default()),
+        } else {
+            self.nulls.append_n_non_nulls(rows);
         }
-        self.nulls.append_non_null();
-        self.push_end();
+        if end - begin <= rows * MIDDLE {
+            self.copy_short(fields, bytes, end);
+        } else {
+            self.bytes.reserve(end - begin);
+            fields
+                .filter_map(|field| record::field(field, bytes))
+                .for_each(|value| self.bytes.extend_from_slice(value));
+        }
     }
 
-    /// Adds the values that lie at these places of `bytes`.
-    pub(super) fn extend(&mut self, fields: impl Iterator<Item = (u32, i32)>, bytes: &[u8]) {
+    /// Copies values that are short on average, up to `end`: copies of a fixed length are a few instructions, and what is
+    /// too much of one is written over by the next.
+    fn copy_short(&mut self, fields: impl Iterator<Item = Place>, bytes: &[u8], end: usize) {
+        let begin = self.bytes.len();
+        self.bytes.resize(end + MIDDLE, 0);
+        let mut room = self.bytes.get_mut(begin..).unwrap_or_default();
         for (at, len) in fields {
-            match usize::try_from(len) {
-                Ok(len) => self.append_first(bytes.get(at as usize..).unwrap_or_default(), len),
-                Err(_) => self.append_null(),
+            let len = usize::try_from(len).unwrap_or(0);
+            let value = bytes.get(at as usize..).unwrap_or_default();
+            if len <= SHORT
+                && let (Some(to), Some(value)) = (room.first_chunk_mut::<SHORT>(), value.first_chunk())
+            {
+                *to = *value;
+            } else if len <= MIDDLE
+                && let (Some(to), Some(value)) = (room.first_chunk_mut::<MIDDLE>(), value.first_chunk())
+            {
+                *to = *value;
+            } else if let (Some(to), Some(value)) = (room.get_mut(..len), value.get(..len)) {
+                to.copy_from_slice(value);
             }
+            room = room.get_mut(len..).unwrap_or_default();
         }
+        self.bytes.truncate(end);
     }
 
     /// The parts of what was added. The next rows will be much like these, so room for as many is made at once.
@@ -97,10 +113,8 @@ mod tests {
     use super::*;
 
     fn append(column: &mut ByteColumn, value: Option<&[u8]>) {
-        match value {
-            Some(value) => column.append_first(value, value.len()),
-            None => column.append_null(),
-        }
+        let len = value.map_or(-1, |value| i32::try_from(value.len()).unwrap());
+        column.extend(std::iter::once((0, len)), value.unwrap_or_default());
     }
 
     #[test]
@@ -119,9 +133,21 @@ mod tests {
 
     #[test]
     fn values_are_copied_from_their_places() {
-        let bytes: Vec<u8> = (0..100).collect();
+        let bytes: Vec<u8> = (0..200).collect();
         let mut column = ByteColumn::new();
-        let places = [(0, 10), (50, 32), (90, 10), (0, -1), (0, 100), (100, 0), (7, 33)];
+        let places = [
+            (0, 10),
+            (50, 32),
+            (190, 10),
+            (0, -1),
+            (0, 100),
+            (200, 0),
+            (7, 33),
+            (80, 120),
+            (72, 128),
+            (0, 129),
+            (3, 197),
+        ];
         column.extend(places.into_iter(), &bytes);
         let array = column.finish();
         for (row, (at, len)) in places.into_iter().enumerate() {

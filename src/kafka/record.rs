@@ -11,14 +11,16 @@ use super::varint::Cursor;
 /// The smallest record: seven numbers of one byte.
 pub(super) const LEAST_RECORD: usize = 7;
 
+/// Where a field begins and its length; below 0: null.
+pub(super) type Place = (u32, i32);
+
 /// Where a record lies in the bytes of its batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) offset: i64,
     pub(super) timestamp: i64,
-    /// Begin and length of key and value; a length below 0 is null.
-    pub(super) key: (u32, i32),
-    pub(super) value: (u32, i32),
+    pub(super) key: Place,
+    pub(super) value: Place,
     /// Begin and length of all headers, which were not looked at.
     pub(super) headers: (u32, u32),
     pub(super) header_count: u32,
@@ -32,7 +34,7 @@ pub(super) struct Span {
 
 /// The bytes of a key or value; `None` for null.
 #[inline]
-pub(super) fn field((at, len): (u32, i32), bytes: &[u8]) -> Option<&[u8]> {
+pub(super) fn field((at, len): Place, bytes: &[u8]) -> Option<&[u8]> {
     let len = usize::try_from(len).ok()?;
     bytes.get(at as usize..)?.get(..len)
 }
@@ -41,37 +43,34 @@ impl Span {
     /// Bytes of key, value and headers.
     #[inline]
     pub(super) fn len(&self) -> usize {
-        let len = |field: (u32, i32)| usize::try_from(field.1).unwrap_or(0);
+        let len = |field: Place| usize::try_from(field.1).unwrap_or(0);
         len(self.key) + len(self.value) + self.headers.1 as usize
     }
 
-    /// Gives each header to `take`, its key and value as the bytes where they begin and their length, below 0 for null;
-    /// `None` when the bytes are no headers.
+    /// Gives the places of each header's key and value in `bytes` to `take`; a length below 0 is null. `None` when the
+    /// bytes are no headers.
     #[inline]
-    pub(super) fn each_header<'a>(
-        &self,
-        bytes: &'a [u8],
-        mut take: impl FnMut((&'a [u8], usize), (&'a [u8], i32)),
-    ) -> Option<()> {
-        let (at, len) = self.headers;
-        // What stands behind the headers is seen, but its use is refused at the end.
-        let mut cursor = Cursor::new(bytes.get(at as usize..)?);
-        let end = cursor.rest.len().checked_sub(len as usize)?;
-        for _ in 0..self.header_count {
-            let key_len = usize::try_from(cursor.varint()?).ok()?;
-            let key = cursor.rest;
-            cursor.rest = key.get(key_len..)?;
-            let value_len = cursor.varint()?;
-            let value = cursor.rest;
-            if let Ok(len) = usize::try_from(value_len) {
-                cursor.rest = value.get(len..)?;
+    pub(super) fn each_header(&self, bytes: &[u8], mut take: impl FnMut(Place, Place)) -> Option<()> {
+        let (at, len) = (self.headers.0 as usize, self.headers.1 as usize);
+        let end = at + len;
+        let mut cursor = Cursor::new(bytes.get(at..end)?);
+        #[expect(clippy::cast_possible_truncation, reason = "a batch has at most 2^31 bytes, so places in it fit")]
+        let mut field = || -> Option<Place> {
+            let len = cursor.varint()?;
+            let at = end - cursor.rest.len();
+            if let Ok(len) = usize::try_from(len) {
+                cursor.rest = cursor.rest.get(len..)?;
             }
-            if cursor.rest.len() < end {
+            Some((at as u32, len))
+        };
+        for _ in 0..self.header_count {
+            let (key, value) = (field()?, field()?);
+            if key.1 < 0 {
                 return None;
             }
-            take((key, key_len), (value, value_len));
+            take(key, value);
         }
-        (cursor.rest.len() == end).then_some(())
+        cursor.rest.is_empty().then_some(())
     }
 }
 
@@ -108,7 +107,7 @@ pub(super) fn parse(cursor: &mut Cursor<'_>, size: usize, header: &Header, wants
         ..Span::default()
     };
     if wants == Wants::All {
-        let mut field = || -> Option<(u32, i32)> {
+        let mut field = || -> Option<Place> {
             let len = body.varint()?;
             let at = end - body.rest.len();
             if let Ok(len) = usize::try_from(len) {

@@ -12,7 +12,7 @@ use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 
 use super::byte_column::ByteColumn;
 use super::header::Header;
-use super::record::{Span, Wants};
+use super::record::{Place, Span, Wants};
 use crate::error::{Error, Result};
 
 /// A batch ends before it is larger than this, if it has a row.
@@ -201,28 +201,39 @@ struct HeaderColumn {
     nulls: NullBufferBuilder,
     keys: ByteColumn,
     values: ByteColumn,
+    /// Where those of some records lie: used again and again.
+    places: Vec<(Place, Place)>,
 }
 
 impl HeaderColumn {
     fn new() -> Self {
-        Self { ends: vec![0], nulls: NullBufferBuilder::new(0), keys: ByteColumn::new(), values: ByteColumn::new() }
+        Self {
+            ends: vec![0],
+            nulls: NullBufferBuilder::new(0),
+            keys: ByteColumn::new(),
+            values: ByteColumn::new(),
+            places: Vec::new(),
+        }
     }
 
     /// Adds the headers of these rows. False, and what could be read of them, when some are none.
     fn append(&mut self, spans: &[Span], bytes: &[u8]) -> bool {
         let mut all = true;
+        let before = self.keys.rows();
+        self.places.clear();
         for span in spans {
-            let read = span.each_header(bytes, |(key, key_len), (value, value_len)| {
-                self.keys.append_first(key, key_len);
-                match usize::try_from(value_len) {
-                    Ok(len) => self.values.append_first(value, len),
-                    Err(_) => self.values.append_null(),
-                }
-            });
-            all &= read.is_some();
-            self.ends.push(i32::try_from(self.keys.rows()).unwrap_or(i32::MAX));
-            self.nulls.append(span.header_count > 0);
+            all &= span.each_header(bytes, |key, value| self.places.push((key, value))).is_some();
+            self.ends.push(i32::try_from(before + self.places.len()).unwrap_or(i32::MAX));
         }
+        if spans.iter().all(|span| span.header_count > 0) {
+            self.nulls.append_n_non_nulls(spans.len());
+        } else {
+            for span in spans {
+                self.nulls.append(span.header_count > 0);
+            }
+        }
+        self.keys.extend(self.places.iter().map(|place| place.0), bytes);
+        self.values.extend(self.places.iter().map(|place| place.1), bytes);
         all
     }
 
@@ -304,6 +315,9 @@ impl RecordColumns {
     /// How many of these records there is room for: one at least, if there is no row.
     pub(super) fn room_for(&self, spans: &[Span]) -> usize {
         let mut room = BATCH_BYTES.saturating_sub(self.bytes);
+        if spans.iter().map(size).sum::<usize>() <= room {
+            return spans.len();
+        }
         let fitting = spans.iter().take_while(|span| {
             let fits = size(span) <= room;
             room = room.saturating_sub(size(span));

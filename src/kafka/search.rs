@@ -1,5 +1,7 @@
 //! Search in a sorted table: the broker's own way, and a faster one for whole columns of targets.
 
+use std::hint::select_unpredictable;
+
 /// Targets that are searched side by side, so that their memory accesses overlap.
 const LANES: usize = 16;
 
@@ -62,21 +64,24 @@ pub(super) fn ranks<K: Copy + Ord>(keys: &[K], targets: &[K], out: &mut Vec<u32>
 }
 
 fn ranks_of<K: Copy + Ord, const N: usize>(keys: &[K], targets: &[K; N]) -> [u32; N] {
-    let mut base = [0usize; N];
+    let mut base = [0u32; N];
+    let Some(last) = keys.last() else { return base };
     let mut size = keys.len();
     while size > 1 {
         let half = size / 2;
+        let step = u32::try_from(half).unwrap_or(u32::MAX);
+        // The lanes together: what stands `half` behind each.
+        let Some(middles) = keys.get(half..) else { break };
         for (at, target) in base.iter_mut().zip(targets) {
-            let middle = *at + half;
-            let take = keys.get(middle).is_some_and(|key| key <= target);
-            *at = if take { middle } else { *at };
+            let key = middles.get(*at as usize).unwrap_or(last);
+            *at += select_unpredictable(key <= target, step, 0);
         }
         size -= half;
     }
     let mut ranks = [0u32; N];
     for ((rank, at), target) in ranks.iter_mut().zip(base).zip(targets) {
-        let here = keys.get(at).is_some_and(|key| key <= target);
-        *rank = u32::try_from(at).unwrap_or(u32::MAX) + u32::from(here);
+        let here = keys.get(at as usize).is_some_and(|key| key <= target);
+        *rank = at + u32::from(here);
     }
     ranks
 }

@@ -22,45 +22,74 @@ impl<'a> Cursor<'a> {
 
     #[inline]
     pub(super) fn varint(&mut self) -> Option<i32> {
-        let first = self.byte()?;
-        if first < 0x80 {
-            return Some(i32::from(first >> 1) ^ -i32::from(first & 1));
-        }
-        self.long_varint(first)
-    }
-
-    fn long_varint(&mut self, first: u8) -> Option<i32> {
-        let mut value = u32::from(first & 0x7f);
-        for shift in [7, 14, 21, 28] {
-            let byte = self.byte()?;
-            value |= u32::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return Some((value >> 1).cast_signed() ^ -(value & 1).cast_signed());
+        // Nearly all numbers of a record take one or two bytes.
+        match *self.rest {
+            [first, ref rest @ ..] if first < 0x80 => {
+                self.rest = rest;
+                Some(i32::from(first >> 1) ^ -i32::from(first & 1))
+            }
+            [first, second, ref rest @ ..] if second < 0x80 => {
+                self.rest = rest;
+                let value = i32::from(first & 0x7f) | i32::from(second) << 7;
+                Some(value >> 1 ^ -(value & 1))
+            }
+            _ => {
+                let value;
+                (value, self.rest) = long_varint(self.rest)?;
+                Some(value)
             }
         }
-        None
     }
 
     #[inline]
     pub(super) fn varlong(&mut self) -> Option<i64> {
-        let first = self.byte()?;
-        if first < 0x80 {
-            return Some(i64::from(first >> 1) ^ -i64::from(first & 1));
-        }
-        self.long_varlong(first)
-    }
-
-    fn long_varlong(&mut self, first: u8) -> Option<i64> {
-        let mut value = u64::from(first & 0x7f);
-        for shift in [7, 14, 21, 28, 35, 42, 49, 56, 63] {
-            let byte = self.byte()?;
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return Some((value >> 1).cast_signed() ^ -(value & 1).cast_signed());
+        match *self.rest {
+            [first, ref rest @ ..] if first < 0x80 => {
+                self.rest = rest;
+                Some(i64::from(first >> 1) ^ -i64::from(first & 1))
+            }
+            [first, second, ref rest @ ..] if second < 0x80 => {
+                self.rest = rest;
+                let value = i64::from(first & 0x7f) | i64::from(second) << 7;
+                Some(value >> 1 ^ -(value & 1))
+            }
+            _ => {
+                let value;
+                (value, self.rest) = long_varlong(self.rest)?;
+                Some(value)
             }
         }
-        None
     }
+}
+
+// The slow ways take and give what is left by value: by reference, all cursors would live in memory.
+
+#[inline(never)]
+fn long_varint(mut rest: &[u8]) -> Option<(i32, &[u8])> {
+    let mut value = 0;
+    for shift in [0, 7, 14, 21, 28] {
+        let byte;
+        (byte, rest) = rest.split_first()?;
+        value |= u32::from(byte & 0x7f) << shift;
+        if *byte < 0x80 {
+            return Some(((value >> 1).cast_signed() ^ -(value & 1).cast_signed(), rest));
+        }
+    }
+    None
+}
+
+#[inline(never)]
+fn long_varlong(mut rest: &[u8]) -> Option<(i64, &[u8])> {
+    let mut value = 0;
+    for shift in [0, 7, 14, 21, 28, 35, 42, 49, 56, 63] {
+        let byte;
+        (byte, rest) = rest.split_first()?;
+        value |= u64::from(byte & 0x7f) << shift;
+        if *byte < 0x80 {
+            return Some(((value >> 1).cast_signed() ^ -(value & 1).cast_signed(), rest));
+        }
+    }
+    None
 }
 
 #[cfg(test)]

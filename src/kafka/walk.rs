@@ -9,7 +9,7 @@ use super::window::Window;
 use crate::source::ReadAt;
 
 /// What is read ahead where whole batches are wanted: stays in the processor's second-level cache.
-const WHOLE: usize = 256 * 1024;
+const WHOLE: usize = 512 * 1024;
 /// What is read ahead where headers are wanted and batches are small.
 const HEADS: usize = 64 * 1024;
 /// A batch of this size or more is stepped over, not read.
