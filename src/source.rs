@@ -213,6 +213,14 @@ impl PlainFile {
             _ => Err(io::ErrorKind::UnexpectedEof.into()),
         }
     }
+
+    /// The error for bytes that were there when the file was opened.
+    #[cold]
+    fn cut(&self, offset: u64, bytes: usize) -> io::Error {
+        let now = self.file.metadata().map_or_else(|e| e.to_string(), |kind| format!("a file of {} bytes", kind.len()));
+        let text = format!("expected {bytes} bytes at byte {offset}, found {now}: it was cut while it was read");
+        io::Error::new(io::ErrorKind::UnexpectedEof, text)
+    }
 }
 
 impl ReadAt for PlainFile {
@@ -224,6 +232,7 @@ impl ReadAt for PlainFile {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         self.check(offset, buf.len())?;
         std::os::unix::fs::FileExt::read_exact_at(&self.file, buf, offset)
+            .map_err(|e| if e.kind() == io::ErrorKind::UnexpectedEof { self.cut(offset, buf.len()) } else { e })
     }
 
     #[cfg(windows)]
@@ -231,7 +240,7 @@ impl ReadAt for PlainFile {
         self.check(offset, buf.len())?;
         while !buf.is_empty() {
             match std::os::windows::fs::FileExt::seek_read(&self.file, buf, offset)? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                0 => return Err(self.cut(offset, buf.len())),
                 read => {
                     buf = buf.split_at_mut(read).1;
                     offset += read as u64;

@@ -65,9 +65,9 @@ class Report:
     def __str__(self) -> str:
         """Lay the findings out as a table under one line of counts."""
         counts = ", ".join(f"{n:,} {name}" for name, n in self.checked.items()) or "nothing"
-        head = f"{'sound' if self.ok else f'{len(self.findings):,} findings'}; checked {counts}"
         if self.ok:
-            return head
+            return f"sound; checked {counts}"
+        head = f"{len(self.findings):,} finding{'s' if len(self.findings) > 1 else ''}; checked {counts}"
         head += "\n" + ", ".join(f"{n:,} {kind}" for kind, n in self.kinds.items())
         rows = [("kind", "path", "offset", "expected", "found")]
         rows += [(f.kind, f.path, str(f.offset), f.expected, f.found) for f in self.findings]

@@ -22,12 +22,9 @@ struct Entry {
 
 impl Entry {
     fn new(hash: i32, phy_offset: i64) -> Self {
-        let [a, b, c, d, e, f, g, h] = phy_offset.to_be_bytes();
-        Self {
-            hash: hash.cast_unsigned(),
-            high: u32::from_be_bytes([a, b, c, d]),
-            low: u32::from_be_bytes([e, f, g, h]),
-        }
+        let [high, low] = [phy_offset >> 32, phy_offset & 0xFFFF_FFFF]
+            .map(|half| u32::try_from(half & 0xFFFF_FFFF).unwrap_or_default());
+        Self { hash: hash.cast_unsigned(), high, low }
     }
 
     fn phy_offset(self) -> i64 {

@@ -48,6 +48,22 @@ exit codes: 0 found, sound; 1 nothing found, faults found; 2 wrong use, unreadab
 _AGO = re.compile(r"-\d+(\.\d+)?(ms|[smhdw])?")
 
 
+class _Once(logging.Filter):
+    """Lets a warning pass once: a command may open the same files several times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Say whether it was not said yet."""
+        text = record.getMessage()
+        if text in self._said:
+            return False
+        self._said.add(text)
+        return True
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
@@ -57,7 +73,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
-    logging.basicConfig(format="logdex: %(message)s", level=logging.WARNING)
+    handler = logging.StreamHandler()
+    handler.addFilter(_Once())
+    logging.basicConfig(format="logdex: %(message)s", level=logging.WARNING, handlers=[handler])
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal that cannot show a character gets its escape.
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -161,7 +161,8 @@ class QueueCheck:
         for run in runs:
             count = run.end - run.begin
             which = f"unit {run.begin}" if count == 1 else f"units {run.begin} to {run.end - 1}"
-            expected = f"{which} for {count} messages of the log, from offset {run.first_phy_offset}"
+            what = "a message" if count == 1 else f"{count} messages"
+            expected = f"{which} for {what} of the log, from offset {run.first_phy_offset}"
             if known is None:
                 path = self._layout.queues / key[0] / str(key[1])
                 self._findings.append(Finding(str(path), 0, "queue-missing", expected, "no queue"))

@@ -161,12 +161,15 @@ pub(super) fn next_frame<S: ReadAt + ?Sized>(
 
 /// Says in a report what a broker refuses.
 pub(super) fn tell(checked: &mut Checked, file: &OffsetFile, stop: &Stop) {
-    let Some(refusal) = stop.refusal else {
+    // That a file is empty is a finding of its own.
+    let Some(refusal) = stop.refusal.filter(|_| file.len > 0) else {
         return;
     };
+    let is_end = stop.phy_offset >= file.end();
     let expected = match refusal {
         Refusal::Unwritten | Refusal::Magic(_) => "a message or a BLANK frame".to_owned(),
-        Refusal::CutOff => "a frame that ends within its file".to_owned(),
+        Refusal::CutOff if is_end => "a message or a BLANK frame".to_owned(),
+        Refusal::CutOff => format!("a frame that ends with its file, at byte {}", file.len),
         Refusal::Size { .. } => "fields that make the size of the frame".to_owned(),
         Refusal::BodyCrc { stored, .. } => format!("a body with checksum {stored:#010x}"),
         Refusal::DelayLevel => "a delay level that is a number".to_owned(),
@@ -174,6 +177,7 @@ pub(super) fn tell(checked: &mut Checked, file: &OffsetFile, stop: &Stop) {
     let found = match refusal {
         Refusal::Unwritten => "nothing written, and messages behind it".to_owned(),
         Refusal::Magic(magic) => format!("magic {magic:#010x}"),
+        Refusal::CutOff if is_end => "the end of the file".to_owned(),
         Refusal::CutOff => "one that is longer".to_owned(),
         Refusal::Size { stated } => format!("size {stated}"),
         Refusal::BodyCrc { computed, .. } => format!("{computed:#010x}"),

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 import threading
+import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,11 +16,10 @@ import pytest
 
 import golden
 import logdex
-from logdex.rocketmq import IndexService, MessageStore
+from logdex.rocketmq import CommitLog, IndexService, MessageStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     Store = Callable[[str], Path]
 
@@ -38,13 +42,22 @@ def offsets(opened: MessageStore, **filters: Any) -> list[int]:
         ("negative total size", 0, b"\xff\xff\xff\xff"),
         ("body of 2^31 - 1 bytes", 84, b"\x7f\xff\xff\xff"),
         ("negative length of the body", 84, b"\x80\0\0\0"),
+        ("topic of 127 bytes", "topic", b"\x7f"),
+        ("negative length of the topic", "topic", b"\x80"),
+        ("properties of 2^15 - 1 bytes", "properties", b"\x7f\xff"),
+        ("negative length of the properties", "properties", b"\x80\0"),
     ],
 )
 @pytest.mark.parametrize("access", ["mmap", "pread"])
-def test_a_length_that_lies_costs_one_message(what: str, at: int, content: bytes, access: Any, store: Store) -> None:
+def test_a_length_that_lies_costs_one_message(
+    what: str, at: int | str, content: bytes, access: Any, store: Store
+) -> None:
     root = store("basic")
     rows = golden.rows("basic", "messages")
     row = rows[100]
+    if isinstance(at, str):
+        topic = 88 + row["storedBodyLength"]
+        at = topic if at == "topic" else topic + 1 + len(row["topic"])
     file = row["physicalOffset"] // 65_536 * 65_536
     patch(root / "commitlog" / f"{file:020}", row["physicalOffset"] - file + at, content)
     with MessageStore.open(root, access=access) as opened:
@@ -142,6 +155,151 @@ def test_a_file_that_shrinks_is_no_fall(store: Store) -> None:
         found = {message.phy_offset for message in opened.find("AaTopic", "BB")}
         assert found <= set(left)
         assert ("file-size", str(path)) in {(finding.kind, finding.path) for finding in opened.verify().findings}
+
+
+def many_messages(root: Path, bytes_wanted: int) -> Path:
+    """Make a log of one file that is larger than what is read at once, of messages of a real one."""
+    row = golden.rows("basic", "messages")[0]
+    frame = bytearray((root / "commitlog" / "00000000000000000000").read_bytes()[: row["storeSize"]])
+    content = bytearray()
+    while len(content) < bytes_wanted:
+        frame[28:36] = len(content).to_bytes(8, "big")
+        content += frame
+    directory = root / "large"
+    directory.mkdir()
+    (directory / "00000000000000000000").write_bytes(content)
+    return directory
+
+
+@pytest.mark.parametrize("options", [{}, {"stop": "salvage"}])
+def test_a_log_file_that_shrinks_under_a_scan_says_where(options: dict[str, Any], store: Store) -> None:
+    directory = many_messages(store("basic"), 8_000_000)
+    (path,) = directory.iterdir()
+    whole = path.stat().st_size
+    with CommitLog.open(directory, access="pread") as log:
+        size = golden.rows("basic", "messages")[0]["storeSize"]
+        far = whole - whole % size - size
+        assert log.message(far) is not None
+        reader = log.scan(columns=["phy_offset"], batch_size=10, **options)
+        next(reader)
+        with path.open("r+b") as file:
+            file.truncate(2_000_000)
+        with pytest.raises(OSError, match=r"expected \d+ bytes at byte \d+, found a file of 2000000 bytes") as caught:
+            list(reader)
+        assert caught.value.filename == str(path)
+        # Later calls see the file as it is.
+        assert log.message(far) is None
+        assert log.max_offset == 2_000_000 // size * size
+        assert sum(batch.num_rows for batch in log.scan(columns=["phy_offset"], **options)) == 2_000_000 // size
+
+
+def test_a_queue_that_shrinks_is_no_fall(store: Store) -> None:
+    root = store("basic")
+    with MessageStore.open(root, access="pread") as opened:
+        queue = opened.queue("TopicTest", 0)
+        assert (queue.max_offset, queue.units().num_rows) == (129, 129)
+        last = golden.rows("basic", "messages")[-1]["storeTimestamp"]
+        path = queue.files[1]
+        with path.open("r+b") as file:
+            file.truncate(333)
+        # Units are told by their places: those behind the loss keep theirs.
+        left = [*range(50 + 333 // 20), *range(100, 129)]
+        assert queue.units().column("queue_offset").to_pylist() == left
+        assert queue.offset_by_time(last + 1) == 129
+        assert [(f.kind, f.path, f.offset) for f in queue.check_files().findings] == [("file-size", str(path), 333)]
+        for each in queue.files:
+            each.write_bytes(b"")
+        assert (queue.min_offset, queue.max_offset, queue.units().num_rows, queue.offset_by_time(last)) == (0, 0, 0, 0)
+
+
+_ASK = """
+import errno, os, sys
+from pathlib import Path
+from logdex.rocketmq import CommitLog, MessageStore
+
+root, refused = Path(sys.argv[1]), sys.argv[2]
+# What Python itself loads late may lie where nobody else may read.
+with MessageStore.open(root) as store:
+    store.find("t", "k0"), store.queue("t", 0)
+if not os.geteuid():
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+calls = {
+    "commitlog": lambda: MessageStore.open(root),
+    ".": lambda: MessageStore.open(root),
+    "index": lambda: MessageStore.open(root),
+    "commitlog/00000000000000000000": lambda: CommitLog.open(root / "commitlog").message(0),
+    "consumequeue": lambda: MessageStore.open(root).topics,
+    "consumequeue/TopicTest/0": lambda: MessageStore.open(root).queue("TopicTest", 0),
+}
+try:
+    calls[refused]()
+except PermissionError as error:
+    assert error.errno == errno.EACCES, error
+    print(error.filename)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="this system has other permissions")
+@pytest.mark.parametrize(
+    "refused",
+    ["commitlog", ".", "index", "commitlog/00000000000000000000", "consumequeue", "consumequeue/TopicTest/0"],
+)
+def test_what_may_not_be_read_is_named(refused: str, store: Store) -> None:
+    """In a process without root's rights, which may read everything."""
+    root = store("basic")
+    for path in (root, *root.parents):
+        if path.owner() == Path(root).owner() and path.stat().st_mode & 0o005 != 0o005 and path != Path("/"):
+            path.chmod(path.stat().st_mode | 0o005)
+    (root / refused).chmod(0)
+    try:
+        ran = subprocess.run(
+            [sys.executable, "-c", _ASK, str(root), refused], capture_output=True, text=True, timeout=60, check=False
+        )
+    finally:
+        (root / refused).chmod(0o755)
+    assert ran.stderr == ""
+    assert Path(ran.stdout.strip()) == root / refused
+
+
+@pytest.mark.parametrize("kind", ["zlib", "zstd"])
+def test_a_body_that_inflates_without_end_takes_no_memory(kind: str, store: Store) -> None:
+    """A body of 1 MB that would be 1 GB: an error with path and offset, and no more memory than the limit asks for."""
+    root = store("basic")
+    zeros = bytes(1 << 20)
+    if kind == "zlib":
+        compress = zlib.compressobj(9)
+        body = b"".join([*(compress.compress(zeros) for _ in range(1024)), compress.flush()])
+    else:
+        body = pa.compress(zeros, codec="zstd", asbytes=True) * 1024
+    directory = root / "bomb"
+    directory.mkdir()
+    (directory / "00000000000000000000").write_bytes(frame_with_body(root, body, 1 | (0x200 if kind == "zstd" else 0)))
+    ask = (
+        "import resource, sys; from logdex.rocketmq import CommitLog\n"
+        "log = CommitLog.open(sys.argv[1], max_body_bytes=1 << 20)\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "message = log.message(0); rows = list(log.scan(columns=['body', 'body_error']))\n"
+        "print(message.body, rows[0].column('body').to_pylist(), message.body_error)\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", ask, str(directory)], capture_output=True, text=True, timeout=60, check=True
+    )
+    said, grown = ran.stdout.splitlines()
+    assert said == f"None [None] {directory / ('0' * 20)} at byte 0: body of more than 1048576 bytes"
+    assert int(grown) < 32 * 1024
+
+
+def frame_with_body(root: Path, body: bytes, sys_flag: int) -> bytes:
+    """A message like a real one, with another body."""
+    row = golden.rows("basic", "messages")[0]
+    frame = (root / "commitlog" / "00000000000000000000").read_bytes()[: row["storeSize"]]
+    made = bytearray(frame[:88] + body + frame[88 + row["storedBodyLength"] :])
+    for at, value in ((0, len(made)), (8, zlib.crc32(body) & 0x7FFF_FFFF), (36, sys_flag), (84, len(body))):
+        made[at : at + 4] = value.to_bytes(4, "big")
+    return bytes(made)
 
 
 def test_files_that_vanish_are_no_fall(store: Store) -> None:
