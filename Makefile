@@ -88,13 +88,15 @@ guides: $(VENV)/.extension ## write anew what the guides in docs/guides show, an
 	@$(PY) scripts/draw_screens.py --write
 
 FUZZ_SECONDS ?= 20
+FUZZ_TARGETS := $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs)))
 
 .PHONY: fuzz
-fuzz: $(VENV)/.extension ## a short run of each fuzz target (needs cargo-fuzz and a nightly Rust)
-	@$(PY) fuzz/seed.py
-	@for target in frames properties queue_units; do \
-	    echo "== $$target, $(FUZZ_SECONDS) s"; \
-	    (cd fuzz && $(CARGO) +nightly fuzz run --sanitizer=none $$target -- -max_total_time=$(FUZZ_SECONDS) -verbosity=0) || exit 1; \
+fuzz: need-rust need-cxx need-python ## a short run of each fuzz target, from seeds of the golden files
+	@$(PYTHON) fuzz/seed.py
+	@cd fuzz && $(CARGO) build --release --locked --quiet
+	@for target in $(FUZZ_TARGETS); do \
+	    echo "== fuzz $$target, $(FUZZ_SECONDS) s"; \
+	    fuzz/run.sh $$target $(FUZZ_SECONDS) || exit 1; \
 	done
 
 .PHONY: wheel
@@ -112,13 +114,15 @@ lock: need-python ## pin the Python development environment anew
 
 .PHONY: clean
 clean: ## remove all that these targets made
-	@rm -rf $(VENV) build target tests/interop/target tests/interop/kafka/target spark-warehouse .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) build target fuzz/target fuzz/corpus fuzz/artifacts tests/interop/target tests/interop/kafka/target spark-warehouse .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	@rm -f python/logdex/_core*.so
 	@find python tests benches examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: need-rust need-python need-java need-maven
+.PHONY: need-rust need-cxx need-python need-java need-maven
 need-rust:
 	@scripts/need.sh rust cc
+need-cxx:
+	@scripts/need.sh cxx
 need-python need-java need-maven: need-%:
 	@scripts/need.sh $*
 

@@ -1,7 +1,8 @@
 //! The native half of `make bench-report`: answers one JSON object a line, so that its rounds can take turns with those
 //! of other programs. `rounds serve` starts it; `op` names the operation, listed in `answer`.
 //!
-//! Every operation on a file takes `path` and `held`, the number of puts that fill it. What is timed stands at the
+//! Every operation on an index file takes `path` and `held`, the number of puts that fill it; those on segments are listed in
+//! `benches/support/segments.rs`. What is timed stands at the
 //! operation; making keys, creating and mapping files are outside.
 #![allow(missing_docs, reason = "a program")]
 #![allow(clippy::panic, reason = "a question that makes no sense ends it")]
@@ -17,29 +18,8 @@ use logdex::hash_index::Kernel;
 use serde_json::{Value, json};
 use support::calls::{self, Found};
 use support::keys::{Columns, Keys};
-use support::{files, limit, timed};
-
-/// What a question says.
-struct Question(Value);
-
-impl Question {
-    fn number(&self, name: &str) -> usize {
-        let value = self.0.get(name).and_then(Value::as_u64).unwrap_or_else(|| panic!("a number is needed: {name}"));
-        usize::try_from(value).expect("64 bits")
-    }
-
-    fn flag(&self, name: &str) -> bool {
-        self.0.get(name).and_then(Value::as_bool).unwrap_or(false)
-    }
-
-    fn text(&self, name: &str) -> &str {
-        self.0.get(name).and_then(Value::as_str).unwrap_or_default()
-    }
-
-    fn path(&self) -> PathBuf {
-        self.text("path").into()
-    }
-}
+use support::question::Question;
+use support::{files, limit, log, segments, timed};
 
 /// What is made once and used in every round.
 #[derive(Default)]
@@ -74,11 +54,15 @@ impl Kept {
             "select_limit" => self.select_limit(question),
             "select_cold" => select_cold(question),
             "select_serial" => select_serial(question),
+            "log_write" => log_write(question),
+            "log_scan" => log_scan(question),
+            "log_read" => log_read(question),
+            "log_resident" => log_resident(question),
             "evict" => {
                 evict(&question.path());
                 json!({})
             }
-            other => panic!("no such operation: {other:?}"),
+            other => segments::answer(other, question).unwrap_or_else(|| panic!("no such operation: {other:?}")),
         }
     }
 
@@ -183,6 +167,33 @@ fn select_serial(question: &Question) -> Value {
     evict(&path);
     let (took, read) = timed(|| limit::read_serially(&path, files::geometry(held), keys.all()));
     json!({"seconds": took.as_secs_f64(), "accesses": read})
+}
+
+/// `files`, `file_len`, `body_len`: writes a commit log.
+fn log_write(question: &Question) -> Value {
+    let [files, file_len] = ["files", "file_len"].map(|name| question.number(name) as u64);
+    let written = log::write(&question.path(), files, file_len, question.number("body_len"));
+    json!({"messages": written.messages, "bytes": written.bytes})
+}
+
+/// `body`, `threads`: reads a commit log to record batches.
+fn log_scan(question: &Question) -> Value {
+    let columns = log::columns(question.flag("body"));
+    let (took, scanned) = timed(|| log::scan(&question.path(), &columns, question.number("threads"), |_| {}));
+    json!({"seconds": took.as_secs_f64(), "rows": scanned.rows, "sum": scanned.sum})
+}
+
+/// Reads the files of a commit log and adds up their words.
+fn log_read(question: &Question) -> Value {
+    let (took, sum) = timed(|| log::read(&question.path()));
+    json!({"seconds": took.as_secs_f64(), "sum": sum})
+}
+
+/// `body`, `threads`, `messages`: MiB of memory after 10 %, 50 % and all of a scan.
+fn log_resident(question: &Question) -> Value {
+    let columns = log::columns(question.flag("body"));
+    let (threads, messages) = (question.number("threads"), question.number("messages") as u64);
+    json!({"mib": log::resident(&question.path(), &columns, threads, messages)})
 }
 
 #[cfg(target_os = "linux")]

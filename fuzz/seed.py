@@ -1,4 +1,7 @@
-"""Seed the corpora of the fuzz targets from the golden stores: `python fuzz/seed.py`."""
+"""Seed the corpora of the fuzz targets from the golden files of real brokers: `python fuzz/seed.py [TARGET...]`.
+
+Seeds are small: a few frames or batches, one index file, so that a run tries many changes of them.
+"""
 
 from __future__ import annotations
 
@@ -10,28 +13,125 @@ HOME = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(HOME / "tests" / "python"))
 
 import golden  # noqa: E402 -- found by the line above
+import golden_kafka  # noqa: E402
 
-_MOST = 65_536
+_MOST = 4096
+"""Bytes of a seed."""
+_STORES = ("basic", "ipv6", "v5-basic", "v5-3-3")
+_LOGS = ("codecs", "codecs-4x", "compacted", "follower", "legacy", "timestamps", "transactions")
+_PER_CASE = 24
+"""Seeds of one case and target."""
+_STATED_OFFSET = 28
+"""Where a frame states its own offset, which its checksum leaves out."""
 
 
-def main() -> None:
-    """Write one file of the log, one text of properties and one queue file of each store."""
-    for case in ("basic", "ipv6", "v5-basic"):
+def main(targets: list[str]) -> None:
+    """Write the seeds of these targets, or of all."""
+    for target, seeds in _SEEDS.items():
+        if not targets or target in targets:
+            corpus = HOME / "fuzz" / "corpus" / target
+            corpus.mkdir(parents=True, exist_ok=True)
+            for name, content in seeds().items():
+                (corpus / name).write_bytes(content)
+
+
+def _frames() -> dict[str, bytes]:
+    """Runs of frames that fit into a seed, each frame with the offset that it has there."""
+    seeds = {}
+    for case in _STORES:
+        with tempfile.TemporaryDirectory() as scratch:
+            files = sorted((golden.unpack(case, Path(scratch)) / "commitlog").iterdir())
+            origin, log = int(files[0].name), b"".join(file.read_bytes() for file in files)
+        runs = [bytearray()]
+        for row in golden.rows(case, "messages"):
+            at = row["physicalOffset"] - origin
+            frame = log[at : at + row["storeSize"]]
+            if len(frame) > _MOST:
+                continue
+            if len(runs[-1]) + len(frame) > _MOST:
+                runs.append(bytearray())
+            offset = len(runs[-1]).to_bytes(8, "big")
+            runs[-1] += frame[:_STATED_OFFSET] + offset + frame[_STATED_OFFSET + 8 :]
+        for number, run in enumerate(runs[:: max(1, len(runs) // _PER_CASE)]):
+            seeds[f"{case}-{number}"] = bytes(run)
+    return seeds
+
+
+def _properties() -> dict[str, bytes]:
+    """The properties of messages."""
+    seeds = {}
+    for case in _STORES:
+        for number, row in enumerate(golden.rows(case, "messages")[:_PER_CASE]):
+            text = "\x02".join(f"{name}\x01{value}" for name, value in row["properties"].items())
+            seeds[f"{case}-{number}"] = text.encode("utf-8", "replace")
+    return seeds
+
+
+def _queue_units() -> dict[str, bytes]:
+    """The newest queue file of each store."""
+    seeds = {}
+    for case in _STORES:
         with tempfile.TemporaryDirectory() as scratch:
             root = golden.unpack(case, Path(scratch))
-            _seed("frames", case, next(iter(sorted((root / "commitlog").iterdir()))).read_bytes()[:_MOST])
             queue = max((root / "consumequeue").glob("*/*/*"), key=lambda file: file.stat().st_mtime_ns)
-            _seed("queue_units", case, queue.read_bytes())
-        for number, row in enumerate(golden.rows(case, "messages")[:20]):
-            text = "\x02".join(f"{name}\x01{value}" for name, value in row["properties"].items())
-            _seed("properties", f"{case}-{number}", text.encode("utf-8", "replace"))
+            seeds[case] = queue.read_bytes()[:_MOST]
+    return seeds
 
 
-def _seed(target: str, name: str, content: bytes) -> None:
-    corpus = HOME / "fuzz" / "corpus" / target
-    corpus.mkdir(parents=True, exist_ok=True)
-    (corpus / name).write_bytes(content)
+def _index_file() -> dict[str, bytes]:
+    """Index files of a geometry that the target knows: slots and entries, less one, then the file."""
+    seeds = {}
+    for name in golden.INDEX_FILES:
+        case = golden.index_file(name)
+        slots, entries = case["hashSlotNum"], case["indexNum"]
+        if slots <= 24 and entries <= 40:  # noqa: PLR2004 -- SLOTS and ENTRIES of the target
+            seeds[name] = bytes([slots - 1, entries - 1]) + golden.index_file_bytes(name)
+    return seeds
+
+
+def _kafka_files(suffix: str) -> dict[str, bytes]:
+    """Files of partitions, by case and place."""
+    files = {}
+    for case in (*_LOGS, *golden_kafka.DAMAGED):
+        with tempfile.TemporaryDirectory() as scratch:
+            root = golden_kafka.unpack(case, Path(scratch))
+            found = [file for file in sorted(root.rglob(f"*{suffix}")) if file.stat().st_size]
+            for number, file in enumerate(found[:: max(1, len(found) // _PER_CASE)]):
+                files[f"{case}-{number}{suffix}"] = file.read_bytes()
+    return files
+
+
+def _kafka_batches() -> dict[str, bytes]:
+    """Segments, as far as they fit into a seed."""
+    return {name: content[:_MOST] for name, content in _kafka_files(".log").items()}
+
+
+def _kafka_indexes() -> dict[str, bytes]:
+    """Files of each kind, behind the number that the target knows the kind by and the place where two of them part."""
+    seeds = {}
+    for kind, suffix in ((0, ".index"), (1, ".timeindex"), (3, ".txnindex"), (4, ".snapshot")):
+        for name, content in _kafka_files(suffix).items():
+            seeds[name] = bytes([kind, 0]) + content[: _MOST // 4]
+    # A log of twelve batches of 85 bytes and three records a batch is what the target holds indexes against.
+    index = b"".join((3 * batch + 2).to_bytes(4, "big") + (85 * batch).to_bytes(4, "big") for batch in (2, 5, 8))
+    times = b"".join(
+        (1_700_000_000_002 + 3 * batch).to_bytes(8, "big") + (3 * batch + 2).to_bytes(4, "big") for batch in (2, 5, 8)
+    )
+    seeds["sound.index"] = bytes([0, 0]) + index
+    seeds["sound.timeindex"] = bytes([1, 0]) + times
+    seeds["sound.both"] = bytes([2, len(index)]) + index + times
+    return seeds
+
+
+_SEEDS = {
+    "frames": _frames,
+    "properties": _properties,
+    "queue_units": _queue_units,
+    "index_file": _index_file,
+    "kafka_batches": _kafka_batches,
+    "kafka_indexes": _kafka_indexes,
+}
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

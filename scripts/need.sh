@@ -1,5 +1,5 @@
 #!/bin/sh
-# Usage: scripts/need.sh TOOL... with TOOL one of rust, cc, python, java, maven.
+# Usage: scripts/need.sh TOOL... with TOOL one of rust, cc, cxx, python, java, maven.
 # Says in one line what is missing or too old and how to get it; silent when all is there.
 set -eu
 
@@ -23,6 +23,10 @@ need_rust() {
 
 need_cc() {
     command -v cc >/dev/null 2>&1 || missing "cc is missing: Rust links with a C compiler: 'apt install gcc libc6-dev', macOS 'xcode-select --install'"
+}
+
+need_cxx() {
+    command -v c++ >/dev/null 2>&1 || missing "c++ is missing: 'make fuzz' builds libFuzzer with it: 'apt install g++', macOS 'xcode-select --install'"
 }
 
 need_python() {

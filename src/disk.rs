@@ -19,16 +19,44 @@ pub fn open_file(path: &Path, write: bool) -> Result<File> {
     Ok(file)
 }
 
-/// Takes the exclusive lock of a writer. It is released when the last handle of `file` is dropped.
+/// Takes the lock of a file's one writer. It is held until what is returned and every other handle of `file` is dropped.
 ///
 /// # Errors
-/// `WouldBlock` when another writer has it, in this process or another.
-pub fn lock_exclusive(file: &File) -> io::Result<()> {
-    match file.try_lock() {
-        Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
-        Err(TryLockError::Error(e)) => Err(e),
+/// `WouldBlock` when another writer has it, in this process or another; else the system's error. With the path.
+pub fn lock_writer(path: &Path, file: &File) -> Result<File> {
+    let lock = file.try_clone().map_err(|e| Error::io(path, e))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(Error::io(path, io::ErrorKind::WouldBlock.into())),
+        Err(TryLockError::Error(e)) => Err(Error::io(path, e)),
     }
+}
+
+/// Writes all bytes from `offset` on, without the position of `file`.
+///
+/// # Errors
+/// The system's error; some bytes may be written then.
+#[cfg(unix)]
+pub fn write_all_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
+}
+
+/// Writes all bytes from `offset` on. This system moves the position of `file` as it does so.
+///
+/// # Errors
+/// The system's error; some bytes may be written then.
+#[cfg(windows)]
+pub fn write_all_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match std::os::windows::fs::FileExt::seek_write(file, bytes, offset)? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            written => {
+                bytes = bytes.split_at(written).1;
+                offset += written as u64;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Asks who holds a lock of the kind that Java's `FileLock` takes (`fcntl`; `flock` does not see it).
@@ -253,6 +281,34 @@ mod tests {
         for taken in [NewFile::create(&path).map(|_| ()), NewFile::create(&dir.path().join("none/f")).map(|_| ())] {
             assert!(matches!(taken, Err(Error::Io { .. })));
         }
+    }
+
+    #[test]
+    fn a_file_has_one_writer() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        fs::write(&path, b"").unwrap();
+        let first = lock_writer(&path, &open_file(&path, true).unwrap()).unwrap();
+        match lock_writer(&path, &open_file(&path, true).unwrap()) {
+            Err(Error::Io { path: named, source }) => {
+                assert_eq!((named, source.kind()), (path.clone(), io::ErrorKind::WouldBlock));
+            }
+            other => panic!("{other:?}"),
+        }
+        drop(first);
+        lock_writer(&path, &open_file(&path, true).unwrap()).unwrap();
+    }
+
+    #[test]
+    fn writes_by_offset_go_where_they_should() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        fs::write(&path, b"0123456789").unwrap();
+        let file = open_file(&path, true).unwrap();
+        write_all_at(&file, b"cde", 2).unwrap();
+        write_all_at(&file, b"xyz", 9).unwrap();
+        write_all_at(&file, b"", 40).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"01cde5678xyz");
     }
 
     #[test]

@@ -9,6 +9,8 @@
 use std::fs::File;
 use std::io;
 
+use crate::disk::write_all_at;
+
 /// How the bytes of a file are reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -270,27 +272,12 @@ impl ReadAt for PlainFile {
 }
 
 impl WriteAt for PlainFile {
-    #[cfg(unix)]
     fn put_words<const N: usize>(&self, offset: u64, words: [u32; N]) -> io::Result<()> {
         self.check(offset, 4 * N)?;
         let bytes = words.map(u32::to_be_bytes);
-        std::os::unix::fs::FileExt::write_all_at(&self.file, bytes.as_flattened(), offset)
+        write_all_at(&self.file, bytes.as_flattened(), offset)
     }
 
-    #[cfg(windows)]
-    fn put_words<const N: usize>(&self, mut offset: u64, words: [u32; N]) -> io::Result<()> {
-        self.check(offset, 4 * N)?;
-        let bytes = words.map(u32::to_be_bytes);
-        let mut rest = bytes.as_flattened();
-        while !rest.is_empty() {
-            let written = std::os::windows::fs::FileExt::seek_write(&self.file, rest, offset)?;
-            rest = rest.split_at(written).1;
-            offset += written as u64;
-        }
-        Ok(())
-    }
-
-    #[cfg(unix)]
     fn put_records<const N: usize>(
         &self,
         offset: u64,
@@ -299,7 +286,7 @@ impl WriteAt for PlainFile {
     ) -> io::Result<()> {
         let bytes: Vec<[u8; N]> = records.take(count).collect();
         self.check(offset, bytes.as_flattened().len())?;
-        std::os::unix::fs::FileExt::write_all_at(&self.file, bytes.as_flattened(), offset)
+        write_all_at(&self.file, bytes.as_flattened(), offset)
     }
 
     fn put_long(&self, offset: u64, value: u64) -> io::Result<()> {

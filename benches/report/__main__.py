@@ -2,9 +2,9 @@
 
     python -m benches.report [--only put,select] [--rounds 5] [--render] [--short]
 
-Parts: put, select, cold, boundary, batches, peers, message-store, spark. What each found out is kept under build/bench, and
-the document is made of all that is kept there. `--short` runs everything once with small sizes and writes to a temporary folder:
-it shows that all still works, and no figure of it means anything.
+Parts: put, select, cold, boundary, batches, peers, commit_log, message_store, spark, kafka, kafka_index, kafka_peers. What each
+found out is kept under build/bench, and the document is made of all that is kept there. `--short` runs everything once with
+small sizes and writes to a temporary folder: it shows that all still works, and no figure of it means anything.
 """
 
 from __future__ import annotations
@@ -33,11 +33,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="rounds that count (default: %(default)s)")
     parser.add_argument("--render", action="store_true", help="measure nothing, write the document from what is kept")
     parser.add_argument("--short", action="store_true", help="everything once and small, written nowhere")
-    parser.add_argument("--scratch", type=Path, help="where files lie meanwhile: 6 GB (default: the system's place)")
+    parser.add_argument("--scratch", type=Path, help="where files lie meanwhile: 8 GB (default: the system's place)")
+    parser.add_argument(
+        "--segments", type=Path, help="where Kafka segments are kept for the next time (default: nowhere)"
+    )
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="logdex-bench-", dir=given.scratch) as folder:
         scratch = Path(folder)
-        plan = Plan.trial(scratch) if given.short else replace(Plan(scratch), rounds=given.rounds)
+        plan = (
+            Plan.trial(scratch) if given.short else replace(Plan(scratch), rounds=given.rounds, segments=given.segments)
+        )
         kept, home = (scratch / "kept", scratch) if given.short else (KEPT, HOME)
         if given.short:
             (home / "docs").mkdir()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import sections, store_section
+from . import kafka_sections, log_section, sections, store_section
 from .rounds import DISTURBED
 from .tables import ends, table
 
@@ -21,8 +21,12 @@ SECTIONS: dict[str, Callable[[Part], str]] = {
     "cold": sections.cold,
     "boundary": sections.boundary,
     "peers": sections.peers,
-    "message-store": store_section.message_store,
+    "commit_log": log_section.commit_log,
+    "message_store": store_section.message_store,
     "spark": sections.spark,
+    "kafka": kafka_sections.segments,
+    "kafka_index": kafka_sections.lookups,
+    "kafka_peers": kafka_sections.readers,
 }
 
 INTRODUCTION = """# Benchmarks
@@ -34,10 +38,11 @@ How to read it:
 
 - A figure is the median of several rounds, with least and most in brackets. In a round everybody takes a turn, and a ratio
   is taken within the round.
-- *The real class* is `IndexFile` of Apache RocketMQ 4.9.3, from the Maven artifact, called by a small driver (tests/interop).
+- *The real class* is `IndexFile` of Apache RocketMQ 4.9.3, *Java* in the sections on Kafka is Apache Kafka 3.9.2: both from
+  their Maven artifacts, called by small drivers (tests/interop).
 - *The traffic limit* makes the same memory accesses as the operation, with addresses known beforehand and nothing computed:
   what the memory of this machine allows. A figure's share of it says how much is left to win.
-- All keys are `TopicTest#` and 32 random hexadecimal digits.
+- All keys of message indexes are `TopicTest#` and 32 random hexadecimal digits.
 """
 
 
@@ -93,7 +98,7 @@ def _conditions(parts: list[Part]) -> str:
 ## Repeat it
 
 ```
-make bench-report                          # all of it, about a quarter of an hour; needs Maven, 12 GB of memory and 6 GB of disk
+make bench-report                          # all of it, about twenty minutes; needs Maven, 12 GB of memory and 8 GB of disk
 make bench-report REPORT='--only put'      # one part; the page keeps the others as they were
 make bench-report REPORT='--only peers --rounds 7'
 make bench                                 # criterion and pytest-benchmark, some minutes

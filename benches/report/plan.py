@@ -28,6 +28,16 @@ class Plan:
     peer_keys: int = 2_000_000
     spark_rows: int = 5_000_000
     spark_keys: int = 2_000_000
+    log_files: int = 2
+    log_file_bytes: int = 1 << 30
+    """Of a commit log: as the broker has them."""
+    segment_bytes: int = 512 << 20
+    """Of a Kafka segment; those that slow readers read have a sixteenth of it."""
+    offset_entries: int = 1_310_720
+    """Entries of a full offset index of the default size."""
+    offsets_asked: int = 2_097_152
+    segments: Path | None = None
+    """Where Kafka segments are kept for the next time; None: they are thrown away."""
     store_messages: int = 20_000_000
     short: bool = False
 
@@ -42,6 +52,11 @@ class Plan:
             peer_keys=4_000,
             spark_rows=20_000,
             spark_keys=5_000,
+            log_files=3,
+            log_file_bytes=1 << 20,
+            segment_bytes=4 << 20,
+            offset_entries=10_000,
+            offsets_asked=2_000,
             short=True,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from . import kafka_sections
 from .rounds import spread
 from .tables import ends, per_second, short, table
 
@@ -88,6 +89,9 @@ ROWS = {
     "select": _select,
     "cold": _cold,
     "peers": _peers,
-    "message-store": _message_store,
+    "message_store": _message_store,
     "spark": _spark,
+    "kafka": kafka_sections.readme_segments,
+    "kafka_index": kafka_sections.readme_lookups,
+    "kafka_peers": kafka_sections.readme_readers,
 }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .load import Watch, wait_for_quiet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     Step = Callable[[int], float | dict[str, float]]
     """Does its work in the round of that number, and says how many seconds it took, or each of its parts."""
@@ -49,6 +49,16 @@ class Measured:
         """Say how many times as fast as `other` a step is, round by round."""
         pairs = zip(self.each(other, 1), self.each(step, 1), strict=True)
         return spread([its / mine for its, mine in pairs])
+
+
+def together(groups: Iterable[Measured]) -> Measured:
+    """Give what was measured in groups of steps, each with rounds of its own, as one."""
+    whole = Measured({})
+    for group in groups:
+        whole.seconds |= group.seconds
+        whole.dropped += group.dropped
+        whole.amounts |= group.amounts
+    return whole
 
 
 def spread(figures: list[float]) -> Spread:

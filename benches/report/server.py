@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from contextlib import ExitStack
     from types import TracebackType
+
+    from .plan import Plan
 
 HOME = Path(__file__).resolve().parents[2]
 JAR = HOME / "tests" / "interop" / "target" / "interop.jar"
+KAFKA_JAR = HOME / "tests" / "interop" / "kafka" / "target" / "interop-kafka.jar"
 
 
 class Server:
@@ -72,11 +76,29 @@ def native(scratch: Path, *, for_this_cpu: bool = False) -> Server:
 
 def jvm(scratch: Path) -> Server:
     """Build and start the driver of the real classes of RocketMQ 4.9.3, with a heap that holds all keys as strings."""
+    return _java(scratch, "tests/interop", JAR, ["-Xmx6g", "-XX:+UseG1GC"])
+
+
+def kafka_jvm(scratch: Path) -> Server:
+    """Build and start the driver of the real classes of Kafka 3.9.2."""
+    return _java(scratch, "tests/interop/kafka", KAFKA_JAR, ["-Xmx2g", "-XX:+UseG1GC"])
+
+
+def _java(scratch: Path, project: str, jar: Path, options: list[str]) -> Server:
     if shutil.which("mvn") is None:
         raise FileNotFoundError("mvn is missing: Maven fetches the real broker's classes ('apt install maven')")
-    _output(["mvn", "-q", "-B", "-ntp", "-f", "tests/interop/pom.xml", "package"], os.environ)
-    options = ["-Xmx6g", "-XX:+UseG1GC", f"-Duser.home={scratch}", f"-Djava.io.tmpdir={scratch}"]
-    return Server(["java", *options, "-jar", str(JAR)], scratch / "jvm.log")
+    _output(["mvn", "-q", "-B", "-ntp", "-f", f"{project}/pom.xml", "package"], os.environ)
+    options += [f"-Duser.home={scratch}", f"-Djava.io.tmpdir={scratch}"]
+    return Server(["java", *options, "-jar", str(jar)], scratch / "jvm.log")
+
+
+def all_three(stack: ExitStack, plan: Plan) -> tuple[Server, Server, Server]:
+    """Start the JVM, the native program, and that for this processor (in a short run the usual one again)."""
+    return (
+        stack.enter_context(jvm(plan.scratch)),
+        stack.enter_context(native(plan.scratch)),
+        stack.enter_context(native(plan.scratch, for_this_cpu=not plan.short)),
+    )
 
 
 def _output(command: list[str], environment: Mapping[str, str]) -> str:

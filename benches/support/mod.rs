@@ -8,6 +8,9 @@ pub(crate) mod calls;
 pub(crate) mod files;
 pub(crate) mod keys;
 pub(crate) mod limit;
+pub(crate) mod log;
+pub(crate) mod question;
+pub(crate) mod segments;
 
 use std::time::{Duration, Instant};
 

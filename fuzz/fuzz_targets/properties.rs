@@ -21,6 +21,7 @@ fn plain(text: &str) -> Vec<(&str, &str)> {
     }
     entries
 }
+use logdex_fuzz as _;
 
 fuzz_target!(|bytes: &[u8]| {
     let text = decode_utf8(bytes);

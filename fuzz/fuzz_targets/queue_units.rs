@@ -3,6 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use logdex::rocketmq::consume_queue::unit::{BATCH_UNIT_LEN, BatchUnit, UNIT_LEN, Unit};
+use logdex_fuzz as _;
 
 fuzz_target!(|bytes: &[u8]| {
     for piece in bytes.chunks(UNIT_LEN) {

@@ -116,7 +116,9 @@ impl IndexFile {
         let mut present = self.geometry.entries_within(self.file_len);
         let window = if self.compat.is_some() {
             let header = self.header()?;
-            present = present.min(header.next_position().saturating_add(1));
+            // With a count of 1 the broker takes no slot; else one as large as the count, too.
+            let counted = header.next_position();
+            present = present.min(if counted <= 1 { 1 } else { counted.saturating_add(1) });
             TimeWindow::of_broker(&header, range)
         } else if range.is_all() {
             Some(TimeWindow::ALL)
@@ -251,5 +253,49 @@ impl Search<'_, '_> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Compat, CreateOptions, Geometry, OpenOptions};
+    use super::*;
+    use crate::source::Access;
+
+    /// A broker that was killed in its first put of a file: the slot is stored, the count is not.
+    #[test]
+    fn a_slot_before_the_first_count_leads_nowhere_in_compat() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("20260101000000000");
+        let geometry = Geometry::new(3, 4).unwrap();
+        let create =
+            CreateOptions { geometry, begin_timestamp: 0, begin_phy_offset: 0, access: Access::Auto, compat: None };
+        assert!(IndexFile::create(&path, create).unwrap().put_key("t#k", 7, 1000).unwrap());
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[36..40].copy_from_slice(&1u32.to_be_bytes());
+        std::fs::write(&path, bytes).unwrap();
+        for (compat, expected) in [(None, vec![7]), (Compat::parse("4.9.3"), vec![])] {
+            let options = OpenOptions { geometry: Some(geometry), compat, ..OpenOptions::default() };
+            let file = IndexFile::open(&path, options).unwrap();
+            let (alone, _) = file.select(super::super::key_hash("t#k"), None, TimeRange::ALL).unwrap();
+            let mut hits = Hits::new();
+            file.select_batch(["t#k"].as_slice(), 0..1, None, TimeRange::ALL, &mut hits).unwrap();
+            assert_eq!((&alone, hits.phy_offsets()), (&expected, expected.as_slice()), "{compat:?}");
+        }
+    }
+
+    /// The count is another's bytes, and there is no entry.
+    #[test]
+    fn a_file_mended_for_reading_has_no_count_below_0() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("20260101000000000");
+        let geometry = Geometry::new(3, 4).unwrap();
+        let mut bytes = vec![0; usize::try_from(geometry.file_len()).unwrap()];
+        bytes[36..40].copy_from_slice(&(-5i32).to_be_bytes());
+        std::fs::write(&path, bytes).unwrap();
+        let options = OpenOptions { geometry: Some(geometry), last_exit_ok: false, ..OpenOptions::default() };
+        let file = IndexFile::open(&path, options).unwrap();
+        assert_eq!(file.header().unwrap().index_count, 0);
+        assert_eq!(file.verify().unwrap().findings, []);
     }
 }

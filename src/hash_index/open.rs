@@ -12,7 +12,7 @@ use super::compat::Compat;
 use super::file::IndexFile;
 use super::header::{Header, at};
 use super::layout::Geometry;
-use crate::disk::{NewFile, fcntl_lock_holder, lock_exclusive, open_file};
+use crate::disk::{NewFile, fcntl_lock_holder, lock_writer, open_file};
 use crate::error::{Error, Result};
 use crate::mmap::FileSource;
 use crate::source::{Access, PlainFile, ReadAt, WriteAt};
@@ -62,7 +62,7 @@ impl IndexFile {
     pub fn create(path: &Path, options: CreateOptions) -> Result<Self> {
         refuse_running_broker(path)?;
         let new = NewFile::create(path)?;
-        let writer = lock(path, new.file())?;
+        let writer = lock_writer(path, new.file())?;
         let bytes = writable_bytes(path, clone(path, new.file())?, options.geometry, options.access)?;
         on_writable!(&bytes, target => write_seeds(target, options)).map_err(|e| Error::io(path, e))?;
         new.publish()?;
@@ -98,7 +98,7 @@ impl IndexFile {
             refuse_running_broker(path)?;
         }
         let file = open_file(path, options.write)?;
-        let writer = options.write.then(|| lock(path, &file)).transpose()?;
+        let writer = options.write.then(|| lock_writer(path, &file)).transpose()?;
         let file_len = file.metadata().map_err(|e| Error::io(path, e))?.len();
         let geometry = geometry_of(path, &file, options)?;
         let mend = !options.last_exit_ok && options.compat.is_none();
@@ -136,13 +136,6 @@ impl IndexFile {
 
 pub(super) fn clone(path: &Path, file: &File) -> Result<File> {
     file.try_clone().map_err(|e| Error::io(path, e))
-}
-
-/// Takes the lock of the one writer; it is held as long as what is returned.
-pub(super) fn lock(path: &Path, file: &File) -> Result<File> {
-    let guard = clone(path, file)?;
-    lock_exclusive(&guard).map_err(|e| Error::io(path, e))?;
-    Ok(guard)
 }
 
 /// Stores the end of the file before. Source: the constructor of `IndexFile`.

@@ -16,8 +16,8 @@ use std::thread::JoinHandle;
 use super::bytes::{Bytes, on_writable, writable_bytes};
 use super::file::IndexFile;
 use super::layout::Geometry;
-use super::open::{CreateOptions, clone, lock, refuse_running_broker, write_seeds};
-use crate::disk::NewFile;
+use super::open::{CreateOptions, clone, refuse_running_broker, write_seeds};
+use crate::disk::{NewFile, lock_writer};
 use crate::error::{Error, Result};
 use crate::source::Access;
 
@@ -112,7 +112,7 @@ impl Drop for Prepared {
 
 fn prepare(directory: &Path, geometry: Geometry, access: Access, unwanted: &AtomicBool) -> Result<Option<Ready>> {
     let Some(new) = NewFile::unnamed(directory) else { return Ok(None) };
-    let writer = lock(directory, new.file())?;
+    let writer = lock_writer(directory, new.file())?;
     let bytes = writable_bytes(directory, clone(directory, new.file())?, geometry, access)?;
     if let Bytes::Mapped(map) = &bytes {
         let mut offset = 0;

@@ -168,7 +168,7 @@ pub(crate) fn relink(
     let (position, entry) = last;
     if position == 0 {
         found.header.hash_slot_count = 0;
-        found.header.index_count = header.index_count.min(1);
+        found.header.index_count = header.index_count.clamp(0, 1);
         return Ok(found);
     }
     header.hash_slot_count = used_slots;

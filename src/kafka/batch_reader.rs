@@ -118,8 +118,7 @@ impl BatchReader {
         self.ended = true;
         let Some(flaw) = tail.flaw() else { return Ok(()) };
         let finding = Finding::new(self.segment.path(), self.walk.at, flaw);
-        let zeros = self.segment.options().compat.is_some() && matches!(tail, Tail::Zeros { left } if *left > 17);
-        if self.scan.on_error == OnError::Raise && (zeros || !tail.is_quiet()) {
+        if self.scan.on_error == OnError::Raise && !tail.is_quiet_in(self.segment.options().compat) {
             return Err(finding.into());
         }
         self.findings.push(finding);

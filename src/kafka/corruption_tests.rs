@@ -216,3 +216,14 @@ fn a_batch_beyond_the_limit_is_refused_by_place() {
         other => panic!("{other}"),
     }
 }
+
+#[test]
+fn a_batch_at_the_last_offset_does_not_hide_those_behind_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut records = Vec::new();
+    record(0, 0, Some(b"key"), None, &mut records);
+    let log = [hex(SEVEN), batch(i64::MAX, 4, 1, 0, (T, T), &records), batch(112, 0, 1, 0, (T, T), &records)].concat();
+    let segment = open(dir.path(), &log, &[], &[]);
+    assert_eq!(read(&segment, OnError::Raise), (12, 0, true));
+    assert_eq!(read(&segment, OnError::Skip), (14, 1, false));
+}

@@ -8,12 +8,10 @@
 //! through `pwrite`, so that a full disk is an error and not a signal.
 
 use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
 
-use super::compat::Compat;
 use super::file_name::base_offset;
-use crate::disk::{NewFile, lock_exclusive, open_file};
+use crate::disk::{NewFile, lock_writer, open_file, write_all_at};
 use crate::error::{Error, Result};
 use crate::mmap::FileSource;
 use crate::source::{Access, ReadAt};
@@ -41,8 +39,6 @@ pub struct IndexOptions {
     pub check: Check,
     /// Map or `pread`, for the one pass at opening.
     pub access: Access,
-    /// Whose answers.
-    pub compat: Option<Compat>,
     /// Offset that entries are relative to; `None`: from the file's name.
     pub base_offset: Option<i64>,
     /// Length of the log that the entries point into, where it is known.
@@ -51,20 +47,13 @@ pub struct IndexOptions {
 
 impl Default for IndexOptions {
     fn default() -> Self {
-        Self {
-            write: false,
-            check: Check::Verify,
-            access: Access::Auto,
-            compat: None,
-            base_offset: None,
-            log_len: None,
-        }
+        Self { write: false, check: Check::Verify, access: Access::Auto, base_offset: None, log_len: None }
     }
 }
 
 /// The file of an index.
 #[derive(Debug)]
-pub(super) struct IndexFile {
+pub struct IndexFile {
     pub(super) path: PathBuf,
     pub(super) base_offset: i64,
     pub(super) len: u64,
@@ -83,7 +72,7 @@ impl IndexFile {
             Error::InvalidArgument(format!("{}: the name does not begin with a base offset", path.display()))
         })?;
         let file = open_file(path, options.write)?;
-        let writer = options.write.then(|| lock(path, &file)).transpose()?;
+        let writer = options.write.then(|| lock_writer(path, &file)).transpose()?;
         let source = FileSource::new(file, path, false, options.access)?;
         let len = source.len();
         if len > MOST_BYTES {
@@ -118,8 +107,7 @@ impl IndexFile {
             return Err(Error::InvalidArgument(text));
         }
         let new = NewFile::create(path)?;
-        let writer = new.file().try_clone().map_err(|e| Error::io(path, e))?;
-        let writer = lock(path, &writer)?;
+        let writer = lock_writer(path, new.file())?;
         let len = max_bytes - max_bytes % entry_size;
         writer.set_len(len).map_err(|e| Error::io(path, e))?;
         new.publish()?;
@@ -129,10 +117,6 @@ impl IndexFile {
     /// Entries that the file has room for.
     pub(super) fn max_entries(&self) -> u64 {
         self.len / self.entry_size
-    }
-
-    pub(super) fn is_writable(&self) -> bool {
-        self.writer.is_some()
     }
 
     fn writer(&self) -> Result<&File> {
@@ -150,7 +134,8 @@ impl IndexFile {
 
     /// Stores an entry behind `entries` others.
     pub(super) fn put(&self, entries: usize, bytes: &[u8]) -> Result<()> {
-        write_at(self.writer()?, bytes, entries as u64 * self.entry_size).map_err(|e| Error::io(&self.path, e))
+        let at = entries as u64 * self.entry_size;
+        write_all_at(self.writer()?, bytes, at).map_err(|e| Error::io(&self.path, e))
     }
 
     /// Says that appends are possible.
@@ -189,26 +174,4 @@ impl IndexFile {
         let expected = format!("a length that is a multiple of {}", self.entry_size);
         Err(Error::corrupt(&self.path, self.len, expected, format!("{} bytes", self.len)))
     }
-}
-
-/// Takes the lock of the one writer; it is held as long as what is returned.
-fn lock(path: &Path, file: &File) -> Result<File> {
-    let guard = file.try_clone().map_err(|e| Error::io(path, e))?;
-    lock_exclusive(&guard).map_err(|e| Error::io(path, e))?;
-    Ok(guard)
-}
-
-#[cfg(unix)]
-fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
-    std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
-}
-
-#[cfg(windows)]
-fn write_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
-    while !bytes.is_empty() {
-        let written = std::os::windows::fs::FileExt::seek_write(file, bytes, offset)?;
-        bytes = bytes.split_at(written).1;
-        offset += written as u64;
-    }
-    Ok(())
 }

@@ -9,11 +9,10 @@ use std::sync::Arc;
 use super::finding::{Finding, Flaw, Kind};
 use super::header::Header;
 use super::index_file::Check;
-use super::offset_index::OffsetEntry;
 use super::record::Wants;
 use super::records::BatchCursor;
 use super::segment::Segment;
-use super::time_index::{NO_TIMESTAMP, TimeEntry};
+use super::time_index::TimeEntry;
 use super::walk::{Reads, Tail, Walk};
 use crate::error::{Error, Result};
 use crate::mmap::FileSource;
@@ -53,7 +52,7 @@ pub struct Fetched {
 }
 
 /// A walk for one look-up.
-struct Lookup<'a> {
+pub(super) struct Lookup<'a> {
     segment: &'a Segment,
     source: Arc<FileSource>,
     walk: Walk,
@@ -62,7 +61,8 @@ struct Lookup<'a> {
 }
 
 impl Lookup<'_> {
-    fn next(&mut self) -> Result<Option<Header>> {
+    /// The next batch; `None` at an end that may be.
+    pub(super) fn next(&mut self) -> Result<Option<Header>> {
         let path = self.segment.path();
         match self.walk.next(self.source.as_ref()).map_err(|e| Error::io(path, e))? {
             Ok(header) => {
@@ -77,10 +77,10 @@ impl Lookup<'_> {
     }
 
     fn end(&self, tail: &Tail) -> Result<Option<Header>> {
-        // COMPAT(kafka FileLogInputStream#nextBatch): zeros are a size that no batch has; fewer than 18 are none.
-        let zeros = self.segment.options.compat.is_some() && matches!(tail, Tail::Zeros { left } if *left > 17);
         match tail.flaw() {
-            Some(flaw) if zeros || !tail.is_quiet() => Err(self.segment.corrupt(self.walk.at, flaw)),
+            Some(flaw) if !tail.is_quiet_in(self.segment.options.compat) => {
+                Err(self.segment.corrupt(self.walk.at, flaw))
+            }
             _ => Ok(None),
         }
     }
@@ -117,95 +117,13 @@ impl Segment {
         Finding::new(self.path(), offset, flaw).into()
     }
 
-    fn verifies(&self) -> bool {
+    pub(super) fn verifies(&self) -> bool {
         self.options.check == Check::Verify
     }
 
-    fn lookup_from(&self, position: u64, checked: bool) -> Result<Lookup<'_>> {
+    pub(super) fn lookup_from(&self, position: u64, checked: bool) -> Result<Lookup<'_>> {
         let walk = Walk::new(Reads::Heads, position, self.len());
         Ok(Lookup { segment: self, source: self.source()?, walk, checked, last: None })
-    }
-
-    /// The largest entry of the offset index at or below the target that holds.
-    ///
-    /// # Errors
-    /// The system's error.
-    pub fn offset_entry(&self, target: i64) -> Result<OffsetEntry> {
-        let attested = self.offset_index()?;
-        let front = OffsetEntry { offset: self.base_offset(), position: 0 };
-        let Some(index) = &attested.index else { return Ok(front) };
-        self.offset_entry_before(index.slot(target).map_or(0, |slot| slot + 1))
-    }
-
-    /// The last entry of the offset index that holds, of the first `rank`.
-    ///
-    /// # Errors
-    /// The system's error.
-    pub fn offset_entry_before(&self, rank: usize) -> Result<OffsetEntry> {
-        let attested = self.offset_index()?;
-        let entries = (0..rank).rev().filter_map(|slot| Some((slot, attested.index.as_ref()?.entry(slot)?)));
-        for (slot, entry) in entries {
-            if !self.verifies() || attested.holds(slot, || self.attests_offset(entry))? {
-                return Ok(entry);
-            }
-        }
-        Ok(OffsetEntry { offset: self.base_offset(), position: 0 })
-    }
-
-    /// Every batch before the position ends before the entry's offset: a whole batch begins at the position, and ends at
-    /// or below that offset.
-    fn attests_offset(&self, entry: OffsetEntry) -> Result<bool> {
-        let Ok(position) = u64::try_from(entry.position) else { return Ok(false) };
-        let mut lookup = self.lookup_from(position, true)?;
-        match lookup.next() {
-            Ok(header) => Ok(header.is_some_and(|header| header.last_offset <= entry.offset)),
-            Err(Error::Corrupt { .. }) => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// The largest entry of the time index at or below the target that holds.
-    ///
-    /// # Errors
-    /// The system's error.
-    pub fn time_entry(&self, target: i64) -> Result<TimeEntry> {
-        let attested = self.time_index()?;
-        let rank = attested.index.as_ref().and_then(|index| index.slot(target)).map_or(0, |slot| slot + 1);
-        self.time_entry_before(rank)
-    }
-
-    /// The last entry of the time index that holds, of the first `rank`.
-    ///
-    /// # Errors
-    /// The system's error.
-    pub fn time_entry_before(&self, rank: usize) -> Result<TimeEntry> {
-        let attested = self.time_index()?;
-        let entries = (0..rank).rev().filter_map(|slot| Some((slot, attested.index.as_ref()?.entry(slot)?)));
-        for (slot, entry) in entries {
-            if !self.verifies() || attested.holds(slot, || self.attests_time(entry))? {
-                return Ok(entry);
-            }
-        }
-        Ok(TimeEntry { timestamp: NO_TIMESTAMP, offset: self.base_offset() })
-    }
-
-    /// The batch of the entry's offset has its timestamp as the largest.
-    ///
-    /// That no batch before it has a larger one only a walk over all of them could tell.
-    fn attests_time(&self, entry: TimeEntry) -> Result<bool> {
-        let position = u64::try_from(self.offset_entry(entry.offset)?.position).unwrap_or(0);
-        let mut lookup = self.lookup_from(position, true)?;
-        loop {
-            match lookup.next() {
-                Ok(Some(header)) if header.last_offset < entry.offset => {}
-                Ok(Some(header)) => {
-                    let inside = header.is_legacy() || header.base_offset <= entry.offset;
-                    return Ok(inside && header.max_timestamp == entry.timestamp);
-                }
-                Ok(None) | Err(Error::Corrupt { .. }) => return Ok(false),
-                Err(error) => return Err(error),
-            }
-        }
     }
 
     /// The first batch whose last offset is at or above an offset; `None` when there is none.
@@ -367,8 +285,7 @@ impl Segment {
     /// # Errors
     /// `Corrupt` where the log cannot be walked to its end; the system's error.
     pub fn next_offset(&self) -> Result<i64> {
-        let attested = self.offset_index()?;
-        let entry = self.offset_entry_before(attested.index.as_ref().map_or(0, super::OffsetIndex::len))?;
+        let entry = self.offset_entry_before(self.offset_index()?.len())?;
         let mut position = u64::try_from(entry.position).unwrap_or(0);
         if !self.verifies() {
             match self.find_batch(entry.offset, 0)? {
@@ -388,8 +305,7 @@ impl Segment {
     /// # Errors
     /// `Corrupt` where the log cannot be walked to its end; the system's error.
     pub fn max_timestamp(&self) -> Result<TimeEntry> {
-        let attested = self.time_index()?;
-        let mut largest = self.time_entry_before(attested.index.as_ref().map_or(0, super::TimeIndex::len))?;
+        let mut largest = self.time_entry_before(self.time_index()?.len())?;
         if !self.verifies() {
             return Ok(largest);
         }

@@ -12,6 +12,7 @@
 //! All integers are big-endian. Reading creates and changes nothing. Which segment to read is the caller's affair: there
 //! is no partition here, only one segment at a time. The format is written down in docs/formats/kafka-log.md.
 
+mod attested;
 pub mod batch_columns;
 mod batch_reader;
 mod byte_column;
@@ -33,6 +34,7 @@ mod recover;
 mod search;
 mod segment;
 pub mod snapshot;
+mod sparse_index;
 #[cfg(test)]
 mod test_data;
 mod time_index;
@@ -53,6 +55,7 @@ pub use producers::ProducerState;
 pub use record_reader::{AbortedRange, Part, RecordReader, RecordScan};
 pub use recover::Recovered;
 pub use segment::{Segment, SegmentOptions};
+pub use sparse_index::SparseIndex;
 pub use time_index::{TimeEntry, TimeIndex};
 pub use verify::Verified;
 

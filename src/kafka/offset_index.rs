@@ -7,6 +7,9 @@ use std::path::Path;
 
 use super::index_file::{Check, IndexFile, IndexOptions};
 use super::search;
+use super::segment::Segment;
+use super::sparse_index::SparseIndex;
+use super::verify::{self, Verified};
 use crate::error::{Error, Result};
 
 /// Bytes of an entry.
@@ -27,7 +30,6 @@ pub struct OffsetEntry {
 #[derive(Debug)]
 pub struct OffsetIndex {
     file: IndexFile,
-    check: Check,
     /// Relative offsets and positions, of equal length.
     keys: Vec<i32>,
     positions: Vec<i32>,
@@ -35,12 +37,13 @@ pub struct OffsetIndex {
     ascending: bool,
 }
 
-impl OffsetIndex {
-    /// Opens a file for reading, or for appends as well; nothing is created.
-    ///
-    /// # Errors
-    /// The system's error; `Corrupt` for a file that is too long for a broker; `WouldBlock` when another writer has it.
-    pub fn open(path: &Path, options: &IndexOptions) -> Result<Self> {
+impl SparseIndex for OffsetIndex {
+    type Entry = OffsetEntry;
+
+    const ENTRY_SIZE: usize = ENTRY_SIZE;
+    const SUFFIX: &'static str = ".index";
+
+    fn open(path: &Path, options: &IndexOptions) -> Result<Self> {
         let (mut keys, mut positions) = (Vec::new(), Vec::new());
         let mut ascending = true;
         let most = options.log_len.map_or(i32::MAX, |len| i32::try_from(len).unwrap_or(i32::MAX));
@@ -59,98 +62,41 @@ impl OffsetIndex {
             positions.push(position);
             true
         })?;
-        Ok(Self { file, check: options.check, keys, positions, ascending })
+        Ok(Self { file, keys, positions, ascending })
     }
 
-    /// Creates a file that is full of zeros, and opens it for appends.
-    ///
-    /// # Errors
-    /// `AlreadyExists` and other errors of the system; `InvalidArgument` for a size without room for an entry.
-    pub fn create(path: &Path, base_offset: i64, max_bytes: u64) -> Result<Self> {
+    fn create(path: &Path, base_offset: i64, max_bytes: u64) -> Result<Self> {
         let file = IndexFile::create(path, base_offset, max_bytes, ENTRY_SIZE as u64)?;
-        Ok(Self { file, check: Check::Trust, keys: Vec::new(), positions: Vec::new(), ascending: true })
+        Ok(Self { file, keys: Vec::new(), positions: Vec::new(), ascending: true })
     }
 
-    /// Where the file lies.
-    pub fn path(&self) -> &Path {
-        &self.file.path
+    fn file(&self) -> &IndexFile {
+        &self.file
     }
 
-    /// Offset that entries are relative to.
-    pub fn base_offset(&self) -> i64 {
-        self.file.base_offset
-    }
-
-    /// Length of the file in bytes.
-    pub fn file_len(&self) -> u64 {
-        self.file.len
-    }
-
-    /// True when appends are possible.
-    pub fn is_writable(&self) -> bool {
-        self.file.is_writable()
-    }
-
-    /// Which entries were taken.
-    pub fn check(&self) -> Check {
-        self.check
-    }
-
-    /// Entries.
-    pub fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// True when there is no entry.
-    pub fn is_empty(&self) -> bool {
-        self.keys.is_empty()
-    }
-
-    /// Entries that the file has room for.
-    pub fn max_entries(&self) -> u64 {
-        self.file.max_entries()
-    }
-
-    /// True when there is no room for another entry. Source: `AbstractIndex#isFull`.
-    pub fn is_full(&self) -> bool {
-        self.len() as u64 >= self.max_entries()
-    }
-
-    /// Offset of the last entry, the base offset of an empty index.
-    pub fn last_offset(&self) -> i64 {
-        self.keys.last().map_or(self.base_offset(), |key| self.absolute(*key))
-    }
-
-    fn absolute(&self, key: i32) -> i64 {
-        self.base_offset().wrapping_add(i64::from(key))
-    }
-
-    /// The entry of a slot.
-    pub fn entry(&self, slot: usize) -> Option<OffsetEntry> {
+    fn entry(&self, slot: usize) -> Option<OffsetEntry> {
         let (key, position) = (self.keys.get(slot)?, self.positions.get(slot)?);
         Some(OffsetEntry { offset: self.absolute(*key), position: *position })
     }
 
-    /// What stands for all entries before the first: the beginning of the log.
-    pub fn front(&self) -> OffsetEntry {
+    fn front(&self) -> OffsetEntry {
         OffsetEntry { offset: self.base_offset(), position: 0 }
     }
 
-    /// The slot of the largest offset at or below the target. Source: `OffsetIndex#lookup`.
-    pub fn slot(&self, target: i64) -> Option<usize> {
+    /// Source: `OffsetIndex#lookup`.
+    fn slot(&self, target: i64) -> Option<usize> {
         let key = |slot: usize| self.keys.get(slot).map_or(i64::MAX, |key| self.absolute(*key));
         search::slot_range(self.len(), WARM, target, key).lower
     }
 
-    /// The largest entry at or below the target; the beginning of the log where there is none.
-    pub fn lookup(&self, target: i64) -> OffsetEntry {
-        self.slot(target).and_then(|slot| self.entry(slot)).unwrap_or_else(|| self.front())
-    }
-
-    /// For each target, the slot that [`Self::slot`] gives, plus 1; 0 for none.
-    pub fn ranks(&self, targets: &[i64]) -> Vec<u32> {
+    fn ranks(&self, targets: &[i64]) -> Vec<u32> {
         let mut ranks = Vec::new();
-        if self.ascending {
+        // A target far below has the smallest number as its key, which no other target may share.
+        if self.ascending && self.keys.first() != Some(&i32::MIN) {
             let base = self.base_offset();
             let relative: Vec<i32> = targets.iter().map(|target| relative_target(base, *target)).collect();
             search::ranks(&self.keys, &relative, &mut ranks);
@@ -158,6 +104,53 @@ impl OffsetIndex {
             ranks.extend(targets.iter().map(|t| self.slot(*t).map_or(0, |slot| u32::try_from(slot).unwrap_or(0) + 1)));
         }
         ranks
+    }
+
+    /// Source: `AbstractIndex#isFull`.
+    fn is_full(&self) -> bool {
+        self.len() as u64 >= self.max_entries()
+    }
+
+    /// Source: `OffsetIndex#truncateTo`.
+    fn truncate_to(&mut self, offset: i64) -> Result<()> {
+        self.file.check_writable()?;
+        let keep = match self.slot(offset) {
+            None => 0,
+            Some(slot) if self.entry(slot).is_some_and(|entry| entry.offset == offset) => slot,
+            Some(slot) => slot + 1,
+        };
+        self.keys.truncate(keep);
+        self.positions.truncate(keep);
+        Ok(())
+    }
+
+    fn resize(&mut self, max_bytes: u64) -> Result<bool> {
+        self.file.resize(max_bytes, self.len())
+    }
+
+    /// Source: `OffsetIndex#sanityCheck`.
+    fn sanity_check(&self) -> Result<()> {
+        if !self.is_empty() && self.last_offset() < self.base_offset() {
+            let at = (self.len() * ENTRY_SIZE - ENTRY_SIZE) as u64;
+            let expected = format!("a last offset of at least {}", self.base_offset());
+            return Err(Error::corrupt(self.path(), at, expected, self.last_offset().to_string()));
+        }
+        self.file.check_len()
+    }
+
+    fn verify(&self, log: Option<&Segment>) -> Result<Verified> {
+        verify::index(log, |heads, verified| verify::offset_entries(self, heads, verified))
+    }
+}
+
+impl OffsetIndex {
+    /// Offset of the last entry, the base offset of an empty index.
+    pub fn last_offset(&self) -> i64 {
+        self.keys.last().map_or(self.base_offset(), |key| self.absolute(*key))
+    }
+
+    fn absolute(&self, key: i32) -> i64 {
+        self.base_offset().wrapping_add(i64::from(key))
     }
 
     /// An entry whose offset is outside of a fetch of `fetch_size` bytes from `position`, where there is one.
@@ -192,61 +185,6 @@ impl OffsetIndex {
         self.keys.push(key);
         self.positions.push(position);
         Ok(())
-    }
-
-    /// Forgets entries at or above an offset; their bytes stay until they are overwritten or cut off.
-    ///
-    /// Source: `OffsetIndex#truncateTo`.
-    ///
-    /// # Errors
-    /// `InvalidArgument` when the file is open for reading.
-    pub fn truncate_to(&mut self, offset: i64) -> Result<()> {
-        self.file.check_writable()?;
-        let keep = match self.slot(offset) {
-            None => 0,
-            Some(slot) if self.entry(slot).is_some_and(|entry| entry.offset == offset) => slot,
-            Some(slot) => slot + 1,
-        };
-        self.keys.truncate(keep);
-        self.positions.truncate(keep);
-        Ok(())
-    }
-
-    /// Gives the file room for as many whole entries as `max_bytes` holds; false when it has that already.
-    ///
-    /// # Errors
-    /// `InvalidArgument` when entries would be cut off, or the file is open for reading; the system's error.
-    pub fn resize(&mut self, max_bytes: u64) -> Result<bool> {
-        self.file.resize(max_bytes, self.len())
-    }
-
-    /// Cuts the file behind the last entry. Source: `AbstractIndex#trimToValidSize`.
-    ///
-    /// # Errors
-    /// As [`Self::resize`].
-    pub fn trim(&mut self) -> Result<()> {
-        self.resize((self.len() * ENTRY_SIZE) as u64).map(|_| ())
-    }
-
-    /// The broker's own check. Source: `OffsetIndex#sanityCheck`.
-    ///
-    /// # Errors
-    /// `Corrupt` when the last offset is below the base or the length is none of whole entries.
-    pub fn sanity_check(&self) -> Result<()> {
-        if !self.is_empty() && self.last_offset() < self.base_offset() {
-            let at = (self.len() * ENTRY_SIZE - ENTRY_SIZE) as u64;
-            let expected = format!("a last offset of at least {}", self.base_offset());
-            return Err(Error::corrupt(self.path(), at, expected, self.last_offset().to_string()));
-        }
-        self.file.check_len()
-    }
-
-    /// Waits until what was appended is on the disk.
-    ///
-    /// # Errors
-    /// The system's error.
-    pub fn flush(&self) -> Result<()> {
-        self.file.flush()
     }
 }
 

@@ -171,4 +171,9 @@ fn negative_offsets_are_below_the_base() {
     assert_eq!(pair(index.lookup(100)), (90, 16));
     assert!(matches!(index.sanity_check(), Err(Error::Corrupt { offset: 0, .. })));
     assert!(OffsetIndex::open(&path, &IndexOptions::default()).unwrap().is_empty());
+
+    fs::write(&path, hex("8000000000000010")).unwrap();
+    let index = OffsetIndex::open(&path, &IndexOptions { check: Check::Trust, ..IndexOptions::default() }).unwrap();
+    let lowest = 100 + i64::from(i32::MIN);
+    assert_eq!(index.ranks(&[i64::MIN, lowest - 1, lowest]), [0, 0, 1]);
 }

@@ -222,9 +222,8 @@ impl RecordReader {
                 && next.partition == current.part.partition
                 && next.segment.base_offset() > current.part.segment.base_offset()
         });
-        let zeros =
-            current.part.segment.options().compat.is_some() && matches!(tail, Tail::Zeros { left } if *left > 17);
-        let quiet = tail.is_quiet() && !goes_on && !zeros && current.part.end_position.is_none();
+        let compat = current.part.segment.options().compat;
+        let quiet = tail.is_quiet_in(compat) && !goes_on && current.part.end_position.is_none();
         let slice = current.part.end_position.is_some() && tail.is_quiet();
         match self.scan.on_error {
             // A slice may end inside of a batch.
@@ -268,7 +267,7 @@ impl RecordReader {
         }
         let Some(current) = &mut self.current else { return Ok(()) };
         let part = &current.part;
-        if !header.is_legacy() && header.base_offset >= part.end_offset {
+        if !header.is_legacy() && part.end_offset < i64::MAX && header.base_offset >= part.end_offset {
             self.current = None;
             return Ok(());
         }

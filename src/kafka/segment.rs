@@ -1,13 +1,14 @@
 //! One segment: a `.log` file and the indexes beside it, read only.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::attested::Attested;
 use super::compat::Compat;
 use super::file_name::{base_offset, topic_partition};
 use super::index_file::{Check, IndexOptions};
 use super::offset_index::OffsetIndex;
+use super::sparse_index::SparseIndex;
 use super::time_index::TimeIndex;
 use crate::error::{Error, Result};
 use crate::mmap::FileSource;
@@ -34,34 +35,6 @@ impl Default for SegmentOptions {
 
 /// What is kept of an index once it was read.
 type Kept<T> = Mutex<Option<Arc<T>>>;
-
-/// An index of the segment, and which of its entries the log was asked about: not yet, yes, no.
-#[derive(Debug)]
-pub(super) struct Attested<T> {
-    pub(super) index: Option<T>,
-    answers: Vec<AtomicU8>,
-}
-
-impl<T> Attested<T> {
-    fn new(index: Option<T>, entries: usize) -> Self {
-        Self { index, answers: std::iter::repeat_with(|| AtomicU8::new(0)).take(entries).collect() }
-    }
-
-    /// What the log says about the entry of a slot: asked once.
-    pub(super) fn holds(&self, slot: usize, ask: impl FnOnce() -> Result<bool>) -> Result<bool> {
-        let answer = self.answers.get(slot);
-        match answer.map_or(0, |a| a.load(Ordering::Relaxed)) {
-            0 => {
-                let holds = ask()?;
-                if let Some(answer) = answer {
-                    answer.store(1 + u8::from(!holds), Ordering::Relaxed);
-                }
-                Ok(holds)
-            }
-            known => Ok(known == 1),
-        }
-    }
-}
 
 /// A segment. Its length is that of the log when it was opened; batches that are added later are not seen.
 #[derive(Debug)]
@@ -153,7 +126,6 @@ impl Segment {
     fn index_options(&self) -> IndexOptions {
         IndexOptions {
             check: self.options.check,
-            compat: self.options.compat,
             base_offset: Some(self.base_offset),
             log_len: Some(self.len),
             ..IndexOptions::default()
@@ -162,19 +134,18 @@ impl Segment {
 
     /// The offset index, where there is one.
     pub(super) fn offset_index(&self) -> Result<Arc<Attested<OffsetIndex>>> {
-        keep(&self.offset_index, || {
-            let index = if_there(OffsetIndex::open(&self.beside(".index"), &self.index_options()))?;
-            let entries = index.as_ref().map_or(0, OffsetIndex::len);
-            Ok(Attested::new(index, entries))
-        })
+        self.index_beside(&self.offset_index)
     }
 
     /// The time index, where there is one.
     pub(super) fn time_index(&self) -> Result<Arc<Attested<TimeIndex>>> {
-        keep(&self.time_index, || {
-            let index = if_there(TimeIndex::open(&self.beside(".timeindex"), &self.index_options()))?;
-            let entries = index.as_ref().map_or(0, TimeIndex::len);
-            Ok(Attested::new(index, entries))
+        self.index_beside(&self.time_index)
+    }
+
+    fn index_beside<I: SparseIndex>(&self, kept: &Kept<Attested<I>>) -> Result<Arc<Attested<I>>> {
+        keep(kept, || {
+            let index = if_there(I::open(&self.beside(I::SUFFIX), &self.index_options()))?;
+            Ok(Attested::new(index))
         })
     }
 }

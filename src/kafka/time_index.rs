@@ -8,6 +8,9 @@ use std::path::Path;
 
 use super::index_file::{Check, IndexFile, IndexOptions};
 use super::search;
+use super::segment::Segment;
+use super::sparse_index::SparseIndex;
+use super::verify::{self, Verified};
 use crate::error::{Error, Result};
 
 /// Bytes of an entry.
@@ -30,7 +33,6 @@ pub struct TimeEntry {
 #[derive(Debug)]
 pub struct TimeIndex {
     file: IndexFile,
-    check: Check,
     /// Timestamps and relative offsets, of equal length.
     timestamps: Vec<i64>,
     offsets: Vec<i32>,
@@ -38,12 +40,13 @@ pub struct TimeIndex {
     ascending: bool,
 }
 
-impl TimeIndex {
-    /// Opens a file for reading, or for appends as well; nothing is created.
-    ///
-    /// # Errors
-    /// The system's error; `Corrupt` for a file that is too long for a broker; `WouldBlock` when another writer has it.
-    pub fn open(path: &Path, options: &IndexOptions) -> Result<Self> {
+impl SparseIndex for TimeIndex {
+    type Entry = TimeEntry;
+
+    const ENTRY_SIZE: usize = ENTRY_SIZE;
+    const SUFFIX: &'static str = ".timeindex";
+
+    fn open(path: &Path, options: &IndexOptions) -> Result<Self> {
         let (mut timestamps, mut offsets) = (Vec::new(), Vec::new());
         let mut ascending = true;
         let file = IndexFile::open::<ENTRY_SIZE>(path, options, |bytes| {
@@ -60,92 +63,38 @@ impl TimeIndex {
             offsets.push(offset);
             true
         })?;
-        Ok(Self { file, check: options.check, timestamps, offsets, ascending })
+        Ok(Self { file, timestamps, offsets, ascending })
     }
 
-    /// Creates a file that is full of zeros, and opens it for appends.
-    ///
-    /// # Errors
-    /// `AlreadyExists` and other errors of the system; `InvalidArgument` for a size without room for an entry.
-    pub fn create(path: &Path, base_offset: i64, max_bytes: u64) -> Result<Self> {
+    fn create(path: &Path, base_offset: i64, max_bytes: u64) -> Result<Self> {
         let file = IndexFile::create(path, base_offset, max_bytes, ENTRY_SIZE as u64)?;
-        Ok(Self { file, check: Check::Trust, timestamps: Vec::new(), offsets: Vec::new(), ascending: true })
+        Ok(Self { file, timestamps: Vec::new(), offsets: Vec::new(), ascending: true })
     }
 
-    /// Where the file lies.
-    pub fn path(&self) -> &Path {
-        &self.file.path
+    fn file(&self) -> &IndexFile {
+        &self.file
     }
 
-    /// Offset that entries are relative to.
-    pub fn base_offset(&self) -> i64 {
-        self.file.base_offset
-    }
-
-    /// Length of the file in bytes.
-    pub fn file_len(&self) -> u64 {
-        self.file.len
-    }
-
-    /// True when appends are possible.
-    pub fn is_writable(&self) -> bool {
-        self.file.is_writable()
-    }
-
-    /// Which entries were taken.
-    pub fn check(&self) -> Check {
-        self.check
-    }
-
-    /// Entries.
-    pub fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.timestamps.len()
     }
 
-    /// True when there is no entry.
-    pub fn is_empty(&self) -> bool {
-        self.timestamps.is_empty()
-    }
-
-    /// Entries that the file has room for.
-    pub fn max_entries(&self) -> u64 {
-        self.file.max_entries()
-    }
-
-    /// True when only the slot of the last entry of a segment is left. Source: `TimeIndex#isFull`.
-    pub fn is_full(&self) -> bool {
-        self.len() as u64 + 1 >= self.max_entries()
-    }
-
-    /// The last entry; no timestamp and the base offset for an empty index.
-    pub fn last_entry(&self) -> TimeEntry {
-        self.len().checked_sub(1).and_then(|slot| self.entry(slot)).unwrap_or_else(|| self.front())
-    }
-
-    /// The entry of a slot.
-    pub fn entry(&self, slot: usize) -> Option<TimeEntry> {
+    fn entry(&self, slot: usize) -> Option<TimeEntry> {
         let (timestamp, offset) = (self.timestamps.get(slot)?, self.offsets.get(slot)?);
         Some(TimeEntry { timestamp: *timestamp, offset: self.base_offset().wrapping_add(i64::from(*offset)) })
     }
 
-    /// What stands for all entries before the first: no timestamp, the base offset.
-    pub fn front(&self) -> TimeEntry {
+    fn front(&self) -> TimeEntry {
         TimeEntry { timestamp: NO_TIMESTAMP, offset: self.base_offset() }
     }
 
-    /// The slot of the largest timestamp at or below the target. Source: `TimeIndex#lookup`.
-    pub fn slot(&self, target: i64) -> Option<usize> {
+    /// Source: `TimeIndex#lookup`.
+    fn slot(&self, target: i64) -> Option<usize> {
         let key = |slot: usize| self.timestamps.get(slot).copied().unwrap_or(i64::MAX);
         search::slot_range(self.len(), WARM, target, key).lower
     }
 
-    /// The largest entry at or below the target; no timestamp and the base offset where there is none.
-    pub fn lookup(&self, target: i64) -> TimeEntry {
-        self.slot(target).and_then(|slot| self.entry(slot)).unwrap_or_else(|| self.front())
-    }
-
-    /// For each target, the slot that [`Self::slot`] gives, plus 1; 0 for none.
-    pub fn ranks(&self, targets: &[i64]) -> Vec<u32> {
+    fn ranks(&self, targets: &[i64]) -> Vec<u32> {
         let mut ranks = Vec::new();
         if self.ascending {
             search::ranks(&self.timestamps, targets, &mut ranks);
@@ -153,6 +102,55 @@ impl TimeIndex {
             ranks.extend(targets.iter().map(|t| self.slot(*t).map_or(0, |slot| u32::try_from(slot).unwrap_or(0) + 1)));
         }
         ranks
+    }
+
+    /// Source: `TimeIndex#isFull`.
+    fn is_full(&self) -> bool {
+        self.len() as u64 + 1 >= self.max_entries()
+    }
+
+    /// Source: `TimeIndex#truncateTo`, which searches by the offsets.
+    fn truncate_to(&mut self, offset: i64) -> Result<()> {
+        self.file.check_writable()?;
+        let value = |slot: usize| self.entry(slot).map_or(i64::MAX, |entry| entry.offset);
+        let keep = match search::slot_range(self.len(), WARM, offset, value).lower {
+            None => 0,
+            Some(slot) if value(slot) == offset => slot,
+            Some(slot) => slot + 1,
+        };
+        self.timestamps.truncate(keep);
+        self.offsets.truncate(keep);
+        Ok(())
+    }
+
+    fn resize(&mut self, max_bytes: u64) -> Result<bool> {
+        self.file.resize(max_bytes, self.len())
+    }
+
+    /// Source: `TimeIndex#sanityCheck`.
+    fn sanity_check(&self) -> Result<()> {
+        let at = (self.len() * ENTRY_SIZE).saturating_sub(ENTRY_SIZE) as u64;
+        let (first, last) = (self.timestamps.first(), self.last_entry());
+        if let Some(first) = first.filter(|first| last.timestamp < **first) {
+            let expected = format!("a last timestamp of at least {first}, the first one");
+            return Err(Error::corrupt(self.path(), at, expected, last.timestamp.to_string()));
+        }
+        if !self.is_empty() && last.offset < self.base_offset() {
+            let expected = format!("a last offset of at least {}", self.base_offset());
+            return Err(Error::corrupt(self.path(), at, expected, last.offset.to_string()));
+        }
+        self.file.check_len()
+    }
+
+    fn verify(&self, log: Option<&Segment>) -> Result<Verified> {
+        verify::index(log, |heads, verified| verify::time_entries(self, heads, verified))
+    }
+}
+
+impl TimeIndex {
+    /// The last entry; no timestamp and the base offset for an empty index.
+    pub fn last_entry(&self) -> TimeEntry {
+        self.len().checked_sub(1).and_then(|slot| self.entry(slot)).unwrap_or_else(|| self.front())
     }
 
     /// Adds an entry, unless the last one has its timestamp; true when it was added. Source: `TimeIndex#maybeAppend`.
@@ -192,68 +190,6 @@ impl TimeIndex {
         self.timestamps.push(timestamp);
         self.offsets.push(relative);
         Ok(true)
-    }
-
-    /// Forgets entries at or above an offset; their bytes stay until they are overwritten or cut off.
-    ///
-    /// Source: `TimeIndex#truncateTo`, which searches by the offsets.
-    ///
-    /// # Errors
-    /// `InvalidArgument` when the file is open for reading.
-    pub fn truncate_to(&mut self, offset: i64) -> Result<()> {
-        self.file.check_writable()?;
-        let value = |slot: usize| self.entry(slot).map_or(i64::MAX, |entry| entry.offset);
-        let keep = match search::slot_range(self.len(), WARM, offset, value).lower {
-            None => 0,
-            Some(slot) if value(slot) == offset => slot,
-            Some(slot) => slot + 1,
-        };
-        self.timestamps.truncate(keep);
-        self.offsets.truncate(keep);
-        Ok(())
-    }
-
-    /// Gives the file room for as many whole entries as `max_bytes` holds; false when it has that already.
-    ///
-    /// # Errors
-    /// `InvalidArgument` when entries would be cut off, or the file is open for reading; the system's error.
-    pub fn resize(&mut self, max_bytes: u64) -> Result<bool> {
-        self.file.resize(max_bytes, self.len())
-    }
-
-    /// Cuts the file behind the last entry. Source: `AbstractIndex#trimToValidSize`.
-    ///
-    /// # Errors
-    /// As [`Self::resize`].
-    pub fn trim(&mut self) -> Result<()> {
-        self.resize((self.len() * ENTRY_SIZE) as u64).map(|_| ())
-    }
-
-    /// The broker's own check. Source: `TimeIndex#sanityCheck`.
-    ///
-    /// # Errors
-    /// `Corrupt` when the last timestamp is below the first, the last offset below the base, or the length none of whole
-    /// entries.
-    pub fn sanity_check(&self) -> Result<()> {
-        let at = (self.len() * ENTRY_SIZE).saturating_sub(ENTRY_SIZE) as u64;
-        let (first, last) = (self.timestamps.first(), self.last_entry());
-        if let Some(first) = first.filter(|first| last.timestamp < **first) {
-            let expected = format!("a last timestamp of at least {first}, the first one");
-            return Err(Error::corrupt(self.path(), at, expected, last.timestamp.to_string()));
-        }
-        if !self.is_empty() && last.offset < self.base_offset() {
-            let expected = format!("a last offset of at least {}", self.base_offset());
-            return Err(Error::corrupt(self.path(), at, expected, last.offset.to_string()));
-        }
-        self.file.check_len()
-    }
-
-    /// Waits until what was appended is on the disk.
-    ///
-    /// # Errors
-    /// The system's error.
-    pub fn flush(&self) -> Result<()> {
-        self.file.flush()
     }
 }
 

@@ -11,6 +11,7 @@ use super::offset_index::{self, OffsetEntry, OffsetIndex};
 use super::record::Wants;
 use super::records::BatchCursor;
 use super::segment::{Segment, if_there};
+use super::sparse_index::SparseIndex;
 use super::time_index::{self, TimeEntry, TimeIndex};
 use super::transaction_index;
 use super::walk::{Reads, Walk};
@@ -27,7 +28,7 @@ pub struct Verified {
 
 /// The heads of a log's whole batches, in order; what an index is checked against.
 #[derive(Debug, Default)]
-struct Heads {
+pub(super) struct Heads {
     /// Where each begins, its last offset and largest timestamp.
     batches: Vec<(u64, i64, i64)>,
     /// The largest timestamp of all batches up to each.
@@ -82,11 +83,11 @@ impl Segment {
         let heads = self.verify_log(deep, &mut verified)?;
         let options =
             IndexOptions { check: Check::Trust, base_offset: Some(self.base_offset()), ..IndexOptions::default() };
-        if let Some(index) = if_there(OffsetIndex::open(&self.beside(".index"), &options))? {
-            verify_offset_index(&index, Some(&heads), &mut verified);
+        if let Some(index) = if_there(OffsetIndex::open(&self.beside(OffsetIndex::SUFFIX), &options))? {
+            offset_entries(&index, Some(&heads), &mut verified);
         }
-        if let Some(index) = if_there(TimeIndex::open(&self.beside(".timeindex"), &options))? {
-            verify_time_index(&index, Some(&heads), &mut verified);
+        if let Some(index) = if_there(TimeIndex::open(&self.beside(TimeIndex::SUFFIX), &options))? {
+            time_entries(&index, Some(&heads), &mut verified);
         }
         let path = self.beside(".txnindex");
         if let Some((entries, left)) = if_there(transaction_index::read(&path))? {
@@ -191,7 +192,7 @@ fn verify_file(path: &Path, len: u64, entry_size: usize, verified: &mut Verified
     }
 }
 
-fn verify_offset_index(index: &OffsetIndex, heads: Option<&Heads>, verified: &mut Verified) {
+pub(super) fn offset_entries(index: &OffsetIndex, heads: Option<&Heads>, verified: &mut Verified) {
     let mut before: Option<OffsetEntry> = None;
     let mut valid = 0;
     let used = used_slots(index.len(), |slot| {
@@ -219,7 +220,7 @@ fn verify_offset_index(index: &OffsetIndex, heads: Option<&Heads>, verified: &mu
     verified.checked.push(("index entries", valid));
 }
 
-fn verify_time_index(index: &TimeIndex, heads: Option<&Heads>, verified: &mut Verified) {
+pub(super) fn time_entries(index: &TimeIndex, heads: Option<&Heads>, verified: &mut Verified) {
     let mut before: Option<TimeEntry> = None;
     let mut valid = 0;
     let used = used_slots(index.len(), |slot| {
@@ -252,30 +253,12 @@ fn used_slots(slots: usize, is_zero: impl Fn(usize) -> bool) -> usize {
     (0..slots).rev().find(|slot| !is_zero(*slot)).map_or(0, |slot| slot + 1)
 }
 
-impl OffsetIndex {
-    /// Looks at every entry, and at the log where it is given. The index is to be opened with [`Check::Trust`].
-    ///
-    /// # Errors
-    /// The system's error.
-    pub fn verify(&self, log: Option<&Segment>) -> Result<Verified> {
-        let mut verified = Verified::default();
-        let heads = log.map(Segment::heads).transpose()?;
-        verify_offset_index(self, heads.as_ref(), &mut verified);
-        Ok(verified)
-    }
-}
-
-impl TimeIndex {
-    /// Looks at every entry, and at the log where it is given. The index is to be opened with [`Check::Trust`].
-    ///
-    /// # Errors
-    /// The system's error.
-    pub fn verify(&self, log: Option<&Segment>) -> Result<Verified> {
-        let mut verified = Verified::default();
-        let heads = log.map(Segment::heads).transpose()?;
-        verify_time_index(self, heads.as_ref(), &mut verified);
-        Ok(verified)
-    }
+/// Looks at an index by itself, and at the log where it is given.
+pub(super) fn index(log: Option<&Segment>, look: impl FnOnce(Option<&Heads>, &mut Verified)) -> Result<Verified> {
+    let mut verified = Verified::default();
+    let heads = log.map(Segment::heads).transpose()?;
+    look(heads.as_ref(), &mut verified);
+    Ok(verified)
 }
 
 impl Segment {

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::compat::Compat;
 use super::finding::{Flaw, Kind};
 use super::header::{self, HEADER_SIZE, Header, LEAST_SIZE, LOG_OVERHEAD, UP_TO_MAGIC};
 use super::window::Window;
@@ -65,6 +66,13 @@ impl Tail {
     /// Something that a whole log of a broker that still runs, or was killed, may end with.
     pub(super) fn is_quiet(&self) -> bool {
         !matches!(self, Self::Size { .. })
+    }
+
+    /// [`Self::is_quiet`] to whoever answers as `compat` does.
+    pub(super) fn is_quiet_in(&self, compat: Option<Compat>) -> bool {
+        // COMPAT(kafka FileLogInputStream#nextBatch): zeros are a size that no batch has, where there is room for a size.
+        let refused = compat.is_some() && matches!(self, Self::Zeros { left } if *left > UP_TO_MAGIC as u64);
+        self.is_quiet() && !refused
     }
 }
 

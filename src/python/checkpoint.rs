@@ -65,11 +65,9 @@ impl PyStoreCheckpoint {
     fn open(py: Python<'_>, path: PathBuf, mode: &str, access: &str, compat: Option<&str>) -> PyResult<Self> {
         convert::access(access)?;
         convert::compat(compat)?;
-        let checkpoint = match mode {
-            "r" => py.detach(|| StoreCheckpoint::open(&path))?,
-            "r+" => py.detach(|| StoreCheckpoint::open_or_create(&path))?,
-            _ => return Err(PyValueError::new_err(format!("mode is \"r\" or \"r+\", not {mode:?}"))),
-        };
+        let write = convert::write_mode(mode)?;
+        let checkpoint =
+            py.detach(|| if write { StoreCheckpoint::open_or_create(&path) } else { StoreCheckpoint::open(&path) })?;
         Ok(Self { path, checkpoint: Mutex::new(Some(checkpoint)) })
     }
 

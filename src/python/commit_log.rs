@@ -28,15 +28,7 @@ const MOST_BODY_BYTES: i64 = 2_000_000_000;
 
 /// The message columns of these names; all where none are given.
 fn columns(names: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<Column>> {
-    let names = names
-        .map(|names| {
-            if names.is_instance_of::<pyo3::types::PyString>() {
-                return Err(PyValueError::new_err("columns: expected names, got one string; put it into a list"));
-            }
-            names.try_iter()?.map(|name| name?.extract::<String>()).collect::<PyResult<Vec<_>>>()
-        })
-        .transpose()?;
-    Ok(Column::choose(names.as_deref())?)
+    Ok(Column::choose(convert::column_names(names)?.as_deref())?)
 }
 
 /// An offset of the log; what is below it is 0.
@@ -126,7 +118,7 @@ impl PyCommitLog {
     /// Args:
     ///     directory: The directory. Files whose names are not 20 digits are ignored.
     ///     access: "auto" (by `pread`), "mmap" or "pread".
-    ///     compat: "4.9.3" takes frames of version 1 only.
+    ///     compat: Nothing behind the end of the log is a message; "4.9.3" takes frames of version 1 only.
     ///     max_body_bytes: A body that decompresses to more is null, with the reason in `body_error`; at most 2000000000.
     ///
     /// Raises:
@@ -141,9 +133,12 @@ impl PyCommitLog {
         max_body_bytes: i64,
     ) -> PyResult<Self> {
         let limit = usize::try_from(max_body_bytes).ok().filter(|_| max_body_bytes <= MOST_BODY_BYTES);
+        let release = convert::compat(compat)?;
         let options = Options {
             access: convert::access(access)?,
-            versions: match convert::compat(compat)? {
+            // COMPAT(rocketmq MappedFile#selectMappedBuffer): nothing behind the end is read.
+            broker_end: release.is_some(),
+            versions: match release {
                 // COMPAT(rocketmq CommitLog#checkMessageAndReturnSize): a frame of version 2 ends the log.
                 Some(Compat::V4_9_3) => Versions::V1,
                 _ => Versions::V1AndV2,
@@ -271,7 +266,8 @@ impl PyCommitLog {
     ///
     /// Returns:
     ///     Its columns by name, times in ms; None where no good message begins. A message whose body has another checksum
-    ///     is none. The offset may be anything: a frame inside of a body is not taken for a message.
+    ///     is none, nor is one that a broker cut off (see `is_cut_off`). The offset may be anything: a frame inside of a body
+    ///     is not taken for a message.
     ///
     /// Raises:
     ///     OSError: The system refuses.
@@ -282,6 +278,21 @@ impl PyCommitLog {
         };
         let message = py.detach(|| log.message(phy_offset))?;
         message.map(|message| message_dict(py, &message)).transpose()
+    }
+
+    /// Say whether what begins at an offset is a whole message that a broker cut off and left on the disk.
+    ///
+    /// It then lies behind the end of the log and steps back in time or in its queue; or in the filling at the end of a
+    /// file. In compat everything behind the end of the log counts as cut off.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    fn is_cut_off(&self, py: Python<'_>, phy_offset: i64) -> PyResult<bool> {
+        let log = self.inner()?;
+        let Ok(phy_offset) = u64::try_from(phy_offset) else {
+            return Ok(false);
+        };
+        Ok(py.detach(|| log.is_cut_off(phy_offset))?)
     }
 
     /// The messages that begin at these offsets, one row each, in their order.
@@ -322,7 +333,8 @@ impl PyCommitLog {
     ///         own offset. One more column, `suspect`, then comes after the others: null, or what speaks against the
     ///         message, words with spaces between. "after-stop": a broker's walk ends before it. "time-back": stored
     ///         earlier than a message before it. "queue-back": its queue had its queue offset already. "phy-offset": it
-    ///         states another offset. "prop-crc": its property `__CRC32#` does not fit.
+    ///         states another offset. "prop-crc": its property `__CRC32#` does not fit. "cut-off": it is none any more, a
+    ///         broker cut it off and left it on the disk.
     ///     body: "decoded", or "stored": as the log holds it, perhaps compressed.
     ///     threads: How many check and decode. With more than one, batches may end before `batch_size`; their order is
     ///         that of the log. "salvage" takes one in any case.

@@ -65,6 +65,15 @@ pub(super) fn time_range(begin: Option<&Bound<'_, PyAny>>, end: Option<&Bound<'_
     ))
 }
 
+/// Whether a file is opened for writing as well: "r" or "r+".
+pub(super) fn write_mode(mode: &str) -> PyResult<bool> {
+    match mode {
+        "r" => Ok(false),
+        "r+" => Ok(true),
+        _ => Err(PyValueError::new_err(format!("mode is \"r\" or \"r+\", not {mode:?}"))),
+    }
+}
+
 /// "auto", "mmap" or "pread".
 pub(super) fn access(word: &str) -> PyResult<Access> {
     match word {
@@ -100,6 +109,18 @@ pub(super) fn wanted_geometry(hash_slots: Option<i64>, max_entries: Option<i64>)
         (None, None) => Ok(None),
         _ => Err(PyValueError::new_err("give both hash_slots and max_entries, or neither")),
     }
+}
+
+/// Names of columns, from anything but one string.
+pub(super) fn column_names(names: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Vec<String>>> {
+    names
+        .map(|names| {
+            if names.is_instance_of::<PyString>() {
+                return Err(PyValueError::new_err("columns: expected names, got one string; put it into a list"));
+            }
+            names.try_iter()?.map(|name| name?.extract()).collect()
+        })
+        .transpose()
 }
 
 /// The most hits wanted; `None` is all.

@@ -150,13 +150,8 @@ impl PyIndexFile {
         compat: Option<&str>,
         last_exit_ok: bool,
     ) -> PyResult<Self> {
-        let write = match mode {
-            "r" => false,
-            "r+" => true,
-            _ => return Err(PyValueError::new_err(format!("mode is \"r\" or \"r+\", not {mode:?}"))),
-        };
         let options = OpenOptions {
-            write,
+            write: convert::write_mode(mode)?,
             geometry: convert::wanted_geometry(hash_slots, max_entries)?,
             access: convert::access(access)?,
             compat: convert::compat(compat)?,

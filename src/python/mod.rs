@@ -2,10 +2,12 @@
 #![allow(clippy::needless_pass_by_value, clippy::used_underscore_items, reason = "PyO3 calls with owned arguments")]
 #![allow(missing_docs, clippy::doc_markdown, reason = "the doc comments are Python docstrings")]
 
+mod batch_stream;
 mod checkpoint;
 mod commit_log;
 mod consume_queue;
 mod convert;
+mod entry_table;
 mod errors;
 mod hash_index;
 mod index_entries;
@@ -32,5 +34,6 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     consume_queue::register(m)?;
     message_reader::register(m)?;
     index_entries::register(m)?;
+    entry_table::register(m)?;
     kafka::register(m)
 }

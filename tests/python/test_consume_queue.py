@@ -62,8 +62,7 @@ def test_units_and_bounds_are_the_broker_s(store: Store, case: str) -> None:
 def test_compat_answers_times_as_the_broker(store: Store, case: str) -> None:
     asked = 0
     for row, queue in _queues(store(case), case, compat=golden.info(case)["broker"]):
-        # Batch queues answer exactly in every compat; the broker's search there is another one.
-        for answer in row["byTime"] if queue.kind == "plain" else ():
+        for answer in row["byTime"]:
             assert queue.offset_by_time(answer["timestamp"]) == answer["offset"], (row["topic"], answer)
             if "offsetUpper" in answer:
                 assert queue.offset_by_time(answer["timestamp"], boundary="upper") == answer["offsetUpper"]
@@ -250,6 +249,16 @@ def test_salvage_loses_one_message_of_a_damaged_log(damaged_store: Store, name: 
     assert {offset for offset, _ in rows} < set(wanted)
     assert [offset for offset, suspect in rows if suspect is None] == before
     assert {suspect for _, suspect in rows if suspect} == {"after-stop"}
+
+
+def test_what_a_scan_met_is_known_once_it_was_read_to_a_table(damaged_store: Store) -> None:
+    with CommitLog.open(damaged_store("magic-last") / "commitlog") as log:
+        reader = log.scan(columns=["phy_offset"], stop="salvage")
+        assert (reader.report.findings, reader.end_offset) == ([], None)
+        assert reader.read_all().num_rows > 0
+        assert reader.closed
+        assert [finding.kind for finding in reader.report.findings] == ["log-frame"]
+        assert reader.end_offset is not None
 
 
 @pytest.mark.parametrize("case", golden.STORES)

@@ -25,16 +25,16 @@ PACKAGE = HOME / "python" / "logdex"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # Each room stands on the rooms named here, and on itself. What lies directly in the package is a room of one file.
+GROUND = {"_core", "closing", "errors", "report"}
 FLOORS = {
-    "_core": set(),
-    "errors": set(),
-    "report": set(),
-    "hash_index": {"_core", "errors", "report"},
-    "rocketmq": {"_core", "errors", "report", "hash_index"},
-    "kafka": {"_core", "errors", "report", "hash_index"},
-    "spark": {"_core", "errors", "report", "hash_index", "rocketmq", "kafka"},
-    "cli": {"_core", "errors", "report", "hash_index", "rocketmq", "kafka"},
+    **{room: set() for room in GROUND},
+    "hash_index": GROUND,
+    "rocketmq": GROUND | {"hash_index"},
+    "kafka": GROUND | {"hash_index"},
+    "spark": GROUND | {"hash_index", "rocketmq", "kafka"},
+    "cli": GROUND | {"hash_index", "rocketmq", "kafka"},
 }
+REQUIRED = {"arro3"}
 OPTIONAL = {"pyspark", "pyarrow", "py4j", "pandas", "polars", "numpy", "duckdb", "matplotlib"}
 # Where a command says which package it needs.
 OPTIONAL_IN = {"cli/export.py": {"pyarrow"}, "cli/stats.py": {"matplotlib"}}
@@ -49,10 +49,20 @@ SOURCES = [
 ]
 
 
-def _imports(module: Path) -> Iterator[tuple[str, int]]:
+class _WithoutTypes(ast.NodeTransformer):
+    """Takes out what only a type checker sees."""
+
+    def visit_If(self, node: ast.If) -> ast.If | None:
+        return None if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING" else node
+
+
+def _imports(module: Path, *, when_it_runs: bool = False) -> Iterator[tuple[str, int]]:
     """Give every imported name in full, and its line; `from a import b` gives a.b."""
     package = ("logdex", *module.relative_to(PACKAGE).parts[:-1])
-    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"), str(module))):
+    tree = ast.parse(module.read_text(encoding="utf-8"), str(module))
+    if when_it_runs:
+        tree = _WithoutTypes().visit(tree)
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -93,6 +103,17 @@ def test_only_spark_imports_what_is_optional(module: Path) -> None:
     found = {name.split(".")[0] for name, _ in _imports(module)} & OPTIONAL
     allowed = OPTIONAL_IN.get(module.relative_to(PACKAGE).as_posix(), set())
     assert not found - allowed or _room(module) == "spark", f"{module} imports {sorted(found)}"
+
+
+def test_what_is_imported_comes_with_the_package() -> None:
+    known = sys.stdlib_module_names | OPTIONAL | REQUIRED | {"logdex"}
+    found = {
+        name.split(".")[0]: f"{module}:{line}"
+        for module in MODULES
+        for name, line in _imports(module, when_it_runs=True)
+    }
+    assert found.keys() >= REQUIRED
+    assert not {name: where for name, where in found.items() if name not in known}
 
 
 @pytest.mark.parametrize("file", SOURCES, ids=lambda file: file.relative_to(HOME).as_posix())

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import batches, boundary, cold, message_store, peers, put, select, spark
+from . import (
+    batches,
+    boundary,
+    cold,
+    commit_log,
+    kafka,
+    kafka_index,
+    kafka_peers,
+    message_store,
+    peers,
+    put,
+    select,
+    spark,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +31,10 @@ PARTS: dict[str, Callable[[Plan], Part]] = {
     "cold": cold.measure,
     "boundary": boundary.measure,
     "peers": peers.measure,
-    "message-store": message_store.measure,
+    "commit_log": commit_log.measure,
+    "message_store": message_store.measure,
     "spark": spark.measure,
+    "kafka": kafka.measure,
+    "kafka_index": kafka_index.measure,
+    "kafka_peers": kafka_peers.measure,
 }

@@ -15,7 +15,7 @@ def measure(plan: Plan) -> Part:
     """Run the program and keep its figures; the store lies where all files of the report lie meanwhile."""
     folder = plan.scratch / "store"
     sizes = ["--short"] if plan.short else [str(plan.store_messages)]
-    part = program.run("message-store", plan, "store_rates.py", "--dir", str(folder), *sizes)
+    part = program.run("message_store", plan, "store_rates.py", "--dir", str(folder), *sizes)
     part.facts["messages"] = plan.store_messages
     shutil.rmtree(folder)
     return part

@@ -13,7 +13,7 @@ from logdex.rocketmq import IndexFile
 from .. import keys
 from ..plan import BATCH, Part, geometry
 from ..rounds import take_turns
-from ..server import jvm, native
+from ..server import all_three
 
 if TYPE_CHECKING:
     from typing import Any
@@ -40,9 +40,7 @@ def measure(plan: Plan) -> Part:
     """Take turns, a whole file each."""
     path = plan.scratch / "20260321000000000"
     with ExitStack() as stack:
-        real = stack.enter_context(jvm(plan.scratch))
-        ours = stack.enter_context(native(plan.scratch))
-        cpu = stack.enter_context(native(plan.scratch, for_this_cpu=not plan.short))
+        real, ours, cpu = all_three(stack, plan)
         same_bytes(plan, real, ours)
         columns = keys.columns(plan.held)
         asked = {"path": path, **plan.file()}

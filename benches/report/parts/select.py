@@ -16,7 +16,7 @@ from logdex.rocketmq import IndexFile
 from .. import keys
 from ..plan import BATCH, LARGE_BATCH, MAX_NUM, Part, geometry
 from ..rounds import take_turns
-from ..server import jvm, native
+from ..server import all_three
 from .put import WHOLE
 
 if TYPE_CHECKING:
@@ -40,9 +40,7 @@ def measure(plan: Plan) -> Part:
     """Take turns: everybody asks for the same keys, in each round others."""
     path = plan.scratch / "20260321000000000"
     with ExitStack() as stack:
-        real = stack.enter_context(jvm(plan.scratch))
-        ours = stack.enter_context(native(plan.scratch))
-        cpu = stack.enter_context(native(plan.scratch, for_this_cpu=not plan.short))
+        real, ours, cpu = all_three(stack, plan)
         ours.ask("put", path=path, keep=True, batch=WHOLE, threads=1, **plan.file())
         steps: dict[str, Step] = {}
         facts = {}

@@ -41,6 +41,16 @@ def add_store(parser: argparse.ArgumentParser) -> None:
     add_open_options(parser)
 
 
+def add_path(parser: argparse.ArgumentParser) -> None:
+    """Add the path of anything that `open_source` opens, and how to open it."""
+    parser.add_argument(
+        "path",
+        metavar="PATH",
+        help="a store, a commit log, an index directory or file; a Kafka log directory, or a part",
+    )
+    add_open_options(parser)
+
+
 def add_open_options(parser: argparse.ArgumentParser) -> None:
     """Add what opening a RocketMQ store may have to be told."""
     parser.add_argument(

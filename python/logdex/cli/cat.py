@@ -35,9 +35,8 @@ def add_parsers(subparsers: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print; 1 where no row passes the filters."""
-    source = open_source(arguments.path, **open_options(arguments))
     printed = 0
-    try:
+    with open_source(arguments.path, **open_options(arguments)) as source:
         stream = source.rows(filters_of(arguments), body=arguments.body)
         for row in limited_rows(stream, arguments.limit):
             if arguments.json:
@@ -45,8 +44,6 @@ def run(arguments: argparse.Namespace) -> int:
             else:
                 say(source.as_text(row))
             printed += 1
-    finally:
-        source.close()
     return 0 if printed else 1
 
 

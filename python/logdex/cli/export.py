@@ -53,18 +53,18 @@ def run(arguments: argparse.Namespace) -> int:
     if target.exists():
         raise FileExistsError(errno.EEXIST, "the file exists already", str(target))
     parquet = _parquet()
-    source = open_source(arguments.path, **open_options(arguments))
     part = target.with_name(target.name + ".part")
     try:
-        stream = source.rows(filters_of(arguments), body=not arguments.no_body)
-        with Progress("export") as progress:
+        with (
+            open_source(arguments.path, **open_options(arguments)) as source,
+            Progress("export") as progress,
+        ):
+            stream = source.rows(filters_of(arguments), body=not arguments.no_body)
             rows = _write(parquet, part, _with_progress(stream, source, progress), arguments)
         part.rename(target)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
-    finally:
-        source.close()
     size = target.stat().st_size
     if arguments.json:
         say_json({"file": str(target), "rows": rows, "bytes": size})

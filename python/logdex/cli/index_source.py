@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from logdex.cli.source import Description, Filters, Listing
+from logdex.cli.source import Description, Filters, Listing, Source
 from logdex.hash_index import IndexFile, IndexService
 from logdex.hash_index.file_name import is_index_file_name
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _LOG_NAME_DIGITS = 20
 
 
-class IndexSource:
+class IndexSource(Source):
     """Index files without their log."""
 
     def __init__(self, index: IndexService | IndexFile) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from logdex.cli.arguments import add_open_options, command, open_options
+from logdex.cli.arguments import add_path, command, open_options
 from logdex.cli.kinds import open_source
 from logdex.cli.output import facts, say, say_json, size_text, table, time_text
 
@@ -25,18 +25,14 @@ but the newest file of the log.
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the command."""
     parser = command(subparsers, "info", "what lies at a path", _DETAILS)
-    parser.add_argument("path", metavar="PATH", help="a store, a commit log, an index directory or file")
-    add_open_options(parser)
+    add_path(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Describe the path; always 0 where something lies there."""
-    source = open_source(arguments.path, **open_options(arguments))
-    try:
+    with open_source(arguments.path, **open_options(arguments)) as source:
         description = source.describe()
-    finally:
-        source.close()
     if arguments.json:
         listings = {listing.title.replace(" ", "_"): listing.to_dicts() for listing in description.listings}
         say_json({"path": str(arguments.path), "kind": description.kind, **description.facts, **listings})

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from logdex.cli.arguments import add_times, command, count
 from logdex.cli.kafka_dump import Dump, all_files
 from logdex.cli.kafka_source import open_kafka, record_json, record_text
-from logdex.cli.output import complain, printable, say, say_json
+from logdex.cli.output import complain, printable, say, say_json, say_report
 from logdex.cli.progress import Progress
 from logdex.kafka import Log, LogDir, LogSegment, ProducerState, build_key_index, find
 from logdex.kafka.file_name import LOG
@@ -18,7 +18,6 @@ from logdex.kafka.segment import INDEX_INTERVAL_BYTES, MAX_INDEX_BYTES
 
 if TYPE_CHECKING:
     from logdex.cli.arguments import Subparsers
-    from logdex.report import Report
 
 _KAFKA = """\
 What there is for Kafka alone. `logdex info`, `cat`, `export` and `verify` take Kafka paths,
@@ -131,16 +130,16 @@ def _add_build(commands: Subparsers) -> None:
 
 def run_dump(arguments: argparse.Namespace) -> int:
     """Print files; 1 where something is wrong with them."""
-    dump = Dump(deep=arguments.deep or arguments.print_data_log, data=arguments.print_data_log)
+    dump = Dump(deep=arguments.deep or arguments.print_data_log, data=arguments.print_data_log, json=arguments.json)
     for path in all_files([Path(path) for path in arguments.paths]):
         lines = dump.file(path)
         if not arguments.json:
             say(f"Dumping {path}")
-        for text, row in lines:
-            if arguments.json:
-                say_json({"file": str(path), **row})
+        for line in lines:
+            if isinstance(line, str):
+                say(printable(line))
             else:
-                say(printable(text))
+                say_json({"file": str(path), **line})
     for finding in dump.findings:
         if arguments.json:
             say_json({"type": "finding", **dataclasses.asdict(finding)})
@@ -185,12 +184,9 @@ def run_find(arguments: argparse.Namespace) -> int:
 
 def run_verify(arguments: argparse.Namespace) -> int:
     """Print findings; 1 where there are any."""
-    source = open_kafka(Path(arguments.path))
-    try:
-        with Progress("verify") as progress:
-            return say_report(source.verify(progress, deep=not arguments.shallow), json=arguments.json)
-    finally:
-        source.close()
+    with open_kafka(Path(arguments.path)) as source, Progress("verify") as progress:
+        report = source.verify(progress, deep=not arguments.shallow)
+    return say_report(report, json=arguments.json)
 
 
 def run_rebuild(arguments: argparse.Namespace) -> int:
@@ -224,15 +220,3 @@ def run_build(arguments: argparse.Namespace) -> int:
             logs, arguments.directory, topics=arguments.topic, header=arguments.header, progress=show
         )
     return say_report(report, json=arguments.json)
-
-
-def say_report(report: Report, *, json: bool) -> int:
-    """Print a report; give the exit code that says whether it has findings."""
-    if json:
-        for finding in report.findings:
-            say_json(dataclasses.asdict(finding))
-        say_json({"ok": report.ok, "findings": len(report.findings), "checked": report.checked})
-    else:
-        for line in str(report).splitlines():
-            say(printable(line))
-    return 0 if report.ok else 1

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from arro3.core import DataType
+from arro3.core import DataType, list_flatten, list_offsets, struct_field
 
 from logdex import _core
 from logdex.cli.output import body_text, json_bytes
@@ -23,8 +23,11 @@ from logdex.report import Finding
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
+    from typing import TypeAlias
 
     from arro3.core import Array, RecordBatch
+
+    Line: TypeAlias = str | dict[str, Any]
 
 # Typed as it is, its checks would narrow an unknown type to nothing.
 _TYPES: Any = DataType
@@ -67,15 +70,17 @@ class Dump:
     Attributes:
         deep: Print records, too.
         data: Print their keys and values, too.
+        json: Give objects in the place of lines.
         findings: What is wrong.
     """
 
     deep: bool = False
     data: bool = False
+    json: bool = False
     findings: list[Finding] = field(default_factory=list)
 
-    def file(self, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Give each line of a file's dump with the object that says the same; nothing for a file of another kind.
+    def file(self, path: Path) -> Iterator[Line]:
+        """Give the lines of a file's dump, or the objects that say the same; nothing for a file of another kind.
 
         Raises:
             OSError: The file cannot be read.
@@ -95,48 +100,56 @@ class Dump:
         except CorruptFileError as error:
             self.findings.append(Finding(error.path, error.offset, "file-content", error.expected, error.found))
 
-    def _log(self, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _log(self, path: Path) -> Iterator[Line]:
         with LogSegment.open(path) as segment:
-            yield f"Log starting offset: {segment.base_offset}", {"type": "log", "startingOffset": segment.base_offset}
+            start = segment.base_offset
+            yield self._either(f"Log starting offset: {start}", {"type": "log", "startingOffset": start})
             batches = segment.batches(on_error="skip")
             records = self._records(segment) if self.deep else iter(())
             waiting = next(records, None)
             for batch in _rows(batches):
-                yield _batch_text(batch), {"type": "batch", **batch}
+                yield self._either(_batch_text(batch), {"type": "batch", **batch})
                 if not batch["isValid"]:
                     what = "a checksum that fits its bytes"
                     self.findings.append(Finding(str(path), batch["position"], "batch-crc", what, str(batch["crc"])))
-                while waiting is not None and waiting["batchPosition"] <= batch["position"]:
-                    yield self._record_text(waiting), self._record_json(waiting)
+                while waiting is not None and waiting[0] <= batch["position"]:
+                    yield waiting[1]
                     waiting = next(records, None)
             self.findings += batches.findings
             left = segment.size - batches.position
             if left:
                 text = f"Found {left} invalid bytes at the end of {path.name}"
-                yield text, {"type": "end", "position": batches.position, "invalidBytes": left}
+                yield self._either(text, {"type": "end", "position": batches.position, "invalidBytes": left})
 
-    def _records(self, segment: LogSegment) -> Iterator[dict[str, Any]]:
+    def _either(self, text: str, row: dict[str, Any]) -> Line:
+        return row if self.json else text
+
+    def _records(self, segment: LogSegment) -> Iterator[tuple[int, Line]]:
+        """Give each record with the position of its batch."""
         stream = segment.records(columns=_RECORD_COLUMNS, control=True, on_error="skip")
-        yield from _rows(stream)
+        for batch in stream:
+            lines = map(self._record_json, _rows([batch])) if self.json else self._record_texts(batch)
+            yield from zip(_values(batch.column("batchPosition")), lines, strict=True)
         known = {(finding.path, finding.offset) for finding in self.findings}
         self.findings += [finding for finding in stream.findings if (finding.path, finding.offset) not in known]
 
-    def _record_text(self, record: dict[str, Any]) -> str:
-        key, value = record["key"], record["value"]
-        words = [
-            f"| offset: {record['offset']} {_time(record['timestampType'], record['timestamp'])}",
-            f"keySize: {_size(key)} valueSize: {_size(value)}",
-        ]
-        if record["magic"] >= _V2:
-            names = ",".join(header["key"] for header in record["headers"] or ())
-            words.append(f"sequence: {record['sequence']} headerKeys: [{names}]")
-        else:
-            words.append(f"isValid: {_bool(record['isValid'])} crc: {record['crc']}}}")
-        if record["isControl"]:
-            words.append(_control_text(key or b"", value or b""))
-        elif self.data:
-            words += [f"{name}: {_text(part)}" for name, part in (("key", key), ("payload", value)) if part is not None]
-        return " ".join(words)
+    def _record_texts(self, batch: RecordBatch) -> Iterator[str]:
+        """Write records column by column: there may be millions."""
+        legacy = any(magic < _V2 for magic in _values(batch.column("magic")))
+        ends: Iterable[str] = map(_crc_text, _rows([batch])) if legacy else _sequence_texts(batch)
+        names = ("offset", "timestamp", "timestampType", "key", "value", "isControl")
+        columns = (_values(batch.column(name)) for name in names)
+        for offset, timestamp, kind, key, value, control, end in zip(*columns, ends, strict=True):
+            text = (
+                f"| offset: {offset} {_TIMESTAMP_TYPES.get(kind, kind)}: {timestamp} "
+                f"keySize: {-1 if key is None else len(key)} valueSize: {-1 if value is None else len(value)} {end}"
+            )
+            if control:
+                text = f"{text} {_control_text(key or b'', value or b'')}"
+            elif self.data:
+                text = text if key is None else f"{text} key: {_text(key)}"
+                text = text if value is None else f"{text} payload: {_text(value)}"
+            yield text
 
     def _record_json(self, record: dict[str, Any]) -> dict[str, Any]:
         row = {name: value for name, value in record.items() if name not in ("key", "value", "headers")}
@@ -151,32 +164,32 @@ class Dump:
             row["headerKeys"] = [header["key"] for header in headers]
         return {"type": "record", **row}
 
-    def _offset_index(self, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _offset_index(self, path: Path) -> Iterator[Line]:
         with OffsetIndex.open(path) as index:
             if not len(index):
-                yield f"{path} is empty.", {"type": "index", "entries": 0}
+                yield self._either(f"{path} is empty.", {"type": "index", "entries": 0})
             for row in _rows(index.entries()):
-                yield f"offset: {row['offset']} position: {row['position']}", {"type": "entry", **row}
+                yield self._either(f"offset: {row['offset']} position: {row['position']}", {"type": "entry", **row})
             self.findings += index.verify(_log_beside(path)).findings
 
-    def _time_index(self, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _time_index(self, path: Path) -> Iterator[Line]:
         with TimeIndex.open(path) as index:
             for row in _rows(index.entries()):
-                yield f"timestamp: {row['timestamp']} offset: {row['offset']}", {"type": "entry", **row}
+                yield self._either(f"timestamp: {row['timestamp']} offset: {row['offset']}", {"type": "entry", **row})
             self.findings += index.verify(_log_beside(path)).findings
 
-    def _transaction_index(self, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _transaction_index(self, path: Path) -> Iterator[Line]:
         rows, torn = _core.read_transaction_index(path)
         names = ("version", "producerId", "firstOffset", "lastOffset", "lastStableOffset")
         for row in _rows([rows]):
-            yield " ".join(f"{name}: {row[name]}" for name in names), {"type": "entry", **row}
+            yield self._either(" ".join(f"{name}: {row[name]}" for name in names), {"type": "entry", **row})
         if torn:
             at = path.stat().st_size - torn
             self.findings.append(Finding(str(path), at, "index-size", "whole entries", f"{torn} bytes of one"))
 
-    def _snapshot(self, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _snapshot(self, path: Path) -> Iterator[Line]:
         for row in _rows([_core.read_producer_snapshot(path)]):
-            yield _producer_text(row), {"type": "producer", **row}
+            yield self._either(_producer_text(row), {"type": "producer", **row})
 
 
 def _rows(batches: Iterable[RecordBatch]) -> Iterator[dict[str, Any]]:
@@ -190,6 +203,23 @@ def _rows(batches: Iterable[RecordBatch]) -> Iterator[dict[str, Any]]:
 
 def _values(column: Array) -> list[Any]:
     return list((column.cast(DataType.int64()) if _TYPES.is_timestamp(column.type) else column).to_pylist())
+
+
+def _crc_text(record: dict[str, Any]) -> str:
+    """Write what is said of a record of formats before v2, or after all of one of v2."""
+    if record["magic"] < _V2:
+        return f"isValid: {_bool(record['isValid'])} crc: {record['crc']}}}"
+    names = ",".join(header["key"] for header in record["headers"] or ())
+    return f"sequence: {record['sequence']} headerKeys: [{names}]"
+
+
+def _sequence_texts(batch: RecordBatch) -> Iterator[str]:
+    """Write what is said of records of format v2, in a batch of them alone."""
+    headers = batch.column("headers")
+    names = struct_field(list_flatten(headers), 0).to_pylist()
+    ends = list_offsets(headers).to_pylist()
+    for begin, end, sequence in zip(ends, ends[1:], _values(batch.column("sequence")), strict=False):
+        yield f"sequence: {sequence} headerKeys: [{','.join(names[begin:end])}]"
 
 
 def _log_beside(path: Path) -> Path | None:

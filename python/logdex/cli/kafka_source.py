@@ -6,7 +6,7 @@ import errno
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from logdex.cli.output import body_text, json_bytes, printable, time_text
-from logdex.cli.source import Description, Filters, Listing
+from logdex.cli.source import Description, Filters, Listing, Source
 from logdex.kafka import Log, LogDir, LogSegment
 from logdex.kafka.file_name import LOG, parse_segment_file
 
@@ -21,7 +21,7 @@ _COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key",
 _SHOWN_BYTES = 2_000
 
 
-class KafkaSource:
+class KafkaSource(Source):
     """Records of Kafka."""
 
     def __init__(self, opened: _Opened) -> None:

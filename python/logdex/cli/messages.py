@@ -2,34 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 from logdex.cli.output import body_text, json_bytes, printable, time_text
+from logdex.rocketmq import Message
 
-MESSAGE_COLUMNS = (
-    "topic",
-    "queue_id",
-    "queue_offset",
-    "phy_offset",
-    "store_timestamp",
-    "born_timestamp",
-    "msg_id",
-    "uniq_key",
-    "tags",
-    "keys",
-    "body",
-    "properties",
-    "flag",
-    "sys_flag",
-    "store_size",
-    "body_crc",
-    "reconsume_times",
-    "prepared_transaction_offset",
-    "born_host",
-    "store_host",
-    "body_error",
-)
-_TIMES = ("store_timestamp", "born_timestamp")
+MESSAGE_COLUMNS = tuple(field.name for field in fields(Message))
 _SHOWN_BODY = 2_000
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
 import sys
 from datetime import datetime, timedelta, timezone
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from logdex.report import Report
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
@@ -24,6 +27,18 @@ def say(text: str = "") -> None:
 def say_json(row: Any) -> None:  # noqa: ANN401 -- what JSON holds
     """Print one object on one line, in ASCII."""
     sys.stdout.write(json.dumps(row, default=_plain) + "\n")
+
+
+def say_report(report: Report, *, json: bool) -> int:
+    """Print a report; give the exit code that says whether it has findings."""
+    if json:
+        for finding in report.findings:
+            say_json(dataclasses.asdict(finding))
+        say_json({"ok": report.ok, "findings": len(report.findings), "checked": report.checked})
+    else:
+        for line in str(report).splitlines():
+            say(printable(line))
+    return 0 if report.ok else 1
 
 
 def complain(text: str) -> None:

@@ -1,13 +1,16 @@
 """What may lie at a path, as the commands see it: described, read row by row, verified.
 
-A format adds itself with a class that follows `Source` and a function that recognises its paths, named in `KINDS` of
+A format adds itself with a subclass of `Source` and a function that recognises its paths, named in `KINDS` of
 `logdex.cli.kinds`.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
+
+from logdex.closing import Closing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -60,23 +63,25 @@ class Description:
     listings: list[Listing] = field(default_factory=list)
 
 
-class Source(Protocol):
+class Source(Closing, ABC):
     """One opened path."""
 
+    @abstractmethod
     def describe(self) -> Description:
         """Say what lies there."""
 
+    @abstractmethod
     def rows(self, filters: Filters, *, body: bool) -> Any:  # noqa: ANN401 -- an Arrow stream
         """Read what the filters let pass, in the order of the log; without bodies where they are not wanted."""
 
+    @abstractmethod
     def as_text(self, row: dict[str, Any]) -> str:
         """Write one row for people."""
 
+    @abstractmethod
     def as_json(self, row: dict[str, Any]) -> dict[str, Any]:
         """Turn one row into what JSON holds."""
 
+    @abstractmethod
     def verify(self, progress: Callable[[int, int], None]) -> Report:
         """Check everything; tells the progress in bytes: done, and in all."""
-
-    def close(self) -> None:
-        """Let the files go."""

@@ -43,14 +43,11 @@ def run(arguments: argparse.Namespace) -> int:
     if (path / "commitlog").is_dir():
         path /= "index"
     plot = _pyplot() if arguments.plot else None
-    source = open_source(path)
-    try:
+    with open_source(path) as source:
         if not isinstance(source, IndexSource):
             raise ValueError(f"{path} is no index directory or file")  # noqa: TRY004 -- what lies there, not a type
         with Progress("stats") as progress:
             statistics = measure(source.files, progress)
-    finally:
-        source.close()
     if arguments.json:
         say_json({"path": str(path), **statistics.to_dict()})
     else:

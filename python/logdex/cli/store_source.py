@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from logdex.cli.messages import MESSAGE_COLUMNS, message_json, message_text
-from logdex.cli.source import Description, Filters, Listing
+from logdex.cli.source import Description, Filters, Listing, Source
 from logdex.rocketmq import MessageStore
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from logdex.report import Report
 
 
-class StoreSource:
+class StoreSource(Source):
     """A store and what belongs to it."""
 
     def __init__(self, store: MessageStore) -> None:

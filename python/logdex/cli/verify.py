@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
-from logdex.cli.arguments import add_open_options, command, open_options
+from logdex.cli.arguments import add_path, command, open_options
 from logdex.cli.kinds import open_source
-from logdex.cli.output import printable, say, say_json
+from logdex.cli.output import say_report
 from logdex.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -26,24 +25,12 @@ both, each way. The kinds of findings are a closed list (docs/findings.md). Chan
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the command."""
     parser = command(subparsers, "verify", "check every byte that means something", _DETAILS)
-    parser.add_argument("path", metavar="PATH", help="a store, a commit log, an index directory or file")
-    add_open_options(parser)
+    add_path(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the findings; 1 where there are any."""
-    source = open_source(arguments.path, **open_options(arguments))
-    try:
-        with Progress("verify") as progress:
-            report = source.verify(progress)
-    finally:
-        source.close()
-    if arguments.json:
-        for finding in report.findings:
-            say_json(dataclasses.asdict(finding))
-        say_json({"ok": report.ok, "findings": len(report.findings), "checked": report.checked})
-    else:
-        for line in str(report).splitlines():
-            say(printable(line))
-    return 0 if report.ok else 1
+    with open_source(arguments.path, **open_options(arguments)) as source, Progress("verify") as progress:
+        report = source.verify(progress)
+    return say_report(report, json=arguments.json)

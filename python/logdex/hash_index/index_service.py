@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from logdex import _core
 from logdex._core import StoreCheckpoint
+from logdex.closing import Closing
 from logdex.hash_index import query, recovery
 from logdex.hash_index.arrow_input import entry_batches
 from logdex.hash_index.check import verify_directory
@@ -52,7 +53,7 @@ _COMPAT = ("4.9.3", "5.3.3", "5.5.0")
 _INDEXES_TAGS = "5.5.0"
 
 
-class IndexService:
+class IndexService(Closing):
     """Puts keys into the newest file of an index directory and finds candidates in all of them.
 
     Open it with `IndexService.open`. One service in mode "a" writes to a directory at a time; any number reads. Puts on one
@@ -393,14 +394,6 @@ class IndexService:
         self._files.close()
         if self._writer is not None:
             self._writer.release()
-
-    def __enter__(self) -> IndexService:
-        """Give the service itself."""
-        return self
-
-    def __exit__(self, *args: object) -> None:
-        """Close it."""
-        self.close()
 
     def __repr__(self) -> str:
         """Name the directory and the mode."""

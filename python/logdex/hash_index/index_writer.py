@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from logdex import _core
 from logdex._core import CommitLog, IndexFile, PreparedFile, StoreCheckpoint
-from logdex.errors import CorruptFileError, IndexFullError
+from logdex.errors import CorruptFileError
 from logdex.hash_index import recovery
 from logdex.hash_index.arrow_input import entry_batches, message_batches
 from logdex.hash_index.directory import DirectoryLock, list_directory, refuse_running_broker
 from logdex.hash_index.file_name import create_next
 from logdex.hash_index.geometry import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES, file_size
+from logdex.hash_index.roll import put_rolling
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -84,18 +85,14 @@ class IndexWriter:
 
     def put(self, topic: Any, key: Any, phy_offset: Any, store_timestamp: Any, *, threads: int = 1) -> int:  # noqa: ANN401 -- columns
         """Put columns of entries, rolling as often as needed; give their number."""
-        total, start = len(key), 0
-        while start < total:
-            file = self._current()
+
+        def put(file: IndexFile, start: int) -> int:
             taken = file.put_batch(key, phy_offset, store_timestamp, topics=topic, start=start, threads=threads)
-            if not taken and not len(file):
-                # NOTE: upstream would create files without end here.
-                raise IndexFullError(f"{file.path} has no room for a single entry: max_entries is {file.max_entries}")
-            if not taken and not file.is_full:
-                raise RuntimeError(f"{file.path} took no entry although it is not full")
-            start += taken
             self._prepare_next(file)
-        return total
+            return taken
+
+        put_rolling(len(key), self._current, put)
+        return len(key)
 
     def _prepare_next(self, file: IndexFile) -> None:
         """Let a thread prepare the next file from when the current one is half full."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from logdex.kafka.segments import Segments
 
 _LEADER_EPOCH_AT = 12
+_ENTRY_BYTES = {OFFSET_INDEX: 8, TIME_INDEX: 12}
 _HEADER = ("position", "baseOffset", "lastOffset", "maxTimestamp", "partitionLeaderEpoch")
 
 
@@ -72,7 +73,7 @@ def _missing_indexes(segments: Segments, number: int) -> Iterator[Finding]:
 
 def _untrimmed(segments: Segments, number: int) -> Iterator[Finding]:
     """Name what only the last segment's indexes may have: slots that are not used."""
-    for suffix, entry_bytes in ((OFFSET_INDEX, 8), (TIME_INDEX, 12)):
+    for suffix, entry_bytes in _ENTRY_BYTES.items():
         path = segments.file(number, suffix)
         if path is None:
             continue
@@ -142,7 +143,7 @@ def _time_index_end(segments: Segments, number: int, largest: int) -> Iterator[F
         return
     if last != largest:
         found = str(last) if entries else "no entry"
-        at = max(0, entries - 1) * 12
+        at = max(0, entries - 1) * _ENTRY_BYTES[TIME_INDEX]
         yield Finding(str(path), at, "time-index-end", f"the segment's largest timestamp, {largest}", found)
 
 

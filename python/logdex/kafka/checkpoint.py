@@ -22,6 +22,8 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 
 _VERSION = "0"
 _HEAD_LINES = 2
+_MOST_DIGITS = 20
+"""Of a number of 64 bits, with its sign."""
 
 
 def read_offsets(log_dir: Path, name: str) -> dict[TopicPartition, int]:
@@ -80,4 +82,4 @@ def _lines(path: Path, fields: int) -> list[tuple[int, list[str]]]:
 
 
 def _is_number(text: str) -> bool:
-    return text.removeprefix("-").isdecimal() and text.isascii()
+    return len(text) <= _MOST_DIGITS and text.removeprefix("-").isdecimal() and text.isascii()

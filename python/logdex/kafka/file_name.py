@@ -21,7 +21,9 @@ SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT)
 LEFTOVERS = (".deleted", ".cleaned", ".swap")
 """What a broker puts behind a file's name while it deletes it, makes it, or swaps it in."""
 
-_MAX_OFFSET = 2**63 - 1
+MAX_OFFSET = 2**63 - 1
+"""The largest offset that there can be."""
+
 _OFFSET = re.compile(r"[0-9]{1,19}|0[0-9]{19}")
 _PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)", re.DOTALL)
 _RENAMED = re.compile(r"\.[0-9a-f]{32}-(?P<why>delete|future|stray)$")
@@ -44,7 +46,7 @@ def parse_segment_file(name: str) -> tuple[int, str] | None:
         True
     """
     stem, dot, suffix = name.partition(".")
-    if not _OFFSET.fullmatch(stem) or dot + suffix not in SUFFIXES or int(stem) > _MAX_OFFSET:
+    if not _OFFSET.fullmatch(stem) or dot + suffix not in SUFFIXES or int(stem) > MAX_OFFSET:
         return None
     return int(stem), dot + suffix
 

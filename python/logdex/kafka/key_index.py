@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from arro3.core import Array, DataType
 
 from logdex.hash_index import IndexService
+from logdex.hash_index.geometry import DEFAULT_MAX_ENTRIES
 from logdex.kafka.key_settings import KeySettings
 from logdex.kafka.log_dir import LogDir
 from logdex.report import Report, merge
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from logdex.kafka.record import Record
 
 _LEAST_ENTRIES = 1 << 10
-_MOST_ENTRIES = 20_000_000
 _ENTRIES_A_SLOT = 4
 _BATCH_ROWS = 65_536
 
@@ -143,7 +143,7 @@ def _geometry(log: Log, max_entries: int | None) -> tuple[int, int]:
                 columns=["count", "baseOffset", "lastOffset"], check_crc=False, on_error="stop"
             )
         )
-        max_entries = min(_MOST_ENTRIES, max(_LEAST_ENTRIES, 1 << needed.bit_length()))
+        max_entries = min(DEFAULT_MAX_ENTRIES, max(_LEAST_ENTRIES, 1 << needed.bit_length()))
     return max(1, max_entries // _ENTRIES_A_SLOT), max_entries
 
 

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from logdex import _core
+from logdex.closing import Closing
 from logdex.errors import CorruptFileError
 from logdex.kafka import checkpoint, time_search
 from logdex.kafka.aborted import aborted_between, open_transactions
 from logdex.kafka.check import verify_log
-from logdex.kafka.file_name import LOG, TopicPartition, parse_segment_file, partition_of
-from logdex.kafka.plan import MAX_OFFSET, plan_read
+from logdex.kafka.file_name import LOG, MAX_OFFSET, TopicPartition, parse_segment_file, partition_of
+from logdex.kafka.plan import plan_read
 from logdex.kafka.segment import BATCH_ROWS, INDEX_INTERVAL_BYTES, MAX_INDEX_BYTES
 from logdex.kafka.segments import SegmentMap, Segments
 from logdex.report import merge
@@ -20,7 +21,6 @@ from logdex.report import merge
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from os import PathLike
-    from types import TracebackType
     from typing import TypeAlias
 
     from logdex._core import SegmentReader, _Access, _Check, _OnError, _Time
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 ISOLATION = ("read_uncommitted", "read_committed")
 
 
-class Log:
+class Log(Closing):
     """A partition's log, read only: whatever stop left the directory behind, nothing in it is created or changed.
 
     Every call lists the directory anew, because a running broker rolls and deletes segments. Calls may come from many
@@ -330,17 +330,6 @@ class Log:
         """Let the files go; a second call does nothing."""
         self._closed = True
         self._map.close()
-
-    def __enter__(self) -> Log:
-        """Give the log itself."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> Literal[False]:
-        """Close it."""
-        self.close()
-        return False
 
     def __repr__(self) -> str:
         """Name the directory."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from logdex import _core
+from logdex.closing import Closing
 from logdex.kafka import checkpoint
 from logdex.kafka.file_name import LOG, TopicPartition, parse_partition_directory
 from logdex.kafka.log import Log
@@ -17,7 +18,6 @@ from logdex.report import merge
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from os import PathLike
-    from types import TracebackType
 
     from logdex._core import SegmentReader, _Access, _Check, _OnError, _Time
     from logdex.kafka.log import Isolation
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _METADATA = "partition.metadata"
 
 
-class LogDir:
+class LogDir(Closing):
     """A log directory (`log.dirs`) of a broker, a backup of it, or what a dead broker left; nothing in it is changed.
 
     Calls may come from many threads. It pickles by path and options. As a context manager it closes itself.
@@ -141,16 +141,21 @@ class LogDir:
 
         Args:
             topic: One topic, or several; None: all.
-            begin_offset: As for `Log.records`, of every partition.
-            end_offset: As above.
-            begin: First timestamp; None: no bound.
+            begin_offset: First offset in every partition; None: the start of its log.
+            end_offset: First offset that is not wanted of any partition; None: the end of its log.
+            begin: First timestamp, ms or an aware datetime; None: no bound.
             end: Last timestamp, included.
-            columns: Names of columns.
+            columns: Names of columns, in the order wanted; see `Log.records`.
             batch_size: The most rows of an Arrow batch.
-            isolation: "read_committed" leaves out aborted transactions.
-            control: Give control records, too.
+            isolation: "read_committed" leaves out aborted transactions, and ends before the first one that is open.
+            control: Give control records, too; a consumer never sees them.
             check_crc: Refuse a batch whose checksum is wrong.
-            on_error: What a damaged batch does.
+            on_error: What a damaged batch does: "raise", be passed over ("skip"), or end its segment ("stop"). What was
+                passed over stands in `findings` of the stream.
+
+        Raises:
+            CorruptFileError: While reading, with `on_error="raise"`: path and byte offset of a damaged batch.
+            OSError: A directory or a file cannot be read.
         """
         parts = [
             part
@@ -190,17 +195,6 @@ class LogDir:
             for log in self._logs.values():
                 log.close()
             self._logs = {}
-
-    def __enter__(self) -> LogDir:
-        """Give the directory itself."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> Literal[False]:
-        """Close it."""
-        self.close()
-        return False
 
     def __repr__(self) -> str:
         """Name the directory."""

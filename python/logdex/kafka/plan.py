@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from logdex.errors import CorruptFileError
 from logdex.kafka.aborted import aborted_between
+from logdex.kafka.file_name import MAX_OFFSET
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from logdex.kafka.transactions import AbortedTransaction
 
     Part: TypeAlias = tuple[_core.LogSegment, int | None, int | None, list[AbortedTransaction] | None]
-
-MAX_OFFSET = 2**63 - 1
 
 
 def plan_read(segments: Segments, first: int, last: int, begin: _Time | None, *, committed: bool) -> Iterator[Part]:

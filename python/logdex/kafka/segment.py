@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from logdex import _core
+from logdex.closing import Closing
 from logdex.kafka.index_files import write_rebuilt
 from logdex.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from os import PathLike
-    from types import TracebackType
     from typing import TypeAlias
 
     from logdex._core import ProducerState, SegmentReader, _Access, _Check, _OnError, _Time
@@ -54,7 +54,7 @@ class Slice:
         return self.segment.slice_bytes(self.position, self.size)
 
 
-class LogSegment:
+class LogSegment(Closing):
     """A segment, read only: nothing is created or changed, and its indexes need not be there.
 
     Answers follow Kafka's LogSegment. By default an index is verified against the log before it is followed, and control
@@ -314,17 +314,6 @@ class LogSegment:
     def close(self) -> None:
         """Let the files go; a second call does nothing."""
         self._segment.close()
-
-    def __enter__(self) -> LogSegment:
-        """Give the segment itself."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> Literal[False]:
-        """Close it."""
-        self.close()
-        return False
 
     def __repr__(self) -> str:
         """Name the file."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from logdex import _core
 from logdex.errors import CorruptFileError
-from logdex.kafka.file_name import TXN_INDEX
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,8 +94,3 @@ def read_transaction_index(path: Path, base_offset: int) -> list[AbortedTransact
     if torn or any(entry.last_offset < base_offset or entry.first_offset > entry.last_offset for entry in found):
         return None
     return found
-
-
-def transaction_index_path(segment: LogSegment) -> Path:
-    """Give the path of a segment's `.txnindex`."""
-    return segment.path.with_suffix(TXN_INDEX)

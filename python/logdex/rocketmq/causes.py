@@ -112,13 +112,24 @@ def _of_candidates(explanation: Explanation) -> Iterator[Cause]:
             f"{len(gone)} entries with this hash lead to offsets up to {max(gone):,}, but the log begins at "
             f"{explanation.min_offset:,}: the files before were deleted (fileReservedTime); a backup may have them",
         )
-    for verdict in ("damaged", "beyond-log"):
-        if verdict in by_verdict:
-            yield Cause(
-                "damaged-message",
-                f"entries with this hash lead to offsets {_some(by_verdict[verdict])}, where no good message begins; "
-                "`verify` says what is broken",
-            )
+    if "cut-off" in by_verdict:
+        yield Cause(
+            "cut-off",
+            f"entries with this hash lead to whole messages at offsets {_some(by_verdict['cut-off'])} that lie behind the end of "
+            'the log: a broker cut them off; they are read with CommitLog.scan(stop="salvage")',
+        )
+    if "damaged" in by_verdict:
+        yield Cause(
+            "damaged-message",
+            f"entries with this hash lead to offsets {_some(by_verdict['damaged'])}, where no good message begins; "
+            "`verify` says what is broken",
+        )
+    if "beyond-log" in by_verdict:
+        yield Cause(
+            "damaged-message",
+            f"entries with this hash lead to offsets {_some(by_verdict['beyond-log'])}, but the log ends at "
+            f"{explanation.max_offset:,}: it was cut back since, or its newest files are not here",
+        )
     if "stale-entry" in by_verdict:
         yield Cause(
             "stale-entry",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from logdex import _core
+from logdex.closing import Closing
 from logdex.rocketmq.message import Message
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from os import PathLike
     from pathlib import Path
-    from types import TracebackType
 
     from arro3.core import RecordBatch
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _OFFSETS = 1 << 63
 
 
-class CommitLog:
+class CommitLog(Closing):
     """The commit log of a store, read only: nothing in its directory is created or changed.
 
     Every call lists the directory anew, because a running broker adds and deletes files. Calls may come from many threads
@@ -54,7 +54,8 @@ class CommitLog:
             directory: The directory. Files whose names are not 20 digits are ignored.
             access: "auto" is "pread" here: everything is copied out in windows, and files that the broker deletes do no
                 harm. "mmap" maps each file while it is read.
-            compat: With "4.9.3" a frame of version 2 (5.1.0 and later) ends the log, as it does for that broker.
+            compat: Nothing behind the end of the log is a message, as for a broker. With "4.9.3" a frame of version 2 (5.1.0
+                and later) ends the log, as it does for that broker.
             max_body_bytes: A body that decompresses to more is null, with the reason in `body_error`.
 
         Raises:
@@ -102,7 +103,8 @@ class CommitLog:
             phy_offset: Anything. A frame that only lies inside of a body is not taken for a message.
 
         Returns:
-            The message; None where none begins, or where the body has another checksum than its frame says.
+            The message; None where none begins, where the body has another checksum than its frame says, or where a broker
+            cut it off and left it on the disk (see `is_cut_off`).
 
         Raises:
             OSError: The system refuses.
@@ -111,6 +113,20 @@ class CommitLog:
             return None
         columns = self._log.message(phy_offset)
         return None if columns is None else Message(**columns)
+
+    def is_cut_off(self, phy_offset: int) -> bool:
+        """Say whether what begins at an offset is a whole message that a broker cut off and left on the disk.
+
+        A broker that cuts its log back erases nothing. Such a message lies behind the end of the log and steps back in time
+        or in its queue; or in the filling at the end of a file. In compat all that lies behind the end counts as cut off.
+
+        Args:
+            phy_offset: Anything.
+
+        Raises:
+            OSError: The system refuses.
+        """
+        return -_OFFSETS <= phy_offset < _OFFSETS and self._log.is_cut_off(phy_offset)
 
     def messages(self, phy_offsets: _Ints, *, columns: Iterable[str] | None = None) -> RecordBatch:
         """Read the messages that begin at these offsets.
@@ -186,14 +202,6 @@ class CommitLog:
     def close(self) -> None:
         """Let go of the files that are kept open for look-ups. Further calls raise ValueError; open readers go on."""
         self._log.close()
-
-    def __enter__(self) -> CommitLog:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __reduce__(self) -> tuple[type[CommitLog], tuple[_core.CommitLog]]:
         return CommitLog, (self._log,)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 def expect_end(log: CommitLog, index: IndexService, queues: QueueSet) -> None:
     """Tell a log that it reaches as far as the index's last message, where a consume queue says so, too.
 
-    The index alone does not prove it: a broker that cuts its log back erases nothing, and cuts its queues, not its index.
+    To be asked of a store whose broker was stopped: one that cuts its log back erases nothing there, nor in its queues and its
+    index, until it has written on; and one that was killed may not have come so far.
     What cannot be read now is no fault here; the log's end is then looked for in its last file, from the beginning.
     """
     files = index.whole_files()

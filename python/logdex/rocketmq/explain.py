@@ -113,6 +113,8 @@ def _judge(store: MessageStore, question: _Question, offset: int, source: str) -
         return Candidate(offset, source, "expired")
     message = log.message(offset)
     if message is None:
+        if log.is_cut_off(offset):
+            return Candidate(offset, source, "cut-off")
         return Candidate(offset, source, "beyond-log" if offset >= log.max_offset else "damaged")
     return Candidate(
         offset,

@@ -21,6 +21,7 @@ CAUSES = {
     "broker-cap": "more candidates than the 64 that a broker's answer holds",
     "broker-time": "a broker misses it: its index has whole seconds, and searches end early after clock steps",
     "clock-difference": "the range asked for fits the producer's clock, not the broker's",
+    "cut-off": "a broker cut the message off when it started after a crash; it is still on the disk",
     "damaged-message": "the index leads to it, but no good message begins there",
     "delayed": "the message waits for its delivery under a topic of the broker's own",
     "expired-file": "the index still knows it, but the log file that held it was deleted",
@@ -79,7 +80,8 @@ class Candidate:
     Attributes:
         phy_offset: The place.
         source: Name of the index file, or `log` for what was read from the log.
-        verdict: `match`, `out-of-range`, `other-key`, `other-topic`, `stale-entry`, `expired`, `beyond-log`, `damaged`.
+        verdict: `match`, `out-of-range`, `other-key`, `other-topic`, `stale-entry`, `expired`, `beyond-log`,
+            `cut-off`, `damaged`.
         topic: Topic of the message there; None where none is.
         keys: Its keys.
         uniq_key: Its unique key.

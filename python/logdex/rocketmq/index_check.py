@@ -15,7 +15,7 @@ from logdex.report import Finding, Report, merge
 from logdex.rocketmq.ranges import Range, subtract, union
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from arro3.core import RecordBatch
 
@@ -162,9 +162,10 @@ class IndexCheck:
 def _keys(messages: RecordBatch, *, tags: bool) -> dict[tuple[int, int], tuple[str, str]]:
     """Give offset and hash of the entries that messages get, with topic and key."""
     entries = _core.index_entries(messages, end_phy_offset=0, tags=tags)
-    names: Iterable[str] = ("topic", "key", "phy_offset")
-    rows = zip(*(entries.column(name).to_pylist() for name in names), strict=True)
-    return {(offset, _core.key_hash(_core.index_key(topic, key))): (topic, key) for topic, key, offset in rows}
+    topics, keys, offsets = (entries.column(name) for name in ("topic", "key", "phy_offset"))
+    hashes = _core.key_hashes(keys, topics=topics)
+    pairs = zip(offsets.to_pylist(), hashes.to_pylist(), strict=True)
+    return dict(zip(pairs, zip(topics.to_pylist(), keys.to_pylist(), strict=True), strict=True))
 
 
 def _covers(file: IndexFile, offset: int) -> bool:

@@ -80,7 +80,7 @@ class KeySearch:
         """Find the messages of one key; see `MessageStore.find`."""
         check_max_num(max_num)
         scanned, unscanned = self._read_unindexed(scan, progress)
-        offsets, capped = self._candidates(topic, key, times, scan)
+        offsets, capped = self._candidates(topic, key, times)
         found: list[Message] = []
         rejected = 0
         for offset in offsets:
@@ -126,7 +126,7 @@ class KeySearch:
             hits: list[tuple[int, int]] = []
             for first in range(0, len(key_list), _KEYS_A_STEP):
                 step = slice(first, first + _KEYS_A_STEP)
-                verified = self._verified(topic_list[step], key_list[step], times, scan)
+                verified = self._verified(topic_list[step], key_list[step], times)
                 hits += [(first + row, offset) for row, found in enumerate(verified) for offset in found[:max_num]]
                 while len(hits) >= batch_size:
                     yield self._rows(hits[:batch_size], schema)
@@ -136,7 +136,7 @@ class KeySearch:
 
         return RecordBatchReader.from_batches(schema, batches())
 
-    def _candidates(self, topic: str | None, key: str, times: TimeRange, scan: Scan) -> tuple[list[int], bool]:
+    def _candidates(self, topic: str | None, key: str, times: TimeRange) -> tuple[list[int], bool]:
         """Give the offsets where the key may be, the newest first, each once, and whether a broker's cap cut some off."""
         offsets: set[int] = set()
         capped = False
@@ -145,17 +145,16 @@ class KeySearch:
             # A key's hash is of its topic, too.
             topics = sorted({*self._topics(), *self._unindexed.topics})
             if index is not None and topics:
-                found = index.query_batch(topics, [key] * len(topics), begin=times.begin, end=times.end)
-                offsets.update(*found.to_pylist())
+                of_topics = index.query_batch(topics, [key] * len(topics), begin=times.begin, end=times.end)
+                offsets.update(*of_topics.to_pylist())
         else:
             topics = [topic]
             if index is not None:
                 result = index.query_offset(topic, key, begin=times.begin, end=times.end)
                 offsets.update(result.phy_offsets)
                 capped = result.truncated
-        if scan:
-            for each in topics:
-                offsets.update(self._unindexed.offsets(each, key))
+        for also in self._unindexed.offsets(topics, [key] * len(topics)):
+            offsets.update(also or ())
         return sorted(offsets, reverse=True), capped
 
     def _read_unindexed(
@@ -173,9 +172,7 @@ class KeySearch:
         scanned = self._unindexed.read(missing, _SCAN_BUDGET_BYTES if scan == "auto" else None, progress)
         return scanned, self._unindexed.missing(whole, covered)
 
-    def _verified(
-        self, topics: list[str | None], keys: list[str | None], times: TimeRange, scan: Scan
-    ) -> Iterator[list[int]]:
+    def _verified(self, topics: list[str | None], keys: list[str | None], times: TimeRange) -> Iterator[list[int]]:
         """Give the offsets of each key's messages, the newest first, each once."""
         index = self._index()
         asked = [pair if None not in pair else (None, None) for pair in zip(topics, keys, strict=True)]
@@ -183,10 +180,9 @@ class KeySearch:
         if index is not None:
             found = index.query_batch(*map(list, zip(*asked, strict=True)), begin=times.begin, end=times.end)
             candidates = [set(offsets or ()) for offsets in found.to_pylist()]
-        if scan:
-            for offsets, (topic, key) in zip(candidates, asked, strict=True):
-                if topic is not None and key is not None:
-                    offsets.update(self._unindexed.offsets(topic, key))
+        read = self._unindexed.offsets(*map(list, zip(*asked, strict=True)))
+        for offsets, also in zip(candidates, read, strict=True):
+            offsets.update(also or ())
         facts = self._facts(sorted(set().union(*candidates)))
         for offsets, (topic, key) in zip(candidates, asked, strict=True):
             yield [

@@ -15,9 +15,7 @@ from logdex.rocketmq.ranges import Range, subtract, union
 from logdex.rocketmq.sound import sound_messages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from arro3.core import RecordBatch
+    from collections.abc import Callable, Sequence
 
     from logdex.report import Finding
     from logdex.rocketmq.commit_log import CommitLog
@@ -28,7 +26,7 @@ _COLUMNS = ("topic", "phy_offset", "store_timestamp", "uniq_key", "keys", "tags"
 class LogEntries:
     """What a broker would have indexed of the log ranges read so far: for each entry its key's hash and its offset.
 
-    Twelve bytes an entry; a look-up is a search for four bytes in memory.
+    Twelve bytes an entry, sorted in memory.
 
     Attributes:
         topics: Topics of the messages read so far.
@@ -49,9 +47,8 @@ class LogEntries:
         self._lock = threading.Lock()
         self._seen: list[Range] = []
         self._refused: list[Range] = []
-        self._hashes = bytearray()
+        self._table = _core.EntryTable()
         self._tell: Callable[[int], None] | None = None
-        self._offsets = array("q")
 
     def missing(self, whole: Range, covered: list[Range]) -> list[Range]:
         """Give the parts of a range that are neither covered otherwise nor read yet, rising."""
@@ -88,10 +85,10 @@ class LogEntries:
 
     def _read_range(self, begin: int, end: int, stop: int) -> int:
         damage: list[Finding] = []
-        starts: list[int] = []
+        starts = array("q")
         reached = self._read_sound(begin, stop)
         if reached < stop:
-            reached = self._walk(begin, stop, starts, salvage=self._salvage, on_damage=damage.append)
+            reached = self._walk(begin, stop, self._table, starts, salvage=self._salvage, on_damage=damage.append)
         if self._salvage:
             done = min(end, max(reached, stop))
             broken = [_around(finding, starts, done) for finding in damage]
@@ -114,32 +111,37 @@ class LogEntries:
         one_file = not any(begin < int(path.name) < stop for path in self._log.files)
         if not self._salvage or not one_file or self._log.message(begin) is None:
             return begin
-        kept = len(self._offsets)
-        reached = self._walk(begin, stop, [], salvage=False, on_damage=lambda _: None)
-        if reached < stop:
-            del self._offsets[kept:], self._hashes[kept * 4 :]
+        sound = _core.EntryTable()
+        reached = self._walk(begin, stop, sound, None, salvage=False, on_damage=lambda _: None)
+        if reached >= stop:
+            self._table.take(sound)
         return reached
 
     def _walk(
-        self, begin: int, stop: int, starts: list[int], *, salvage: bool, on_damage: Callable[[Finding], None]
+        self,
+        begin: int,
+        stop: int,
+        table: _core.EntryTable,
+        starts: array[int] | None,
+        *,
+        salvage: bool,
+        on_damage: Callable[[Finding], None],
     ) -> int:
-        """Keep the entries of a range and where its messages begin; give where the last one ends."""
+        """Put the entries of a range into a table and where its messages begin; give where the last one ends."""
         tags = self._tags()
         reached = begin
         for messages in sound_messages(self._log, _COLUMNS, begin, stop, salvage=salvage, on_damage=on_damage):
-            starts += messages.column("phy_offset").to_pylist()
-            self._keep(messages, tags=tags)
-            reached = starts[-1] + messages.column("store_size")[messages.num_rows - 1].as_py()
+            offsets = messages.column("phy_offset")
+            if starts is not None:
+                starts.extend(offsets.to_pylist())
+            self.topics.update(messages.column("topic").to_pylist())
+            entries = _core.index_entries(messages, end_phy_offset=0, tags=tags)
+            table.add(entries.column("key"), entries.column("phy_offset"), topics=entries.column("topic"))
+            last = messages.num_rows - 1
+            reached = offsets[last].as_py() + messages.column("store_size")[last].as_py()
             if self._tell is not None:
                 self._tell(reached)
         return reached
-
-    def _keep(self, messages: RecordBatch, *, tags: bool) -> None:
-        self.topics.update(messages.column("topic").to_pylist())
-        entries = _core.index_entries(messages, end_phy_offset=0, tags=tags)
-        hashes = _core.key_hashes(entries.column("key"), topics=entries.column("topic"))
-        self._hashes += array("i", hashes.to_pylist()).tobytes()
-        self._offsets.extend(entries.column("phy_offset").to_pylist())
 
     def _goes_on(self, offset: int) -> bool:
         """Say whether a message follows: then a walk ended at fill, and not at what a broker would refuse."""
@@ -147,20 +149,12 @@ class LogEntries:
         first = next(iter(RecordBatchReader.from_stream(following)), None)
         return first is not None and first.num_rows > 0
 
-    def offsets(self, topic: str, key: str) -> list[int]:
-        """Give the offsets of the messages whose entries have the hash of a key, in the order they were read."""
-        wanted = array("i", [_core.key_hash(_core.index_key(topic, key))]).tobytes()
-        found = []
-        at = self._hashes.find(wanted)
-        while at >= 0:
-            place, rest = divmod(at, 4)
-            if not rest and place < len(self._offsets):
-                found.append(self._offsets[place])
-            at = self._hashes.find(wanted, at + 1)
-        return found
+    def offsets(self, topics: Sequence[str | None], keys: Sequence[str | None]) -> list[list[int] | None]:
+        """Give, for each key, the offsets of the messages whose entries have its hash, rising; None without key or topic."""
+        return list(self._table.select_batch(keys, topics=topics).to_pylist())
 
 
-def _around(finding: Finding, starts: list[int], end: int) -> Range:
+def _around(finding: Finding, starts: array[int], end: int) -> Range:
     """Give the range of the log in which nothing could be read: from a finding to the next message."""
     begin = int(Path(finding.path).name) + finding.offset
     place = bisect_right(starts, begin)

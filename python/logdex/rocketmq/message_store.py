@@ -89,7 +89,7 @@ class MessageStore(OpenedStore):
             end: Last store time, included.
             max_num: The most messages to give; None: all.
             scan: How much of what no index file covers is read: "auto" up to 1 GiB a call, True all, False nothing. What
-                one call read, the next calls remember.
+                one call read, the next calls remember and search, whatever they read themselves.
             progress: Called now and then with the bytes of the log that were read, and those that will be.
 
         Raises:

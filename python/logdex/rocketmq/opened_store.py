@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from typing_extensions import Self
-
+from logdex.closing import Closing
 from logdex.hash_index.index_service import CLOCK_SLACK_MS, IndexService
 from logdex.rocketmq.commit_log import CommitLog
 from logdex.rocketmq.end_of_log import expect_end
@@ -18,13 +17,15 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Literal, TypeAlias
 
+    from typing_extensions import Self
+
     _Access: TypeAlias = Literal["auto", "mmap", "pread"]
     _Compat: TypeAlias = Literal["4.9.3", "5.3.3", "5.5.0"] | None
 
 _Store = TypeVar("_Store", bound="OpenedStore")
 
 
-class OpenedStore:
+class OpenedStore(Closing):
     """The parts of a store, open for reading. `MessageStore` asks them."""
 
     def __init__(self, layout: StoreLayout, options: dict[str, Any]) -> None:
@@ -76,7 +77,7 @@ class OpenedStore:
         }
         store = cls(layout, options)
         index = store.index
-        if index is not None and compat is None:
+        if index is not None and compat is None and not layout.abort.exists():
             expect_end(store.commit_log, index, store._queues)
         return store
 
@@ -128,14 +129,6 @@ class OpenedStore:
             self._index.close()
         self._queues.close()
         self._commit_log.close()
-
-    def __enter__(self) -> Self:
-        """Give the store itself."""
-        return self
-
-    def __exit__(self, *args: object) -> None:
-        """Close it."""
-        self.close()
 
     def __repr__(self) -> str:
         """Name the root."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-AFTER_STOP = "after-stop"
+_CUT_OFF = "cut-off"
 _SUSPECT = "suspect"
 
 
@@ -27,13 +27,11 @@ def warn(finding: Finding) -> None:
 
 
 def is_ghost(suspect: str | None) -> bool:
-    """Say whether what a salvaging scan says of a message means that it was cut off before.
+    """Say whether what a salvaging scan says of a message means that a broker cut it off before.
 
-    A message behind damage is as good as any. One that lies behind the end of a walk *and* steps back in time or in its
-    queue, or says that it stands elsewhere, is left over from before the log was cut back.
+    A message behind damage is as good as any.
     """
-    words = (suspect or "").split()
-    return AFTER_STOP in words and len(words) > 1
+    return suspect is not None and _CUT_OFF in suspect
 
 
 def sound_messages(

@@ -21,6 +21,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from logdex._core import index_entries
 from logdex.hash_index.file_name import resolve_zone
+from logdex.hash_index.geometry import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES
 from logdex.report import Report
 from logdex.spark import files
 from logdex.spark.build_plan import LogFileCount, TaskPlan, plan_build
@@ -55,8 +56,8 @@ def build_index(
     store: str | PathLike[str],
     index_dir: str | PathLike[str],
     *,
-    hash_slots: int = 5_000_000,
-    max_entries: int = 20_000_000,
+    hash_slots: int = DEFAULT_HASH_SLOTS,
+    max_entries: int = DEFAULT_MAX_ENTRIES,
     zone: str | None = None,
     mode: str = "errorifexists",
     max_tasks: int | None = None,

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from logdex._core import key_hashes, offset_order
+from logdex.closing import Closing
 from logdex.spark.schema import milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
-    from types import TracebackType
 
 COLUMNS = ("topic", "key", "phy_offset", "store_timestamp")
 """What rows are made from."""
@@ -60,7 +60,7 @@ def sorted_rows(batches: Sequence[Any]) -> Iterator[Any]:
         yield rows.take(order.slice(start, _BATCH_ROWS))
 
 
-class RowsWriter:
+class RowsWriter(Closing):
     """Leaves rows in a file for another task; Arrow's stream format."""
 
     def __init__(self, path: Path) -> None:
@@ -72,11 +72,7 @@ class RowsWriter:
         """Append rows."""
         self._stream.write_batch(rows)
 
-    def __enter__(self) -> RowsWriter:
-        """Give the writer itself."""
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def close(self) -> None:
         """End the stream and close the file."""
         self._stream.close()
         self._file.close()

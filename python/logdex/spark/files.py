@@ -49,12 +49,15 @@ def index_service(
 
 
 def commit_log(directory: str, *, access: Access = "auto", compat: Compat = None) -> CommitLog:
-    """Give the open commit log of a directory."""
+    """Give the open commit log of a directory, or of several with commas between them."""
 
     def open_log() -> CommitLog:
         return CommitLog.open(directory, access=access, compat=compat)
 
-    return _kept(("log", directory, access, compat), [directory], open_log)
+    parts = [directory]
+    if "," in directory and not Path(directory).exists():
+        parts = [part.strip() for part in directory.split(",") if part.strip()]
+    return _kept(("log", directory, access, compat), parts, open_log)
 
 
 def message_store(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter, InputPartition
 
 from logdex.hash_index.file_name import resolve_zone
+from logdex.hash_index.geometry import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES, file_size
 from logdex.rocketmq import IndexFile, IndexService
 from logdex.spark import options as opt
 from logdex.spark.commit import Job, index_files
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
 FORMAT = "rocketmq_index"
 _OPTIONS = ("path", "paths", "hashSlots", "maxEntries", "zone", "access", "compat", "columns")
-_DEFAULT_SLOTS = 5_000_000
-_DEFAULT_ENTRIES = 20_000_000
 
 
 class IndexSource(DataSource):
@@ -180,11 +179,11 @@ def _geometry(directory: Path, slots: int | None, entries: int | None, *, overwr
     present = [] if overwrite else index_files(directory)
     if present and slots is None:
         slots, entries = settled_geometry(directory, slots, entries)
-    slots = _DEFAULT_SLOTS if slots is None else slots
-    entries = _DEFAULT_ENTRIES if entries is None else entries
+    slots = DEFAULT_HASH_SLOTS if slots is None else slots
+    entries = DEFAULT_MAX_ENTRIES if entries is None else entries
     if slots < 1 or entries < 2:  # noqa: PLR2004 - one entry of a file is never used
         raise ValueError(f"hashSlots must be at least 1 and maxEntries at least 2, not {slots} and {entries}")
-    size = 40 + 4 * slots + 20 * entries
+    size = file_size((slots, entries))
     for path in present:
         if path.stat().st_size != size:
             raise ValueError(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import datasource as ds
 
 from logdex._core import time_ms
+from logdex.kafka.file_name import MAX_OFFSET
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from logdex.kafka import TopicPartition
 
-_MAX_OFFSET = 2**63 - 1
 _NEVER_NULL = ("topic", "partition", "offset")
 
 
@@ -37,7 +37,7 @@ class RecordFilter:
     topics: frozenset[str] | None = None
     partitions: frozenset[int] | None = None
     begin_offset: int = 0
-    end_offset: int = _MAX_OFFSET
+    end_offset: int = MAX_OFFSET
     begin_ms: int | None = None
     end_ms: int | None = None
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from logdex.errors import CorruptFileError
 from logdex.kafka import OffsetIndex
+from logdex.kafka.file_name import MAX_OFFSET, OFFSET_INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
 PARTITION_BYTES = 128 << 20
 """How many bytes of log a task reads where nothing else is said, as for Spark's files."""
-
-_MAX_OFFSET = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,7 @@ def split(log: Log, begin: int, end: int, piece_bytes: int) -> Iterator[OffsetRa
     """
     segments = log.segments
     bases = [segment.base_offset for segment in segments]
-    for segment, following in zip(segments, [*bases[1:], _MAX_OFFSET], strict=True):
+    for segment, following in zip(segments, [*bases[1:], MAX_OFFSET], strict=True):
         low, high = max(begin, segment.base_offset), min(end, following)
         if low >= high:
             continue
@@ -75,7 +74,7 @@ def _marks(segment: LogSegment, piece_bytes: int) -> Iterator[tuple[int, int]]:
     if segment.size <= piece_bytes:
         return
     try:
-        index = OffsetIndex.open(segment.path.with_suffix(".index"))
+        index = OffsetIndex.open(segment.path.with_suffix(OFFSET_INDEX))
     except (CorruptFileError, OSError):
         return
     # Evenly, so that no small rest is left.
@@ -118,6 +117,6 @@ def plan(
     """
     asked = [(log, begin, end) for log, begin, end in bounds if begin < end]
     if min_tasks is not None and min_tasks > 0:
-        total = sum(each.size for log, begin, end in asked for each in split(log, begin, end, _MAX_OFFSET))
+        total = sum(each.size for log, begin, end in asked for each in split(log, begin, end, MAX_OFFSET))
         piece_bytes = max(1, min(piece_bytes, -(-total // min_tasks)))
     return pack((each for log, begin, end in asked for each in split(log, begin, end, piece_bytes)), piece_bytes)

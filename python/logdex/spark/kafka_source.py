@@ -9,31 +9,29 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
 
 from logdex import _core
 from logdex.kafka import LogDir
+from logdex.kafka.log import ISOLATION
 from logdex.spark import options as opt
 from logdex.spark.files import require_directory
 from logdex.spark.kafka_filter import RecordFilter
 from logdex.spark.kafka_offsets import OFFSET_OPTIONS, TOPIC_OPTIONS, Bound, Topics, ending, starting, topics
 from logdex.spark.kafka_plan import PARTITION_BYTES, OffsetRange, plan
-from logdex.spark.schema import checked_schema, lay_out, spark_schema, warn_of_lost_instants
+from logdex.spark.schema import (
+    RECORD_COLUMNS,
+    arrow_schema,
+    checked_schema,
+    lay_out,
+    spark_schema,
+    warn_of_lost_instants,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pyspark.sql.datasource import Filter
+    from pyspark.sql.types import StructType
 
     from logdex.kafka import Log
 
@@ -41,27 +39,6 @@ logger = logging.getLogger("logdex.spark")
 
 FORMAT = "kafka_log"
 
-_HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
-RECORD_COLUMNS: dict[str, DataType] = {
-    "key": BinaryType(),
-    "value": BinaryType(),
-    "topic": StringType(),
-    "partition": IntegerType(),
-    "offset": LongType(),
-    "timestamp": TimestampType(),
-    "timestampType": IntegerType(),
-    "headers": _HEADERS,
-}
-_ARROW_TYPES = {
-    "key": pa.binary(),
-    "value": pa.binary(),
-    "topic": pa.utf8(),
-    "partition": pa.int32(),
-    "offset": pa.int64(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "timestampType": pa.int32(),
-    "headers": pa.list_(pa.field("element", pa.struct([("key", pa.utf8()), ("value", pa.binary())]))),
-}
 _OPTIONS = (
     "path",
     "paths",
@@ -81,7 +58,6 @@ _OPTIONS = (
     "access",
     "compat",
 )
-_ISOLATION = ("read_uncommitted", "read_committed")
 _ON_ERROR = ("raise", "skip", "stop")
 _BATCH_ROWS = 16_384
 
@@ -163,7 +139,7 @@ class KafkaLogSource(DataSource):
         require_directory(directory)
         isolation = self.options.get("kafka.isolation.level", self.options.get("isolation", "read_uncommitted")).lower()
         on_error = self.options.get("onError", "raise").lower()
-        for name, value, allowed in (("isolation", isolation, _ISOLATION), ("onError", on_error, _ON_ERROR)):
+        for name, value, allowed in (("isolation", isolation, ISOLATION), ("onError", on_error, _ON_ERROR)):
             if value not in allowed:
                 msg = f"option {name}: {value!r} is not one of {', '.join(allowed)}"
                 raise ValueError(msg)
@@ -255,7 +231,7 @@ class _Lost:
 
 def read_ranges(options: ReadOptions, ranges: tuple[OffsetRange, ...]) -> Iterator[Any]:
     """Read the records of some ranges as Arrow batches for Spark."""
-    schema = pa.schema([pa.field(name, _ARROW_TYPES[name]) for name in options.columns])
+    schema = arrow_schema(RECORD_COLUMNS, options.columns)
     lost = _Lost()
     with options.open() as logs:
         for each in ranges:

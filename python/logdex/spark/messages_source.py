@@ -35,6 +35,7 @@ _OPTIONS = (
     "end",
     "columns",
     "pushdown",
+    "commitLog",
     "minPartitions",
     "maxPartitionBytes",
     "startingOffset",
@@ -73,7 +74,7 @@ class MessagesSource(DataSource):
         opt.check_names(self.options, _OPTIONS, FORMAT)
         root = opt.path(self.options, FORMAT)
         files.require_directory(root)
-        layout = find_layout(root)
+        layout = find_layout(root, opt.directories(self.options, "commitLog"))
         return ReadOptions(
             layout,
             LogReading(

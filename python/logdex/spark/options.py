@@ -45,7 +45,19 @@ def path(options: Mapping[str, str], what: str) -> Path:
     if not given:
         msg = f"format {what} needs a directory, as in load(directory)"
         raise ValueError(msg)
+    return _local(given)
+
+
+def _local(given: str) -> Path:
     return Path(re.sub("^file:(//)?", "", given)).absolute()
+
+
+def directories(options: Mapping[str, str], name: str) -> str | None:
+    """Give a directory, or several with commas between them, as absolute paths; None when the option is not set."""
+    value = options.get(name)
+    if value is None:
+        return None
+    return ",".join(str(_local(part.strip())) for part in value.split(",") if part.strip())
 
 
 def texts(options: Mapping[str, str], name: str) -> tuple[str, ...] | None:

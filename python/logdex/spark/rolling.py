@@ -10,7 +10,7 @@ import shutil
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from logdex.errors import LogdexError
+from logdex.hash_index.roll import put_rolling
 from logdex.rocketmq import IndexFile
 from logdex.spark.commit import WrittenFile
 
@@ -59,17 +59,14 @@ class RollingFiles:
         """Put rows (entry_rows), rolling as often as a file becomes full.
 
         Raises:
-            LogdexError: A file that is not full took no row.
+            IndexFullError: Not even an empty file has room for a row.
         """
         hashes, phy_offsets, store_timestamps = rows.columns
-        row = 0
-        while row < rows.num_rows:
-            file = self._current()
-            taken = file.put_batch(hashes, phy_offsets, store_timestamps, start=row)
-            if taken == 0 and not file.is_full:
-                msg = f"{file.path} took no entry although it is not full"
-                raise LogdexError(msg)
-            row += taken
+
+        def put(file: IndexFile, start: int) -> int:
+            return file.put_batch(hashes, phy_offsets, store_timestamps, start=start)
+
+        put_rolling(rows.num_rows, self._current, put)
 
     def discard(self) -> None:
         """Throw the files away, and their directory."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     DataType,
     IntegerType,
@@ -33,6 +34,7 @@ _TEXT = StringType()
 _INT = IntegerType()
 _LONG = LongType()
 _TIME = TimestampType()
+_BYTES = BinaryType()
 
 MESSAGE_COLUMNS: dict[str, DataType] = {
     "topic": _TEXT,
@@ -45,7 +47,7 @@ MESSAGE_COLUMNS: dict[str, DataType] = {
     "uniq_key": _TEXT,
     "tags": _TEXT,
     "keys": _TEXT,
-    "body": BinaryType(),
+    "body": _BYTES,
     "properties": MapType(_TEXT, _TEXT, valueContainsNull=True),
     "flag": _INT,
     "sys_flag": _INT,
@@ -71,13 +73,26 @@ ENTRY_COLUMNS: dict[str, DataType] = {
 FILE_COLUMN = "file"
 ENTRY_COLUMNS_AND_FILE: dict[str, DataType] = {FILE_COLUMN: _TEXT, **ENTRY_COLUMNS}
 
+# Those of Spark's own Kafka source.
+RECORD_COLUMNS: dict[str, DataType] = {
+    "key": _BYTES,
+    "value": _BYTES,
+    "topic": _TEXT,
+    "partition": _INT,
+    "offset": _LONG,
+    "timestamp": _TIME,
+    "timestampType": _INT,
+    "headers": ArrayType(StructType([StructField("key", _TEXT), StructField("value", _BYTES)])),
+}
+
 _ARROW_TYPES: dict[DataType, Any] = {
     _TEXT: pa.utf8(),
     _INT: pa.int32(),
     _LONG: pa.int64(),
     _TIME: pa.timestamp("us", tz="UTC"),
-    BinaryType(): pa.binary(),
+    _BYTES: pa.binary(),
     MESSAGE_COLUMNS["properties"]: pa.map_(pa.utf8(), pa.utf8()),
+    RECORD_COLUMNS["headers"]: pa.list_(pa.field("element", pa.struct([("key", pa.utf8()), ("value", pa.binary())]))),
 }
 
 _US_PER_MS = 1_000

@@ -5,8 +5,10 @@ mod files;
 mod offset_index;
 mod producer_state;
 mod reader;
+mod records;
 mod recovered;
 mod segment;
+mod sparse_index;
 mod time_index;
 
 use pyo3::prelude::*;
@@ -16,6 +18,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     time_index::register(m)?;
     reader::register(m)?;
     segment::register(m)?;
+    records::register(m)?;
     producer_state::register(m)?;
     recovered::register(m)?;
     files::register(m)

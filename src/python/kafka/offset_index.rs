@@ -1,50 +1,39 @@
 //! `OffsetIndex`.
 
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, Int32Array, Int64Array, RecordBatch, RecordBatchIterator};
-use arrow_schema::{ArrowError, DataType, Field, Schema};
-use pyo3::exceptions::{PyIndexError, PyValueError};
+use arrow_array::{ArrayRef, Int32Array, Int64Array};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use pyo3_arrow::PyRecordBatchReader;
 
 use super::super::convert;
-use super::arguments::{self, check_word};
+use super::sparse_index::{Handle, Reduced, Shown};
 use crate::error::Result;
-use crate::kafka::{Check, IndexOptions, OffsetEntry, OffsetIndex, Segment, SegmentOptions};
+use crate::kafka::{OffsetEntry, OffsetIndex, Segment, SparseIndex};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyOffsetIndex>()?;
     m.add_function(wrap_pyfunction!(_open_offset_index, m)?)
 }
 
-/// An open index, and the log that its entries are checked against.
-struct Open {
-    index: OffsetIndex,
-    log: Option<Arc<Segment>>,
+impl Shown for OffsetIndex {
+    const CLASS: &'static str = "OffsetIndex";
+    const OPEN_AGAIN: &'static str = "_open_offset_index";
+
+    fn entry_before(log: &Segment, rank: usize) -> Result<OffsetEntry> {
+        log.offset_entry_before(rank)
+    }
+
+    fn columns(entries: &[OffsetEntry]) -> [(&'static str, ArrayRef); 2] {
+        let offsets: Int64Array = entries.iter().map(|entry| entry.offset).collect::<Vec<_>>().into();
+        let positions: Int32Array = entries.iter().map(|entry| entry.position).collect::<Vec<_>>().into();
+        [("offset", Arc::new(offsets)), ("position", Arc::new(positions))]
+    }
 }
 
-impl Open {
-    fn lookup(&self, offset: i64) -> Result<OffsetEntry> {
-        self.log.as_ref().map_or_else(|| Ok(self.index.lookup(offset)), |log| log.offset_entry(offset))
-    }
-
-    fn lookup_batch(&self, offsets: &Int64Array) -> Result<(Vec<i64>, Vec<i32>)> {
-        let ranks = self.index.ranks(offsets.values());
-        let (mut found, mut positions) = (Vec::with_capacity(ranks.len()), Vec::with_capacity(ranks.len()));
-        for rank in ranks {
-            let rank = usize::try_from(rank).unwrap_or(usize::MAX);
-            let entry = match &self.log {
-                Some(log) => log.offset_entry_before(rank)?,
-                None => rank.checked_sub(1).and_then(|slot| self.index.entry(slot)).unwrap_or(self.index.front()),
-            };
-            found.push(entry.offset);
-            positions.push(entry.position);
-        }
-        Ok((found, positions))
-    }
+fn pair(entry: OffsetEntry) -> (i64, i32) {
+    (entry.offset, entry.position)
 }
 
 /// The offset index of a segment: from an offset to a position in the log at or before its batch.
@@ -55,34 +44,7 @@ impl Open {
 ///
 /// Source: `OffsetIndex`; docs/formats/kafka-log.md.
 #[pyclass(name = "OffsetIndex", module = "logdex.kafka", frozen)]
-pub(super) struct PyOffsetIndex {
-    open: RwLock<Option<Open>>,
-    path: PathBuf,
-    check: Check,
-    access: String,
-    compat: Option<String>,
-    write: bool,
-}
-
-fn closed(path: &std::path::Path) -> PyErr {
-    PyValueError::new_err(format!("{} is closed", path.display()))
-}
-
-impl PyOffsetIndex {
-    /// To be called without the interpreter lock where `read` waits for the disk.
-    fn with<T>(&self, read: impl FnOnce(&Open) -> PyResult<T>) -> PyResult<T> {
-        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
-        read(open.as_ref().ok_or_else(|| closed(&self.path))?)
-    }
-
-    fn with_mut<T>(&self, write: impl FnOnce(&mut OffsetIndex) -> Result<T>) -> PyResult<T> {
-        let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
-        Ok(write(&mut open.as_mut().ok_or_else(|| closed(&self.path))?.index)?)
-    }
-}
-
-/// A call that opens an index again.
-type Reduced<'py> = (Bound<'py, PyAny>, (PathBuf, &'static str, String, Option<String>, i64));
+pub(super) struct PyOffsetIndex(Handle<OffsetIndex>);
 
 /// What unpickling calls.
 #[pyfunction]
@@ -92,9 +54,9 @@ fn _open_offset_index(
     check: &str,
     access: &str,
     compat: Option<&str>,
-    base_offset: i64,
+    base_offset: Option<i64>,
 ) -> PyResult<PyOffsetIndex> {
-    PyOffsetIndex::open(py, path, "r", check, access, compat, Some(base_offset))
+    PyOffsetIndex::open(py, path, "r", check, access, compat, base_offset)
 }
 
 #[pymethods]
@@ -124,24 +86,7 @@ impl PyOffsetIndex {
         compat: Option<&str>,
         base_offset: Option<i64>,
     ) -> PyResult<Self> {
-        let write = arguments::write_mode(mode)?;
-        let check = arguments::check(check)?;
-        let (access_kind, release) = (convert::access(access)?, arguments::compat(compat)?);
-        let open = py.detach(|| {
-            let verified = check == Check::Verify && !write && base_offset.is_none();
-            let log = if verified { arguments::log_of_index(&path, ".index").map(Arc::new) } else { None };
-            let log_len = log.as_ref().map(|log| log.len());
-            let options = IndexOptions { write, check, access: access_kind, compat: release, base_offset, log_len };
-            OffsetIndex::open(&path, &options).map(|index| Open { index, log })
-        })?;
-        Ok(Self {
-            open: RwLock::new(Some(open)),
-            path,
-            check,
-            access: access.to_owned(),
-            compat: compat.map(str::to_owned),
-            write,
-        })
+        Handle::open(py, path, mode, check, access, compat, base_offset).map(Self)
     }
 
     /// Create a file of as many whole entries as `max_bytes` has room for, and open it for appends.
@@ -153,75 +98,65 @@ impl PyOffsetIndex {
     #[staticmethod]
     #[pyo3(signature = (path, base_offset, max_bytes=10_485_760, *, compat=None))]
     fn create(py: Python<'_>, path: PathBuf, base_offset: i64, max_bytes: i64, compat: Option<&str>) -> PyResult<Self> {
-        arguments::compat(compat)?;
-        let max = arguments::size(max_bytes, "max_bytes")?;
-        let index = py.detach(|| OffsetIndex::create(&path, base_offset, max))?;
-        Ok(Self {
-            open: RwLock::new(Some(Open { index, log: None })),
-            path,
-            check: Check::Trust,
-            access: "auto".to_owned(),
-            compat: compat.map(str::to_owned),
-            write: true,
-        })
+        Handle::create(py, path, base_offset, max_bytes, compat).map(Self)
     }
 
     /// Where the file lies.
     #[getter]
     fn path(&self) -> PathBuf {
-        self.path.clone()
+        self.0.path.clone()
     }
 
     /// Offset that entries are relative to.
     #[getter]
     fn base_offset(&self) -> PyResult<i64> {
-        self.with(|open| Ok(open.index.base_offset()))
+        self.0.with(|index| Ok(index.base_offset()))
     }
 
     /// "r" or "r+".
     #[getter]
     fn mode(&self) -> &'static str {
-        if self.write { "r+" } else { "r" }
+        self.0.mode()
     }
 
     /// "verify" or "trust".
     #[getter]
     fn check(&self) -> &'static str {
-        check_word(self.check)
+        self.0.check()
     }
 
     /// Length of the file in bytes.
     #[getter]
     fn file_len(&self) -> PyResult<u64> {
-        self.with(|open| Ok(open.index.file_len()))
+        self.0.with(|index| Ok(index.file_len()))
     }
 
     /// Entries that the file has room for.
     #[getter]
     fn max_entries(&self) -> PyResult<u64> {
-        self.with(|open| Ok(open.index.max_entries()))
+        self.0.with(|index| Ok(index.max_entries()))
     }
 
     /// True when there is no room for another entry. Source: `AbstractIndex#isFull`.
     #[getter]
     fn is_full(&self) -> PyResult<bool> {
-        self.with(|open| Ok(open.index.is_full()))
+        self.0.with(|index| Ok(index.is_full()))
     }
 
     /// Offset of the last entry; the base offset of an empty index.
     #[getter]
     fn last_offset(&self) -> PyResult<i64> {
-        self.with(|open| Ok(open.index.last_offset()))
+        self.0.with(|index| Ok(index.last_offset()))
     }
 
     /// True after `close`.
     #[getter]
     fn closed(&self) -> bool {
-        self.open.read().unwrap_or_else(PoisonError::into_inner).is_none()
+        self.0.closed()
     }
 
     fn __len__(&self) -> PyResult<usize> {
-        self.with(|open| Ok(open.index.len()))
+        self.0.with(|index| Ok(index.len()))
     }
 
     /// Offset and position of the entry of a slot.
@@ -229,16 +164,7 @@ impl PyOffsetIndex {
     /// Raises:
     ///     IndexError: There is no such slot.
     fn entry(&self, n: usize) -> PyResult<(i64, i32)> {
-        self.with(|open| {
-            let entry = open.index.entry(n).ok_or_else(|| {
-                PyIndexError::new_err(format!(
-                    "attempt to fetch the {n}th entry from index {}, which has size {}",
-                    self.path.display(),
-                    open.index.len()
-                ))
-            })?;
-            Ok((entry.offset, entry.position))
-        })
+        self.0.entry(n).map(pair)
     }
 
     /// The largest entry at or below an offset.
@@ -248,52 +174,25 @@ impl PyOffsetIndex {
     ///
     /// Source: `OffsetIndex#lookup`.
     fn lookup(&self, py: Python<'_>, offset: i64) -> PyResult<(i64, i32)> {
-        let entry = py.detach(|| self.with(|open| Ok(open.lookup(offset)?)))?;
-        Ok((entry.offset, entry.position))
+        self.0.lookup(py, offset).map(pair)
     }
 
     /// `lookup` of each offset of an Arrow column or a sequence, as a struct column of offset and position.
     fn lookup_batch<'py>(&self, py: Python<'py>, offsets: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let offsets = convert::int64_column(offsets, "offsets")?;
-        let (found, positions) = py.detach(|| self.with(|open| Ok(open.lookup_batch(&offsets)?)))?;
-        let fields: Vec<(&str, ArrayRef)> =
-            vec![("offset", Arc::new(Int64Array::from(found))), ("position", Arc::new(Int32Array::from(positions)))];
-        arguments::struct_array(py, fields, offsets.nulls().cloned())
+        self.0.lookup_batch(py, &convert::int64_column(offsets, "offsets")?)
     }
 
     /// An entry whose offset is outside of a fetch of `fetch_size` bytes from `position`; None: there is none.
     ///
     /// Source: `OffsetIndex#fetchUpperBoundOffset`, with its 32-bit sum.
     fn fetch_upper_bound_offset(&self, position: i32, fetch_size: i32) -> PyResult<Option<(i64, i32)>> {
-        self.with(|open| {
-            let entry = open.index.fetch_upper_bound(position, fetch_size);
-            Ok(entry.map(|entry| (entry.offset, entry.position)))
-        })
+        self.0.with(|index| Ok(index.fetch_upper_bound(position, fetch_size).map(pair)))
     }
 
     /// All entries as record batches of offset and position.
     #[pyo3(signature = (batch_size=65_536))]
     fn entries<'py>(&self, py: Python<'py>, batch_size: i64) -> PyResult<Bound<'py, PyAny>> {
-        let rows = arguments::rows(batch_size);
-        if rows == 0 {
-            return Err(PyValueError::new_err(format!("batch_size is 1 or more, not {batch_size}")));
-        }
-        let entries: Vec<OffsetEntry> =
-            self.with(|open| Ok((0..open.index.len()).filter_map(|slot| open.index.entry(slot)).collect()))?;
-        let schema = Arc::new(Schema::new(vec![
-            Field::new("offset", DataType::Int64, true),
-            Field::new("position", DataType::Int32, true),
-        ]));
-        let of = Arc::clone(&schema);
-        let batches: Vec<std::result::Result<RecordBatch, ArrowError>> = entries
-            .chunks(rows)
-            .map(|chunk| {
-                let offsets: Int64Array = chunk.iter().map(|entry| entry.offset).collect::<Vec<_>>().into();
-                let positions: Int32Array = chunk.iter().map(|entry| entry.position).collect::<Vec<_>>().into();
-                RecordBatch::try_new(Arc::clone(&of), vec![Arc::new(offsets), Arc::new(positions)])
-            })
-            .collect();
-        PyRecordBatchReader::new(Box::new(RecordBatchIterator::new(batches, schema))).into_arro3(py)
+        self.0.entries(py, batch_size)
     }
 
     /// Add an entry.
@@ -304,14 +203,14 @@ impl PyOffsetIndex {
     ///
     /// Source: `OffsetIndex#append`.
     fn append(&self, py: Python<'_>, offset: i64, position: i32) -> PyResult<()> {
-        py.detach(|| self.with_mut(|index| index.append(offset, position)))
+        py.detach(|| self.0.with_mut(|index| index.append(offset, position)))
     }
 
     /// Forget entries at or above an offset; their bytes stay in the file until it is trimmed or they are overwritten.
     ///
     /// Source: `OffsetIndex#truncateTo`.
     fn truncate_to(&self, offset: i64) -> PyResult<()> {
-        self.with_mut(|index| index.truncate_to(offset))
+        self.0.with_mut(|index| index.truncate_to(offset))
     }
 
     /// Give the file room for as many whole entries as `max_bytes` holds; False when it has that already.
@@ -321,13 +220,12 @@ impl PyOffsetIndex {
     ///
     /// Source: `AbstractIndex#resize`.
     fn resize(&self, py: Python<'_>, max_bytes: i64) -> PyResult<bool> {
-        let max = arguments::size(max_bytes, "max_bytes")?;
-        py.detach(|| self.with_mut(|index| index.resize(max)))
+        self.0.resize(py, max_bytes)
     }
 
     /// Cut the file behind the last entry. Source: `AbstractIndex#trimToValidSize`.
     fn trim(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.with_mut(OffsetIndex::trim))
+        py.detach(|| self.0.with_mut(SparseIndex::trim))
     }
 
     /// The broker's own check of the entries that were taken; for its own answer open with check "trust".
@@ -337,33 +235,23 @@ impl PyOffsetIndex {
     ///
     /// Source: `OffsetIndex#sanityCheck`.
     fn sanity_check(&self) -> PyResult<()> {
-        self.with(|open| Ok(open.index.sanity_check()?))
+        self.0.with(|index| Ok(index.sanity_check()?))
     }
 
     /// Look at every entry, and at the log beside the index or the one that is given. Never raises for what it finds.
     #[pyo3(signature = (log=None))]
     fn verify<'py>(&self, py: Python<'py>, log: Option<PathBuf>) -> PyResult<Bound<'py, PyAny>> {
-        let base_offset = self.base_offset()?;
-        let verified = py.detach(|| {
-            let log = match log {
-                Some(log) => Some(Segment::open(&log, SegmentOptions::default())?),
-                None => arguments::log_of_index(&self.path, ".index"),
-            };
-            let base_offset = Some(base_offset);
-            let options = IndexOptions { check: Check::Trust, base_offset, ..IndexOptions::default() };
-            OffsetIndex::open(&self.path, &options)?.verify(log.as_ref())
-        })?;
-        arguments::report(py, &verified)
+        self.0.verify(py, log)
     }
 
     /// Wait until what was appended is on the disk.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.with(|open| Ok(open.index.flush()?)))
+        py.detach(|| self.0.with(|index| Ok(index.flush()?)))
     }
 
     /// Close the handle without trimming. May be called again.
     fn close(&self, py: Python<'_>) {
-        py.detach(|| self.open.write().unwrap_or_else(PoisonError::into_inner).take());
+        self.0.close(py);
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -376,16 +264,10 @@ impl PyOffsetIndex {
     }
 
     fn __repr__(&self) -> String {
-        let path = self.path.display().to_string();
-        match self.with(|open| Ok((open.index.base_offset(), open.index.len()))) {
-            Ok((base, len)) => format!("OffsetIndex({path:?}, base_offset={base}, entries={len})"),
-            Err(_) => format!("OffsetIndex({path:?}, closed)"),
-        }
+        self.0.repr()
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
-        let open = py.import("logdex._core")?.getattr("_open_offset_index")?;
-        let base_offset = self.base_offset()?;
-        Ok((open, (self.path.clone(), check_word(self.check), self.access.clone(), self.compat.clone(), base_offset)))
+        self.0.reduce(py)
     }
 }

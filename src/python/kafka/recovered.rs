@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use super::arguments;
+use super::super::report;
 use crate::kafka::Recovered;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -78,7 +78,7 @@ impl PyRecoveredSegment {
     /// Why it ends before the end of the log: a list of `logdex.report.Finding`.
     #[getter]
     fn findings<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        arguments::findings(py, &self.recovered.findings)
+        report::findings_in_segments(py, &self.recovered.findings)
     }
 
     fn __repr__(&self) -> String {

@@ -1,4 +1,4 @@
-//! `LogSegment` and `read_records`.
+//! `LogSegment`.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,18 +8,18 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
 use super::super::convert::{self, Round};
+use super::super::report;
 use super::arguments::{self, check_word};
 use super::producer_state::PyProducerState;
 use super::reader::{PySegmentReader, Reader};
+use super::records::record_scan;
 use super::recovered::PyRecoveredSegment;
 use crate::kafka::{
-    BatchReader, BatchScan, Check, Part, ProducerState, RecordReader, RecordScan, Segment, SegmentOptions,
-    batch_columns, record_columns,
+    BatchReader, BatchScan, Check, Part, ProducerState, RecordReader, Segment, SegmentOptions, batch_columns,
 };
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyLogSegment>()?;
-    m.add_function(wrap_pyfunction!(read_records, m)?)?;
     m.add_function(wrap_pyfunction!(_open_log_segment, m)?)
 }
 
@@ -51,7 +51,8 @@ impl PyLogSegment {
         segment.clone().ok_or_else(|| PyValueError::new_err(format!("{} is closed", self.path.display())))
     }
 
-    fn part(&self) -> PyResult<Part> {
+    /// All of it, as a part of a stream.
+    pub(super) fn part(&self) -> PyResult<Part> {
         Ok(Part { topic: self.topic.clone(), partition: self.partition, ..Part::whole(self.inner()?) })
     }
 }
@@ -74,72 +75,6 @@ fn _open_log_segment(
     max_batch_bytes: i64,
 ) -> PyResult<PyLogSegment> {
     PyLogSegment::open(py, path, topic, partition, check, access, compat, max_batch_bytes)
-}
-
-/// The keywords that all streams of records take.
-fn record_scan(
-    begin: Option<&Bound<'_, PyAny>>,
-    end: Option<&Bound<'_, PyAny>>,
-    columns: Option<&Bound<'_, PyAny>>,
-    batch_size: i64,
-    control: bool,
-    check_crc: bool,
-    on_error: &str,
-) -> PyResult<RecordScan> {
-    Ok(RecordScan {
-        times: convert::time_range(begin, end)?,
-        columns: record_columns::Column::choose(arguments::names(columns)?.as_deref())?,
-        batch_size: arguments::rows(batch_size),
-        control,
-        check_crc,
-        on_error: arguments::on_error(on_error)?,
-    })
-}
-
-/// A part in Python: the segment, its first and its end offset, the transactions that are left out.
-type PyPart<'py> = (Py<PyLogSegment>, Option<i64>, Option<i64>, Option<Bound<'py, PyAny>>);
-
-/// Read parts of segments, in their order, as one stream. Their files are open only while they are read.
-///
-/// Args:
-///     parts: (segment, begin_offset, end_offset, aborted) each; see `LogSegment.records`.
-///     begin: First timestamp.
-///     end: Last timestamp.
-///     columns: Names of columns; the first eight where not given.
-///     batch_size: Rows of a batch; it ends earlier at 64 MiB.
-///     control: Markers of the broker as well.
-///     check_crc: Compare checksums.
-///     on_error: "raise", "skip" or "stop".
-///
-/// Returns:
-///     A reader of record batches, which is also an Arrow stream.
-#[pyfunction]
-#[pyo3(signature = (parts, *, begin=None, end=None, columns=None, batch_size=8_192, control=false, check_crc=true, on_error="raise"))]
-#[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
-fn read_records(
-    py: Python<'_>,
-    parts: &Bound<'_, PyAny>,
-    begin: Option<&Bound<'_, PyAny>>,
-    end: Option<&Bound<'_, PyAny>>,
-    columns: Option<&Bound<'_, PyAny>>,
-    batch_size: i64,
-    control: bool,
-    check_crc: bool,
-    on_error: &str,
-) -> PyResult<PySegmentReader> {
-    let scan = record_scan(begin, end, columns, batch_size, control, check_crc, on_error)?;
-    let parts = parts
-        .try_iter()?
-        .map(|part| {
-            let (segment, begin_offset, end_offset, aborted): PyPart<'_> = part?.extract()?;
-            let mut part = segment.borrow(py).part()?;
-            part.begin_offset = begin_offset.unwrap_or(i64::MIN);
-            part.end_offset = end_offset.unwrap_or(i64::MAX);
-            part.aborted = arguments::aborted(aborted.as_ref())?;
-            Ok(part)
-        })
-        .collect::<PyResult<Vec<_>>>()?;
-    Ok(PySegmentReader::new(Reader::Records(RecordReader::new(parts, scan)?)))
 }
 
 #[pymethods]
@@ -257,7 +192,7 @@ impl PyLogSegment {
         let scan = BatchScan {
             begin_position: arguments::size(begin_position, "begin_position")?,
             end_position: end_position.map(|p| arguments::size(p, "end_position")).transpose()?,
-            columns: batch_columns::Column::choose(arguments::names(columns)?.as_deref())?,
+            columns: batch_columns::Column::choose(convert::column_names(columns)?.as_deref())?,
             batch_size: arguments::rows(batch_size),
             check_crc,
             on_error: arguments::on_error(on_error)?,
@@ -467,7 +402,7 @@ impl PyLogSegment {
     fn verify<'py>(&self, py: Python<'py>, deep: bool) -> PyResult<Bound<'py, PyAny>> {
         let segment = self.inner()?;
         let verified = py.detach(|| segment.verify(deep))?;
-        arguments::report(py, &verified)
+        report::of_segment(py, &verified)
     }
 
     /// Let go of the log and the indexes; calls and readers that run go on.

@@ -7,6 +7,7 @@ use arrow_array::RecordBatch;
 
 use super::batch::{BatchBuilder, Bodies, Row};
 use super::columns::Column;
+use super::cut_off::Ends;
 use super::frame::Versions;
 use super::lookup::LookUp;
 use super::message::Message;
@@ -18,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::mmap::FileSource;
 use crate::rocketmq::findings::Checked;
 use crate::rocketmq::offset_files::{self, OffsetFile, OpenFiles};
-use crate::source::{Access, ReadAt};
+use crate::source::Access;
 
 /// How a log is read.
 #[derive(Clone, Copy, Debug)]
@@ -29,11 +30,13 @@ pub struct Options {
     pub versions: Versions,
     /// Larger bodies are not decompressed.
     pub max_body_bytes: usize,
+    /// Nothing behind the end of the log is a message, as for a broker; else only what was cut off is none.
+    pub broker_end: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { access: Access::Auto, versions: Versions::V1AndV2, max_body_bytes: 64 * 1024 * 1024 }
+        Self { access: Access::Auto, versions: Versions::V1AndV2, max_body_bytes: 64 * 1024 * 1024, broker_end: false }
     }
 }
 
@@ -82,6 +85,7 @@ pub struct CommitLog {
     pub(super) open: OpenFiles,
     /// Beginning of the last message that [`Self::max_offset`] met, and of its file.
     tail: Mutex<Option<(u64, u64)>>,
+    pub(super) ends: Ends,
 }
 
 impl CommitLog {
@@ -92,8 +96,8 @@ impl CommitLog {
     pub fn open(directory: &Path, options: Options) -> Result<Self> {
         let directories = offset_files::directories(directory);
         offset_files::list(&directories)?;
-        let open = OpenFiles::default();
-        Ok(Self { path: directory.to_owned(), directories, options, open, tail: Mutex::new(None) })
+        let (open, ends) = (OpenFiles::default(), Ends::default());
+        Ok(Self { path: directory.to_owned(), directories, options, open, tail: Mutex::new(None), ends })
     }
 
     /// The directory, as it was given.
@@ -149,19 +153,7 @@ impl CommitLog {
         let Some(first) = files.first() else {
             return Ok(0);
         };
-        let mut written = None;
-        for file in files.iter().rev() {
-            let source = offset_files::open(file, self.options.access)?;
-            let mut head = [0u8; 8];
-            if file.len >= 8 {
-                source.read_exact_at(&mut head, 0).map_err(|e| Error::io(&file.path, e))?;
-            }
-            if head != [0; 8] {
-                written = Some(file);
-                break;
-            }
-        }
-        let Some(file) = written else {
+        let Some(file) = self.last_written(&files)?.and_then(|number| files.get(number)) else {
             return Ok(first.start);
         };
         let mut tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
@@ -177,6 +169,11 @@ impl CommitLog {
             }
         }
         Self::walk_to_end(self.walk(vec![file.clone()], file.start, u64::MAX), file, &mut tail)
+    }
+
+    /// Beginning of the last file that holds messages, and of the last message that was met in it.
+    pub(super) fn tail(&self) -> Option<(u64, u64)> {
+        *self.tail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets the first [`Self::max_offset`] begin at a message that is known to belong to the log. It looks whether one is
@@ -219,16 +216,18 @@ impl CommitLog {
         let begin = scan.begin_phy_offset;
         let files = self.files()?;
         // Saves the walk of up to a whole file where a message is known to begin.
-        let known = begin > 0 && !scan.salvage && LookUp::new(self)?.find(Some(begin), |found| found.is_some())?;
+        let known = begin > 0 && !scan.salvage && LookUp::new(self)?.is_message(begin)?;
         let first = files.iter().find(|file| file.end() > begin).is_none_or(|file| file.start >= begin);
         if scan.threads > 1 && scan.batch_size > 0 && !scan.salvage && (known || first) {
             let parallel = Parallel::new(&files, begin, self.options, scan)?;
             return MessageReader::of_threads(parallel, &scan.columns, scan.batch_size);
         }
+        let last = if scan.salvage { self.last_written(&files)? } else { None };
+        let last_begin = last.and_then(|number| files.get(number)).map_or(0, |file| file.start);
         let mut walk = self.walk(files, begin, scan.end_phy_offset).checking(scan.check_crc);
         let mut columns = scan.columns.clone();
         if scan.salvage {
-            walk = walk.salvaging();
+            walk = walk.salvaging(last_begin);
             columns.push(Column::Suspect);
         }
         if known {
@@ -237,7 +236,8 @@ impl CommitLog {
         MessageReader::new(walk, &columns, scan.bodies, self.options.max_body_bytes, scan.batch_size)
     }
 
-    /// The message that begins at this offset; `None` where none does, or where its checksum is wrong.
+    /// The message that begins at this offset; `None` where none does, where its checksum is wrong, or where a broker cut it
+    /// off and left it on the disk.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -248,7 +248,16 @@ impl CommitLog {
         })
     }
 
-    /// One row for each offset, in their order: the message that begins there, or nulls and the offset.
+    /// True when what begins at this offset is a whole message that a broker cut off; with [`Options::broker_end`] also when
+    /// it only lies behind the end of the log.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn is_cut_off(&self, phy_offset: u64) -> Result<bool> {
+        LookUp::new(self)?.is_cut_off(phy_offset)
+    }
+
+    /// One row for each offset, in their order: the message that begins there (see [`Self::message`]), or nulls and the offset.
     ///
     /// # Errors
     /// The system's error, with the path; `InvalidArgument` when the bodies together are too large for one batch.

@@ -27,7 +27,12 @@ impl<'a> LookUp<'a> {
         Ok(Self { log, files: log.files()?, window: Window::new(LOOKUP_WINDOW), current: None })
     }
 
-    /// Gives `take` the message that begins at an offset, or `None`.
+    /// True when a message begins at an offset, whether it was cut off or not.
+    pub(super) fn is_message(&mut self, phy_offset: u64) -> Result<bool> {
+        self.find_any(phy_offset, |_, _| Ok(false), |found| found.is_some())
+    }
+
+    /// Gives `take` the message that begins at an offset, or `None`: also where a broker cut it off.
     pub(super) fn find<T>(
         &mut self,
         phy_offset: Option<u64>,
@@ -36,6 +41,24 @@ impl<'a> LookUp<'a> {
         let Some(phy_offset) = phy_offset else {
             return Ok(take(None));
         };
+        let log = self.log;
+        self.find_any(phy_offset, |files, number| log.is_left_over(files, number, phy_offset), take)
+    }
+
+    /// True when a whole message begins at an offset that a broker cut off.
+    pub(super) fn is_cut_off(&mut self, phy_offset: u64) -> Result<bool> {
+        let Some((number, _)) = self.source(phy_offset)? else {
+            return Ok(false);
+        };
+        Ok(self.is_message(phy_offset)? && self.log.is_left_over(&self.files, number, phy_offset)?)
+    }
+
+    fn find_any<T>(
+        &mut self,
+        phy_offset: u64,
+        is_none: impl FnOnce(&[OffsetFile], usize) -> Result<bool>,
+        take: impl FnOnce(Option<(Frame<'_>, Place<'_>)>) -> T,
+    ) -> Result<T> {
         let Some((number, source)) = self.source(phy_offset)? else {
             return Ok(take(None));
         };
@@ -50,6 +73,9 @@ impl<'a> LookUp<'a> {
         let place = Place { phy_offset, path: &file.path, file_offset: at };
         let frame = self.window.frame(at, layout);
         if frame.stated_phy_offset() != phy_offset.cast_signed() && !self.is_reached(file, phy_offset)? {
+            return Ok(take(None));
+        }
+        if is_none(&self.files, number)? {
             return Ok(take(None));
         }
         Ok(take(Some((frame, place))))

@@ -10,6 +10,7 @@ pub mod body;
 mod buffers;
 mod column_builder;
 pub mod columns;
+mod cut_off;
 pub mod frame;
 mod log;
 mod lookup;

@@ -15,44 +15,28 @@ use crate::source::ReadAt;
 /// Bytes of a frame before its magic.
 const BEFORE_MAGIC: u64 = 4;
 
-/// What is remembered of the messages so far.
+/// What is remembered of messages.
 #[derive(Debug, Default)]
-pub(super) struct Past {
+struct Memory {
     /// Latest store time.
     time: Option<i64>,
     /// Queue offset of the last message of each queue, by topic and number.
     queues: HashMap<Vec<u8>, HashMap<i32, i64>>,
-    /// A broker's walk has ended.
-    stopped: bool,
-    /// A broker's walk has left the file, and goes on in the next.
-    left_file: bool,
 }
 
-impl Past {
-    /// What speaks against a message, which then is remembered itself.
-    pub(super) fn judge(&mut self, frame: &Frame<'_>, phy_offset: u64) -> Suspect {
-        let mut suspect = Suspect::default();
-        let mut sign = |holds: bool, sign| {
-            if holds {
-                suspect = suspect.and(sign);
-            }
-        };
-        sign(self.stopped || self.left_file, Suspect::AFTER_STOP);
-        let time = frame.store_timestamp();
-        sign(self.time.is_some_and(|latest| time < latest), Suspect::TIME_BACK);
+impl Memory {
+    /// True when a message has a store time before the latest; then remembers its own.
+    fn is_time_back(&mut self, time: i64) -> bool {
+        let back = self.time.is_some_and(|latest| time < latest);
         self.time = self.time.max(Some(time));
-        let transaction = frame.sys_flag() & TRANSACTION_TYPE;
-        if transaction == 0 || transaction == TRANSACTION_COMMIT {
-            sign(self.is_queue_back(frame), Suspect::QUEUE_BACK);
-        }
-        sign(frame.stated_phy_offset() != phy_offset.cast_signed(), Suspect::PHY_OFFSET);
-        sign(frame.prop_crc().is_some_and(|crc| crc.stored != Some(crc.computed)), Suspect::PROP_CRC);
-        suspect
+        back
     }
 
+    /// True when the queue of a message had its queue offset; then remembers it.
     fn is_queue_back(&mut self, frame: &Frame<'_>) -> bool {
+        let transaction = frame.sys_flag() & TRANSACTION_TYPE;
         // The offset of an inner batch is counted in messages that only its properties tell.
-        if frame.sys_flag() & INNER_BATCH != 0 {
+        if frame.sys_flag() & INNER_BATCH != 0 || (transaction != 0 && transaction != TRANSACTION_COMMIT) {
             return false;
         }
         if !self.queues.contains_key(frame.topic()) {
@@ -67,10 +51,75 @@ impl Past {
         *last = (*last).max(offset);
         back
     }
+}
+
+/// What is remembered of the last file that holds messages: only there can messages lie that were cut off, because a cut
+/// deletes the files behind it.
+#[derive(Debug, Default)]
+struct LastFile {
+    memory: Memory,
+    /// Latest store time before the last stop: what was cut off is older. What lies behind a damaged message is not, even
+    /// if the clock steps back there.
+    time_at_stop: Option<i64>,
+    stopped: bool,
+}
+
+/// What is remembered of the messages so far.
+#[derive(Debug)]
+pub(super) struct Past {
+    memory: Memory,
+    /// A broker's walk has ended.
+    stopped: bool,
+    /// A broker's walk has left the file, and goes on in the next.
+    left_file: bool,
+    /// Where the last file that holds messages begins.
+    last_begin: u64,
+    last: Option<LastFile>,
+}
+
+impl Past {
+    /// Nothing yet; the last file that holds messages begins at `last_begin`.
+    pub(super) fn new(last_begin: u64) -> Self {
+        Self { memory: Memory::default(), stopped: false, left_file: false, last_begin, last: None }
+    }
+
+    /// What speaks against a message, which then is remembered itself.
+    pub(super) fn judge(&mut self, frame: &Frame<'_>, phy_offset: u64) -> Suspect {
+        let mut signs = Suspect::default();
+        let mut sign = |holds: bool, sign| {
+            if holds {
+                signs = signs.and(sign);
+            }
+        };
+        let time = frame.store_timestamp();
+        let is_elsewhere = frame.stated_phy_offset() != phy_offset.cast_signed();
+        let is_half = frame.prop_crc().is_some_and(|crc| crc.stored != Some(crc.computed));
+        let is_time_back = self.memory.is_time_back(time);
+        let is_queue_back = self.memory.is_queue_back(frame);
+        sign(self.stopped || self.left_file, Suspect::AFTER_STOP);
+        sign(is_time_back, Suspect::TIME_BACK);
+        sign(is_queue_back, Suspect::QUEUE_BACK);
+        sign(is_elsewhere, Suspect::PHY_OFFSET);
+        sign(is_half, Suspect::PROP_CRC);
+        if let Some(last) = &mut self.last {
+            let is_before_stop = last.time_at_stop.is_some_and(|latest| time < latest);
+            let is_back = last.memory.is_queue_back(frame) || is_before_stop;
+            sign(last.stopped && (is_back || is_elsewhere || is_half), Suspect::CUT_OFF);
+            last.memory.is_time_back(time);
+        }
+        // The filling of a file may hold what was there before.
+        let is_odd = is_time_back || is_queue_back || is_elsewhere || is_half;
+        sign(self.left_file && is_odd, Suspect::CUT_OFF);
+        signs
+    }
 
     /// A broker's walk ends here.
     pub(super) fn stop(&mut self) {
         self.stopped = true;
+        if let Some(last) = &mut self.last {
+            last.stopped = true;
+            last.time_at_stop = last.memory.time;
+        }
     }
 
     /// A broker's walk goes on in the next file, whatever this one still holds.
@@ -78,8 +127,9 @@ impl Past {
         self.left_file = true;
     }
 
-    pub(super) fn enter_file(&mut self) {
+    pub(super) fn enter_file(&mut self, begin: u64) {
         self.left_file = false;
+        self.last = (begin == self.last_begin).then(LastFile::default);
     }
 }
 

@@ -124,11 +124,11 @@ impl<S: ReadAt> Scan<S> {
     }
 
     /// Goes on behind what a broker would refuse, with the next message that states its own offset; what speaks against
-    /// a message is told with it.
+    /// a message is told with it. The last file that holds messages begins at `last_begin`.
     #[must_use]
-    pub fn salvaging(mut self) -> Self {
+    pub fn salvaging(mut self, last_begin: u64) -> Self {
         self.salvage = Some(Box::new(Salvage {
-            past: Past::default(),
+            past: Past::new(last_begin),
             suspect: Suspect::default(),
             search: Window::new(SCAN_WINDOW),
             probe: Window::new(LOOKUP_WINDOW),
@@ -259,8 +259,7 @@ impl<S: ReadAt> Scan<S> {
                 break;
             }
             if let Some(layout) = self.layout {
-                let suspect = self.salvage.as_ref().map_or(Suspect::default(), |salvage| salvage.suspect);
-                found.push(Located { at: self.at, layout, suspect });
+                found.push(Located { at: self.at, layout, suspect: self.suspect() });
             }
         }
         Ok(())
@@ -295,7 +294,7 @@ impl<S: ReadAt> Scan<S> {
         match self.files.next() {
             Some(file) => {
                 if let Some(salvage) = &mut self.salvage {
-                    salvage.past.enter_file();
+                    salvage.past.enter_file(file.start);
                 }
                 let source = (self.open)(&file)?;
                 self.current = Some((file, source));
@@ -310,6 +309,11 @@ impl<S: ReadAt> Scan<S> {
         let (file, _) = self.current.as_ref()?;
         let place = Place { phy_offset: file.start.saturating_add(self.at), path: &file.path, file_offset: self.at };
         Some((place, self.window.frame(self.at, self.layout?)))
+    }
+
+    /// What speaks against it, where the walk salvages.
+    pub(super) fn suspect(&self) -> Suspect {
+        self.salvage.as_ref().map_or(Suspect::default(), |salvage| salvage.suspect)
     }
 
     /// Bytes that the walk holds in memory.

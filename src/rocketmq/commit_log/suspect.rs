@@ -4,6 +4,9 @@
 //! just where an old one began, the old ones follow as if they were new (*ghosts*). Magic, lengths, checksum, even the offset
 //! that a ghost states are right. What gives it away is its past: its store time is earlier than that of a message before
 //! it, and its queue has had its queue offset already.
+//!
+//! A clock that stepped back looks the same. Only where the two cannot be mistaken for each other, behind the end of the log
+//! in its last file, is a message told to be cut off.
 
 /// The signs, as bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,10 +23,12 @@ impl Suspect {
     pub const PHY_OFFSET: Self = Self(8);
     /// Its property `__CRC32#` does not fit its bytes.
     pub const PROP_CRC: Self = Self(16);
+    /// A broker cut it off: it lies behind the end of the log, and there is another sign against it.
+    pub const CUT_OFF: Self = Self(32);
 
     /// The words for the signs, as the column `suspect` holds them, by their bits.
-    const WORDS: [(u8, &str); 5] =
-        [(1, "after-stop"), (2, "time-back"), (4, "queue-back"), (8, "phy-offset"), (16, "prop-crc")];
+    const WORDS: [(u8, &str); 6] =
+        [(1, "after-stop"), (2, "time-back"), (4, "queue-back"), (8, "phy-offset"), (16, "prop-crc"), (32, "cut-off")];
 
     /// Both signs.
     #[must_use]

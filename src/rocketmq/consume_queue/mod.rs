@@ -5,6 +5,7 @@
 //! docs/formats/rocketmq-store.md. Reading changes nothing; [`ConsumeQueueWriter`] makes queues anew.
 
 mod batch;
+mod batch_time_lookup;
 mod bounds;
 mod extension;
 mod queue;

@@ -7,8 +7,9 @@
 use std::cell::RefCell;
 use std::time::UNIX_EPOCH;
 
+use super::batch_time_lookup;
 use super::bounds::{self, Bounds};
-use super::queue::ConsumeQueue;
+use super::queue::{ConsumeQueue, Kind};
 use crate::error::{Error, Result};
 use crate::hash_index::Compat;
 use crate::rocketmq::commit_log::StoreTimes;
@@ -78,6 +79,9 @@ impl ConsumeQueue {
         };
         let files = self.files()?;
         let bounds = bounds::of(self, &files)?;
+        if self.options.compat.is_some() && self.kind() == Kind::Batch {
+            return batch_time_lookup::offset_by_time(self, &files, bounds, time, boundary);
+        }
         let times = Times { queue: self, files: &files, log: RefCell::new(log.store_times()?) };
         if self.options.compat == Some(Compat::V4_9_3) {
             return nearest(&times, bounds, time);

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import golden_kafka
 from logdex.errors import CorruptFileError
@@ -53,6 +55,7 @@ def test_what_is_not_there_is_empty(tmp_path: Path) -> None:
         ("0\n1\n0\n", 4),
         ("0\n2\n0 0\n5 x\n", 8),
         ("0\n1\n0 \u0665\n", 4),
+        pytest.param("0\n1\n0 " + "9" * 5000 + "\n", 4, id="more digits than Python takes"),
         ("0", 2),
     ],
 )
@@ -62,3 +65,30 @@ def test_a_damaged_checkpoint_is_refused_with_its_place(tmp_path: Path, text: st
     with pytest.raises(CorruptFileError) as caught:
         checkpoint.read_leader_epochs(tmp_path)
     assert (caught.value.path, caught.value.offset) == (str(path), offset)
+
+
+@given(
+    content=st.binary(max_size=60)
+    | st.lists(st.sampled_from([b"0", b"1", b"-", b" ", b"\n", b"9" * 30, b"topic", b"\r", b"\xff"]), max_size=24).map(
+        b"".join
+    )
+)
+def test_any_bytes_are_a_checkpoint_or_refused_with_a_place(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes
+) -> None:
+    directory = tmp_path_factory.mktemp("partition")
+    for name in (checkpoint.LEADER_EPOCHS, checkpoint.LOG_START):
+        (directory / name).write_bytes(content)
+    lines = content.count(b"\n") + content.count(b"\r")
+    for read in (
+        lambda: checkpoint.read_leader_epochs(directory),
+        lambda: list(checkpoint.read_offsets(directory, checkpoint.LOG_START)),
+    ):
+        found, place = 0, 0
+        try:
+            found = len(read())
+        except CorruptFileError as error:
+            place = error.offset
+        # The head has two lines. What is missing is missing behind the end.
+        assert 0 <= found <= max(lines - 1, 0)
+        assert 0 <= place <= len(content) + 1

@@ -258,6 +258,22 @@ def test_unread_log(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     assert told.unscanned
 
 
+def test_what_a_broker_cut_off(damaged_store: Store) -> None:
+    root = damaged_store("crc-last-clean")
+    row = next(each for each in messages("basic") if each["physicalOffset"] > 290_000 and each["uniqKey"])
+    path = root / "commitlog" / "00000000000000262144"
+    content = bytearray(path.read_bytes())
+    # Older than what lies before the end of the log: what came behind it was cut off and left.
+    at = row["physicalOffset"] - 262_144 + 56
+    content[at : at + 8] = (row["storeTimestamp"] - 3_600_000).to_bytes(8, "big")
+    path.write_bytes(content)
+    (root / "abort").touch()
+    told = explain(root, row["topic"], row["uniqKey"])
+    assert [(each.phy_offset, each.verdict) for each in told.candidates] == [(row["physicalOffset"], "cut-off")]
+    assert kinds(told) == ["cut-off"]
+    assert not told.found
+
+
 def test_every_cause_has_its_test() -> None:
     if len(SEEN) > len(CAUSES) // 2:
         # All of this file ran.

@@ -46,6 +46,14 @@ def test_the_end_is_looked_for_from_the_last_indexed_message_on(store: Callable[
         assert opened.commit_log.max_offset == end
 
 
+def test_an_index_proves_no_end_where_the_broker_was_killed(store: Callable[[str], Path]) -> None:
+    root = store("basic")
+    begin = _spoil_first_message(root)
+    (root / "abort").touch()
+    with MessageStore.open(root) as opened:
+        assert opened.commit_log.max_offset == begin
+
+
 def test_an_index_that_the_queues_do_not_confirm_proves_no_end(store: Callable[[str], Path]) -> None:
     root = store("basic")
     last = _last_indexed(root)

@@ -164,6 +164,9 @@ def test_without_an_index_the_log_is_read_once(damaged_store: Callable[[str], Pa
                 result = opened.find(topic, key)
                 assert offsets(result) == [row["physicalOffset"] for row in rows]
                 assert (result.complete, result.unscanned) == (True, [])
+                # What was read once is searched, also by a call that reads nothing.
+                again = opened.find(topic, key, scan=False)
+                assert (offsets(again), again.complete, again.scanned_bytes) == (offsets(result), True, 0)
                 assert result.scanned_bytes == (size if place == 0 else 0)
 
 

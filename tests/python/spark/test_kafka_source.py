@@ -14,7 +14,8 @@ import golden_kafka
 import kafka_records as records
 from logdex import spark as ls
 from logdex.kafka import LogDir, build_key_index
-from logdex.spark.kafka_source import RECORD_COLUMNS, KafkaLogSource
+from logdex.spark.kafka_source import KafkaLogSource
+from logdex.spark.schema import RECORD_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -95,6 +95,24 @@ def test_a_worker_without_the_store_says_so(tmp_path: Path) -> None:
         list(reader.read(parts[0]))
 
 
+def test_a_log_that_lies_elsewhere_is_an_option(spark: SparkSession, tmp_path: Path) -> None:
+    root = golden.unpack("basic", tmp_path)
+    expected = by_offset(spark.read.format("rocketmq").load(str(root)).toArrow())
+    one, other = tmp_path / "one", tmp_path / "other"
+    (root / "commitlog").rename(one)
+    other.mkdir()
+    with pytest.raises(Exception, match="storePathCommitLog"):
+        spark.read.format("rocketmq").load(str(root)).toArrow()
+    reader = spark.read.format("rocketmq").option("commitLog", str(one))
+    assert by_offset(reader.load(str(root)).toArrow()) == expected
+    for path in sorted(one.iterdir())[1::2]:
+        path.rename(other / path.name)
+    both = spark.read.format("rocketmq").option("commitLog", f"{one},{other}")
+    assert by_offset(both.load(str(root)).toArrow()) == expected
+    keyed = both.option("topic", "AaTopic").option("keys", "BB").load(str(root)).toArrow()
+    assert keyed.num_rows == 16
+
+
 @pytest.mark.parametrize("chosen", [["keys", "phy_offset"], ["phy_offset"]])
 def test_columns_are_chosen_by_option_and_by_schema(
     spark: SparkSession, shared_store: Callable[[str], Path], chosen: list[str]

@@ -13,8 +13,9 @@ type Salvaged = (Vec<(u64, Option<String>)>, Vec<(&'static str, u64)>);
 
 fn salvage(files: &[(u64, Vec<u8>)]) -> Salvaged {
     let columns = [Column::PhyOffset, Column::Suspect];
-    let mut reader =
-        MessageReader::new(scan(files, 0, u64::MAX).salvaging(), &columns, Bodies::Decoded, 1000, 3).unwrap();
+    let last = files.iter().rfind(|(_, bytes)| bytes.first_chunk() != Some(&[0u8; 8])).map_or(0, |(start, _)| *start);
+    let walk = scan(files, 0, u64::MAX).salvaging(last);
+    let mut reader = MessageReader::new(walk, &columns, Bodies::Decoded, 1000, 3).unwrap();
     let mut rows = Vec::new();
     while let Some(batch) = reader.next_batch().unwrap() {
         rows.extend(signs(&batch));

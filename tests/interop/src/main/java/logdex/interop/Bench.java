@@ -5,7 +5,6 @@ import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.ArrayList;
 import java.util.Map;
 import org.apache.rocketmq.store.index.IndexFile;
 
@@ -41,20 +40,11 @@ final class Bench {
         String[] keys = keys(question);
         int maxNum = question.getIntValue("max_num");
         IndexFile file = IndexFiles.open(question);
-        long found = 0;
-        long sum = 0;
         long start = System.nanoTime();
-        for (String key : keys) {
-            var offsets = new ArrayList<Long>(maxNum);
-            file.selectPhyOffset(offsets, key, maxNum, 0, Long.MAX_VALUE, false);
-            found += offsets.size();
-            for (long offset : offsets) {
-                sum += offset;
-            }
-        }
+        IndexFiles.Found found = IndexFiles.select(file, keys, maxNum);
         long elapsed = System.nanoTime() - start;
         Internals.close(file);
-        return Map.of("seconds", elapsed / 1e9, "found", found, "sum", sum);
+        return Map.of("seconds", elapsed / 1e9, "found", found.offsets(), "sum", found.sum());
     }
 
     private static String[] keys(JSONObject question) throws IOException {

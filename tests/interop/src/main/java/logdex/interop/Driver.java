@@ -33,6 +33,7 @@ public final class Driver {
         var stores = new Stores();
         var bench = new Bench();
         var rounds = new Rounds();
+        var logs = new Logs();
         operations.put("index_file_put", IndexFiles::put);
         operations.put("index_file_select", IndexFiles::select);
         operations.put("index_load", stores::loadIndex);
@@ -47,6 +48,7 @@ public final class Driver {
         operations.put("bench_select", bench::select);
         operations.put("rounds_put", rounds::put);
         operations.put("rounds_select", rounds::select);
+        operations.put("rounds_decode", logs::decode);
     }
 
     private String answer(String line) {

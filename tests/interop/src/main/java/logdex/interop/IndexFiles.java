@@ -63,4 +63,22 @@ final class IndexFiles {
         Internals.close(file);
         return Map.of("phy_offsets", answers, "header", header);
     }
+
+    /** How many offsets were found, and their sum. */
+    record Found(long offsets, long sum) {}
+
+    /** Looks all keys up, over all times, one list a key as the real service makes it. */
+    static Found select(IndexFile file, String[] keys, int maxNum) {
+        long found = 0;
+        long sum = 0;
+        for (String key : keys) {
+            var offsets = new ArrayList<Long>(maxNum);
+            file.selectPhyOffset(offsets, key, maxNum, 0, Long.MAX_VALUE, false);
+            found += offsets.size();
+            for (long offset : offsets) {
+                sum += offset;
+            }
+        }
+        return new Found(found, sum);
+    }
 }

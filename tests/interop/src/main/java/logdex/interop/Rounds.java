@@ -5,7 +5,6 @@ import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.ArrayList;
 import java.util.Map;
 import org.apache.rocketmq.store.index.IndexFile;
 
@@ -66,29 +65,15 @@ final class Rounds {
         long opened = System.nanoTime() - opening;
         if (!question.getBooleanValue("cold")) {
             // The first pass maps the pages, as a broker that runs has them.
-            ask(file, keys(held, asked, first, from), maxNum);
+            IndexFiles.select(file, keys(held, asked, first, from), maxNum);
         }
         String[] keys = keys(held, asked, first, from);
         System.gc();
         long start = System.nanoTime();
-        long[] found = ask(file, keys, maxNum);
+        IndexFiles.Found found = IndexFiles.select(file, keys, maxNum);
         long elapsed = System.nanoTime() - start;
         Internals.close(file);
-        return Map.of("seconds", elapsed / 1e9, "found", found[0], "sum", found[1], "open", opened / 1e9);
-    }
-
-    private static long[] ask(IndexFile file, String[] keys, int maxNum) {
-        long found = 0;
-        long sum = 0;
-        for (String key : keys) {
-            var offsets = new ArrayList<Long>(maxNum);
-            file.selectPhyOffset(offsets, key, maxNum, 0, Long.MAX_VALUE, false);
-            found += offsets.size();
-            for (long offset : offsets) {
-                sum += offset;
-            }
-        }
-        return new long[] {found, sum};
+        return Map.of("seconds", elapsed / 1e9, "found", found.offsets(), "sum", found.sum(), "open", opened / 1e9);
     }
 
     private static String[] keys(int held, int asked, long first, long from) {

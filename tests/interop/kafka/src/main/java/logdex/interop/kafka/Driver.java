@@ -26,12 +26,18 @@ public final class Driver {
 
     private static final ObjectMapper JSON = new ObjectMapper();
 
-    private static final Map<String, Operation> OPERATIONS = Map.of(
-        "offset_index", Indexes::offsetIndex,
-        "time_index", Indexes::timeIndex,
-        "segment", Segments::ask,
-        "recover", Segments::recover,
-        "write", Writer::write);
+    private static final Map<String, Operation> OPERATIONS = Map.ofEntries(
+        Map.entry("offset_index", Indexes::offsetIndex),
+        Map.entry("time_index", Indexes::timeIndex),
+        Map.entry("segment", Segments::ask),
+        Map.entry("recover", Segments::recover),
+        Map.entry("write", Writer::write),
+        Map.entry("rounds_write_segment", RoundsFiles::segment),
+        Map.entry("rounds_write_index", RoundsFiles::offsetIndex),
+        Map.entry("rounds_records", Rounds::records),
+        Map.entry("rounds_headers", Rounds::headers),
+        Map.entry("rounds_recover", Rounds::recover),
+        Map.entry("rounds_lookup", Rounds::lookup));
 
     private Driver() {}
 

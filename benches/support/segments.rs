@@ -1,0 +1,150 @@
+//! Operations on Kafka's segments and offset indexes, beside the same of the Java driver (`Rounds.java`).
+//!
+//! What is timed is the whole operation, opening included; of lookups only the lookups.
+
+use std::hint::black_box;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+
+use logdex::kafka::batch_columns::Column as BatchColumn;
+use logdex::kafka::record_columns::Column;
+use logdex::kafka::{
+    BatchReader, BatchScan, IndexOptions, OffsetIndex, OnError, Part, ProducerState, RecordReader, RecordScan, Segment,
+    SegmentOptions, SparseIndex,
+};
+use logdex::time_range::TimeRange;
+use serde_json::{Value, json};
+
+use super::keys::mix;
+use super::question::Question;
+use super::timed;
+
+const OK: &str = "a sound file of ours";
+const BATCH_ROWS: usize = 8_192;
+/// What the Java driver looks at of a head.
+const HEADS: [&str; 7] = ["position", "size", "baseOffset", "lastOffset", "maxTimestamp", "producerId", "baseSequence"];
+
+/// The answer; `None` for an operation that is not one of these.
+pub(crate) fn answer(op: &str, question: &Question) -> Option<Value> {
+    Some(match op {
+        "kafka_records" => records(question),
+        "kafka_headers" => headers(question),
+        "kafka_recover" => recover(question),
+        "kafka_lookup" => lookup(question),
+        _ => return None,
+    })
+}
+
+fn open(path: &Path) -> Arc<Segment> {
+    Arc::new(Segment::open(path, SegmentOptions::default()).expect(OK))
+}
+
+/// `threads`: every record to Arrow, checksums compared, each thread a part of the offsets.
+fn records(question: &Question) -> Value {
+    let path = question.path();
+    let threads = i64::try_from(question.number("threads")).expect("few");
+    let (took, rows) = timed(|| {
+        let segment = open(&path);
+        let end = if threads > 1 { segment.next_offset().expect(OK) } else { 0 };
+        thread::scope(|scope| {
+            let workers: Vec<_> = (0..threads)
+                .map(|worker| {
+                    let mut part = Part::whole(Arc::clone(&segment));
+                    if threads > 1 {
+                        part.begin_offset = end * worker / threads;
+                        part.end_offset = end * (worker + 1) / threads;
+                    }
+                    scope.spawn(|| read(part))
+                })
+                .collect();
+            workers.into_iter().map(|worker| worker.join().expect(OK)).sum::<usize>()
+        })
+    });
+    json!({"seconds": took.as_secs_f64(), "records": rows})
+}
+
+fn read(part: Part) -> usize {
+    let scan = RecordScan {
+        times: TimeRange::ALL,
+        columns: Column::choose::<&str>(None).expect(OK),
+        batch_size: BATCH_ROWS,
+        control: false,
+        check_crc: true,
+        on_error: OnError::Raise,
+    };
+    let mut reader = RecordReader::new(vec![part], scan).expect(OK);
+    let mut rows = 0;
+    while let Some(batch) = reader.next_batch().expect(OK) {
+        rows += black_box(batch).num_rows();
+    }
+    rows
+}
+
+/// `crc`, `all`: heads of the batches, the columns that the Java driver looks at, or `all`.
+fn headers(question: &Question) -> Value {
+    let path = question.path();
+    let columns = if question.flag("all") {
+        BatchColumn::choose::<&str>(None)
+    } else {
+        BatchColumn::choose(Some(HEADS.as_slice()))
+    };
+    let scan = BatchScan {
+        begin_position: 0,
+        end_position: None,
+        columns: columns.expect(OK),
+        batch_size: BATCH_ROWS,
+        check_crc: question.flag("crc"),
+        on_error: OnError::Raise,
+    };
+    let (took, rows) = timed(|| {
+        let mut reader = BatchReader::new(open(&path), scan).expect(OK);
+        let mut rows = 0;
+        while let Some(batch) = reader.next_batch().expect(OK) {
+            rows += black_box(batch).num_rows();
+        }
+        rows
+    });
+    json!({"seconds": took.as_secs_f64(), "batches": rows})
+}
+
+/// `directory`, `index_interval_bytes`, `max_index_bytes`: rebuilds both indexes and writes them there.
+fn recover(question: &Question) -> Value {
+    let (path, directory) = (question.path(), Path::new(question.text("directory")));
+    let (interval, most) = (question.number("index_interval_bytes") as u64, question.number("max_index_bytes") as u64);
+    let (took, batches) = timed(|| {
+        let recovered = open(&path).recover(interval, most, &mut ProducerState::default()).expect(OK);
+        let name = path.file_stem().expect("a name").to_string_lossy();
+        std::fs::write(directory.join(format!("{name}.index")), &recovered.offset_index).expect(OK);
+        std::fs::write(directory.join(format!("{name}.timeindex")), &recovered.time_index).expect(OK);
+        recovered.batches
+    });
+    json!({"seconds": took.as_secs_f64(), "batches": batches})
+}
+
+/// `asked`, `below`, `round`, `single`: offsets at random, in one batch or a call each; the index is opened before.
+fn lookup(question: &Question) -> Value {
+    let (asked, below) = (question.number("asked") as u64, question.number("below") as u64);
+    let first = 777_000_000 + question.number("round") as u64 * asked;
+    let targets: Vec<i64> = (first..first + asked).map(|query| (mix(query) % below).cast_signed()).collect();
+    let index = OffsetIndex::open(&question.path(), &IndexOptions::default()).expect(OK);
+    let ask = || {
+        let mut sum = 0;
+        if question.flag("single") {
+            for target in &targets {
+                let entry = index.lookup(*target);
+                sum += entry.offset + i64::from(entry.position);
+            }
+        } else {
+            for rank in index.ranks(&targets) {
+                let slot = (rank as usize).checked_sub(1);
+                let entry = slot.and_then(|slot| index.entry(slot)).unwrap_or(index.front());
+                sum += entry.offset + i64::from(entry.position);
+            }
+        }
+        sum
+    };
+    ask();
+    let (took, sum) = timed(ask);
+    json!({"seconds": took.as_secs_f64(), "sum": sum})
+}

@@ -1,0 +1,129 @@
+//! Which entries of a segment's indexes hold. With [`Check::Trust`](super::Check::Trust) all do; else the log is asked,
+//! once for each entry that a look-up comes to, and where it says no the entry before is tried.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use super::offset_index::OffsetEntry;
+use super::segment::Segment;
+use super::sparse_index::SparseIndex;
+use super::time_index::{NO_TIMESTAMP, TimeEntry};
+use crate::error::{Error, Result};
+
+/// An index of the segment, and which of its entries the log was asked about: not yet, yes, no.
+#[derive(Debug)]
+pub(super) struct Attested<I> {
+    index: Option<I>,
+    answers: Vec<AtomicU8>,
+}
+
+impl<I: SparseIndex> Attested<I> {
+    pub(super) fn new(index: Option<I>) -> Self {
+        let entries = index.as_ref().map_or(0, I::len);
+        Self { index, answers: std::iter::repeat_with(|| AtomicU8::new(0)).take(entries).collect() }
+    }
+
+    /// Entries, whether they hold or not; 0 without an index.
+    pub(super) fn len(&self) -> usize {
+        self.answers.len()
+    }
+
+    /// Entries at or below the target.
+    fn rank(&self, target: i64) -> usize {
+        self.index.as_ref().and_then(|index| index.slot(target)).map_or(0, |slot| slot + 1)
+    }
+
+    /// The last entry that holds, of the first `rank`.
+    fn entry_before(&self, rank: usize, holds: impl Fn(I::Entry) -> Result<bool>) -> Result<Option<I::Entry>> {
+        let entries = (0..rank).rev().filter_map(|slot| Some((slot, self.index.as_ref()?.entry(slot)?)));
+        for (slot, entry) in entries {
+            if self.holds(slot, || holds(entry))? {
+                return Ok(Some(entry));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What the log says about the entry of a slot: asked once.
+    fn holds(&self, slot: usize, ask: impl FnOnce() -> Result<bool>) -> Result<bool> {
+        let answer = self.answers.get(slot);
+        match answer.map_or(0, |a| a.load(Ordering::Relaxed)) {
+            0 => {
+                let holds = ask()?;
+                if let Some(answer) = answer {
+                    answer.store(1 + u8::from(!holds), Ordering::Relaxed);
+                }
+                Ok(holds)
+            }
+            known => Ok(known == 1),
+        }
+    }
+}
+
+impl Segment {
+    /// The largest entry of the offset index at or below the target that holds.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn offset_entry(&self, target: i64) -> Result<OffsetEntry> {
+        self.offset_entry_before(self.offset_index()?.rank(target))
+    }
+
+    /// The last entry of the offset index that holds, of the first `rank`.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn offset_entry_before(&self, rank: usize) -> Result<OffsetEntry> {
+        let holds = |entry| Ok(!self.verifies() || self.attests_offset(entry)?);
+        let front = OffsetEntry { offset: self.base_offset(), position: 0 };
+        Ok(self.offset_index()?.entry_before(rank, holds)?.unwrap_or(front))
+    }
+
+    /// Every batch before the position ends before the entry's offset: a whole batch begins at the position, and ends at
+    /// or below that offset.
+    fn attests_offset(&self, entry: OffsetEntry) -> Result<bool> {
+        let Ok(position) = u64::try_from(entry.position) else { return Ok(false) };
+        let mut lookup = self.lookup_from(position, true)?;
+        match lookup.next() {
+            Ok(header) => Ok(header.is_some_and(|header| header.last_offset <= entry.offset)),
+            Err(Error::Corrupt { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The largest entry of the time index at or below the target that holds.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn time_entry(&self, target: i64) -> Result<TimeEntry> {
+        self.time_entry_before(self.time_index()?.rank(target))
+    }
+
+    /// The last entry of the time index that holds, of the first `rank`.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn time_entry_before(&self, rank: usize) -> Result<TimeEntry> {
+        let holds = |entry| Ok(!self.verifies() || self.attests_time(entry)?);
+        let front = TimeEntry { timestamp: NO_TIMESTAMP, offset: self.base_offset() };
+        Ok(self.time_index()?.entry_before(rank, holds)?.unwrap_or(front))
+    }
+
+    /// The batch of the entry's offset has its timestamp as the largest.
+    ///
+    /// That no batch before it has a larger one only a walk over all of them could tell.
+    fn attests_time(&self, entry: TimeEntry) -> Result<bool> {
+        let position = u64::try_from(self.offset_entry(entry.offset)?.position).unwrap_or(0);
+        let mut lookup = self.lookup_from(position, true)?;
+        loop {
+            match lookup.next() {
+                Ok(Some(header)) if header.last_offset < entry.offset => {}
+                Ok(Some(header)) => {
+                    let inside = header.is_legacy() || header.base_offset <= entry.offset;
+                    return Ok(inside && header.max_timestamp == entry.timestamp);
+                }
+                Ok(None) | Err(Error::Corrupt { .. }) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! What the classes that give record batches have in common: they are read, closed or handed over, once.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_schema::SchemaRef;
+use pyo3::exceptions::{PyStopIteration, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader, PySchema, PyTable};
+
+use crate::error::{Error, Result};
+
+/// A reader of record batches.
+pub(super) trait Batches: Send {
+    /// What is known of the way so far; it outlives the reader.
+    type Notes: Clone + Send;
+
+    fn schema(&self) -> SchemaRef;
+
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>>;
+
+    fn notes(&self) -> Self::Notes;
+
+    fn into_stream(self) -> Box<dyn RecordBatchReader + Send>;
+}
+
+struct State<R: Batches> {
+    reader: Option<R>,
+    notes: R::Notes,
+}
+
+/// What stands behind an object of Python: a reader until it is closed, read to a table or handed over.
+pub(super) struct BatchStream<R: Batches> {
+    state: Mutex<State<R>>,
+    schema: SchemaRef,
+}
+
+impl<R: Batches> BatchStream<R> {
+    pub(super) fn new(reader: R) -> Self {
+        let (schema, notes) = (reader.schema(), reader.notes());
+        Self { state: Mutex::new(State { reader: Some(reader), notes }), schema }
+    }
+
+    /// To be taken without the interpreter lock: another thread may hold it for as long as a batch takes.
+    fn lock(&self) -> MutexGuard<'_, State<R>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self, py: Python<'_>) -> PyResult<R> {
+        py.detach(|| {
+            let mut state = self.lock();
+            let reader = state.reader.take()?;
+            state.notes = reader.notes();
+            Some(reader)
+        })
+        .ok_or_else(is_closed)
+    }
+
+    /// What is known by now, or was when the reader was closed, read to its end or handed over.
+    pub(super) fn notes(&self, py: Python<'_>) -> R::Notes {
+        py.detach(|| {
+            let state = self.lock();
+            state.reader.as_ref().map_or_else(|| state.notes.clone(), R::notes)
+        })
+    }
+
+    pub(super) fn schema<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        PySchema::new(Arc::clone(&self.schema)).into_arro3(py)
+    }
+
+    pub(super) fn closed(&self, py: Python<'_>) -> bool {
+        py.detach(|| self.lock().reader.is_none())
+    }
+
+    pub(super) fn close(&self, py: Python<'_>) {
+        drop(self.take(py));
+    }
+
+    pub(super) fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let batch = py.detach(|| self.lock().reader.as_mut().map(R::next_batch)).ok_or_else(is_closed)??;
+        batch.map(|batch| PyRecordBatch::new(batch).into_arro3(py)).transpose()
+    }
+
+    pub(super) fn read_next_batch<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.next(py)?.ok_or_else(|| PyStopIteration::new_err(()))
+    }
+
+    pub(super) fn read_all<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let mut reader = self.take(py)?;
+        let batches = py.detach(|| {
+            let mut batches = Vec::new();
+            while let Some(batch) = reader.next_batch()? {
+                batches.push(batch);
+            }
+            self.lock().notes = reader.notes();
+            Ok::<_, Error>(batches)
+        })?;
+        PyTable::try_new(batches, Arc::clone(&self.schema))?.into_arro3(py)
+    }
+
+    pub(super) fn schema_capsule<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.schema(py)?.call_method0("__arrow_c_schema__")
+    }
+
+    /// Hands the reader over as an Arrow stream.
+    pub(super) fn stream_capsule<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyCapsule>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let reader = self.take(py)?.into_stream();
+        PyRecordBatchReader::new(reader).into_arro3(py)?.call_method1("__arrow_c_stream__", (requested_schema,))
+    }
+}
+
+fn is_closed() -> PyErr {
+    PyValueError::new_err("the reader was closed, read to a table or handed over as a stream")
+}

@@ -1,0 +1,79 @@
+//! `read_records`: parts of segments as one stream, and the keywords of all streams of records.
+
+use pyo3::prelude::*;
+
+use super::super::convert;
+use super::arguments;
+use super::reader::{PySegmentReader, Reader};
+use super::segment::PyLogSegment;
+use crate::kafka::{RecordReader, RecordScan, record_columns};
+
+pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(read_records, m)?)
+}
+
+/// The keywords that all streams of records take.
+pub(super) fn record_scan(
+    begin: Option<&Bound<'_, PyAny>>,
+    end: Option<&Bound<'_, PyAny>>,
+    columns: Option<&Bound<'_, PyAny>>,
+    batch_size: i64,
+    control: bool,
+    check_crc: bool,
+    on_error: &str,
+) -> PyResult<RecordScan> {
+    Ok(RecordScan {
+        times: convert::time_range(begin, end)?,
+        columns: record_columns::Column::choose(convert::column_names(columns)?.as_deref())?,
+        batch_size: arguments::rows(batch_size),
+        control,
+        check_crc,
+        on_error: arguments::on_error(on_error)?,
+    })
+}
+
+/// A part in Python: the segment, its first and its end offset, the transactions that are left out.
+type PyPart<'py> = (Py<PyLogSegment>, Option<i64>, Option<i64>, Option<Bound<'py, PyAny>>);
+
+/// Read parts of segments, in their order, as one stream. Their files are open only while they are read.
+///
+/// Args:
+///     parts: (segment, begin_offset, end_offset, aborted) each; see `LogSegment.records`.
+///     begin: First timestamp.
+///     end: Last timestamp.
+///     columns: Names of columns; the first eight where not given.
+///     batch_size: Rows of a batch; it ends earlier at 64 MiB.
+///     control: Markers of the broker as well.
+///     check_crc: Compare checksums.
+///     on_error: "raise", "skip" or "stop".
+///
+/// Returns:
+///     A reader of record batches, which is also an Arrow stream.
+#[pyfunction]
+#[pyo3(signature = (parts, *, begin=None, end=None, columns=None, batch_size=8_192, control=false, check_crc=true, on_error="raise"))]
+#[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
+fn read_records(
+    py: Python<'_>,
+    parts: &Bound<'_, PyAny>,
+    begin: Option<&Bound<'_, PyAny>>,
+    end: Option<&Bound<'_, PyAny>>,
+    columns: Option<&Bound<'_, PyAny>>,
+    batch_size: i64,
+    control: bool,
+    check_crc: bool,
+    on_error: &str,
+) -> PyResult<PySegmentReader> {
+    let scan = record_scan(begin, end, columns, batch_size, control, check_crc, on_error)?;
+    let parts = parts
+        .try_iter()?
+        .map(|part| {
+            let (segment, begin_offset, end_offset, aborted): PyPart<'_> = part?.extract()?;
+            let mut part = segment.borrow(py).part()?;
+            part.begin_offset = begin_offset.unwrap_or(i64::MIN);
+            part.end_offset = end_offset.unwrap_or(i64::MAX);
+            part.aborted = arguments::aborted(aborted.as_ref())?;
+            Ok(part)
+        })
+        .collect::<PyResult<Vec<_>>>()?;
+    Ok(PySegmentReader::new(Reader::Records(RecordReader::new(parts, scan)?)))
+}
