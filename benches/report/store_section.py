@@ -24,7 +24,8 @@ queues of 4 topics: 4.2 GB of log, index files of the broker's default geometry,
 
 - *Cold*: the store is closed and its files are dropped from the page cache before. To open it and to find the first key is what
   a person waits for who has one question: it tells the geometry of the index, the end of the log, and what the index does not
-  cover. Most of its pages are windows of the log around the ends of index files, read in one go.
+  cover. Most of its pages are windows of the log around the ends of index files, read in one go. Where the broker was killed
+  (its file `abort` is there) the end of the log is looked for from the beginning of its last file, up to 1 GiB, once.
 - The plain reads are of the same disk, one after the other: what a figure would be if it were reads alone.
 - Each message that is found is read, checked against topic and key, and its checksum is verified.
 """
