@@ -2,19 +2,21 @@
 //! are all in the processor's cache.
 
 use std::borrow::Cow;
+use std::iter;
 use std::sync::Arc;
 
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 
 use super::body::{BodyDecoder, BodyError};
+use super::buffers::Piece;
 use super::column_builder::ColumnBuilder;
 use super::columns::{self, Column};
 use super::frame::Frame;
 use super::properties::{self, Entry};
 use super::scan::Place;
 use super::suspect::Suspect;
-use super::text::HostTexts;
+use super::text::{HostText, HostTexts};
 use crate::java_text::decode_utf8;
 
 /// A batch ends before it is larger than this, if it has a row.
@@ -40,44 +42,13 @@ pub(super) struct Row<'a> {
 }
 
 /// The properties of a message.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Properties {
-    /// Their text where it is not the bytes of the frame, which were no UTF-8.
-    text: Option<String>,
-    /// Numbers of the entries.
-    begin: usize,
-    end: usize,
-    /// As in [`properties::Split`].
+    /// Numbers of the entries in the block.
+    pub(super) begin: usize,
+    pub(super) end: usize,
+    /// As [`properties::split`] gives it.
     pub(super) known: [Option<usize>; 3],
-}
-
-impl Properties {
-    fn new(frame: &Frame<'_>, entries: &mut Vec<Entry>) -> Self {
-        let begin = entries.len();
-        let bytes = frame.properties();
-        let mut split = properties::split(bytes, entries);
-        let mut text = None;
-        if !split.is_ascii
-            && let Cow::Owned(decoded) = decode_utf8(bytes)
-        {
-            entries.truncate(begin);
-            split = properties::split(decoded.as_bytes(), entries);
-            text = Some(decoded);
-        }
-        Self { text, begin, end: entries.len(), known: split.known }
-    }
-
-    pub(super) fn of<'e>(&self, entries: &'e [Entry]) -> &'e [Entry] {
-        entries.get(self.begin..self.end).unwrap_or_default()
-    }
-
-    /// What the entries are places in: bytes, and where the text begins in them.
-    pub(super) fn bytes<'a>(&'a self, frame: &Frame<'a>) -> (&'a [u8], usize) {
-        match &self.text {
-            None => (frame.bytes(), frame.properties_at()),
-            Some(text) => (text.as_bytes(), 0),
-        }
-    }
 }
 
 /// What the columns of a block are made of.
@@ -85,8 +56,52 @@ pub(super) struct Block<'a> {
     pub(super) rows: &'a [Row<'a>],
     /// Of every row, where any column needs them.
     pub(super) properties: Vec<Properties>,
-    pub(super) entries: &'a [Entry],
+    pub(super) entries: Vec<Entry<'a>>,
+    /// Numbers of the texts of born host and store host of every row, where any column needs them.
+    pub(super) hosts: Vec<[usize; 2]>,
+    host_texts: &'a HostTexts,
     pub(super) body_errors: Vec<Option<String>>,
+}
+
+impl<'a> Block<'a> {
+    pub(super) fn host(&self, number: usize) -> &'a HostText {
+        self.host_texts.get(number)
+    }
+
+    /// Splits the properties of every row. `decoded` holds the texts of those that are no UTF-8.
+    fn split(&mut self, decoded: &'a [Option<String>]) {
+        self.properties.reserve_exact(self.rows.len());
+        self.entries.reserve(8 * self.rows.len());
+        for (number, row) in self.rows.iter().enumerate() {
+            let begin = self.entries.len();
+            let text = match decoded.get(number) {
+                Some(Some(text)) => Piece::whole(text.as_bytes()),
+                _ => row.frame.properties_piece(),
+            };
+            let known = properties::split(text, &mut self.entries);
+            self.properties.push(Properties { begin, end: self.entries.len(), known });
+        }
+    }
+
+    /// Forgets the rows from this one on.
+    fn truncate(&mut self, rows: usize) {
+        self.rows = self.rows.get(..rows).unwrap_or_default();
+        self.properties.truncate(rows);
+        self.entries.truncate(self.properties.last().map_or(0, |last| last.end));
+        self.hosts.truncate(rows);
+    }
+}
+
+/// The properties of rows as text, where their bytes are no UTF-8; nothing where all are ASCII.
+fn decoded(rows: &[Row<'_>]) -> Vec<Option<String>> {
+    if rows.iter().all(|row| row.frame.properties().is_ascii()) {
+        return Vec::new();
+    }
+    let decode = |row: &Row<'_>| match decode_utf8(row.frame.properties()) {
+        Cow::Owned(text) => Some(text),
+        Cow::Borrowed(_) => None,
+    };
+    rows.iter().map(decode).collect()
 }
 
 /// Takes messages and gives record batches.
@@ -97,8 +112,8 @@ pub(super) struct BatchBuilder {
     bodies: Bodies,
     decoder: BodyDecoder,
     hosts: HostTexts,
-    entries: Vec<Entry>,
     wants_properties: bool,
+    wants_hosts: bool,
     wants_body: bool,
     most_bytes: usize,
     rows: usize,
@@ -115,7 +130,7 @@ impl BatchBuilder {
             bodies,
             decoder: BodyDecoder::new(max_body_bytes),
             hosts: HostTexts::new(),
-            entries: Vec::new(),
+            wants_hosts: any(&[Column::BornHost, Column::StoreHost, Column::MsgId]),
             wants_properties: any(&[Column::UniqKey, Column::Tags, Column::Keys, Column::Properties]),
             wants_body: any(&[Column::Body, Column::BodyError]),
             most_bytes: BATCH_BYTES,
@@ -140,25 +155,41 @@ impl BatchBuilder {
 
     /// Adds messages and gives how many: fewer than all when the batch is full of bytes and must be taken first.
     pub(super) fn append(&mut self, rows: &[Row<'_>]) -> usize {
-        let mut entries = std::mem::take(&mut self.entries);
-        entries.clear();
-        let mut properties = Vec::new();
+        let hosts = self.host_numbers(rows);
+        let host_texts = std::mem::take(&mut self.hosts);
+        let decoded = if self.wants_properties { decoded(rows) } else { Vec::new() };
+        let mut block = Block {
+            rows,
+            properties: Vec::new(),
+            entries: Vec::new(),
+            hosts,
+            host_texts: &host_texts,
+            body_errors: Vec::new(),
+        };
         if self.wants_properties {
-            properties.reserve_exact(rows.len());
-            properties.extend(rows.iter().map(|row| Properties::new(&row.frame, &mut entries)));
+            block.split(&decoded);
         }
-        let mut block = Block { rows, properties, entries: &entries, body_errors: Vec::new() };
         let fits = self.append_bodies(&mut block);
-        block.rows = rows.get(..fits).unwrap_or_default();
-        block.properties.truncate(fits);
+        block.truncate(fits);
         for (column, builder) in &mut self.columns {
             if *column != Column::Body {
-                builder.append(*column, &block, &mut self.hosts);
+                builder.append(*column, &block);
             }
         }
         self.rows += fits;
-        self.entries = entries;
+        self.hosts = host_texts;
         fits
+    }
+
+    /// The numbers of the hosts' texts.
+    fn host_numbers(&mut self, rows: &[Row<'_>]) -> Vec<[usize; 2]> {
+        if !self.wants_hosts {
+            return Vec::new();
+        }
+        let hosts = &mut self.hosts;
+        hosts.limit();
+        let numbers = |row: &Row<'_>| [row.frame.born_host(), row.frame.store_host()].map(|host| hosts.number(host));
+        rows.iter().map(numbers).collect()
     }
 
     /// Counts the bytes of the rows, adds their bodies, and gives how many rows found room.
@@ -183,10 +214,7 @@ impl BatchBuilder {
             }
             self.bytes += room;
             if let Some(ColumnBuilder::Bytes(column)) = &mut column {
-                match &decoded {
-                    Ok(body) => column.append(body, 0, body.len()),
-                    Err(_) => column.append_null(),
-                }
+                column.extend_optional(iter::once(decoded.as_ref().ok().map(|body| Piece::whole(body))));
             }
             if self.wants_body {
                 block.body_errors.push(decoded.err().map(|error| row.place.body_error(&error)));

@@ -18,6 +18,7 @@
 //! anything. Space that was never written is zero. Source of the rules: upstream `CommitLog#checkMessageAndReturnSize`
 //! and `MessageExtEncoder#encode`.
 
+use super::buffers::Piece;
 use super::properties;
 
 /// First four bytes after the size of a message with a one-byte topic length.
@@ -273,6 +274,7 @@ fn refusal(frame: &Frame<'_>, crc: bool) -> Option<Refusal> {
 /// A message frame in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
+    /// May go on behind the frame.
     bytes: &'a [u8],
     layout: Layout,
 }
@@ -280,7 +282,7 @@ pub struct Frame<'a> {
 impl<'a> Frame<'a> {
     /// The frame that `check` found at the beginning of `bytes`; nothing when `bytes` is another frame.
     pub fn new(bytes: &'a [u8], layout: Layout) -> Self {
-        Self { bytes: bytes.get(..layout.total as usize).unwrap_or_default(), layout }
+        Self { bytes: if bytes.len() < layout.total as usize { &[] } else { bytes }, layout }
     }
 
     // `check` made sure that every field is inside; the fallbacks below never come into play.
@@ -305,13 +307,13 @@ impl<'a> Frame<'a> {
         self.store_host_at() + usize::from(self.layout.store_host)
     }
 
-    /// All bytes of the frame.
-    pub(super) fn bytes(&self) -> &'a [u8] {
-        self.bytes
+    /// So many bytes from here on, and what stands behind them.
+    fn piece(&self, at: usize, len: usize) -> Piece<'a> {
+        Piece { from: self.bytes.get(at..).unwrap_or_default(), len }
     }
 
     /// Where in the frame the topic begins.
-    pub(super) fn topic_at(&self) -> usize {
+    fn topic_at(&self) -> usize {
         self.after_hosts() + 16 + self.layout.body as usize + usize::from(self.layout.topic_length)
     }
 
@@ -387,7 +389,7 @@ impl<'a> Frame<'a> {
             digits.iter().rev().try_fold(0, |sum, byte| Some(sum * 10 + digit(byte)?))
         };
         let stored = value(digits).and_then(|value: u64| u32::try_from(value).ok());
-        let covered = self.bytes.get(..self.bytes.len().saturating_sub(PROP_CRC_LEN)).unwrap_or_default();
+        let covered = self.slice(0, (self.layout.total as usize).saturating_sub(PROP_CRC_LEN));
         Some(PropCrc { stored, computed: body_crc(covered) })
     }
 
@@ -408,17 +410,23 @@ impl<'a> Frame<'a> {
 
     /// The topic's bytes.
     pub fn topic(&self) -> &'a [u8] {
-        self.slice(self.topic_at(), usize::from(self.layout.topic))
+        self.topic_piece().bytes()
     }
 
-    /// Where in the frame the properties begin.
-    pub(super) fn properties_at(&self) -> usize {
-        self.topic_at() + usize::from(self.layout.topic) + 2
+    /// The same.
+    pub(super) fn topic_piece(&self) -> Piece<'a> {
+        self.piece(self.topic_at(), usize::from(self.layout.topic))
     }
 
     /// The bytes of all properties.
     pub fn properties(&self) -> &'a [u8] {
-        self.slice(self.properties_at(), usize::from(self.layout.properties))
+        self.properties_piece().bytes()
+    }
+
+    /// The same.
+    pub(super) fn properties_piece(&self) -> Piece<'a> {
+        let begin = self.topic_at() + usize::from(self.layout.topic) + 2;
+        self.piece(begin, usize::from(self.layout.properties))
     }
 }
 
