@@ -1,6 +1,7 @@
 //! Growing columns whose memory is used again: once whoever got a batch lets go of it, a later one is built in the same
 //! place. Fresh memory would cost more than what is written into it.
 
+use std::iter;
 use std::sync::Arc;
 
 use arrow_array::types::ArrowPrimitiveType;
@@ -8,7 +9,7 @@ use arrow_array::{ArrayRef, BinaryArray, PrimitiveArray, StringArray};
 use arrow_buffer::{ArrowNativeType, Buffer, NullBuffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 
 /// How many batches may be alive beside the one that is built, so that their memory comes back.
-const HANDED: usize = 6;
+const HANDED: usize = 8;
 /// Values up to this length are copied in one go, with what stands behind them.
 const SHORT: usize = 32;
 
@@ -22,6 +23,15 @@ pub(super) struct Piece<'a> {
 impl<'a> Piece<'a> {
     pub(super) fn whole(from: &'a [u8]) -> Self {
         Self { from, len: from.len() }
+    }
+
+    /// True when all bytes that count are ASCII.
+    #[inline]
+    pub(super) fn is_ascii(&self) -> bool {
+        let (words, rest) = self.bytes().as_chunks::<8>();
+        let seen = words.iter().fold(0, |seen, word| seen | u64::from_le_bytes(*word));
+        let seen = rest.iter().fold(seen, |seen, byte| seen | u64::from(*byte));
+        seen & 0x8080_8080_8080_8080 == 0
     }
 
     /// The bytes that count.
@@ -113,7 +123,7 @@ impl<P: ArrowPrimitiveType> Numbers<P> {
 
     pub(super) fn append_option(&mut self, number: Option<P::Native>) {
         self.nulls.append(number.is_some());
-        self.numbers.extend(std::iter::once(number.unwrap_or_default()));
+        self.numbers.extend(iter::once(number.unwrap_or_default()));
     }
 
     pub(super) fn finish(&mut self, kind: &arrow_schema::DataType) -> ArrayRef {
@@ -143,7 +153,7 @@ impl Bytes {
     fn begin(&mut self) {
         if !self.offsets.is_begun() {
             self.content.begin();
-            self.offsets.extend(std::iter::once(0));
+            self.offsets.extend(iter::once(0));
         }
     }
 
@@ -159,6 +169,19 @@ impl Bytes {
         self.nulls.append_n_non_nulls(pieces.len());
         let Self { content, offsets, used, .. } = self;
         offsets.extend(pieces.map(|piece| copy(&mut content.values, used, piece)));
+    }
+
+    /// Adds the rows of which each piece is made, and where in the piece each ends.
+    #[inline]
+    pub(super) fn extend_rows<'a>(&mut self, pieces: impl Iterator<Item = (Piece<'a>, &'a [usize])>) {
+        self.begin();
+        let Self { content, offsets, used, nulls, .. } = self;
+        for (piece, ends) in pieces {
+            let before = *used;
+            copy(&mut content.values, used, piece);
+            offsets.extend(ends.iter().map(|end| offset(before + end)));
+            nulls.append_n_non_nulls(ends.len());
+        }
     }
 
     /// Adds a row for each pair of pieces, which are put together.
@@ -190,6 +213,13 @@ impl Bytes {
             all if count == 0 => nulls.append_n_nulls(all),
             _ => nulls.append_slice(valid),
         }
+    }
+
+    /// Adds so many rows that are null.
+    pub(super) fn extend_nulls(&mut self, rows: usize) {
+        self.begin();
+        self.nulls.append_n_nulls(rows);
+        self.offsets.extend(iter::repeat_n(offset(self.used), rows));
     }
 
     /// What the rows from this one on hold.
@@ -238,8 +268,13 @@ fn copy(content: &mut Vec<u8>, used: &mut usize, piece: Piece<'_>) -> i32 {
         copy_any(content, *used, piece.bytes());
     }
     *used += piece.len;
-    // A batch is at most two thousand million bytes long.
-    i32::try_from(*used).unwrap_or(i32::MAX)
+    offset(*used)
+}
+
+/// A batch is at most two thousand million bytes long.
+#[inline]
+fn offset(at: usize) -> i32 {
+    i32::try_from(at).unwrap_or(i32::MAX)
 }
 
 #[inline(never)]

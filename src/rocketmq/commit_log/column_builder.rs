@@ -110,7 +110,7 @@ fn numbers<'a, P: arrow_array::ArrowPrimitiveType>(
 impl Map {
     fn append(&mut self, block: &Block<'_>) {
         let before = self.names.len();
-        self.names.extend(block.entries.iter().map(Entry::name));
+        self.names.extend_rows(block.properties.iter().filter_map(|of_row| Some(block.names(of_row)?.joined())));
         self.values.extend(block.entries.iter().map(Entry::value));
         self.ends.extend(block.properties.iter().map(|of_row| end(before + of_row.end)));
         self.nulls.append_n_non_nulls(block.properties.len());
@@ -137,10 +137,7 @@ fn end(entries: usize) -> i32 {
 }
 
 fn append_property(texts: &mut Bytes, block: &Block<'_>, which: usize) {
-    texts.extend_optional(block.properties.iter().map(|of_row| {
-        let entry = of_row.known.get(which).copied().flatten()?;
-        block.entries.get(of_row.begin + entry).map(Entry::value)
-    }));
+    texts.extend_optional(block.properties.iter().map(|of_row| block.value(of_row, which)));
 }
 
 fn append_topics(texts: &mut Bytes, block: &Block<'_>) {
@@ -170,6 +167,7 @@ fn append_texts(texts: &mut Bytes, column: Column, block: &Block<'_>) {
             }
             (block.host(*store).hex(), digits, hex.len())
         })),
+        Column::BodyError if block.body_errors.is_empty() => texts.extend_nulls(block.rows.len()),
         Column::BodyError => {
             texts.extend_optional(block.body_errors.iter().map(|e| e.as_ref().map(|e| Piece::whole(e.as_bytes()))));
         }

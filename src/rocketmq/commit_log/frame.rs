@@ -205,6 +205,7 @@ pub fn check(bytes: &[u8], available: u64, versions: Versions) -> Result<Found, 
 ///
 /// # Errors
 /// As [`check`].
+#[inline]
 pub fn check_with(bytes: &[u8], available: u64, versions: Versions, crc: bool) -> Result<Found, Needs> {
     if available < 8 {
         return Ok(Found::Refused(Refusal::CutOff));
@@ -233,6 +234,7 @@ pub fn check_with(bytes: &[u8], available: u64, versions: Versions, crc: bool) -
 }
 
 /// The lengths of the fields, if they fill `frame` exactly.
+#[inline]
 fn layout(frame: &[u8], total: u32, magic: u32) -> Option<Layout> {
     let (born_host, store_host) = host_lens(i32_at(frame, SYS_FLAG)?);
     let body_length_at = BEFORE_BODY_LENGTH + usize::from(born_host) + usize::from(store_host);
@@ -252,6 +254,7 @@ fn layout(frame: &[u8], total: u32, magic: u32) -> Option<Layout> {
 }
 
 /// What a broker holds against a frame whose lengths are right.
+#[inline]
 fn refusal(frame: &Frame<'_>, crc: bool) -> Option<Refusal> {
     let (stored, body) = (frame.body_crc().cast_unsigned(), frame.stored_body());
     // The checksum of an empty body is never looked at.
@@ -261,14 +264,18 @@ fn refusal(frame: &Frame<'_>, crc: bool) -> Option<Refusal> {
             return Some(Refusal::BodyCrc { stored, computed });
         }
     }
-    if frame.topic() == SCHEDULE_TOPIC {
-        let text = crate::java_text::decode_utf8(frame.properties());
-        let level = properties::parse(&text).into_iter().rfind(|(name, _)| *name == "DELAY");
-        if level.is_some_and(|(_, level)| level.parse::<i32>().is_err()) {
-            return Some(Refusal::DelayLevel);
-        }
+    if frame.topic() == SCHEDULE_TOPIC && !has_level(frame) {
+        return Some(Refusal::DelayLevel);
     }
     None
+}
+
+/// True unless the delay level is no number.
+#[cold]
+fn has_level(frame: &Frame<'_>) -> bool {
+    let text = crate::java_text::decode_utf8(frame.properties());
+    let level = properties::parse(&text).into_iter().rfind(|(name, _)| *name == "DELAY");
+    level.is_none_or(|(_, level)| level.parse::<i32>().is_ok())
 }
 
 /// A message frame in memory.

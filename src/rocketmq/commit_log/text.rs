@@ -120,12 +120,9 @@ impl HostTexts {
     /// So many texts are kept.
     const MOST: usize = 1024;
 
-    pub(super) fn new() -> Self {
-        Self { places: vec![0; 1 << Self::BITS], texts: Vec::new() }
-    }
-
     /// Forgets the texts if they are many. Numbers that were given before then count no more.
     pub(super) fn limit(&mut self) {
+        self.places.resize(1 << Self::BITS, 0);
         if self.texts.len() > Self::MOST {
             self.texts.clear();
         }
@@ -207,7 +204,7 @@ mod tests {
 
     #[test]
     fn hosts_are_told_apart_whatever_came_before() {
-        let mut hosts = HostTexts::new();
+        let mut hosts = HostTexts::default();
         let mut texts = |host: &[u8]| {
             hosts.limit();
             let number = hosts.number(host);
