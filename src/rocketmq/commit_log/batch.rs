@@ -228,15 +228,15 @@ impl BatchBuilder {
         let mut decoder = std::mem::replace(&mut self.decoder, BodyDecoder::new(0));
         let mut fits = 0;
         for row in block.rows {
-            let decoded = decoder.decode(row.frame.stored_body(), row.frame.sys_flag());
-            if !self.finds_room(row, fits, decoded.as_ref().map_or(256, |body| body.len())) {
+            let body = decoder.decode(row.frame.stored_body(), row.frame.sys_flag());
+            if !self.finds_room(row, fits, body.as_ref().map_or(256, |body| body.len())) {
                 break;
             }
             fits += 1;
             if let Some(column) = self.body_column() {
-                column.extend_optional(iter::once(decoded.as_ref().ok().map(|body| Piece::whole(body))));
+                column.extend_optional(iter::once(body.as_ref().ok().map(|body| Piece::whole(body))));
             }
-            block.body_errors.push(decoded.err().map(|error| row.place.body_error(&error)));
+            block.body_errors.push(body.err().map(|error| row.place.body_error(&error)));
         }
         self.decoder = decoder;
         fits
