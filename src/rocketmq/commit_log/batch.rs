@@ -2,19 +2,21 @@
 //! are all in the processor's cache.
 
 use std::borrow::Cow;
+use std::iter;
 use std::sync::Arc;
 
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 
-use super::body::{BodyDecoder, BodyError};
+use super::body::BodyDecoder;
+use super::buffers::{Bytes, Piece};
 use super::column_builder::ColumnBuilder;
 use super::columns::{self, Column};
-use super::frame::Frame;
-use super::properties::{self, Entry};
+use super::frame::{COMPRESSED, Frame};
+use super::properties::{Entry, KnownNames, Names};
 use super::scan::Place;
 use super::suspect::Suspect;
-use super::text::HostTexts;
+use super::text::{HostText, HostTexts};
 use crate::java_text::decode_utf8;
 
 /// A batch ends before it is larger than this, if it has a row.
@@ -40,44 +42,13 @@ pub(super) struct Row<'a> {
 }
 
 /// The properties of a message.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Properties {
-    /// Their text where it is not the bytes of the frame, which were no UTF-8.
-    text: Option<String>,
-    /// Numbers of the entries.
+    /// Number of the names.
+    names: usize,
+    /// Numbers of the entries in the block.
     begin: usize,
-    end: usize,
-    /// As in [`properties::Split`].
-    pub(super) known: [Option<usize>; 3],
-}
-
-impl Properties {
-    fn new(frame: &Frame<'_>, entries: &mut Vec<Entry>) -> Self {
-        let begin = entries.len();
-        let bytes = frame.properties();
-        let mut split = properties::split(bytes, entries);
-        let mut text = None;
-        if !split.is_ascii
-            && let Cow::Owned(decoded) = decode_utf8(bytes)
-        {
-            entries.truncate(begin);
-            split = properties::split(decoded.as_bytes(), entries);
-            text = Some(decoded);
-        }
-        Self { text, begin, end: entries.len(), known: split.known }
-    }
-
-    pub(super) fn of<'e>(&self, entries: &'e [Entry]) -> &'e [Entry] {
-        entries.get(self.begin..self.end).unwrap_or_default()
-    }
-
-    /// What the entries are places in: bytes, and where the text begins in them.
-    pub(super) fn bytes<'a>(&'a self, frame: &Frame<'a>) -> (&'a [u8], usize) {
-        match &self.text {
-            None => (frame.bytes(), frame.properties_at()),
-            Some(text) => (text.as_bytes(), 0),
-        }
-    }
+    pub(super) end: usize,
 }
 
 /// What the columns of a block are made of.
@@ -85,8 +56,82 @@ pub(super) struct Block<'a> {
     pub(super) rows: &'a [Row<'a>],
     /// Of every row, where any column needs them.
     pub(super) properties: Vec<Properties>,
-    pub(super) entries: &'a [Entry],
+    pub(super) entries: Vec<Entry<'a>>,
+    /// Numbers of the texts of born host and store host of every row, where any column needs them.
+    pub(super) hosts: Vec<[usize; 2]>,
+    known: &'a Known,
+    /// Why bodies are missing; nothing where none is.
     pub(super) body_errors: Vec<Option<String>>,
+}
+
+/// What came before and comes again.
+#[derive(Debug, Default)]
+struct Known {
+    hosts: HostTexts,
+    names: KnownNames,
+}
+
+impl<'a> Block<'a> {
+    pub(super) fn host(&self, number: usize) -> &'a HostText {
+        self.known.hosts.get(number)
+    }
+
+    /// The names of a message's properties.
+    pub(super) fn names(&self, properties: &Properties) -> Option<&'a Names> {
+        self.known.names.get(properties.names)
+    }
+
+    /// The value of one of the properties that have columns of their own.
+    pub(super) fn value(&self, properties: &Properties, which: usize) -> Option<Piece<'a>> {
+        let entry = self.names(properties)?.known.get(which).copied().flatten()?;
+        self.entries.get(properties.begin + entry).map(Entry::value)
+    }
+
+    /// Forgets the rows from this one on.
+    fn truncate(&mut self, rows: usize) {
+        self.rows = self.rows.get(..rows).unwrap_or_default();
+        self.properties.truncate(rows);
+        self.entries.truncate(self.properties.last().map_or(0, |last| last.end));
+        self.hosts.truncate(rows);
+    }
+}
+
+impl Known {
+    /// Splits the properties of every row. `decoded` holds the texts of those that are no UTF-8.
+    fn split<'a>(&mut self, rows: &[Row<'a>], decoded: &'a [Option<String>]) -> (Vec<Properties>, Vec<Entry<'a>>) {
+        self.names.limit();
+        let (mut properties, mut entries) = (Vec::with_capacity(rows.len()), Vec::with_capacity(8 * rows.len()));
+        for (number, row) in rows.iter().enumerate() {
+            let begin = entries.len();
+            let text = match decoded.get(number) {
+                Some(Some(text)) => Piece::whole(text.as_bytes()),
+                _ => row.frame.properties_piece(),
+            };
+            let names = self.names.split(text, &mut entries);
+            properties.push(Properties { names, begin, end: entries.len() });
+        }
+        (properties, entries)
+    }
+
+    /// The numbers of the hosts' texts.
+    fn hosts(&mut self, rows: &[Row<'_>]) -> Vec<[usize; 2]> {
+        self.hosts.limit();
+        let hosts = &mut self.hosts;
+        let numbers = |row: &Row<'_>| [row.frame.born_host(), row.frame.store_host()].map(|host| hosts.number(host));
+        rows.iter().map(numbers).collect()
+    }
+}
+
+/// The properties of rows as text, where their bytes are no UTF-8; nothing where all are ASCII.
+fn decoded(rows: &[Row<'_>]) -> Vec<Option<String>> {
+    if rows.iter().all(|row| row.frame.properties_piece().is_ascii()) {
+        return Vec::new();
+    }
+    let decode = |row: &Row<'_>| match decode_utf8(row.frame.properties()) {
+        Cow::Owned(text) => Some(text),
+        Cow::Borrowed(_) => None,
+    };
+    rows.iter().map(decode).collect()
 }
 
 /// Takes messages and gives record batches.
@@ -96,9 +141,9 @@ pub(super) struct BatchBuilder {
     body: Option<usize>,
     bodies: Bodies,
     decoder: BodyDecoder,
-    hosts: HostTexts,
-    entries: Vec<Entry>,
+    known: Known,
     wants_properties: bool,
+    wants_hosts: bool,
     wants_body: bool,
     most_bytes: usize,
     rows: usize,
@@ -114,8 +159,8 @@ impl BatchBuilder {
             body: columns.iter().position(|column| *column == Column::Body),
             bodies,
             decoder: BodyDecoder::new(max_body_bytes),
-            hosts: HostTexts::new(),
-            entries: Vec::new(),
+            known: Known::default(),
+            wants_hosts: any(&[Column::BornHost, Column::StoreHost, Column::MsgId]),
             wants_properties: any(&[Column::UniqKey, Column::Tags, Column::Keys, Column::Properties]),
             wants_body: any(&[Column::Body, Column::BodyError]),
             most_bytes: BATCH_BYTES,
@@ -140,59 +185,81 @@ impl BatchBuilder {
 
     /// Adds messages and gives how many: fewer than all when the batch is full of bytes and must be taken first.
     pub(super) fn append(&mut self, rows: &[Row<'_>]) -> usize {
-        let mut entries = std::mem::take(&mut self.entries);
-        entries.clear();
-        let mut properties = Vec::new();
-        if self.wants_properties {
-            properties.reserve_exact(rows.len());
-            properties.extend(rows.iter().map(|row| Properties::new(&row.frame, &mut entries)));
-        }
-        let mut block = Block { rows, properties, entries: &entries, body_errors: Vec::new() };
+        let mut known = std::mem::take(&mut self.known);
+        let decoded = if self.wants_properties { decoded(rows) } else { Vec::new() };
+        let (properties, entries) =
+            if self.wants_properties { known.split(rows, &decoded) } else { (Vec::new(), Vec::new()) };
+        let hosts = if self.wants_hosts { known.hosts(rows) } else { Vec::new() };
+        let mut block = Block { rows, properties, entries, hosts, known: &known, body_errors: Vec::new() };
         let fits = self.append_bodies(&mut block);
-        block.rows = rows.get(..fits).unwrap_or_default();
-        block.properties.truncate(fits);
+        block.truncate(fits);
         for (column, builder) in &mut self.columns {
             if *column != Column::Body {
-                builder.append(*column, &block, &mut self.hosts);
+                builder.append(*column, &block);
             }
         }
         self.rows += fits;
-        self.entries = entries;
+        self.known = known;
         fits
     }
 
     /// Counts the bytes of the rows, adds their bodies, and gives how many rows found room.
     fn append_bodies(&mut self, block: &mut Block<'_>) -> usize {
-        let Self { columns, body, bodies, decoder, .. } = self;
-        let mut column = body.and_then(|body| columns.get_mut(body)).map(|(_, builder)| builder);
-        if self.wants_body {
-            block.body_errors.reserve_exact(block.rows.len());
+        let is_plain = |row: &Row<'_>| row.frame.sys_flag() & COMPRESSED == 0;
+        if self.wants_body && self.bodies == Bodies::Decoded && !block.rows.iter().all(is_plain) {
+            return self.append_decoded_bodies(block);
         }
-        for (number, row) in block.rows.iter().enumerate() {
-            let stored = row.frame.stored_body();
-            let decoded: Result<&[u8], BodyError> = match (self.wants_body, *bodies) {
-                (false, _) => Ok(&[]),
-                (true, Bodies::Stored) => Ok(stored),
-                (true, Bodies::Decoded) => decoder.decode(stored, row.frame.sys_flag()),
-            };
-            // An estimate from above: fixed fields, hosts and id, and every property at most twice.
-            let texts = row.frame.topic().len() + 2 * row.frame.properties().len();
-            let room = 384 + 3 * texts + decoded.as_ref().map_or(256, |body| body.len());
-            if self.rows + number > 0 && self.bytes.saturating_add(room) > self.most_bytes {
-                return number;
+        let mut fits = 0;
+        for row in block.rows {
+            let body = if self.wants_body { row.frame.stored_body().len() } else { 0 };
+            if !self.finds_room(row, fits, body) {
+                break;
             }
-            self.bytes += room;
-            if let Some(ColumnBuilder::Bytes(column)) = &mut column {
-                match &decoded {
-                    Ok(body) => column.append(body, 0, body.len()),
-                    Err(_) => column.append_null(),
-                }
-            }
-            if self.wants_body {
-                block.body_errors.push(decoded.err().map(|error| row.place.body_error(&error)));
-            }
+            fits += 1;
         }
-        block.rows.len()
+        if let Some(column) = self.body_column() {
+            column.extend(block.rows.iter().take(fits).map(|row| Piece::whole(row.frame.stored_body())));
+        }
+        fits
+    }
+
+    /// The same where a body of the block is compressed.
+    fn append_decoded_bodies(&mut self, block: &mut Block<'_>) -> usize {
+        let mut decoder = std::mem::replace(&mut self.decoder, BodyDecoder::new(0));
+        let mut fits = 0;
+        for row in block.rows {
+            let body = decoder.decode(row.frame.stored_body(), row.frame.sys_flag());
+            if !self.finds_room(row, fits, body.as_ref().map_or(256, |body| body.len())) {
+                break;
+            }
+            fits += 1;
+            if let Some(column) = self.body_column() {
+                column.extend_optional(iter::once(body.as_ref().ok().map(|body| Piece::whole(body))));
+            }
+            block.body_errors.push(body.err().map(|error| row.place.body_error(&error)));
+        }
+        self.decoder = decoder;
+        fits
+    }
+
+    /// Counts the bytes of a row that is added after so many others, unless the batch is full.
+    #[inline]
+    fn finds_room(&mut self, row: &Row<'_>, others: usize, body: usize) -> bool {
+        // An estimate from above: fixed fields, hosts and id, and every property at most twice.
+        let texts = row.frame.topic().len() + 2 * row.frame.properties().len();
+        let bytes = self.bytes.saturating_add(384 + 3 * texts + body);
+        if self.rows + others > 0 && bytes > self.most_bytes {
+            return false;
+        }
+        self.bytes = bytes;
+        true
+    }
+
+    fn body_column(&mut self) -> Option<&mut Bytes> {
+        match self.columns.get_mut(self.body?) {
+            Some((_, ColumnBuilder::Bytes(column))) => Some(column),
+            _ => None,
+        }
     }
 
     /// Adds a row that has only an offset. Always finds room.

@@ -1,6 +1,7 @@
-//! Growing columns whose memory is used again: once whoever got a batch lets go of it, the next one is built in the same
+//! Growing columns whose memory is used again: once whoever got a batch lets go of it, a later one is built in the same
 //! place. Fresh memory would cost more than what is written into it.
 
+use std::iter;
 use std::sync::Arc;
 
 use arrow_array::types::ArrowPrimitiveType;
@@ -8,38 +9,97 @@ use arrow_array::{ArrayRef, BinaryArray, PrimitiveArray, StringArray};
 use arrow_buffer::{ArrowNativeType, Buffer, NullBuffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 
 /// How many batches may be alive beside the one that is built, so that their memory comes back.
-const HANDED: usize = 3;
-/// Short values are copied in one go of so many bytes, with what comes behind them.
-const SHORT: usize = 16;
-const MIDDLE: usize = 48;
+const HANDED: usize = 8;
+/// Values up to this length are copied in one go, with what stands behind them.
+const SHORT: usize = 32;
+
+/// The first `len` bytes of `from`, which should go on behind them: a copy may then take more.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Piece<'a> {
+    pub(super) from: &'a [u8],
+    pub(super) len: usize,
+}
+
+impl<'a> Piece<'a> {
+    pub(super) fn whole(from: &'a [u8]) -> Self {
+        Self { from, len: from.len() }
+    }
+
+    /// True when all bytes that count are ASCII.
+    #[inline]
+    pub(super) fn is_ascii(&self) -> bool {
+        let (words, rest) = self.bytes().as_chunks::<8>();
+        let seen = words.iter().fold(0, |seen, word| seen | u64::from_le_bytes(*word));
+        let seen = rest.iter().fold(seen, |seen, byte| seen | u64::from(*byte));
+        seen & 0x8080_8080_8080_8080 == 0
+    }
+
+    /// The bytes that count.
+    pub(super) fn bytes(&self) -> &'a [u8] {
+        self.from.get(..self.len).unwrap_or_default()
+    }
+}
 
 /// A vector that comes back.
-#[derive(Debug, Default)]
-struct Recycled<T> {
+#[derive(Debug)]
+pub(super) struct Recycled<T> {
     values: Vec<T>,
     handed: Vec<Buffer>,
+    /// How many values the last batch had.
+    last: usize,
 }
 
 impl<T: ArrowNativeType> Recycled<T> {
-    /// Hands out what was built, and goes on with memory that nobody else has any more.
-    fn hand_out(&mut self) -> Buffer {
-        let len = self.values.len();
-        let buffer = Buffer::from_vec(std::mem::take(&mut self.values));
-        for handed in std::mem::take(&mut self.handed) {
-            match handed.into_vec::<T>() {
-                Ok(values) if self.values.capacity() < values.capacity() => self.values = values,
-                Ok(_) => {}
-                Err(handed) => self.handed.push(handed),
+    pub(super) fn new() -> Self {
+        Self { values: Vec::new(), handed: Vec::new(), last: 0 }
+    }
+
+    fn is_begun(&self) -> bool {
+        self.values.capacity() > 0
+    }
+
+    /// Begins a batch in memory that nobody else has any more, with whatever values were there.
+    #[cold]
+    fn begin(&mut self) {
+        for place in (0..self.handed.len()).rev() {
+            match self.handed.remove(place).into_vec() {
+                Ok(values) => {
+                    self.values = values;
+                    return;
+                }
+                Err(taken) => self.handed.insert(place, taken),
             }
         }
+        // Zeros that come from the system cost nothing before they are touched.
+        self.values = vec![T::default(); (self.last + self.last / 16).max(64)];
+    }
+
+    /// Hands out the first `len` values.
+    fn hand_out(&mut self, len: usize) -> Buffer {
+        let whole = Buffer::from_vec(std::mem::take(&mut self.values));
+        let handed = whole.slice_with_length(0, len * size_of::<T>());
         if self.handed.len() >= HANDED {
             self.handed.remove(0);
         }
-        if self.values.capacity() == 0 {
-            self.values.reserve(len + len / 16);
+        self.handed.push(whole);
+        self.last = len;
+        handed
+    }
+
+    /// Adds values one after the other.
+    #[inline]
+    pub(super) fn extend(&mut self, values: impl ExactSizeIterator<Item = T>) {
+        if !self.is_begun() {
+            self.begin();
+            self.values.clear();
         }
-        self.handed.push(buffer.clone());
-        buffer
+        self.values.extend(values);
+    }
+
+    /// What was added with [`Self::extend`].
+    pub(super) fn finish(&mut self) -> ScalarBuffer<T> {
+        let len = self.values.len();
+        ScalarBuffer::new(self.hand_out(len), 0, len)
     }
 }
 
@@ -52,24 +112,22 @@ pub(super) struct Numbers<P: ArrowPrimitiveType> {
 
 impl<P: ArrowPrimitiveType> Numbers<P> {
     pub(super) fn new() -> Self {
-        Self { numbers: Recycled { values: Vec::new(), handed: Vec::new() }, nulls: NullBufferBuilder::new(0) }
+        Self { numbers: Recycled::new(), nulls: NullBufferBuilder::new(0) }
     }
 
     #[inline]
     pub(super) fn extend(&mut self, numbers: impl ExactSizeIterator<Item = P::Native>) {
         self.nulls.append_n_non_nulls(numbers.len());
-        self.numbers.values.extend(numbers);
+        self.numbers.extend(numbers);
     }
 
     pub(super) fn append_option(&mut self, number: Option<P::Native>) {
         self.nulls.append(number.is_some());
-        self.numbers.values.push(number.unwrap_or_default());
+        self.numbers.extend(iter::once(number.unwrap_or_default()));
     }
 
     pub(super) fn finish(&mut self, kind: &arrow_schema::DataType) -> ArrayRef {
-        let len = self.numbers.values.len();
-        let numbers = ScalarBuffer::new(self.numbers.hand_out(), 0, len);
-        self.numbers.values.clear();
+        let numbers = self.numbers.finish();
         Arc::new(PrimitiveArray::<P>::new(numbers, self.nulls.finish()).with_data_type(kind.clone()))
     }
 }
@@ -82,12 +140,21 @@ pub(super) struct Bytes {
     offsets: Recycled<i32>,
     used: usize,
     nulls: NullBufferBuilder,
+    /// Which rows of a block are there.
+    valid: Vec<bool>,
 }
 
 impl Bytes {
     pub(super) fn new() -> Self {
-        let offsets = Recycled { values: vec![0], handed: Vec::new() };
-        Self { content: Recycled::default(), offsets, used: 0, nulls: NullBufferBuilder::new(0) }
+        let (content, offsets) = (Recycled::new(), Recycled::new());
+        Self { content, offsets, used: 0, nulls: NullBufferBuilder::new(0), valid: Vec::new() }
+    }
+
+    fn begin(&mut self) {
+        if !self.offsets.is_begun() {
+            self.content.begin();
+            self.offsets.extend(iter::once(0));
+        }
     }
 
     /// Rows so far.
@@ -95,67 +162,86 @@ impl Bytes {
         self.offsets.values.len().saturating_sub(1)
     }
 
-    /// Adds `len` bytes of `from`, which may go on behind them.
+    /// Adds a row for each piece.
     #[inline]
-    pub(super) fn append(&mut self, from: &[u8], begin: usize, len: usize) {
-        self.write(from, begin, len);
-        self.end_row();
+    pub(super) fn extend<'a>(&mut self, pieces: impl ExactSizeIterator<Item = Piece<'a>>) {
+        self.begin();
+        self.nulls.append_n_non_nulls(pieces.len());
+        let Self { content, offsets, used, .. } = self;
+        offsets.extend(pieces.map(|piece| copy(&mut content.values, used, piece)));
     }
 
-    pub(super) fn append_null(&mut self) {
-        self.nulls.append_null();
-        self.push_offset();
-    }
-
-    /// Adds bytes to a row that [`Self::end_row`] then ends.
+    /// Adds the rows of which each piece is made, and where in the piece each ends.
     #[inline]
-    pub(super) fn write(&mut self, from: &[u8], begin: usize, len: usize) {
-        let from = from.get(begin..).unwrap_or_default();
-        if self.content.values.len().saturating_sub(self.used) < len.max(MIDDLE) {
-            self.grow(len);
+    pub(super) fn extend_rows<'a>(&mut self, pieces: impl Iterator<Item = (Piece<'a>, &'a [usize])>) {
+        self.begin();
+        let Self { content, offsets, used, nulls, .. } = self;
+        for (piece, ends) in pieces {
+            let before = *used;
+            copy(&mut content.values, used, piece);
+            offsets.extend(ends.iter().map(|end| offset(before + end)));
+            nulls.append_n_non_nulls(ends.len());
         }
-        let to = self.content.values.get_mut(self.used..).unwrap_or_default();
-        // Fixed lengths are a few instructions; a length known only now is a call.
-        if let (true, Some(to), Some(from)) = (len <= SHORT, to.first_chunk_mut::<SHORT>(), from.first_chunk::<SHORT>())
-        {
-            *to = *from;
-        } else if let (true, Some(to), Some(from)) =
-            (len <= MIDDLE, to.first_chunk_mut::<MIDDLE>(), from.first_chunk::<MIDDLE>())
-        {
-            *to = *from;
-        } else if let (Some(to), Some(from)) = (to.get_mut(..len), from.get(..len)) {
-            to.copy_from_slice(from);
-        }
-        self.used += len;
     }
 
+    /// Adds a row for each pair of pieces, which are put together.
     #[inline]
-    pub(super) fn end_row(&mut self) {
-        self.nulls.append_non_null();
-        self.push_offset();
+    pub(super) fn extend_joined<'a>(&mut self, pairs: impl ExactSizeIterator<Item = (Piece<'a>, [u8; SHORT], usize)>) {
+        self.begin();
+        self.nulls.append_n_non_nulls(pairs.len());
+        let Self { content, offsets, used, .. } = self;
+        offsets.extend(pairs.map(|(first, second, len)| {
+            copy(&mut content.values, used, first);
+            copy(&mut content.values, used, Piece { from: &second, len })
+        }));
     }
 
-    fn push_offset(&mut self) {
-        // A batch is at most two thousand million bytes long.
-        self.offsets.values.push(i32::try_from(self.used).unwrap_or(i32::MAX));
+    /// Adds a row for each piece, null where there is none.
+    #[inline]
+    pub(super) fn extend_optional<'a>(&mut self, pieces: impl ExactSizeIterator<Item = Option<Piece<'a>>>) {
+        self.begin();
+        let Self { content, offsets, used, valid, nulls } = self;
+        valid.clear();
+        let mut count = 0;
+        offsets.extend(pieces.map(|piece| {
+            valid.push(piece.is_some());
+            count += usize::from(piece.is_some());
+            copy(&mut content.values, used, piece.unwrap_or_default())
+        }));
+        match valid.len() {
+            all if all == count => nulls.append_n_non_nulls(all),
+            all if count == 0 => nulls.append_n_nulls(all),
+            _ => nulls.append_slice(valid),
+        }
     }
 
-    #[cold]
-    fn grow(&mut self, len: usize) {
-        let bytes = &mut self.content.values;
-        let wanted = (bytes.len() + bytes.len() / 2).max(self.used + len + 4096).max(bytes.capacity());
-        bytes.resize(wanted, 0);
+    /// Adds so many rows that are null.
+    pub(super) fn extend_nulls(&mut self, rows: usize) {
+        self.begin();
+        self.nulls.append_n_nulls(rows);
+        self.offsets.extend(iter::repeat_n(offset(self.used), rows));
+    }
+
+    /// What the rows from this one on hold.
+    pub(super) fn content_from(&self, row: usize) -> &[u8] {
+        let begin = self.offsets.values.get(row).copied().unwrap_or_default();
+        let content = self.content.values.get(..self.used).unwrap_or_default();
+        content.get(usize::try_from(begin).unwrap_or_default()..).unwrap_or_default()
+    }
+
+    /// Forgets the rows from this one on.
+    pub(super) fn truncate(&mut self, rows: usize) {
+        self.offsets.values.truncate(rows + 1);
+        let used = self.offsets.values.last().copied().unwrap_or_default();
+        self.used = usize::try_from(used).unwrap_or_default();
+        self.nulls.truncate(rows);
     }
 
     fn parts(&mut self) -> (OffsetBuffer<i32>, Buffer, Option<NullBuffer>) {
-        self.content.values.truncate(self.used);
+        self.begin();
+        let bytes = self.content.hand_out(self.used);
         self.used = 0;
-        let bytes = self.content.hand_out();
-        let rows = self.offsets.values.len();
-        let offsets = ScalarBuffer::new(self.offsets.hand_out(), 0, rows);
-        self.offsets.values.clear();
-        self.offsets.values.push(0);
-        (OffsetBuffer::new(offsets), bytes, self.nulls.finish())
+        (OffsetBuffer::new(self.offsets.finish()), bytes, self.nulls.finish())
     }
 
     pub(super) fn finish_text(&mut self) -> StringArray {
@@ -166,5 +252,39 @@ impl Bytes {
     pub(super) fn finish_binary(&mut self) -> BinaryArray {
         let (offsets, bytes, nulls) = self.parts();
         BinaryArray::new(offsets, bytes, nulls)
+    }
+}
+
+/// Copies a piece to where `used` ends, and gives the offset of its end.
+#[inline]
+fn copy(content: &mut Vec<u8>, used: &mut usize, piece: Piece<'_>) -> i32 {
+    // A fixed length is a few instructions; a length known only now is a call.
+    if piece.len <= SHORT
+        && let Some(from) = piece.from.first_chunk::<SHORT>()
+        && let Some(to) = content.get_mut(*used..).and_then(|to| to.first_chunk_mut())
+    {
+        *to = *from;
+    } else {
+        copy_any(content, *used, piece.bytes());
+    }
+    *used += piece.len;
+    offset(*used)
+}
+
+/// A batch is at most two thousand million bytes long.
+#[inline]
+fn offset(at: usize) -> i32 {
+    i32::try_from(at).unwrap_or(i32::MAX)
+}
+
+#[inline(never)]
+fn copy_any(content: &mut Vec<u8>, used: usize, bytes: &[u8]) {
+    let wanted = used + bytes.len() + SHORT;
+    if content.len() < wanted {
+        let len = wanted.max(content.len() + content.len() / 2).max(4096);
+        content.resize(len, 0);
+    }
+    if let Some(to) = content.get_mut(used..).and_then(|to| to.get_mut(..bytes.len())) {
+        to.copy_from_slice(bytes);
     }
 }

@@ -1,17 +1,19 @@
 //! Builders of the columns: each adds one field of every message of a block.
 
+use std::iter;
 use std::sync::Arc;
 
 use arrow_array::types::{Int32Type, Int64Type, TimestampMillisecondType};
 use arrow_array::{Array as _, ArrayRef, MapArray, StructArray};
-use arrow_buffer::{NullBufferBuilder, OffsetBuffer, ScalarBuffer};
+use arrow_buffer::{NullBufferBuilder, OffsetBuffer};
 use arrow_schema::{DataType, Field};
 
 use super::batch::Block;
-use super::buffers::{Bytes, Numbers};
+use super::buffers::{Bytes, Numbers, Piece, Recycled};
 use super::columns::{self, Column};
 use super::frame::Frame;
-use super::text::{self, HostTexts};
+use super::properties::Entry;
+use super::text;
 use crate::java_text::decode_utf8;
 
 /// Builder of one column.
@@ -30,7 +32,8 @@ pub(super) enum ColumnBuilder {
 pub(super) struct Map {
     names: Bytes,
     values: Bytes,
-    offsets: Vec<i32>,
+    /// Where each row ends.
+    ends: Recycled<i32>,
     nulls: NullBufferBuilder,
 }
 
@@ -44,7 +47,7 @@ impl ColumnBuilder {
             DataType::Map(_, _) => Self::Map(Box::new(Map {
                 names: Bytes::new(),
                 values: Bytes::new(),
-                offsets: vec![0],
+                ends: Recycled::new(),
                 nulls: NullBufferBuilder::new(0),
             })),
             _ => Self::Time(Numbers::new()),
@@ -56,13 +59,13 @@ impl ColumnBuilder {
             Self::Int32(b) => b.append_option(None),
             Self::Int64(b) => b.append_option(None),
             Self::Time(b) => b.append_option(None),
-            Self::Text(b) | Self::Bytes(b) => b.append_null(),
-            Self::Map(b) => b.end_row(false),
+            Self::Text(b) | Self::Bytes(b) => b.extend_optional(iter::once(None)),
+            Self::Map(b) => b.append_null(),
         }
     }
 
     /// Adds what `column` holds of the block's messages. Bodies are added elsewhere.
-    pub(super) fn append(&mut self, column: Column, block: &Block<'_>, hosts: &mut HostTexts) {
+    pub(super) fn append(&mut self, column: Column, block: &Block<'_>) {
         match (self, column) {
             (Self::Int32(b), Column::QueueId) => numbers(b, block, Frame::queue_id),
             (Self::Int32(b), Column::Flag) => numbers(b, block, Frame::flag),
@@ -78,7 +81,7 @@ impl ColumnBuilder {
             (Self::Time(b), Column::StoreTimestamp) => numbers(b, block, Frame::store_timestamp),
             (Self::Time(b), _) => numbers(b, block, Frame::born_timestamp),
             (Self::Map(b), _) => b.append(block),
-            (Self::Text(b), column) => append_texts(b, column, block, hosts),
+            (Self::Text(b), column) => append_texts(b, column, block),
             (Self::Bytes(_), _) => {}
         }
     }
@@ -106,76 +109,74 @@ fn numbers<'a, P: arrow_array::ArrowPrimitiveType>(
 
 impl Map {
     fn append(&mut self, block: &Block<'_>) {
-        for (row, properties) in block.rows.iter().zip(&block.properties) {
-            let (bytes, base) = properties.bytes(&row.frame);
-            for entry in properties.of(block.entries) {
-                self.names.append(bytes, base + entry.name.start, entry.name.len());
-                self.values.append(bytes, base + entry.value.start, entry.value.len());
-            }
-            self.end_row(true);
-        }
+        let before = self.names.len();
+        self.names.extend_rows(block.properties.iter().filter_map(|of_row| Some(block.names(of_row)?.joined())));
+        self.values.extend(block.entries.iter().map(Entry::value));
+        self.ends.extend(block.properties.iter().map(|of_row| end(before + of_row.end)));
+        self.nulls.append_n_non_nulls(block.properties.len());
     }
 
-    fn end_row(&mut self, valid: bool) {
-        self.nulls.append(valid);
-        self.offsets.push(i32::try_from(self.names.len()).unwrap_or(i32::MAX));
+    fn append_null(&mut self) {
+        self.ends.extend(iter::once(end(self.names.len())));
+        self.nulls.append_null();
     }
 
     fn finish(&mut self) -> MapArray {
-        let offsets = std::mem::replace(&mut self.offsets, vec![0]);
+        let ends = self.ends.finish();
+        let offsets: Vec<i32> = iter::once(0).chain(ends.iter().copied()).collect();
         let fields = columns::map_fields();
         let columns: Vec<ArrayRef> = vec![Arc::new(self.names.finish_text()), Arc::new(self.values.finish_text())];
         let entries = StructArray::new(fields.to_vec().into(), columns, None);
         let field = Arc::new(Field::new("entries", entries.data_type().clone(), false));
-        let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
-        MapArray::new(field, offsets, entries, self.nulls.finish(), false)
+        MapArray::new(field, OffsetBuffer::new(offsets.into()), entries, self.nulls.finish(), false)
     }
 }
 
+fn end(entries: usize) -> i32 {
+    i32::try_from(entries).unwrap_or(i32::MAX)
+}
+
 fn append_property(texts: &mut Bytes, block: &Block<'_>, which: usize) {
-    for (row, properties) in block.rows.iter().zip(&block.properties) {
-        let entry = properties.known.get(which).copied().flatten();
-        match entry.and_then(|entry| properties.of(block.entries).get(entry)) {
-            Some(entry) => {
-                let (bytes, base) = properties.bytes(&row.frame);
-                texts.append(bytes, base + entry.value.start, entry.value.len());
-            }
-            None => texts.append_null(),
+    texts.extend_optional(block.properties.iter().map(|of_row| block.value(of_row, which)));
+}
+
+fn append_topics(texts: &mut Bytes, block: &Block<'_>) {
+    let before = texts.len();
+    texts.extend(block.rows.iter().map(|row| row.frame.topic_piece()));
+    if !texts.content_from(before).is_ascii() {
+        texts.truncate(before);
+        for row in block.rows {
+            texts.extend(iter::once(Piece::whole(decode_utf8(row.frame.topic()).as_bytes())));
         }
     }
 }
 
-fn append_text(texts: &mut Bytes, text: Option<&str>) {
-    match text {
-        Some(text) => texts.append(text.as_bytes(), 0, text.len()),
-        None => texts.append_null(),
-    }
-}
-
-fn append_texts(texts: &mut Bytes, column: Column, block: &Block<'_>, hosts: &mut HostTexts) {
-    let rows = block.rows.iter();
+fn append_texts(texts: &mut Bytes, column: Column, block: &Block<'_>) {
     match column {
-        Column::Topic => rows.for_each(|row| {
-            let topic = row.frame.topic();
-            if topic.is_ascii() {
-                texts.append(row.frame.bytes(), row.frame.topic_at(), topic.len());
-            } else {
-                append_text(texts, Some(&decode_utf8(topic)));
-            }
-        }),
+        Column::Topic => append_topics(texts, block),
         Column::UniqKey => append_property(texts, block, 0),
         Column::Tags => append_property(texts, block, 1),
         Column::Keys => append_property(texts, block, 2),
-        Column::BornHost => rows.for_each(|row| append_text(texts, Some(&hosts.of(row.frame.born_host()).text))),
-        Column::StoreHost => rows.for_each(|row| append_text(texts, Some(&hosts.of(row.frame.store_host()).text))),
-        Column::MsgId => rows.for_each(|row| {
-            let host = &hosts.of(row.frame.store_host()).hex;
-            texts.write(host.as_bytes(), 0, host.len());
-            let offset = text::hex(row.place.phy_offset);
-            texts.append(&offset, 0, offset.len());
-        }),
-        Column::BodyError => block.body_errors.iter().for_each(|error| append_text(texts, error.as_deref())),
-        Column::Suspect => rows.for_each(|row| append_text(texts, row.suspect.words().as_deref())),
+        Column::BornHost => texts.extend(block.hosts.iter().map(|[born, _]| block.host(*born).text())),
+        Column::StoreHost => texts.extend(block.hosts.iter().map(|[_, store]| block.host(*store).text())),
+        Column::MsgId => texts.extend_joined(block.rows.iter().zip(&block.hosts).map(|(row, [_, store])| {
+            let mut digits = [0; 32];
+            let hex = text::hex(row.place.phy_offset);
+            if let Some(to) = digits.first_chunk_mut() {
+                *to = hex;
+            }
+            (block.host(*store).hex(), digits, hex.len())
+        })),
+        Column::BodyError if block.body_errors.is_empty() => texts.extend_nulls(block.rows.len()),
+        Column::BodyError => {
+            texts.extend_optional(block.body_errors.iter().map(|e| e.as_ref().map(|e| Piece::whole(e.as_bytes()))));
+        }
+        Column::Suspect => {
+            for row in block.rows {
+                let words = row.suspect.words();
+                texts.extend_optional(iter::once(words.as_ref().map(|words| Piece::whole(words.as_bytes()))));
+            }
+        }
         _ => {}
     }
 }

@@ -18,6 +18,7 @@
 //! anything. Space that was never written is zero. Source of the rules: upstream `CommitLog#checkMessageAndReturnSize`
 //! and `MessageExtEncoder#encode`.
 
+use super::buffers::Piece;
 use super::properties;
 
 /// First four bytes after the size of a message with a one-byte topic length.
@@ -204,6 +205,7 @@ pub fn check(bytes: &[u8], available: u64, versions: Versions) -> Result<Found, 
 ///
 /// # Errors
 /// As [`check`].
+#[inline]
 pub fn check_with(bytes: &[u8], available: u64, versions: Versions, crc: bool) -> Result<Found, Needs> {
     if available < 8 {
         return Ok(Found::Refused(Refusal::CutOff));
@@ -232,6 +234,7 @@ pub fn check_with(bytes: &[u8], available: u64, versions: Versions, crc: bool) -
 }
 
 /// The lengths of the fields, if they fill `frame` exactly.
+#[inline]
 fn layout(frame: &[u8], total: u32, magic: u32) -> Option<Layout> {
     let (born_host, store_host) = host_lens(i32_at(frame, SYS_FLAG)?);
     let body_length_at = BEFORE_BODY_LENGTH + usize::from(born_host) + usize::from(store_host);
@@ -251,6 +254,7 @@ fn layout(frame: &[u8], total: u32, magic: u32) -> Option<Layout> {
 }
 
 /// What a broker holds against a frame whose lengths are right.
+#[inline]
 fn refusal(frame: &Frame<'_>, crc: bool) -> Option<Refusal> {
     let (stored, body) = (frame.body_crc().cast_unsigned(), frame.stored_body());
     // The checksum of an empty body is never looked at.
@@ -260,19 +264,24 @@ fn refusal(frame: &Frame<'_>, crc: bool) -> Option<Refusal> {
             return Some(Refusal::BodyCrc { stored, computed });
         }
     }
-    if frame.topic() == SCHEDULE_TOPIC {
-        let text = crate::java_text::decode_utf8(frame.properties());
-        let level = properties::parse(&text).into_iter().rfind(|(name, _)| *name == "DELAY");
-        if level.is_some_and(|(_, level)| level.parse::<i32>().is_err()) {
-            return Some(Refusal::DelayLevel);
-        }
+    if frame.topic() == SCHEDULE_TOPIC && !has_level(frame) {
+        return Some(Refusal::DelayLevel);
     }
     None
+}
+
+/// True unless the delay level is no number.
+#[cold]
+fn has_level(frame: &Frame<'_>) -> bool {
+    let text = crate::java_text::decode_utf8(frame.properties());
+    let level = properties::parse(&text).into_iter().rfind(|(name, _)| *name == "DELAY");
+    level.is_none_or(|(_, level)| level.parse::<i32>().is_ok())
 }
 
 /// A message frame in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
+    /// May go on behind the frame.
     bytes: &'a [u8],
     layout: Layout,
 }
@@ -280,7 +289,7 @@ pub struct Frame<'a> {
 impl<'a> Frame<'a> {
     /// The frame that `check` found at the beginning of `bytes`; nothing when `bytes` is another frame.
     pub fn new(bytes: &'a [u8], layout: Layout) -> Self {
-        Self { bytes: bytes.get(..layout.total as usize).unwrap_or_default(), layout }
+        Self { bytes: if bytes.len() < layout.total as usize { &[] } else { bytes }, layout }
     }
 
     // `check` made sure that every field is inside; the fallbacks below never come into play.
@@ -305,13 +314,13 @@ impl<'a> Frame<'a> {
         self.store_host_at() + usize::from(self.layout.store_host)
     }
 
-    /// All bytes of the frame.
-    pub(super) fn bytes(&self) -> &'a [u8] {
-        self.bytes
+    /// So many bytes from here on, and what stands behind them.
+    fn piece(&self, at: usize, len: usize) -> Piece<'a> {
+        Piece { from: self.bytes.get(at..).unwrap_or_default(), len }
     }
 
     /// Where in the frame the topic begins.
-    pub(super) fn topic_at(&self) -> usize {
+    fn topic_at(&self) -> usize {
         self.after_hosts() + 16 + self.layout.body as usize + usize::from(self.layout.topic_length)
     }
 
@@ -387,7 +396,7 @@ impl<'a> Frame<'a> {
             digits.iter().rev().try_fold(0, |sum, byte| Some(sum * 10 + digit(byte)?))
         };
         let stored = value(digits).and_then(|value: u64| u32::try_from(value).ok());
-        let covered = self.bytes.get(..self.bytes.len().saturating_sub(PROP_CRC_LEN)).unwrap_or_default();
+        let covered = self.slice(0, (self.layout.total as usize).saturating_sub(PROP_CRC_LEN));
         Some(PropCrc { stored, computed: body_crc(covered) })
     }
 
@@ -408,17 +417,23 @@ impl<'a> Frame<'a> {
 
     /// The topic's bytes.
     pub fn topic(&self) -> &'a [u8] {
-        self.slice(self.topic_at(), usize::from(self.layout.topic))
+        self.topic_piece().bytes()
     }
 
-    /// Where in the frame the properties begin.
-    pub(super) fn properties_at(&self) -> usize {
-        self.topic_at() + usize::from(self.layout.topic) + 2
+    /// The same.
+    pub(super) fn topic_piece(&self) -> Piece<'a> {
+        self.piece(self.topic_at(), usize::from(self.layout.topic))
     }
 
     /// The bytes of all properties.
     pub fn properties(&self) -> &'a [u8] {
-        self.slice(self.properties_at(), usize::from(self.layout.properties))
+        self.properties_piece().bytes()
+    }
+
+    /// The same.
+    pub(super) fn properties_piece(&self) -> Piece<'a> {
+        let begin = self.topic_at() + usize::from(self.layout.topic) + 2;
+        self.piece(begin, usize::from(self.layout.properties))
     }
 }
 

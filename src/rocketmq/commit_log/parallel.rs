@@ -11,6 +11,7 @@ use std::thread;
 
 use arrow_array::RecordBatch;
 
+use super::batch::BatchBuilder;
 use super::log::{Options, ScanOptions};
 use super::reader::MessageReader;
 use super::salvage::next_frame;
@@ -62,14 +63,17 @@ struct Rules {
 }
 
 impl Rules {
+    fn builder(&self) -> BatchBuilder {
+        BatchBuilder::new(&self.scan.columns, self.scan.bodies, self.options.max_body_bytes)
+    }
+
     /// The messages of a piece from `begin` on, where a frame begins.
-    fn read(&self, piece: &Piece, begin: u64) -> Result<MessageReader<FileSource>> {
+    fn read(&self, piece: &Piece, begin: u64, builder: BatchBuilder) -> Result<MessageReader<FileSource>> {
         let access = self.options.access;
         let open = move |file: &OffsetFile| offset_files::open(file, access);
         let walk = Scan::new(vec![piece.file.clone()], open, self.options.versions, begin, piece.end);
         let walk = walk.checking(self.scan.check_crc).starting_at_begin()?;
-        let Self { options, scan } = self;
-        MessageReader::new(walk, &scan.columns, scan.bodies, options.max_body_bytes, scan.batch_size)
+        MessageReader::with_builder(walk, builder, self.scan.batch_size)
     }
 
     /// Where the first frame of a piece seems to begin.
@@ -84,12 +88,14 @@ impl Rules {
         Ok(found.map_or(piece.end, |at| piece.file.start + at))
     }
 
-    fn run(&self, piece: &Piece, tell: &SyncSender<Told>) {
+    /// Reads a piece with the builder of the thread, whose memory serves for all its pieces.
+    fn run(&self, piece: &Piece, tell: &SyncSender<Told>, kept: &mut Option<BatchBuilder>) {
         let told = self.guess(piece).and_then(|begin| {
             if tell.send(Told::Begin(begin)).is_err() || begin >= piece.end {
                 return Ok(Told::End(Stop { phy_offset: begin, refusal: None }, Checked::default()));
             }
-            let mut reader = self.read(piece, begin)?;
+            let builder = kept.take().unwrap_or_else(|| self.builder());
+            let mut reader = self.read(piece, begin, builder)?;
             while let Some(batch) = reader.next_batch()? {
                 // Nobody waits for it any more.
                 if tell.send(Told::Batch(batch)).is_err() {
@@ -97,7 +103,9 @@ impl Rules {
                 }
             }
             let stop = reader.stop().cloned().unwrap_or(Stop { phy_offset: begin, refusal: None });
-            Ok(Told::End(stop, reader.checked().clone()))
+            let checked = reader.checked().clone();
+            *kept = Some(reader.into_builder());
+            Ok(Told::End(stop, checked))
         });
         // The same.
         let _ = tell.send(told.unwrap_or_else(Told::Failed));
@@ -144,12 +152,13 @@ impl Parallel {
         for number in 0..scan.threads {
             let (rules, taken) = (Arc::clone(&rules), Arc::clone(&taken));
             let run = move || {
+                let mut kept = None;
                 loop {
                     let task = taken.lock().unwrap_or_else(PoisonError::into_inner).recv();
                     let Ok(Task { piece, tell }) = task else {
                         break;
                     };
-                    rules.run(&piece, &tell);
+                    rules.run(&piece, &tell, &mut kept);
                 }
             };
             let thread = thread::Builder::new().name(format!("logdex-scan-{number}"));
@@ -258,7 +267,7 @@ impl Parallel {
         let running = match told.recv() {
             Ok(Told::Begin(guess)) if guess == begin => Running::Told(told),
             Ok(Told::Failed(error)) => return Err(error),
-            Ok(_) => Running::Here(Box::new(self.rules.read(&piece, begin)?)),
+            Ok(_) => Running::Here(Box::new(self.rules.read(&piece, begin, self.rules.builder())?)),
             Err(_) => return Err(lost(&piece.file)),
         };
         self.current = Some((piece, running));

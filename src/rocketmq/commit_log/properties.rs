@@ -5,7 +5,8 @@
 //! the last value.
 
 use std::collections::HashMap;
-use std::ops::Range;
+
+use super::buffers::Piece;
 
 /// The space-separated keys that a producer gave.
 pub const KEYS: &str = "KEYS";
@@ -17,154 +18,250 @@ pub const UNIQ_KEY: &str = "UNIQ_KEY";
 const NAME_END: u8 = 1;
 const VALUE_END: u8 = 2;
 
-/// Up to this many entries, names are compared pair by pair.
-const FEW: usize = 32;
-
-/// The properties that have columns of their own, in the order of [`Split::known`].
+/// The properties that have columns of their own, in the order of [`Names::known`].
 const KNOWN: [&str; 3] = [UNIQ_KEY, TAGS, KEYS];
 
-/// Where an entry's name and value stand in the text.
-#[derive(Clone, Debug)]
-pub(super) struct Entry {
-    pub(super) name: Range<usize>,
-    pub(super) value: Range<usize>,
+/// Name and value of an entry.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry<'a> {
+    /// The text from the name on.
+    from: &'a [u8],
+    /// Bytes of the name; the value begins after the separator.
+    name: usize,
+    /// Bytes of the value.
+    value: usize,
 }
 
-impl Entry {
-    fn name_in<'a>(&self, text: &'a [u8]) -> &'a [u8] {
-        text.get(self.name.clone()).unwrap_or_default()
+impl<'a> Entry<'a> {
+    #[inline]
+    pub(super) fn name(&self) -> Piece<'a> {
+        Piece { from: self.from, len: self.name }
     }
-}
 
-/// What was found in one text.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Split {
-    /// Every byte is ASCII.
-    pub(super) is_ascii: bool,
-    /// Numbers of the entries of `UNIQ_KEY`, `TAGS` and `KEYS`, counted from the first of this text.
-    pub(super) known: [Option<usize>; 3],
+    #[inline]
+    pub(super) fn value(&self) -> Piece<'a> {
+        Piece { from: self.from.get(self.name + 1..).unwrap_or_default(), len: self.value }
+    }
 }
 
 /// The entries that count, each name once, in the order in which the names come first.
 pub fn parse(text: &str) -> Vec<(&str, &str)> {
     let mut entries = Vec::with_capacity(16);
-    split(text.as_bytes(), &mut entries);
-    let part = |range: Range<usize>| text.get(range).unwrap_or_default();
-    entries.into_iter().map(|entry| (part(entry.name), part(entry.value))).collect()
+    split(Piece::whole(text.as_bytes()), &mut entries);
+    merge(&mut entries, 0);
+    entries.into_iter().map(|entry| (part(entry.name()), part(entry.value()))).collect()
 }
 
-/// Adds the entries that count to `entries`, each name once, in the order in which the names come first.
-pub(super) fn split(text: &[u8], entries: &mut Vec<Entry>) -> Split {
-    let mut names = Names { text, first: entries.len(), seen: 0, many: HashMap::new(), known: [None; 3] };
+/// A piece of a text between ASCII bytes, which is text itself.
+fn part(piece: Piece<'_>) -> &str {
+    std::str::from_utf8(piece.bytes()).unwrap_or_default()
+}
+
+/// Adds the entries that count to `entries`, in their order, names that come twice twice.
+pub(super) fn split<'a>(text: Piece<'a>, entries: &mut Vec<Entry<'a>>) {
     let (mut begin, mut name_end) = (0, None);
-    let is_ascii = separators(text, |at, byte| {
-        if byte == VALUE_END {
-            names.add(begin, name_end.take(), at, entries);
-            begin = at + 1;
-        } else if name_end.is_none() {
-            name_end = Some(at);
+    for chunk in (0..text.len).step_by(CHUNK) {
+        let mut found = separators(&text, chunk);
+        while found != 0 {
+            let at = chunk + found.trailing_zeros() as usize;
+            found &= found - 1;
+            if text.from.get(at) == Some(&VALUE_END) {
+                entries.extend(entry(text, begin, name_end.take(), at));
+                begin = at + 1;
+            } else if name_end.is_none() {
+                name_end = Some(at);
+            }
         }
-    });
-    names.add(begin, name_end, text.len(), entries);
-    Split { is_ascii, known: names.known }
+    }
+    entries.extend(entry(text, begin, name_end, text.len));
 }
 
-/// Calls `found` with the place of every byte 1 and 2, in order, and says whether all bytes are ASCII. Eight bytes are
-/// looked at in one go.
+/// The entry between two places of a text, if it counts.
 #[inline]
-fn separators(bytes: &[u8], mut found: impl FnMut(usize, u8)) -> bool {
-    const LOW: u64 = 0x0101_0101_0101_0101;
-    let (words, rest) = bytes.as_chunks::<8>();
-    let (mut begin, mut seen) = (0, 0);
-    for word in words {
-        let value = u64::from_le_bytes(*word);
-        seen |= value;
-        // The high bit of every byte below 3; of the byte after such a one perhaps, too.
-        let mut hits = value.wrapping_sub(3 * LOW) & !value & (LOW << 7);
-        while hits != 0 {
-            let shift = hits.trailing_zeros() & !7;
-            let byte = (value >> shift).to_le_bytes()[0];
-            if byte == NAME_END || byte == VALUE_END {
-                found(begin + shift as usize / 8, byte);
-            }
-            hits &= hits - 1;
-        }
-        begin += 8;
-    }
-    for (at, &byte) in rest.iter().enumerate() {
-        seen |= u64::from(byte);
-        if byte == NAME_END || byte == VALUE_END {
-            found(begin + at, byte);
-        }
-    }
-    seen & (LOW << 7) == 0
+fn entry(text: Piece<'_>, begin: usize, name_end: Option<usize>, end: usize) -> Option<Entry<'_>> {
+    let name_end = name_end.filter(|at| *at > begin && at + 1 < end)?;
+    let from = text.from.get(begin..)?;
+    Some(Entry { from, name: name_end - begin, value: end - name_end - 1 })
 }
 
-/// The names of one text that came before.
-struct Names<'a> {
-    text: &'a [u8],
-    /// Number of the text's first entry.
-    first: usize,
-    /// One bit for every kind of name, told by its length and first byte.
-    seen: u64,
-    /// The numbers of the entries by name, once there are many.
-    many: HashMap<&'a [u8], usize>,
-    known: [Option<usize>; 3],
+/// Gives each name of the entries from `first` on its last value, at the place of its first.
+#[cold]
+fn merge(entries: &mut Vec<Entry<'_>>, first: usize) {
+    let mut places = HashMap::new();
+    let mut merged: Vec<Entry<'_>> = Vec::new();
+    for entry in entries.drain(first..) {
+        let place = *places.entry(entry.name().bytes()).or_insert(merged.len());
+        match merged.get_mut(place) {
+            Some(before) => *before = entry,
+            None => merged.push(entry),
+        }
+    }
+    entries.extend(merged);
 }
 
-impl<'a> Names<'a> {
-    #[inline]
-    fn add(&mut self, begin: usize, name_end: Option<usize>, end: usize, entries: &mut Vec<Entry>) {
-        let Some(name_end) = name_end.filter(|at| *at > begin && at + 1 < end) else {
-            return;
-        };
-        let entry = Entry { name: begin..name_end, value: name_end + 1..end };
-        let name = entry.name_in(self.text);
-        let number = entries.len() - self.first;
-        if let Some(known) = self.place(name, entries) {
-            known.value = entry.value;
-            return;
+/// So many bytes are searched in one go.
+const CHUNK: usize = 64;
+
+/// A bit for each byte 1 and 2 of the chunk that begins at `begin`, the first byte's the lowest.
+#[inline]
+fn separators(text: &Piece<'_>, begin: usize) -> u64 {
+    let left = text.len - begin;
+    let rest = text.from.get(begin..).unwrap_or_default();
+    let found = match rest.first_chunk() {
+        Some(chunk) => separators_of(chunk),
+        None => separators_of_rest(rest),
+    };
+    if left < CHUNK { found & ((1 << left) - 1) } else { found }
+}
+
+#[cold]
+fn separators_of_rest(rest: &[u8]) -> u64 {
+    let mut chunk = [0; CHUNK];
+    chunk.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+    separators_of(&chunk)
+}
+
+#[inline]
+fn separators_of(chunk: &[u8; CHUNK]) -> u64 {
+    // All bytes at once: 1 where there is a separator.
+    let ones = chunk.map(|byte| u8::from(byte.wrapping_sub(NAME_END) < 2));
+    // The product gathers the lowest bits of eight bytes in the highest byte.
+    let gather = |word: &[u8; 8]| u64::from_le_bytes(*word).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+    let shifted = |(at, word): (usize, &[u8; 8])| gather(word) << (8 * at);
+    ones.as_chunks().0.iter().enumerate().map(shifted).fold(0, |all, bits| all | bits)
+}
+
+/// The names of a text in their order, each once: messages of one producer have the same.
+#[derive(Debug)]
+pub(super) struct Names {
+    each: Vec<Name>,
+    /// Numbers of the entries of `UNIQ_KEY`, `TAGS` and `KEYS`.
+    pub(super) known: [Option<usize>; 3],
+    /// All names behind each other, with room behind them, and where each ends.
+    text: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+#[derive(Debug)]
+struct Name {
+    text: Vec<u8>,
+    /// The first bytes, and which bits of them count.
+    head: u128,
+    mask: u128,
+}
+
+impl Names {
+    fn new(entries: &[Entry<'_>]) -> Self {
+        let names = || entries.iter().map(|entry| entry.name().bytes());
+        let place = |name: &str| names().position(|known| known == name.as_bytes());
+        let ends = names().scan(0, |end, name| {
+            *end += name.len();
+            Some(*end)
+        });
+        Self {
+            each: names().map(Name::new).collect(),
+            known: KNOWN.map(place),
+            text: names().flatten().copied().chain([0; CHUNK]).collect(),
+            ends: ends.collect(),
         }
-        for (known, wanted) in self.known.iter_mut().zip(KNOWN) {
-            if name == wanted.as_bytes() {
-                *known = Some(number);
-            }
-        }
-        entries.push(entry);
     }
 
-    /// The entry of the same name; remembers the name where there is none.
+    /// True when the entries have these names in this order.
     #[inline]
-    fn place<'b>(&mut self, name: &'a [u8], entries: &'b mut [Entry]) -> Option<&'b mut Entry> {
-        let count = entries.len() - self.first;
-        if count >= FEW {
-            return self.place_of_many(name, count, entries);
+    fn are_of(&self, entries: &[Entry<'_>]) -> bool {
+        self.each.len() == entries.len() && self.each.iter().zip(entries).all(|(name, entry)| name.is_of(entry))
+    }
+
+    /// All names behind each other, and where each ends.
+    pub(super) fn joined(&self) -> (Piece<'_>, &[usize]) {
+        (Piece { from: &self.text, len: self.text.len() - CHUNK }, &self.ends)
+    }
+}
+
+impl Name {
+    fn new(name: &[u8]) -> Self {
+        let mut head = [0; 16];
+        let mut mask = [0; 16];
+        for ((head, mask), byte) in head.iter_mut().zip(&mut mask).zip(name) {
+            (*head, *mask) = (*byte, u8::MAX);
         }
-        let kind = name.len().wrapping_mul(5) ^ usize::from(name.first().copied().unwrap_or_default());
-        let bit = 1 << (kind % 64);
-        if self.seen & bit == 0 {
-            self.seen |= bit;
-            return None;
+        Self { text: name.to_vec(), head: u128::from_le_bytes(head), mask: u128::from_le_bytes(mask) }
+    }
+
+    #[inline]
+    fn is_of(&self, entry: &Entry<'_>) -> bool {
+        if entry.name != self.text.len() {
+            return false;
         }
-        let text = self.text;
-        entries.get_mut(self.first..)?.iter_mut().find(|entry| entry.name_in(text) == name)
+        match entry.from.first_chunk() {
+            Some(head) if entry.name <= head.len() => u128::from_le_bytes(*head) & self.mask == self.head,
+            _ => entry.name().bytes() == self.text,
+        }
+    }
+}
+
+/// The names of texts that came before.
+#[derive(Debug, Default)]
+pub(super) struct KnownNames {
+    /// By a hash of the names' lengths, the number of names.
+    places: Vec<usize>,
+    names: Vec<Names>,
+}
+
+impl KnownNames {
+    /// Bits of a place.
+    const BITS: u32 = 6;
+    /// So many are kept.
+    const MOST: usize = 256;
+
+    /// Forgets the names if they are many. Numbers that were given before then count no more.
+    pub(super) fn limit(&mut self) {
+        self.places.resize(1 << Self::BITS, 0);
+        if self.names.len() > Self::MOST {
+            self.names.clear();
+        }
+    }
+
+    /// The names of this number.
+    pub(super) fn get(&self, number: usize) -> Option<&Names> {
+        self.names.get(number)
+    }
+
+    /// Adds the entries of a text as [`split`] does, each name once, and gives the number of the names.
+    #[inline]
+    pub(super) fn split<'a>(&mut self, text: Piece<'a>, entries: &mut Vec<Entry<'a>>) -> usize {
+        let first = entries.len();
+        split(text, entries);
+        let of_text = entries.get(first..).unwrap_or_default();
+        let mixed = of_text.iter().fold(0, |hash: u64, entry| hash.wrapping_add(entry.name as u64).wrapping_mul(31));
+        let mixed = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - Self::BITS);
+        let place = usize::try_from(mixed).unwrap_or_default();
+        let number = self.places.get(place).copied().unwrap_or_default();
+        match self.names.get(number) {
+            Some(names) if names.are_of(of_text) => number,
+            _ => self.add(place, entries, first),
+        }
     }
 
     #[cold]
-    fn place_of_many<'b>(&mut self, name: &'a [u8], count: usize, entries: &'b mut [Entry]) -> Option<&'b mut Entry> {
-        if self.many.is_empty() {
-            let text = self.text;
-            let known = entries.get(self.first..)?;
-            self.many = known.iter().enumerate().map(|(place, entry)| (entry.name_in(text), place)).collect();
+    fn add(&mut self, place: usize, entries: &mut Vec<Entry<'_>>, first: usize) -> usize {
+        let read = entries.len();
+        merge(entries, first);
+        self.names.push(Names::new(entries.get(first..).unwrap_or_default()));
+        let number = self.names.len() - 1;
+        // A text with a name twice is not of its own names.
+        if entries.len() == read
+            && let Some(known) = self.places.get_mut(place)
+        {
+            *known = number;
         }
-        let place = *self.many.entry(name).or_insert(count);
-        entries.get_mut(self.first + place)
+        number
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{VALUE_END, parse, separators};
+    use super::{CHUNK, Piece, VALUE_END, parse, separators};
 
     fn of(text: &str) -> Vec<(String, String)> {
         let text = text.replace('^', "\u{1}").replace('|', "\u{2}");
@@ -210,13 +307,15 @@ mod tests {
     #[test]
     fn separators_are_found_at_every_place_and_nothing_else_is() {
         for bytes in [[0u8, 1, 2, 3], [1, 3, 2, 3], [2, 2, 1, 1], [0x81, 0x82, 0, 3], [3, 3, 3, 1], [2, 0, 0, 3]] {
-            for before in 0..9 {
-                for after in 0..9 {
+            for before in (0..9).chain(55..70) {
+                for after in (0..9).chain([60, 64, 65]) {
                     let text = [vec![b'x'; before], bytes.to_vec(), vec![b'x'; after]].concat();
                     let wanted: Vec<_> =
                         text.iter().copied().enumerate().filter(|(_, b)| (1..=VALUE_END).contains(b)).collect();
-                    let mut found = Vec::new();
-                    separators(&text, |at, byte| found.push((at, byte)));
+                    let found: Vec<_> = (0..text.len())
+                        .filter(|at| separators(&Piece::whole(&text), at / CHUNK * CHUNK) >> (at % CHUNK) & 1 == 1)
+                        .map(|at| (at, text[at]))
+                        .collect();
                     assert_eq!(found, wanted, "{text:?}");
                 }
             }

@@ -55,6 +55,16 @@ impl<S: ReadAt> MessageReader<S> {
         Self::of(Source::Walk(Box::new(scan)), builder, batch_size)
     }
 
+    /// Reads what `scan` walks over with a builder that served before.
+    pub(super) fn with_builder(scan: Scan<S>, builder: BatchBuilder, batch_size: usize) -> Result<Self> {
+        Self::of(Source::Walk(Box::new(scan)), builder, batch_size)
+    }
+
+    /// The builder, whose memory comes back once its batches are dropped.
+    pub(super) fn into_builder(self) -> BatchBuilder {
+        self.builder
+    }
+
     /// Gives what other threads read into these columns.
     pub(super) fn of_threads(parallel: Parallel, columns: &[Column], batch_size: usize) -> Result<Self> {
         let builder = BatchBuilder::new(columns, Bodies::Stored, 0);

@@ -254,21 +254,38 @@ impl<S: ReadAt> Scan<S> {
     /// The system's error, with the path; the messages before it are found then.
     pub(super) fn advance_block(&mut self, most: usize, found: &mut Vec<Located>) -> Result<()> {
         found.clear();
-        while found.len() < most && (found.is_empty() || self.is_next_held()) {
-            if !self.advance()? {
-                break;
-            }
-            if let Some(layout) = self.layout {
-                found.push(Located { at: self.at, layout, suspect: self.suspect() });
+        if self.advance()?
+            && let Some(layout) = self.layout
+        {
+            found.push(Located { at: self.at, layout, suspect: self.suspect() });
+            // Behind damage there is no telling where the walk goes next.
+            if self.salvage.is_none() {
+                self.advance_in_window(most, found);
             }
         }
         Ok(())
     }
 
-    /// True when the next frame is in the window: looking at it then leaves those before it there.
-    fn is_next_held(&self) -> bool {
-        // Behind damage there is no telling where the walk goes next.
-        self.stop.is_none() && self.salvage.is_none() && self.window.holds_frame(self.next)
+    /// Goes over the next messages, at most so many, that are held whole and have nothing against them.
+    fn advance_in_window(&mut self, most: usize, found: &mut Vec<Located>) {
+        let Some((file, _)) = &self.current else {
+            return;
+        };
+        let end = file.len.min(self.end.saturating_sub(file.start));
+        let mut held = self.window.head(self.next);
+        while found.len() < most && self.next < end {
+            let checked = frame::check_with(held, file.len - self.next, self.versions, self.window.crc);
+            let Ok(Found::Message(layout)) = checked else {
+                // To be looked at again, with all that may come of it.
+                break;
+            };
+            found.push(Located { at: self.next, layout, suspect: Suspect::default() });
+            self.at = self.next;
+            self.next += u64::from(layout.total());
+            held = held.get(layout.total() as usize..).unwrap_or_default();
+        }
+        self.layout = found.last().map(|located| located.layout);
+        self.position = file.start.saturating_add(self.at);
     }
 
     /// The messages that [`Self::advance_block`] found.

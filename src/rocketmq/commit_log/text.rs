@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use super::buffers::Piece;
+
 /// Writes `ip:port`, an IPv6 address as `[RFC 5952]:port`, in place of what `text` held.
 ///
 /// `host` is the address, 4 or 16 bytes, and the port, 4 bytes, as in a frame.
@@ -64,54 +66,114 @@ fn hex_half(number: u64) -> u64 {
     nibbles + u64::from(b'0') * ONES + letters * 7
 }
 
+/// Room for the longest host: an IPv6 address in brackets and a port of ten digits with its sign.
+const HOST_ROOM: usize = 64;
+
 /// A host as text.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct HostText {
-    /// The bytes, with zeros behind, and how many there are.
-    host: ([u64; 3], usize),
+    key: [u64; 3],
+    text: [u8; HOST_ROOM],
+    text_len: usize,
+    hex: [u8; HOST_ROOM],
+    hex_len: usize,
+}
+
+impl HostText {
+    fn new(key: [u64; 3], host: &[u8]) -> Self {
+        let (mut text, mut hex) = (String::new(), String::new());
+        write_host(host, &mut text);
+        write_hex(host, &mut hex);
+        Self { key, text: padded(&text), text_len: text.len(), hex: padded(&hex), hex_len: hex.len() }
+    }
+
     /// `ip:port`.
-    pub(super) text: String,
+    pub(super) fn text(&self) -> Piece<'_> {
+        Piece { from: &self.text, len: self.text_len }
+    }
+
     /// All bytes in upper-case hex: what the ids of its messages begin with.
-    pub(super) hex: String,
+    pub(super) fn hex(&self) -> Piece<'_> {
+        Piece { from: &self.hex, len: self.hex_len }
+    }
+}
+
+fn padded(text: &str) -> [u8; HOST_ROOM] {
+    let mut padded = [0; HOST_ROOM];
+    for (to, from) in padded.iter_mut().zip(text.bytes()) {
+        *to = from;
+    }
+    padded
 }
 
 /// The texts of hosts that came before: the messages of a log come from few hosts.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct HostTexts {
-    known: Vec<HostText>,
-    other: HostText,
+    /// By a hash of the host, the number of a text.
+    places: Vec<usize>,
+    texts: Vec<HostText>,
 }
 
 impl HostTexts {
-    /// Bits of a place; 256 hosts are kept.
+    /// Bits of a place.
     const BITS: u32 = 8;
+    /// So many texts are kept.
+    const MOST: usize = 1024;
 
-    pub(super) fn new() -> Self {
-        Self { known: vec![HostText::default(); 1 << Self::BITS], other: HostText::default() }
+    /// Forgets the texts if they are many. Numbers that were given before then count no more.
+    pub(super) fn limit(&mut self) {
+        self.places.resize(1 << Self::BITS, 0);
+        if self.texts.len() > Self::MOST {
+            self.texts.clear();
+        }
     }
 
-    /// The text of a host of 8 or 20 bytes.
+    /// The text of this number.
     #[inline]
-    pub(super) fn of(&mut self, host: &[u8]) -> &HostText {
-        let (words, rest) = host.as_chunks::<8>();
-        let mut key = ([0; 3], host.len());
-        for (to, word) in key.0.iter_mut().zip(words) {
-            *to = u64::from_be_bytes(*word);
-        }
-        if let Some(rest) = rest.first_chunk::<4>() {
-            key.0[2] = u64::from(u32::from_be_bytes(*rest));
-        }
-        let [first, second, third] = key.0;
+    pub(super) fn get(&self, number: usize) -> &HostText {
+        const NONE: HostText =
+            HostText { key: [0; 3], text: [0; HOST_ROOM], text_len: 0, hex: [0; HOST_ROOM], hex_len: 0 };
+        self.texts.get(number).unwrap_or(&NONE)
+    }
+
+    /// The number of the text of a host of 8 or 20 bytes.
+    #[inline]
+    pub(super) fn number(&mut self, host: &[u8]) -> usize {
+        let key = match host.first_chunk::<8>() {
+            Some(v4) if host.len() == 8 => [u64::from_be_bytes(*v4), 0, u64::MAX],
+            _ => long_key(host),
+        };
+        let [first, second, third] = key;
         let mixed = (first ^ second.rotate_left(23) ^ third.rotate_left(41)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let place = usize::try_from(mixed >> (u64::BITS - Self::BITS)).unwrap_or(0);
-        let known = self.known.get_mut(place).unwrap_or(&mut self.other);
-        if known.host != key {
-            known.host = key;
-            write_host(host, &mut known.text);
-            write_hex(host, &mut known.hex);
+        let number = self.places.get(place).copied().unwrap_or(0);
+        match self.texts.get(number) {
+            Some(text) if text.key == key => number,
+            _ => self.add(place, key, host),
         }
-        known
     }
+
+    #[cold]
+    fn add(&mut self, place: usize, key: [u64; 3], host: &[u8]) -> usize {
+        self.texts.push(HostText::new(key, host));
+        if let Some(number) = self.places.get_mut(place) {
+            *number = self.texts.len() - 1;
+        }
+        self.texts.len() - 1
+    }
+}
+
+#[cold]
+fn long_key(host: &[u8]) -> [u64; 3] {
+    let mut bytes = [0; 24];
+    for (to, from) in bytes.iter_mut().zip(host) {
+        *to = *from;
+    }
+    let mut key = [0; 3];
+    for (to, from) in key.iter_mut().zip(bytes.as_chunks().0) {
+        *to = u64::from_be_bytes(*from);
+    }
+    key
 }
 
 #[cfg(test)]
@@ -142,16 +204,23 @@ mod tests {
 
     #[test]
     fn hosts_are_told_apart_whatever_came_before() {
-        let mut hosts = HostTexts::new();
+        let mut hosts = HostTexts::default();
+        let mut texts = |host: &[u8]| {
+            hosts.limit();
+            let number = hosts.number(host);
+            let found = hosts.get(number);
+            [found.text(), found.hex()].map(|piece| String::from_utf8(piece.bytes().to_vec()).unwrap())
+        };
         for round in 0..2 {
             for last in 0..=255u8 {
-                for port in [5u8, 36] {
+                for port in [5u8, 36, 37, 200] {
                     let host = [1, 2, 3, last, 0, 0, 0, port];
-                    assert_eq!(hosts.of(&host).text, format!("1.2.3.{last}:{port}"), "round {round}");
-                    assert_eq!(hosts.of(&host).hex, format!("010203{last:02X}000000{port:02X}"));
+                    let [text, hex] = texts(&host);
+                    assert_eq!(text, format!("1.2.3.{last}:{port}"), "round {round}");
+                    assert_eq!(hex, format!("010203{last:02X}000000{port:02X}"));
                 }
             }
-            assert_eq!(hosts.of(&V6).text, "[2001:db8::2]:10911");
+            assert_eq!(texts(&V6), ["[2001:db8::2]:10911", "20010DB800000000000000000000000200002A9F"]);
         }
     }
 }

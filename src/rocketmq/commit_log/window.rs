@@ -53,16 +53,6 @@ impl Window {
             .unwrap_or_default()
     }
 
-    /// True when what stands at `at` is held whole, and is not the filling at a file's end.
-    pub(super) fn holds_frame(&self, at: u64) -> bool {
-        let held = self.held(at);
-        let Some(&[a, b, c, d, ref magic @ ..]) = held.first_chunk::<8>() else {
-            return false;
-        };
-        let size = usize::try_from(i32::from_be_bytes([a, b, c, d]));
-        *magic != MAGIC_BLANK.to_be_bytes() && size.is_ok_and(|size| size <= held.len())
-    }
-
     /// The frame that [`Self::check`] found at `at`.
     pub(super) fn frame(&self, at: u64, layout: Layout) -> Frame<'_> {
         Frame::new(self.held(at), layout)
