@@ -15,7 +15,7 @@ use arrow_array::types::Int64Type;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime};
 use logdex::kafka::{
     BatchReader, BatchScan, Check, IndexOptions, OffsetIndex, OnError, Part, ProducerState, RecordReader, RecordScan,
-    Segment, SegmentOptions, batch_columns, record_columns,
+    Segment, SegmentOptions, SparseIndex, batch_columns, record_columns,
 };
 use logdex::time_range::TimeRange;
 use support::keys::mix;
