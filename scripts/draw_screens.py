@@ -57,13 +57,14 @@ _EDGE = 18
 _BAR = 30
 _TIMEOUT_SECONDS = 60
 
-_STYLE = f"""\
-text {{ font: {_FONT}px ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace }}
-text {{ fill: #d4d7dd; white-space: pre }}
-.typed {{ fill: #ffffff; font-weight: bold }}
-.prompt {{ fill: #7fc97f; font-weight: bold }}
-.word {{ fill: #f2c14e; font-weight: bold }}
-.bar {{ fill: #6ea8fe }}"""
+# Attributes rather than a style sheet: every viewer knows them.
+_TEXT = f"""font-family='ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace' font-size="{_FONT}" """
+_LOOKS = {
+    "prompt": 'fill="#7fc97f" font-weight="bold"',
+    "typed": 'fill="#ffffff" font-weight="bold"',
+    "word": 'fill="#f2c14e" font-weight="bold"',
+    "bar": 'fill="#6ea8fe"',
+}
 
 # Causes and kinds of findings, ours and theirs; bars of a picture.
 _MARKED = re.compile(
@@ -109,28 +110,33 @@ def draw(printed: list[tuple[str, list[str]]]) -> str:
     for command, lines in printed:
         if rows:
             rows.append(("", 0))
-        typed = f'<tspan class="prompt">$</tspan> <tspan class="typed">{escape(command)}</tspan>'
-        rows.append((typed, len(command) + 2))
+        rows.append((f"{_look('prompt', '$')} {_look('typed', command)}", len(command) + 2))
         rows += [(_marked(part), len(part)) for line in lines for part in _broken(line)]
     width = round(columns * _CHARACTER + 2 * _EDGE)
     height = _BAR + len(rows) * _LINE + _EDGE
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">',
-        f"<style>\n{_STYLE}\n</style>",
         f'<rect width="{width}" height="{height}" rx="8" fill="#1d2026"/>',
         *(
             f'<circle cx="{_EDGE + 18 * at}" cy="16" r="5" fill="{colour}"/>'
             for at, colour in enumerate(("#e0655c", "#e3b34b", "#6cbf63"))
         ),
+        f'<g {_TEXT}fill="#d4d7dd">',
         *(
             f'<text x="{_EDGE}" y="{_BAR + _LINE * (at + 1) - 5}" textLength="{length * _CHARACTER:.0f}" '
             f'xml:space="preserve">{row}</text>'
             for at, (row, length) in enumerate(rows)
             if row
         ),
+        "</g>",
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
+
+
+def _look(kind: str, text: str) -> str:
+    """Give words the look of their kind."""
+    return f"<tspan {_LOOKS[kind]}>{escape(text)}</tspan>"
 
 
 def _broken(line: str) -> list[str]:
@@ -144,10 +150,7 @@ def _marked(line: str) -> str:
     parts = []
     end = 0
     for found in _MARKED.finditer(line):
-        parts += [
-            escape(line[end : found.start()]),
-            f'<tspan class="{found.lastgroup}">{escape(found.group())}</tspan>',
-        ]
+        parts += [escape(line[end : found.start()]), _look(found.lastgroup or "", found.group())]
         end = found.end()
     return "".join([*parts, escape(line[end:])])
 
