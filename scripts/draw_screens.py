@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import os
 import re
-import subprocess
 import sys
 import tempfile
 import textwrap
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from pathlib import Path
+
+from document_shell import run_shell
 
 HOME = Path(__file__).resolve().parents[1]
 SCREENS = HOME / "docs" / "screens"
@@ -55,7 +56,6 @@ _CHARACTER = 7.8
 _LINE = 18
 _EDGE = 18
 _BAR = 30
-_TIMEOUT_SECONDS = 60
 
 # Attributes rather than a style sheet: every viewer knows them.
 _TEXT = f"""font-family='ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace' font-size="{_FONT}" """
@@ -80,26 +80,10 @@ def run(screen: Screen) -> list[tuple[str, list[str]]]:
     """
     with tempfile.TemporaryDirectory(prefix="logdex-screen-") as folder:
         directory = Path(folder)
-        _shell(f"tar -xf '{STORE}'", directory)
-        _shell(screen.before, directory)
-        return [(command, _shell(command, directory).splitlines()) for command in screen.commands]
-
-
-def _shell(code: str, directory: Path) -> str:
-    """Run a line of shell in which `logdex` is this interpreter's; 1 is an answer, too: nothing found, faults found."""
-    done = subprocess.run(  # noqa: S603 -- our own commands
-        ["/bin/sh", "-c", f'logdex() {{ "{sys.executable}" -m logdex "$@"; }}\n{code}'],
-        cwd=directory,
-        env={**os.environ, "COLUMNS": str(_COLUMNS)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=_TIMEOUT_SECONDS,
-        check=False,
-        encoding="utf-8",
-    )
-    if done.returncode not in (0, 1):
-        raise subprocess.CalledProcessError(done.returncode, code, done.stdout)
-    return done.stdout
+        shell = partial(run_shell, directory=directory, columns=_COLUMNS)
+        shell(f"tar -xf '{STORE}'")
+        shell(screen.before)
+        return [(command, shell(command).splitlines()) for command in screen.commands]
 
 
 def draw(printed: list[tuple[str, list[str]]]) -> str:

@@ -14,17 +14,18 @@ import contextlib
 import io
 import os
 import re
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from document_shell import run_shell
+
 HOME = Path(__file__).resolve().parents[1]
 GUIDES = sorted((HOME / "docs" / "guides").glob("*.md"))
 
 _BLOCK = re.compile(r"^```(sh|python|text)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-_TIMEOUT_SECONDS = 120
+_COLUMNS = 80
 
 
 @dataclass
@@ -48,7 +49,6 @@ def run_guide(guide: Path, directory: Path) -> tuple[str, list[Difference]]:
     """
     if not (directory / "examples").exists():
         (directory / "examples").symlink_to(HOME / "examples")
-    _make_command(directory / "bin" / "logdex")
     names: dict[str, object] = {"__name__": "__main__"}
     text = guide.read_text(encoding="utf-8")
     parts: list[str] = []
@@ -70,35 +70,11 @@ def run_guide(guide: Path, directory: Path) -> tuple[str, list[Difference]]:
             code = ""
             continue
         code = content
-        printed = _run_shell(content, directory) if kind == "sh" else _run_python(content, names, directory)
+        printed = (
+            run_shell(content, directory, columns=_COLUMNS) if kind == "sh" else _run_python(content, names, directory)
+        )
         parts.append(block.group())
     return "".join([*parts, text[end:]]), differences
-
-
-def _make_command(path: Path) -> None:
-    """Make `logdex` this interpreter's, wherever it is installed."""
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m logdex "$@"\n', encoding="utf-8")
-    path.chmod(0o755)
-
-
-def _run_shell(code: str, directory: Path) -> str:
-    """Run a block; a command that finds nothing ends with 1, which is no failure here."""
-    environment = {**os.environ, "PATH": f"{directory / 'bin'}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "80"}
-    done = subprocess.run(  # noqa: S603 -- our own documents
-        ["/bin/sh", "-c", code],
-        cwd=directory,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=_TIMEOUT_SECONDS,
-        check=False,
-        text=True,
-        encoding="utf-8",
-    )
-    if done.returncode not in (0, 1):
-        raise subprocess.CalledProcessError(done.returncode, code, done.stdout)
-    return done.stdout
 
 
 def _run_python(code: str, names: dict[str, object], directory: Path) -> str:

@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
+import draw_screens as screens
 import pytest
 
-if TYPE_CHECKING:
-    from types import ModuleType
-
 HOME = Path(__file__).resolve().parents[2]
-
-
-def _load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("draw_screens", HOME / "scripts" / "draw_screens.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-screens: Any = _load()
 
 
 @pytest.mark.parametrize("name", screens.COMMANDS)
