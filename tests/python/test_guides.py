@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import run_guides
 
-HOME = Path(__file__).resolve().parents[2]
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_there_is_a_guide_for_every_job() -> None:
