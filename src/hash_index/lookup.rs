@@ -284,6 +284,34 @@ mod tests {
         }
     }
 
+    /// A cycle of two entries, under a count of millions.
+    #[test]
+    fn a_cycle_in_compat_is_left_after_one_round_of_the_entries_there_can_be() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("20260101000000000");
+        let geometry = Geometry::new(1, 4).unwrap();
+        let create =
+            CreateOptions { geometry, begin_timestamp: 0, begin_phy_offset: 0, access: Access::Auto, compat: None };
+        let file = IndexFile::create(&path, create).unwrap();
+        assert!(file.put_key("t#k", 7, 1000).unwrap() && file.put_key("t#k", 8, 1000).unwrap());
+        drop(file);
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[36..40].copy_from_slice(&(1i32 << 30).to_be_bytes());
+        let first = usize::try_from(geometry.entry(1)).unwrap();
+        bytes[first + 16..first + 20].copy_from_slice(&2i32.to_be_bytes());
+        std::fs::write(&path, bytes).unwrap();
+        let options =
+            OpenOptions { geometry: Some(geometry), compat: Compat::parse("4.9.3"), ..OpenOptions::default() };
+        let file = IndexFile::open(&path, options).unwrap();
+        let hash = super::super::key_hash("t#k");
+        assert_eq!(file.select(hash, Some(3), TimeRange::ALL).unwrap().0, [8, 7, 8]);
+        assert!(matches!(file.select(hash, None, TimeRange::ALL), Err(Error::Corrupt { .. })));
+        assert!(matches!(
+            file.select_batch(["t#k"].as_slice(), 0..1, None, TimeRange::ALL, &mut Hits::new()),
+            Err(Error::Corrupt { .. })
+        ));
+    }
+
     /// The count is another's bytes, and there is no entry.
     #[test]
     fn a_file_mended_for_reading_has_no_count_below_0() {

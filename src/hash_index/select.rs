@@ -268,6 +268,8 @@ pub(crate) fn select_as_broker<S: ReadAt>(
     if position <= 0 || position > count || count <= 1 {
         return Ok(None);
     }
+    // No position at the geometry's end or behind it is read, whatever the count says.
+    let round = i64::from(count).min(i64::from(view.geometry.max_entries()));
     let mut idle_steps: i64 = 0;
     while out.len() < limit {
         if position as u32 >= view.geometry.max_entries() {
@@ -289,7 +291,7 @@ pub(crate) fn select_as_broker<S: ReadAt>(
         if prev <= 0 || prev > count || prev == position || time < range.begin_ms {
             return Ok(None);
         }
-        if idle_steps > i64::from(count) {
+        if idle_steps > round {
             return Ok(Some(Damage {
                 offset: view.geometry.entry(position as u32) + PREV_INDEX,
                 expected: format!("a chain of slot {slot} that ends"),
