@@ -137,8 +137,7 @@ fn lookup(question: &Question) -> Value {
             }
         } else {
             for rank in index.ranks(&targets) {
-                let slot = (rank as usize).checked_sub(1);
-                let entry = slot.and_then(|slot| index.entry(slot)).unwrap_or(index.front());
+                let entry = index.entry_of_rank(rank as usize);
                 sum += entry.offset + i64::from(entry.position);
             }
         }

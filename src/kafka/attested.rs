@@ -29,7 +29,7 @@ impl<I: SparseIndex> Attested<I> {
 
     /// Entries at or below the target.
     fn rank(&self, target: i64) -> usize {
-        self.index.as_ref().and_then(|index| index.slot(target)).map_or(0, |slot| slot + 1)
+        self.index.as_ref().map_or(0, |index| index.rank(target))
     }
 
     /// The last entry that holds, of the first `rank`.

@@ -101,7 +101,7 @@ impl SparseIndex for OffsetIndex {
             let relative: Vec<i32> = targets.iter().map(|target| relative_target(base, *target)).collect();
             search::ranks(&self.keys, &relative, &mut ranks);
         } else {
-            ranks.extend(targets.iter().map(|t| self.slot(*t).map_or(0, |slot| u32::try_from(slot).unwrap_or(0) + 1)));
+            ranks.extend(targets.iter().map(|t| u32::try_from(self.rank(*t)).unwrap_or(u32::MAX)));
         }
         ranks
     }

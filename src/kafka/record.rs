@@ -32,6 +32,19 @@ pub(super) struct Span {
     pub(super) is_valid: bool,
 }
 
+/// Where the next field lies in bytes of which what is left ends at `end`, which is stepped over.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "as for `parse`")]
+#[expect(clippy::cast_possible_truncation, reason = "a batch has at most 2^31 bytes, so places in it fit")]
+fn place(cursor: &mut Cursor<'_>, end: usize) -> Option<Place> {
+    let len = cursor.varint()?;
+    let at = end - cursor.rest.len();
+    if let Ok(len) = usize::try_from(len) {
+        cursor.rest = cursor.rest.get(len..)?;
+    }
+    Some((at as u32, len))
+}
+
 /// The bytes of a key or value; `None` for null.
 #[inline]
 pub(super) fn field((at, len): Place, bytes: &[u8]) -> Option<&[u8]> {
@@ -54,17 +67,8 @@ impl Span {
         let (at, len) = (self.headers.0 as usize, self.headers.1 as usize);
         let end = at + len;
         let mut cursor = Cursor::new(bytes.get(at..end)?);
-        #[expect(clippy::cast_possible_truncation, reason = "a batch has at most 2^31 bytes, so places in it fit")]
-        let mut field = || -> Option<Place> {
-            let len = cursor.varint()?;
-            let at = end - cursor.rest.len();
-            if let Ok(len) = usize::try_from(len) {
-                cursor.rest = cursor.rest.get(len..)?;
-            }
-            Some((at as u32, len))
-        };
         for _ in 0..self.header_count {
-            let (key, value) = (field()?, field()?);
+            let (key, value) = (place(&mut cursor, end)?, place(&mut cursor, end)?);
             if key.1 < 0 {
                 return None;
             }
@@ -107,16 +111,8 @@ pub(super) fn parse(cursor: &mut Cursor<'_>, size: usize, header: &Header, wants
         ..Span::default()
     };
     if wants == Wants::All {
-        let mut field = || -> Option<Place> {
-            let len = body.varint()?;
-            let at = end - body.rest.len();
-            if let Ok(len) = usize::try_from(len) {
-                body.rest = body.rest.get(len..)?;
-            }
-            Some((at as u32, len))
-        };
-        span.key = field()?;
-        span.value = field()?;
+        span.key = place(&mut body, end)?;
+        span.value = place(&mut body, end)?;
         let count = usize::try_from(body.varint()?).ok()?;
         // A header takes two bytes at least.
         if count > body.rest.len() || (count == 0 && !body.rest.is_empty()) {

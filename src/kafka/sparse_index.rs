@@ -100,9 +100,19 @@ pub trait SparseIndex: Sized + Send + Sync {
         self.len() == 0
     }
 
+    /// The entry that [`Self::ranks`] means by a rank; [`Self::front`] where there is none.
+    fn entry_of_rank(&self, rank: usize) -> Self::Entry {
+        rank.checked_sub(1).and_then(|slot| self.entry(slot)).unwrap_or_else(|| self.front())
+    }
+
+    /// The rank of one target; see [`Self::ranks`].
+    fn rank(&self, target: i64) -> usize {
+        self.slot(target).map_or(0, |slot| slot + 1)
+    }
+
     /// The entry of the largest key at or below the target; [`Self::front`] where there is none.
     fn lookup(&self, target: i64) -> Self::Entry {
-        self.slot(target).and_then(|slot| self.entry(slot)).unwrap_or_else(|| self.front())
+        self.entry_of_rank(self.rank(target))
     }
 
     /// Cuts the file behind the last entry. Source: `AbstractIndex#trimToValidSize`.

@@ -99,7 +99,7 @@ impl SparseIndex for TimeIndex {
         if self.ascending {
             search::ranks(&self.timestamps, targets, &mut ranks);
         } else {
-            ranks.extend(targets.iter().map(|t| self.slot(*t).map_or(0, |slot| u32::try_from(slot).unwrap_or(0) + 1)));
+            ranks.extend(targets.iter().map(|t| u32::try_from(self.rank(*t)).unwrap_or(u32::MAX)));
         }
         ranks
     }

@@ -20,73 +20,53 @@ impl<'a> Cursor<'a> {
         Some(*byte)
     }
 
+    /// Source: `ByteUtils#readVarint`, of at most five bytes.
     #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "bits beyond the type's are dropped")]
     pub(super) fn varint(&mut self) -> Option<i32> {
+        let value = self.unsigned(5)? as u32;
+        Some((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
+    }
+
+    /// Source: `ByteUtils#readVarlong`, of at most ten bytes.
+    #[inline]
+    pub(super) fn varlong(&mut self) -> Option<i64> {
+        let value = self.unsigned(10)?;
+        Some((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
+    }
+
+    /// The bits of a number of at most so many bytes.
+    #[inline]
+    fn unsigned(&mut self, most: u32) -> Option<u64> {
         // Nearly all numbers of a record take one or two bytes.
         match *self.rest {
             [first, ref rest @ ..] if first < 0x80 => {
                 self.rest = rest;
-                Some(i32::from(first >> 1) ^ -i32::from(first & 1))
+                Some(u64::from(first))
             }
             [first, second, ref rest @ ..] if second < 0x80 => {
                 self.rest = rest;
-                let value = i32::from(first & 0x7f) | i32::from(second) << 7;
-                Some(value >> 1 ^ -(value & 1))
+                Some(u64::from(first & 0x7f) | u64::from(second) << 7)
             }
             _ => {
                 let value;
-                (value, self.rest) = long_varint(self.rest)?;
-                Some(value)
-            }
-        }
-    }
-
-    #[inline]
-    pub(super) fn varlong(&mut self) -> Option<i64> {
-        match *self.rest {
-            [first, ref rest @ ..] if first < 0x80 => {
-                self.rest = rest;
-                Some(i64::from(first >> 1) ^ -i64::from(first & 1))
-            }
-            [first, second, ref rest @ ..] if second < 0x80 => {
-                self.rest = rest;
-                let value = i64::from(first & 0x7f) | i64::from(second) << 7;
-                Some(value >> 1 ^ -(value & 1))
-            }
-            _ => {
-                let value;
-                (value, self.rest) = long_varlong(self.rest)?;
+                (value, self.rest) = long(self.rest, most)?;
                 Some(value)
             }
         }
     }
 }
 
-// The slow ways take and give what is left by value: by reference, all cursors would live in memory.
-
+/// The slow way. It takes and gives what is left by value: by reference, all cursors would live in memory.
 #[inline(never)]
-fn long_varint(mut rest: &[u8]) -> Option<(i32, &[u8])> {
+fn long(mut rest: &[u8], most: u32) -> Option<(u64, &[u8])> {
     let mut value = 0;
-    for shift in [0, 7, 14, 21, 28] {
+    for number in 0..most {
         let byte;
         (byte, rest) = rest.split_first()?;
-        value |= u32::from(byte & 0x7f) << shift;
+        value |= u64::from(byte & 0x7f) << (7 * number);
         if *byte < 0x80 {
-            return Some(((value >> 1).cast_signed() ^ -(value & 1).cast_signed(), rest));
-        }
-    }
-    None
-}
-
-#[inline(never)]
-fn long_varlong(mut rest: &[u8]) -> Option<(i64, &[u8])> {
-    let mut value = 0;
-    for shift in [0, 7, 14, 21, 28, 35, 42, 49, 56, 63] {
-        let byte;
-        (byte, rest) = rest.split_first()?;
-        value |= u64::from(byte & 0x7f) << shift;
-        if *byte < 0x80 {
-            return Some(((value >> 1).cast_signed() ^ -(value & 1).cast_signed(), rest));
+            return Some((value, rest));
         }
     }
     None

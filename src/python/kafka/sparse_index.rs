@@ -39,12 +39,12 @@ impl<I: Shown> Open<I> {
     fn entry_before(&self, rank: usize) -> Result<I::Entry> {
         match &self.log {
             Some(log) => I::entry_before(log, rank),
-            None => Ok(rank.checked_sub(1).and_then(|slot| self.index.entry(slot)).unwrap_or(self.index.front())),
+            None => Ok(self.index.entry_of_rank(rank)),
         }
     }
 
     fn lookup(&self, target: i64) -> Result<I::Entry> {
-        self.entry_before(self.index.slot(target).map_or(0, |slot| slot + 1))
+        self.entry_before(self.index.rank(target))
     }
 
     fn lookup_batch(&self, targets: &[i64]) -> Result<Vec<I::Entry>> {

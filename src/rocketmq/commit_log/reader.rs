@@ -51,8 +51,7 @@ impl<S: ReadAt> MessageReader<S> {
         max_body_bytes: usize,
         batch_size: usize,
     ) -> Result<Self> {
-        let builder = BatchBuilder::new(columns, bodies, max_body_bytes);
-        Self::of(Source::Walk(Box::new(scan)), builder, batch_size)
+        Self::with_builder(scan, BatchBuilder::new(columns, bodies, max_body_bytes), batch_size)
     }
 
     /// Reads what `scan` walks over with a builder that served before.
