@@ -77,8 +77,8 @@ class OpenedStore(Closing):
         }
         store = cls(layout, options)
         index = store.index
-        if index is not None and compat is None and not layout.abort.exists():
-            expect_end(store.commit_log, index, store._queues)
+        if index is not None and compat is None:
+            expect_end(layout, store.commit_log, index, store._queues)
         return store
 
     @staticmethod
