@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from logdex import _core
+from logdex.int64 import MAX_INT64
 
 if TYPE_CHECKING:
     from typing import Any, TypeAlias
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 _AGO = re.compile(r"-(\d+(?:\.\d+)?)(ms|[smhdw])")
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
-_LATEST_MS = (1 << 63) - 1
 
 
 def command(subparsers: Subparsers, name: str, summary: str, details: str = "") -> argparse.ArgumentParser:
@@ -111,7 +111,7 @@ def time_ms(text: str, *, end: bool = False) -> int:
         return time.time_ns() // 1_000_000 - round(float(ago[1]) * _UNIT_MS[ago[2]])
     if re.fullmatch(r"[+-]?\d+", text):
         number = int(text)
-        if abs(number) > _LATEST_MS:
+        if abs(number) > MAX_INT64:
             raise argparse.ArgumentTypeError(f"no time in milliseconds: {text}")
         return number
     try:

@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from logdex.int64 import MAX_INT64
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -21,7 +23,7 @@ SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT)
 LEFTOVERS = (".deleted", ".cleaned", ".swap")
 """What a broker puts behind a file's name while it deletes it, makes it, or swaps it in."""
 
-MAX_OFFSET = 2**63 - 1
+MAX_OFFSET = MAX_INT64
 """The largest offset that there can be."""
 
 _OFFSET = re.compile(r"[0-9]{1,19}|0[0-9]{19}")

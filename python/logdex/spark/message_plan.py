@@ -10,6 +10,7 @@ from logdex.errors import LogdexError
 from logdex.hash_index import IndexService
 from logdex.hash_index.index_service import CLOCK_SLACK_MS
 from logdex.hash_index.query import TimeRange
+from logdex.int64 import MAX_INT64
 from logdex.rocketmq import MessageStore
 from logdex.rocketmq.end_of_log import expect_end
 from logdex.rocketmq.key_search import covered_ranges
@@ -77,7 +78,7 @@ class MessagePlan:
         """Give the ranges of the log that can hold what is wanted, by its offsets and by the times of the files."""
         if self._wanted.is_empty:
             return []
-        least, greatest = self._wanted.bounds.get("phy_offset", (0, 2**63 - 1))
+        least, greatest = self._wanted.bounds.get("phy_offset", (0, MAX_INT64))
         ranges = ranges_in_time(self._log, TimeRange(*self._wanted.times), CLOCK_SLACK_MS)
         clipped = [(max(begin, least), min(end, greatest + 1)) for begin, end in ranges]
         return [(begin, end) for begin, end in clipped if begin < end]
@@ -191,7 +192,7 @@ class MessagePlan:
 
     def _units(self, queue: ConsumeQueue, topic: str, queue_id: int, whole: Range) -> QueuePiece | None:
         """Give the units of a queue that can be wanted, and about how many bytes their messages have."""
-        least, greatest = self._wanted.bounds.get("queue_offset", (0, 2**63 - 1))
+        least, greatest = self._wanted.bounds.get("queue_offset", (0, MAX_INT64))
         named = self._wanted.values.get("queue_offset")
         if named:
             least, greatest = max(least, min(named)), min(greatest, max(named))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
+from logdex.int64 import MAX_INT64
 from logdex.rocketmq.layout import find_layout
 from logdex.spark import files
 from logdex.spark import options as opt
@@ -120,7 +121,7 @@ class ReadOptions:
         """Cut what is wanted into tasks."""
         plan = MessagePlan(self.layout, self.reading.open(), wanted)
         # What a broker's walk would pass over must stay whole files, or a cut would go on behind its end.
-        piece_bytes = self.piece_bytes if self.reading.compat is None else 2**63
+        piece_bytes = self.piece_bytes if self.reading.compat is None else MAX_INT64
         return plan.tasks(piece_bytes, self.min_tasks, pushdown=pushdown)
 
 

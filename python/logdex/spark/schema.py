@@ -25,6 +25,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from logdex.int64 import MAX_INT64
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -97,7 +99,7 @@ _ARROW_TYPES: dict[DataType, Any] = {
 
 _US_PER_MS = 1_000
 # The milliseconds that a 64-bit count of microseconds can hold.
-_MAX_MS = (2**63 - 1) // _US_PER_MS
+_MAX_MS = MAX_INT64 // _US_PER_MS
 _MIN_MS = -_MAX_MS
 
 
