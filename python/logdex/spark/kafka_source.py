@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,7 +16,7 @@ from logdex.spark import options as opt
 from logdex.spark.files import require_directory
 from logdex.spark.kafka_filter import RecordFilter
 from logdex.spark.kafka_offsets import OFFSET_OPTIONS, TOPIC_OPTIONS, Bound, Topics, ending, starting, topics
-from logdex.spark.kafka_plan import PARTITION_BYTES, OffsetRange, plan
+from logdex.spark.kafka_plan import OffsetRange, plan
 from logdex.spark.schema import (
     RECORD_COLUMNS,
     arrow_schema,
@@ -26,6 +25,7 @@ from logdex.spark.schema import (
     spark_schema,
     warn_of_lost_instants,
 )
+from logdex.spark.tasks import PARTITION_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -119,7 +119,7 @@ class KafkaLogSource(DataSource):
         options = self._read_options(schema)
         asked = (topics(self.options), starting(self.options), ending(self.options))
         size = opt.integer(self.options, "maxPartitionBytes") or PARTITION_BYTES
-        reader = PushdownRecordReader if _takes_filters(opt.pushdown(self.options)) else RecordReader
+        reader = PushdownRecordReader if opt.takes_filters(self.options) else RecordReader
         return reader(options, *asked, piece_bytes=size, min_tasks=opt.integer(self.options, "minPartitions"))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
@@ -153,13 +153,6 @@ class KafkaLogSource(DataSource):
             access=opt.access(self.options),
             compat=self.options.get("compat"),
         )
-
-
-def _takes_filters(pushdown: str) -> bool:
-    """Say whether Spark hands filters over: a reader that takes them fails where the session did not turn that on."""
-    if pushdown == "auto":
-        return any("data_source_pushdown_filters" in word for word in sys.argv)
-    return pushdown == "true"
 
 
 class RecordReader(DataSourceReader):
@@ -223,16 +216,11 @@ class PushdownRecordReader(RecordReader):
         return rest
 
 
-@dataclass
-class _Lost:
-    count: int = 0
-    findings: list[Any] = field(default_factory=list)
-
-
 def read_ranges(options: ReadOptions, ranges: tuple[OffsetRange, ...]) -> Iterator[Any]:
     """Read the records of some ranges as Arrow batches for Spark."""
     schema = arrow_schema(RECORD_COLUMNS, options.columns)
-    lost = _Lost()
+    lost = 0
+    findings: list[Any] = []
     with options.open() as logs:
         for each in ranges:
             stream = _core.read_records(
@@ -251,11 +239,11 @@ def read_ranges(options: ReadOptions, ranges: tuple[OffsetRange, ...]) -> Iterat
             # Not as an Arrow stream: an error is to arrive as what it is, and what was passed over to be told.
             for batch in map(pa.record_batch, stream):
                 rows, out_of_range = lay_out(batch, schema)
-                lost.count += out_of_range
+                lost += out_of_range
                 if rows.num_rows:
                     yield rows
-            lost.findings += stream.findings
+            findings += stream.findings
     where = f"{options.directory}: {', '.join(map(str, ranges))}"
-    warn_of_lost_instants(lost.count, where)
-    for finding in lost.findings:
+    warn_of_lost_instants(lost, where)
+    for finding in findings:
         logger.warning("%s at byte %d: %s, found %s", finding.path, finding.offset, finding.kind, finding.found)

@@ -18,7 +18,8 @@ from logdex.rocketmq.message_scan import MessageScan, ranges_in_time
 from logdex.rocketmq.queue_set import QueueSet
 from logdex.rocketmq.ranges import subtract
 from logdex.rocketmq.topics import configured_topics
-from logdex.spark.message_work import LogPiece, QueuePiece, Work, cut_log, cut_offsets, cut_queue, pack
+from logdex.spark.message_work import LogPiece, QueuePiece, Work, cut_log, cut_offsets, cut_queue
+from logdex.spark.tasks import pack, task_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -70,9 +71,8 @@ class MessagePlan:
         pieces = self._selected(ranges) if pushdown else None
         if pieces is None:
             pieces = [LogPiece(begin, end) for begin, end in ranges]
-        if min_tasks:
-            piece_bytes = max(1, min(piece_bytes, -(-sum(each.size for each in pieces) // min_tasks)))
-        return pack(self._cut(pieces, piece_bytes), piece_bytes)
+        piece_bytes = task_bytes(sum(each.size for each in pieces), piece_bytes, min_tasks)
+        return [Work(parts) for parts in pack(self._cut(pieces, piece_bytes), piece_bytes)]
 
     def ranges(self) -> list[Range]:
         """Give the ranges of the log that can hold what is wanted, by its offsets and by the times of the files."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +14,9 @@ from logdex.spark import options as opt
 from logdex.spark.message_filter import MessageFilter
 from logdex.spark.message_plan import MessagePlan
 from logdex.spark.message_rows import LogReading
-from logdex.spark.message_work import PARTITION_BYTES, Work
+from logdex.spark.message_work import Work
 from logdex.spark.schema import MESSAGE_COLUMNS, checked_schema, spark_schema
+from logdex.spark.tasks import PARTITION_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -63,7 +63,7 @@ class MessagesSource(DataSource):
     def reader(self, schema: StructType) -> MessagesReader:
         """Plan a read; a schema given by the user chooses columns as the option does."""
         read = self._read_options(schema)
-        return PushdownMessagesReader(read) if _takes_filters(opt.pushdown(self.options)) else MessagesReader(read)
+        return PushdownMessagesReader(read) if opt.takes_filters(self.options) else MessagesReader(read)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
         """Follow a log that grows."""
@@ -123,13 +123,6 @@ class ReadOptions:
         # What a broker's walk would pass over must stay whole files, or a cut would go on behind its end.
         piece_bytes = self.piece_bytes if self.reading.compat is None else MAX_INT64
         return plan.tasks(piece_bytes, self.min_tasks, pushdown=pushdown)
-
-
-def _takes_filters(pushdown: str) -> bool:
-    """Say whether Spark hands filters over: a reader that takes them fails where the session did not turn that on."""
-    if pushdown == "auto":
-        return any("data_source_pushdown_filters" in word for word in sys.argv)
-    return pushdown == "true"
 
 
 class MessagesReader(DataSourceReader):

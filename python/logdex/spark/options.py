@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
 Access = Literal["auto", "mmap", "pread"]
 Compat = Literal["4.9.3", "5.3.3", "5.5.0"] | None
-
-_PUSHDOWN = ("auto", "true", "false")
 
 
 def check_names(options: Mapping[str, str], known: tuple[str, ...], what: str) -> None:
@@ -54,10 +53,8 @@ def _local(given: str) -> Path:
 
 def directories(options: Mapping[str, str], name: str) -> str | None:
     """Give a directory, or several with commas between them, as absolute paths; None when the option is not set."""
-    value = options.get(name)
-    if value is None:
-        return None
-    return ",".join(str(_local(part.strip())) for part in value.split(",") if part.strip())
+    parts = names(options, name)
+    return None if parts is None else ",".join(str(_local(part)) for part in parts)
 
 
 def texts(options: Mapping[str, str], name: str) -> tuple[str, ...] | None:
@@ -147,7 +144,15 @@ def compat(options: Mapping[str, str]) -> Compat:
 
 def pushdown(options: Mapping[str, str]) -> str:
     """Give the option `pushdown`, `auto` when it is not set."""
-    return _one_of(options, "pushdown", _PUSHDOWN, "auto")
+    return _one_of(options, "pushdown", ("auto", "true", "false"), "auto")
+
+
+def takes_filters(options: Mapping[str, str]) -> bool:
+    """Say whether Spark hands filters over: a reader that takes them fails where the session did not turn that on."""
+    asked = pushdown(options)
+    if asked == "auto":
+        return any("data_source_pushdown_filters" in word for word in sys.argv)
+    return asked == "true"
 
 
 def _one_of(options: Mapping[str, str], name: str, allowed: tuple[str, ...], default: str) -> str:

@@ -11,7 +11,8 @@ from pyspark.sql import datasource as ds
 from logdex.kafka import TopicPartition
 from logdex.spark.kafka_filter import RecordFilter
 from logdex.spark.kafka_offsets import ending, starting, topics
-from logdex.spark.kafka_plan import OffsetRange, pack
+from logdex.spark.kafka_plan import OffsetRange
+from logdex.spark.tasks import pack
 
 ORDERS = TopicPartition("orders", 1)
 
