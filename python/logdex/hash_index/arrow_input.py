@@ -1,4 +1,4 @@
-"""Turns what a caller hands over into Arrow record batches."""
+"""Turns what a caller hands over into Arrow record batches, and chooses rows of them."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ _MESSAGE_COLUMNS = {
     "tags": DataType.utf8(),
     "sys_flag": DataType.int32(),
 }
+INDEXED_COLUMNS = tuple(_MESSAGE_COLUMNS)
+"""What an index needs of a message (IndexService#buildIndex)."""
+
 _MESSAGES_A_BATCH = 8_192
 
 
@@ -80,6 +83,11 @@ def arrow_batches(value: Any) -> Iterator[RecordBatch]:  # noqa: ANN401 -- anyth
         yield from RecordBatchReader.from_stream(value)
     else:
         yield RecordBatch.from_arrow(value)
+
+
+def take_rows(batch: RecordBatch, rows: list[int]) -> RecordBatch:
+    """Choose rows of a batch."""
+    return batch.take(Array(rows, type=DataType.uint64()))
 
 
 def message_batches(messages: Any) -> Iterator[RecordBatch]:  # noqa: ANN401 -- Arrow data or messages

@@ -9,13 +9,13 @@ import errno
 import io
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from logdex import _core
 from logdex._core import StoreCheckpoint
 from logdex.closing import Closing
 from logdex.hash_index import query, recovery
-from logdex.hash_index.arrow_input import entry_batches
+from logdex.hash_index.arrow_input import INDEXED_COLUMNS, entry_batches
 from logdex.hash_index.check import verify_directory
 from logdex.hash_index.directory import refuse_running_broker
 from logdex.hash_index.file_name import resolve_zone
@@ -48,9 +48,11 @@ if TYPE_CHECKING:
 CLOCK_SLACK_MS = 3_600_000
 """How far the broker's clock may step within one index file before a search by time could miss a message, in ms."""
 
+INDEXES_TAGS: Final = "5.5.0"
+"""The release that indexes tags as well (IndexService#buildIndex)."""
+
 _ACCESS = ("auto", "mmap", "pread")
 _COMPAT = ("4.9.3", "5.3.3", "5.5.0")
-_INDEXES_TAGS = "5.5.0"
 
 
 class IndexService(Closing):
@@ -212,7 +214,7 @@ class IndexService(Closing):
             OSError: A file cannot be created or written.
         """
         with self._lock:
-            return self._writable().build(messages, tags=self._compat == _INDEXES_TAGS)
+            return self._writable().build(messages, tags=self._compat == INDEXES_TAGS)
 
     def recover(self, commit_log: Log, *, message_index_safe: bool = False) -> int:
         """Index again what a start after a crash dispatches again; for a service opened with `last_exit_ok=False`.
@@ -245,8 +247,8 @@ class IndexService(Closing):
             _, end, dispatch = log.recovery(checkpoint, last_exit_ok=False, message_index_safe=message_index_safe)
             if dispatch >= end:
                 return 0
-            messages = log.scan(begin_phy_offset=dispatch, end_phy_offset=end, columns=recovery.COLUMNS)
-            return writer.build(messages, tags=self._compat == _INDEXES_TAGS)
+            messages = log.scan(begin_phy_offset=dispatch, end_phy_offset=end, columns=INDEXED_COLUMNS)
+            return writer.build(messages, tags=self._compat == INDEXES_TAGS)
 
     # Questions
 

@@ -11,6 +11,8 @@ from arro3.core import RecordBatchReader
 
 from logdex import _core
 from logdex.hash_index import recovery
+from logdex.hash_index.arrow_input import INDEXED_COLUMNS, take_rows
+from logdex.hash_index.geometry import entry_offset
 from logdex.report import Finding, Report, merge
 from logdex.rocketmq.ranges import Range, subtract, union
 
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
 Entry: TypeAlias = tuple[int, int, int]
 """Offset in the log, hash of the key, position in the file."""
 
-_COLUMNS = ("topic", "phy_offset", "store_timestamp", "uniq_key", "keys", "tags", "sys_flag")
-_HEADER_SIZE, _SLOT_SIZE, _ENTRY_SIZE = 40, 4, 20
 _OFFSETS_A_STEP = 8_192
 
 
@@ -109,7 +109,7 @@ class IndexCheck:
 
     def _lead_astray(self, file: IndexFile, entry: Entry) -> None:
         offset, key_hash, position = entry
-        at = _HEADER_SIZE + _SLOT_SIZE * file.hash_slots + _ENTRY_SIZE * position
+        at = entry_offset(file.hash_slots, position)
         expected = f"a message with a key of hash {key_hash} at offset {offset}"
         found = "no good message" if self._log.message(offset) is None else "a message without such a key"
         self._findings.append(Finding(str(file.path), at, "index-entry", expected, found))
@@ -133,9 +133,9 @@ class IndexCheck:
         entries = cursor.rest()
         for first in range(0, len(entries), _OFFSETS_A_STEP):
             step = entries[first : first + _OFFSETS_A_STEP]
-            messages = self._log.messages(sorted({entry[0] for entry in step}), columns=_COLUMNS)
+            messages = self._log.messages(sorted({entry[0] for entry in step}), columns=INDEXED_COLUMNS)
             whole = [row for row, topic in enumerate(messages.column("topic").to_pylist()) if topic is not None]
-            possible = _keys(recovery.take(messages, whole), tags=True)
+            possible = _keys(take_rows(messages, whole), tags=True)
             for entry in step:
                 self._missing.pop(entry[:2], None)
                 if entry[:2] not in possible:

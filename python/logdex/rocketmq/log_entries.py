@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from arro3.core import RecordBatchReader
 
 from logdex import _core
+from logdex.hash_index.arrow_input import INDEXED_COLUMNS
 from logdex.rocketmq.ranges import Range, subtract, union
 from logdex.rocketmq.sound import sound_messages
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     _Tell: TypeAlias = Callable[[int], None] | None
 
-_COLUMNS = ("topic", "phy_offset", "store_timestamp", "uniq_key", "keys", "tags", "sys_flag", "store_size")
+_COLUMNS = (*INDEXED_COLUMNS, "store_size")
 
 
 class LogEntries:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from arro3.core import DataType, RecordBatchReader
 
 from logdex._core import StoreCheckpoint, broker_lock_holder
-from logdex.hash_index import recovery
+from logdex.hash_index.arrow_input import take_rows
 from logdex.hash_index.query import MAX_TIME, MIN_TIME
 from logdex.rocketmq.sound import sound_messages
 
@@ -242,4 +242,4 @@ class Filter:
         chosen = list(rows)
         if len(chosen) == batch.num_rows:
             return batch
-        return recovery.take(batch, chosen)
+        return take_rows(batch, chosen)

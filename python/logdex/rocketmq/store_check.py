@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from logdex.hash_index import recovery
+from logdex.hash_index.arrow_input import take_rows
 from logdex.report import Finding, Report, merge
 from logdex.rocketmq.index_check import IndexCheck
 from logdex.rocketmq.queue_check import QueueCheck
@@ -86,7 +86,7 @@ class StoreCheck:
                 path, at = self._place(offsets[row])
                 found = f"a message at {offsets[row]} that was cut off before ({suspects[row]})"
                 self._findings.append(Finding(path, at, "log-ghost", "nothing behind the end of the log", found))
-            return recovery.take(batch, sorted({*range(batch.num_rows)} - {*ghosts}))
+            return take_rows(batch, sorted({*range(batch.num_rows)} - {*ghosts}))
         return batch
 
     def _place(self, offset: int) -> tuple[str, int]:

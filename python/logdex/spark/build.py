@@ -7,6 +7,7 @@ index files of such entries. Only counts and names come back to the driver.
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 from dataclasses import asdict, dataclass
@@ -20,8 +21,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import StringType, StructField, StructType
 
 from logdex._core import index_entries
+from logdex.hash_index.arrow_input import INDEXED_COLUMNS
 from logdex.hash_index.file_name import resolve_zone
 from logdex.hash_index.geometry import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES
+from logdex.hash_index.index_service import INDEXES_TAGS
 from logdex.report import Report
 from logdex.spark import files
 from logdex.spark.build_plan import LogFileCount, TaskPlan, plan_build
@@ -41,13 +44,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("logdex.spark")
 
-# What the broker's rules for entries look at.
-_COLUMNS = ("topic", "phy_offset", "store_timestamp", "uniq_key", "keys", "tags", "sys_flag")
 _SCAN_ROWS = 65_536
 _TASKS_PER_CORE = 4
 _UNKNOWN_CORES = 8
-_ENTRY_BYTES = 20
-_INDEXES_TAGS = "5.5.0"
 _ANSWER = StructType([StructField("answer", StringType())])
 
 
@@ -97,7 +96,7 @@ def build_index(
     log_directory = str(files.commit_log_directory(Path(store).absolute()))
     target = Path(index_dir).absolute()
     if mode == "errorifexists" and index_files(target):
-        raise FileExistsError(17, "index files exist (mode='overwrite' replaces them)", str(target))
+        raise FileExistsError(errno.EEXIST, "index files exist (mode='overwrite' replaces them)", str(target))
 
     log = files.commit_log(log_directory, access=access, compat=compat)
     log_files = [_LogFile(begin, end) for begin, end in files.log_ranges(log)]
@@ -113,7 +112,7 @@ def build_index(
     except BaseException:
         job.abort()
         raise
-    report_space(written, str(target), _ENTRY_BYTES * plan.entries + 4 * hash_slots * len(written))
+    report_space(written, str(target), hash_slots)
     return Report(
         [],
         {
@@ -138,12 +137,12 @@ class _Work:
     def messages(self, begin: int) -> Iterator[Any]:
         """Scan the log from a message on, in batches that are never empty."""
         log = files.commit_log(self.log_directory, access=self.access, compat=self.compat)
-        stream = log.scan(begin_phy_offset=begin, columns=_COLUMNS, batch_size=_SCAN_ROWS)
+        stream = log.scan(begin_phy_offset=begin, columns=INDEXED_COLUMNS, batch_size=_SCAN_ROWS)
         return (batch for batch in record_batches(stream) if batch.num_rows)
 
     def entries(self, messages: Any) -> Any:
         """Make the index entries of a batch of messages, as rows."""
-        entries = index_entries(messages, end_phy_offset=0, tags=self.compat == _INDEXES_TAGS)
+        entries = index_entries(messages, end_phy_offset=0, tags=self.compat == INDEXES_TAGS)
         return entry_rows(pa.record_batch(entries))
 
 

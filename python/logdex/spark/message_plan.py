@@ -11,9 +11,9 @@ from logdex.hash_index import IndexService
 from logdex.hash_index.index_service import CLOCK_SLACK_MS
 from logdex.hash_index.query import TimeRange
 from logdex.int64 import MAX_INT64
-from logdex.rocketmq import MessageStore
 from logdex.rocketmq.end_of_log import expect_end
 from logdex.rocketmq.key_search import covered_ranges
+from logdex.rocketmq.message import is_msg_id, offset_in_msg_id
 from logdex.rocketmq.message_scan import MessageScan, ranges_in_time
 from logdex.rocketmq.queue_set import QueueSet
 from logdex.rocketmq.ranges import subtract
@@ -39,7 +39,6 @@ _MOST_QUEUES = 1_024
 _MOST_QUESTIONS = 1_000_000
 _UNITS_SAMPLED = 64
 _SOME_MESSAGE_BYTES = 4_096
-_MSG_ID_OFFSET_DIGITS = 16
 
 
 class MessagePlan:
@@ -110,8 +109,8 @@ class MessagePlan:
         if "phy_offset" in self._wanted.values:
             named.append(set(self._wanted.values["phy_offset"]))
         if "msg_id" in self._wanted.values:
-            ids = filter(MessageStore.is_msg_id, self._wanted.values["msg_id"])
-            named.append({int(each[-_MSG_ID_OFFSET_DIGITS:], 16) for each in ids})
+            ids = filter(is_msg_id, self._wanted.values["msg_id"])
+            named.append({offset_in_msg_id(each) for each in ids})
         return set.intersection(*named) if named else None
 
     def _by_index(self) -> tuple[set[int], list[Range]] | None:
