@@ -8,64 +8,15 @@ use arrow_schema::{ArrowError, SchemaRef};
 use super::finding::{Finding, Flaw, Kind, OnError};
 use super::header::Header;
 use super::lookup::{out_of_order, too_large};
+use super::part::Part;
 use super::record::Span;
 use super::record_columns::{Column, Owner, RecordColumns};
 use super::records::{BatchCursor, CHUNK};
-use super::segment::Segment;
 use super::walk::{Reads, Tail, Walk};
 use crate::error::{Error, Result};
 use crate::mmap::FileSource;
 use crate::source::ReadAt;
 use crate::time_range::TimeRange;
-
-/// Offsets of a transaction that was rolled back, from its first record to its marker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AbortedRange {
-    /// Whose transaction.
-    pub producer_id: i64,
-    /// Offset of its first record.
-    pub first_offset: i64,
-    /// Offset of its marker.
-    pub last_offset: i64,
-}
-
-/// A part of a segment.
-#[derive(Clone, Debug)]
-pub struct Part {
-    /// The segment.
-    pub segment: Arc<Segment>,
-    /// Topic that the rows name.
-    pub topic: Option<String>,
-    /// Partition that the rows name.
-    pub partition: Option<i32>,
-    /// First offset.
-    pub begin_offset: i64,
-    /// First offset that is not wanted any more.
-    pub end_offset: i64,
-    /// Byte offset where a batch begins; `None`: found by the indexes.
-    pub begin_position: Option<u64>,
-    /// Byte offset of the end; `None`: of the segment.
-    pub end_position: Option<u64>,
-    /// Transactions whose records are left out.
-    pub aborted: Vec<AbortedRange>,
-}
-
-impl Part {
-    /// All of a segment.
-    pub fn whole(segment: Arc<Segment>) -> Self {
-        let owner = segment.topic_partition();
-        Self {
-            topic: owner.map(|(topic, _)| topic.to_owned()),
-            partition: owner.map(|(_, partition)| partition),
-            begin_offset: i64::MIN,
-            end_offset: i64::MAX,
-            begin_position: None,
-            end_position: None,
-            aborted: Vec::new(),
-            segment,
-        }
-    }
-}
 
 /// What to read.
 #[derive(Clone, Debug)]
@@ -200,10 +151,7 @@ impl RecordReader {
         };
         let segment = &part.segment;
         let source = segment.open_source()?;
-        let begin = match part.begin_position {
-            Some(position) => position,
-            None => start(&part, self.scan.times)?,
-        };
+        let begin = part.begin(self.scan.times)?;
         let end = part.end_position.unwrap_or(u64::MAX).min(segment.len()).min(source.len());
         self.walk.restart(begin, end);
         self.cursor = BatchCursor::new(segment.options().max_batch_bytes);
@@ -288,7 +236,7 @@ impl RecordReader {
             self.findings.push(Finding::new(segment.path(), header.position, flaw));
         }
         let hidden = header.is_control() && !self.scan.control;
-        if hidden || is_aborted(header, &part.aborted) {
+        if hidden || part.is_aborted(header) {
             current.batch = None;
             self.leave_behind(header);
             return Ok(());
@@ -361,33 +309,6 @@ impl RecordReader {
         }
         Ok(fitting == rows)
     }
-}
-
-/// Where to begin with a part: as far behind as the indexes allow.
-fn start(part: &Part, times: TimeRange) -> Result<u64> {
-    let segment = &part.segment;
-    let mut offset = part.begin_offset;
-    if times.begin_ms > 0 {
-        // No record at or before the entry's offset is later than its timestamp, which is before the range.
-        let entry = segment.time_entry(times.begin_ms - 1)?;
-        if entry.timestamp >= 0 {
-            offset = offset.max(entry.offset.saturating_add(1));
-        }
-    }
-    if offset <= segment.base_offset() {
-        return Ok(0);
-    }
-    Ok(u64::try_from(segment.offset_entry(offset)?.position).unwrap_or(0))
-}
-
-/// True when the batch is one of a transaction that was rolled back.
-fn is_aborted(header: &Header, aborted: &[AbortedRange]) -> bool {
-    let inside = |range: &AbortedRange| {
-        range.producer_id == header.producer_id
-            && range.first_offset <= header.last_offset
-            && header.base_offset <= range.last_offset
-    };
-    header.is_transactional() && !header.is_control() && aborted.iter().any(inside)
 }
 
 impl Iterator for RecordReader {
