@@ -1,17 +1,17 @@
 //! `IndexFile` and `IndexHeader`.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use arrow_array::RecordBatchIterator;
-use arrow_schema::ArrowError;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use pyo3_arrow::PyRecordBatchReader;
 
+use super::closable::Closable;
 use super::convert::{self, Round};
-use super::index_header::{PyIndexHeader, entries_batch, entries_schema};
+use super::entry_batches::entry_batches;
+use super::index_header::PyIndexHeader;
 use super::keys::{Keys, list_array, warn_damage};
 use super::prepared_file::PyPreparedFile;
 use super::report;
@@ -39,28 +39,29 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 ///     [1000]
 #[pyclass(name = "IndexFile", module = "logdex.rocketmq", frozen)]
 pub(super) struct PyIndexFile {
-    /// Gone once closed; a call that is under way keeps the file until it ends.
-    open: Mutex<Option<Arc<IndexFile>>>,
-    path: PathBuf,
+    file: Closable<IndexFile>,
     access: String,
 }
 
 impl PyIndexFile {
     fn new(file: IndexFile, access: &str) -> Self {
-        Self { path: file.path().to_owned(), open: Mutex::new(Some(Arc::new(file))), access: access.to_owned() }
+        let path = file.path().to_owned();
+        Self { file: Closable::new(file, path), access: access.to_owned() }
     }
 
     pub(super) fn inner(&self) -> PyResult<Arc<IndexFile>> {
-        self.open
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-            .ok_or_else(|| PyValueError::new_err(format!("{} is closed", self.path.display())))
+        self.file.get()
     }
 }
 
 /// More than any build can use: beyond it, threads wait for each other.
 const MAX_THREADS: usize = 64;
+
+/// The most hits that a caller wants of a key; `None` is all.
+fn most_hits(file: &IndexFile, max_num: Option<i64>) -> PyResult<Option<usize>> {
+    // COMPAT(rocketmq IndexFile#selectPhyOffset): a negative maximum is never reached from above, so nothing is read.
+    convert::max_num(if file.compat().is_some() { max_num.map(|n| n.max(0)) } else { max_num })
+}
 
 #[pymethods]
 impl PyIndexFile {
@@ -244,9 +245,7 @@ impl PyIndexFile {
     ) -> PyResult<Bound<'py, PyList>> {
         let file = self.inner()?;
         let range = convert::time_range(begin, end)?;
-        // COMPAT(rocketmq IndexFile#selectPhyOffset): a negative maximum is never reached from above, so nothing is read.
-        let max_num = if file.compat().is_some() { max_num.map(|n| n.max(0)) } else { max_num };
-        let (hits, damage) = file.select(convert::key_hash(key)?, convert::max_num(max_num)?, range)?;
+        let (hits, damage) = file.select(convert::key_hash(key)?, most_hits(&file, max_num)?, range)?;
         warn_damage(py, damage.map(|damage| (file.path().to_owned(), damage)))?;
         PyList::new(py, hits)
     }
@@ -276,8 +275,7 @@ impl PyIndexFile {
         let file = self.inner()?;
         let keys = Keys::new(keys, topics)?;
         let range = convert::time_range(begin, end)?;
-        let max_num = if file.compat().is_some() { max_num.map(|n| n.max(0)) } else { max_num };
-        let max_num = convert::max_num(max_num)?;
+        let max_num = most_hits(&file, max_num)?;
         let (answer, damage) = py.detach(|| {
             keys.select(|asked, hits| {
                 let damage = file.select_batch(asked, 0..asked.len(), max_num, range, hits)?;
@@ -320,7 +318,7 @@ impl PyIndexFile {
     /// Where the file lies.
     #[getter]
     fn path(&self) -> PathBuf {
-        self.path.clone()
+        self.file.path().to_owned()
     }
 
     /// "r" or "r+".
@@ -338,7 +336,7 @@ impl PyIndexFile {
     /// True after `close`.
     #[getter]
     fn closed(&self) -> bool {
-        self.inner().is_err()
+        self.file.is_closed()
     }
 
     /// True when no entry can be put any more.
@@ -370,21 +368,7 @@ impl PyIndexFile {
         if limit == 0 {
             return Err(PyValueError::new_err("batch_size is 1 or more, not 0"));
         }
-        let schema = entries_schema();
-        let mut position = 1;
-        let batches = std::iter::from_fn({
-            let schema = Arc::clone(&schema);
-            move || match entries_batch(&file, &schema, position, limit) {
-                Ok(batch) if batch.num_rows() == 0 => None,
-                Ok(batch) => {
-                    position += u32::try_from(batch.num_rows()).unwrap_or(u32::MAX);
-                    Some(Ok(batch))
-                }
-                Err(e) => Some(Err(ArrowError::ExternalError(Box::new(e)))),
-            }
-        });
-        let reader = PyRecordBatchReader::new(Box::new(RecordBatchIterator::new(batches, schema)));
-        reader.into_arro3(py)
+        PyRecordBatchReader::new(entry_batches(file, limit)).into_arro3(py)
     }
 
     /// Look through the whole file for what cannot be true. Linear; never raises for what it finds.
@@ -404,8 +388,7 @@ impl PyIndexFile {
 
     /// Close the handle; a call that is under way in another thread ends first. May be called again.
     fn close(&self, py: Python<'_>) {
-        let file = self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
-        py.detach(|| drop(file));
+        py.detach(|| drop(self.file.close()));
     }
 
     fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -418,16 +401,16 @@ impl PyIndexFile {
     }
 
     fn __repr__(&self) -> String {
+        let path = self.file.path().display().to_string();
         match self.inner() {
             Ok(file) => format!(
-                "IndexFile({:?}, mode={:?}, hash_slots={}, max_entries={}, entries={})",
-                self.path.display().to_string(),
+                "IndexFile({path:?}, mode={:?}, hash_slots={}, max_entries={}, entries={})",
                 if file.is_writable() { "r+" } else { "r" },
                 file.geometry().hash_slots(),
                 file.geometry().max_entries(),
                 file.len().map_or_else(|e| e.to_string(), |n| n.to_string()),
             ),
-            Err(_) => format!("IndexFile({:?}, closed)", self.path.display().to_string()),
+            Err(_) => format!("IndexFile({path:?}, closed)"),
         }
     }
 
@@ -435,7 +418,7 @@ impl PyIndexFile {
         let file = self.inner()?;
         let open = py.import("logdex._core")?.getattr("_open_index_file")?;
         let arguments = (
-            self.path.clone(),
+            self.path(),
             file.geometry().hash_slots(),
             file.geometry().max_entries(),
             &self.access,

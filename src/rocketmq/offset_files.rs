@@ -131,7 +131,7 @@ pub(super) fn open(file: &OffsetFile, access: Access) -> Result<FileSource> {
 /// The directories that a path stands for: itself, or where there is none of that name, those between its commas.
 ///
 /// A broker that spreads its log over disks is given one text (upstream `MessageStoreConfig.MULTI_PATH_SPLITTER`).
-pub(super) fn directories(path: &Path) -> Vec<PathBuf> {
+pub fn directories(path: &Path) -> Vec<PathBuf> {
     match path.to_str() {
         Some(text) if text.contains(',') && !path.exists() => {
             text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(PathBuf::from).collect()
