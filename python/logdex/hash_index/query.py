@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 MAX_MSGS_NUM_BATCH = 64
 """The broker's cap on one answer (MessageStoreConfig#maxMsgsNumBatch)."""
 
+CLOCK_SLACK_MS = 3_600_000
+"""How far the broker's clock may step within one index file before a search by time could miss a message, in ms."""
+
 MIN_TIME, MAX_TIME = MIN_INT64, MAX_INT64
 
 

@@ -6,7 +6,8 @@ import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from logdex.closing import Closing
-from logdex.hash_index.index_service import CLOCK_SLACK_MS, IndexService
+from logdex.hash_index import IndexService
+from logdex.hash_index.query import CLOCK_SLACK_MS
 from logdex.rocketmq.commit_log import CommitLog
 from logdex.rocketmq.end_of_log import expect_end
 from logdex.rocketmq.layout import StoreLayout, find_layout, is_store

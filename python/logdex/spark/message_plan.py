@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from logdex.errors import LogdexError
 from logdex.hash_index import IndexService
-from logdex.hash_index.index_service import CLOCK_SLACK_MS
-from logdex.hash_index.query import TimeRange
+from logdex.hash_index.query import CLOCK_SLACK_MS, TimeRange
 from logdex.int64 import MAX_INT64
 from logdex.rocketmq.end_of_log import expect_end
 from logdex.rocketmq.key_search import covered_ranges
