@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.errors import PySparkException
-from pyspark.sql.types import StringType, StructField, StructType
 
 from logdex._core import index_entries
 from logdex.hash_index.arrow_input import INDEXED_COLUMNS
@@ -28,6 +27,7 @@ from logdex.hash_index.index_service import INDEXES_TAGS
 from logdex.report import Report
 from logdex.spark import files
 from logdex.spark.build_plan import LogFileCount, TaskPlan, plan_build
+from logdex.spark.calls import call_in_tasks
 from logdex.spark.checks import check_worker_python
 from logdex.spark.commit import Job, WrittenFile, index_files, report_space
 from logdex.spark.entry_rows import RowsWriter, entry_rows, read_rows
@@ -35,7 +35,7 @@ from logdex.spark.rolling import RollingFiles, Seed
 from logdex.spark.schema import record_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from os import PathLike
 
     from pyspark.sql import SparkSession
@@ -47,7 +47,6 @@ logger = logging.getLogger("logdex.spark")
 _SCAN_ROWS = 65_536
 _TASKS_PER_CORE = 4
 _UNKNOWN_CORES = 8
-_ANSWER = StructType([StructField("answer", StringType())])
 
 
 def build_index(
@@ -103,11 +102,13 @@ def build_index(
     job = Job.start(target, zone)
     try:
         work = _Work(job, log_directory, access, compat)
-        counts = [LogFileCount(**json.loads(text)) for text in _run(spark, partial(_leave_rows, work), log_files)]
+        counts = [
+            LogFileCount(**json.loads(text)) for text in call_in_tasks(spark, partial(_leave_rows, work), log_files)
+        ]
         _warn_of_early_end(counts, log_files, log_directory)
         plan = plan_build(counts, file_entries=max_entries - 1, max_tasks=max_tasks or _TASKS_PER_CORE * _cores(spark))
         make = partial(_make_files, work, hash_slots, max_entries)
-        written = [WrittenFile(**file) for text in _run(spark, make, plan.tasks) for file in json.loads(text)]
+        written = [WrittenFile(**file) for text in call_in_tasks(spark, make, plan.tasks) for file in json.loads(text)]
         job.commit(written, overwrite=mode == "overwrite")
     except BaseException:
         job.abort()
@@ -160,21 +161,6 @@ def _cores(spark: SparkSession) -> int:
     except PySparkException:
         # A Connect session does not tell.
         return _UNKNOWN_CORES
-
-
-def _run(spark: SparkSession, function: Callable[[Any], str], arguments: Sequence[Any]) -> list[str]:
-    """Call a function for each argument, each call in a task of its own, and give the answers in their order."""
-    if not arguments:
-        return []
-
-    def answers(batches: Iterator[Any]) -> Iterator[Any]:
-        for batch in batches:
-            texts = [json.dumps([number, function(arguments[number])]) for number in batch.column(0).to_pylist()]
-            yield pa.RecordBatch.from_pydict({"answer": pa.array(texts, pa.utf8())})
-
-    rows = spark.range(0, len(arguments), 1, len(arguments)).mapInArrow(answers, _ANSWER).collect()
-    answered = dict(json.loads(row.answer) for row in rows)
-    return [answered[number] for number in range(len(arguments))]
 
 
 def _leave_rows(work: _Work, log_file: _LogFile) -> str:
