@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from arro3.core import DataType, list_flatten, list_offsets, struct_field
+from arro3.core import list_flatten, list_offsets, struct_field
 
 from logdex import _core
 from logdex.cli.output import body_text, json_bytes
+from logdex.cli.rows import plain_rows, plain_values
 from logdex.errors import CorruptFileError
 from logdex.kafka import LogSegment, OffsetIndex, TimeIndex
 from logdex.kafka.file_name import LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TXN_INDEX, parse_segment_file
@@ -25,12 +26,9 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TypeAlias
 
-    from arro3.core import Array, RecordBatch
+    from arro3.core import RecordBatch
 
     Line: TypeAlias = str | dict[str, Any]
-
-# Typed as it is, its checks would narrow an unknown type to nothing.
-_TYPES: Any = DataType
 
 _TIMESTAMP_TYPES = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
 _CONTROL_KEY = struct.Struct(">hh")
@@ -104,10 +102,11 @@ class Dump:
         with LogSegment.open(path) as segment:
             start = segment.base_offset
             yield self._either(f"Log starting offset: {start}", {"type": "log", "startingOffset": start})
+            # Not through an Arrow stream: errors and findings stay with the reader.
             batches = segment.batches(on_error="skip")
             records = self._records(segment) if self.deep else iter(())
             waiting = next(records, None)
-            for batch in _rows(batches):
+            for batch in plain_rows(batches):
                 yield self._either(_batch_text(batch), {"type": "batch", **batch})
                 if not batch["isValid"]:
                     what = "a checksum that fits its bytes"
@@ -128,17 +127,17 @@ class Dump:
         """Give each record with the position of its batch."""
         stream = segment.records(columns=_RECORD_COLUMNS, control=True, on_error="skip")
         for batch in stream:
-            lines = map(self._record_json, _rows([batch])) if self.json else self._record_texts(batch)
-            yield from zip(_values(batch.column("batchPosition")), lines, strict=True)
+            lines = map(self._record_json, plain_rows([batch])) if self.json else self._record_texts(batch)
+            yield from zip(plain_values(batch.column("batchPosition")), lines, strict=True)
         known = {(finding.path, finding.offset) for finding in self.findings}
         self.findings += [finding for finding in stream.findings if (finding.path, finding.offset) not in known]
 
     def _record_texts(self, batch: RecordBatch) -> Iterator[str]:
         """Write records column by column: there may be millions."""
-        legacy = any(magic < _V2 for magic in _values(batch.column("magic")))
-        ends: Iterable[str] = map(_crc_text, _rows([batch])) if legacy else _sequence_texts(batch)
+        legacy = any(magic < _V2 for magic in plain_values(batch.column("magic")))
+        ends: Iterable[str] = map(_crc_text, plain_rows([batch])) if legacy else _sequence_texts(batch)
         names = ("offset", "timestamp", "timestampType", "key", "value", "isControl")
-        columns = (_values(batch.column(name)) for name in names)
+        columns = (plain_values(batch.column(name)) for name in names)
         for offset, timestamp, kind, key, value, control, end in zip(*columns, ends, strict=True):
             text = (
                 f"| offset: {offset} {_TIMESTAMP_TYPES.get(kind, kind)}: {timestamp} "
@@ -168,41 +167,28 @@ class Dump:
         with OffsetIndex.open(path) as index:
             if not len(index):
                 yield self._either(f"{path} is empty.", {"type": "index", "entries": 0})
-            for row in _rows(index.entries()):
+            for row in plain_rows(index.entries()):
                 yield self._either(f"offset: {row['offset']} position: {row['position']}", {"type": "entry", **row})
             self.findings += index.verify(_log_beside(path)).findings
 
     def _time_index(self, path: Path) -> Iterator[Line]:
         with TimeIndex.open(path) as index:
-            for row in _rows(index.entries()):
+            for row in plain_rows(index.entries()):
                 yield self._either(f"timestamp: {row['timestamp']} offset: {row['offset']}", {"type": "entry", **row})
             self.findings += index.verify(_log_beside(path)).findings
 
     def _transaction_index(self, path: Path) -> Iterator[Line]:
         rows, torn = _core.read_transaction_index(path)
         names = ("version", "producerId", "firstOffset", "lastOffset", "lastStableOffset")
-        for row in _rows([rows]):
+        for row in plain_rows([rows]):
             yield self._either(" ".join(f"{name}: {row[name]}" for name in names), {"type": "entry", **row})
         if torn:
             at = path.stat().st_size - torn
             self.findings.append(Finding(str(path), at, "index-size", "whole entries", f"{torn} bytes of one"))
 
     def _snapshot(self, path: Path) -> Iterator[Line]:
-        for row in _rows([_core.read_producer_snapshot(path)]):
+        for row in plain_rows([_core.read_producer_snapshot(path)]):
             yield self._either(_producer_text(row), {"type": "producer", **row})
-
-
-def _rows(batches: Iterable[RecordBatch]) -> Iterator[dict[str, Any]]:
-    """Give rows as dicts, times in ms. Not through an Arrow stream: errors and findings stay with the reader."""
-    for batch in batches:
-        names = batch.column_names
-        columns = [_values(batch.column(name)) for name in names]
-        for row in zip(*columns, strict=True):
-            yield dict(zip(names, row, strict=True))
-
-
-def _values(column: Array) -> list[Any]:
-    return list((column.cast(DataType.int64()) if _TYPES.is_timestamp(column.type) else column).to_pylist())
 
 
 def _crc_text(record: dict[str, Any]) -> str:
@@ -218,7 +204,7 @@ def _sequence_texts(batch: RecordBatch) -> Iterator[str]:
     headers = batch.column("headers")
     names = struct_field(list_flatten(headers), 0).to_pylist()
     ends = list_offsets(headers).to_pylist()
-    for begin, end, sequence in zip(ends, ends[1:], _values(batch.column("sequence")), strict=False):
+    for begin, end, sequence in zip(ends, ends[1:], plain_values(batch.column("sequence")), strict=False):
         yield f"sequence: {sequence} headerKeys: [{','.join(names[begin:end])}]"
 
 
