@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql.types import StringType, StructField, StructType
 
 from logdex.kafka import LogDir, TopicPartition
-from logdex.kafka.key_index import index_partition
+from logdex.kafka.key_index import index_partition, partitions_of
 from logdex.report import Finding, Report, merge
 from logdex.spark.checks import check_worker_python
 from logdex.spark.files import require_directory
@@ -51,7 +51,7 @@ def build_key_index(
         What was passed over because it is damaged, and `checked`: partitions, records and entries.
 
     Raises:
-        FileNotFoundError: The log directory is not there.
+        FileNotFoundError: The log directory, or a topic that was asked for, is not there.
         LogdexError: The workers' Python cannot run logdex.
     """
     check_worker_python(spark)
@@ -59,7 +59,7 @@ def build_key_index(
     require_directory(source)
     with LogDir.open(source) as logs:
         # The largest ones first, so that none of them is begun when all others are done.
-        partitions = sorted(logs.partitions(topics), key=lambda each: -logs.log(each.topic, each.partition).size)
+        partitions = sorted(partitions_of(logs, topics), key=lambda each: -logs.log(each.topic, each.partition).size)
     if not partitions:
         return Report([], {"partitions": 0, "records": 0, "entries": 0})
     work = partial(
