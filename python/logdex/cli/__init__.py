@@ -12,6 +12,8 @@ import logging
 import os
 import re
 import sys
+import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from logdex import __version__
@@ -45,7 +47,7 @@ times: milliseconds since the epoch, ISO 8601 (UTC where no zone is said), or
 exit codes: 0 found, sound; 1 nothing found, faults found; 2 wrong use, unreadable.
 `logdex COMMAND --help` has examples."""
 
-_AGO = re.compile(r"-\d+(\.\d+)?(ms|[smhdw])?")
+_DASHED_TIME = re.compile(r"-\d.*")
 
 
 class _Once(logging.Filter):
@@ -73,18 +75,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
+    _open_streams()
     handler = logging.StreamHandler()
     handler.addFilter(_Once())
     logging.basicConfig(format="logdex: %(message)s", level=logging.WARNING, handlers=[handler])
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # A terminal that cannot show a character gets its escape.
-        sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        arguments = _parser().parse_args(_join_times(sys.argv[1:] if argv is None else argv))
-    except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else _WRONG
-    try:
-        code: int = arguments.run(arguments)
+        code = _run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
     except KeyboardInterrupt:
         complain("interrupted")
@@ -96,7 +92,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (LogdexError, OSError, ValueError, TypeError) as error:
         complain(_in_words(error))
         return _WRONG
+    except Exception as error:  # noqa: BLE001 -- nobody but us can do something with the traceback
+        complain(f"this is a fault of logdex, please report it: {_in_one_line(error)}")
+        return _WRONG
     return code
+
+
+def _run(argv: Sequence[str]) -> int:
+    try:
+        arguments = _parser().parse_args(_join_times(argv))
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else _WRONG
+    code: int = arguments.run(arguments)
+    return code
+
+
+def _open_streams() -> None:
+    """Make the standard streams fit for every text, and give those that were closed (`>&-`) a place to write to."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 -- for as long as we run
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal that cannot show a character gets its escape.
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -113,7 +131,7 @@ def _join_times(argv: Sequence[str]) -> list[str]:
     """Write `--begin -2h` as `--begin=-2h`: argparse takes what begins with a dash for an option."""
     words: list[str] = []
     for word in argv:
-        if words and words[-1] in ("--begin", "--end") and _AGO.fullmatch(word):
+        if words and words[-1] in ("--begin", "--end") and _DASHED_TIME.fullmatch(word):
             words[-1] += f"={word}"
         else:
             words.append(word)
@@ -121,6 +139,11 @@ def _join_times(argv: Sequence[str]) -> list[str]:
 
 
 def _in_words(error: Exception) -> str:
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{os.fsdecode(error.filename)}: {error.strerror or error}"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror if error.filename is None else f"{os.fsdecode(error.filename)}: {error.strerror}"
     return str(error) or type(error).__name__
+
+
+def _in_one_line(error: Exception) -> str:
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import time
 from datetime import datetime, timedelta, timezone
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _AGO = re.compile(r"-(\d+(?:\.\d+)?)(ms|[smhdw])")
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_LARGEST_INT = (1 << 31) - 1
 
 
 def command(subparsers: Subparsers, name: str, summary: str, details: str = "") -> argparse.ArgumentParser:
@@ -54,9 +56,9 @@ def add_path(parser: argparse.ArgumentParser) -> None:
 def add_open_options(parser: argparse.ArgumentParser) -> None:
     """Add what opening a RocketMQ store may have to be told."""
     parser.add_argument(
-        "--hash-slots", type=int, metavar="N", help="maxHashSlotNum, where the index files do not tell it"
+        "--hash-slots", type=int32, metavar="N", help="maxHashSlotNum, where the index files do not tell it"
     )
-    parser.add_argument("--max-entries", type=int, metavar="N", help="maxIndexNum, likewise")
+    parser.add_argument("--max-entries", type=int32, metavar="N", help="maxIndexNum, likewise")
     add_commit_log(parser)
 
 
@@ -86,8 +88,8 @@ def add_times(parser: argparse.ArgumentParser) -> None:
 
 def add_filters(parser: argparse.ArgumentParser) -> None:
     """Add which rows are wanted."""
-    parser.add_argument("--topic", metavar="T", help="only this topic")
-    parser.add_argument("--queue", type=int, metavar="N", help="only this queue (partition) of the topic")
+    parser.add_argument("--topic", type=word, metavar="T", help="only this topic")
+    parser.add_argument("--queue", type=int32, metavar="N", help="only this queue (partition) of the topic")
     add_times(parser)
     parser.add_argument("--limit", type=count, metavar="N", help="no more than N rows")
 
@@ -98,6 +100,33 @@ def count(text: str) -> int:
     if number < 0:
         raise argparse.ArgumentTypeError(f"must not be negative: {text}")
     return number
+
+
+def int32(text: str) -> int:
+    """Read a number that is not negative and that a broker can hold in an int."""
+    number = count(text)
+    if number > _LARGEST_INT:
+        raise argparse.ArgumentTypeError(f"must be at most {_LARGEST_INT}: {text}")
+    return number
+
+
+def word(text: str) -> str:
+    """Read a topic or a key: UTF-8, whatever the locale says.
+
+    Bytes that the locale does not know come as lone surrogates, which no topic and no key can hold.
+    """
+    try:
+        return raw_bytes(text).decode()
+    except UnicodeDecodeError:
+        raise argparse.ArgumentTypeError(f"is no UTF-8: {os.fsencode(text)!r}") from None
+
+
+def raw_bytes(text: str) -> bytes:
+    """Give the bytes that a word of the command line stands for: its UTF-8, or what the shell said where it is none."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return os.fsencode(text)
 
 
 def time_ms(text: str, *, end: bool = False) -> int:

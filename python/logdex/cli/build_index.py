@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from logdex.cli.arguments import add_commit_log, command
+from logdex.cli.arguments import add_commit_log, command, int32
 from logdex.cli.build_queues import say_built
 from logdex.cli.progress import Progress
 from logdex.rocketmq import MessageStore
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from logdex.cli.arguments import Subparsers
 
 _DETAILS = """\
-Writes into a directory of its own, which must hold no index file, the very files that a
-broker would write; copy them into the `index` directory of a stopped broker, or ask them
-with logdex. The store is only read.
+Writes into a directory of its own, which must be empty, the very files that a broker
+would write, up to where the log is damaged; copy them into the `index` directory of a
+stopped broker, or ask them with logdex. The store is only read.
 
   logdex build-index /data/store /data/index-new
   logdex build-index /data/store /tmp/index --hash-slots 500000 --max-entries 2000000"""
@@ -29,8 +29,10 @@ def add_parsers(subparsers: Subparsers) -> None:
     parser.add_argument("store", metavar="STORE", help="the store, or its commit log")
     parser.add_argument("directory", metavar="DIR", help="where the files go; made when it is not there")
     add_commit_log(parser)
-    parser.add_argument("--hash-slots", type=int, metavar="N", help="maxHashSlotNum (default: the store's, 5,000,000)")
-    parser.add_argument("--max-entries", type=int, metavar="N", help="maxIndexNum (default: the store's, 20,000,000)")
+    parser.add_argument(
+        "--hash-slots", type=int32, metavar="N", help="maxHashSlotNum (default: the store's, 5,000,000)"
+    )
+    parser.add_argument("--max-entries", type=int32, metavar="N", help="maxIndexNum (default: the store's, 20,000,000)")
     parser.add_argument(
         "--zone", metavar="Z", help="time zone of the file names: the broker's (default: this machine's)"
     )

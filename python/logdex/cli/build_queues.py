@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from logdex.cli.arguments import add_open_options, command, open_options
-from logdex.cli.output import complain, say, say_json
+from logdex.cli.output import complain, say, say_report
 from logdex.cli.progress import Progress
 from logdex.rocketmq import MessageStore
 
@@ -42,8 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
 def say_built(report: Report, directory: str, *, as_json: bool) -> int:
     """Say what was made and what stood in the way; give the exit code."""
     if as_json:
-        say_json(report.to_dict())
-        return 0 if report.ok else 1
+        return say_report(report, json=True)
     counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in report.checked.items())
     say(f"{directory}: {counts}")
     for finding in report.findings:

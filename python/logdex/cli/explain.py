@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from logdex.cli.arguments import add_store, add_times, command, open_options
+from logdex.cli.arguments import add_store, add_times, command, open_options, word
 from logdex.cli.output import say, say_json
 from logdex.rocketmq import MessageStore
 
@@ -26,8 +26,8 @@ def add_parsers(subparsers: Subparsers) -> None:
     """Add the command."""
     parser = command(subparsers, "explain", "why a key is found, or why not", _DETAILS)
     add_store(parser)
-    parser.add_argument("topic", metavar="TOPIC", help="the topic")
-    parser.add_argument("key", metavar="KEY", help="what was looked for")
+    parser.add_argument("topic", type=word, metavar="TOPIC", help="the topic")
+    parser.add_argument("key", type=word, metavar="KEY", help="what was looked for")
     add_times(parser)
     parser.set_defaults(run=run)
 

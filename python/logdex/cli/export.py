@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from arro3.core import RecordBatchReader
 
@@ -33,6 +33,9 @@ file appears under its name when it is whole.
   logdex export /data/store heads.parquet --no-body --compression zstd"""
 
 
+_COMPRESSIONS = ("none", "snappy", "gzip", "zstd", "lz4", "brotli")
+
+
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the command."""
     parser = command(subparsers, "export", "write messages into a Parquet file", _DETAILS)
@@ -42,7 +45,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     add_open_options(parser)
     parser.add_argument("--no-body", action="store_true", help="without the bodies")
     parser.add_argument(
-        "--compression", default="snappy", help="of Parquet: none, snappy (default), gzip, zstd, lz4, brotli"
+        "--compression", choices=_COMPRESSIONS, default="snappy", help="of Parquet (default: %(default)s)"
     )
     parser.set_defaults(run=run)
 
@@ -54,13 +57,16 @@ def run(arguments: argparse.Namespace) -> int:
         raise FileExistsError(errno.EEXIST, "the file exists already", str(target))
     parquet = _parquet()
     part = target.with_name(target.name + ".part")
+    # Not one that is there: another export may be writing it.
+    sink = part.open("xb")
     try:
         with (
+            sink,
             open_source(arguments.path, **open_options(arguments)) as source,
             Progress("export") as progress,
         ):
             stream = source.rows(filters_of(arguments), body=not arguments.no_body)
-            rows = _write(parquet, part, _with_progress(stream, source, progress), arguments)
+            rows = _write(parquet, sink, _with_progress(stream, source, progress), arguments)
         part.rename(target)
     except BaseException:
         part.unlink(missing_ok=True)
@@ -73,11 +79,11 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if rows else 1
 
 
-def _write(parquet: Any, path: Path, stream: RecordBatchReader, arguments: argparse.Namespace) -> int:  # noqa: ANN401 -- pyarrow
+def _write(parquet: Any, sink: BinaryIO, stream: RecordBatchReader, arguments: argparse.Namespace) -> int:  # noqa: ANN401 -- pyarrow
     import pyarrow as pa  # noqa: PLC0415 -- optional
 
     rows = 0
-    with parquet.ParquetWriter(path, pa.schema(stream.schema), compression=arguments.compression) as writer:
+    with parquet.ParquetWriter(sink, pa.schema(stream.schema), compression=arguments.compression) as writer:
         for batch in limited_batches(stream, arguments.limit):
             writer.write_batch(pa.record_batch(batch))
             rows += batch.num_rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Literal
 
-from logdex.cli.arguments import add_store, add_times, command, count, open_options
+from logdex.cli.arguments import add_store, add_times, command, count, open_options, word
 from logdex.cli.messages import message_json, message_text
 from logdex.cli.output import complain, say, say_json, size_text
 from logdex.cli.progress import Progress
@@ -37,8 +37,8 @@ def add_parsers(subparsers: Subparsers) -> None:
     """Add the command."""
     parser = command(subparsers, "find", "find messages by key, the newest first", _DETAILS)
     add_store(parser)
-    parser.add_argument("topic", metavar="TOPIC", help="the topic; '*' for any")
-    parser.add_argument("key", metavar="KEY", help="a key, a unique key, or with '*' an offset id")
+    parser.add_argument("topic", type=word, metavar="TOPIC", help="the topic; '*' for any")
+    parser.add_argument("key", type=word, metavar="KEY", help="a key, a unique key, or with '*' an offset id")
     add_times(parser)
     parser.add_argument("--max", type=count, metavar="N", help="no more than N messages")
     parser.add_argument("--body", action="store_true", help="with the bodies")
@@ -66,11 +66,12 @@ def run(arguments: argparse.Namespace) -> int:
                 scan=_SCANS[arguments.scan],
                 progress=progress,
             )
-        messages = [by_id] if by_id is not None and not result else list(result)
+        messages = [by_id] if by_id is not None and not result and arguments.max != 0 else list(result)
         for message in messages:
             _print(message, arguments)
-    _say_the_rest(result, found=bool(messages), arguments=arguments)
-    return 0 if messages else 1
+    found = bool(messages) or result.truncated
+    _say_the_rest(result, found=found, arguments=arguments)
+    return 0 if found else 1
 
 
 def _print(message: Message, arguments: argparse.Namespace) -> None:

@@ -7,8 +7,8 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from logdex.cli.arguments import add_times, command, count
-from logdex.cli.kafka_dump import Dump, all_files
+from logdex.cli.arguments import add_times, command, count, int32, raw_bytes, word
+from logdex.cli.kafka_dump import Dump, files_to_dump
 from logdex.cli.kafka_source import open_kafka, record_json, record_text
 from logdex.cli.output import complain, printable, say, say_json, say_report
 from logdex.cli.progress import Progress
@@ -91,10 +91,10 @@ def _add_dump(commands: Subparsers) -> None:
 def _add_find(commands: Subparsers) -> None:
     parser = command(commands, "find", "find records by key, the newest first", _FIND)
     parser.add_argument("log_dir", metavar="LOG_DIR", help="the broker's log directory (log.dirs), or a copy of it")
-    parser.add_argument("topic", metavar="TOPIC", help="the topic")
-    parser.add_argument("key", metavar="KEY", help="the key, or the value of --header")
+    parser.add_argument("topic", type=word, metavar="TOPIC", help="the topic")
+    parser.add_argument("key", type=raw_bytes, metavar="KEY", help="the key, or the value of --header")
     parser.add_argument("--index", metavar="DIR", help="what build-index wrote; without it everything is read")
-    parser.add_argument("--header", metavar="NAME", help="look for a header of this name")
+    parser.add_argument("--header", type=word, metavar="NAME", help="look for a header of this name")
     add_times(parser)
     parser.add_argument("--max", type=count, metavar="N", help="no more than N records")
     parser.add_argument("--body", action="store_true", help="with the values")
@@ -114,8 +114,8 @@ def _add_rebuild(commands: Subparsers) -> None:
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--to", metavar="DIR", help="where to write; nothing there is replaced")
     where.add_argument("--in-place", action="store_true", help="beside the log, in the place of what is there")
-    parser.add_argument("--index-interval-bytes", type=count, default=INDEX_INTERVAL_BYTES, metavar="N")
-    parser.add_argument("--max-index-bytes", type=count, default=MAX_INDEX_BYTES, metavar="N")
+    parser.add_argument("--index-interval-bytes", type=int32, default=INDEX_INTERVAL_BYTES, metavar="N")
+    parser.add_argument("--max-index-bytes", type=int32, default=MAX_INDEX_BYTES, metavar="N")
     parser.set_defaults(run=run_rebuild)
 
 
@@ -123,15 +123,17 @@ def _add_build(commands: Subparsers) -> None:
     parser = command(commands, "build-index", "index records by their keys", _BUILD)
     parser.add_argument("log_dir", metavar="LOG_DIR", help="the broker's log directory (log.dirs), or a copy of it")
     parser.add_argument("directory", metavar="DIR", help="where the index goes")
-    parser.add_argument("--topic", action="append", metavar="T", help="only this topic; may come several times")
-    parser.add_argument("--header", metavar="NAME", help="index the values of this header, too")
+    parser.add_argument(
+        "--topic", type=word, action="append", metavar="T", help="only this topic; may come several times"
+    )
+    parser.add_argument("--header", type=word, metavar="NAME", help="index the values of this header, too")
     parser.set_defaults(run=run_build)
 
 
 def run_dump(arguments: argparse.Namespace) -> int:
     """Print files; 1 where something is wrong with them."""
     dump = Dump(deep=arguments.deep or arguments.print_data_log, data=arguments.print_data_log, json=arguments.json)
-    for path in all_files([Path(path) for path in arguments.paths]):
+    for path in files_to_dump([Path(path) for path in arguments.paths]):
         lines = dump.file(path)
         if not arguments.json:
             say(f"Dumping {path}")
@@ -202,6 +204,8 @@ def run_rebuild(arguments: argparse.Namespace) -> int:
             report = segment.rebuild_indexes(arguments.to or path.parent, producers=ProducerState(), **options)
     else:
         with Log.open(path) as log:
+            if not log.segments:
+                raise ValueError(f"{path}: no partition's directory, it holds no .log file")
             report = log.rebuild_indexes(arguments.to or path, **options)
     return say_report(report, json=arguments.json)
 
@@ -210,6 +214,9 @@ def run_build(arguments: argparse.Namespace) -> int:
     """Write key index files; 1 where damaged batches were passed over."""
     with LogDir.open(arguments.log_dir) as logs, Progress("build-index") as progress:
         done = 0
+
+        if not LogDir.lies_at(arguments.log_dir):
+            raise ValueError(f"{arguments.log_dir}: no Kafka log directory, it holds no <topic>-<partition>")
 
         def show(_: object, read: int) -> None:
             nonlocal done

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from arro3.core import list_flatten, list_offsets, struct_field
@@ -78,12 +77,11 @@ class Dump:
     findings: list[Finding] = field(default_factory=list)
 
     def file(self, path: Path) -> Iterator[Line]:
-        """Give the lines of a file's dump, or the objects that say the same; nothing for a file of another kind.
+        """Give the lines of the dump of a segment's file, or the objects that say the same.
 
         Raises:
             OSError: The file cannot be read.
         """
-        parsed = parse_segment_file(path.name)
         readers = {
             LOG: self._log,
             OFFSET_INDEX: self._offset_index,
@@ -91,12 +89,15 @@ class Dump:
             TXN_INDEX: self._transaction_index,
             SNAPSHOT: self._snapshot,
         }
-        if parsed is None or parsed[1] not in readers:
-            return
         try:
-            yield from readers[parsed[1]](path)
+            yield from readers[path.suffix](path)
         except CorruptFileError as error:
-            self.findings.append(Finding(error.path, error.offset, "file-content", error.expected, error.found))
+            self._found([Finding(error.path, error.offset, "file-content", error.expected, error.found)])
+
+    def _found(self, findings: Iterable[Finding]) -> None:
+        """Keep what is wrong; heads and records of a batch are read by two readers that find the same."""
+        known = {(each.path, each.offset, each.kind) for each in self.findings}
+        self.findings += [each for each in findings if (each.path, each.offset, each.kind) not in known]
 
     def _log(self, path: Path) -> Iterator[Line]:
         with LogSegment.open(path) as segment:
@@ -108,13 +109,10 @@ class Dump:
             waiting = next(records, None)
             for batch in plain_rows(batches):
                 yield self._either(_batch_text(batch), {"type": "batch", **batch})
-                if not batch["isValid"]:
-                    what = "a checksum that fits its bytes"
-                    self.findings.append(Finding(str(path), batch["position"], "batch-crc", what, str(batch["crc"])))
                 while waiting is not None and waiting[0] <= batch["position"]:
                     yield waiting[1]
                     waiting = next(records, None)
-            self.findings += batches.findings
+            self._found(batches.findings)
             left = segment.size - batches.position
             if left:
                 text = f"Found {left} invalid bytes at the end of {path.name}"
@@ -129,8 +127,7 @@ class Dump:
         for batch in stream:
             lines = map(self._record_json, plain_rows([batch])) if self.json else self._record_texts(batch)
             yield from zip(plain_values(batch.column("batchPosition")), lines, strict=True)
-        known = {(finding.path, finding.offset) for finding in self.findings}
-        self.findings += [finding for finding in stream.findings if (finding.path, finding.offset) not in known]
+        self._found(stream.findings)
 
     def _record_texts(self, batch: RecordBatch) -> Iterator[str]:
         """Write records column by column: there may be millions."""
@@ -169,13 +166,13 @@ class Dump:
                 yield self._either(f"{path} is empty.", {"type": "index", "entries": 0})
             for row in plain_rows(index.entries()):
                 yield self._either(f"offset: {row['offset']} position: {row['position']}", {"type": "entry", **row})
-            self.findings += index.verify(_log_beside(path)).findings
+            self._found(index.verify(_log_beside(path)).findings)
 
     def _time_index(self, path: Path) -> Iterator[Line]:
         with TimeIndex.open(path) as index:
             for row in plain_rows(index.entries()):
                 yield self._either(f"timestamp: {row['timestamp']} offset: {row['offset']}", {"type": "entry", **row})
-            self.findings += index.verify(_log_beside(path)).findings
+            self._found(index.verify(_log_beside(path)).findings)
 
     def _transaction_index(self, path: Path) -> Iterator[Line]:
         rows, torn = _core.read_transaction_index(path)
@@ -184,7 +181,7 @@ class Dump:
             yield self._either(" ".join(f"{name}: {row[name]}" for name in names), {"type": "entry", **row})
         if torn:
             at = path.stat().st_size - torn
-            self.findings.append(Finding(str(path), at, "index-size", "whole entries", f"{torn} bytes of one"))
+            self._found([Finding(str(path), at, "index-size", "whole entries", f"{torn} bytes of one")])
 
     def _snapshot(self, path: Path) -> Iterator[Line]:
         for row in plain_rows([_core.read_producer_snapshot(path)]):
@@ -284,6 +281,19 @@ def _text(content: bytes) -> str:
     return content.decode(errors="replace") if text is None else text
 
 
-def all_files(paths: list[Path]) -> Iterator[Path]:
-    """Give the files to dump: each path, or those of a partition's directory in the order of their names."""
-    yield from chain.from_iterable(sorted(path.iterdir()) if path.is_dir() else [path] for path in paths)
+def files_to_dump(paths: list[Path]) -> list[Path]:
+    """Give the files to dump: each path, or those of a partition's directory in the order of their names.
+
+    Files that belong to no segment are passed over, as a shell's `partition/*` names them, too.
+
+    Raises:
+        OSError: A path is not there.
+        ValueError: Nothing can be dumped.
+    """
+    found = [each for path in paths for each in (sorted(path.iterdir()) if path.is_dir() else [path])]
+    for path in found:
+        path.stat()
+    wanted = [path for path in found if parse_segment_file(path.name)]
+    if not wanted:
+        raise ValueError(f"{paths[0]}: no file of a segment, nor a partition's directory with one")
+    return wanted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
 import json
 import sys
@@ -42,8 +43,9 @@ def say_report(report: Report, *, json: bool) -> int:
 
 
 def complain(text: str) -> None:
-    """Tell people about an error."""
-    sys.stderr.write(f"logdex: {printable(text)}\n")
+    """Tell people about an error; if they cannot be told, the exit code still says it."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"logdex: {printable(text)}\n")
 
 
 def table(rows: Iterable[Sequence[object]], heads: Sequence[str] = (), *, indent: str = "") -> None:
@@ -106,10 +108,10 @@ def body_text(body: bytes | None) -> str | None:
 
 
 def json_bytes(name: str, value: bytes | None) -> dict[str, str | None]:
-    """Give bytes as text under their name, or as base64 under another where they are no text."""
+    """Give bytes as text under their name; where they are no text, null, and base64 under another name."""
     text = body_text(value)
     if text is None and value is not None:
-        return {f"{name}_base64": base64.b64encode(value).decode("ascii")}
+        return {name: None, f"{name}_base64": base64.b64encode(value).decode("ascii")}
     return {name: text}
 
 

@@ -7,6 +7,7 @@ answer of the index is a candidate: `find` reads the record itself before it giv
 from __future__ import annotations
 
 import contextlib
+import errno
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,6 +17,7 @@ from arro3.core import Array, DataType
 from logdex.hash_index import IndexService
 from logdex.hash_index.geometry import DEFAULT_MAX_ENTRIES
 from logdex.kafka.key_settings import KeySettings
+from logdex.kafka.log import Log
 from logdex.kafka.log_dir import LogDir
 from logdex.report import Report, merge
 
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from arro3.core import RecordBatch
 
     from logdex.kafka.file_name import TopicPartition
-    from logdex.kafka.log import Log
     from logdex.kafka.record import Record
 
 _LEAST_ENTRIES = 1 << 10
@@ -92,16 +93,32 @@ def build_key_index(
         CorruptFileError: The settings of an index that is there are damaged. A damaged batch is passed over and named in the
             report.
         ValueError: The index that is there was built with another header.
+        FileNotFoundError: A topic that was asked for does not lie here.
+        FileExistsError: Where the index would go lies a partition of Kafka.
         OSError: A file cannot be read or written.
     """
     reports = []
     with opened(log_dir) as logs:
-        for partition in logs.partitions(topics):
+        for partition in partitions_of(logs, topics):
             log = logs.log(partition.topic, partition.partition)
             show = None if progress is None else partial(progress, partition)
             target = Path(directory) / str(partition)
             reports.append(index_partition(log, target, header=header, max_entries=max_entries, progress=show))
     return merge([Report([], {"partitions": 0, "records": 0, "entries": 0}), *reports])
+
+
+def partitions_of(logs: LogDir, topics: str | Iterable[str] | None) -> list[TopicPartition]:
+    """Give the partitions of the topics that were asked for; None: of all.
+
+    Raises:
+        FileNotFoundError: One of the topics does not lie here.
+    """
+    wanted = None if topics is None else {topics} if isinstance(topics, str) else set(topics)
+    partitions = logs.partitions(wanted)
+    missing = (wanted or set()) - {partition.topic for partition in partitions}
+    if missing:
+        raise FileNotFoundError(errno.ENOENT, "no partition of this topic", str(logs.path / f"{min(missing)}-0"))
+    return partitions
 
 
 def index_partition(
@@ -113,6 +130,9 @@ def index_partition(
     progress: Callable[[int], None] | None = None,
 ) -> Report:
     """Index the records of one partition; see `build_key_index`."""
+    if Log.lies_at(target):
+        message = "a partition of Kafka lies there; give the index a directory of its own"
+        raise FileExistsError(errno.EEXIST, message, str(target))
     settings = KeySettings.read(target)
     if settings is None:
         settings = KeySettings(*_geometry(log, max_entries), header)

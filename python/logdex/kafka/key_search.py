@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from logdex.hash_index import IndexService
 from logdex.hash_index.query import TimeRange, check_max_num
 from logdex.kafka.find_result import FindResult
-from logdex.kafka.key_index import Key, indexed_end, opened
+from logdex.kafka.key_index import Key, indexed_end, opened, partitions_of
 from logdex.kafka.key_settings import KeySettings
 from logdex.kafka.record import COLUMNS, Record, records_of
 
@@ -53,7 +53,7 @@ def find(
     Raises:
         ValueError: `max_num` is negative.
         CorruptFileError: A batch that has to be read is damaged.
-        FileNotFoundError: The topic does not lie here.
+        FileNotFoundError: The topic does not lie here, or the index is not there.
     """
     check_max_num(max_num)
     wanted = Key(key.encode() if isinstance(key, str) else key, header)
@@ -61,10 +61,9 @@ def find(
     lists: list[list[Record]] = []
     rejected = scanned = 0
     with opened(log_dir) as logs:
-        partitions = logs.partitions(topic)
-        if not partitions:
-            raise FileNotFoundError(errno.ENOENT, "no partition of this topic", str(logs.path / f"{topic}-0"))
-        for partition in partitions:
+        if index is not None and not Path(index).is_dir():
+            raise FileNotFoundError(errno.ENOENT, "no key index", str(index))
+        for partition in partitions_of(logs, topic):
             search = _Search(logs.log(topic, partition.partition), wanted, times)
             covered = 0 if index is None else search.ask(Path(index) / str(partition))
             scanned += search.scan(covered)

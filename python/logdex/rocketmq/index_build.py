@@ -12,7 +12,7 @@ from logdex.hash_index.arrow_input import INDEXED_COLUMNS
 from logdex.hash_index.directory import list_directory
 from logdex.hash_index.index_service import INDEXES_TAGS
 from logdex.report import Report
-from logdex.rocketmq.read_ahead import read_ahead
+from logdex.rocketmq.read_ahead import bytes_read, read_ahead
 
 if TYPE_CHECKING:
     import os
@@ -36,8 +36,9 @@ def build_index(
 ) -> Report:
     """Index the messages of a log by the broker's rules; see `MessageStore.build_index`."""
     target = Path(directory)
-    if target.is_dir() and any(entry.is_numeric for entry in list_directory(target)):
-        raise FileExistsError(errno.EEXIST, "there are index files already", str(target))
+    if target.is_dir() and list_directory(target):
+        # Index files would be written over; between other files, of a log above all, a broker takes ours for one of them.
+        raise FileExistsError(errno.EEXIST, "the directory is not empty; give the index one of its own", str(target))
     hash_slots, max_entries = geometry or (None, None)
     first = log.min_offset
     total = log.max_offset - first
@@ -66,5 +67,5 @@ def build_index(
         files = len(index.files)
     return Report(
         list(reader.report.findings),
-        {"log_bytes": total, "messages": messages, "entries": entries, "index_files": files},
+        {**bytes_read(reader, first, total), "messages": messages, "entries": entries, "index_files": files},
     )

@@ -270,7 +270,7 @@ class MessageStore(OpenedStore):
         The log is read by threads beside the one that puts.
 
         Args:
-            directory: Where the files go; made where it is not there. It must hold no index file.
+            directory: Where the files go; made where it is not there. It must be empty.
             hash_slots: Slots of each file; None: as the store's own index has, or a broker's default, 5,000,000.
             max_entries: Entries of each file plus one; None: likewise, 20,000,000.
             zone: Time zone of the file names, the broker's, by name or as tzinfo; None: the machine's.
@@ -280,10 +280,10 @@ class MessageStore(OpenedStore):
 
         Returns:
             A report that counts messages, entries and index files. A finding is where the log is damaged: a broker's walk
-            ends there, and so does the index.
+            ends there, and so does the index; `checked["log_bytes_behind_damage"]` says how much of the log it leaves out.
 
         Raises:
-            FileExistsError: The directory holds index files.
+            FileExistsError: The directory is not empty.
             LockedError: The directory is the index of a running broker.
             OSError: The system refuses.
         """

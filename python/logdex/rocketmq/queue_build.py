@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from logdex._core import ConsumeQueueWriter
 from logdex.report import Report
-from logdex.rocketmq.read_ahead import read_ahead
+from logdex.rocketmq.read_ahead import bytes_read, read_ahead
 
 if TYPE_CHECKING:
     import os
@@ -39,4 +39,4 @@ def build_queues(
                 end = batch.column("phy_offset")[last].as_py() + batch.column("store_size")[last].as_py()
                 progress(end - first, total)
     made = writer.finish()
-    return Report([*reader.report.findings, *made.findings], {"log_bytes": total, **made.checked})
+    return Report([*reader.report.findings, *made.findings], {**bytes_read(reader, first, total), **made.checked})

@@ -53,3 +53,17 @@ def _put(ready: queue.Queue[Any], item: Any, stopped: threading.Event) -> bool: 
             continue
         return True
     return False
+
+
+def bytes_read(reader: MessageReader, first: int, total: int) -> dict[str, int]:
+    """Count for a report how much of a log was read, and what lies behind the damage that ended the walk.
+
+    Args:
+        reader: The reader, which has ended.
+        first: The log's first offset.
+        total: The log's length in bytes.
+    """
+    if not reader.report.findings or reader.end_offset is None:
+        return {"log_bytes": total}
+    read = reader.end_offset - first
+    return {"log_bytes": read, "log_bytes_behind_damage": total - read}

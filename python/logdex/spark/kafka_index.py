@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logdex.kafka import LogDir
-from logdex.kafka.key_index import index_partition
+from logdex.kafka.key_index import index_partition, partitions_of
 from logdex.report import Finding, Report, merge
 from logdex.spark.calls import call_in_tasks
 from logdex.spark.checks import check_worker_python
@@ -49,7 +49,7 @@ def build_key_index(
         What was passed over because it is damaged, and `checked`: partitions, records and entries.
 
     Raises:
-        FileNotFoundError: The log directory is not there.
+        FileNotFoundError: The log directory, or a topic that was asked for, is not there.
         LogdexError: The workers' Python cannot run logdex.
     """
     check_worker_python(spark)
@@ -57,7 +57,7 @@ def build_key_index(
     require_directory(source)
     with LogDir.open(source) as logs:
         # The largest ones first, so that none of them is begun when all others are done.
-        partitions = sorted(logs.partitions(topics), key=lambda each: -logs.log(each.topic, each.partition).size)
+        partitions = sorted(partitions_of(logs, topics), key=lambda each: -logs.log(each.topic, each.partition).size)
     if not partitions:
         return Report([], {"partitions": 0, "records": 0, "entries": 0})
     index = partial(_index, str(source), str(Path(directory).absolute()), header=header, max_entries=max_entries)

@@ -57,6 +57,8 @@ def test_find_prints_the_messages(store: Callable[[str], Path], logdex_command: 
     some = logdex_command("find", root, "AaTopic", "BB", "--max", 2, "--body")
     assert some.out.count("AaTopic/") == 2
     assert "more than 2" in some.err
+    none = logdex_command("find", root, "AaTopic", "BB", "--max", 0)
+    assert (none.code, none.out, none.err) == (0, "", "logdex: there are more than 0\n")
 
 
 def test_find_says_that_nothing_is_there(store: Callable[[str], Path], logdex_command: Callable[..., Any]) -> None:
@@ -99,7 +101,8 @@ def test_cat_prints_bodies_whole_and_safely(store: Callable[[str], Path], logdex
     rows = {row["physicalOffset"]: row for row in golden.rows("v5-basic", "messages")}
     compared = 0
     for row in ran.rows:
-        body = base64.b64decode(row["body_base64"]) if "body_base64" in row else row["body"].encode()
+        # The name of the column is there for every row, null where its bytes are no text.
+        body = base64.b64decode(row["body_base64"]) if row["body"] is None else row["body"].encode()
         assert len(body) == rows[row["phy_offset"]]["bodyLength"]
         compared += 1
     assert compared == len(rows)
@@ -122,7 +125,14 @@ def test_export_writes_parquet(
     empty = tmp_path / "empty.parquet"
     assert logdex_command("export", root, empty, "--topic", "nobody's").code == 1
     assert pq.read_table(empty).num_rows == 0
+    assert logdex_command("export", root, tmp_path / "x.parquet", "--compression", "nope").code == 2
+    nowhere = logdex_command("export", root, tmp_path / "nowhere" / "x.parquet")
+    assert (nowhere.code, nowhere.err) == (2, f"logdex: {tmp_path}/nowhere/x.parquet.part: No such file or directory\n")
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["empty.parquet", "out.parquet"]
+    # Another export may be writing it.
+    (tmp_path / "other.parquet.part").write_bytes(b"theirs")
+    assert logdex_command("export", root, tmp_path / "other.parquet").code == 2
+    assert (tmp_path / "other.parquet.part").read_bytes() == b"theirs"
 
 
 def test_verify_says_what_is_broken(
@@ -151,6 +161,32 @@ def test_build_index_makes_the_broker_s_files(
         brokers = sorted(path.read_bytes() for path in (root / "index").iterdir())
         assert sorted(path.read_bytes() for path in target.iterdir()) == brokers
         assert logdex_command("build-index", root, target).code == 2
+
+
+def test_build_index_wants_a_directory_of_its_own(
+    store: Callable[[str], Path], logdex_command: Callable[..., Any], tmp_path: Path
+) -> None:
+    root = store("basic")
+    before = sorted(root.rglob("*"))
+    for place in (root, root / "commitlog", root / "index", root / "consumequeue" / "t" / "0"):
+        ran = logdex_command("build-index", root, place)
+        assert (ran.code, ran.out) == (2, "")
+        assert f"{place}: the directory is not empty" in ran.err
+    assert sorted(root.rglob("*")) == before
+    assert logdex_command("build-index", root, tmp_path / "x", "--zone", "Nowhere/At-all").code == 2
+
+
+def test_what_is_built_ends_at_damage_and_says_so(
+    damaged_store: Callable[[str], Path], logdex_command: Callable[..., Any], tmp_path: Path
+) -> None:
+    root = damaged_store("crc-early-clean")
+    for command in ("build-index", "build-queues"):
+        finding, last = logdex_command(command, root, tmp_path / command, "--json").rows
+        assert finding["kind"] == "log-frame"
+        end = int(finding["path"].rpartition("/")[2]) + finding["offset"]
+        assert (last["ok"], last["findings"]) == (False, 1)
+        assert last["checked"]["log_bytes"] == end
+        assert last["checked"]["log_bytes_behind_damage"] == 313_165 - end
 
 
 def test_build_queues_makes_the_broker_s_files(

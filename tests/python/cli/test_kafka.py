@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -117,6 +118,61 @@ def test_dump_and_verify_say_what_is_wrong(
         assert damaged in capsys.readouterr().out
     assert main(["kafka", "verify", str(root), "--json"]) == 1
     assert not _json(capsys)[-1]["ok"]
+
+
+@pytest.mark.parametrize("options", [(), ("--deep",)])
+def test_dump_says_each_thing_once(
+    logs: Callable[[str], Path], logdex_command: Callable[..., Any], options: tuple[str, ...]
+) -> None:
+    for case in ("damaged-crc", "damaged-cut", "damaged-zerotail"):
+        ran = logdex_command("kafka", "dump", *logs(case).glob("*-0/*"), "--json", *options)
+        found = [(row["path"], row["offset"]) for row in ran.rows if row["type"] == "finding"]
+        assert ran.code == 1
+        assert len(found) == len(set(found)) > 0
+
+
+def test_dump_of_what_is_no_segment_is_2(
+    logs: Callable[[str], Path], logdex_command: Callable[..., Any], tmp_path: Path
+) -> None:
+    root = logs("follower")
+    missing = root / "fo-a-0" / "00000000000000000007.log"
+    for path in (tmp_path / "nowhere", missing, root, root / "meta.properties", root / "fo-a-0" / "partition.metadata"):
+        ran = logdex_command("kafka", "dump", path)
+        assert (ran.code, ran.out) == (2, "")
+        assert str(path) in ran.err
+
+
+def test_what_is_no_kafka_is_not_sound(
+    logs: Callable[[str], Path], logdex_command: Callable[..., Any], tmp_path: Path
+) -> None:
+    root = logs("follower")
+    before = sorted(root.rglob("*"))
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for words in (
+        ("build-index", empty, tmp_path / "new"),
+        ("build-index", root / "fo-a-0", tmp_path / "new"),
+        ("build-index", root, tmp_path / "new", "--topic", "no-such-topic"),
+        ("build-index", root, root),
+        ("rebuild-index", empty, "--to", tmp_path / "new"),
+        ("rebuild-index", root, "--to", tmp_path / "new"),
+        ("find", root, "fo-a", "key", "--index", tmp_path / "new"),
+    ):
+        ran = logdex_command("kafka", *words)
+        assert (ran.code, ran.out) == (2, ""), words
+        assert len(ran.err.splitlines()) == 1
+    assert not (tmp_path / "new").exists()
+    assert sorted(root.rglob("*")) == before
+
+
+def test_keys_that_are_no_text_are_found(logs: Callable[[str], Path], logdex_command: Callable[..., Any]) -> None:
+    rows = [row for row in golden_kafka.rows("codecs", "records") if row["topic"] == "cod-none" and row.get("key")]
+    keys = {row["key"]: base64.b64decode(row["key"]) for row in rows}
+    key, content = next((key, content) for key, content in keys.items() if b"\0" not in content and max(content) > 0x7F)
+    ran = logdex_command("kafka", "find", logs("codecs"), "cod-none", os.fsdecode(content), "--json")
+    assert ran.code == 0
+    assert {row["key_base64"] for row in ran.rows if row["key"] is None} <= {key}
+    assert len(ran.rows) == sum(row["key"] == key for row in rows)
 
 
 def test_verify_of_what_is_sound(logs: Callable[[str], Path], capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import io
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -169,6 +171,62 @@ def test_times() -> None:
 def test_a_time_ago_is_no_option(store: Callable[[str], Path], logdex_command: Callable[..., Any]) -> None:
     ran = logdex_command("cat", store("basic"), "--begin", "-2h", "--end", "-1h")
     assert (ran.code, ran.out, ran.err) == (1, "", "")
+
+
+def test_a_time_that_is_none_is_named(store: Callable[[str], Path], logdex_command: Callable[..., Any]) -> None:
+    ran = logdex_command("cat", store("basic"), "--begin", "-2x")
+    assert (ran.code, ran.out) == (2, "")
+    assert "no time: '-2x'" in ran.err
+
+
+def test_numbers_that_no_broker_holds_are_wrong_words(tmp_path: Path, logdex_command: Callable[..., Any]) -> None:
+    for words in (
+        ("info", tmp_path, "--hash-slots", 1 << 80, "--max-entries", 2),
+        ("cat", tmp_path, "--queue", 1 << 31),
+        ("build-index", tmp_path, tmp_path / "x", "--max-entries", 1 << 63),
+        ("kafka", "rebuild-index", tmp_path, "--to", tmp_path, "--max-index-bytes", 1 << 64),
+    ):
+        ran = logdex_command(*words)
+        assert (ran.code, ran.out) == (2, "")
+        assert "must be at most 2147483647" in ran.err
+
+
+@pytest.mark.parametrize("stream", ["1", "2"])
+def test_closed_streams_change_no_exit_code(stream: str, tmp_path: Path) -> None:
+    command = f'"{sys.executable}" -m logdex info "{tmp_path}" {stream}>&-'
+    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_full_disk_is_one_line(store: Callable[[str], Path]) -> None:
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        command = [sys.executable, "-m", "logdex", "cat", str(store("basic")), "--json"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (2, "logdex: No space left on device\n")
+
+
+def test_a_locale_without_utf_8_asks_the_same(store: Callable[[str], Path]) -> None:
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    process = start("find", store("basic"), "order_events", "\u8ba2\u5355-203", "--json", env=environment)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert json.loads(out)["phy_offset"] == 141_402
+    process = start("find", store("basic"), "order_events", b"\xff".decode("utf-8", "surrogateescape"))
+    assert process.wait(60) == 2
+    assert "is no UTF-8" in process.communicate()[1]
+
+
+def test_a_fault_of_our_own_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, logdex_command: Callable[..., Any], tmp_path: Path
+) -> None:
+    def fail(_: object) -> int:
+        raise KeyError("x")
+
+    monkeypatch.setattr("logdex.cli.info.run", fail)
+    ran = logdex_command("info", tmp_path)
+    assert (ran.code, ran.out) == (2, "")
+    assert re.fullmatch(r"logdex: this is a fault of logdex, .*KeyError: 'x' \(test_manners\.py:\d+\)\n", ran.err)
 
 
 def test_words_for_people() -> None:
