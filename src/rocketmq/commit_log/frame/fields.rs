@@ -60,6 +60,7 @@ const PROP_CRC_NAME: &[u8] = b"__CRC32#\x01";
 const PROP_CRC_LEN: usize = PROP_CRC_NAME.len() + 11;
 
 /// The checksum of a body as the broker stores it: CRC-32 without its highest bit.
+#[inline]
 pub fn body_crc(body: &[u8]) -> u32 {
     crc32fast::hash(body) & 0x7fff_ffff
 }
@@ -74,38 +75,46 @@ pub struct Frame<'a> {
 
 impl<'a> Frame<'a> {
     /// The frame that `check` found at the beginning of `bytes`; nothing when `bytes` is another frame.
+    #[inline]
     pub fn new(bytes: &'a [u8], layout: Layout) -> Self {
         Self { bytes: if bytes.len() < layout.total as usize { &[] } else { bytes }, layout }
     }
 
     // `check` made sure that every field is inside; the fallbacks below never come into play.
 
+    #[inline]
     fn slice(&self, at: usize, len: usize) -> &'a [u8] {
         self.bytes.get(at..).and_then(|b| b.get(..len)).unwrap_or_default()
     }
 
+    #[inline]
     fn i32(&self, at: usize) -> i32 {
         i32_at(self.bytes, at).unwrap_or_default()
     }
 
+    #[inline]
     fn i64(&self, at: usize) -> i64 {
         array(self.bytes, at).map_or(0, i64::from_be_bytes)
     }
 
+    #[inline]
     fn store_host_at(&self) -> usize {
         BORN_HOST + usize::from(self.layout.born_host) + 8
     }
 
+    #[inline]
     fn after_hosts(&self) -> usize {
         self.store_host_at() + usize::from(self.layout.store_host)
     }
 
     /// So many bytes from here on, and what stands behind them.
+    #[inline]
     fn piece(&self, at: usize, len: usize) -> Piece<'a> {
         Piece { from: self.bytes.get(at..).unwrap_or_default(), len }
     }
 
     /// Where in the frame the topic begins.
+    #[inline]
     fn topic_at(&self) -> usize {
         self.after_hosts() + 16 + self.layout.body as usize + usize::from(self.layout.topic_length)
     }
@@ -121,6 +130,7 @@ impl<'a> Frame<'a> {
     }
 
     /// Checksum of the stored body.
+    #[inline]
     pub fn body_crc(&self) -> i32 {
         self.i32(BODY_CRC)
     }
@@ -197,16 +207,19 @@ impl<'a> Frame<'a> {
     }
 
     /// The body as it is stored, perhaps compressed.
+    #[inline]
     pub fn stored_body(&self) -> &'a [u8] {
         self.slice(self.after_hosts() + 16, self.layout.body as usize)
     }
 
     /// The topic's bytes.
+    #[inline]
     pub fn topic(&self) -> &'a [u8] {
         self.topic_piece().bytes()
     }
 
     /// The same.
+    #[inline]
     pub(in crate::rocketmq::commit_log) fn topic_piece(&self) -> Piece<'a> {
         self.piece(self.topic_at(), usize::from(self.layout.topic))
     }

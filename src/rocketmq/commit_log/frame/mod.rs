@@ -60,24 +60,29 @@ pub(super) const BEFORE_BODY_LENGTH: usize = 68;
 /// Bytes of a frame up to and with the store timestamp, however long the hosts are.
 pub(super) const HEAD: usize = BORN_HOST + 20 + 8;
 
+#[inline]
 fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk().copied()
 }
 
+#[inline]
 fn i16_at(bytes: &[u8], at: usize) -> Option<i16> {
     array(bytes, at).map(i16::from_be_bytes)
 }
 
+#[inline]
 fn i32_at(bytes: &[u8], at: usize) -> Option<i32> {
     array(bytes, at).map(i32::from_be_bytes)
 }
 
 /// Length of a host: address and port.
+#[inline]
 fn host_len(sys_flag: i32, v6: i32) -> u8 {
     if sys_flag & v6 == 0 { 8 } else { 20 }
 }
 
 /// Lengths of the born host and of the store host.
+#[inline]
 pub(super) fn host_lens(sys_flag: i32) -> (u8, u8) {
     (host_len(sys_flag, BORN_HOST_V6), host_len(sys_flag, STORE_HOST_V6))
 }
