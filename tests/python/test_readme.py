@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from document_shell import run_shell
+
 import golden_kafka
 from logdex.rocketmq import IndexFile, index_key
 
@@ -48,6 +50,27 @@ def test_kafka(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         row["topic"] == "cod-none" for row in golden_kafka.rows("codecs", "records")
     )
     assert sorted(path.name for path in index.iterdir()) == ["cod-none-0", "cod-none-1"]
+
+
+def test_the_page_on_kafka(tmp_path: Path) -> None:
+    """Its blocks in their order, but for the one on Spark; tests/python/spark has that."""
+    root = golden_kafka.unpack("codecs", tmp_path / "logs")
+    for path in root.glob("cod-none-*"):
+        path.rename(root / path.name.replace("cod-none", "orders"))
+    meant = {"/tmp/": tmp_path, "/var/kafka-logs": root, "/var/": tmp_path}  # noqa: S108 - what the page says
+    page = (HOME / "docs" / "kafka.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    ran = 0
+    for kind, written in re.findall(r"```(python|sh)\n(.*?)```", page, re.DOTALL):
+        code = written
+        for before, after in meant.items():
+            code = code.replace(before, f"{after}/" if before.endswith("/") else str(after))
+        if kind == "sh":
+            run_shell(f"set -e\n{code.replace('-2h', '-9999d').replace('order-1001', 'key-1')}", tmp_path, columns=80)
+        elif "spark" not in code:
+            exec(compile(code, "kafka.md", "exec"), names)  # noqa: S102 - our own text
+        ran += 1
+    assert ran >= 9
 
 
 def test_linked_files_are_there() -> None:

@@ -91,6 +91,11 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--topic", type=word, metavar="T", help="only this topic")
     parser.add_argument("--queue", type=int32, metavar="N", help="only this queue (partition) of the topic")
     add_times(parser)
+    parser.add_argument(
+        "--skip-damaged",
+        action="store_true",
+        help="Kafka: pass over damaged batches, and name them; a RocketMQ log is always read on",
+    )
     parser.add_argument("--limit", type=count, metavar="N", help="no more than N rows")
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from logdex.cli.arguments import add_filters, add_open_options, command, open_options
 from logdex.cli.kinds import open_source
-from logdex.cli.output import say, say_json
+from logdex.cli.output import complain, say, say_json
 from logdex.cli.rows import limited_rows
 from logdex.cli.source import Filters
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import argparse
 
     from logdex.cli.arguments import Subparsers
+    from logdex.cli.source import Source
 
 _DETAILS = """\
 In the order of the log. Topic, queue and times are looked up in the consume queues where
@@ -44,9 +45,16 @@ def run(arguments: argparse.Namespace) -> int:
             else:
                 say(source.as_text(row))
             printed += 1
+        say_passed_over(source)
     return 0 if printed else 1
+
+
+def say_passed_over(source: Source) -> None:
+    """Name what is missing; on the other stream, so that the rows stay rows."""
+    for finding in source.passed_over():
+        complain(f"{finding.path} at byte {finding.offset}: expected {finding.expected}, found {finding.found}")
 
 
 def filters_of(arguments: Any) -> Filters:  # noqa: ANN401 -- argparse
     """Take the filters out of the arguments."""
-    return Filters(arguments.topic, arguments.queue, arguments.begin, arguments.end)
+    return Filters(arguments.topic, arguments.queue, arguments.begin, arguments.end, arguments.skip_damaged)

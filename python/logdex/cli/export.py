@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from arro3.core import RecordBatchReader
 
 from logdex.cli.arguments import add_filters, add_open_options, command, open_options
-from logdex.cli.cat import filters_of
+from logdex.cli.cat import filters_of, say_passed_over
 from logdex.cli.kinds import open_source
 from logdex.cli.output import say, say_json, size_text
 from logdex.cli.progress import Progress
@@ -67,6 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         ):
             stream = source.rows(filters_of(arguments), body=not arguments.no_body)
             rows = _write(parquet, sink, _with_progress(stream, source, progress), arguments)
+            say_passed_over(source)
         part.rename(target)
     except BaseException:
         part.unlink(missing_ok=True)

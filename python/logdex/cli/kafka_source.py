@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from arro3.core import DataType
+
+from logdex._core import broker_lock_holder
+from logdex.cli import kafka_part
 from logdex.cli.output import body_text, json_bytes, printable, time_text
 from logdex.cli.source import Description, Filters, Listing, Source
-from logdex.kafka import Log, LogDir, LogSegment
+from logdex.errors import CorruptFileError
+from logdex.kafka import Log, LogDir, LogSegment, checkpoint
 from logdex.kafka.file_name import LOG, parse_segment_file
 from logdex.kafka.record import COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from logdex.report import Report
+    from logdex._core import SegmentReader
+    from logdex.cli.part import Part
+    from logdex.report import Finding, Report
 
 _Opened: TypeAlias = LogDir | Log | LogSegment
 _SHOWN_BYTES = 2_000
@@ -26,25 +34,44 @@ class KafkaSource(Source):
 
     def __init__(self, opened: _Opened) -> None:
         self.opened = opened
+        self._stream: SegmentReader | None = None
 
     def describe(self) -> Description:
         """Count topics, partitions and segments, and give the ranges of offsets."""
         if isinstance(self.opened, LogSegment):
             segment = self.opened
-            facts = {"base_offset": segment.base_offset, "end_offset": segment.next_offset(), "log_bytes": segment.size}
+            begin, end = _times([segment])
+            facts: dict[str, Any] = {
+                "base_offset": segment.base_offset,
+                "end_offset": segment.next_offset(),
+                "begin_timestamp": begin,
+                "end_timestamp": end,
+                "log_bytes": segment.size,
+            }
             return Description("Kafka segment", facts)
         if isinstance(self.opened, Log):
             log = self.opened
-            rows = [(segment.path.name, segment.base_offset, segment.size) for segment in log.segments]
-            listing = Listing("segments", ("name", "base_offset", "log_bytes"), [list(row) for row in rows])
+            names = ("name", "base_offset", "begin_timestamp", "end_timestamp", "log_bytes")
+            rows: list[Sequence[Any]] = [
+                (segment.path.name, segment.base_offset, *_times([segment]), segment.size) for segment in log.segments
+            ]
+            listing = Listing("segments", names, rows)
             return Description("Kafka partition", _log_facts(log), [listing])
         logs = [self.opened.log(each.topic, each.partition) for each in self.opened.partitions()]
-        heads = ("topic", "partition", "segments", "begin_offset", "end_offset", "log_bytes")
+        heads = (
+            *("topic", "partition", "segments", "begin_offset", "end_offset"),
+            *("begin_timestamp", "end_timestamp", "log_bytes"),
+        )
         table = [
-            [log.topic, log.partition, len(log.segments), log.log_start_offset, log.log_end_offset, log.size]
+            [
+                *(log.topic, log.partition, len(log.segments), log.log_start_offset, log.log_end_offset),
+                *_times(log.segments),
+                log.size,
+            ]
             for log in logs
         ]
         facts = {
+            "broker": _broker(self.opened.path),
             "topics": len({log.topic for log in logs}),
             "partitions": len(logs),
             "log_bytes": sum(log.size for log in logs),
@@ -54,7 +81,20 @@ class KafkaSource(Source):
     def rows(self, filters: Filters, *, body: bool) -> Any:  # noqa: ANN401 -- an Arrow stream
         """Read records."""
         columns = [name for name in COLUMNS if body or name != "value"]
-        bounds: dict[str, Any] = {"begin": filters.begin, "end": filters.end, "columns": columns}
+        bounds: dict[str, Any] = {
+            "begin": filters.begin,
+            "end": filters.end,
+            "columns": columns,
+            "on_error": "skip" if filters.skip_damaged else "raise",
+        }
+        self._stream = self._records(filters, columns, bounds)
+        return self._stream
+
+    def passed_over(self) -> list[Finding]:
+        """Name the batches that could not be read."""
+        return [] if self._stream is None else self._stream.findings
+
+    def _records(self, filters: Filters, columns: Sequence[str], bounds: dict[str, Any]) -> SegmentReader:
         if isinstance(self.opened, LogDir):
             if filters.queue is None:
                 return self.opened.records(filters.topic, **bounds)
@@ -96,7 +136,39 @@ class KafkaSource(Source):
         self.opened.close()
 
 
+def _times(segments: Sequence[LogSegment]) -> tuple[int | None, int | None]:
+    """Give the time of the first record and the largest of all, in ms; None where none is told. Reads one batch a call."""
+    held = [segment for segment in segments if segment.size]
+    begin = end = None
+    with contextlib.suppress(CorruptFileError):
+        largest = max((segment.max_timestamp()[0] for segment in held), default=-1)
+        end = largest if largest >= 0 else None
+        first = held[0].read(held[0].base_offset, 1) if held else None
+        if first is not None:
+            end_position = first.position + first.size
+            records = held[0].core.records(
+                begin_position=first.position, end_position=end_position, columns=["timestamp"], control=True
+            )
+            times = [time for batch in records for time in batch.column(0).cast(DataType.int64()).to_pylist()]
+            begin = next((time for time in times if time is not None and time >= 0), None)
+    return begin, end
+
+
+def _broker(log_dir: Path) -> str:
+    with contextlib.suppress(OSError):
+        holder = broker_lock_holder(log_dir / ".lock")
+        if holder is not None:
+            return f"running, process {holder}"
+    clean = (log_dir / checkpoint.CLEAN_SHUTDOWN).exists()
+    return (
+        "stopped cleanly"
+        if clean
+        else "stopped without warning, or running elsewhere (.kafka_cleanshutdown is missing)"
+    )
+
+
 def _log_facts(log: Log) -> dict[str, Any]:
+    begin, end = _times(log.segments)
     return {
         "topic": log.topic,
         "partition": log.partition,
@@ -104,6 +176,8 @@ def _log_facts(log: Log) -> dict[str, Any]:
         "log_start_offset": log.log_start_offset,
         "log_end_offset": log.log_end_offset,
         "last_stable_offset": log.last_stable_offset,
+        "begin_timestamp": begin,
+        "end_timestamp": end,
         "log_bytes": log.size,
     }
 
@@ -120,19 +194,19 @@ def recognise(path: Path, **options: Any) -> KafkaSource | None:  # noqa: ANN401
     return KafkaSource(LogDir.open(path)) if LogDir.lies_at(path) else None
 
 
-def open_kafka(path: Path) -> KafkaSource:
-    """Open a path of Kafka.
+def open_kafka(path: Path) -> KafkaSource | Part:
+    """Open a path of Kafka, or a part of one.
 
     Raises:
         OSError: Nothing lies there.
         ValueError: What lies there is not Kafka's.
     """
-    source = recognise(path)
+    source = recognise(path) or kafka_part.recognise(path)
     if source is not None:
         return source
     if not path.exists():
         raise FileNotFoundError(errno.ENOENT, "no such file or directory", str(path))
-    raise ValueError(f"{path}: no Kafka log directory, no partition's directory, no .log file")
+    raise ValueError(f"{path}: no Kafka log directory, no partition's directory, no file of a segment")
 
 
 def record_text(row: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ import errno
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from logdex.cli import index_source, kafka_source, store_source
+from logdex.cli import index_source, kafka_part, kafka_source, store_part, store_source
 
 if TYPE_CHECKING:
     import os
@@ -18,6 +18,8 @@ KINDS: tuple[Callable[..., Source | None], ...] = (
     store_source.recognise,
     index_source.recognise,
     kafka_source.recognise,
+    store_part.recognise,
+    kafka_part.recognise,
 )
 """Functions that open a path that is theirs and give None for others; the first that takes it has it."""
 

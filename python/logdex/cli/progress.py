@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 _SECONDS_BETWEEN = 0.2
 _MINUTE = 60
 _HOUR = 3600
+_USUAL_COLUMNS = 80
 
 
 class Progress:
@@ -25,7 +27,8 @@ class Progress:
     def __init__(self, what: str) -> None:
         self._what = what
         self._begun = time.monotonic()
-        self._shown = 0.0
+        # Nothing is shown of what ends at once.
+        self._shown = self._begun
         self._width = 0
         self._is_terminal = sys.stderr.isatty()
 
@@ -38,6 +41,8 @@ class Progress:
         self._write(progress_line(self._what, done, total, now - self._begun))
 
     def _write(self, line: str) -> None:
+        # A line that the terminal breaks could not be taken away.
+        line = line[: _columns() - 1]
         sys.stderr.write("\r" + line.ljust(self._width))
         sys.stderr.flush()
         self._width = len(line)
@@ -52,6 +57,14 @@ class Progress:
             self._write("")
             sys.stderr.write("\r")
             sys.stderr.flush()
+
+
+def _columns() -> int:
+    try:
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns
+    except OSError:
+        columns = 0
+    return columns or _USUAL_COLUMNS
 
 
 def progress_line(what: str, done: int, total: int | None, seconds: float) -> str:

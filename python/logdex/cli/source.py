@@ -15,17 +15,21 @@ from logdex.closing import Closing
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from logdex.report import Report
+    from logdex.report import Finding, Report
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Which rows are wanted; None does not filter. Times in ms, both ends included."""
+    """Which rows are wanted; None does not filter. Times in ms, both ends included.
+
+    `skip_damaged`: pass over what is damaged where reading would end there.
+    """
 
     topic: str | None = None
     queue: int | None = None
     begin: int | None = None
     end: int | None = None
+    skip_damaged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,10 @@ class Source(Closing):
     @abstractmethod
     def rows(self, filters: Filters, *, body: bool) -> Any:  # noqa: ANN401 -- an Arrow stream
         """Read what the filters let pass, in the order of the log; without bodies where they are not wanted."""
+
+    def passed_over(self) -> list[Finding]:
+        """Name what the rows that were read leave out because it is damaged."""
+        return []
 
     @abstractmethod
     def as_text(self, row: dict[str, Any]) -> str:

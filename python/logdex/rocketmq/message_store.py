@@ -44,7 +44,7 @@ class MessageStore(OpenedStore):
 
     Example:
         >>> from logdex.rocketmq import MessageStore
-        >>> with MessageStore.open("examples/demo/store") as store:  # doctest: +SKIP
+        >>> with MessageStore.open("/var/lib/rocketmq/store") as store:  # doctest: +SKIP
         ...     for message in store.find("TopicTest", "order-1001"):
         ...         print(message.phy_offset, message.body)
     """

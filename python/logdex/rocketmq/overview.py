@@ -33,7 +33,7 @@ def overview(layout: StoreLayout, log: CommitLog, queues: QueueSet, index: Index
         "min_offset": first,
         "max_offset": end,
         "log_bytes": end - first,
-        "first_message_timestamp": _first_time(log, first),
+        "first_message_timestamp": first_time(log, first),
         **_checkpoint(layout),
         "broker": _broker(layout),
         "queues": len(queues.directories()) if queues.is_readable() else None,
@@ -48,8 +48,9 @@ def overview(layout: StoreLayout, log: CommitLog, queues: QueueSet, index: Index
     }
 
 
-def _first_time(log: CommitLog, offset: int) -> int | None:
-    scan = log.scan(begin_phy_offset=offset, columns=("store_timestamp",), batch_size=1)
+def first_time(log: CommitLog, begin: int, end: int | None = None) -> int | None:
+    """Give the store time of the first message in a range of the log, in ms; None without one."""
+    scan = log.scan(begin_phy_offset=begin, end_phy_offset=end, columns=("store_timestamp",), batch_size=1)
     for batch in RecordBatchReader.from_stream(scan):
         if batch.num_rows:
             time: int = batch.column(0).cast(DataType.int64()).to_pylist()[0]
@@ -58,12 +59,15 @@ def _first_time(log: CommitLog, offset: int) -> int | None:
 
 
 def _checkpoint(layout: StoreLayout) -> dict[str, int | None]:
-    """Give up to when the checkpoint vouches for log, queues and index, in ms; None where it says nothing."""
-    names = ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp")
     try:
-        checkpoint = StoreCheckpoint.open(layout.checkpoint)
+        return checkpoint_times(StoreCheckpoint.open(layout.checkpoint))
     except (OSError, LogdexError):
         return {}
+
+
+def checkpoint_times(checkpoint: StoreCheckpoint) -> dict[str, int | None]:
+    """Give up to when a checkpoint vouches for log, queues and index, in ms; None where it says nothing."""
+    names = ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp")
     times = (getattr(checkpoint, name) for name in names)
     return {
         f"{part}_flushed_up_to_timestamp": time or None

@@ -322,6 +322,21 @@ def test_progress_is_shown_on_a_terminal_and_taken_away(monkeypatch: pytest.Monk
     assert "".join(gone).strip() == ""
 
 
+def test_progress_fits_the_terminal_and_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter([0.0, 0.1, 1.0, 2.0])
+    monkeypatch.setattr(time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((24, 10)))
+    terminal = Terminal()
+    monkeypatch.setattr(terminal, "fileno", lambda: 2)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with Progress("verify") as progress:
+        progress(1 << 20, 4 << 20)
+        assert terminal.getvalue() == ""
+        progress(2 << 20, 4 << 20)
+    shown, *_ = terminal.getvalue().split("\r")[1:]
+    assert shown == "verify: 2.0 MiB of 4.0 "
+
+
 def test_progress_is_silent_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
