@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -119,7 +118,7 @@ class KafkaLogSource(DataSource):
         options = self._read_options(schema)
         asked = (topics(self.options), starting(self.options), ending(self.options))
         size = opt.integer(self.options, "maxPartitionBytes") or PARTITION_BYTES
-        reader = PushdownRecordReader if _takes_filters(opt.pushdown(self.options)) else RecordReader
+        reader = PushdownRecordReader if opt.takes_filters(self.options) else RecordReader
         return reader(options, *asked, piece_bytes=size, min_tasks=opt.integer(self.options, "minPartitions"))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
@@ -153,13 +152,6 @@ class KafkaLogSource(DataSource):
             access=opt.access(self.options),
             compat=self.options.get("compat"),
         )
-
-
-def _takes_filters(pushdown: str) -> bool:
-    """Say whether Spark hands filters over: a reader that takes them fails where the session did not turn that on."""
-    if pushdown == "auto":
-        return any("data_source_pushdown_filters" in word for word in sys.argv)
-    return pushdown == "true"
 
 
 class RecordReader(DataSourceReader):
@@ -215,7 +207,7 @@ class RecordReader(DataSourceReader):
 
 
 class PushdownRecordReader(RecordReader):
-    """The same where Spark hands over the filters of a query."""
+    """The same where Spark hands over the filters of a query; an error where the session did not turn that on."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 -- Spark's name
         """Narrow topics, partitions, offsets and times; Spark checks the rows that remain against all filters again."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +61,7 @@ class MessagesSource(DataSource):
     def reader(self, schema: StructType) -> MessagesReader:
         """Plan a read; a schema given by the user chooses columns as the option does."""
         read = self._read_options(schema)
-        return PushdownMessagesReader(read) if _takes_filters(opt.pushdown(self.options)) else MessagesReader(read)
+        return PushdownMessagesReader(read) if opt.takes_filters(self.options) else MessagesReader(read)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
         """Follow a log that grows."""
@@ -124,13 +123,6 @@ class ReadOptions:
         return plan.tasks(piece_bytes, self.min_tasks, pushdown=pushdown)
 
 
-def _takes_filters(pushdown: str) -> bool:
-    """Say whether Spark hands filters over: a reader that takes them fails where the session did not turn that on."""
-    if pushdown == "auto":
-        return any("data_source_pushdown_filters" in word for word in sys.argv)
-    return pushdown == "true"
-
-
 class MessagesReader(DataSourceReader):
     """Reads messages as Arrow batches of exactly the declared schema."""
 
@@ -150,7 +142,7 @@ class MessagesReader(DataSourceReader):
 
 
 class PushdownMessagesReader(MessagesReader):
-    """The same where Spark hands over the filters of a query."""
+    """The same where Spark hands over the filters of a query; an error where the session did not turn that on."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 -- Spark's name
         """Narrow what is read by the filters that help; Spark checks the rows against all of them again."""

@@ -150,6 +150,16 @@ def pushdown(options: Mapping[str, str]) -> str:
     return _one_of(options, "pushdown", _PUSHDOWN, "auto")
 
 
+def takes_filters(options: Mapping[str, str]) -> bool:
+    """Say whether the filters of queries may choose what is read: only where the option `pushdown` is `true`.
+
+    Spark (4.1 to 4.3) keeps the plan of a read with the table, not with the query (PythonScanBuilder#pushFilters calls
+    PythonDataSourceV2#setReadInfo). The next query over the same DataFrame without a filter that Spark hands over, and the
+    other side of a union or join, then read what an earlier query's filters chose: rows are missing, and nothing says so.
+    """
+    return pushdown(options) == "true"
+
+
 def _one_of(options: Mapping[str, str], name: str, allowed: tuple[str, ...], default: str) -> str:
     value = options.get(name, default).lower()
     if value not in allowed:

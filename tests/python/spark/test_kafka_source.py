@@ -167,13 +167,18 @@ def test_filters_of_a_query_choose_what_is_read(spark: SparkSession, kafka_case:
     expected = [row[0] for t, p, row in everything if (t, p) == ("cod-none", 1) and 20 <= row[0] < 40]
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
-        frame = _load(spark, root).where("topic = 'cod-none' and partition = 1 and offset >= 20 and offset < 40")
+        loaded = _load(spark, root, pushdown="true")
+        frame = loaded.where("topic = 'cod-none' and partition = 1 and offset >= 20 and offset < 40")
         assert sorted(row.offset for row in frame.select("offset").collect()) == expected
         assert expected
         assert frame.rdd.getNumPartitions() < _load(spark, root, minPartitions="20").rdd.getNumPartitions()
         time = everything[len(everything) // 2][2][1]
-        newer = _load(spark, root).where(sf.col("timestamp") >= sf.timestamp_millis(sf.lit(time)))
+        newer = _load(spark, root, pushdown="true").where(sf.col("timestamp") >= sf.timestamp_millis(sf.lit(time)))
         assert newer.count() == sum(row[1] >= time for _, _, row in everything)
+        # Without the option every query of a DataFrame has filters of its own.
+        loaded = _load(spark, root)
+        assert loaded.where("topic = 'cod-none' and partition = 1 and offset < 5").count() == 5
+        assert loaded.count() == len(everything)
     finally:
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
