@@ -90,8 +90,8 @@ class MessagesSource(DataSource):
             ),
             # A broker's release has its own answers, which ids, index and queues do not give.
             pushdown=opt.pushdown(self.options) != "false" and opt.compat(self.options) is None,
-            piece_bytes=opt.integer(self.options, "maxPartitionBytes") or PARTITION_BYTES,
-            min_tasks=opt.integer(self.options, "minPartitions"),
+            piece_bytes=opt.positive(self.options, "maxPartitionBytes") or PARTITION_BYTES,
+            min_tasks=opt.positive(self.options, "minPartitions"),
         )
 
 

@@ -19,14 +19,24 @@ Compat = Literal["4.9.3", "5.3.3", "5.5.0"] | None
 _PUSHDOWN = ("auto", "true", "false")
 
 
-def check_names(options: Mapping[str, str], known: tuple[str, ...], what: str) -> None:
+def check_names(
+    options: Mapping[str, str], known: tuple[str, ...], what: str, passed_over: tuple[str, ...] = ()
+) -> None:
     """Refuse an option that the source does not know: a mistyped filter must not read everything.
+
+    Args:
+        options: What was given.
+        known: The options that there are.
+        what: The format, for the message.
+        passed_over: How, in small letters, the names of options begin that mean nothing here and do no harm.
 
     Raises:
         ValueError: An option is unknown.
     """
     lowered = {name.lower() for name in known}
-    unknown = sorted(name for name in options if name.lower() not in lowered)
+    unknown = sorted(
+        name for name in options if name.lower() not in lowered and not name.lower().startswith(passed_over)
+    )
     if unknown:
         msg = f"format {what} has no option {', '.join(unknown)}; it has {', '.join(known)}"
         raise ValueError(msg)
@@ -83,9 +93,19 @@ def texts(options: Mapping[str, str], name: str) -> tuple[str, ...] | None:
 
 
 def names(options: Mapping[str, str], name: str) -> tuple[str, ...] | None:
-    """Give the names of a comma-separated list; None when the option is not set."""
+    """Give the names of a comma-separated list; None when the option is not set.
+
+    Raises:
+        ValueError: It is set, and there is no name in it.
+    """
     value = options.get(name)
-    return None if value is None else tuple(part.strip() for part in value.split(",") if part.strip())
+    if value is None:
+        return None
+    found = tuple(part.strip() for part in value.split(",") if part.strip())
+    if not found:
+        msg = f"option {name}: {value!r} names nothing"
+        raise ValueError(msg)
+    return found
 
 
 def integer(options: Mapping[str, str], name: str) -> int | None:
@@ -102,6 +122,19 @@ def integer(options: Mapping[str, str], name: str) -> int | None:
     except ValueError:
         msg = f"option {name}: {value!r} is not a whole number"
         raise ValueError(msg) from None
+
+
+def positive(options: Mapping[str, str], name: str) -> int | None:
+    """Give a whole number above 0; None when the option is not set.
+
+    Raises:
+        ValueError: It is not one.
+    """
+    value = integer(options, name)
+    if value is not None and value < 1:
+        msg = f"option {name}: {value} is not above 0"
+        raise ValueError(msg)
+    return value
 
 
 def flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:

@@ -122,8 +122,12 @@ def checked_schema(columns: dict[str, DataType], schema: StructType) -> list[str
     """Give the names in a schema that the user declared, which Spark passes on unchecked.
 
     Raises:
-        ValueError: A column does not exist or has another type than the source gives.
+        ValueError: A column does not exist or has another type than the source gives, or there is none: a batch
+            without columns tells Spark of no rows.
     """
+    if not schema.fieldNames():
+        msg = f"the schema has no column; there are {', '.join(columns)}"
+        raise ValueError(msg)
     declared = spark_schema(columns, schema.fieldNames())
     for ours, theirs in zip(declared, schema, strict=True):
         if ours.dataType != theirs.dataType:

@@ -134,9 +134,30 @@ def test_an_unknown_topic_or_option_is_an_error(spark: SparkSession, kafka_case:
         ({"subscribe": "cod-nine"}, "does not hold cod-nine"),
         ({"subscribed": "cod-none"}, "no option subscribed"),
         ({"isolation": "dirty"}, "isolation"),
+        ({"subscribe": " , "}, "subscribe: ' , ' names nothing"),
+        ({"subscribe": "cod-none", "startingOffsets": '{"cod-nine": {"0": 5}}'}, "cod-nine-0, which is not read"),
+        ({"endingOffsetsByTimestamp": '{"cod-none": {"7": 5}}'}, "cod-none-7, which is not read"),
+        ({"maxPartitionBytes": "0"}, "maxPartitionBytes: 0 is not above 0"),
     ):
         with pytest.raises(Exception, match=text):
             _load(spark, kafka_case("codecs"), **options).count()
+
+
+def test_options_of_a_live_job_that_speak_of_brokers_do_no_harm(
+    spark: SparkSession, kafka_case: Callable[[str], Path]
+) -> None:
+    live = {
+        "kafka.bootstrap.servers": "broker:9092",
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.group.id": "job",
+        "groupIdPrefix": "job",
+        "failOnDataLoss": "false",
+        "kafkaConsumer.pollTimeoutMs": "500",
+        "fetchOffset.numRetries": "3",
+        "subscribe": "cod-none",
+        "startingOffsets": "earliest",
+    }
+    assert _load(spark, kafka_case("codecs"), **live).count() == len(_expected("codecs", topic="cod-none"))
 
 
 def test_tasks_are_balanced_by_bytes(kafka_case: Callable[[str], Path]) -> None:
