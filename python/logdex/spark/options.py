@@ -63,11 +63,13 @@ def _local(given: str) -> Path:
 
 
 def directories(options: Mapping[str, str], name: str) -> str | None:
-    """Give a directory, or several with commas between them, as absolute paths; None when the option is not set."""
-    value = options.get(name)
-    if value is None:
-        return None
-    return ",".join(str(_local(part.strip())) for part in value.split(",") if part.strip())
+    """Give a directory, or several with commas between them, as absolute paths; None when the option is not set.
+
+    Raises:
+        ValueError: It is set, and there is no directory in it.
+    """
+    given = names(options, name)
+    return None if given is None else ",".join(str(_local(each)) for each in given)
 
 
 def texts(options: Mapping[str, str], name: str) -> tuple[str, ...] | None:
