@@ -92,8 +92,8 @@ class MessagesSource(DataSource):
             ),
             # A broker's release has its own answers, which ids, index and queues do not give.
             pushdown=opt.pushdown(self.options) != "false" and opt.compat(self.options) is None,
-            piece_bytes=opt.integer(self.options, "maxPartitionBytes") or PARTITION_BYTES,
-            min_tasks=opt.integer(self.options, "minPartitions"),
+            piece_bytes=opt.positive(self.options, "maxPartitionBytes") or PARTITION_BYTES,
+            min_tasks=opt.positive(self.options, "minPartitions"),
         )
 
 
@@ -144,7 +144,7 @@ class MessagesReader(DataSourceReader):
 
 
 class PushdownMessagesReader(MessagesReader):
-    """The same where Spark hands over the filters of a query."""
+    """The same where Spark hands over the filters of a query; an error where the session did not turn that on."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 -- Spark's name
         """Narrow what is read by the filters that help; Spark checks the rows against all of them again."""
