@@ -10,7 +10,8 @@ use super::header::Header;
 use super::lookup::{out_of_order, too_large};
 use super::part::Part;
 use super::record::Span;
-use super::record_columns::{Column, Owner, RecordColumns};
+use super::record_builder::{Owner, RecordBuilder};
+use super::record_columns::Column;
 use super::records::{BatchCursor, CHUNK};
 use super::walk::{Reads, Tail, Walk};
 use crate::error::{Error, Result};
@@ -59,7 +60,7 @@ pub struct RecordReader {
     spans: Vec<Span>,
     read: bool,
     flaw: Option<Flaw>,
-    columns: RecordColumns,
+    builder: RecordBuilder,
     findings: Vec<Finding>,
     /// What ends the reading, once the rows before it are taken.
     pending: Option<Error>,
@@ -77,7 +78,7 @@ impl RecordReader {
         }
         Ok(Self {
             parts: parts.into_iter().peekable(),
-            columns: RecordColumns::new(&scan.columns),
+            builder: RecordBuilder::new(&scan.columns),
             scan,
             current: None,
             walk: Walk::new(Reads::Whole, 0, 0),
@@ -111,7 +112,7 @@ impl RecordReader {
     /// # Errors
     /// `Corrupt` for what cannot be true, with [`OnError::Raise`]; the system's error.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
-        while !self.ended && self.columns.rows() < self.scan.batch_size {
+        while !self.ended && self.builder.rows() < self.scan.batch_size {
             match self.step() {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -121,8 +122,8 @@ impl RecordReader {
                 }
             }
         }
-        if self.columns.rows() > 0 {
-            return Ok(Some(self.columns.take()));
+        if self.builder.rows() > 0 {
+            return Ok(Some(self.builder.take()));
         }
         self.pending.take().map_or(Ok(None), Err)
     }
@@ -243,7 +244,7 @@ impl RecordReader {
         }
         match self.cursor.begin(header, batch) {
             Ok(()) => {
-                self.columns.begin_run(&current.owner, header);
+                self.builder.begin_run(&current.owner, header);
                 current.batch = Some(*header);
                 self.spans.clear();
                 (self.read, self.flaw) = (false, None);
@@ -272,13 +273,13 @@ impl RecordReader {
     /// Reads on in the batch that is open. False when the columns are full of bytes.
     fn read_batch(&mut self, header: &Header) -> Result<bool> {
         let Some(current) = &mut self.current else { return Ok(true) };
-        if self.columns.rows() == 0 {
-            self.columns.begin_run(&current.owner, header);
+        if self.builder.rows() == 0 {
+            self.builder.begin_run(&current.owner, header);
         }
         let path = current.part.segment.path();
         let batch = self.walk.batch(&current.source, header).map_err(|e| Error::io(path, e))?;
         if self.spans.is_empty() && !self.read {
-            match self.cursor.fill(header, batch, self.columns.wants(), CHUNK, &mut self.spans) {
+            match self.cursor.fill(header, batch, self.builder.wants(), CHUNK, &mut self.spans) {
                 Ok(ended) => self.read = ended,
                 Err(flaw) => {
                     self.read = true;
@@ -292,10 +293,10 @@ impl RecordReader {
                 });
             }
         }
-        let rows = self.spans.len().min(self.scan.batch_size - self.columns.rows());
-        let fitting = self.columns.room_for(self.spans.get(..rows).unwrap_or_default());
+        let rows = self.spans.len().min(self.scan.batch_size - self.builder.rows());
+        let fitting = self.builder.room_for(self.spans.get(..rows).unwrap_or_default());
         let taken = self.spans.get(..fitting).unwrap_or_default();
-        if !self.columns.append(taken, self.cursor.bytes(batch), header) {
+        if !self.builder.append(taken, self.cursor.bytes(batch), header) {
             let flaw = Flaw::new(Kind::Records, "headers as they are written", "something else");
             self.spans.clear();
             (self.read, self.flaw) = (true, Some(flaw));
@@ -321,6 +322,6 @@ impl Iterator for RecordReader {
 
 impl RecordBatchReader for RecordReader {
     fn schema(&self) -> SchemaRef {
-        self.columns.schema()
+        self.builder.schema()
     }
 }
