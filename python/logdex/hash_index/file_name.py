@@ -46,11 +46,14 @@ def resolve_zone(zone: str | tzinfo | None) -> tzinfo | None:
     """Turn the name of a time zone into the zone itself; None stays None, the machine's own.
 
     Raises:
-        zoneinfo.ZoneInfoNotFoundError: The machine knows no zone of that name.
+        ValueError: The machine knows no zone of that name.
         TypeError: Neither a name, nor a `datetime.tzinfo`, nor None.
     """
     if isinstance(zone, str):
-        return ZoneInfo(zone)
+        try:
+            return ZoneInfo(zone)
+        except (KeyError, OSError, ValueError) as error:
+            raise ValueError(f"no time zone {zone!r} is known here") from error
     if zone is None or isinstance(zone, tzinfo):
         return zone
     raise TypeError(f"zone must be a time zone's name, a datetime.tzinfo or None, not {type(zone).__name__}")
