@@ -47,6 +47,7 @@ __all__ = [
     "_open_index_file",
     "_open_log_segment",
     "_open_offset_index",
+    "_open_store_checkpoint",
     "_open_time_index",
     "broker_lock_holder",
     "index_entries",
@@ -81,6 +82,7 @@ def _open_consume_queue(
     log_end: int | None,
     clock_slack_ms: int,
 ) -> ConsumeQueue: ...
+def _open_store_checkpoint(path: _Path) -> StoreCheckpoint: ...
 def index_entries(messages: Any, *, end_phy_offset: int, tags: bool = False) -> RecordBatch: ...
 def select_files(
     files: Sequence[IndexFile],
@@ -236,6 +238,7 @@ class StoreCheckpoint:
     def close(self) -> None: ...
     def __enter__(self) -> StoreCheckpoint: ...
     def __exit__(self, *args: object) -> None: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
 
 @final
 class MessageReader:

@@ -63,8 +63,10 @@ pub(super) fn time_ms(value: &Bound<'_, PyAny>, round: Round) -> PyResult<i64> {
         let days: i64 = since.getattr("days")?.extract()?;
         let seconds: i64 = since.getattr("seconds")?.extract()?;
         let micros: i64 = since.getattr("microseconds")?.extract()?;
+        // A pandas Timestamp, which is a datetime, counts nanoseconds beside.
+        let nanos: i64 = since.getattr_opt("nanoseconds")?.map_or(Ok(0), |nanos| nanos.extract())?;
         // A datetime spans the years 1 to 9999: no overflow.
-        let up = i64::from(round == Round::Up && micros % 1000 != 0);
+        let up = i64::from(round == Round::Up && (micros % 1000 != 0 || nanos != 0));
         return Ok((days * 86_400 + seconds) * 1000 + micros / 1000 + up);
     }
     // numpy integers and the like

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -120,6 +121,16 @@ def test_a_number_of_more_than_64_bits_is_a_value_error(huge: int, tmp_path: Pat
             with pytest.raises(ValueError, match="64 bits"):
                 call()
         assert len(file) == 0
+
+
+def test_a_time_finer_than_a_millisecond_rounds_into_the_range() -> None:
+    """A datetime counts microseconds, pandas' own nanoseconds."""
+    for nanos in (1, 999, 1_000, 999_999):
+        time = pd.Timestamp(1_700_000_000_123_000_000 + nanos, tz="Asia/Tokyo")
+        assert _core.time_ms(time) == 1_700_000_000_124
+        assert _core.time_ms(time, end=True) == 1_700_000_000_123
+    whole = pd.Timestamp(-1_000_000, tz="UTC")
+    assert _core.time_ms(whole) == _core.time_ms(whole, end=True) == -1
 
 
 def test_a_negative_number_of_rows_or_threads_is_refused(tmp_path: Path) -> None:
