@@ -291,6 +291,26 @@ impl PyCommitLog {
         PyRecordBatch::new(batch).into_arro3(py)
     }
 
+    /// The messages that begin at the first of these offsets: as many rows of `messages` as a batch of 64 MiB holds, one at
+    /// least where there is an offset.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    ///     ValueError: An unknown column.
+    #[pyo3(signature = (phy_offsets, *, columns=None))]
+    fn first_messages<'py>(
+        &self,
+        py: Python<'py>,
+        phy_offsets: &Bound<'py, PyAny>,
+        columns: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let log = self.inner()?;
+        let columns = self::columns(columns)?;
+        let offsets = convert::int64_column(phy_offsets, "phy_offsets")?;
+        let batch = py.detach(|| log.first_messages(offsets.iter(), &columns))?;
+        PyRecordBatch::new(batch).into_arro3(py)
+    }
+
     /// The messages in log order, up to the first frame that a broker would refuse.
     ///
     /// Args:
@@ -323,10 +343,10 @@ impl PyCommitLog {
     fn scan(
         &self,
         py: Python<'_>,
-        begin_phy_offset: Option<i64>,
-        end_phy_offset: Option<i64>,
+        #[pyo3(from_py_with = convert::optional_int64)] begin_phy_offset: Option<i64>,
+        #[pyo3(from_py_with = convert::optional_int64)] end_phy_offset: Option<i64>,
         columns: Option<&Bound<'_, PyAny>>,
-        batch_size: i64,
+        #[pyo3(from_py_with = convert::int64)] batch_size: i64,
         stop: &str,
         body: &str,
         threads: i64,

@@ -177,9 +177,15 @@ impl PyConsumeQueue {
     /// Raises:
     ///     OSError: The system refuses.
     #[pyo3(signature = (begin=None, end=None))]
-    fn units<'py>(&self, py: Python<'py>, begin: Option<i64>, end: Option<i64>) -> PyResult<Bound<'py, PyAny>> {
+    fn units<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = convert::optional_int64)] begin: Option<i64>,
+        #[pyo3(from_py_with = convert::optional_int64)] end: Option<i64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let queue = self.inner()?;
-        let batch = py.detach(|| queue.unit_batch(begin.unwrap_or(0), end.unwrap_or(i64::MAX)))?;
+        let (begin, end) = (begin.unwrap_or(0), end.unwrap_or(i64::MAX));
+        let batch = py.detach(|| queue.unit_batch(begin, end))?;
         to_python(py, batch)
     }
 

@@ -54,6 +54,9 @@ impl PyIndexFile {
     }
 }
 
+/// A batch of entries, 32 bytes each, ends at 64 MiB.
+const MOST_ENTRIES: u32 = (64 << 20) / 32;
+
 /// More than any build can use: beyond it, threads wait for each other.
 const MAX_THREADS: usize = 64;
 
@@ -172,7 +175,12 @@ impl PyIndexFile {
     ///     False when the file is full; nothing is changed then.
     ///
     /// Source: `IndexFile#putKey`.
-    fn put_key(&self, key: &Bound<'_, PyAny>, phy_offset: i64, store_timestamp: &Bound<'_, PyAny>) -> PyResult<bool> {
+    fn put_key(
+        &self,
+        key: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = convert::int64)] phy_offset: i64,
+        store_timestamp: &Bound<'_, PyAny>,
+    ) -> PyResult<bool> {
         let time = convert::time_ms(store_timestamp, Round::Down)?;
         Ok(self.inner()?.put_hash(convert::key_hash(key)?, phy_offset, time)?)
     }
@@ -201,12 +209,15 @@ impl PyIndexFile {
         phy_offsets: &Bound<'_, PyAny>,
         store_timestamps: &Bound<'_, PyAny>,
         topics: Option<&Bound<'_, PyAny>>,
-        start: usize,
-        threads: usize,
+        #[pyo3(from_py_with = convert::int64)] start: i64,
+        #[pyo3(from_py_with = convert::int64)] threads: i64,
     ) -> PyResult<usize> {
-        if !(1..=MAX_THREADS).contains(&threads) {
-            return Err(PyValueError::new_err(format!("threads is 1 to {MAX_THREADS}, not {threads}")));
-        }
+        let start =
+            usize::try_from(start).map_err(|_| PyValueError::new_err(format!("start is 0 or more, not {start}")))?;
+        let threads = usize::try_from(threads)
+            .ok()
+            .filter(|threads| (1..=MAX_THREADS).contains(threads))
+            .ok_or_else(|| PyValueError::new_err(format!("threads is 1 to {MAX_THREADS}, not {threads}")))?;
         let file = self.inner()?;
         let keys = Keys::new(keys, topics)?;
         if let Some(row) = keys.first_null() {
@@ -239,7 +250,7 @@ impl PyIndexFile {
         &self,
         py: Python<'py>,
         key: &Bound<'py, PyAny>,
-        max_num: Option<i64>,
+        #[pyo3(from_py_with = convert::optional_int64)] max_num: Option<i64>,
         begin: Option<&Bound<'py, PyAny>>,
         end: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyList>> {
@@ -268,7 +279,7 @@ impl PyIndexFile {
         py: Python<'py>,
         keys: &Bound<'py, PyAny>,
         topics: Option<&Bound<'py, PyAny>>,
-        max_num: Option<i64>,
+        #[pyo3(from_py_with = convert::optional_int64)] max_num: Option<i64>,
         begin: Option<&Bound<'py, PyAny>>,
         end: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
@@ -362,12 +373,16 @@ impl PyIndexFile {
     ///     An Arrow stream: position i32, hash_slot i32, key_hash i32, phy_offset i64, store_timestamp timestamp[ms,
     ///     UTC] (cut to whole seconds but for the first entry), prev_index i32.
     #[pyo3(signature = (batch_size=65_536))]
-    fn entries<'py>(&self, py: Python<'py>, batch_size: usize) -> PyResult<Bound<'py, PyAny>> {
+    fn entries<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = convert::int64)] batch_size: i64,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let file = self.inner()?;
-        let limit = u32::try_from(batch_size).unwrap_or(u32::MAX);
-        if limit == 0 {
-            return Err(PyValueError::new_err("batch_size is 1 or more, not 0"));
+        if batch_size < 1 {
+            return Err(PyValueError::new_err(format!("batch_size is 1 or more, not {batch_size}")));
         }
+        let limit = u32::try_from(batch_size).unwrap_or(u32::MAX).min(MOST_ENTRIES);
         PyRecordBatchReader::new(entry_batches(file, limit)).into_arro3(py)
     }
 

@@ -104,7 +104,10 @@ pub(super) fn check(directories: &[PathBuf]) -> Result<Checked> {
     }
     let mut wanted = None;
     for (place, file) in files.iter().enumerate() {
-        let size_text = format!("{size} bytes, as most files here");
+        let size_text = match size {
+            0 => "a file that is not empty".to_owned(),
+            _ => format!("{size} bytes, as most files here"),
+        };
         if file.len == 0 && place + 1 == files.len() {
             checked.find(&file.path, 0, "file-empty", size_text, "0 bytes in the last file");
         } else if file.len != size {

@@ -232,6 +232,12 @@ def test_damaged_log_directories_are_findings(damaged_store: Store, name: str, k
     assert "file-gap" in [finding.kind for finding in log.check_files().findings]
 
 
+def test_a_log_of_one_empty_file_says_what_is_expected(tmp_path: Path) -> None:
+    (tmp_path / ("0" * 20)).touch()
+    (finding,) = CommitLog.open(tmp_path).check_files().findings
+    assert (finding.kind, finding.expected) == ("file-empty", "a file that is not empty")
+
+
 @pytest.mark.parametrize("name", ["crc-early-clean", "crc-last-clean", "magic-last"])
 def test_salvage_loses_one_message_of_a_damaged_log(damaged_store: Store, name: str) -> None:
     case = golden.damaged(name)

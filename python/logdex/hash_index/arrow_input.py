@@ -51,8 +51,7 @@ def entry_batches(batch: Any) -> list[dict[str, Any]]:  # noqa: ANN401 -- anythi
         if len(set(lengths.values())) > 1:
             raise ValueError(f"the columns differ in length: {lengths}")
         for name, column in part.items():
-            nulls = column.null_count if isinstance(column, Array) else sum(value is None for value in column)
-            if nulls:
+            if nulls := _null_count(column):
                 raise ValueError(f"the column {name} holds {nulls} null values; an index entry needs all four")
     return parts
 
@@ -61,15 +60,27 @@ def _column(columns: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 -- Ar
     if name not in columns:
         raise ValueError(f"the column {name} is missing")
     column = columns[name]
-    if hasattr(column, "__arrow_c_array__") or hasattr(column, "__arrow_c_stream__"):
-        return Array.from_arrow(column)
+    if is_arrow(column):
+        return _plain(Array.from_arrow(column))
     return column if hasattr(column, "__len__") else list(column)
 
 
 def _field(batch: RecordBatch, name: str) -> Array:
     if name not in batch.column_names:
         raise ValueError(f"the column {name} is missing; there are {', '.join(batch.column_names)}")
-    return batch.column(name)
+    return _plain(batch.column(name))
+
+
+def _plain(column: Array) -> Array:
+    """Bring the values of a dictionary to their places: one of them may be null."""
+    values = column.type.value_type if bool(DataType.is_dictionary(column.type)) else None
+    return column if values is None else column.cast(values)
+
+
+def _null_count(column: Any) -> int:  # noqa: ANN401 -- Arrow or a sequence
+    if not isinstance(column, Array):
+        return sum(value is None for value in column)
+    return len(column) if bool(DataType.is_null(column.type)) else column.null_count
 
 
 def is_arrow(value: object) -> bool:

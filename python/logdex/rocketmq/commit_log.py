@@ -10,7 +10,7 @@ from logdex.int64 import MAX_INT64, MIN_INT64
 from logdex.rocketmq.message import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
     from os import PathLike
     from pathlib import Path
 
@@ -143,6 +143,22 @@ class CommitLog(Closing):
             ValueError: An unknown column, or messages of more than 2 GB.
         """
         return self._log.messages(phy_offsets, columns=columns)
+
+    def message_batches(
+        self, phy_offsets: Sequence[int], *, columns: Iterable[str] | None = None
+    ) -> Iterator[RecordBatch]:
+        """Read the messages that begin at these offsets as `messages` does, in batches of 64 MiB at most.
+
+        Raises:
+            OSError: The system refuses.
+            ValueError: An unknown column.
+        """
+        names = None if columns is None else list(columns)
+        at = 0
+        while at < len(phy_offsets):
+            batch = self._log.first_messages(phy_offsets[at:], columns=names)
+            at += batch.num_rows
+            yield batch
 
     def scan(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 from logdex.hash_index.index_service import INDEXES_TAGS
@@ -138,8 +139,8 @@ class MessageStore(OpenedStore):
             ValueError: The text is no offset id: 32 hexadecimal digits, 56 with an IPv6 address.
         """
         self._check_open()
-        if isinstance(key, int):
-            return self._commit_log.message(key)
+        if not isinstance(key, str):
+            return self._commit_log.message(operator.index(key))
         if not is_msg_id(key):
             raise ValueError(f"an offset id has 32 or 56 hexadecimal digits, this has {len(key)} characters: {key!r}")
         message = self._commit_log.message(offset_in_msg_id(key))

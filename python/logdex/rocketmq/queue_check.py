@@ -42,6 +42,7 @@ class _Queue:
 
     path: Path
     kind: str
+    is_extended: bool
     open: Callable[[Path], ConsumeQueue]
     ahead: int = _UNITS_A_STEP
     units: dict[int, _UNIT] = field(default_factory=dict)
@@ -59,6 +60,15 @@ class _Queue:
             self.begin = queue_offset
             self.units = _read(self.queue, queue_offset, queue_offset + self.ahead)
         return self.units.get(queue_offset)
+
+    def tags_code(self, code: int) -> int | None:
+        """Give the tags code that a unit's own means; None where that is an address at which no extension unit is."""
+        if code > _MAX_EXTENSION_ADDRESS:
+            return code
+        if not self.is_extended:
+            return None
+        found: int | None = self.queue.extension_units([code]).column("tags_code")[0].as_py()
+        return found
 
 
 @dataclass
@@ -85,7 +95,7 @@ class QueueCheck:
             for path in paths:
                 queue = queues.open(path)
                 reports.append(queue.check_files())
-                known = _Queue(path, queue.kind, queues.open)
+                known = _Queue(path, queue.kind, queues.extension(path) is not None, queues.open)
                 self._queues[key] = known
                 last = _read(queue, max(queue.min_offset, queue.max_offset - 1), queue.max_offset)
                 end = max([end, *(phy_offset + size for phy_offset, size, _ in last.values())])
@@ -238,9 +248,7 @@ def _tags_fit(known: _Queue, topic: str, tags: str | None, code: int) -> bool:
     if topic == _DELAY_TOPIC:
         # There the time of delivery, by a table of levels that the store does not hold.
         return True
-    if code <= _MAX_EXTENSION_ADDRESS:
-        code = known.queue.extension_units([code]).column("tags_code")[0].as_py()
-    return code == tags_code(tags)
+    return known.tags_code(code) == tags_code(tags)
 
 
 @lru_cache(maxsize=65_536)

@@ -272,6 +272,19 @@ def test_put_batch_refuses_null_before_it_writes(tmp_path: Path, column: str) ->
     assert list(tmp_path.iterdir()) == []
 
 
+def test_put_batch_refuses_the_null_of_a_dictionary_before_it_writes(tmp_path: Path) -> None:
+    """No row is null there: the value is, to which a row leads."""
+    columns = entries(["a", "b"])
+    dictionary = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["a", None]))
+    with IndexService.open(tmp_path, mode="a", **SMALL) as index:
+        for keys in (dictionary, pa.nulls(2)):
+            for batch in ({**columns, "key": keys}, pa.table({**columns, "key": keys})):
+                with pytest.raises(ValueError, match=r"key.* null"):
+                    index.put_batch(batch)
+        assert index.files == []
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_put_batch_refuses_what_is_no_batch(tmp_path: Path) -> None:
     columns = entries(["a", "b"])
     with IndexService.open(tmp_path, mode="a", **SMALL) as index:
