@@ -28,6 +28,7 @@ INDEXED_COLUMNS = tuple(_MESSAGE_COLUMNS)
 """What an index needs of a message (IndexService#buildIndex)."""
 
 _MESSAGES_A_BATCH = 8_192
+_INTEGER_KINDS = (DataType.is_integer, DataType.is_null, DataType.is_dictionary)
 
 
 def entry_batches(batch: Any) -> list[dict[str, Any]]:  # noqa: ANN401 -- anything with the PyCapsule interface
@@ -106,16 +107,39 @@ def message_batches(messages: Any) -> Iterator[RecordBatch]:  # noqa: ANN401 -- 
     if is_arrow(messages):
         for batch in arrow_batches(messages):
             names = [name for name in _MESSAGE_COLUMNS if name in batch.column_names]
-            yield RecordBatch.from_pydict({name: _cast(batch.column(name), _MESSAGE_COLUMNS[name]) for name in names})
+            yield RecordBatch.from_pydict({name: _message_column(batch, name) for name in names})
         return
-    if not isinstance(messages, Iterable):
+    if isinstance(messages, Mapping) or not isinstance(messages, Iterable):
         raise TypeError(f"expected Arrow data or messages, not {type(messages).__name__}")
     rest = iter(messages)
     while part := list(islice(rest, _MESSAGES_A_BATCH)):
-        columns = {name: [getattr(message, name) for message in part] for name in _MESSAGE_COLUMNS}
+        try:
+            columns = {name: [getattr(message, name) for message in part] for name in _MESSAGE_COLUMNS}
+        except AttributeError as error:
+            raise TypeError(f"expected Arrow data or messages: {error}") from error
         yield RecordBatch.from_pydict(
             {name: _array(values, _MESSAGE_COLUMNS[name]) for name, values in columns.items()}
         )
+
+
+def _message_column(batch: RecordBatch, name: str) -> Array:
+    """Give a column in the type that it has in a scan.
+
+    Raises:
+        TypeError: Its own is so far from it that values would change, as numbers with fractions would.
+    """
+    column, kind = batch.column(name), _MESSAGE_COLUMNS[name]
+    given = column.type
+    if bool(DataType.is_string(kind)):
+        wanted = "text"
+        fits = not (bool(DataType.is_primitive(given)) or bool(DataType.is_boolean(given)))
+    else:
+        wanted = "times or integers" if kind is _UTC_MS else "integers"
+        is_time = kind is _UTC_MS and bool(DataType.is_timestamp(given))
+        fits = is_time or any(bool(is_kind(given)) for is_kind in _INTEGER_KINDS)
+    if not fits:
+        raise TypeError(f"the column {name} holds no {wanted}, but {str(given).strip()}")
+    return _cast(column, kind)
 
 
 def _cast(column: Array, kind: DataType) -> Array:

@@ -108,6 +108,19 @@ def test_build_index_takes_message_objects(tmp_path: Path) -> None:
     assert contents(tmp_path) == GOLDEN_FILES
 
 
+def test_build_index_refuses_what_is_no_message(tmp_path: Path) -> None:
+    table = pa.table(messages(*GOLDEN_RUN))
+    fractions = pa.array([1000.5] * len(GOLDEN_RUN))
+    with IndexService.open(tmp_path, mode="a", zone="UTC", **SMALL) as index:
+        for name in ("topic", "keys", "phy_offset", "store_timestamp", "sys_flag"):
+            with pytest.raises(TypeError, match=name):
+                index.build_index(table.set_column(table.column_names.index(name), name, fractions))
+        for wrong in (None, 5, ["k1"], table.to_pydict()):
+            with pytest.raises(TypeError, match="expected Arrow data or messages"):
+                index.build_index(wrong)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_build_index_over_several_openings_writes_the_same(tmp_path: Path) -> None:
     for row in GOLDEN_RUN:
         with IndexService.open(tmp_path, mode="a", **SMALL) as index:
