@@ -25,6 +25,7 @@ mod index_file;
 mod legacy;
 mod lookup;
 mod offset_index;
+mod order;
 mod producers;
 mod record;
 pub mod record_columns;
