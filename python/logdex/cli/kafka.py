@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logdex.cli.arguments import add_times, command, count
-from logdex.cli.kafka_dump import Dump, all_files
+from logdex.cli.kafka_dump import Dump, all_files, is_known
 from logdex.cli.kafka_source import open_kafka, record_json, record_text
 from logdex.cli.output import complain, printable, say, say_json, say_report
 from logdex.cli.progress import Progress
@@ -129,9 +129,15 @@ def _add_build(commands: Subparsers) -> None:
 
 
 def run_dump(arguments: argparse.Namespace) -> int:
-    """Print files; 1 where something is wrong with them."""
+    """Print files; 1 where something is wrong with them, 2 where one that was named is of another kind."""
     dump = Dump(deep=arguments.deep or arguments.print_data_log, data=arguments.print_data_log, json=arguments.json)
-    for path in all_files([Path(path) for path in arguments.paths]):
+    named = [Path(path) for path in arguments.paths]
+    unknown = False
+    for path in all_files(named):
+        if not is_known(path) and path in named:
+            complain(f"ignoring {path}: not a file of a segment")
+            unknown = True
+            continue
         lines = dump.file(path)
         if not arguments.json:
             say(f"Dumping {path}")
@@ -148,7 +154,7 @@ def run_dump(arguments: argparse.Namespace) -> int:
                 f"{finding.path} at byte {finding.offset}: {finding.kind}: "
                 f"expected {finding.expected}, found {finding.found}"
             )
-    return 1 if dump.findings else 0
+    return 1 if dump.findings else 2 if unknown else 0
 
 
 def run_find(arguments: argparse.Namespace) -> int:

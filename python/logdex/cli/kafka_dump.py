@@ -6,7 +6,6 @@ entry for several batches is no mismatch, no file is made, nothing that is wrong
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -14,10 +13,20 @@ from typing import TYPE_CHECKING, Any
 from arro3.core import DataType, list_flatten, list_offsets, struct_field
 
 from logdex import _core
+from logdex.cli.kafka_control import control_json, control_text
 from logdex.cli.output import body_text, json_bytes
 from logdex.errors import CorruptFileError
 from logdex.kafka import LogSegment, OffsetIndex, TimeIndex
-from logdex.kafka.file_name import LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TXN_INDEX, parse_segment_file
+from logdex.kafka.file_name import (
+    CHECKPOINT,
+    LOG,
+    OFFSET_INDEX,
+    SNAPSHOT,
+    TIME_INDEX,
+    TXN_INDEX,
+    parse_metadata_snapshot,
+    parse_segment_file,
+)
 from logdex.report import Finding
 
 if TYPE_CHECKING:
@@ -33,19 +42,8 @@ if TYPE_CHECKING:
 _TYPES: Any = DataType
 
 _TIMESTAMP_TYPES = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
-_CONTROL_KEY = struct.Struct(">hh")
-_MARKER_VALUE = struct.Struct(">hi")
-_CONTROL_TYPES = {
-    0: "ABORT",
-    1: "COMMIT",
-    2: "LEADER_CHANGE",
-    3: "SNAPSHOT_HEADER",
-    4: "SNAPSHOT_FOOTER",
-    5: "KRAFT_VERSION",
-    6: "KRAFT_VOTERS",
-}
-_MARKERS = ("ABORT", "COMMIT")
 _SEQUENCES = 1 << 31
+_BOOTSTRAP = "bootstrap.checkpoint"
 _V2 = 2
 _RECORD_COLUMNS = (
     "offset",
@@ -85,25 +83,24 @@ class Dump:
         Raises:
             OSError: The file cannot be read.
         """
-        parsed = parse_segment_file(path.name)
         readers = {
             LOG: self._log,
+            CHECKPOINT: self._log,
             OFFSET_INDEX: self._offset_index,
             TIME_INDEX: self._time_index,
             TXN_INDEX: self._transaction_index,
             SNAPSHOT: self._snapshot,
         }
-        if parsed is None or parsed[1] not in readers:
+        if not is_known(path):
             return
         try:
-            yield from readers[parsed[1]](path)
+            yield from readers[path.suffix](path)
         except CorruptFileError as error:
             self.findings.append(Finding(error.path, error.offset, "file-content", error.expected, error.found))
 
     def _log(self, path: Path) -> Iterator[Line]:
         with LogSegment.open(path) as segment:
-            start = segment.base_offset
-            yield self._either(f"Log starting offset: {start}", {"type": "log", "startingOffset": start})
+            yield self._either(*_beginning(segment))
             batches = segment.batches(on_error="skip")
             records = self._records(segment) if self.deep else iter(())
             waiting = next(records, None)
@@ -145,7 +142,7 @@ class Dump:
                 f"keySize: {-1 if key is None else len(key)} valueSize: {-1 if value is None else len(value)} {end}"
             )
             if control:
-                text = f"{text} {_control_text(key or b'', value or b'')}"
+                text = f"{text} {control_text(key or b'', value or b'')}"
             elif self.data:
                 text = text if key is None else f"{text} key: {_text(key)}"
                 text = text if value is None else f"{text} payload: {_text(value)}"
@@ -156,7 +153,7 @@ class Dump:
         row |= {"keySize": _size(record["key"]), "valueSize": _size(record["value"])}
         headers = record["headers"] or ()
         if record["isControl"]:
-            row["control"] = _control_json(record["key"] or b"", record["value"] or b"")
+            row["control"] = control_json(record["key"] or b"", record["value"] or b"")
         elif self.data:
             row |= {**json_bytes("key", record["key"]), **json_bytes("value", record["value"])}
             row["headers"] = [{"key": each["key"], **json_bytes("value", each["value"])} for each in headers]
@@ -190,6 +187,23 @@ class Dump:
     def _snapshot(self, path: Path) -> Iterator[Line]:
         for row in _rows([_core.read_producer_snapshot(path)]):
             yield self._either(_producer_text(row), {"type": "producer", **row})
+
+
+def is_known(path: Path) -> bool:
+    """Say whether a file's name is one of those that `Dump.file` reads."""
+    snapshot = path.name == _BOOTSTRAP or parse_metadata_snapshot(path.name) is not None
+    return snapshot or parse_segment_file(path.name) is not None
+
+
+def _beginning(segment: LogSegment) -> tuple[str, dict[str, Any]]:
+    snapshot = parse_metadata_snapshot(segment.path.name)
+    if snapshot is not None:
+        end, epoch = snapshot
+        return f"Snapshot end offset: {end}, epoch: {epoch}", {"type": "snapshot", "endOffset": end, "epoch": epoch}
+    if segment.path.name == _BOOTSTRAP:
+        return "KRaft bootstrap snapshot", {"type": "snapshot"}
+    start = segment.base_offset
+    return f"Log starting offset: {start}", {"type": "log", "startingOffset": start}
 
 
 def _rows(batches: Iterable[RecordBatch]) -> Iterator[dict[str, Any]]:
@@ -258,23 +272,6 @@ def _producer_text(row: dict[str, Any]) -> str:
         words.append(f"firstSequence: {first}")
         words += [f"{name}: {row[name]}" for name in ("lastSequence", "lastOffset", "offsetDelta", "timestamp")]
     return " ".join(words)
-
-
-def _control_json(key: bytes, value: bytes) -> dict[str, Any]:
-    if len(key) < _CONTROL_KEY.size:
-        return {"type": "UNKNOWN", "id": -1}
-    kind = _CONTROL_KEY.unpack_from(key)[1]
-    name = _CONTROL_TYPES.get(kind, "UNKNOWN")
-    if name in _MARKERS and len(value) >= _MARKER_VALUE.size:
-        return {"type": name, "id": kind, "coordinatorEpoch": _MARKER_VALUE.unpack_from(value)[1]}
-    return {"type": name, "id": kind}
-
-
-def _control_text(key: bytes, value: bytes) -> str:
-    control = _control_json(key, value)
-    if "coordinatorEpoch" in control:
-        return f"endTxnMarker: {control['type']} coordinatorEpoch: {control['coordinatorEpoch']}"
-    return f"controlType: {control['type']}({control['id']})"
 
 
 def _time(kind: int, timestamp: int | None) -> str:
