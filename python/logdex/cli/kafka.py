@@ -131,10 +131,9 @@ def _add_build(commands: Subparsers) -> None:
 def run_dump(arguments: argparse.Namespace) -> int:
     """Print files; 1 where something is wrong with them, 2 where one that was named is of another kind."""
     dump = Dump(deep=arguments.deep or arguments.print_data_log, data=arguments.print_data_log, json=arguments.json)
-    named = [Path(path) for path in arguments.paths]
     unknown = False
-    for path in all_files(named):
-        if not is_known(path) and path in named:
+    for path in all_files([Path(path) for path in arguments.paths]):
+        if not is_known(path):
             complain(f"ignoring {path}: not a file of a segment")
             unknown = True
             continue
@@ -208,6 +207,8 @@ def run_rebuild(arguments: argparse.Namespace) -> int:
             report = segment.rebuild_indexes(arguments.to or path.parent, producers=ProducerState(), **options)
     else:
         with Log.open(path) as log:
+            if not log.segments:
+                raise ValueError(f"{path} holds no .log file: name a partition's directory")
             report = log.rebuild_indexes(arguments.to or path, **options)
     return say_report(report, json=arguments.json)
 

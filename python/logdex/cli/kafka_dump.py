@@ -296,5 +296,16 @@ def _text(content: bytes) -> str:
 
 
 def all_files(paths: list[Path]) -> Iterator[Path]:
-    """Give the files to dump: each path, or those of a partition's directory in the order of their names."""
-    yield from chain.from_iterable(sorted(path.iterdir()) if path.is_dir() else [path] for path in paths)
+    """Give the files to dump: each path, or those of a partition's directory in the order of their names.
+
+    Raises:
+        ValueError: A directory holds no file of a segment.
+    """
+    yield from chain.from_iterable(_files_in(path) if path.is_dir() else [path] for path in paths)
+
+
+def _files_in(directory: Path) -> list[Path]:
+    files = sorted(path for path in directory.iterdir() if is_known(path))
+    if not files:
+        raise ValueError(f"{directory} holds no file of a segment: name a partition's directory")
+    return files

@@ -242,3 +242,15 @@ def test_a_file_of_another_kind_is_named(
     assert shown.out.startswith(f"Dumping {segment}\nLog starting offset: 0\n")
     assert str(other) in shown.err
     assert main(["kafka", "dump", str(segment.parent)]) == 0
+
+
+@pytest.mark.parametrize("command", [["dump"], ["rebuild-index", "--to", "new"]])
+def test_a_log_directory_is_not_taken_for_a_partition(
+    logs: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    words = [str(tmp_path / word) if word == "new" else word for word in command]
+    assert main(["kafka", *words, str(logs("codecs"))]) == 2
+    shown = capsys.readouterr()
+    assert not shown.out
+    assert "name a partition's directory" in shown.err
+    assert not (tmp_path / "new").exists()
