@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from logdex import _core
 from logdex.errors import CorruptFileError
 from logdex.kafka import checkpoint
-from logdex.kafka.file_name import OFFSET_INDEX, TIME_INDEX
+from logdex.kafka.aborted import unlisted
+from logdex.kafka.file_name import OFFSET_INDEX, TIME_INDEX, TXN_INDEX
 from logdex.kafka.time_search import timestamps
 from logdex.report import Finding, Report, merge
 
@@ -41,6 +42,7 @@ def verify_log(
         findings += beside
         if progress is not None:
             progress(segment)
+    findings += _unlisted_transactions(segments)
     for path in segments.listing.snapshots.values():
         findings += _snapshot(path)
     findings += [Finding(str(p), 0, "orphan-index", "a .log file beside it", "none") for p in segments.listing.orphans]
@@ -69,6 +71,21 @@ def _missing_indexes(segments: Segments, number: int) -> Iterator[Finding]:
         # A broker rebuilds a segment without .index when it starts; one without .timeindex gets an empty one.
         if segments.file(number, suffix) is None:
             yield Finding(str(segment.path.with_suffix(suffix)), 0, "file-missing", what, "none")
+
+
+def _unlisted_transactions(segments: Segments) -> Iterator[Finding]:
+    """Name what a lost or shortened file of aborted transactions hides, once a file."""
+    named = set()
+    for number, transaction in unlisted(segments):
+        path = segments.segments[number].path.with_suffix(TXN_INDEX)
+        if path in named:
+            continue
+        named.add(path)
+        what = f"the transaction of producer {transaction.producer_id} that was aborted at offset {transaction.last_offset}"
+        if path.exists():
+            yield Finding(str(path), path.stat().st_size, "index-entry", what, "no entry")
+        else:
+            yield Finding(str(path), 0, "file-missing", f"an index with {what}", "none")
 
 
 def _untrimmed(segments: Segments, number: int) -> Iterator[Finding]:

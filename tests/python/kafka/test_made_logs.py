@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafka_batches import Row, T, batch, write_segment
+from kafka_batches import TRANSACTIONAL, Row, T, abort_marker, batch, write_segment
 from logdex.errors import CorruptFileError
 from logdex.kafka import Log, LogDir, LogSegment, build_key_index, find
 
@@ -178,3 +178,22 @@ def test_a_partition_has_one_name(tmp_path: Path) -> None:
     with Log.open(tmp_path / "t-4294967296") as log:
         assert (log.topic, log.partition) == ("t-4294967296", 0)
         assert _offsets(log.records()) == [0]
+
+
+def test_aborted_transactions_that_no_file_lists_are_named(partition: Path) -> None:
+    """A reader of committed records would give them, and a broker as well: it takes the file of a closed segment as it is."""
+    rows = [batch([Row(n)], attributes=TRANSACTIONAL, producer=7) for n in (0, 2)]
+    path = write_segment(partition, 0, rows[0], abort_marker(1, 7), rows[1], abort_marker(3, 7), batch([Row(4)]))
+    write_segment(partition, 5, batch([Row(5)]), abort_marker(6, 7))
+    with Log.open(partition) as log:
+        log.rebuild_indexes(partition)
+        assert log.verify().ok
+        assert _offsets(log.records(isolation="read_committed")) == [4, 5]
+        listed = path.with_suffix(".txnindex")
+        content = listed.read_bytes()
+        listed.write_bytes(content[:34])
+        found = log.verify().findings
+        assert [(finding.path, finding.offset, finding.kind) for finding in found] == [(str(listed), 34, "index-entry")]
+        assert found[0].expected == "the transaction of producer 7 that was aborted at offset 3"
+        listed.unlink()
+        assert [(finding.path, finding.kind) for finding in log.verify().findings] == [(str(listed), "file-missing")]
