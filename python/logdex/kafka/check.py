@@ -14,9 +14,10 @@ from logdex.kafka.time_search import timestamps
 from logdex.report import Finding, Report, merge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
+    from logdex.kafka.file_name import TopicPartition
     from logdex.kafka.segment import LogSegment
     from logdex.kafka.segments import Segments
 
@@ -50,6 +51,28 @@ def verify_log(
     checked = {"snapshots": len(segments.listing.snapshots), "segments": len(segments.segments)}
     report = merge([*reports, Report(findings, checked)])
     return Report(sorted(report.findings, key=lambda finding: (finding.path, finding.offset)), report.checked)
+
+
+def verify_checkpoints(log_dir: Path, log_ends: Mapping[TopicPartition, int]) -> Report:
+    """Check the text files of a log directory, and that no log begins behind its end: a broker would delete it when it starts.
+
+    Args:
+        log_dir: The log directory.
+        log_ends: The offset after the last whole batch of each partition in it.
+    """
+    findings = []
+    for name in checkpoint.LOG_DIR_FILES:
+        try:
+            offsets = checkpoint.read_offsets(log_dir, name)
+        except CorruptFileError as error:
+            findings.append(_of_error(error))
+            continue
+        if name == checkpoint.LOG_START:
+            for partition, end in log_ends.items():
+                if offsets.get(partition, 0) > end:
+                    what = f"a start of {partition} of at most {end}, where its log ends"
+                    findings.append(Finding(str(log_dir / name), 0, "file-content", what, str(offsets[partition])))
+    return Report(findings, {})
 
 
 def _leader_epochs(directory: Path) -> tuple[list[tuple[int, int]], list[Finding]]:

@@ -197,3 +197,27 @@ def test_aborted_transactions_that_no_file_lists_are_named(partition: Path) -> N
         assert found[0].expected == "the transaction of producer 7 that was aborted at offset 3"
         listed.unlink()
         assert [(finding.path, finding.kind) for finding in log.verify().findings] == [(str(listed), "file-missing")]
+
+
+def test_checkpoints_of_the_log_directory_are_checked(partition: Path) -> None:
+    write_segment(partition, 0, batch([Row(0), Row(1)]))
+    sizeless = write_segment(partition.with_name("orders-4"), 0, batch([Row(0)]), bytes(11) + b"\3" * 30)
+    with LogDir.open(partition.parent) as logs:
+        assert "batch-size" in {finding.kind for finding in logs.verify().findings}
+        sizeless.unlink()
+        logs.log("orders", 3).rebuild_indexes(partition)
+        _start_at(partition, 2)
+        assert logs.verify().ok
+        _start_at(partition, 3)
+        place = str(partition.parent / "log-start-offset-checkpoint")
+        [finding] = logs.verify().findings
+        assert (finding.path, finding.kind, finding.found) == (place, "file-content", "3")
+        assert finding.expected == "a start of orders-3 of at most 2, where its log ends"
+        _start_at(partition, 0)
+        for name in ("log-start", "recovery-point", "replication", "cleaner"):
+            path = partition.parent / f"{name}-offset-checkpoint"
+            path.write_text("0\n1\norders 3\n", encoding="ascii")
+            assert [(each.path, each.offset, each.kind) for each in logs.verify().findings] == [
+                (str(path), 4, "file-content")
+            ]
+            path.unlink()
