@@ -26,6 +26,7 @@ mod index_file;
 mod legacy;
 mod lookup;
 mod offset_index;
+mod order;
 mod part;
 mod producers;
 mod record;

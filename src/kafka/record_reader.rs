@@ -7,7 +7,8 @@ use arrow_schema::{ArrowError, SchemaRef};
 
 use super::finding::{Finding, Flaw, Kind, OnError};
 use super::header::Header;
-use super::lookup::{out_of_order, too_large};
+use super::lookup::too_large;
+use super::order::Order;
 use super::part::Part;
 use super::record::Span;
 use super::record_builder::{Owner, RecordBuilder};
@@ -44,8 +45,9 @@ struct Current {
     source: FileSource,
     /// The batch that is being read.
     batch: Option<Header>,
-    /// Last offset of the batch before the next.
-    last: Option<i64>,
+    order: Order,
+    /// Where the batch before lies, if it begins behind what is wanted.
+    beyond: Option<u64>,
 }
 
 /// A walk over parts of segments that gives record batches. Files are open only while they are read.
@@ -156,21 +158,19 @@ impl RecordReader {
         let end = part.end_position.unwrap_or(u64::MAX).min(segment.len()).min(source.len());
         self.walk.restart(begin, end);
         self.cursor = BatchCursor::new(segment.options().max_batch_bytes);
+        let order = Order::new(segment.base_offset());
         let owner = Arc::new(Owner { topic: part.topic.clone(), partition: part.partition });
-        self.current = Some(Current { part, owner, source, batch: None, last: None });
+        self.current = Some(Current { part, owner, source, batch: None, order, beyond: None });
         Ok(())
     }
 
     fn leave_part(&mut self, tail: &Tail) -> Result<()> {
         let Some(current) = self.current.take() else { return Ok(()) };
-        let Some(flaw) = tail.flaw() else { return Ok(()) };
+        let next_base = self.next_base(&current.part);
+        let Some(flaw) = tail.flaw() else { return self.leave_last(&current, next_base) };
         let finding = Finding::new(current.part.segment.path(), self.walk.at, flaw);
         // The last segment of a partition is the one that a broker was writing.
-        let goes_on = self.parts.peek().is_some_and(|next| {
-            next.topic == current.part.topic
-                && next.partition == current.part.partition
-                && next.segment.base_offset() > current.part.segment.base_offset()
-        });
+        let goes_on = next_base.is_some();
         let compat = current.part.segment.options().compat;
         let quiet = tail.is_quiet_in(compat) && !goes_on && current.part.end_position.is_none();
         let slice = current.part.end_position.is_some() && tail.is_quiet();
@@ -178,12 +178,32 @@ impl RecordReader {
             // A slice may end inside of a batch.
             _ if slice => Ok(()),
             OnError::Raise if !quiet => Err(finding.into()),
-            on_error => {
+            _ => {
                 self.findings.push(finding);
-                self.ended |= on_error == OnError::Stop;
                 Ok(())
             }
         }
+    }
+
+    /// Says so where the last batch of a segment lies behind the beginning of the next one, so that nothing was read of it.
+    fn leave_last(&mut self, current: &Current, next_base: Option<i64>) -> Result<()> {
+        let (Some(position), Some(next_base)) = (current.beyond, next_base) else { return Ok(()) };
+        let expected = format_args!("offsets below {next_base}, where the next segment begins").to_string();
+        let last = current.order.last().unwrap_or(i64::MAX);
+        let finding = Finding::new(current.part.segment.path(), position, Flaw::new(Kind::BatchOffset, expected, last));
+        if self.scan.on_error == OnError::Raise {
+            return Err(finding.into());
+        }
+        self.findings.push(finding);
+        Ok(())
+    }
+
+    /// Base offset of the segment that follows in the same partition, where it is to be read, too.
+    fn next_base(&mut self, part: &Part) -> Option<i64> {
+        let next = self.parts.peek()?;
+        let base = next.segment.base_offset();
+        let follows = next.topic == part.topic && next.partition == part.partition && base > part.segment.base_offset();
+        follows.then_some(base)
     }
 
     /// Says what is wrong with a batch; the walk goes on behind it, if it goes on.
@@ -195,31 +215,26 @@ impl RecordReader {
             return Err(finding.into());
         }
         self.findings.push(finding);
-        self.ended |= self.scan.on_error == OnError::Stop;
+        if self.scan.on_error == OnError::Stop {
+            self.current = None;
+        }
         Ok(())
     }
 
     /// Looks whether the batch that the walk came to has records that are wanted, and opens it then.
     fn enter_batch(&mut self, header: &Header) -> Result<()> {
         let Some(current) = &mut self.current else { return Ok(()) };
-        let part = &current.part;
-        let segment = Arc::clone(&part.segment);
+        let segment = Arc::clone(&current.part.segment);
         let options = segment.options();
-        let before = current.last.replace(header.last_offset);
-        if options.compat.is_none()
-            && let Some(flaw) = out_of_order(header, before, segment.base_offset())
-        {
+        let misplaced = current.order.check(header).filter(|_| options.compat.is_none());
+        if let Some(flaw) = misplaced {
             self.refuse(header, flaw)?;
-            if self.ended {
-                return Ok(());
-            }
+        }
+        if self.is_beyond(header) {
+            return Ok(());
         }
         let Some(current) = &mut self.current else { return Ok(()) };
         let part = &current.part;
-        if !header.is_legacy() && part.end_offset < i64::MAX && header.base_offset >= part.end_offset {
-            self.current = None;
-            return Ok(());
-        }
         if header.last_offset < part.begin_offset || header.max_timestamp < self.scan.times.begin_ms {
             return Ok(());
         }
@@ -252,6 +267,19 @@ impl RecordReader {
             }
             Err(flaw) => self.refuse(header, flaw),
         }
+    }
+
+    /// Passes over a batch that begins behind what is wanted, and leaves the part at the second one in a row: the first may be a
+    /// batch whose base offset was damaged, which the one behind it gives away.
+    fn is_beyond(&mut self, header: &Header) -> bool {
+        let Some(current) = &mut self.current else { return true };
+        let end = current.part.end_offset;
+        let beyond = !header.is_legacy() && end < i64::MAX && header.base_offset >= end;
+        let before = std::mem::replace(&mut current.beyond, beyond.then_some(header.position));
+        if beyond && before.is_some() {
+            self.current = None;
+        }
+        beyond
     }
 
     /// All records of the batch are read.
