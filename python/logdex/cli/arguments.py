@@ -55,11 +55,16 @@ def add_path(parser: argparse.ArgumentParser) -> None:
 
 def add_open_options(parser: argparse.ArgumentParser) -> None:
     """Add what opening a RocketMQ store may have to be told."""
+    add_geometry(parser)
+    add_commit_log(parser)
+
+
+def add_geometry(parser: argparse.ArgumentParser) -> None:
+    """Add slots and entries of the index files."""
     parser.add_argument(
         "--hash-slots", type=int32, metavar="N", help="maxHashSlotNum, where the index files do not tell it"
     )
     parser.add_argument("--max-entries", type=int32, metavar="N", help="maxIndexNum, likewise")
-    add_commit_log(parser)
 
 
 def add_commit_log(parser: argparse.ArgumentParser) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from logdex.cli.arguments import command
+from logdex.cli.arguments import add_geometry, command
 from logdex.cli.index_source import IndexSource
 from logdex.cli.kinds import open_source
 from logdex.cli.output import say, say_json, table, time_text
@@ -33,7 +33,10 @@ def add_parsers(subparsers: Subparsers) -> None:
     """Add the command."""
     parser = command(subparsers, "stats", "slot use, chain lengths and times of an index", _DETAILS)
     parser.add_argument("index", metavar="INDEX", help="an index directory or file, or a store")
-    parser.add_argument("--plot", metavar="FILE.png", help="draw the three pictures into a file")
+    add_geometry(parser)
+    parser.add_argument(
+        "--plot", metavar="FILE.png", help="draw the three pictures into a file; .svg and .pdf will do, too"
+    )
     parser.set_defaults(run=run)
 
 
@@ -43,17 +46,18 @@ def run(arguments: argparse.Namespace) -> int:
     if (path / "commitlog").is_dir():
         path /= "index"
     plot = _pyplot() if arguments.plot else None
-    with open_source(path) as source:
+    with open_source(path, hash_slots=arguments.hash_slots, max_entries=arguments.max_entries) as source:
         if not isinstance(source, IndexSource):
             raise ValueError(f"{path} is no index directory or file")  # noqa: TRY004 -- what lies there, not a type
         with Progress("stats") as progress:
             statistics = measure(source.files, progress)
+    # Before anything is printed: who reads that may go away early.
+    if plot is not None:
+        _draw(plot, statistics, arguments.plot)
     if arguments.json:
         say_json({"path": str(path), **statistics.to_dict()})
     else:
         _show(path, statistics)
-    if plot is not None:
-        _draw(plot, statistics, arguments.plot)
     return 0 if statistics.entries else 1
 
 

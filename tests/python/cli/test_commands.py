@@ -264,7 +264,7 @@ def test_an_index_that_does_not_tell_its_geometry_is_told(
     for path in (root / "index").iterdir():
         path.write_bytes(bytes(path.stat().st_size))
     told = ("--hash-slots", 64, "--max-entries", 256)
-    for words in (("info", root), ("cat", root), ("verify", root), ("find", root, "AaTopic", "BB")):
+    for words in (("info", root), ("cat", root), ("verify", root), ("stats", root), ("find", root, "AaTopic", "BB")):
         ran = logdex_command(*words)
         assert (ran.code, ran.out) == (2, "")
         assert "maxHashSlotNum" in ran.err

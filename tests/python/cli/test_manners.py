@@ -293,6 +293,11 @@ def test_stats_draws_what_it_tells(
     vars(package).update(use=lambda _: None, pyplot=plot)
     monkeypatch.setitem(sys.modules, "matplotlib", package)
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", plot)
+    # The picture is there, whether anybody reads the numbers or not.
+    with monkeypatch.context() as patch:
+        patch.setattr("logdex.cli.stats.say", lambda _="": (_ for _ in ()).throw(OSError("nobody reads")))
+        assert logdex_command("stats", store("basic"), "--plot", tmp_path / "x.png").code == 2
+    assert (tmp_path / "x.png").read_bytes() == b"picture"
     ran = logdex_command("stats", store("basic"), "--plot", tmp_path / "x.png", "--json")
     assert (ran.code, (tmp_path / "x.png").read_bytes()) == (0, b"picture")
     (told,) = ran.rows
