@@ -28,7 +28,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 /// files; calls may come from many threads. With compat the answers are those of that release after a clean start, its
 /// faults included; else a damaged unit hides nothing, and filling is not counted as a message.
 #[pyclass(name = "ConsumeQueue", module = "logdex._core", frozen)]
-struct PyConsumeQueue {
+pub(super) struct PyConsumeQueue {
     queue: Mutex<Option<Arc<ConsumeQueue>>>,
     path: PathBuf,
     commit_log: Option<Py<PyCommitLog>>,
@@ -40,7 +40,7 @@ struct PyConsumeQueue {
 }
 
 impl PyConsumeQueue {
-    fn inner(&self) -> PyResult<Arc<ConsumeQueue>> {
+    pub(super) fn inner(&self) -> PyResult<Arc<ConsumeQueue>> {
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         queue.clone().ok_or_else(|| PyValueError::new_err(format!("{} is closed", self.path.display())))
     }

@@ -9,6 +9,7 @@ mod consume_queue;
 mod convert;
 mod entry_table;
 mod errors;
+mod followers;
 mod hash_index;
 mod index_entries;
 mod index_file;
@@ -32,6 +33,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     checkpoint::register(m)?;
     commit_log::register(m)?;
     consume_queue::register(m)?;
+    followers::register(m)?;
     message_reader::register(m)?;
     index_entries::register(m)?;
     entry_table::register(m)?;

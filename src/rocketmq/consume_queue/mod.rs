@@ -8,6 +8,7 @@ mod batch;
 mod batch_time_lookup;
 mod bounds;
 mod extension;
+mod follow;
 mod queue;
 mod tags_code;
 mod time_lookup;
@@ -16,6 +17,7 @@ mod writer;
 
 pub use batch::extension_batch;
 pub use extension::{ExtensionUnit, is_extension_address};
+pub use follow::{MissingUnits, OddTags, QueueFollower};
 pub use queue::{ConsumeQueue, Kind, Options};
 pub use tags_code::DelayLevels;
 pub use time_lookup::Boundary;

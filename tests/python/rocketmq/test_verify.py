@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -107,6 +108,17 @@ def test_a_unit_that_leads_elsewhere_is_found(store: Callable[[str], Path]) -> N
     assert {(f.kind, f.path, f.offset) for f in report.findings} == {
         (kind, str(path), 40) for kind in ("queue-missing", "queue-message", "queue-order")
     }
+
+
+def test_lost_extension_files_are_found(store: Callable[[str], Path]) -> None:
+    """A unit's tags code then leads nowhere, which ended the check before."""
+    root = store("cqext")
+    shutil.rmtree(root / "consumequeue_ext")
+    with MessageStore.open(root) as opened:
+        report = opened.verify()
+    assert report.kinds == {"queue-tags": 327}
+    assert report.checked["units_followed"] == sum(len(row["units"]) for row in golden.rows("cqext", "units"))
+    assert all(int(finding.found) < -(2**31) for finding in report.findings)
 
 
 def test_an_entry_that_leads_elsewhere_is_found(store: Callable[[str], Path]) -> None:
