@@ -8,12 +8,14 @@ mod batch;
 mod batch_time_lookup;
 mod bounds;
 mod extension;
+mod extension_writer;
 mod follow;
 mod queue;
 mod tags_code;
 mod time_lookup;
 pub mod unit;
 mod writer;
+mod written_files;
 
 pub use batch::extension_batch;
 pub use extension::{ExtensionUnit, is_extension_address};
