@@ -26,7 +26,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 /// files; calls may come from many threads. With compat the answers are those of that release after a clean start, its
 /// faults included; else a damaged unit hides nothing, and filling is not counted as a message.
 #[pyclass(name = "ConsumeQueue", module = "logdex._core", frozen)]
-struct PyConsumeQueue {
+pub(super) struct PyConsumeQueue {
     queue: Closable<ConsumeQueue>,
     commit_log: Option<Py<PyCommitLog>>,
     extension: Option<PathBuf>,
@@ -37,7 +37,7 @@ struct PyConsumeQueue {
 }
 
 impl PyConsumeQueue {
-    fn inner(&self) -> PyResult<Arc<ConsumeQueue>> {
+    pub(super) fn inner(&self) -> PyResult<Arc<ConsumeQueue>> {
         self.queue.get()
     }
 }

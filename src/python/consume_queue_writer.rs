@@ -41,7 +41,7 @@ impl PyConsumeQueueWriter {
         PyTuple::new(py, ConsumeQueueWriter::COLUMNS)
     }
 
-    /// Begin the directories `consumequeue` and `batchconsumequeue`.
+    /// Begin the directories `consumequeue` and `batchconsumequeue`, with extension files `consumequeue_ext` as well.
     ///
     /// Args:
     ///     directory: What they are made in; it is made where it is missing.
@@ -49,13 +49,16 @@ impl PyConsumeQueueWriter {
     ///     batch_file_size: Bytes of a batch queue's file, units of 46.
     ///     delay_levels: The broker's messageDelayLevel: units of delayed messages hold their time of delivery.
     ///     multi_dispatch: Messages go to the queues that INNER_MULTI_DISPATCH names as well (enableMultiDispatch).
+    ///     extension_file_size: Bytes of an extension file (mappedFileSizeConsumeQueueExt), where tags codes and store times
+    ///         go to such files (enableConsumeQueueExt); None: they do not. Their bit maps are empty, as they are unless
+    ///         enableCalcFilterBitMap is set: consumers' filters stand in no log.
     ///
     /// Raises:
-    ///     FileExistsError: One of the two is there.
+    ///     FileExistsError: One of them is there.
     ///     OSError: The system refuses.
     ///     ValueError: File sizes without room for a unit, or levels that are none.
     #[staticmethod]
-    #[pyo3(signature = (directory, *, file_size=6_000_000, batch_file_size=13_800_000, delay_levels=DelayLevels::DEFAULT, multi_dispatch=true))]
+    #[pyo3(signature = (directory, *, file_size=6_000_000, batch_file_size=13_800_000, delay_levels=DelayLevels::DEFAULT, multi_dispatch=true, extension_file_size=None))]
     fn create(
         py: Python<'_>,
         directory: PathBuf,
@@ -63,9 +66,10 @@ impl PyConsumeQueueWriter {
         batch_file_size: u64,
         delay_levels: &str,
         multi_dispatch: bool,
+        extension_file_size: Option<u64>,
     ) -> PyResult<Self> {
         let delay_levels = DelayLevels::parse(delay_levels)?;
-        let options = WriterOptions { file_size, batch_file_size, delay_levels, multi_dispatch };
+        let options = WriterOptions { file_size, batch_file_size, delay_levels, multi_dispatch, extension_file_size };
         let writer = py.detach(|| ConsumeQueueWriter::create(&directory, options))?;
         Ok(Self { writer: Mutex::new(Some(writer)) })
     }

@@ -12,6 +12,7 @@ mod convert;
 mod entry_batches;
 mod entry_table;
 mod errors;
+mod followers;
 mod hash_index;
 mod index_entries;
 mod index_file;
@@ -37,6 +38,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     commit_log::register(m)?;
     consume_queue::register(m)?;
     consume_queue_writer::register(m)?;
+    followers::register(m)?;
     message_reader::register(m)?;
     index_entries::register(m)?;
     entry_table::register(m)?;

@@ -311,10 +311,11 @@ class MessageStore(OpenedStore):
     ) -> Report:
         """Make the consume queues of the log anew; the store itself is only read.
 
-        Their files are as long as the store's own, else as a broker's by default.
+        Their files are as long as the store's own, else as a broker's by default. Where the store has extension files, the
+        new queues have them, too, with empty bit maps: which consumers' filters take a message the log does not tell.
 
         Args:
-            directory: Where `consumequeue` and `batchconsumequeue` go; made where it is not there.
+            directory: Where `consumequeue`, `batchconsumequeue` and `consumequeue_ext` go; made where it is not there.
             threads: Threads that read the log.
             progress: Called now and then with the bytes of the log that are done, and those there are.
 

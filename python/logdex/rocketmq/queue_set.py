@@ -109,6 +109,11 @@ class QueueSet:
                 break
         return sizes
 
+    def extension_file_size(self) -> int | None:
+        """Give the size of the extension files, as `ConsumeQueueWriter.create` takes it; None where there are none."""
+        files = self._layout.queue_extensions.glob(f"*/*/{'[0-9]' * 20}")
+        return max((file.stat().st_size for file in files), default=0) or None
+
     def close(self) -> None:
         """Let the files go."""
         with self._lock:

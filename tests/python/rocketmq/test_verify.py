@@ -120,6 +120,8 @@ def test_lost_extension_files_are_found(store: Callable[[str], Path]) -> None:
     extended = [(topic, queue_id) for topic, queue_id, (_, _, code) in units if code <= -(1 << 31) - 1]
     assert report.kinds == {"queue-tags": len(extended)}
     assert len(extended) > 0
+    assert report.checked["units_followed"] == len(units)
+    assert all(int(finding.found) < -(2**31) for finding in report.findings)
 
 
 def test_an_entry_that_leads_elsewhere_is_found(store: Callable[[str], Path]) -> None:
