@@ -51,8 +51,12 @@ fn entries(directories: &[PathBuf]) -> Result<(Vec<OffsetFile>, Vec<PathBuf>)> {
             match fs::metadata(&path) {
                 Ok(kind) if kind.is_file() => files.push(OffsetFile { start, len: kind.len(), path }),
                 Ok(_) => strays.push(path),
-                // The broker deletes old files at any time.
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                    // The broker deletes old files at any time; but a link may lead nowhere.
+                    if fs::symlink_metadata(&path).is_ok() {
+                        strays.push(path);
+                    }
+                }
                 Err(e) => return Err(Error::io(&path, e)),
             }
         }

@@ -59,11 +59,21 @@ def list_directory(directory: Path) -> list[Entry]:
             if name.name.startswith(("_", ".")):
                 continue
             try:
-                status = name.stat()
+                status = _status(name)
             except FileNotFoundError:
                 continue
             entries.append(Entry(name.name, status.st_ino, status.st_size, stat.S_ISREG(status.st_mode)))
     return sorted(entries, key=lambda entry: sort_key(entry.name))
+
+
+def _status(name: os.DirEntry[str]) -> os.stat_result:
+    try:
+        return name.stat()
+    except FileNotFoundError:
+        # Deleted meanwhile; or a link that leads nowhere, which is no file.
+        if not name.is_symlink():
+            raise
+        return name.stat(follow_symlinks=False)
 
 
 def directory_stamp(directory: Path) -> tuple[int, int] | None:

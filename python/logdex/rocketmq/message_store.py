@@ -194,7 +194,7 @@ class MessageStore(OpenedStore):
         if topics:
             return topics
         if self._topics_in_log is None:
-            self._topics_in_log = topics_in_log(self._commit_log)
+            self._topics_in_log = topics_in_log(self._commit_log, salvage=self._options["compat"] is None)
         return self._topics_in_log
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue:

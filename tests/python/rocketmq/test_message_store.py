@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 from collections import defaultdict
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -255,6 +256,30 @@ def test_find_batch_refuses_what_is_no_key_before_it_reads(store: Callable[[str]
         for topics, keys in (("t", ["k", 5]), (["t", 5], ["k", "k"]), ("t", pa.array([1])), ("t", "k"), (["t"], b"k")):
             with pytest.raises(TypeError, match=r"(keys|topics): "):
                 opened.find_batch(topics, keys)
+
+
+def test_topics_behind_damage_are_topics(damaged_store: Callable[[str], Path]) -> None:
+    """Where the log alone tells them: a message behind damage is found without its topic, too."""
+    root = damaged_store("crc-early-clean")
+    for name in ("consumequeue", "config"):
+        shutil.rmtree(root / name)
+    rows = [row for row in golden.rows("basic", "messages") if row["physicalOffset"] != 98_616]
+    with MessageStore.open(root) as opened:
+        assert opened.topics == sorted({row["topic"] for row in rows})
+        last = next(row for row in reversed(rows) if row["uniqKey"])
+        found = opened.find(None, last["uniqKey"], scan=False)
+        assert last["physicalOffset"] in offsets(found)
+    with MessageStore.open(root, compat="4.9.3") as opened:
+        before = {row["topic"] for row in rows if row["physicalOffset"] < 98_616}
+        assert opened.topics == sorted(before) != sorted({row["topic"] for row in rows})
+
+
+def test_a_table_of_topics_that_is_damaged_is_none(store: Callable[[str], Path]) -> None:
+    root = store("basic")
+    for text in ("", "null", "[" * 100_000, '{"topicConfigTable": 5}', "\ud800"):
+        (root / "config" / "topics.json").write_text(text, encoding="utf-8", errors="surrogatepass")
+        with MessageStore.open(root) as opened:
+            assert len(opened.find(None, "BB")) >= len(opened.find("AaTopic", "BB")) > 0
 
 
 def test_message_by_offset_id_and_by_offset(store: Callable[[str], Path]) -> None:

@@ -110,6 +110,22 @@ def test_a_unit_that_leads_elsewhere_is_found(store: Callable[[str], Path]) -> N
     }
 
 
+def test_a_link_that_leads_nowhere_is_found(store: Callable[[str], Path], tmp_path: Path) -> None:
+    """Files may lie on another disk, which is gone."""
+    root = store("basic")
+    rows = golden.rows("basic", "messages")
+    last = max((root / "commitlog").iterdir())
+    links = [last, max((root / "index").iterdir()), root / "consumequeue" / "TopicTest" / "0" / ("0" * 20)]
+    for link in links:
+        link.unlink()
+        link.symlink_to(tmp_path / "gone" / link.name)
+    with MessageStore.open(root) as opened:
+        found = pa.table(opened.messages(columns=["phy_offset"])).column(0).to_pylist()
+        report = opened.verify()
+    assert found == [row["physicalOffset"] for row in rows if row["physicalOffset"] < int(last.name)]
+    assert {f.path for f in report.findings if f.kind == "not-a-file"} == set(map(str, links))
+
+
 def test_lost_extension_files_are_found(store: Callable[[str], Path]) -> None:
     """A backup of the log and the queues alone: the units' tags codes are addresses that lead nowhere."""
     root = store("cqext")
