@@ -13,18 +13,14 @@ use std::time::Duration;
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::Int64Type;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime};
-use logdex::kafka::{
-    BatchReader, BatchScan, Check, IndexOptions, OffsetIndex, OnError, Part, ProducerState, RecordReader, RecordScan,
-    Segment, SegmentOptions, SparseIndex, batch_columns, record_columns,
-};
-use logdex::time_range::TimeRange;
+use logdex::kafka::batch_columns::Column;
+use logdex::kafka::{Check, IndexOptions, OffsetIndex, Part, ProducerState, Segment, SegmentOptions, SparseIndex};
 use support::keys::mix;
 use support::segment_files::{self, Codec};
+use support::segments;
 
 /// Nothing here can fail but the disk.
 const OK: &str = "the bench wrote the file itself";
-/// Rows of a batch, as Python's default has it.
-const ROWS: usize = 8_192;
 /// Entries of a full index of 10 MiB.
 const ENTRIES: u32 = 10 * 1024 * 1024 / 8;
 
@@ -39,31 +35,10 @@ fn group<'c>(criterion: &'c mut Criterion, name: &str) -> BenchmarkGroup<'c, Wal
     group
 }
 
-/// Reads parts to record batches with Spark's columns, and counts their rows.
-fn rows(parts: Vec<Part>) -> u64 {
-    let scan = RecordScan {
-        times: TimeRange::new(None, None),
-        columns: record_columns::Column::choose::<&str>(None).expect(OK),
-        batch_size: ROWS,
-        control: false,
-        check_crc: true,
-        on_error: OnError::Raise,
-    };
-    RecordReader::new(parts, scan).expect(OK).map(|batch| black_box(batch.expect(OK)).num_rows() as u64).sum()
-}
-
 /// The segment in `pieces` parts of about the same size, each beginning with a batch.
 fn parts(segment: &Arc<Segment>, pieces: u64) -> Vec<Part> {
     let mut begins = vec![0];
-    let scan = BatchScan {
-        begin_position: 0,
-        end_position: None,
-        columns: vec![batch_columns::Column::Position],
-        batch_size: ROWS,
-        check_crc: false,
-        on_error: OnError::Raise,
-    };
-    for batch in BatchReader::new(Arc::clone(segment), scan).expect(OK) {
+    for batch in segments::heads(Arc::clone(segment), vec![Column::Position], false) {
         let positions = batch.expect(OK);
         let positions = positions.column(0).as_primitive::<Int64Type>().values().iter();
         for position in positions.map(|position| u64::try_from(*position).expect(OK)) {
@@ -90,16 +65,16 @@ fn decode(criterion: &mut Criterion) {
             let mut group = group(criterion, &format!("kafka/{}/{value_len}", codec.name()));
             group.throughput(Throughput::Elements(written.records));
             group.bench_function("decode", |bencher| {
-                bencher.iter(|| assert_eq!(rows(vec![Part::whole(Arc::clone(&segment))]), written.records));
+                bencher.iter(|| assert_eq!(segments::read(Part::whole(Arc::clone(&segment))) as u64, written.records));
             });
             group.bench_function("decode, 2 threads", |bencher| {
                 bencher.iter(|| {
-                    let read: u64 = std::thread::scope(|scope| {
+                    let read: usize = std::thread::scope(|scope| {
                         let parts = parts(&segment, 2).into_iter();
-                        let threads: Vec<_> = parts.map(|part| scope.spawn(|| rows(vec![part]))).collect();
+                        let threads: Vec<_> = parts.map(|part| scope.spawn(|| segments::read(part))).collect();
                         threads.into_iter().map(|thread| thread.join().expect(OK)).sum()
                     });
-                    assert_eq!(read, written.records);
+                    assert_eq!(read as u64, written.records);
                 });
             });
             if codec == Codec::None {
@@ -115,17 +90,8 @@ fn decode(criterion: &mut Criterion) {
 
 /// Reads the heads of all batches, and compares their checksums.
 fn heads(segment: &Arc<Segment>, batches: u64) {
-    let scan = BatchScan {
-        begin_position: 0,
-        end_position: None,
-        columns: batch_columns::Column::ALL.to_vec(),
-        batch_size: ROWS,
-        check_crc: true,
-        on_error: OnError::Raise,
-    };
-    let mut reader = BatchReader::new(Arc::clone(segment), scan).expect(OK);
-    let read: usize = reader.by_ref().map(|batch| black_box(batch.expect(OK)).num_rows()).sum();
-    assert_eq!(read as u64, batches);
+    let mut reader = segments::heads(Arc::clone(segment), Column::ALL.to_vec(), true);
+    assert_eq!(segments::rows(&mut reader) as u64, batches);
     assert!(reader.findings().is_empty());
 }
 

@@ -203,9 +203,10 @@ def measure_spark(root: Path, records: int, size: int, begin: int, rounds: int) 
     ls.register(session)
 
     def newest(*, pushdown: bool) -> DataFrame:
-        session.conf.set("spark.sql.python.filterPushdown.enabled", str(pushdown).lower())
+        switch = str(pushdown).lower()
+        session.conf.set("spark.sql.python.filterPushdown.enabled", switch)
         # What is read by map is not counted; this is.
-        frame = session.read.format("kafka_log").option("access", "pread").load(str(root))
+        frame = session.read.format("kafka_log").options(access="pread", pushdown=switch).load(str(root))
         return frame.where(f"timestamp >= timestamp_millis({begin})").selectExpr(
             "count(*)", "min(offset)", "max(offset)"
         )

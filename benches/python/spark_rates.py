@@ -189,15 +189,21 @@ class StoreBench:
         if rows[0] != rows[1] or len(rows[0]) != 1:
             raise RuntimeError(f"the index leads to {rows[0]}, a scan to {rows[1]}")
 
-    def read(self, columns: str) -> DataFrame:
+    def read(self, columns: str, pushdown: str = "auto") -> DataFrame:
         """Read some columns of all messages, cut into a task a core."""
-        options = {"columns": columns, "minPartitions": str(CORES), "maxPartitionBytes": str(1 << 30)}
+        options = {
+            "columns": columns,
+            "minPartitions": str(CORES),
+            "maxPartitionBytes": str(1 << 30),
+            "pushdown": pushdown,
+        }
         return self.spark.read.format("rocketmq").options(**options).load(str(self.store))
 
     def filtered(self, pushdown: bool) -> DataFrame:  # noqa: FBT001
-        """Ask for one message by topic and key, with Spark's switch on or off."""
-        self.spark.conf.set("spark.sql.python.filterPushdown.enabled", str(pushdown).lower())
-        return self.read("topic,keys,phy_offset,body").where(self.wanted)
+        """Ask for one message by topic and key, with Spark's switch and ours on or off."""
+        switch = str(pushdown).lower()
+        self.spark.conf.set("spark.sql.python.filterPushdown.enabled", switch)
+        return self.read("topic,keys,phy_offset,body", switch).where(self.wanted)
 
     def measure(self, rounds: int, as_json: bool) -> None:  # noqa: FBT001
         """Measure in turns, and print."""

@@ -1,12 +1,13 @@
-//! Operations on Kafka's segments and offset indexes, beside the same of the Java driver (`Rounds.java`).
+//! Kafka's segments as the benches read them, and the operations that stand beside those of the Java driver (`Rounds.java`).
 //!
-//! What is timed is the whole operation, opening included; of lookups only the lookups.
+//! What is timed of these is the whole operation, opening included; of lookups only the lookups.
 
 use std::hint::black_box;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
+use arrow_array::RecordBatchReader;
 use logdex::kafka::batch_columns::Column as BatchColumn;
 use logdex::kafka::record_columns::Column;
 use logdex::kafka::{
@@ -21,7 +22,8 @@ use super::question::Question;
 use super::timed;
 
 const OK: &str = "a sound file of ours";
-const BATCH_ROWS: usize = 8_192;
+/// Rows of a batch, as Python's default has it.
+const ROWS: usize = 8_192;
 /// What the Java driver looks at of a head.
 const HEADS: [&str; 7] = ["position", "size", "baseOffset", "lastOffset", "maxTimestamp", "producerId", "baseSequence"];
 
@@ -64,21 +66,35 @@ fn records(question: &Question) -> Value {
     json!({"seconds": took.as_secs_f64(), "records": rows})
 }
 
-fn read(part: Part) -> usize {
+/// Reads a part to record batches with the columns that are given by default, checksums compared, and counts its rows.
+pub(crate) fn read(part: Part) -> usize {
     let scan = RecordScan {
         times: TimeRange::ALL,
         columns: Column::choose::<&str>(None).expect(OK),
-        batch_size: BATCH_ROWS,
+        batch_size: ROWS,
         control: false,
         check_crc: true,
         on_error: OnError::Raise,
     };
-    let mut reader = RecordReader::new(vec![part], scan).expect(OK);
-    let mut rows = 0;
-    while let Some(batch) = reader.next_batch().expect(OK) {
-        rows += black_box(batch).num_rows();
-    }
-    rows
+    rows(&mut RecordReader::new(vec![part], scan).expect(OK))
+}
+
+/// A reader of the heads of all batches.
+pub(crate) fn heads(segment: Arc<Segment>, columns: Vec<BatchColumn>, check_crc: bool) -> BatchReader {
+    let scan = BatchScan {
+        begin_position: 0,
+        end_position: None,
+        columns,
+        batch_size: ROWS,
+        check_crc,
+        on_error: OnError::Raise,
+    };
+    BatchReader::new(segment, scan).expect(OK)
+}
+
+/// Reads to the end and counts the rows.
+pub(crate) fn rows(reader: &mut impl RecordBatchReader) -> usize {
+    reader.map(|batch| black_box(batch.expect(OK)).num_rows()).sum()
 }
 
 /// `crc`, `all`: heads of the batches, the columns that the Java driver looks at, or `all`.
@@ -89,22 +105,8 @@ fn headers(question: &Question) -> Value {
     } else {
         BatchColumn::choose(Some(HEADS.as_slice()))
     };
-    let scan = BatchScan {
-        begin_position: 0,
-        end_position: None,
-        columns: columns.expect(OK),
-        batch_size: BATCH_ROWS,
-        check_crc: question.flag("crc"),
-        on_error: OnError::Raise,
-    };
-    let (took, rows) = timed(|| {
-        let mut reader = BatchReader::new(open(&path), scan).expect(OK);
-        let mut rows = 0;
-        while let Some(batch) = reader.next_batch().expect(OK) {
-            rows += black_box(batch).num_rows();
-        }
-        rows
-    });
+    let columns = columns.expect(OK);
+    let (took, rows) = timed(|| rows(&mut heads(open(&path), columns, question.flag("crc"))));
     json!({"seconds": took.as_secs_f64(), "batches": rows})
 }
 

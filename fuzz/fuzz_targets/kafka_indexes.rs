@@ -2,6 +2,7 @@
 //! look-up in a sound log answer something else.
 #![no_main]
 
+use std::fmt::Debug;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ const TIMES: &str = "00000000000000000100.timeindex";
 const ABORTED: &str = "00000000000000000100.txnindex";
 /// Records of the log.
 const ALL: i64 = BATCHES * RECORDS;
+const CHECKS: [Check; 2] = [Check::Trust, Check::Verify];
 
 /// Whether the index leads where it should, or nowhere: the answers are those of the log.
 fn check_lookups(scratch: &Scratch) {
@@ -66,37 +68,69 @@ fn check_refusal(refused: Result<(), Error>) {
     }
 }
 
-fn check_offset_index(path: &Path, bytes: &[u8]) {
-    let plain: Vec<OffsetEntry> = bytes
-        .as_chunks::<8>()
-        .0
-        .iter()
-        .map(|entry| i64::from_be_bytes(*entry))
-        .map(|both| OffsetEntry { offset: BASE + (both >> 32), position: both as i32 })
-        .collect();
-    let ascends = |pair: &[OffsetEntry]| pair[0].offset < pair[1].offset && pair[0].position < pair[1].position;
-    for check in [Check::Trust, Check::Verify] {
-        let index = OffsetIndex::open(path, &options(check, false)).expect("a file that is there");
-        let entries: Vec<OffsetEntry> = (0..index.len()).filter_map(|slot| index.entry(slot)).collect();
-        assert_eq!(plain.get(..index.len()), Some(entries.as_slice()));
-        let sorted = entries.is_sorted_by(|a, b| a.offset < b.offset);
-        assert!(
-            check == Check::Trust && index.len() == plain.len()
-                || check == Check::Verify && entries.windows(2).all(ascends)
-        );
-        let targets = around(entries.iter().map(|entry| entry.offset));
-        let ranks = index.ranks(&targets);
-        for (target, rank) in targets.iter().zip(ranks) {
-            assert_eq!(index.slot(*target).map_or(0, |slot| slot + 1), rank as usize, "{target}");
-            if sorted {
-                assert_eq!(rank as usize, entries.partition_point(|entry| entry.offset <= *target), "{target}");
-            }
+/// Opens an index whose file a plain decoding reads as `plain`: it has these entries, all or as far as they ascend, and ranks
+/// targets among them as a plain search does.
+fn check_entries<I>(
+    path: &Path,
+    check: Check,
+    plain: &[I::Entry],
+    key: fn(&I::Entry) -> i64,
+    ascends: fn(&[I::Entry]) -> bool,
+) -> I
+where
+    I: SparseIndex<Entry: Debug + PartialEq>,
+{
+    let index = I::open(path, &options(check, false)).expect("a file that is there");
+    let entries: Vec<I::Entry> = (0..index.len()).filter_map(|slot| index.entry(slot)).collect();
+    assert_eq!(plain.get(..index.len()), Some(entries.as_slice()));
+    assert!(
+        check == Check::Trust && index.len() == plain.len()
+            || check == Check::Verify && entries.windows(2).all(ascends)
+    );
+    let sorted = entries.is_sorted_by(|a, b| key(a) < key(b));
+    let targets = around(entries.iter().map(key));
+    let ranks = index.ranks(&targets);
+    for (target, rank) in targets.iter().zip(ranks) {
+        assert_eq!(index.rank(*target), rank as usize, "{target}");
+        if sorted {
+            assert_eq!(rank as usize, entries.partition_point(|entry| key(entry) <= *target), "{target}");
         }
+    }
+    check_refusal(index.sanity_check());
+    index.verify(None).expect("damage is told, not raised");
+    index
+}
+
+/// Whether an index that was changed has its entries still when it is opened again.
+fn check_kept<I>(path: &Path, mut index: I)
+where
+    I: SparseIndex<Entry: Debug + PartialEq>,
+{
+    let entries = |index: &I| (0..index.len()).map(|slot| index.entry(slot)).collect::<Vec<_>>();
+    index.trim().expect("room is not needed");
+    let kept = entries(&index);
+    drop(index);
+    let index = I::open(path, &options(Check::Trust, false)).expect("a file that is there");
+    assert_eq!(entries(&index), kept);
+}
+
+fn check_offset_index(path: &Path, bytes: &[u8]) {
+    let decode = |entry: &[u8; 8]| {
+        let both = i64::from_be_bytes(*entry);
+        OffsetEntry { offset: BASE + (both >> 32), position: both as i32 }
+    };
+    let plain: Vec<OffsetEntry> = bytes.as_chunks::<8>().0.iter().map(decode).collect();
+    for check in CHECKS {
+        let index = check_entries::<OffsetIndex>(
+            path,
+            check,
+            &plain,
+            |entry| entry.offset,
+            |pair| pair[0].offset < pair[1].offset && pair[0].position < pair[1].position,
+        );
         for target in [0, 1, 700, i32::MAX] {
             index.fetch_upper_bound(target, 100);
         }
-        check_refusal(index.sanity_check());
-        index.verify(None).expect("damage is told, not raised");
     }
     let mut index = OffsetIndex::open(path, &options(Check::Verify, true)).expect("a file that is there");
     let (len, last) = (index.len(), index.last_offset());
@@ -105,11 +139,7 @@ fn check_offset_index(path: &Path, bytes: &[u8]) {
     index.truncate_to(last).expect("open for writing");
     assert!(index.last_offset() < last || index.is_empty() || len == 0);
     check_refusal(index.append(last.saturating_add(7), i32::MAX));
-    index.trim().expect("room is not needed");
-    let kept: Vec<_> = (0..index.len()).map(|slot| index.entry(slot)).collect();
-    drop(index);
-    let index = OffsetIndex::open(path, &options(Check::Trust, false)).expect("a file that is there");
-    assert_eq!((0..index.len()).map(|slot| index.entry(slot)).collect::<Vec<_>>(), kept);
+    check_kept(path, index);
 }
 
 fn check_time_index(path: &Path, bytes: &[u8]) {
@@ -119,26 +149,14 @@ fn check_time_index(path: &Path, bytes: &[u8]) {
         TimeEntry { timestamp: time, offset: BASE + i64::from(i32::from_be_bytes([a, b, c, d])) }
     };
     let plain: Vec<TimeEntry> = bytes.as_chunks::<12>().0.iter().map(decode).collect();
-    let ascends = |pair: &[TimeEntry]| pair[0].timestamp < pair[1].timestamp && pair[0].offset <= pair[1].offset;
-    for check in [Check::Trust, Check::Verify] {
-        let index = TimeIndex::open(path, &options(check, false)).expect("a file that is there");
-        let entries: Vec<TimeEntry> = (0..index.len()).filter_map(|slot| index.entry(slot)).collect();
-        assert_eq!(plain.get(..index.len()), Some(entries.as_slice()));
-        let sorted = entries.is_sorted_by(|a, b| a.timestamp < b.timestamp);
-        assert!(
-            check == Check::Trust && index.len() == plain.len()
-                || check == Check::Verify && entries.windows(2).all(ascends)
+    for check in CHECKS {
+        check_entries::<TimeIndex>(
+            path,
+            check,
+            &plain,
+            |entry| entry.timestamp,
+            |pair| pair[0].timestamp < pair[1].timestamp && pair[0].offset <= pair[1].offset,
         );
-        let targets = around(entries.iter().map(|entry| entry.timestamp));
-        let ranks = index.ranks(&targets);
-        for (target, rank) in targets.iter().zip(ranks) {
-            assert_eq!(index.slot(*target).map_or(0, |slot| slot + 1), rank as usize, "{target}");
-            if sorted {
-                assert_eq!(rank as usize, entries.partition_point(|entry| entry.timestamp <= *target), "{target}");
-            }
-        }
-        check_refusal(index.sanity_check());
-        index.verify(None).expect("damage is told, not raised");
     }
     let mut index = TimeIndex::open(path, &options(Check::Verify, true)).expect("a file that is there");
     let last = index.last_entry();
@@ -147,11 +165,7 @@ fn check_time_index(path: &Path, bytes: &[u8]) {
     index.truncate_to(last.offset).expect("open for writing");
     // Offsets may repeat, and one of equal entries is found.
     assert!(index.last_entry().offset <= last.offset);
-    index.trim().expect("room is not needed");
-    let kept: Vec<_> = (0..index.len()).map(|slot| index.entry(slot)).collect();
-    drop(index);
-    let index = TimeIndex::open(path, &options(Check::Trust, false)).expect("a file that is there");
-    assert_eq!((0..index.len()).map(|slot| index.entry(slot)).collect::<Vec<_>>(), kept);
+    check_kept(path, index);
 }
 
 fn check_transactions(path: &Path, bytes: &[u8]) {

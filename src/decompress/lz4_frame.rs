@@ -39,22 +39,30 @@ pub(crate) enum HeaderChecksum {
     Ignored,
 }
 
+/// Whether what a frame says of its whole content counts, its size and checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content {
+    Checked,
+    Ignored,
+}
+
 /// Decodes all frames of `input`.
 pub(crate) fn decode(mut input: &[u8], output: &mut Output) -> Result<(), DecodeError> {
-    frame(&mut input, HeaderChecksum::Checked, output)?;
+    frame(&mut input, HeaderChecksum::Checked, Content::Checked, output)?;
     // Fewer bytes than a magic are no frame; Java's reader ignores them.
     while input.len() >= 4 {
-        frame(&mut input, HeaderChecksum::Checked, output)?;
+        frame(&mut input, HeaderChecksum::Checked, Content::Checked, output)?;
     }
     Ok(())
 }
 
-/// Decodes the first frame of `input` and ignores what follows it.
+/// Decodes the first frame of `input` and ignores what follows it, and what it says of its whole content: Kafka's reader passes
+/// over both, and its batches have a checksum of their own. Source: `Lz4BlockInputStream#readHeader`, `#readBlock`.
 pub(crate) fn decode_first(mut input: &[u8], checksum: HeaderChecksum, output: &mut Output) -> Result<(), DecodeError> {
-    frame(&mut input, checksum, output)
+    frame(&mut input, checksum, Content::Ignored, output)
 }
 
-fn frame(input: &mut &[u8], checksum: HeaderChecksum, output: &mut Output) -> Result<(), DecodeError> {
+fn frame(input: &mut &[u8], checksum: HeaderChecksum, whole: Content, output: &mut Output) -> Result<(), DecodeError> {
     let magic = take_u32(input)?;
     if magic & !0xf == SKIPPABLE_MAGIC {
         let len = take_u32(input)?;
@@ -120,6 +128,9 @@ fn frame(input: &mut &[u8], checksum: HeaderChecksum, output: &mut Output) -> Re
             let before = if independent { usize::MAX } else { begin };
             compressed_block(block, most, before, output)?;
         }
+    }
+    if whole == Content::Ignored {
+        return Ok(());
     }
     let content = output.filled().get(begin..).unwrap_or_default();
     if content_size.is_some_and(|size| size != content.len() as u64) {

@@ -43,8 +43,10 @@ impl Output {
         let most = self.limit.saturating_add(1);
         let wanted = self.filled.saturating_add(more).min(most);
         if self.bytes.len() < wanted {
-            // Zeroed by the system where it is large, so only what is filled costs anything.
-            let mut bytes = vec![0; wanted.max(FIRST.min(most))];
+            // Twice as much each time, or small pieces would copy all that is there once for each of them. Zeroed by the system
+            // where it is large, so only what is filled costs anything.
+            let doubled = self.filled.saturating_mul(2).max(FIRST).min(most);
+            let mut bytes = vec![0; wanted.max(doubled)];
             if let (Some(to), Some(from)) = (bytes.get_mut(..self.filled), self.bytes.get(..self.filled)) {
                 to.copy_from_slice(from);
             }
@@ -66,5 +68,28 @@ impl Output {
 
     pub(crate) fn too_long(&self) -> DecodeError {
         DecodeError::TooLong { limit: self.limit }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A stream of many small blocks once copied all of its output for each block.
+    #[test]
+    fn small_pieces_move_the_output_a_few_times_only() {
+        let (piece, limit) = (64 * 1024, 16 * 1024 * 1024);
+        let mut output = Output::new(limit);
+        let mut moves = 0;
+        loop {
+            let before = output.capacity();
+            output.room(piece);
+            moves += usize::from(output.capacity() != before);
+            assert!(output.capacity() <= limit + 1);
+            if output.add(piece).is_err() {
+                break;
+            }
+        }
+        assert!(moves <= 10, "{moves}");
     }
 }

@@ -114,3 +114,16 @@ fn bombs_are_refused_before_memory_is_taken() {
         assert!(decoder.capacity() <= 64 * 1024);
     }
 }
+
+/// Kafka's reader passes over the size and the checksum of the content; a batch has a checksum of its own.
+#[test]
+fn what_an_lz4_frame_says_of_its_content_does_not_count() {
+    let mut decoder = Decoder::new(LIMIT);
+    let info = lz4_flex::frame::FrameInfo::new().content_size(Some(900)).content_checksum(true);
+    let mut encoder = lz4_flex::frame::FrameEncoder::with_frame_info(info, Vec::new());
+    encoder.write_all(&text(900)).unwrap();
+    let mut stream = encoder.finish().unwrap();
+    *stream.last_mut().unwrap() ^= 1;
+    decoder.decode(Codec::Lz4, &stream, 2).unwrap();
+    assert_eq!(decoder.decoded(), text(900));
+}

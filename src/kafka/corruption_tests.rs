@@ -22,7 +22,10 @@ fn scan(on_error: OnError) -> RecordScan {
 
 /// Rows, findings and whether it ended with an error.
 fn read(segment: &Arc<Segment>, on_error: OnError) -> (usize, usize, bool) {
-    let mut reader = RecordReader::new(vec![Part::whole(Arc::clone(segment))], scan(on_error)).unwrap();
+    count(RecordReader::new(vec![Part::whole(Arc::clone(segment))], scan(on_error)).unwrap())
+}
+
+fn count(mut reader: RecordReader) -> (usize, usize, bool) {
     let mut rows = 0;
     loop {
         match reader.next_batch() {
@@ -32,6 +35,18 @@ fn read(segment: &Arc<Segment>, on_error: OnError) -> (usize, usize, bool) {
             Err(other) => panic!("{other}"),
         }
     }
+}
+
+/// Reads segments of one partition, each up to the next one's base: offsets, findings and whether it ended with an error.
+fn read_log(segments: &[&Arc<Segment>], on_error: OnError) -> (usize, usize, bool) {
+    let ends = segments.iter().skip(1).map(|next| next.base_offset()).chain([i64::MAX]);
+    let parts = segments.iter().zip(ends).map(|(segment, end_offset)| Part {
+        end_offset,
+        topic: Some("topic".to_owned()),
+        partition: Some(3),
+        ..Part::whole(Arc::clone(segment))
+    });
+    count(RecordReader::new(parts.collect(), scan(on_error)).unwrap())
 }
 
 /// Asks everything; `expected` is called with each answer that is no error.
@@ -140,7 +155,8 @@ fn flipped_bytes_of_the_log_are_told() {
             let segment = open(dir.path(), &bad, &index, &times);
             let what = format!("byte {at} xor {flip:02x}");
             let field = at as u64 - begins(at);
-            // Neither the first offset nor the leader epoch is under the checksum; the epoch tells nobody anything.
+            // Neither the first offset nor the leader epoch is under the checksum; the epoch tells nobody anything. An offset is
+            // told by the batches on both sides of it, to who comes from the beginning.
             let (is_offset, is_epoch) = (field < 8, (12..16).contains(&field));
             let (rows, findings, failed) = read(&segment, OnError::Raise);
             assert!(failed || findings > 0 || rows == 12, "{what}: {rows}");
@@ -148,9 +164,10 @@ fn flipped_bytes_of_the_log_are_told() {
             let (rows, findings, failed) = read(&segment, OnError::Skip);
             assert!(!failed && (findings > 0 || rows == 12), "{what}");
             read(&segment, OnError::Stop);
-            if !is_offset {
+            if !is_offset || begins(at) < 709 {
+                let (index, times): (&[u8], &[u8]) = if is_offset { (&[], &[]) } else { (&index, &times) };
                 ask(
-                    &segment,
+                    &open(dir.path(), &bad, index, times),
                     |target, found| {
                         // A walk ends quietly where a length leads past the end of the file.
                         let right = right_offset(target);
@@ -226,4 +243,47 @@ fn a_batch_at_the_last_offset_does_not_hide_those_behind_it() {
     let segment = open(dir.path(), &log, &[], &[]);
     assert_eq!(read(&segment, OnError::Raise), (12, 0, true));
     assert_eq!(read(&segment, OnError::Skip), (14, 1, false));
+}
+
+/// Where the next segment begins, or a batch far beyond it, is not where a segment may end without a word.
+#[test]
+fn a_base_offset_beyond_the_next_segment_hides_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut records = Vec::new();
+    record(0, 0, Some(b"key"), None, &mut records);
+    let path = segment(dir.path(), 112, &batch(112, 0, 1, 0, (T, T), &records), None, None);
+    let next = Arc::new(Segment::open(&path, SegmentOptions::default()).unwrap());
+    let (log, index, times) = (hex(SEVEN), hex(SEVEN_INDEX), hex(SEVEN_TIMES));
+    assert_eq!(read_log(&[&open(dir.path(), &log, &index, &times), &next], OnError::Raise), (13, 0, false));
+    for (position, ..) in SEVEN_BATCHES {
+        for byte in 0..7 {
+            let mut bad = log.clone();
+            bad[usize::try_from(position).unwrap() + byte] ^= 0x04;
+            let bad = open(dir.path(), &bad, &index, &times);
+            let what = format!("byte {byte} of the batch at {position}");
+            let (_, _, failed) = read_log(&[&bad, &next], OnError::Raise);
+            assert!(failed, "{what}");
+            let (rows, findings, _) = read_log(&[&bad, &next], OnError::Skip);
+            assert!(findings > 0 && rows >= 10, "{what}: {rows}");
+            // The segment ends there, the log does not.
+            let (rows, findings, _) = read_log(&[&bad, &next], OnError::Stop);
+            assert!(findings == 1 && rows >= 1, "{what}: {rows}");
+            assert!(!bad.verify(true).unwrap().findings.is_empty(), "{what}");
+        }
+    }
+}
+
+#[test]
+fn an_offset_that_no_index_can_hold_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut records = Vec::new();
+    record(0, 0, Some(b"key"), None, &mut records);
+    for (offset, fits) in [(100 + (1 << 31) - 1, true), (100 + (1 << 31), false), (1 << 62, false)] {
+        let log = [hex(SEVEN), batch(offset, 0, 1, 0, (T, T), &records)].concat();
+        let segment = open(dir.path(), &log, &hex(SEVEN_INDEX), &hex(SEVEN_TIMES));
+        assert_eq!(read(&segment, OnError::Raise), (if fits { 13 } else { 12 }, 0, !fits));
+        assert_eq!(segment.verify(true).unwrap().findings.len(), usize::from(!fits));
+        assert_eq!(segment.translate_offset(112, 0).is_ok(), fits);
+        assert_eq!(segment.next_offset().unwrap(), if fits { offset + 1 } else { 112 });
+    }
 }

@@ -11,6 +11,10 @@ const ZEROS: [u32; 14] =
 /// Source: `LogFileUtils#offsetFromFileName`; digits may be those of any script, as `Long.parseLong` takes them.
 pub fn base_offset(path: &Path) -> Option<i64> {
     let name = path.file_name()?.to_str()?;
+    // A snapshot of KRaft's metadata has offsets of its own; its name says up to which of the log it goes.
+    if name.ends_with(".checkpoint") {
+        return Some(0);
+    }
     let digits = name.split_once('.').map_or(name, |(digits, _)| digits);
     let ascii: Option<String> = digits.chars().map(|c| if c == '-' || c == '+' { Some(c) } else { digit(c) }).collect();
     ascii?.parse().ok()
@@ -45,6 +49,8 @@ mod tests {
             ("9223372036854775808.log", None),
             ("leader-epoch-checkpoint", None),
             (".log", None),
+            ("00000000000000000003-0000000001.checkpoint", Some(0)),
+            ("bootstrap.checkpoint", Some(0)),
         ] {
             assert_eq!(base_offset(Path::new(name)), offset, "{name}");
         }

@@ -102,6 +102,6 @@ pub enum OnError {
     Raise,
     /// Notes it and goes on behind the batch, where there is a way on.
     Skip,
-    /// Notes it and ends.
+    /// Notes it and ends the segment.
     Stop,
 }

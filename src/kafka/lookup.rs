@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::finding::{Finding, Flaw, Kind};
 use super::header::Header;
 use super::index_file::Check;
+use super::order::Order;
 use super::record::Wants;
 use super::records::BatchCursor;
 use super::segment::Segment;
@@ -57,7 +58,7 @@ pub(super) struct Lookup<'a> {
     source: Arc<FileSource>,
     walk: Walk,
     checked: bool,
-    last: Option<i64>,
+    order: Order,
 }
 
 impl Lookup<'_> {
@@ -69,7 +70,6 @@ impl Lookup<'_> {
                 if self.checked {
                     self.check(&header)?;
                 }
-                self.last = Some(header.last_offset);
                 Ok(Some(header))
             }
             Err(tail) => self.end(&tail),
@@ -91,25 +91,25 @@ impl Lookup<'_> {
         }
         let path = self.segment.path();
         let crc = self.walk.check_crc(self.source.as_ref(), header).map_err(|e| Error::io(path, e))?;
-        let flaw = crc.err().or_else(|| out_of_order(header, self.last, self.segment.base_offset()));
+        let flaw = crc.err().or_else(|| self.order.check(header));
         flaw.map_or(Ok(()), |flaw| Err(self.segment.corrupt(header.position, flaw)))
+    }
+
+    /// Looks whether the batch behind the one that answers is in order: no checksum covers the base offset, so one that became
+    /// higher shows only there. The look-up is at its end then.
+    fn confirm(&mut self) -> Result<()> {
+        if !self.checked {
+            return Ok(());
+        }
+        let path = self.segment.path();
+        let Ok(header) = self.walk.next(self.source.as_ref()).map_err(|e| Error::io(path, e))? else { return Ok(()) };
+        self.order.check(&header).map_or(Ok(()), |flaw| Err(self.segment.corrupt(header.position, flaw)))
     }
 }
 
 /// What is said of a batch beyond the limit.
 pub(super) fn too_large(header: &Header, limit: usize) -> Flaw {
     Flaw::new(Kind::BatchSize, format_args!("a batch of at most {limit} bytes"), format_args!("{} bytes", header.size))
-}
-
-/// What is said of a batch that does not begin behind the one before it.
-pub(super) fn out_of_order(header: &Header, before: Option<i64>, segment_base: i64) -> Option<Flaw> {
-    let from = before.map_or(segment_base, |before| before.saturating_add(1));
-    // The base offset of a legacy wrapper is not known here.
-    let lowest = if header.is_legacy() { header.last_offset } else { header.base_offset };
-    (lowest < from || header.last_offset < lowest).then(|| {
-        let found = format_args!("{lowest} to {}", header.last_offset).to_string();
-        Flaw::new(Kind::BatchOffset, format_args!("offsets from {from} on"), found)
-    })
 }
 
 impl Segment {
@@ -123,7 +123,7 @@ impl Segment {
 
     pub(super) fn lookup_from(&self, position: u64, checked: bool) -> Result<Lookup<'_>> {
         let walk = Walk::new(Reads::Heads, position, self.len());
-        Ok(Lookup { segment: self, source: self.source()?, walk, checked, last: None })
+        Ok(Lookup { segment: self, source: self.source()?, walk, checked, order: Order::new(self.base_offset()) })
     }
 
     /// The first batch whose last offset is at or above an offset; `None` when there is none.
@@ -149,6 +149,7 @@ impl Segment {
         }
         while let Some(header) = lookup.next()? {
             if header.last_offset >= offset {
+                lookup.confirm()?;
                 return Ok(Some(header));
             }
         }
@@ -273,6 +274,7 @@ impl Segment {
                 false
             })?;
             if let Some((timestamp, offset)) = found {
+                lookup.confirm()?;
                 let leader_epoch = (header.leader_epoch >= 0).then_some(header.leader_epoch);
                 return Ok(Some(TimedOffset { timestamp, offset, leader_epoch }));
             }
@@ -294,8 +296,13 @@ impl Segment {
             }
         }
         let mut lookup = self.lookup_from(position, false)?;
-        while lookup.next()?.is_some() {}
-        Ok(lookup.last.map_or(self.base_offset(), |last| last.wrapping_add(1)))
+        let mut last = None;
+        while let Some(header) = lookup.next()? {
+            // What is wrong with a batch's place is for those to say who read it.
+            lookup.order.check(&header);
+            last = if self.verifies() { lookup.order.last() } else { Some(header.last_offset) };
+        }
+        Ok(last.map_or(self.base_offset(), |last| last.wrapping_add(1)))
     }
 
     /// The largest timestamp and the last offset of the first batch that has it; -1 and the base offset without any.

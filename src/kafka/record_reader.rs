@@ -7,65 +7,18 @@ use arrow_schema::{ArrowError, SchemaRef};
 
 use super::finding::{Finding, Flaw, Kind, OnError};
 use super::header::Header;
-use super::lookup::{out_of_order, too_large};
+use super::lookup::too_large;
+use super::order::Order;
+use super::part::Part;
 use super::record::Span;
-use super::record_columns::{Column, Owner, RecordColumns};
+use super::record_builder::{Owner, RecordBuilder};
+use super::record_columns::Column;
 use super::records::{BatchCursor, CHUNK};
-use super::segment::Segment;
 use super::walk::{Reads, Tail, Walk};
 use crate::error::{Error, Result};
 use crate::mmap::FileSource;
 use crate::source::ReadAt;
 use crate::time_range::TimeRange;
-
-/// Offsets of a transaction that was rolled back, from its first record to its marker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AbortedRange {
-    /// Whose transaction.
-    pub producer_id: i64,
-    /// Offset of its first record.
-    pub first_offset: i64,
-    /// Offset of its marker.
-    pub last_offset: i64,
-}
-
-/// A part of a segment.
-#[derive(Clone, Debug)]
-pub struct Part {
-    /// The segment.
-    pub segment: Arc<Segment>,
-    /// Topic that the rows name.
-    pub topic: Option<String>,
-    /// Partition that the rows name.
-    pub partition: Option<i32>,
-    /// First offset.
-    pub begin_offset: i64,
-    /// First offset that is not wanted any more.
-    pub end_offset: i64,
-    /// Byte offset where a batch begins; `None`: found by the indexes.
-    pub begin_position: Option<u64>,
-    /// Byte offset of the end; `None`: of the segment.
-    pub end_position: Option<u64>,
-    /// Transactions whose records are left out.
-    pub aborted: Vec<AbortedRange>,
-}
-
-impl Part {
-    /// All of a segment.
-    pub fn whole(segment: Arc<Segment>) -> Self {
-        let owner = segment.topic_partition();
-        Self {
-            topic: owner.map(|(topic, _)| topic.to_owned()),
-            partition: owner.map(|(_, partition)| partition),
-            begin_offset: i64::MIN,
-            end_offset: i64::MAX,
-            begin_position: None,
-            end_position: None,
-            aborted: Vec::new(),
-            segment,
-        }
-    }
-}
 
 /// What to read.
 #[derive(Clone, Debug)]
@@ -92,8 +45,9 @@ struct Current {
     source: FileSource,
     /// The batch that is being read.
     batch: Option<Header>,
-    /// Last offset of the batch before the next.
-    last: Option<i64>,
+    order: Order,
+    /// Where the batch before lies, if it begins behind what is wanted.
+    beyond: Option<u64>,
 }
 
 /// A walk over parts of segments that gives record batches. Files are open only while they are read.
@@ -108,7 +62,7 @@ pub struct RecordReader {
     spans: Vec<Span>,
     read: bool,
     flaw: Option<Flaw>,
-    columns: RecordColumns,
+    builder: RecordBuilder,
     findings: Vec<Finding>,
     /// What ends the reading, once the rows before it are taken.
     pending: Option<Error>,
@@ -126,7 +80,7 @@ impl RecordReader {
         }
         Ok(Self {
             parts: parts.into_iter().peekable(),
-            columns: RecordColumns::new(&scan.columns),
+            builder: RecordBuilder::new(&scan.columns),
             scan,
             current: None,
             walk: Walk::new(Reads::Whole, 0, 0),
@@ -160,7 +114,7 @@ impl RecordReader {
     /// # Errors
     /// `Corrupt` for what cannot be true, with [`OnError::Raise`]; the system's error.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
-        while !self.ended && self.columns.rows() < self.scan.batch_size {
+        while !self.ended && self.builder.rows() < self.scan.batch_size {
             match self.step() {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -170,8 +124,8 @@ impl RecordReader {
                 }
             }
         }
-        if self.columns.rows() > 0 {
-            return Ok(Some(self.columns.take()));
+        if self.builder.rows() > 0 {
+            return Ok(Some(self.builder.take()));
         }
         self.pending.take().map_or(Ok(None), Err)
     }
@@ -200,28 +154,23 @@ impl RecordReader {
         };
         let segment = &part.segment;
         let source = segment.open_source()?;
-        let begin = match part.begin_position {
-            Some(position) => position,
-            None => start(&part, self.scan.times)?,
-        };
+        let begin = part.begin(self.scan.times)?;
         let end = part.end_position.unwrap_or(u64::MAX).min(segment.len()).min(source.len());
         self.walk.restart(begin, end);
         self.cursor = BatchCursor::new(segment.options().max_batch_bytes);
+        let order = Order::new(segment.base_offset());
         let owner = Arc::new(Owner { topic: part.topic.clone(), partition: part.partition });
-        self.current = Some(Current { part, owner, source, batch: None, last: None });
+        self.current = Some(Current { part, owner, source, batch: None, order, beyond: None });
         Ok(())
     }
 
     fn leave_part(&mut self, tail: &Tail) -> Result<()> {
         let Some(current) = self.current.take() else { return Ok(()) };
-        let Some(flaw) = tail.flaw() else { return Ok(()) };
+        let next_base = self.next_base(&current.part);
+        let Some(flaw) = tail.flaw() else { return self.leave_last(&current, next_base) };
         let finding = Finding::new(current.part.segment.path(), self.walk.at, flaw);
         // The last segment of a partition is the one that a broker was writing.
-        let goes_on = self.parts.peek().is_some_and(|next| {
-            next.topic == current.part.topic
-                && next.partition == current.part.partition
-                && next.segment.base_offset() > current.part.segment.base_offset()
-        });
+        let goes_on = next_base.is_some();
         let compat = current.part.segment.options().compat;
         let quiet = tail.is_quiet_in(compat) && !goes_on && current.part.end_position.is_none();
         let slice = current.part.end_position.is_some() && tail.is_quiet();
@@ -229,12 +178,32 @@ impl RecordReader {
             // A slice may end inside of a batch.
             _ if slice => Ok(()),
             OnError::Raise if !quiet => Err(finding.into()),
-            on_error => {
+            _ => {
                 self.findings.push(finding);
-                self.ended |= on_error == OnError::Stop;
                 Ok(())
             }
         }
+    }
+
+    /// Says so where the last batch of a segment lies behind the beginning of the next one, so that nothing was read of it.
+    fn leave_last(&mut self, current: &Current, next_base: Option<i64>) -> Result<()> {
+        let (Some(position), Some(next_base)) = (current.beyond, next_base) else { return Ok(()) };
+        let expected = format_args!("offsets below {next_base}, where the next segment begins").to_string();
+        let last = current.order.last().unwrap_or(i64::MAX);
+        let finding = Finding::new(current.part.segment.path(), position, Flaw::new(Kind::BatchOffset, expected, last));
+        if self.scan.on_error == OnError::Raise {
+            return Err(finding.into());
+        }
+        self.findings.push(finding);
+        Ok(())
+    }
+
+    /// Base offset of the segment that follows in the same partition, where it is to be read, too.
+    fn next_base(&mut self, part: &Part) -> Option<i64> {
+        let next = self.parts.peek()?;
+        let base = next.segment.base_offset();
+        let follows = next.topic == part.topic && next.partition == part.partition && base > part.segment.base_offset();
+        follows.then_some(base)
     }
 
     /// Says what is wrong with a batch; the walk goes on behind it, if it goes on.
@@ -246,31 +215,26 @@ impl RecordReader {
             return Err(finding.into());
         }
         self.findings.push(finding);
-        self.ended |= self.scan.on_error == OnError::Stop;
+        if self.scan.on_error == OnError::Stop {
+            self.current = None;
+        }
         Ok(())
     }
 
     /// Looks whether the batch that the walk came to has records that are wanted, and opens it then.
     fn enter_batch(&mut self, header: &Header) -> Result<()> {
         let Some(current) = &mut self.current else { return Ok(()) };
-        let part = &current.part;
-        let segment = Arc::clone(&part.segment);
+        let segment = Arc::clone(&current.part.segment);
         let options = segment.options();
-        let before = current.last.replace(header.last_offset);
-        if options.compat.is_none()
-            && let Some(flaw) = out_of_order(header, before, segment.base_offset())
-        {
+        let misplaced = current.order.check(header).filter(|_| options.compat.is_none());
+        if let Some(flaw) = misplaced {
             self.refuse(header, flaw)?;
-            if self.ended {
-                return Ok(());
-            }
+        }
+        if self.is_beyond(header) {
+            return Ok(());
         }
         let Some(current) = &mut self.current else { return Ok(()) };
         let part = &current.part;
-        if !header.is_legacy() && part.end_offset < i64::MAX && header.base_offset >= part.end_offset {
-            self.current = None;
-            return Ok(());
-        }
         if header.last_offset < part.begin_offset || header.max_timestamp < self.scan.times.begin_ms {
             return Ok(());
         }
@@ -288,14 +252,14 @@ impl RecordReader {
             self.findings.push(Finding::new(segment.path(), header.position, flaw));
         }
         let hidden = header.is_control() && !self.scan.control;
-        if hidden || is_aborted(header, &part.aborted) {
+        if hidden || part.is_aborted(header) {
             current.batch = None;
             self.leave_behind(header);
             return Ok(());
         }
         match self.cursor.begin(header, batch) {
             Ok(()) => {
-                self.columns.begin_run(&current.owner, header);
+                self.builder.begin_run(&current.owner, header);
                 current.batch = Some(*header);
                 self.spans.clear();
                 (self.read, self.flaw) = (false, None);
@@ -303,6 +267,19 @@ impl RecordReader {
             }
             Err(flaw) => self.refuse(header, flaw),
         }
+    }
+
+    /// Passes over a batch that begins behind what is wanted, and leaves the part at the second one in a row: the first may be a
+    /// batch whose base offset was damaged, which the one behind it gives away.
+    fn is_beyond(&mut self, header: &Header) -> bool {
+        let Some(current) = &mut self.current else { return true };
+        let end = current.part.end_offset;
+        let beyond = !header.is_legacy() && end < i64::MAX && header.base_offset >= end;
+        let before = std::mem::replace(&mut current.beyond, beyond.then_some(header.position));
+        if beyond && before.is_some() {
+            self.current = None;
+        }
+        beyond
     }
 
     /// All records of the batch are read.
@@ -324,13 +301,13 @@ impl RecordReader {
     /// Reads on in the batch that is open. False when the columns are full of bytes.
     fn read_batch(&mut self, header: &Header) -> Result<bool> {
         let Some(current) = &mut self.current else { return Ok(true) };
-        if self.columns.rows() == 0 {
-            self.columns.begin_run(&current.owner, header);
+        if self.builder.rows() == 0 {
+            self.builder.begin_run(&current.owner, header);
         }
         let path = current.part.segment.path();
         let batch = self.walk.batch(&current.source, header).map_err(|e| Error::io(path, e))?;
         if self.spans.is_empty() && !self.read {
-            match self.cursor.fill(header, batch, self.columns.wants(), CHUNK, &mut self.spans) {
+            match self.cursor.fill(header, batch, self.builder.wants(), CHUNK, &mut self.spans) {
                 Ok(ended) => self.read = ended,
                 Err(flaw) => {
                     self.read = true;
@@ -344,10 +321,10 @@ impl RecordReader {
                 });
             }
         }
-        let rows = self.spans.len().min(self.scan.batch_size - self.columns.rows());
-        let fitting = self.columns.room_for(self.spans.get(..rows).unwrap_or_default());
+        let rows = self.spans.len().min(self.scan.batch_size - self.builder.rows());
+        let fitting = self.builder.room_for(self.spans.get(..rows).unwrap_or_default());
         let taken = self.spans.get(..fitting).unwrap_or_default();
-        if !self.columns.append(taken, self.cursor.bytes(batch), header) {
+        if !self.builder.append(taken, self.cursor.bytes(batch), header) {
             let flaw = Flaw::new(Kind::Records, "headers as they are written", "something else");
             self.spans.clear();
             (self.read, self.flaw) = (true, Some(flaw));
@@ -363,33 +340,6 @@ impl RecordReader {
     }
 }
 
-/// Where to begin with a part: as far behind as the indexes allow.
-fn start(part: &Part, times: TimeRange) -> Result<u64> {
-    let segment = &part.segment;
-    let mut offset = part.begin_offset;
-    if times.begin_ms > 0 {
-        // No record at or before the entry's offset is later than its timestamp, which is before the range.
-        let entry = segment.time_entry(times.begin_ms - 1)?;
-        if entry.timestamp >= 0 {
-            offset = offset.max(entry.offset.saturating_add(1));
-        }
-    }
-    if offset <= segment.base_offset() {
-        return Ok(0);
-    }
-    Ok(u64::try_from(segment.offset_entry(offset)?.position).unwrap_or(0))
-}
-
-/// True when the batch is one of a transaction that was rolled back.
-fn is_aborted(header: &Header, aborted: &[AbortedRange]) -> bool {
-    let inside = |range: &AbortedRange| {
-        range.producer_id == header.producer_id
-            && range.first_offset <= header.last_offset
-            && header.base_offset <= range.last_offset
-    };
-    header.is_transactional() && !header.is_control() && aborted.iter().any(inside)
-}
-
 impl Iterator for RecordReader {
     type Item = std::result::Result<RecordBatch, ArrowError>;
 
@@ -400,6 +350,6 @@ impl Iterator for RecordReader {
 
 impl RecordBatchReader for RecordReader {
     fn schema(&self) -> SchemaRef {
-        self.columns.schema()
+        self.builder.schema()
     }
 }

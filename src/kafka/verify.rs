@@ -6,8 +6,9 @@ use std::sync::Arc;
 use super::finding::{Finding, Flaw, Kind};
 use super::header::Header;
 use super::index_file::{Check, IndexOptions};
-use super::lookup::{out_of_order, too_large};
+use super::lookup::too_large;
 use super::offset_index::{self, OffsetEntry, OffsetIndex};
+use super::order::Order;
 use super::record::Wants;
 use super::records::BatchCursor;
 use super::segment::{Segment, if_there};
@@ -102,7 +103,7 @@ impl Segment {
         let mut walk = Walk::new(Reads::Whole, 0, self.len());
         let mut cursor = BatchCursor::new(most);
         let mut heads = Heads::default();
-        let (mut last, mut records) = (None, 0u64);
+        let (mut order, mut records) = (Order::new(self.base_offset()), 0u64);
         let tail = loop {
             let header = match walk.next(&source).map_err(|e| Error::io(self.path(), e))? {
                 Ok(header) => header,
@@ -112,10 +113,9 @@ impl Segment {
             if header.magic > 2 || header.magic < 0 {
                 say(Flaw::new(Kind::BatchMagic, "a magic of 0, 1 or 2", header.magic));
             }
-            if let Some(flaw) = out_of_order(&header, last, self.base_offset()) {
+            if let Some(flaw) = order.check(&header) {
                 say(flaw);
             }
-            last = Some(header.last_offset);
             heads.push(&header);
             if let Err(flaw) = walk.check_crc(&source, &header).map_err(|e| Error::io(self.path(), e))? {
                 say(flaw);

@@ -10,13 +10,15 @@ use super::convert::{self, Round};
 use crate::rocketmq::checkpoint::{StoreCheckpoint, Timestamps};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<PyStoreCheckpoint>()
+    m.add_class::<PyStoreCheckpoint>()?;
+    m.add_function(wrap_pyfunction!(_open_store_checkpoint, m)?)
 }
 
 /// The checkpoint file of a store: up to which store time log, queues and index were flushed, in ms.
 ///
 /// The file is read when it is opened. In mode "r+" the times can be set; `flush` writes them and keeps the other bytes.
-/// Bytes that a short file lacks read as zero, in every compat, as a broker reads them; see `file_len`.
+/// Bytes that a short file lacks read as zero, in every compat, as a broker reads them; see `file_len`. A handle pickles by
+/// its path and comes back as a reader.
 #[pyclass(name = "StoreCheckpoint", module = "logdex._core", frozen)]
 pub(super) struct PyStoreCheckpoint {
     path: PathBuf,
@@ -138,4 +140,15 @@ impl PyStoreCheckpoint {
     fn __exit__(&self, _args: &Bound<'_, pyo3::types::PyTuple>) {
         self.close();
     }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (PathBuf,))> {
+        self.with(|_| Ok(()))?;
+        Ok((py.import("logdex._core")?.getattr("_open_store_checkpoint")?, (self.path.clone(),)))
+    }
+}
+
+/// What a pickled `StoreCheckpoint` comes back through.
+#[pyfunction]
+fn _open_store_checkpoint(py: Python<'_>, path: PathBuf) -> PyResult<PyStoreCheckpoint> {
+    PyStoreCheckpoint::open(py, path, "r", "auto", None)
 }

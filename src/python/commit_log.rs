@@ -1,25 +1,28 @@
 //! `CommitLog`.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::PyDict;
 use pyo3_arrow::PyRecordBatch;
 
 use super::checkpoint::PyStoreCheckpoint;
+use super::closable::Closable;
 use super::convert;
+use super::message_dict::message_dict;
 use super::message_reader::PyMessageReader;
 use super::report;
 use crate::hash_index::Compat;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::frame::Versions;
-use crate::rocketmq::commit_log::properties::{KEYS, TAGS, UNIQ_KEY};
-use crate::rocketmq::commit_log::{Bodies, CommitLog, Message, Options, ScanOptions, Start, file_batch};
+use crate::rocketmq::commit_log::{Bodies, CommitLog, Options, ScanOptions, Start, file_batch};
+use crate::rocketmq::offset_files;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyCommitLog>()?;
+    m.add_function(wrap_pyfunction!(commit_log_directories, m)?)?;
     m.add_function(wrap_pyfunction!(_open_commit_log, m)?)
 }
 
@@ -36,45 +39,6 @@ fn log_offset(offset: Option<i64>, otherwise: u64) -> u64 {
     offset.map_or(otherwise, |offset| u64::try_from(offset).unwrap_or(0))
 }
 
-/// The columns of a message as a dict: times in ms, the properties as a dict.
-fn message_dict<'py>(py: Python<'py>, message: &Message) -> PyResult<Bound<'py, PyDict>> {
-    let dict = PyDict::new(py);
-    for column in Column::ALL {
-        let name = column.name();
-        match column {
-            Column::Topic => dict.set_item(name, &message.topic),
-            Column::QueueId => dict.set_item(name, message.queue_id),
-            Column::QueueOffset => dict.set_item(name, message.queue_offset),
-            Column::PhyOffset => dict.set_item(name, message.phy_offset),
-            Column::StoreTimestamp => dict.set_item(name, message.store_timestamp),
-            Column::BornTimestamp => dict.set_item(name, message.born_timestamp),
-            Column::MsgId => dict.set_item(name, &message.msg_id),
-            Column::UniqKey => dict.set_item(name, message.property(UNIQ_KEY)),
-            Column::Tags => dict.set_item(name, message.property(TAGS)),
-            Column::Keys => dict.set_item(name, message.property(KEYS)),
-            Column::Body => dict.set_item(name, message.body.as_ref().map(|body| PyBytes::new(py, body))),
-            Column::Properties => {
-                let properties = PyDict::new(py);
-                for (key, value) in &message.properties {
-                    properties.set_item(key, value)?;
-                }
-                dict.set_item(name, properties)
-            }
-            Column::Flag => dict.set_item(name, message.flag),
-            Column::SysFlag => dict.set_item(name, message.sys_flag),
-            Column::StoreSize => dict.set_item(name, message.store_size),
-            Column::BodyCrc => dict.set_item(name, message.body_crc),
-            Column::ReconsumeTimes => dict.set_item(name, message.reconsume_times),
-            Column::PreparedTransactionOffset => dict.set_item(name, message.prepared_transaction_offset),
-            Column::BornHost => dict.set_item(name, &message.born_host),
-            Column::StoreHost => dict.set_item(name, &message.store_host),
-            Column::BodyError => dict.set_item(name, message.body_error.as_deref()),
-            Column::Suspect => Ok(()),
-        }?;
-    }
-    Ok(dict)
-}
-
 /// The commit log of a store directory, read only: nothing in it is created or changed.
 ///
 /// Every call lists the directory anew, because a broker adds and deletes files. All calls may come from many threads.
@@ -82,8 +46,7 @@ fn message_dict<'py>(py: Python<'py>, message: &Message) -> PyResult<Bound<'py, 
 /// it does for a broker before 5.1.0.
 #[pyclass(name = "CommitLog", module = "logdex._core", frozen)]
 pub(super) struct PyCommitLog {
-    log: Mutex<Option<Arc<CommitLog>>>,
-    path: PathBuf,
+    log: Closable<CommitLog>,
     access: String,
     compat: Option<String>,
     max_body_bytes: i64,
@@ -91,9 +54,17 @@ pub(super) struct PyCommitLog {
 
 impl PyCommitLog {
     pub(super) fn inner(&self) -> PyResult<Arc<CommitLog>> {
-        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        log.clone().ok_or_else(|| PyValueError::new_err(format!("{} is closed", self.path.display())))
+        self.log.get()
     }
+}
+
+/// The directories that the path of a log stands for: itself, or where there is none of that name, those between its
+/// commas, as a broker that spreads its log over disks has them in `storePathCommitLog`.
+///
+/// Source: `MessageStoreConfig.MULTI_PATH_SPLITTER`.
+#[pyfunction]
+fn commit_log_directories(path: PathBuf) -> Vec<PathBuf> {
+    offset_files::directories(&path)
 }
 
 /// A call that makes a log again.
@@ -149,8 +120,7 @@ impl PyCommitLog {
         };
         let log = py.detach(|| CommitLog::open(&directory, options))?;
         Ok(Self {
-            log: Mutex::new(Some(Arc::new(log))),
-            path: directory,
+            log: Closable::new(log, directory),
             access: access.to_owned(),
             compat: compat.map(str::to_owned),
             max_body_bytes,
@@ -160,7 +130,7 @@ impl PyCommitLog {
     /// The directory.
     #[getter]
     fn path(&self) -> PathBuf {
-        self.path.clone()
+        self.log.path().to_owned()
     }
 
     /// The log's files in the order of their offsets, without strays.
@@ -321,6 +291,26 @@ impl PyCommitLog {
         PyRecordBatch::new(batch).into_arro3(py)
     }
 
+    /// The messages that begin at the first of these offsets: as many rows of `messages` as a batch of 64 MiB holds, one at
+    /// least where there is an offset.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    ///     ValueError: An unknown column.
+    #[pyo3(signature = (phy_offsets, *, columns=None))]
+    fn first_messages<'py>(
+        &self,
+        py: Python<'py>,
+        phy_offsets: &Bound<'py, PyAny>,
+        columns: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let log = self.inner()?;
+        let columns = self::columns(columns)?;
+        let offsets = convert::int64_column(phy_offsets, "phy_offsets")?;
+        let batch = py.detach(|| log.first_messages(offsets.iter(), &columns))?;
+        PyRecordBatch::new(batch).into_arro3(py)
+    }
+
     /// The messages in log order, up to the first frame that a broker would refuse.
     ///
     /// Args:
@@ -353,10 +343,10 @@ impl PyCommitLog {
     fn scan(
         &self,
         py: Python<'_>,
-        begin_phy_offset: Option<i64>,
-        end_phy_offset: Option<i64>,
+        #[pyo3(from_py_with = convert::optional_int64)] begin_phy_offset: Option<i64>,
+        #[pyo3(from_py_with = convert::optional_int64)] end_phy_offset: Option<i64>,
         columns: Option<&Bound<'_, PyAny>>,
-        batch_size: i64,
+        #[pyo3(from_py_with = convert::int64)] batch_size: i64,
         stop: &str,
         body: &str,
         threads: i64,
@@ -392,12 +382,12 @@ impl PyCommitLog {
     /// True after `close`.
     #[getter]
     fn closed(&self) -> bool {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+        self.log.is_closed()
     }
 
     /// Let go of the files that are kept open for look-ups; calls that run go on. Readers of scans are not affected.
     fn close(&self) {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.log.close();
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -410,11 +400,11 @@ impl PyCommitLog {
     }
 
     fn __repr__(&self) -> String {
-        format!("CommitLog({:?})", self.path.display().to_string())
+        format!("CommitLog({:?})", self.log.path().display().to_string())
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
         let open = py.import("logdex._core")?.getattr("_open_commit_log")?;
-        Ok((open, (self.path.clone(), self.access.clone(), self.compat.clone(), self.max_body_bytes)))
+        Ok((open, (self.path(), self.access.clone(), self.compat.clone(), self.max_body_bytes)))
     }
 }

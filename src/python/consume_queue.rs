@@ -1,7 +1,7 @@
-//! `ConsumeQueue`, `ConsumeQueueWriter`.
+//! `ConsumeQueue`.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use pyo3::exceptions::PyValueError;
@@ -9,16 +9,14 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use pyo3_arrow::PyRecordBatch;
 
+use super::closable::Closable;
 use super::commit_log::PyCommitLog;
 use super::convert::{self, Round};
 use super::report;
-use crate::rocketmq::consume_queue::{
-    Boundary, ConsumeQueue, ConsumeQueueWriter, DelayLevels, Kind, Options, WriterOptions, extension_batch,
-};
+use crate::rocketmq::consume_queue::{Boundary, ConsumeQueue, Kind, Options, extension_batch};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyConsumeQueue>()?;
-    m.add_class::<PyConsumeQueueWriter>()?;
     m.add_function(wrap_pyfunction!(_open_consume_queue, m)?)
 }
 
@@ -28,9 +26,8 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 /// files; calls may come from many threads. With compat the answers are those of that release after a clean start, its
 /// faults included; else a damaged unit hides nothing, and filling is not counted as a message.
 #[pyclass(name = "ConsumeQueue", module = "logdex._core", frozen)]
-struct PyConsumeQueue {
-    queue: Mutex<Option<Arc<ConsumeQueue>>>,
-    path: PathBuf,
+pub(super) struct PyConsumeQueue {
+    queue: Closable<ConsumeQueue>,
     commit_log: Option<Py<PyCommitLog>>,
     extension: Option<PathBuf>,
     access: String,
@@ -40,9 +37,8 @@ struct PyConsumeQueue {
 }
 
 impl PyConsumeQueue {
-    fn inner(&self) -> PyResult<Arc<ConsumeQueue>> {
-        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        queue.clone().ok_or_else(|| PyValueError::new_err(format!("{} is closed", self.path.display())))
+    pub(super) fn inner(&self) -> PyResult<Arc<ConsumeQueue>> {
+        self.queue.get()
     }
 }
 
@@ -104,8 +100,7 @@ impl PyConsumeQueue {
         };
         let queue = py.detach(|| ConsumeQueue::open(&directory, options))?;
         Ok(Self {
-            queue: Mutex::new(Some(Arc::new(queue))),
-            path: directory,
+            queue: Closable::new(queue, directory),
             commit_log,
             extension,
             access: access.to_owned(),
@@ -118,7 +113,7 @@ impl PyConsumeQueue {
     /// The directory.
     #[getter]
     fn path(&self) -> PathBuf {
-        self.path.clone()
+        self.queue.path().to_owned()
     }
 
     /// "plain", or "batch": one unit for several messages.
@@ -182,9 +177,15 @@ impl PyConsumeQueue {
     /// Raises:
     ///     OSError: The system refuses.
     #[pyo3(signature = (begin=None, end=None))]
-    fn units<'py>(&self, py: Python<'py>, begin: Option<i64>, end: Option<i64>) -> PyResult<Bound<'py, PyAny>> {
+    fn units<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = convert::optional_int64)] begin: Option<i64>,
+        #[pyo3(from_py_with = convert::optional_int64)] end: Option<i64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let queue = self.inner()?;
-        let batch = py.detach(|| queue.unit_batch(begin.unwrap_or(0), end.unwrap_or(i64::MAX)))?;
+        let (begin, end) = (begin.unwrap_or(0), end.unwrap_or(i64::MAX));
+        let batch = py.detach(|| queue.unit_batch(begin, end))?;
         to_python(py, batch)
     }
 
@@ -252,12 +253,12 @@ impl PyConsumeQueue {
     /// True after `close`.
     #[getter]
     fn closed(&self) -> bool {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+        self.queue.is_closed()
     }
 
     /// Let go of the files; calls that run go on.
     fn close(&self) {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.queue.close();
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -270,13 +271,13 @@ impl PyConsumeQueue {
     }
 
     fn __repr__(&self) -> String {
-        format!("ConsumeQueue({:?})", self.path.display().to_string())
+        format!("ConsumeQueue({:?})", self.queue.path().display().to_string())
     }
 
     fn __reduce__<'py>(&'py self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Arguments<'py>)> {
         let open = py.import("logdex._core")?.getattr("_open_consume_queue")?;
         let arguments = (
-            self.path.clone(),
+            self.path(),
             self.commit_log.as_ref(),
             self.extension.clone(),
             self.access.clone(),
@@ -290,89 +291,4 @@ impl PyConsumeQueue {
 
 fn to_python(py: Python<'_>, batch: RecordBatch) -> PyResult<Bound<'_, PyAny>> {
     PyRecordBatch::new(batch).into_arro3(py)
-}
-
-/// Makes the consume queues of a store anew, from the messages of its log, as a broker makes them where they are missing.
-///
-/// Args of `create` and the order of calls: `create`, `append_batch` for each batch of a scan with `columns`, `finish`.
-#[pyclass(name = "ConsumeQueueWriter", module = "logdex._core", frozen)]
-struct PyConsumeQueueWriter {
-    writer: Mutex<Option<ConsumeQueueWriter>>,
-}
-
-impl PyConsumeQueueWriter {
-    fn with<T>(&self, call: impl FnOnce(&mut Option<ConsumeQueueWriter>) -> crate::error::Result<T>) -> PyResult<T> {
-        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        if writer.is_none() {
-            return Err(PyValueError::new_err("the writer is finished"));
-        }
-        Ok(call(&mut writer)?)
-    }
-}
-
-#[pymethods]
-impl PyConsumeQueueWriter {
-    /// The message columns that `append_batch` reads.
-    #[classattr]
-    fn columns(py: Python<'_>) -> PyResult<Bound<'_, PyTuple>> {
-        PyTuple::new(py, ConsumeQueueWriter::COLUMNS)
-    }
-
-    /// Begin the directories `consumequeue` and `batchconsumequeue`.
-    ///
-    /// Args:
-    ///     directory: What they are made in; it is made where it is missing.
-    ///     file_size: Bytes of a queue's file (mappedFileSizeConsumeQueue), rounded up to whole units of 20.
-    ///     batch_file_size: Bytes of a batch queue's file, units of 46.
-    ///     delay_levels: The broker's messageDelayLevel: units of delayed messages hold their time of delivery.
-    ///     multi_dispatch: Messages go to the queues that INNER_MULTI_DISPATCH names as well (enableMultiDispatch).
-    ///
-    /// Raises:
-    ///     FileExistsError: One of the two is there.
-    ///     OSError: The system refuses.
-    ///     ValueError: File sizes without room for a unit, or levels that are none.
-    #[staticmethod]
-    #[pyo3(signature = (directory, *, file_size=6_000_000, batch_file_size=13_800_000, delay_levels=DelayLevels::DEFAULT, multi_dispatch=true))]
-    fn create(
-        py: Python<'_>,
-        directory: PathBuf,
-        file_size: u64,
-        batch_file_size: u64,
-        delay_levels: &str,
-        multi_dispatch: bool,
-    ) -> PyResult<Self> {
-        let delay_levels = DelayLevels::parse(delay_levels)?;
-        let options = WriterOptions { file_size, batch_file_size, delay_levels, multi_dispatch };
-        let writer = py.detach(|| ConsumeQueueWriter::create(&directory, options))?;
-        Ok(Self { writer: Mutex::new(Some(writer)) })
-    }
-
-    /// Add the units of a batch of messages, in the order of the log.
-    ///
-    /// Args:
-    ///     messages: An Arrow record batch with `columns`.
-    ///
-    /// Returns:
-    ///     How many units there were. Messages that are no part of a committed transaction give none.
-    ///
-    /// Raises:
-    ///     OSError: The system refuses.
-    ///     ValueError: A column is missing, of another type or null; or the writer is finished.
-    fn append_batch(&self, py: Python<'_>, messages: PyRecordBatch) -> PyResult<usize> {
-        let messages = messages.into_inner();
-        py.detach(|| self.with(|writer| writer.as_mut().map_or(Ok(0), |writer| writer.append_batch(&messages))))
-    }
-
-    /// Write what is left and wait until all is on the disk.
-    ///
-    /// Returns:
-    ///     A `logdex.report.Report`: findings where queue offsets jump, repeat, or a topic cannot name a folder.
-    ///
-    /// Raises:
-    ///     OSError: The system refuses.
-    ///     ValueError: It was called before.
-    fn finish<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let checked = py.detach(|| self.with(|writer| writer.take().map(ConsumeQueueWriter::finish).transpose()))?;
-        report::of_store(py, &checked.unwrap_or_default())
-    }
 }

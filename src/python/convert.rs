@@ -6,7 +6,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampMillisecondType};
 use arrow_array::{Array, ArrayRef, BinaryArray, Int32Array, Int64Array, StringArray};
 use arrow_schema::{DataType, Field, TimeUnit};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -15,6 +15,7 @@ use pyo3_arrow::PyArray;
 use pyo3_arrow::ffi::to_array_pycapsules;
 
 use crate::hash_index::{Compat, Geometry, key_hash_of_units, key_hash_of_utf8};
+use crate::java_text::decode_utf8;
 use crate::source::Access;
 use crate::time_range::TimeRange;
 
@@ -25,11 +26,27 @@ pub(super) enum Round {
     Up,
 }
 
+/// An integer of 64 bits. For a larger one Python's own error is an `OverflowError`, which is no `ValueError`.
+pub(super) fn int64(value: &Bound<'_, PyAny>) -> PyResult<i64> {
+    value.extract().map_err(|error: PyErr| {
+        if error.is_instance_of::<PyOverflowError>(value.py()) {
+            PyValueError::new_err("an integer has 64 bits at most, this one has more")
+        } else {
+            error
+        }
+    })
+}
+
+/// The same where `None` is allowed.
+pub(super) fn optional_int64(value: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
+    if value.is_none() { Ok(None) } else { int64(value).map(Some) }
+}
+
 /// Milliseconds since the epoch of an `int` or an aware `datetime`.
 pub(super) fn time_ms(value: &Bound<'_, PyAny>, round: Round) -> PyResult<i64> {
     static DATETIME: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     if value.is_instance_of::<PyInt>() {
-        return value.extract();
+        return int64(value);
     }
     let py = value.py();
     let datetime = DATETIME.import(py, "datetime", "datetime")?;
@@ -46,8 +63,10 @@ pub(super) fn time_ms(value: &Bound<'_, PyAny>, round: Round) -> PyResult<i64> {
         let days: i64 = since.getattr("days")?.extract()?;
         let seconds: i64 = since.getattr("seconds")?.extract()?;
         let micros: i64 = since.getattr("microseconds")?.extract()?;
+        // A pandas Timestamp, which is a datetime, counts nanoseconds beside.
+        let nanos: i64 = since.getattr_opt("nanoseconds")?.map_or(Ok(0), |nanos| nanos.extract())?;
         // A datetime spans the years 1 to 9999: no overflow.
-        let up = i64::from(round == Round::Up && micros % 1000 != 0);
+        let up = i64::from(round == Round::Up && (micros % 1000 != 0 || nanos != 0));
         return Ok((days * 86_400 + seconds) * 1000 + micros / 1000 + up);
     }
     // numpy integers and the like
@@ -132,8 +151,22 @@ pub(super) fn max_num(value: Option<i64>) -> PyResult<Option<usize>> {
 
 /// The Arrow array of an object with the `PyCapsule` interface, or `None` when it has none.
 ///
-/// A stream of arrays (a chunked array) is put together into one.
+/// A stream of arrays (a chunked array) is put together into one, and the values of a dictionary or of runs come to their
+/// places.
 pub(super) fn arrow_array(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayRef>> {
+    encoded_array(value)?.map(|array| plain(&array)).transpose()
+}
+
+fn plain(array: &ArrayRef) -> PyResult<ArrayRef> {
+    let values = match array.data_type() {
+        DataType::Dictionary(_, values) => values.as_ref(),
+        DataType::RunEndEncoded(_, values) => values.data_type(),
+        _ => return Ok(Arc::clone(array)),
+    };
+    cast(array, values, "Arrow")
+}
+
+fn encoded_array(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayRef>> {
     let py = value.py();
     if let Some(method) = value.getattr_opt(intern!(py, "__arrow_c_array__"))? {
         let (schema, array): (Bound<'_, PyCapsule>, Bound<'_, PyCapsule>) = method.call0()?.extract()?;
@@ -171,12 +204,15 @@ fn cast(array: &ArrayRef, to: &DataType, what: &str) -> PyResult<ArrayRef> {
 /// A column of 64-bit integers from an Arrow array or a sequence.
 pub(super) fn int64_column(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Int64Array> {
     if let Some(array) = arrow_array(value)? {
+        if array.data_type().is_null() {
+            return Ok(Int64Array::new_null(array.len()));
+        }
         if !array.data_type().is_integer() {
             return Err(PyTypeError::new_err(format!("{what}: expected integers, got {}", array.data_type())));
         }
         return Ok(cast(&array, &DataType::Int64, what)?.as_primitive::<Int64Type>().clone());
     }
-    value.try_iter()?.map(|item| item?.extract::<Option<i64>>()).collect()
+    value.try_iter()?.map(|item| optional_int64(&item?)).collect()
 }
 
 /// A column of times in milliseconds from an Arrow array of integers or timestamps, or a sequence.
@@ -206,6 +242,7 @@ pub(super) fn times_of(array: &ArrayRef, what: &str) -> PyResult<Int64Array> {
             let nanos = array.as_primitive::<arrow_array::types::TimestampNanosecondType>();
             Ok(nanos.unary(|t| t.div_euclid(1_000_000)))
         }
+        DataType::Null => Ok(Int64Array::new_null(array.len())),
         DataType::Timestamp(_, zone) => {
             let ms = cast(array, &DataType::Timestamp(TimeUnit::Millisecond, zone.clone()), what)?;
             Ok(ms.as_primitive::<TimestampMillisecondType>().reinterpret_cast())
@@ -312,7 +349,7 @@ impl KeyColumn {
                 Self::Bytes(cast(array, &DataType::Binary, what)?.as_binary::<i32>().clone())
             }
             DataType::Null => Self::Text(StringArray::new_null(array.len())),
-            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Dictionary(_, _) => {
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
                 Self::Text(cast(array, &DataType::Utf8, what)?.as_string::<i32>().clone())
             }
             kind => return Err(PyTypeError::new_err(format!("{what}: expected text or bytes, got {kind}"))),
@@ -330,7 +367,7 @@ fn refuse_one_key(value: &Bound<'_, PyAny>, what: &str) -> PyResult<()> {
 
 fn text_of(item: &Bound<'_, PyAny>) -> PyResult<String> {
     if let Ok(bytes) = item.cast::<PyBytes>() {
-        return Ok(String::from_utf8_lossy(bytes.as_bytes()).into_owned());
+        return Ok(decode_utf8(bytes.as_bytes()).into_owned());
     }
     item.extract()
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arrow_array::UInt32Array;
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
 use super::convert::{self, Round};
 use super::index_file::PyIndexFile;
@@ -89,8 +90,9 @@ fn offset_order<'py>(py: Python<'py>, phy_offsets: &Bound<'py, PyAny>) -> PyResu
 
 /// The text that is hashed for a key of a topic: `topic#key`. Source: `IndexService#buildKey`.
 #[pyfunction]
-fn index_key(topic: &str, key: &str) -> String {
-    format!("{topic}#{key}")
+fn index_key<'py>(topic: &Bound<'py, PyString>, key: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
+    // By Python itself: its strings may hold lone surrogates.
+    topic.add("#")?.add(key)
 }
 
 /// Milliseconds since the epoch of an `int` or an aware `datetime`.
@@ -146,7 +148,7 @@ fn select_files<'py>(
     files: Vec<PyRef<'py, PyIndexFile>>,
     keys: &Bound<'py, PyAny>,
     topics: Option<&Bound<'py, PyAny>>,
-    max_num: Option<i64>,
+    #[pyo3(from_py_with = convert::optional_int64)] max_num: Option<i64>,
     begin: Option<&Bound<'py, PyAny>>,
     end: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {

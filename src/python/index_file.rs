@@ -1,17 +1,17 @@
 //! `IndexFile` and `IndexHeader`.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use arrow_array::RecordBatchIterator;
-use arrow_schema::ArrowError;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use pyo3_arrow::PyRecordBatchReader;
 
+use super::closable::Closable;
 use super::convert::{self, Round};
-use super::index_header::{PyIndexHeader, entries_batch, entries_schema};
+use super::entry_batches::entry_batches;
+use super::index_header::PyIndexHeader;
 use super::keys::{Keys, list_array, warn_damage};
 use super::prepared_file::PyPreparedFile;
 use super::report;
@@ -39,28 +39,32 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 ///     [1000]
 #[pyclass(name = "IndexFile", module = "logdex.rocketmq", frozen)]
 pub(super) struct PyIndexFile {
-    /// Gone once closed; a call that is under way keeps the file until it ends.
-    open: Mutex<Option<Arc<IndexFile>>>,
-    path: PathBuf,
+    file: Closable<IndexFile>,
     access: String,
 }
 
 impl PyIndexFile {
     fn new(file: IndexFile, access: &str) -> Self {
-        Self { path: file.path().to_owned(), open: Mutex::new(Some(Arc::new(file))), access: access.to_owned() }
+        let path = file.path().to_owned();
+        Self { file: Closable::new(file, path), access: access.to_owned() }
     }
 
     pub(super) fn inner(&self) -> PyResult<Arc<IndexFile>> {
-        self.open
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-            .ok_or_else(|| PyValueError::new_err(format!("{} is closed", self.path.display())))
+        self.file.get()
     }
 }
 
+/// A batch of entries, 32 bytes each, ends at 64 MiB.
+const MOST_ENTRIES: u32 = (64 << 20) / 32;
+
 /// More than any build can use: beyond it, threads wait for each other.
 const MAX_THREADS: usize = 64;
+
+/// The most hits that a caller wants of a key; `None` is all.
+fn most_hits(file: &IndexFile, max_num: Option<i64>) -> PyResult<Option<usize>> {
+    // COMPAT(rocketmq IndexFile#selectPhyOffset): a negative maximum is never reached from above, so nothing is read.
+    convert::max_num(if file.compat().is_some() { max_num.map(|n| n.max(0)) } else { max_num })
+}
 
 #[pymethods]
 impl PyIndexFile {
@@ -171,7 +175,12 @@ impl PyIndexFile {
     ///     False when the file is full; nothing is changed then.
     ///
     /// Source: `IndexFile#putKey`.
-    fn put_key(&self, key: &Bound<'_, PyAny>, phy_offset: i64, store_timestamp: &Bound<'_, PyAny>) -> PyResult<bool> {
+    fn put_key(
+        &self,
+        key: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = convert::int64)] phy_offset: i64,
+        store_timestamp: &Bound<'_, PyAny>,
+    ) -> PyResult<bool> {
         let time = convert::time_ms(store_timestamp, Round::Down)?;
         Ok(self.inner()?.put_hash(convert::key_hash(key)?, phy_offset, time)?)
     }
@@ -200,12 +209,15 @@ impl PyIndexFile {
         phy_offsets: &Bound<'_, PyAny>,
         store_timestamps: &Bound<'_, PyAny>,
         topics: Option<&Bound<'_, PyAny>>,
-        start: usize,
-        threads: usize,
+        #[pyo3(from_py_with = convert::int64)] start: i64,
+        #[pyo3(from_py_with = convert::int64)] threads: i64,
     ) -> PyResult<usize> {
-        if !(1..=MAX_THREADS).contains(&threads) {
-            return Err(PyValueError::new_err(format!("threads is 1 to {MAX_THREADS}, not {threads}")));
-        }
+        let start =
+            usize::try_from(start).map_err(|_| PyValueError::new_err(format!("start is 0 or more, not {start}")))?;
+        let threads = usize::try_from(threads)
+            .ok()
+            .filter(|threads| (1..=MAX_THREADS).contains(threads))
+            .ok_or_else(|| PyValueError::new_err(format!("threads is 1 to {MAX_THREADS}, not {threads}")))?;
         let file = self.inner()?;
         let keys = Keys::new(keys, topics)?;
         if let Some(row) = keys.first_null() {
@@ -238,15 +250,13 @@ impl PyIndexFile {
         &self,
         py: Python<'py>,
         key: &Bound<'py, PyAny>,
-        max_num: Option<i64>,
+        #[pyo3(from_py_with = convert::optional_int64)] max_num: Option<i64>,
         begin: Option<&Bound<'py, PyAny>>,
         end: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyList>> {
         let file = self.inner()?;
         let range = convert::time_range(begin, end)?;
-        // COMPAT(rocketmq IndexFile#selectPhyOffset): a negative maximum is never reached from above, so nothing is read.
-        let max_num = if file.compat().is_some() { max_num.map(|n| n.max(0)) } else { max_num };
-        let (hits, damage) = file.select(convert::key_hash(key)?, convert::max_num(max_num)?, range)?;
+        let (hits, damage) = file.select(convert::key_hash(key)?, most_hits(&file, max_num)?, range)?;
         warn_damage(py, damage.map(|damage| (file.path().to_owned(), damage)))?;
         PyList::new(py, hits)
     }
@@ -269,15 +279,14 @@ impl PyIndexFile {
         py: Python<'py>,
         keys: &Bound<'py, PyAny>,
         topics: Option<&Bound<'py, PyAny>>,
-        max_num: Option<i64>,
+        #[pyo3(from_py_with = convert::optional_int64)] max_num: Option<i64>,
         begin: Option<&Bound<'py, PyAny>>,
         end: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let file = self.inner()?;
         let keys = Keys::new(keys, topics)?;
         let range = convert::time_range(begin, end)?;
-        let max_num = if file.compat().is_some() { max_num.map(|n| n.max(0)) } else { max_num };
-        let max_num = convert::max_num(max_num)?;
+        let max_num = most_hits(&file, max_num)?;
         let (answer, damage) = py.detach(|| {
             keys.select(|asked, hits| {
                 let damage = file.select_batch(asked, 0..asked.len(), max_num, range, hits)?;
@@ -320,7 +329,7 @@ impl PyIndexFile {
     /// Where the file lies.
     #[getter]
     fn path(&self) -> PathBuf {
-        self.path.clone()
+        self.file.path().to_owned()
     }
 
     /// "r" or "r+".
@@ -338,7 +347,7 @@ impl PyIndexFile {
     /// True after `close`.
     #[getter]
     fn closed(&self) -> bool {
-        self.inner().is_err()
+        self.file.is_closed()
     }
 
     /// True when no entry can be put any more.
@@ -364,27 +373,17 @@ impl PyIndexFile {
     ///     An Arrow stream: position i32, hash_slot i32, key_hash i32, phy_offset i64, store_timestamp timestamp[ms,
     ///     UTC] (cut to whole seconds but for the first entry), prev_index i32.
     #[pyo3(signature = (batch_size=65_536))]
-    fn entries<'py>(&self, py: Python<'py>, batch_size: usize) -> PyResult<Bound<'py, PyAny>> {
+    fn entries<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = convert::int64)] batch_size: i64,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let file = self.inner()?;
-        let limit = u32::try_from(batch_size).unwrap_or(u32::MAX);
-        if limit == 0 {
-            return Err(PyValueError::new_err("batch_size is 1 or more, not 0"));
+        if batch_size < 1 {
+            return Err(PyValueError::new_err(format!("batch_size is 1 or more, not {batch_size}")));
         }
-        let schema = entries_schema();
-        let mut position = 1;
-        let batches = std::iter::from_fn({
-            let schema = Arc::clone(&schema);
-            move || match entries_batch(&file, &schema, position, limit) {
-                Ok(batch) if batch.num_rows() == 0 => None,
-                Ok(batch) => {
-                    position += u32::try_from(batch.num_rows()).unwrap_or(u32::MAX);
-                    Some(Ok(batch))
-                }
-                Err(e) => Some(Err(ArrowError::ExternalError(Box::new(e)))),
-            }
-        });
-        let reader = PyRecordBatchReader::new(Box::new(RecordBatchIterator::new(batches, schema)));
-        reader.into_arro3(py)
+        let limit = u32::try_from(batch_size).unwrap_or(u32::MAX).min(MOST_ENTRIES);
+        PyRecordBatchReader::new(entry_batches(file, limit)).into_arro3(py)
     }
 
     /// Look through the whole file for what cannot be true. Linear; never raises for what it finds.
@@ -404,8 +403,7 @@ impl PyIndexFile {
 
     /// Close the handle; a call that is under way in another thread ends first. May be called again.
     fn close(&self, py: Python<'_>) {
-        let file = self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
-        py.detach(|| drop(file));
+        py.detach(|| drop(self.file.close()));
     }
 
     fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -418,16 +416,16 @@ impl PyIndexFile {
     }
 
     fn __repr__(&self) -> String {
+        let path = self.file.path().display().to_string();
         match self.inner() {
             Ok(file) => format!(
-                "IndexFile({:?}, mode={:?}, hash_slots={}, max_entries={}, entries={})",
-                self.path.display().to_string(),
+                "IndexFile({path:?}, mode={:?}, hash_slots={}, max_entries={}, entries={})",
                 if file.is_writable() { "r+" } else { "r" },
                 file.geometry().hash_slots(),
                 file.geometry().max_entries(),
                 file.len().map_or_else(|e| e.to_string(), |n| n.to_string()),
             ),
-            Err(_) => format!("IndexFile({:?}, closed)", self.path.display().to_string()),
+            Err(_) => format!("IndexFile({path:?}, closed)"),
         }
     }
 
@@ -435,7 +433,7 @@ impl PyIndexFile {
         let file = self.inner()?;
         let open = py.import("logdex._core")?.getattr("_open_index_file")?;
         let arguments = (
-            self.path.clone(),
+            self.path(),
             file.geometry().hash_slots(),
             file.geometry().max_entries(),
             &self.access,

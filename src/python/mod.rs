@@ -4,17 +4,22 @@
 
 mod batch_stream;
 mod checkpoint;
+mod closable;
 mod commit_log;
 mod consume_queue;
+mod consume_queue_writer;
 mod convert;
+mod entry_batches;
 mod entry_table;
 mod errors;
+mod followers;
 mod hash_index;
 mod index_entries;
 mod index_file;
 mod index_header;
 mod kafka;
 mod keys;
+mod message_dict;
 mod message_reader;
 mod prepared_file;
 mod report;
@@ -32,6 +37,8 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     checkpoint::register(m)?;
     commit_log::register(m)?;
     consume_queue::register(m)?;
+    consume_queue_writer::register(m)?;
+    followers::register(m)?;
     message_reader::register(m)?;
     index_entries::register(m)?;
     entry_table::register(m)?;

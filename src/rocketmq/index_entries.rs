@@ -14,6 +14,7 @@ use super::commit_log::columns::timestamp_type;
 use super::commit_log::frame::{TRANSACTION_ROLLBACK, TRANSACTION_TYPE};
 use super::message_columns::{Int32s, Texts, integers, null, times};
 use crate::error::{Error, Result};
+use crate::hash_index::{carry_utf8, finish};
 
 /// Between two keys of a message; no other character is (upstream `MessageConst.KEY_SEPARATOR`).
 const KEY_SEPARATOR: char = ' ';
@@ -34,6 +35,42 @@ const TAG_MARK: &str = "T#";
 /// # Errors
 /// `InvalidArgument` for a column that is missing, of another type, or null where a message must have a value.
 pub fn index_entries(messages: &RecordBatch, end_phy_offset: i64, tags: bool) -> Result<RecordBatch> {
+    let mut entries = Entries::default();
+    for_each_key(messages, end_phy_offset, tags, |key| entries.add(&key))?;
+    Ok(entries.finish())
+}
+
+/// One key of a message that the index has an entry for.
+pub(super) struct IndexKey<'a> {
+    pub(super) topic: &'a str,
+    /// Stands before the key.
+    mark: &'static str,
+    key: &'a str,
+    pub(super) phy_offset: i64,
+    store_timestamp: i64,
+    row: i32,
+}
+
+impl IndexKey<'_> {
+    /// The hash of the whole index key, `topic#key`.
+    pub(super) fn hash(&self) -> i32 {
+        let parts = [self.topic, "#", self.mark, self.key];
+        finish(parts.into_iter().fold(0, |hash, part| carry_utf8(hash, part.as_bytes())))
+    }
+
+    /// The key behind the topic.
+    pub(super) fn text(&self) -> String {
+        [self.mark, self.key].concat()
+    }
+}
+
+/// Gives `take` the keys of a batch of messages in the order of their entries; see [`index_entries`].
+pub(super) fn for_each_key(
+    messages: &RecordBatch,
+    end_phy_offset: i64,
+    tags: bool,
+    mut take: impl FnMut(IndexKey<'_>),
+) -> Result<()> {
     let topic = Texts::of(messages, "topic")?;
     let uniq_key = Texts::of(messages, "uniq_key")?;
     let keys = Texts::of(messages, "keys")?;
@@ -42,7 +79,6 @@ pub fn index_entries(messages: &RecordBatch, end_phy_offset: i64, tags: bool) ->
     let store_timestamp = times(messages, "store_timestamp")?;
     let sys_flag = Int32s::of(messages, "sys_flag")?;
 
-    let mut entries = Entries::default();
     let mut end = end_phy_offset;
     for row in 0..messages.num_rows() {
         let offset = phy_offset(row).ok_or_else(|| null("phy_offset", row))?;
@@ -61,11 +97,11 @@ pub fn index_entries(messages: &RecordBatch, end_phy_offset: i64, tags: bool) ->
         let number =
             i32::try_from(row).map_err(|_| Error::InvalidArgument("the batch has too many rows".to_owned()))?;
         for (mark, key) in found {
-            entries.add(topic, mark, key, offset, time, number);
+            take(IndexKey { topic, mark, key, phy_offset: offset, store_timestamp: time, row: number });
         }
         end = offset;
     }
-    Ok(entries.finish())
+    Ok(())
 }
 
 #[derive(Default)]
@@ -79,19 +115,19 @@ struct Entries {
 }
 
 impl Entries {
-    fn add(&mut self, topic: &str, mark: &str, key: &str, phy_offset: i64, store_timestamp: i64, row: i32) {
-        self.topic.append_value(topic);
-        if mark.is_empty() {
-            self.key.append_value(key);
+    fn add(&mut self, key: &IndexKey<'_>) {
+        self.topic.append_value(key.topic);
+        if key.mark.is_empty() {
+            self.key.append_value(key.key);
         } else {
             self.marked.clear();
-            self.marked.push_str(mark);
-            self.marked.push_str(key);
+            self.marked.push_str(key.mark);
+            self.marked.push_str(key.key);
             self.key.append_value(&self.marked);
         }
-        self.phy_offset.append_value(phy_offset);
-        self.store_timestamp.append_value(store_timestamp);
-        self.row.append_value(row);
+        self.phy_offset.append_value(key.phy_offset);
+        self.store_timestamp.append_value(key.store_timestamp);
+        self.row.append_value(key.row);
     }
 
     fn finish(mut self) -> RecordBatch {

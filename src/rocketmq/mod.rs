@@ -8,5 +8,6 @@ pub mod entry_table;
 pub mod file_name;
 pub mod findings;
 pub mod index_entries;
+pub mod index_follower;
 mod message_columns;
 pub mod offset_files;

@@ -104,7 +104,10 @@ pub(super) fn check(directories: &[PathBuf]) -> Result<Checked> {
     }
     let mut wanted = None;
     for (place, file) in files.iter().enumerate() {
-        let size_text = format!("{size} bytes, as most files here");
+        let size_text = match size {
+            0 => "a file that is not empty".to_owned(),
+            _ => format!("{size} bytes, as most files here"),
+        };
         if file.len == 0 && place + 1 == files.len() {
             checked.find(&file.path, 0, "file-empty", size_text, "0 bytes in the last file");
         } else if file.len != size {
@@ -131,7 +134,7 @@ pub(super) fn open(file: &OffsetFile, access: Access) -> Result<FileSource> {
 /// The directories that a path stands for: itself, or where there is none of that name, those between its commas.
 ///
 /// A broker that spreads its log over disks is given one text (upstream `MessageStoreConfig.MULTI_PATH_SPLITTER`).
-pub(super) fn directories(path: &Path) -> Vec<PathBuf> {
+pub fn directories(path: &Path) -> Vec<PathBuf> {
     match path.to_str() {
         Some(text) if text.contains(',') && !path.exists() => {
             text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(PathBuf::from).collect()

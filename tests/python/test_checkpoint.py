@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,21 @@ def test_times_are_those_the_broker_reads(case: str, store: Store) -> None:
         with pytest.raises(ValueError, match="reading only"):
             checkpoint.flush()
     assert path.read_bytes() == before
+
+
+def test_a_checkpoint_pickles_by_its_path_and_comes_back_as_a_reader(store: Store) -> None:
+    path = store("basic") / "checkpoint"
+    for mode in ("r", "r+"):
+        with StoreCheckpoint.open(path, mode=mode) as checkpoint:
+            copy = pickle.loads(pickle.dumps(checkpoint))  # noqa: S301 -- our own bytes
+            assert copy.path == path
+            assert copy.index_msg_timestamp == checkpoint.index_msg_timestamp > 0
+            with pytest.raises(ValueError, match="reading only"):
+                copy.flush()
+    closed = StoreCheckpoint.open(path)
+    closed.close()
+    with pytest.raises(ValueError, match="closed"):
+        pickle.dumps(closed)
 
 
 def test_flush_keeps_the_other_bytes(store: Store) -> None:

@@ -112,12 +112,12 @@ def test_extension_units_hold_tags_and_times(store: Store) -> None:
     assert compared > 200
 
 
-@pytest.mark.parametrize("case", [case for case in golden.STORES if case not in {"cqext", "rolled"}])
+@pytest.mark.parametrize("case", [case for case in golden.STORES if case != "rolled"])
 def test_queues_made_anew_are_the_broker_s_byte_for_byte(store: Store, case: str) -> None:
     root = store(case)
     log = CommitLog.open(root / "commitlog")
     settings = golden.info(case)["store"]
-    folders = ("consumequeue", "batchconsumequeue")
+    folders = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
     wanted = {
         file.relative_to(root): file for folder in folders for file in (root / folder).rglob("*") if file.is_file()
     }
@@ -127,6 +127,7 @@ def test_queues_made_anew_are_the_broker_s_byte_for_byte(store: Store, case: str
         file_size=settings["mappedFileSizeConsumeQueue"],
         batch_file_size=max(batch_sizes, default=13_800_000),
         multi_dispatch=settings.get("enableMultiDispatch", False),
+        extension_file_size=settings.get("mappedFileSizeConsumeQueueExt"),
     )
     units = sum(writer.append_batch(batch) for batch in log.scan(columns=writer.columns))
     report = writer.finish()
@@ -134,12 +135,22 @@ def test_queues_made_anew_are_the_broker_s_byte_for_byte(store: Store, case: str
     assert report.checked["units"] == units == sum(len(row["units"]) for row in golden.rows(case, "units"))
     made = {file.relative_to(root / "new"): file for file in (root / "new").rglob("*") if file.is_file()}
     assert made.keys() == wanted.keys()
+    assert (case == "cqext") == any(name.parts[0] == "consumequeue_ext" for name in made)
     for name, file in wanted.items():
         assert made[name].read_bytes() == file.read_bytes(), name
     with pytest.raises(ValueError, match="finished"):
         writer.finish()
     with pytest.raises(FileExistsError):
         ConsumeQueueWriter.create(root / "new")
+
+
+def test_extension_files_are_refused_where_some_are_or_no_unit_fits(tmp_path: Path) -> None:
+    (tmp_path / "consumequeue_ext").mkdir()
+    with pytest.raises(FileExistsError, match="consumequeue_ext"):
+        ConsumeQueueWriter.create(tmp_path, extension_file_size=24)
+    with pytest.raises(ValueError, match="23 bytes"):
+        ConsumeQueueWriter.create(tmp_path, extension_file_size=23)
+    ConsumeQueueWriter.create(tmp_path).finish()
 
 
 def test_a_queue_whose_beginning_expired_begins_with_filling(store: Store) -> None:
@@ -230,6 +241,12 @@ def test_damaged_log_directories_are_findings(damaged_store: Store, name: str, k
     assert sum(batch.num_rows for batch in log.scan()) == (552 if name == "log-truncated" else 553)
     (root / "commitlog" / "00000000000000131072").unlink()
     assert "file-gap" in [finding.kind for finding in log.check_files().findings]
+
+
+def test_a_log_of_one_empty_file_says_what_is_expected(tmp_path: Path) -> None:
+    (tmp_path / ("0" * 20)).touch()
+    (finding,) = CommitLog.open(tmp_path).check_files().findings
+    assert (finding.kind, finding.expected) == ("file-empty", "a file that is not empty")
 
 
 @pytest.mark.parametrize("name", ["crc-early-clean", "crc-last-clean", "magic-last"])

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from logdex import _core
+from logdex.int64 import MAX_INT64
 
 if TYPE_CHECKING:
     from typing import Any, TypeAlias
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 _AGO = re.compile(r"-(\d{1,20}(?:\.\d{1,20})?)(ms|[smhdw])")
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
-_LATEST_MS = (1 << 63) - 1
 _LARGEST_INT = (1 << 31) - 1
 
 
@@ -148,7 +148,7 @@ def time_ms(text: str, *, end: bool = False) -> int:
     ago = _AGO.fullmatch(text)
     if ago or re.fullmatch(r"[+-]?\d{1,30}", text):
         number = time.time_ns() // 1_000_000 - round(float(ago[1]) * _UNIT_MS[ago[2]]) if ago else int(text)
-        if abs(number) > _LATEST_MS:
+        if abs(number) > MAX_INT64:
             raise argparse.ArgumentTypeError(f"no time in milliseconds: {text}")
         return number
     try:

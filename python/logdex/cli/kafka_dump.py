@@ -6,17 +6,27 @@ entry for several batches is no mismatch, no file is made, nothing that is wrong
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from arro3.core import DataType, list_flatten, list_offsets, struct_field
+from arro3.core import list_flatten, list_offsets, struct_field
 
 from logdex import _core
-from logdex.cli.output import body_text, json_bytes
+from logdex.cli.kafka_control import control_json, control_text
+from logdex.cli.output import body_text, complain, json_bytes
+from logdex.cli.rows import plain_rows, plain_values
 from logdex.errors import CorruptFileError
 from logdex.kafka import LogSegment, OffsetIndex, TimeIndex
-from logdex.kafka.file_name import LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TXN_INDEX, parse_segment_file
+from logdex.kafka.file_name import (
+    CHECKPOINT,
+    LOG,
+    OFFSET_INDEX,
+    SNAPSHOT,
+    TIME_INDEX,
+    TXN_INDEX,
+    parse_metadata_snapshot,
+    parse_segment_file,
+)
 from logdex.report import Finding
 
 if TYPE_CHECKING:
@@ -24,27 +34,13 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TypeAlias
 
-    from arro3.core import Array, RecordBatch
+    from arro3.core import RecordBatch
 
     Line: TypeAlias = str | dict[str, Any]
 
-# Typed as it is, its checks would narrow an unknown type to nothing.
-_TYPES: Any = DataType
-
 _TIMESTAMP_TYPES = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
-_CONTROL_KEY = struct.Struct(">hh")
-_MARKER_VALUE = struct.Struct(">hi")
-_CONTROL_TYPES = {
-    0: "ABORT",
-    1: "COMMIT",
-    2: "LEADER_CHANGE",
-    3: "SNAPSHOT_HEADER",
-    4: "SNAPSHOT_FOOTER",
-    5: "KRAFT_VERSION",
-    6: "KRAFT_VOTERS",
-}
-_MARKERS = ("ABORT", "COMMIT")
 _SEQUENCES = 1 << 31
+_BOOTSTRAP = "bootstrap.checkpoint"
 _V2 = 2
 _RECORD_COLUMNS = (
     "offset",
@@ -86,6 +82,7 @@ class Dump:
         """
         readers = {
             LOG: self._log,
+            CHECKPOINT: self._log,
             OFFSET_INDEX: self._offset_index,
             TIME_INDEX: self._time_index,
             TXN_INDEX: self._transaction_index,
@@ -103,12 +100,12 @@ class Dump:
 
     def _log(self, path: Path) -> Iterator[Line]:
         with LogSegment.open(path) as segment:
-            start = segment.base_offset
-            yield self._either(f"Log starting offset: {start}", {"type": "log", "startingOffset": start})
+            yield self._either(*_beginning(segment))
+            # Not through an Arrow stream: errors and findings stay with the reader.
             batches = segment.batches(on_error="skip")
             records = self._records(segment) if self.deep else iter(())
             waiting = next(records, None)
-            for batch in _rows(batches):
+            for batch in plain_rows(batches):
                 yield self._either(_batch_text(batch), {"type": "batch", **batch})
                 while waiting is not None and waiting[0] <= batch["position"]:
                     yield waiting[1]
@@ -126,23 +123,23 @@ class Dump:
         """Give each record with the position of its batch."""
         stream = segment.records(columns=_RECORD_COLUMNS, control=True, on_error="skip")
         for batch in stream:
-            lines = map(self._record_json, _rows([batch])) if self.json else self._record_texts(batch)
-            yield from zip(_values(batch.column("batchPosition")), lines, strict=True)
+            lines = map(self._record_json, plain_rows([batch])) if self.json else self._record_texts(batch)
+            yield from zip(plain_values(batch.column("batchPosition")), lines, strict=True)
         self._found(stream.findings)
 
     def _record_texts(self, batch: RecordBatch) -> Iterator[str]:
         """Write records column by column: there may be millions."""
-        legacy = any(magic < _V2 for magic in _values(batch.column("magic")))
-        ends: Iterable[str] = map(_crc_text, _rows([batch])) if legacy else _sequence_texts(batch)
+        legacy = any(magic < _V2 for magic in plain_values(batch.column("magic")))
+        ends: Iterable[str] = map(_crc_text, plain_rows([batch])) if legacy else _sequence_texts(batch)
         names = ("offset", "timestamp", "timestampType", "key", "value", "isControl")
-        columns = (_values(batch.column(name)) for name in names)
+        columns = (plain_values(batch.column(name)) for name in names)
         for offset, timestamp, kind, key, value, control, end in zip(*columns, ends, strict=True):
             text = (
                 f"| offset: {offset} {_TIMESTAMP_TYPES.get(kind, kind)}: {timestamp} "
                 f"keySize: {-1 if key is None else len(key)} valueSize: {-1 if value is None else len(value)} {end}"
             )
             if control:
-                text = f"{text} {_control_text(key or b'', value or b'')}"
+                text = f"{text} {control_text(key or b'', value or b'')}"
             elif self.data:
                 text = text if key is None else f"{text} key: {_text(key)}"
                 text = text if value is None else f"{text} payload: {_text(value)}"
@@ -153,7 +150,7 @@ class Dump:
         row |= {"keySize": _size(record["key"]), "valueSize": _size(record["value"])}
         headers = record["headers"] or ()
         if record["isControl"]:
-            row["control"] = _control_json(record["key"] or b"", record["value"] or b"")
+            row["control"] = control_json(record["key"] or b"", record["value"] or b"")
         elif self.data:
             row |= {**json_bytes("key", record["key"]), **json_bytes("value", record["value"])}
             row["headers"] = [{"key": each["key"], **json_bytes("value", each["value"])} for each in headers]
@@ -165,41 +162,45 @@ class Dump:
         with OffsetIndex.open(path) as index:
             if not len(index):
                 yield self._either(f"{path} is empty.", {"type": "index", "entries": 0})
-            for row in _rows(index.entries()):
+            for row in plain_rows(index.entries()):
                 yield self._either(f"offset: {row['offset']} position: {row['position']}", {"type": "entry", **row})
             self._found(index.verify(_log_beside(path)).findings)
 
     def _time_index(self, path: Path) -> Iterator[Line]:
         with TimeIndex.open(path) as index:
-            for row in _rows(index.entries()):
+            for row in plain_rows(index.entries()):
                 yield self._either(f"timestamp: {row['timestamp']} offset: {row['offset']}", {"type": "entry", **row})
             self._found(index.verify(_log_beside(path)).findings)
 
     def _transaction_index(self, path: Path) -> Iterator[Line]:
         rows, torn = _core.read_transaction_index(path)
         names = ("version", "producerId", "firstOffset", "lastOffset", "lastStableOffset")
-        for row in _rows([rows]):
+        for row in plain_rows([rows]):
             yield self._either(" ".join(f"{name}: {row[name]}" for name in names), {"type": "entry", **row})
         if torn:
             at = path.stat().st_size - torn
             self._found([Finding(str(path), at, "index-size", "whole entries", f"{torn} bytes of one")])
 
     def _snapshot(self, path: Path) -> Iterator[Line]:
-        for row in _rows([_core.read_producer_snapshot(path)]):
+        for row in plain_rows([_core.read_producer_snapshot(path)]):
             yield self._either(_producer_text(row), {"type": "producer", **row})
 
 
-def _rows(batches: Iterable[RecordBatch]) -> Iterator[dict[str, Any]]:
-    """Give rows as dicts, times in ms. Not through an Arrow stream: errors and findings stay with the reader."""
-    for batch in batches:
-        names = batch.column_names
-        columns = [_values(batch.column(name)) for name in names]
-        for row in zip(*columns, strict=True):
-            yield dict(zip(names, row, strict=True))
+def is_known(path: Path) -> bool:
+    """Say whether a file's name is one of those that `Dump.file` reads."""
+    snapshot = path.name == _BOOTSTRAP or parse_metadata_snapshot(path.name) is not None
+    return snapshot or parse_segment_file(path.name) is not None
 
 
-def _values(column: Array) -> list[Any]:
-    return list((column.cast(DataType.int64()) if _TYPES.is_timestamp(column.type) else column).to_pylist())
+def _beginning(segment: LogSegment) -> tuple[str, dict[str, Any]]:
+    snapshot = parse_metadata_snapshot(segment.path.name)
+    if snapshot is not None:
+        end, epoch = snapshot
+        return f"Snapshot end offset: {end}, epoch: {epoch}", {"type": "snapshot", "endOffset": end, "epoch": epoch}
+    if segment.path.name == _BOOTSTRAP:
+        return "KRaft bootstrap snapshot", {"type": "snapshot"}
+    start = segment.base_offset
+    return f"Log starting offset: {start}", {"type": "log", "startingOffset": start}
 
 
 def _crc_text(record: dict[str, Any]) -> str:
@@ -215,7 +216,7 @@ def _sequence_texts(batch: RecordBatch) -> Iterator[str]:
     headers = batch.column("headers")
     names = struct_field(list_flatten(headers), 0).to_pylist()
     ends = list_offsets(headers).to_pylist()
-    for begin, end, sequence in zip(ends, ends[1:], _values(batch.column("sequence")), strict=False):
+    for begin, end, sequence in zip(ends, ends[1:], plain_values(batch.column("sequence")), strict=False):
         yield f"sequence: {sequence} headerKeys: [{','.join(names[begin:end])}]"
 
 
@@ -257,23 +258,6 @@ def _producer_text(row: dict[str, Any]) -> str:
     return " ".join(words)
 
 
-def _control_json(key: bytes, value: bytes) -> dict[str, Any]:
-    if len(key) < _CONTROL_KEY.size:
-        return {"type": "UNKNOWN", "id": -1}
-    kind = _CONTROL_KEY.unpack_from(key)[1]
-    name = _CONTROL_TYPES.get(kind, "UNKNOWN")
-    if name in _MARKERS and len(value) >= _MARKER_VALUE.size:
-        return {"type": name, "id": kind, "coordinatorEpoch": _MARKER_VALUE.unpack_from(value)[1]}
-    return {"type": name, "id": kind}
-
-
-def _control_text(key: bytes, value: bytes) -> str:
-    control = _control_json(key, value)
-    if "coordinatorEpoch" in control:
-        return f"endTxnMarker: {control['type']} coordinatorEpoch: {control['coordinatorEpoch']}"
-    return f"controlType: {control['type']}({control['id']})"
-
-
 def _time(kind: int, timestamp: int | None) -> str:
     return f"{_TIMESTAMP_TYPES.get(kind, kind)}: {timestamp}"
 
@@ -298,16 +282,22 @@ def _text(content: bytes) -> str:
 def files_to_dump(paths: list[Path]) -> list[Path]:
     """Give the files to dump: each path, or those of a partition's directory in the order of their names.
 
-    Files that belong to no segment are passed over, as a shell's `partition/*` names them, too.
+    Files of another kind are passed over, as a shell's `partition/*` names them, too; of those that were named it is said.
 
     Raises:
         OSError: A path is not there.
         ValueError: Nothing can be dumped.
     """
-    found = [each for path in paths for each in (sorted(path.iterdir()) if path.is_dir() else [path])]
-    for path in found:
+    wanted = []
+    for path in paths:
+        if path.is_dir():
+            wanted += sorted(filter(is_known, path.iterdir()))
+            continue
         path.stat()
-    wanted = [path for path in found if parse_segment_file(path.name)]
+        if is_known(path):
+            wanted.append(path)
+        else:
+            complain(f"ignoring {path}: no file of a segment")
     if not wanted:
         raise ValueError(f"{paths[0]}: no file of a segment, nor a partition's directory with one")
     return wanted

@@ -15,6 +15,7 @@ from logdex.cli.source import Description, Filters, Listing, Source
 from logdex.errors import CorruptFileError
 from logdex.kafka import Log, LogDir, LogSegment, checkpoint
 from logdex.kafka.file_name import LOG, parse_segment_file
+from logdex.kafka.record import COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from logdex.report import Finding, Report
 
 _Opened: TypeAlias = LogDir | Log | LogSegment
-_COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
 _SHOWN_BYTES = 2_000
 
 
@@ -80,7 +80,7 @@ class KafkaSource(Source):
 
     def rows(self, filters: Filters, *, body: bool) -> Any:  # noqa: ANN401 -- an Arrow stream
         """Read records."""
-        columns = [name for name in _COLUMNS if body or name != "value"]
+        columns = [name for name in COLUMNS if body or name != "value"]
         bounds: dict[str, Any] = {
             "begin": filters.begin,
             "end": filters.end,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from arro3.core import DataType, RecordBatchReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from arro3.core import RecordBatch
 
@@ -33,14 +33,20 @@ def limited_batches(stream: Any, limit: int | None) -> Iterator[RecordBatch]:  #
 
 def limited_rows(stream: Any, limit: int | None) -> Iterator[dict[str, Any]]:  # noqa: ANN401 -- PyCapsule
     """Give the rows of a stream as dicts: times in ms, maps as dicts."""
-    for batch in limited_batches(stream, limit):
+    return plain_rows(limited_batches(stream, limit))
+
+
+def plain_rows(batches: Iterable[RecordBatch]) -> Iterator[dict[str, Any]]:
+    """Give the rows of batches as dicts: times in ms, maps as dicts."""
+    for batch in batches:
         names = batch.column_names
-        columns = [_values(batch.column(name)) for name in names]
+        columns = [plain_values(batch.column(name)) for name in names]
         for row in zip(*columns, strict=True):
             yield dict(zip(names, row, strict=True))
 
 
-def _values(column: Any) -> list[Any]:  # noqa: ANN401 -- an Arrow column
+def plain_values(column: Any) -> list[Any]:  # noqa: ANN401 -- an Arrow column
+    """Give the values of a column: times in ms, maps as dicts."""
     plain = column.cast(DataType.int64()) if _TYPES.is_timestamp(column.type) else column
     values: list[Any] = plain.to_pylist()
     return [None if value is None else dict(value) for value in values] if _TYPES.is_map(column.type) else values

@@ -6,7 +6,7 @@ A format adds itself with a subclass of `Source` and a function that recognises 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +67,7 @@ class Description:
     listings: list[Listing] = field(default_factory=list)
 
 
-class Source(Closing, ABC):
+class Source(Closing):
     """One opened path."""
 
     @abstractmethod

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from arro3.core import DataType, RecordBatchReader
 
+from logdex.hash_index.geometry import ENTRY_SIZE
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
 _TIME_BINS = 24
 _REGIONS = 64
 _SHOWN_LENGTHS = 24
-_ENTRY_BYTES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ class IndexStatistics:
 
 def measure(files: Sequence[IndexFile], progress: Callable[[int, int], None]) -> IndexStatistics:
     """Count the entries of index files; linear, and 4 bytes of memory a slot."""
-    total = sum(map(len, files)) * _ENTRY_BYTES
+    total = sum(map(len, files)) * ENTRY_SIZE
     begin, end = _time_span(files)
     width = max(1, -(-(end - begin + 1) // _TIME_BINS))
     chains: Counter[int] = Counter()
@@ -113,7 +114,7 @@ def measure(files: Sequence[IndexFile], progress: Callable[[int, int], None]) ->
             hashes.update(batch.column("key_hash").to_pylist())
             stored = batch.column("store_timestamp").cast(DataType.int64()).to_pylist()
             bins.update((min(max(time, begin), end) - begin) // width for time in stored)
-            done += batch.num_rows * _ENTRY_BYTES
+            done += batch.num_rows * ENTRY_SIZE
             progress(done, total)
         chains.update(lengths)
         distinct += len(hashes)

@@ -1,4 +1,4 @@
-"""Turns what a caller hands over into Arrow record batches."""
+"""Turns what a caller hands over into Arrow record batches, and chooses rows of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,11 @@ _MESSAGE_COLUMNS = {
     "tags": DataType.utf8(),
     "sys_flag": DataType.int32(),
 }
+INDEXED_COLUMNS = tuple(_MESSAGE_COLUMNS)
+"""What an index needs of a message (IndexService#buildIndex)."""
+
 _MESSAGES_A_BATCH = 8_192
+_INTEGER_KINDS = (DataType.is_integer, DataType.is_null, DataType.is_dictionary)
 
 
 def entry_batches(batch: Any) -> list[dict[str, Any]]:  # noqa: ANN401 -- anything with the PyCapsule interface
@@ -48,8 +52,7 @@ def entry_batches(batch: Any) -> list[dict[str, Any]]:  # noqa: ANN401 -- anythi
         if len(set(lengths.values())) > 1:
             raise ValueError(f"the columns differ in length: {lengths}")
         for name, column in part.items():
-            nulls = column.null_count if isinstance(column, Array) else sum(value is None for value in column)
-            if nulls:
+            if nulls := _null_count(column):
                 raise ValueError(f"the column {name} holds {nulls} null values; an index entry needs all four")
     return parts
 
@@ -58,15 +61,27 @@ def _column(columns: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 -- Ar
     if name not in columns:
         raise ValueError(f"the column {name} is missing")
     column = columns[name]
-    if hasattr(column, "__arrow_c_array__") or hasattr(column, "__arrow_c_stream__"):
-        return Array.from_arrow(column)
+    if is_arrow(column):
+        return _plain(Array.from_arrow(column))
     return column if hasattr(column, "__len__") else list(column)
 
 
 def _field(batch: RecordBatch, name: str) -> Array:
     if name not in batch.column_names:
         raise ValueError(f"the column {name} is missing; there are {', '.join(batch.column_names)}")
-    return batch.column(name)
+    return _plain(batch.column(name))
+
+
+def _plain(column: Array) -> Array:
+    """Bring the values of a dictionary to their places: one of them may be null."""
+    values = column.type.value_type if bool(DataType.is_dictionary(column.type)) else None
+    return column if values is None else column.cast(values)
+
+
+def _null_count(column: Any) -> int:  # noqa: ANN401 -- Arrow or a sequence
+    if not isinstance(column, Array):
+        return sum(value is None for value in column)
+    return len(column) if bool(DataType.is_null(column.type)) else column.null_count
 
 
 def is_arrow(value: object) -> bool:
@@ -82,21 +97,49 @@ def arrow_batches(value: Any) -> Iterator[RecordBatch]:  # noqa: ANN401 -- anyth
         yield RecordBatch.from_arrow(value)
 
 
+def take_rows(batch: RecordBatch, rows: list[int]) -> RecordBatch:
+    """Choose rows of a batch."""
+    return batch.take(Array(rows, type=DataType.uint64()))
+
+
 def message_batches(messages: Any) -> Iterator[RecordBatch]:  # noqa: ANN401 -- Arrow data or messages
     """Read messages, as Arrow data with the message columns or as `Message` objects, in batches of what an index needs."""
     if is_arrow(messages):
         for batch in arrow_batches(messages):
             names = [name for name in _MESSAGE_COLUMNS if name in batch.column_names]
-            yield RecordBatch.from_pydict({name: _cast(batch.column(name), _MESSAGE_COLUMNS[name]) for name in names})
+            yield RecordBatch.from_pydict({name: _message_column(batch, name) for name in names})
         return
-    if not isinstance(messages, Iterable):
+    if isinstance(messages, Mapping) or not isinstance(messages, Iterable):
         raise TypeError(f"expected Arrow data or messages, not {type(messages).__name__}")
     rest = iter(messages)
     while part := list(islice(rest, _MESSAGES_A_BATCH)):
-        columns = {name: [getattr(message, name) for message in part] for name in _MESSAGE_COLUMNS}
+        try:
+            columns = {name: [getattr(message, name) for message in part] for name in _MESSAGE_COLUMNS}
+        except AttributeError as error:
+            raise TypeError(f"expected Arrow data or messages: {error}") from error
         yield RecordBatch.from_pydict(
             {name: _array(values, _MESSAGE_COLUMNS[name]) for name, values in columns.items()}
         )
+
+
+def _message_column(batch: RecordBatch, name: str) -> Array:
+    """Give a column in the type that it has in a scan.
+
+    Raises:
+        TypeError: Its own is so far from it that values would change, as numbers with fractions would.
+    """
+    column, kind = batch.column(name), _MESSAGE_COLUMNS[name]
+    given = column.type
+    if bool(DataType.is_string(kind)):
+        wanted = "text"
+        fits = not (bool(DataType.is_primitive(given)) or bool(DataType.is_boolean(given)))
+    else:
+        wanted = "times or integers" if kind is _UTC_MS else "integers"
+        is_time = kind is _UTC_MS and bool(DataType.is_timestamp(given))
+        fits = is_time or any(bool(is_kind(given)) for is_kind in _INTEGER_KINDS)
+    if not fits:
+        raise TypeError(f"the column {name} holds no {wanted}, but {str(given).strip()}")
+    return _cast(column, kind)
 
 
 def _cast(column: Array, kind: DataType) -> Array:

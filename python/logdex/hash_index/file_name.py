@@ -12,6 +12,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 from zoneinfo import ZoneInfo
 
+from logdex.int64 import MAX_INT64, MIN_INT64
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
@@ -33,8 +35,8 @@ def is_index_file_name(name: str) -> bool:
     # Java looks at UTF-16 units, so digits outside of the basic plane are none to it.
     if not digits or any(unicodedata.category(c) != "Nd" or c > _LAST_UNIT for c in digits):
         return False
-    value = int(digits)
-    return value <= (1 << 63) if name[0] == "-" else value < (1 << 63)
+    number = -int(digits) if name[0] == "-" else int(digits)
+    return MIN_INT64 <= number <= MAX_INT64
 
 
 def sort_key(name: str) -> bytes:

@@ -17,16 +17,22 @@ if TYPE_CHECKING:
 DEFAULT_HASH_SLOTS = 5_000_000
 DEFAULT_MAX_ENTRIES = 20_000_000
 
+ENTRY_SIZE = 20
+"""Bytes of an entry."""
+
 _HEADER_SIZE = 40
 _SLOT_SIZE = 4
-_ENTRY_SIZE = 20
 _INDEX_COUNT = slice(36, 40)
 
 
 def file_size(geometry: tuple[int, int]) -> int:
     """Give the size in bytes of an index file of (hash_slots, max_entries)."""
-    hash_slots, max_entries = geometry
-    return _HEADER_SIZE + _SLOT_SIZE * hash_slots + _ENTRY_SIZE * max_entries
+    return entry_offset(*geometry)
+
+
+def entry_offset(hash_slots: int, position: int) -> int:
+    """Give the byte of an index file at which the entry of a position begins (docs/formats/rocketmq-index.md)."""
+    return _HEADER_SIZE + _SLOT_SIZE * hash_slots + ENTRY_SIZE * position
 
 
 def find_geometry(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from logdex import _core
+from logdex.int64 import MAX_INT64, MIN_INT64
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,8 +17,10 @@ if TYPE_CHECKING:
 MAX_MSGS_NUM_BATCH = 64
 """The broker's cap on one answer (MessageStoreConfig#maxMsgsNumBatch)."""
 
-MIN_TIME = -(1 << 63)
-MAX_TIME = (1 << 63) - 1
+CLOCK_SLACK_MS = 3_600_000
+"""How far the broker's clock may step within one index file before a search by time could miss a message, in ms."""
+
+MIN_TIME, MAX_TIME = MIN_INT64, MAX_INT64
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from arro3.core import Array, DataType
-
 from logdex import _core
 from logdex._core import CommitLog, StoreCheckpoint
-from logdex.hash_index.arrow_input import arrow_batches
+from logdex.hash_index.arrow_input import INDEXED_COLUMNS, arrow_batches, take_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +27,6 @@ _log = logging.getLogger(__name__)
 
 _DOUBTFUL_ENTRIES = 16
 _MESSAGES_WITH_TAGS = 64
-COLUMNS = ("topic", "phy_offset", "store_timestamp", "uniq_key", "keys", "tags", "sys_flag", "store_size")
 
 
 def drop_beyond_checkpoint(files: FileSet, checkpoint: Path | None, *, delete: bool) -> None:
@@ -78,7 +75,7 @@ def holds_tags(files: Sequence[IndexFile], log: CommitLog) -> bool:
         return False
     # Few: each of their keys costs some reads of a file that may be on a disk.
     with_tags = [row for row, tags in enumerate(messages.column("tags").to_pylist()) if tags][:_MESSAGES_WITH_TAGS]
-    messages = take(messages, with_tags)
+    messages = take_rows(messages, with_tags)
     tagged = _core.index_entries(messages, end_phy_offset=0, tags=True)
     plain = _core.index_entries(messages, end_phy_offset=0)
     lost, lost_of_plain = (missing_rows(entries, held).num_rows for entries in (tagged, plain))
@@ -150,7 +147,7 @@ def index_again(
             count += lost.num_rows
         begin = max(begin, last + 1)
     if begin < log.max_offset:
-        count += build(log.scan(begin_phy_offset=begin, columns=COLUMNS))
+        count += build(log.scan(begin_phy_offset=begin, columns=INDEXED_COLUMNS))
     return count
 
 
@@ -184,7 +181,7 @@ def _missing(log: CommitLog, begin: int, end: int, files: list[IndexFile]) -> bo
 def _scan(log: CommitLog, begin: int, end: int, *, batch_size: int = 8_192) -> Iterator[RecordBatch]:
     begin = max(begin, log.min_offset)
     if begin < min(end, log.max_offset):
-        scan = log.scan(begin_phy_offset=begin, end_phy_offset=end, columns=COLUMNS, batch_size=batch_size)
+        scan = log.scan(begin_phy_offset=begin, end_phy_offset=end, columns=INDEXED_COLUMNS, batch_size=batch_size)
         yield from arrow_batches(scan)
 
 
@@ -200,9 +197,4 @@ def missing_rows(entries: RecordBatch, files: list[IndexFile]) -> RecordBatch:
         present[entry] = left - 1
         if left <= 0:
             missing.append(row)
-    return take(entries, missing)
-
-
-def take(batch: RecordBatch, rows: list[int]) -> RecordBatch:
-    """Choose rows of a batch."""
-    return batch.take(Array(rows, type=DataType.uint64()))
+    return take_rows(entries, missing)

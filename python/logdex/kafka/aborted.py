@@ -10,6 +10,8 @@ from logdex.kafka.file_name import TXN_INDEX
 from logdex.kafka.transactions import AbortedTransaction, Transactions, read_transaction_index
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from logdex.kafka.segments import Segments
 
 
@@ -28,7 +30,7 @@ def aborted_between(segments: Segments, begin: int, end: int) -> list[AbortedTra
 
 def _aborted_in(segments: Segments, number: int) -> list[AbortedTransaction]:
     listed: list[AbortedTransaction] | None = None
-    if number + 1 < len(segments.segments) or _was_stopped_cleanly(segments):
+    if _is_believed(segments, number):
         path = segments.file(number, TXN_INDEX)
         listed = [] if path is None else read_transaction_index(path, segments.segments[number].base_offset)
     if listed is not None:
@@ -37,6 +39,26 @@ def _aborted_in(segments: Segments, number: int) -> list[AbortedTransaction]:
     state.aborted.clear()
     state.read(segments.segments[number])
     return state.aborted
+
+
+def unlisted(segments: Segments) -> Iterator[tuple[int, AbortedTransaction]]:
+    """Give the transactions whose records a read-committed read would not leave out, each with the number of the segment.
+
+    Their abort markers lie in the segment, and the file of aborted transactions that is believed there does not name them.
+    """
+    state = Transactions()
+    for number, segment in enumerate(segments.segments):
+        state.aborted.clear()
+        state.read(segment)
+        if not state.aborted or not _is_believed(segments, number):
+            continue
+        listed = {(entry.producer_id, entry.last_offset) for entry in _aborted_in(segments, number)}
+        yield from ((number, entry) for entry in state.aborted if (entry.producer_id, entry.last_offset) not in listed)
+
+
+def _is_believed(segments: Segments, number: int) -> bool:
+    """Say whether the file of aborted transactions of a segment counts; that of the last one only after a clean stop."""
+    return number + 1 < len(segments.segments) or _was_stopped_cleanly(segments)
 
 
 def _was_stopped_cleanly(segments: Segments) -> bool:

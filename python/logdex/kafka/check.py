@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 from logdex import _core
 from logdex.errors import CorruptFileError
 from logdex.kafka import checkpoint
-from logdex.kafka.file_name import OFFSET_INDEX, TIME_INDEX
+from logdex.kafka.aborted import unlisted
+from logdex.kafka.file_name import OFFSET_INDEX, TIME_INDEX, TXN_INDEX
 from logdex.kafka.time_search import timestamps
 from logdex.report import Finding, Report, merge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
+    from logdex.kafka.file_name import TopicPartition
     from logdex.kafka.segment import LogSegment
     from logdex.kafka.segments import Segments
 
@@ -41,6 +43,7 @@ def verify_log(
         findings += beside
         if progress is not None:
             progress(segment)
+    findings += _unlisted_transactions(segments)
     for path in segments.listing.snapshots.values():
         findings += _snapshot(path)
     findings += [Finding(str(p), 0, "orphan-index", "a .log file beside it", "none") for p in segments.listing.orphans]
@@ -48,6 +51,28 @@ def verify_log(
     checked = {"snapshots": len(segments.listing.snapshots), "segments": len(segments.segments)}
     report = merge([*reports, Report(findings, checked)])
     return Report(sorted(report.findings, key=lambda finding: (finding.path, finding.offset)), report.checked)
+
+
+def verify_checkpoints(log_dir: Path, log_ends: Mapping[TopicPartition, int]) -> Report:
+    """Check the text files of a log directory, and that no log begins behind its end: a broker would delete it when it starts.
+
+    Args:
+        log_dir: The log directory.
+        log_ends: The offset after the last whole batch of each partition in it.
+    """
+    findings = []
+    for name in checkpoint.LOG_DIR_FILES:
+        try:
+            offsets = checkpoint.read_offsets(log_dir, name)
+        except CorruptFileError as error:
+            findings.append(_of_error(error))
+            continue
+        if name == checkpoint.LOG_START:
+            for partition, end in log_ends.items():
+                if offsets.get(partition, 0) > end:
+                    what = f"a start of {partition} of at most {end}, where its log ends"
+                    findings.append(Finding(str(log_dir / name), 0, "file-content", what, str(offsets[partition])))
+    return Report(findings, {})
 
 
 def _leader_epochs(directory: Path) -> tuple[list[tuple[int, int]], list[Finding]]:
@@ -69,6 +94,21 @@ def _missing_indexes(segments: Segments, number: int) -> Iterator[Finding]:
         # A broker rebuilds a segment without .index when it starts; one without .timeindex gets an empty one.
         if segments.file(number, suffix) is None:
             yield Finding(str(segment.path.with_suffix(suffix)), 0, "file-missing", what, "none")
+
+
+def _unlisted_transactions(segments: Segments) -> Iterator[Finding]:
+    """Name what a lost or shortened file of aborted transactions hides, once a file."""
+    named = set()
+    for number, transaction in unlisted(segments):
+        path = segments.segments[number].path.with_suffix(TXN_INDEX)
+        if path in named:
+            continue
+        named.add(path)
+        what = f"the transaction of producer {transaction.producer_id} that was aborted at offset {transaction.last_offset}"
+        if path.exists():
+            yield Finding(str(path), path.stat().st_size, "index-entry", what, "no entry")
+        else:
+            yield Finding(str(path), 0, "file-missing", f"an index with {what}", "none")
 
 
 def _untrimmed(segments: Segments, number: int) -> Iterator[Finding]:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 LOG_START = "log-start-offset-checkpoint"
 RECOVERY_POINT = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK = "replication-offset-checkpoint"
+CLEANER = "cleaner-offset-checkpoint"
+LOG_DIR_FILES = (LOG_START, RECOVERY_POINT, HIGH_WATERMARK, CLEANER)
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 
@@ -31,7 +33,7 @@ def read_offsets(log_dir: Path, name: str) -> dict[TopicPartition, int]:
 
     Args:
         log_dir: The log directory.
-        name: `LOG_START`, `RECOVERY_POINT` or `HIGH_WATERMARK`.
+        name: One of `LOG_DIR_FILES`.
 
     Raises:
         CorruptFileError: It is no checkpoint.

@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from logdex.int64 import MAX_INT64
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -17,15 +19,22 @@ OFFSET_INDEX = ".index"
 TIME_INDEX = ".timeindex"
 TXN_INDEX = ".txnindex"
 SNAPSHOT = ".snapshot"
+CHECKPOINT = ".checkpoint"
+"""A snapshot of KRaft's metadata: batches as in a `.log`, with offsets of its own."""
 SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT)
 LEFTOVERS = (".deleted", ".cleaned", ".swap")
 """What a broker puts behind a file's name while it deletes it, makes it, or swaps it in."""
 
-MAX_OFFSET = 2**63 - 1
+MAX_OFFSET = MAX_INT64
 """The largest offset that there can be."""
 
-_OFFSET = re.compile(r"[0-9]{1,19}|0[0-9]{19}")
-_PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)", re.DOTALL)
+_OFFSET_DIGITS = 20
+_MAX_PARTITION = 2**31 - 1
+
+_PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>0|[1-9][0-9]{0,9})", re.DOTALL)
+_METADATA_SNAPSHOT = re.compile(
+    r"(?P<offset>[0-9]{20})-(?P<epoch>[0-9]{10})(?P<ending>\.checkpoint(?:\.deleted)?|-[0-9]+\.checkpoint\.part)"
+)
 _RENAMED = re.compile(r"\.[0-9a-f]{32}-(?P<why>delete|future|stray)$")
 
 
@@ -37,7 +46,7 @@ def segment_file_name(base_offset: int, suffix: str) -> str:
 def parse_segment_file(name: str) -> tuple[int, str] | None:
     """Give the base offset and the suffix of a segment's file; None for any other name.
 
-    Zeros in front are not required, as with a broker.
+    Zeros in front are not required, and digits may be those of any script, as with a broker: its JVM's locale chooses them.
 
     Example:
         >>> parse_segment_file("00000000000000000042.timeindex")
@@ -46,9 +55,25 @@ def parse_segment_file(name: str) -> tuple[int, str] | None:
         True
     """
     stem, dot, suffix = name.partition(".")
-    if not _OFFSET.fullmatch(stem) or dot + suffix not in SUFFIXES or int(stem) > MAX_OFFSET:
+    if dot + suffix not in SUFFIXES or not stem.isdecimal() or len(stem) > _OFFSET_DIGITS or int(stem) > MAX_OFFSET:
         return None
     return int(stem), dot + suffix
+
+
+def parse_metadata_snapshot(name: str) -> tuple[int, int] | None:
+    """Give the end offset and the epoch of a KRaft metadata snapshot, `<20 digits>-<10 digits>.checkpoint`; else None.
+
+    Source: Snapshots#parse.
+    """
+    match = _METADATA_SNAPSHOT.fullmatch(name)
+    if match is None or match["ending"] != CHECKPOINT:
+        return None
+    return int(match["offset"]), int(match["epoch"])
+
+
+def is_metadata_snapshot(name: str) -> bool:
+    """Say whether a file is a KRaft metadata snapshot, or one that is being written or waits for its deletion."""
+    return _METADATA_SNAPSHOT.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -78,8 +103,12 @@ def parse_partition_directory(name: str) -> TopicPartition | None:
         >>> parse_partition_directory("my-topic-12")
         TopicPartition(topic='my-topic', partition=12)
     """
+    return None if renamed_partition(name) is not None else _split(name)
+
+
+def _split(name: str) -> TopicPartition | None:
     match = _PARTITION.fullmatch(name)
-    if match is None or renamed_partition(name) is not None:
+    if match is None or int(match["partition"]) > _MAX_PARTITION:
         return None
     return TopicPartition(match["topic"], int(match["partition"]))
 
@@ -96,5 +125,4 @@ def partition_of(directory: Path) -> TopicPartition:
     A directory of another name, as a copy may have it, is partition 0 of a topic of that name.
     """
     name = _RENAMED.sub("", directory.absolute().name)
-    match = _PARTITION.fullmatch(name)
-    return TopicPartition(name, 0) if match is None else TopicPartition(match["topic"], int(match["partition"]))
+    return _split(name) or TopicPartition(name, 0)

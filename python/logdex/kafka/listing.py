@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from logdex.kafka.file_name import LEFTOVERS, LOG, SNAPSHOT, parse_segment_file
+from logdex.kafka.file_name import LEFTOVERS, LOG, SNAPSHOT, is_metadata_snapshot, parse_segment_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,11 @@ class Listing:
     strays: list[Path] = field(default_factory=list)
 
 
-_TEXT_FILES = {"leader-epoch-checkpoint", "partition.metadata", "leader-epoch-checkpoint.tmp", "partition.metadata.tmp"}
+_TEXT_FILES = {
+    f"{name}{ending}"
+    for name in ("leader-epoch-checkpoint", "partition.metadata", "quorum-state")
+    for ending in ("", ".tmp")
+}
 
 
 def list_partition(directory: Path, next_offset: Callable[[Path], int]) -> Listing:
@@ -57,7 +61,7 @@ def list_partition(directory: Path, next_offset: Callable[[Path], int]) -> Listi
         name, leftover = _split_leftover(path.name)
         parsed = parse_segment_file(name)
         if parsed is None:
-            if path.name not in _TEXT_FILES:
+            if path.name not in _TEXT_FILES and not is_metadata_snapshot(path.name):
                 found.strays.append(path)
             continue
         offset, suffix = parsed

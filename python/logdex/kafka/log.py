@@ -243,6 +243,12 @@ class Log(Closing):
             on_error=on_error,
         )
 
+    def records_in(self, ranges: Iterable[tuple[int, int]], columns: Iterable[str]) -> SegmentReader:
+        """Read the records of several ranges of offsets, each from its first one up to another, as one stream."""
+        start = self._log_start(segments := self._current())
+        plans = (plan_read(segments, max(first, start), end, None, committed=False) for first, end in ranges)
+        return _core.read_records([part for plan in plans for part in plan], columns=columns)
+
     def parts(
         self,
         begin_offset: int | None = None,

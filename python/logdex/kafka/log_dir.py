@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from logdex import _core
 from logdex.closing import Closing
+from logdex.errors import CorruptFileError
 from logdex.kafka import checkpoint
-from logdex.kafka.file_name import LOG, TopicPartition, parse_partition_directory
+from logdex.kafka.check import verify_checkpoints
+from logdex.kafka.file_name import LOG, MAX_OFFSET, TopicPartition, parse_partition_directory
 from logdex.kafka.log import Log
 from logdex.kafka.segment import BATCH_ROWS
 from logdex.report import merge
@@ -176,13 +178,11 @@ class LogDir(Closing):
         )
 
     def verify(self, *, deep: bool = True, progress: Callable[[LogSegment], None] | None = None) -> Report:
-        """Check every partition; see `Log.verify`."""
-        return merge(
-            [
-                self.log(partition.topic, partition.partition).verify(deep=deep, progress=progress)
-                for partition in self.partitions()
-            ]
-        )
+        """Check every partition, see `Log.verify`, and the checkpoints beside them."""
+        logs = {each: self.log(each.topic, each.partition) for each in self.partitions()}
+        reports = [log.verify(deep=deep, progress=progress) for log in logs.values()]
+        ends = {partition: _end_of(log) for partition, log in logs.items()}
+        return merge([*reports, verify_checkpoints(self._directory, ends)])
 
     def _check_open(self) -> None:
         if self._closed:
@@ -207,6 +207,13 @@ class LogDir(Closing):
 
 def _reopen(directory: Path, options: dict[str, Any]) -> LogDir:
     return LogDir.open(directory, **options)
+
+
+def _end_of(log: Log) -> int:
+    try:
+        return log.log_end_offset
+    except CorruptFileError:
+        return MAX_OFFSET  # named where the log is checked
 
 
 def _is_partition(directory: Path) -> bool:

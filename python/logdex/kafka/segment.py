@@ -91,7 +91,8 @@ class LogSegment(Closing):
             log_file: The file, named by the base offset; `.index` and `.timeindex` are looked for beside it.
             topic: The topic of its records; None: from the name of the directory.
             partition: The partition of its records; None: as above.
-            check: "verify" or "trust" the indexes; None: "trust" where `compat` is given.
+            check: "verify" the indexes against the log before they are followed, or "trust" them; None: "verify", and "trust"
+                where `compat` is given.
             access: "auto" is "pread" here: a running broker may cut the file. "mmap" maps it.
             compat: A Kafka release, to answer as it does; None answers right.
             max_batch_bytes: A batch whose records decompress to more is refused.

@@ -25,7 +25,7 @@ LATEST_TIERED = -5
 
 _NONE = -1
 _NS_PER_MS = 1_000_000
-_HEADER = ("maxTimestamp", "lastOffset", "count", "isControl")
+_HEADER = ("maxTimestamp", "baseOffset", "lastOffset", "count", "isControl")
 _Answer: TypeAlias = tuple[int, int] | None
 
 
@@ -87,16 +87,26 @@ class TimeSearch:
         return None if time == _NONE else self.segments.segments[-number].offset_for_timestamp(time, self.start)
 
     def _largest_of_data(self, number: int) -> int:
-        largest = _NONE
+        largest = before = _NONE
         segment = self.segments.segments[number]
         for batch in segment.batches(columns=_HEADER, check_crc=False, on_error="stop"):
             times = timestamps(batch.column("maxTimestamp"))
             facts = zip(*(batch.column(name).to_pylist() for name in _HEADER[1:]), strict=True)
-            for time, (last, count, control) in zip(times, facts, strict=True):
+            for time, (base, last, count, control) in zip(times, facts, strict=True):
+                # The first batch that is not all below the log's start may begin below it. Where a message set of old begins its
+                # head does not say.
+                cut, before = before < self.start <= last and (base is None or base < self.start), last
                 # Compaction leaves batches without records, which keep their timestamps. Messages of old have no count.
-                if time is not None and time > largest and count != 0 and not control and last >= self.start:
-                    largest = time
+                if time is None or time <= largest or count == 0 or control or last < self.start:
+                    continue
+                largest = max(largest, self._largest_within(number, last) if cut else time)
         return largest
+
+    def _largest_within(self, number: int, last: int) -> int:
+        """Give the largest timestamp of the records from the log's start up to an offset."""
+        segment = self.segments.segments[number]
+        stream = segment.records(begin_offset=self.start, end_offset=last + 1, columns=["timestamp"])
+        return max((time for batch in stream for time in timestamps(batch.column("timestamp"))), default=_NONE)
 
     def _newest_as_broker(self) -> _Answer:
         """Find the first record, be it a marker, with the largest timestamp that the time indexes know."""

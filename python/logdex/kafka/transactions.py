@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from logdex.kafka.segment import LogSegment
 
-_SCAN = ("baseOffset", "producerId", "isTransactional", "isControl", "controlTypes")
+_SCAN = ("baseOffset", "producerId", "isTransactional", "isControl", "controlTypes", "count")
 
 
 class AbortedTransaction(NamedTuple):
@@ -62,8 +62,9 @@ class Transactions:
         """Carry the state on over a segment, up to the first damage in it."""
         for batch in segment.batches(columns=_SCAN, check_crc=False, on_error="stop"):
             columns = (batch.column(name).to_pylist() for name in _SCAN)
-            for base_offset, producer, transactional, control, types in zip(*columns, strict=True):
-                if transactional:
+            for base_offset, producer, transactional, control, types, count in zip(*columns, strict=True):
+                # What compaction emptied holds nothing that a transaction could take back.
+                if transactional and count:
                     self._see(base_offset, producer, types if control else None)
 
     def _see(self, base_offset: int, producer: int, markers: list[str] | None) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from logdex.hash_index.query import MAX_MSGS_NUM_BATCH
 from logdex.rocketmq.explanation import Candidate, Cause, Explanation
 from logdex.rocketmq.key_search import TAG_PREFIX
+from logdex.rocketmq.message import offset_in_msg_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,11 +66,9 @@ def _of_the_words(store: MessageStore, explanation: Explanation) -> Iterator[Cau
                 f"the message at offset {message.phy_offset:,} of topic {message.topic!r} has this as its offset id; read it "
                 f"by the id (`find STORE '*' {key}`), or search for its unique key {message.uniq_key}",
             )
-        elif explanation.max_offset > int(key[-16:], 16) and not explanation.candidates:
-            state = "expired" if int(key[-16:], 16) < explanation.min_offset else "not this broker's"
-            yield Cause(
-                "offset-id", f"if this is an offset id, it is {state}: no message with it at {int(key[-16:], 16):,}"
-            )
+        elif explanation.max_offset > (offset := offset_in_msg_id(key)) and not explanation.candidates:
+            state = "expired" if offset < explanation.min_offset else "not this broker's"
+            yield Cause("offset-id", f"if this is an offset id, it is {state}: no message with it at {offset:,}")
     yield from _split_key(store, explanation)
     forms = (unicodedata.normalize("NFC", key), unicodedata.normalize("NFD", key))
     for other in dict.fromkeys((key.strip(), key.upper(), key.lower(), *forms)):
@@ -78,7 +77,8 @@ def _of_the_words(store: MessageStore, explanation: Explanation) -> Iterator[Cau
             if found:
                 yield Cause("spelling", f"{len(found)} messages carry {other!r}")
     if key.startswith(TAG_PREFIX) and not store.indexes_tags:
-        yield Cause("tags-not-indexed", f"tags are no key here; read by topic and filter by tags = {key[2:]!r}")
+        tags = key.removeprefix(TAG_PREFIX)
+        yield Cause("tags-not-indexed", f"tags are no key here; read by topic and filter by tags = {tags!r}")
 
 
 def _split_key(store: MessageStore, explanation: Explanation) -> Iterator[Cause]:

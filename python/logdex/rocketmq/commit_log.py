@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Literal
 
 from logdex import _core
 from logdex.closing import Closing
+from logdex.int64 import MAX_INT64, MIN_INT64
 from logdex.rocketmq.message import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
     from os import PathLike
     from pathlib import Path
 
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
     from logdex._core import MessageReader, _Ints
     from logdex.report import Report
-
-_OFFSETS = 1 << 63
 
 
 class CommitLog(Closing):
@@ -109,7 +108,7 @@ class CommitLog(Closing):
         Raises:
             OSError: The system refuses.
         """
-        if not -_OFFSETS <= phy_offset < _OFFSETS:
+        if not MIN_INT64 <= phy_offset <= MAX_INT64:
             return None
         columns = self._log.message(phy_offset)
         return None if columns is None else Message(**columns)
@@ -126,7 +125,7 @@ class CommitLog(Closing):
         Raises:
             OSError: The system refuses.
         """
-        return -_OFFSETS <= phy_offset < _OFFSETS and self._log.is_cut_off(phy_offset)
+        return MIN_INT64 <= phy_offset <= MAX_INT64 and self._log.is_cut_off(phy_offset)
 
     def messages(self, phy_offsets: _Ints, *, columns: Iterable[str] | None = None) -> RecordBatch:
         """Read the messages that begin at these offsets.
@@ -144,6 +143,22 @@ class CommitLog(Closing):
             ValueError: An unknown column, or messages of more than 2 GB.
         """
         return self._log.messages(phy_offsets, columns=columns)
+
+    def message_batches(
+        self, phy_offsets: Sequence[int], *, columns: Iterable[str] | None = None
+    ) -> Iterator[RecordBatch]:
+        """Read the messages that begin at these offsets as `messages` does, in batches of 64 MiB at most.
+
+        Raises:
+            OSError: The system refuses.
+            ValueError: An unknown column.
+        """
+        names = None if columns is None else list(columns)
+        at = 0
+        while at < len(phy_offsets):
+            batch = self._log.first_messages(phy_offsets[at:], columns=names)
+            at += batch.num_rows
+            yield batch
 
     def scan(
         self,

@@ -12,16 +12,19 @@ from logdex.hash_index.query import newest_first
 if TYPE_CHECKING:
     from logdex.hash_index import IndexService
     from logdex.rocketmq.commit_log import CommitLog
+    from logdex.rocketmq.layout import StoreLayout
     from logdex.rocketmq.queue_set import QueueSet
 
 
-def expect_end(log: CommitLog, index: IndexService, queues: QueueSet) -> None:
+def expect_end(layout: StoreLayout, log: CommitLog, index: IndexService, queues: QueueSet) -> None:
     """Tell a log that it reaches as far as the index's last message, where a consume queue says so, too.
 
-    To be asked of a store whose broker was stopped: one that cuts its log back erases nothing there, nor in its queues and its
-    index, until it has written on; and one that was killed may not have come so far.
+    Nothing is told of a store whose broker was not stopped (its file `abort` is there): one that cuts its log back erases
+    nothing there, nor in its queues and its index, until it has written on; and one that was killed may not have come so far.
     What cannot be read now is no fault here; the log's end is then looked for in its last file, from the beginning.
     """
+    if layout.abort.exists():
+        return
     files = index.whole_files()
     last = newest_first(files)[0].header.end_phy_offset if files else -1
     if last < 0:

@@ -11,6 +11,7 @@ from logdex.hash_index.chain import read_chain
 from logdex.hash_index.query import MAX_TIME, MIN_TIME, newest_first
 from logdex.rocketmq.causes import likely_causes
 from logdex.rocketmq.explanation import Candidate, Explanation, FileStep
+from logdex.rocketmq.key_search import TAG_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -129,7 +130,8 @@ def _judge(store: MessageStore, question: _Question, offset: int, source: str) -
 
 
 def _verdict(message: Message, question: _Question) -> str:
-    own = {message.uniq_key, *(message.keys or "").split(" "), f"T#{message.tags}"} - {None, ""}
+    tag = None if message.tags is None else TAG_PREFIX + message.tags
+    own = {message.uniq_key, *(message.keys or "").split(" "), tag} - {None, ""}
     if message.topic == question.topic and question.key in own:
         in_range = question.times.begin <= message.store_timestamp <= question.times.end
         return "match" if in_range else "out-of-range"

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from logdex.hash_index import IndexService
+from logdex.hash_index.arrow_input import INDEXED_COLUMNS
 from logdex.hash_index.directory import list_directory
+from logdex.hash_index.index_service import INDEXES_TAGS
 from logdex.report import Report
 from logdex.rocketmq.read_ahead import bytes_read, read_ahead
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
     from logdex.rocketmq.commit_log import CommitLog
 
-_COLUMNS = ("topic", "phy_offset", "store_timestamp", "uniq_key", "keys", "tags", "sys_flag", "store_size")
+_COLUMNS = (*INDEXED_COLUMNS, "store_size")
 
 
 def build_index(
@@ -50,7 +52,7 @@ def build_index(
             max_entries=max_entries,
             zone=zone,
             # What is written is the same in every release but for the tags.
-            compat="5.5.0" if tags else None,
+            compat=INDEXES_TAGS if tags else None,
         ) as index,
         closing(read_ahead(reader)) as batches,
     ):

@@ -114,8 +114,10 @@ class KeySearch:
     ) -> RecordBatchReader:
         """Find the messages of many keys; see `MessageStore.find_batch`."""
         check_max_num(max_num)
-        key_list = _to_list(keys)
-        topic_list = _to_list([topics] * len(key_list) if isinstance(topics, str) else topics)
+        if batch_size < 1:
+            raise ValueError(f"batch_size is 1 or more, not {batch_size}")
+        key_list = _to_list(keys, "keys")
+        topic_list = _to_list([topics] * len(key_list) if isinstance(topics, str) else topics, "topics")
         if len(topic_list) != len(key_list):
             raise ValueError(f"{len(topic_list)} topics for {len(key_list)} keys")
         self._read_unindexed(scan)
@@ -129,10 +131,9 @@ class KeySearch:
                 verified = self._verified(topic_list[step], key_list[step], times)
                 hits += [(first + row, offset) for row, found in enumerate(verified) for offset in found[:max_num]]
                 while len(hits) >= batch_size:
-                    yield self._rows(hits[:batch_size], schema)
+                    yield from self._rows(hits[:batch_size], schema)
                     del hits[:batch_size]
-            if hits:
-                yield self._rows(hits, schema)
+            yield from self._rows(hits, schema)
 
         return RecordBatchReader.from_batches(schema, batches())
 
@@ -212,10 +213,12 @@ class KeySearch:
         # What is not indexed must not be found in a part of the log only.
         return key.startswith(TAG_PREFIX) and key[len(TAG_PREFIX) :] == tags and self.has_tags()
 
-    def _rows(self, hits: list[tuple[int, int]], schema: Schema) -> RecordBatch:
-        messages = self._log.messages([offset for _, offset in hits])
-        rows = Array([row for row, _ in hits], type=DataType.int64())
-        return RecordBatch.from_arrays([rows, *messages.columns], schema=schema)
+    def _rows(self, hits: list[tuple[int, int]], schema: Schema) -> Iterator[RecordBatch]:
+        at = 0
+        for messages in self._log.message_batches([offset for _, offset in hits]):
+            rows = Array([row for row, _ in hits[at : at + messages.num_rows]], type=DataType.int64())
+            yield RecordBatch.from_arrays([rows, *messages.columns], schema=schema)
+            at += messages.num_rows
 
 
 def covered_ranges(index: IndexService | None) -> list[Range]:
@@ -229,9 +232,20 @@ def covered_ranges(index: IndexService | None) -> list[Range]:
     return [(header.begin_phy_offset + 1, header.end_phy_offset) for header in headers]
 
 
-def _to_list(values: Any) -> list[str | None]:  # noqa: ANN401 -- Arrow or a sequence
+def _to_list(values: Any, what: str) -> list[str | None]:  # noqa: ANN401 -- Arrow or a sequence
+    """Give a column of texts as a list.
+
+    Raises:
+        TypeError: One string, or a value that is neither text nor bytes.
+    """
+    if isinstance(values, str | bytes):
+        raise TypeError(f"{what}: expected a column, got one string; put it into a list")
     if hasattr(values, "__arrow_c_array__"):
         values = Array.from_arrow(values).to_pylist()
     elif hasattr(values, "__arrow_c_stream__"):
         values = ChunkedArray.from_arrow(values).to_pylist()
-    return [value.decode() if isinstance(value, bytes) else value for value in values]
+    texts = [value.decode() if isinstance(value, bytes) else value for value in values]
+    for row, text in enumerate(texts):
+        if text is not None and not isinstance(text, str):
+            raise TypeError(f"{what}: row {row} is str, UTF-8 bytes or None, not {type(text).__name__}")
+    return texts

@@ -11,16 +11,20 @@ from typing import TYPE_CHECKING
 from arro3.core import RecordBatchReader
 
 from logdex import _core
+from logdex.hash_index.arrow_input import INDEXED_COLUMNS
 from logdex.rocketmq.ranges import Range, subtract, union
 from logdex.rocketmq.sound import sound_messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import TypeAlias
 
     from logdex.report import Finding
     from logdex.rocketmq.commit_log import CommitLog
 
-_COLUMNS = ("topic", "phy_offset", "store_timestamp", "uniq_key", "keys", "tags", "sys_flag", "store_size")
+    _Tell: TypeAlias = Callable[[int], None] | None
+
+_COLUMNS = (*INDEXED_COLUMNS, "store_size")
 
 
 class LogEntries:
@@ -48,7 +52,6 @@ class LogEntries:
         self._seen: list[Range] = []
         self._refused: list[Range] = []
         self._table = _core.EntryTable()
-        self._tell: Callable[[int], None] | None = None
 
     def missing(self, whole: Range, covered: list[Range]) -> list[Range]:
         """Give the parts of a range that are neither covered otherwise nor read yet, rising."""
@@ -79,16 +82,18 @@ class LogEntries:
                 if left <= 0:
                     break
                 before = total - begin
-                self._tell = (lambda at, before=before: progress(before + at, asked)) if progress else None
-                total += self._read_range(begin, end, min(end, begin + left))
+                tell = (lambda at, before=before: progress(before + at, asked)) if progress else None
+                total += self._read_range(begin, end, min(end, begin + left), tell)
             return total
 
-    def _read_range(self, begin: int, end: int, stop: int) -> int:
+    def _read_range(self, begin: int, end: int, stop: int, tell: _Tell) -> int:
         damage: list[Finding] = []
         starts = array("q")
-        reached = self._read_sound(begin, stop)
+        reached = self._read_sound(begin, stop, tell)
         if reached < stop:
-            reached = self._walk(begin, stop, self._table, starts, salvage=self._salvage, on_damage=damage.append)
+            reached = self._walk(
+                begin, stop, self._table, starts, salvage=self._salvage, on_damage=damage.append, tell=tell
+            )
         if self._salvage:
             done = min(end, max(reached, stop))
             broken = [_around(finding, starts, done) for finding in damage]
@@ -100,7 +105,7 @@ class LogEntries:
         self._seen = union([*self._seen, *seen])
         return done - begin
 
-    def _read_sound(self, begin: int, stop: int) -> int:
+    def _read_sound(self, begin: int, stop: int, tell: _Tell) -> int:
         """Read a range of one file that begins at a message, as far as everything in it is good; nothing of any other.
 
         Behind damage a file is walked from its beginning, which may be far away.
@@ -112,7 +117,7 @@ class LogEntries:
         if not self._salvage or not one_file or self._log.message(begin) is None:
             return begin
         sound = _core.EntryTable()
-        reached = self._walk(begin, stop, sound, None, salvage=False, on_damage=lambda _: None)
+        reached = self._walk(begin, stop, sound, None, salvage=False, on_damage=lambda _: None, tell=tell)
         if reached >= stop:
             self._table.take(sound)
         return reached
@@ -126,8 +131,12 @@ class LogEntries:
         *,
         salvage: bool,
         on_damage: Callable[[Finding], None],
+        tell: _Tell,
     ) -> int:
-        """Put the entries of a range into a table and where its messages begin; give where the last one ends."""
+        """Put the entries of a range into a table and where its messages begin; give where the last one ends.
+
+        `tell` is called now and then with the offset that was reached.
+        """
         tags = self._tags()
         reached = begin
         for messages in sound_messages(self._log, _COLUMNS, begin, stop, salvage=salvage, on_damage=on_damage):
@@ -139,8 +148,8 @@ class LogEntries:
             table.add(entries.column("key"), entries.column("phy_offset"), topics=entries.column("topic"))
             last = messages.num_rows - 1
             reached = offsets[last].as_py() + messages.column("store_size")[last].as_py()
-            if self._tell is not None:
-                self._tell(reached)
+            if tell is not None:
+                tell(reached)
         return reached
 
     def _goes_on(self, offset: int) -> bool:

@@ -1,8 +1,12 @@
-"""One message of a commit log."""
+"""One message of a commit log, and its offset id."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+
+_MSG_ID = re.compile(r"[0-9A-Fa-f]{32}([0-9A-Fa-f]{24})?")
+_OFFSET_DIGITS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,3 +58,13 @@ class Message:
     born_host: str
     store_host: str
     body_error: str | None
+
+
+def is_msg_id(text: str) -> bool:
+    """Say whether a text has the shape of an offset id: 32 hexadecimal digits, 56 with an IPv6 address."""
+    return _MSG_ID.fullmatch(text) is not None
+
+
+def offset_in_msg_id(msg_id: str) -> int:
+    """Give the commit-log offset that an offset id holds (MessageDecoder#decodeMessageId)."""
+    return int(msg_id[-_OFFSET_DIGITS:], 16)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import heapq
 import logging
+import operator
 from typing import TYPE_CHECKING, Any
 
 from arro3.core import DataType, RecordBatchReader
 
 from logdex._core import StoreCheckpoint, broker_lock_holder
-from logdex.hash_index import recovery
+from logdex.hash_index.arrow_input import take_rows
 from logdex.hash_index.query import MAX_TIME, MIN_TIME
 from logdex.rocketmq.sound import sound_messages
 
@@ -112,21 +113,25 @@ class MessageScan:
             step.append(unit)
             size += unit[1]
             if len(step) >= _UNITS_A_STEP or size >= _BATCH_BYTES:
-                yield self._checked(step, filters, read), step[-1][0] + step[-1][1]
+                yield from self._checked(step, filters, read)
                 step, size = [], 0
-        if step:
-            yield self._checked(step, filters, read), step[-1][0] + step[-1][1]
+        yield from self._checked(step, filters, read)
 
-    def _checked(self, units: list[tuple[int, int, int, int]], filters: Filter, read: Sequence[str]) -> RecordBatch:
-        batch = self._log.messages([unit[0] for unit in units], columns=read)
-        facts = zip(*(batch.column(name).to_pylist() for name in _FACTS), strict=True)
-        for (phy_offset, _, queue_id, queue_offset), found in zip(units, facts, strict=True):
-            if found != (filters.topic, queue_id, queue_offset, phy_offset):
-                raise UntrueUnitError(
-                    f"unit {queue_offset} of queue {queue_id} of {filters.topic!r} leads to offset {phy_offset}, where no such "
-                    "message begins"
-                )
-        return filters.apply(batch)
+    def _checked(
+        self, units: list[tuple[int, int, int, int]], filters: Filter, read: Sequence[str]
+    ) -> Iterator[tuple[RecordBatch, int]]:
+        rest = iter(units)
+        for batch in self._log.message_batches([unit[0] for unit in units], columns=read):
+            end = 0
+            facts = zip(*(batch.column(name).to_pylist() for name in _FACTS), strict=True)
+            for found, (phy_offset, size, queue_id, queue_offset) in zip(facts, rest, strict=False):
+                if found != (filters.topic, queue_id, queue_offset, phy_offset):
+                    raise UntrueUnitError(
+                        f"unit {queue_offset} of queue {queue_id} of {filters.topic!r} leads to offset {phy_offset}, where no "
+                        "such message begins"
+                    )
+                end = phy_offset + size
+            yield filters.apply(batch), end
 
     def dispatched_up_to(self) -> int:
         """Give the offset up to which the queues can be trusted: what a broker's start would not dispatch again."""
@@ -206,9 +211,15 @@ class Filter:
     """Which messages pass: by topic, queue and store time; None does not filter."""
 
     def __init__(self, topic: str | None, queue_id: int | None, times: TimeRange) -> None:
-        """Keep the wanted values."""
+        """Keep the wanted values.
+
+        Raises:
+            TypeError: The topic is no text, or the queue no integer: nothing would pass, and nobody would know why.
+        """
+        if topic is not None and not isinstance(topic, str):
+            raise TypeError(f"a topic is str, not {type(topic).__name__}")
         self.topic = topic
-        self.queue_id = queue_id
+        self.queue_id = None if queue_id is None else operator.index(queue_id)
         self.times = times
 
     @property
@@ -242,4 +253,4 @@ class Filter:
         chosen = list(rows)
         if len(chosen) == batch.num_rows:
             return batch
-        return recovery.take(batch, chosen)
+        return take_rows(batch, chosen)

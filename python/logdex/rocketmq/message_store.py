@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import re
+import operator
 from typing import TYPE_CHECKING, Any
 
+from logdex.hash_index.index_service import INDEXES_TAGS
 from logdex.hash_index.query import TimeRange
 from logdex.rocketmq.explain import explain
 from logdex.rocketmq.index_build import build_index
 from logdex.rocketmq.key_search import KeySearch
+from logdex.rocketmq.message import is_msg_id, offset_in_msg_id
 from logdex.rocketmq.message_scan import Filter, MessageScan
 from logdex.rocketmq.opened_store import OpenedStore
 from logdex.rocketmq.overview import overview
@@ -35,10 +37,6 @@ if TYPE_CHECKING:
     Progress: TypeAlias = Callable[[int, int], None]
     _Time: TypeAlias = int | datetime | None
 
-_INDEXES_TAGS = "5.5.0"
-_OFFSET_DIGITS = 16
-_MSG_ID = re.compile(r"[0-9A-Fa-f]{32}([0-9A-Fa-f]{24})?")
-
 
 class MessageStore(OpenedStore):
     """The store of a broker, a backup of it, or what a dead broker left; nothing in it is created, locked or changed.
@@ -63,7 +61,7 @@ class MessageStore(OpenedStore):
     @staticmethod
     def is_msg_id(text: str) -> bool:
         """Say whether a text has the shape of an offset id; a client's unique key may have it, too."""
-        return _MSG_ID.fullmatch(text) is not None
+        return is_msg_id(text)
 
     def find(
         self,
@@ -141,11 +139,11 @@ class MessageStore(OpenedStore):
             ValueError: The text is no offset id: 32 hexadecimal digits, 56 with an IPv6 address.
         """
         self._check_open()
-        if isinstance(key, int):
-            return self._commit_log.message(key)
-        if not self.is_msg_id(key):
+        if not isinstance(key, str):
+            return self._commit_log.message(operator.index(key))
+        if not is_msg_id(key):
             raise ValueError(f"an offset id has 32 or 56 hexadecimal digits, this has {len(key)} characters: {key!r}")
-        message = self._commit_log.message(int(key[-_OFFSET_DIGITS:], 16))
+        message = self._commit_log.message(offset_in_msg_id(key))
         return message if message is not None and message.msg_id == key.upper() else None
 
     def messages(
@@ -297,7 +295,7 @@ class MessageStore(OpenedStore):
         files = index.files if index is not None else []
         own = (files[0].hash_slots, files[0].max_entries) if files else None
         if tags is None:
-            tags = self._search.has_tags() if files else self._options["compat"] == _INDEXES_TAGS
+            tags = self._search.has_tags() if files else self._options["compat"] == INDEXES_TAGS
         return build_index(
             self._commit_log,
             directory,
@@ -313,10 +311,11 @@ class MessageStore(OpenedStore):
     ) -> Report:
         """Make the consume queues of the log anew; the store itself is only read.
 
-        Their files are as long as the store's own, else as a broker's by default.
+        Their files are as long as the store's own, else as a broker's by default. Where the store has extension files, the
+        new queues have them, too, with empty bit maps: which consumers' filters take a message the log does not tell.
 
         Args:
-            directory: Where `consumequeue` and `batchconsumequeue` go; made where it is not there.
+            directory: Where `consumequeue`, `batchconsumequeue` and `consumequeue_ext` go; made where it is not there.
             threads: Threads that read the log.
             progress: Called now and then with the bytes of the log that are done, and those there are.
 

@@ -6,7 +6,8 @@ import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from logdex.closing import Closing
-from logdex.hash_index.index_service import CLOCK_SLACK_MS, IndexService
+from logdex.hash_index import IndexService
+from logdex.hash_index.query import CLOCK_SLACK_MS
 from logdex.rocketmq.commit_log import CommitLog
 from logdex.rocketmq.end_of_log import expect_end
 from logdex.rocketmq.layout import StoreLayout, find_layout, is_store
@@ -77,8 +78,8 @@ class OpenedStore(Closing):
         }
         store = cls(layout, options)
         index = store.index
-        if index is not None and compat is None and not layout.abort.exists():
-            expect_end(store.commit_log, index, store._queues)
+        if index is not None and compat is None:
+            expect_end(layout, store.commit_log, index, store._queues)
         return store
 
     @staticmethod

@@ -29,7 +29,7 @@ def build_queues(
     first = log.min_offset
     total = log.max_offset - first
     sizes: dict[str, Any] = dict(queues.file_sizes())
-    writer = ConsumeQueueWriter.create(directory, **sizes)
+    writer = ConsumeQueueWriter.create(directory, **sizes, extension_file_size=queues.extension_file_size())
     reader = log.scan(columns=[*dict.fromkeys([*writer.columns, "phy_offset", "store_size"])], threads=threads)
     with closing(read_ahead(reader)) as batches:
         for batch in batches:

@@ -82,18 +82,19 @@ class QueueSet:
         with self._lock:
             queue = self._open.pop(path, None)
             if queue is None:
-                extension = self._layout.queue_extensions / path.parent.name / path.name
                 queue = _core.ConsumeQueue.open(
-                    path,
-                    commit_log=self._log.core,
-                    extension=extension if extension.is_dir() else None,
-                    **self._options,
+                    path, commit_log=self._log.core, extension=self.extension(path), **self._options
                 )
             # The last one asked for is the last one to be forgotten; who still holds a queue keeps it open.
             self._open[path] = queue
             if len(self._open) > _KEPT_OPEN:
                 del self._open[next(iter(self._open))]
             return queue
+
+    def extension(self, path: Path) -> Path | None:
+        """Give the directory of the extension files of the queue in a directory; None where it has none."""
+        extension = self._layout.queue_extensions / path.parent.name / path.name
+        return extension if extension.is_dir() else None
 
     def file_sizes(self) -> dict[str, int]:
         """Give the sizes of queue files by kind, as `ConsumeQueueWriter.create` takes them; what is not known is left out."""
@@ -107,6 +108,11 @@ class QueueSet:
             if len(sizes) == len(names):
                 break
         return sizes
+
+    def extension_file_size(self) -> int | None:
+        """Give the size of the extension files, as `ConsumeQueueWriter.create` takes it; None where there are none."""
+        files = self._layout.queue_extensions.glob(f"*/*/{'[0-9]' * 20}")
+        return max((file.stat().st_size for file in files), default=0) or None
 
     def close(self) -> None:
         """Let the files go."""

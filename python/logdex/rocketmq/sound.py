@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from logdex.hash_index import recovery
+from logdex.hash_index.arrow_input import take_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -65,7 +65,7 @@ def sound_messages(
             kept = batch.select(list(columns))
             if any(map(is_ghost, suspects)):
                 rows = [row for row, suspect in enumerate(suspects) if not is_ghost(suspect)]
-                kept = recovery.take(kept, rows)
+                kept = take_rows(kept, rows)
         else:
             kept = batch
         if kept.num_rows:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
-from logdex.hash_index import recovery
+from logdex.hash_index.arrow_input import take_rows
 from logdex.report import Finding, Report, merge
 from logdex.rocketmq.index_check import IndexCheck
 from logdex.rocketmq.queue_check import QueueCheck
+from logdex.rocketmq.read_ahead import read_ahead
 from logdex.rocketmq.sound import is_ghost
 
 if TYPE_CHECKING:
@@ -53,16 +55,17 @@ class StoreCheck:
         begin, end = self._log.min_offset, self._log.max_offset
         reader = self._log.scan(columns=_COLUMNS, batch_size=_ROWS, stop="salvage")
         messages = 0
-        for batch in reader:
-            sound = self._without_ghosts(batch)
-            messages += sound.num_rows
-            if not sound.num_rows:
-                continue
-            self._queues.check_messages(sound)
-            if self._index is not None:
-                self._index.check_messages(sound)
-            if progress is not None:
-                progress(sound.column("phy_offset")[sound.num_rows - 1].as_py() - begin, end - begin)
+        with closing(read_ahead(reader)) as batches:
+            for batch in batches:
+                sound = self._without_ghosts(batch)
+                messages += sound.num_rows
+                if not sound.num_rows:
+                    continue
+                self._queues.check_messages(sound)
+                if self._index is not None:
+                    self._index.check_messages(sound)
+                if progress is not None:
+                    progress(sound.column("phy_offset")[sound.num_rows - 1].as_py() - begin, end - begin)
         checked = {"log_bytes": end - begin, "messages": messages}
         if self._back_in_time:
             # A clock step, or what a cut left and a later crash brought back: nothing tells them apart.
@@ -86,7 +89,7 @@ class StoreCheck:
                 path, at = self._place(offsets[row])
                 found = f"a message at {offsets[row]} that was cut off before ({suspects[row]})"
                 self._findings.append(Finding(path, at, "log-ghost", "nothing behind the end of the log", found))
-            return recovery.take(batch, sorted({*range(batch.num_rows)} - {*ghosts}))
+            return take_rows(batch, sorted({*range(batch.num_rows)} - {*ghosts}))
         return batch
 
     def _place(self, offset: int) -> tuple[str, int]:

@@ -7,6 +7,7 @@ index files of such entries. Only counts and names come back to the driver.
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 from dataclasses import asdict, dataclass
@@ -17,14 +18,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.errors import PySparkException
-from pyspark.sql.types import StringType, StructField, StructType
 
 from logdex._core import index_entries
+from logdex.hash_index.arrow_input import INDEXED_COLUMNS
 from logdex.hash_index.file_name import resolve_zone
 from logdex.hash_index.geometry import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES
+from logdex.hash_index.index_service import INDEXES_TAGS
 from logdex.report import Report
 from logdex.spark import files
 from logdex.spark.build_plan import LogFileCount, TaskPlan, plan_build
+from logdex.spark.calls import call_in_tasks
 from logdex.spark.checks import check_worker_python
 from logdex.spark.commit import Job, WrittenFile, index_files, report_space
 from logdex.spark.entry_rows import RowsWriter, entry_rows, read_rows
@@ -32,7 +35,7 @@ from logdex.spark.rolling import RollingFiles, Seed
 from logdex.spark.schema import record_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from os import PathLike
 
     from pyspark.sql import SparkSession
@@ -41,14 +44,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("logdex.spark")
 
-# What the broker's rules for entries look at.
-_COLUMNS = ("topic", "phy_offset", "store_timestamp", "uniq_key", "keys", "tags", "sys_flag")
 _SCAN_ROWS = 65_536
 _TASKS_PER_CORE = 4
 _UNKNOWN_CORES = 8
-_ENTRY_BYTES = 20
-_INDEXES_TAGS = "5.5.0"
-_ANSWER = StructType([StructField("answer", StringType())])
 
 
 def build_index(
@@ -97,23 +95,25 @@ def build_index(
     log_directory = str(files.commit_log_directory(Path(store).absolute()))
     target = Path(index_dir).absolute()
     if mode == "errorifexists" and index_files(target):
-        raise FileExistsError(17, "index files exist (mode='overwrite' replaces them)", str(target))
+        raise FileExistsError(errno.EEXIST, "index files exist (mode='overwrite' replaces them)", str(target))
 
     log = files.commit_log(log_directory, access=access, compat=compat)
     log_files = [_LogFile(begin, end) for begin, end in files.log_ranges(log)]
     job = Job.start(target, zone)
     try:
         work = _Work(job, log_directory, access, compat)
-        counts = [LogFileCount(**json.loads(text)) for text in _run(spark, partial(_leave_rows, work), log_files)]
+        counts = [
+            LogFileCount(**json.loads(text)) for text in call_in_tasks(spark, partial(_leave_rows, work), log_files)
+        ]
         _warn_of_early_end(counts, log_files, log_directory)
         plan = plan_build(counts, file_entries=max_entries - 1, max_tasks=max_tasks or _TASKS_PER_CORE * _cores(spark))
         make = partial(_make_files, work, hash_slots, max_entries)
-        written = [WrittenFile(**file) for text in _run(spark, make, plan.tasks) for file in json.loads(text)]
+        written = [WrittenFile(**file) for text in call_in_tasks(spark, make, plan.tasks) for file in json.loads(text)]
         job.commit(written, overwrite=mode == "overwrite")
     except BaseException:
         job.abort()
         raise
-    report_space(written, str(target), _ENTRY_BYTES * plan.entries + 4 * hash_slots * len(written))
+    report_space(written, str(target), hash_slots)
     return Report(
         [],
         {
@@ -138,12 +138,12 @@ class _Work:
     def messages(self, begin: int) -> Iterator[Any]:
         """Scan the log from a message on, in batches that are never empty."""
         log = files.commit_log(self.log_directory, access=self.access, compat=self.compat)
-        stream = log.scan(begin_phy_offset=begin, columns=_COLUMNS, batch_size=_SCAN_ROWS)
+        stream = log.scan(begin_phy_offset=begin, columns=INDEXED_COLUMNS, batch_size=_SCAN_ROWS)
         return (batch for batch in record_batches(stream) if batch.num_rows)
 
     def entries(self, messages: Any) -> Any:
         """Make the index entries of a batch of messages, as rows."""
-        entries = index_entries(messages, end_phy_offset=0, tags=self.compat == _INDEXES_TAGS)
+        entries = index_entries(messages, end_phy_offset=0, tags=self.compat == INDEXES_TAGS)
         return entry_rows(pa.record_batch(entries))
 
 
@@ -161,21 +161,6 @@ def _cores(spark: SparkSession) -> int:
     except PySparkException:
         # A Connect session does not tell.
         return _UNKNOWN_CORES
-
-
-def _run(spark: SparkSession, function: Callable[[Any], str], arguments: Sequence[Any]) -> list[str]:
-    """Call a function for each argument, each call in a task of its own, and give the answers in their order."""
-    if not arguments:
-        return []
-
-    def answers(batches: Iterator[Any]) -> Iterator[Any]:
-        for batch in batches:
-            texts = [json.dumps([number, function(arguments[number])]) for number in batch.column(0).to_pylist()]
-            yield pa.RecordBatch.from_pydict({"answer": pa.array(texts, pa.utf8())})
-
-    rows = spark.range(0, len(arguments), 1, len(arguments)).mapInArrow(answers, _ANSWER).collect()
-    answered = dict(json.loads(row.answer) for row in rows)
-    return [answered[number] for number in range(len(arguments))]
 
 
 def _leave_rows(work: _Work, log_file: _LogFile) -> str:

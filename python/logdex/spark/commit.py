@@ -27,6 +27,7 @@ from pyspark import TaskContext
 
 from logdex.hash_index.directory import DirectoryLock, list_directory, refuse_running_broker
 from logdex.hash_index.file_name import create_next
+from logdex.hash_index.geometry import file_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -192,18 +193,18 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def report_space(files: Sequence[WrittenFile], index_dir: str, used_bytes: int) -> None:
-    """Log the disk space that files reserve; aloud when most of much is empty."""
+def report_space(files: Sequence[WrittenFile], index_dir: str, hash_slots: int) -> None:
+    """Log the disk space that files of so many slots reserve; aloud when most of much is empty."""
     reserved = sum(file.reserved_bytes for file in files)
-    entries = sum(file.entries for file in files)
-    wasteful = reserved > _MUCH_BYTES and used_bytes * 2 < reserved
+    used = sum(file_size((hash_slots, file.entries)) for file in files)
+    wasteful = reserved > _MUCH_BYTES and used * 2 < reserved
     advice = "; fewer partitions or a smaller maxEntries reserve less" if wasteful else ""
     logger.log(
         logging.WARNING if wasteful else logging.INFO,
         "%s: %d index files with %d entries reserve %d bytes of disk%s",
         index_dir,
         len(files),
-        entries,
+        sum(file.entries for file in files),
         reserved,
         advice,
     )

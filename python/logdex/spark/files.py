@@ -7,6 +7,7 @@ files (name, device, inode, size) and has not changed itself. Nothing is inherit
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import threading
@@ -14,6 +15,7 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from logdex._core import commit_log_directories
 from logdex.rocketmq import CommitLog, IndexService, MessageStore
 
 if TYPE_CHECKING:
@@ -54,9 +56,7 @@ def commit_log(directory: str, *, access: Access = "auto", compat: Compat = None
     def open_log() -> CommitLog:
         return CommitLog.open(directory, access=access, compat=compat)
 
-    parts = [directory]
-    if "," in directory and not Path(directory).exists():
-        parts = [part.strip() for part in directory.split(",") if part.strip()]
+    parts = [str(part) for part in commit_log_directories(directory)]
     return _kept(("log", directory, access, compat), parts, open_log)
 
 
@@ -94,7 +94,7 @@ def require_directory(directory: Path) -> None:
     """Raise FileNotFoundError, with the name of this machine, unless the directory is there."""
     if not directory.is_dir():
         where = f"{directory} on {socket.gethostname()} (driver and workers must see the same files)"
-        raise FileNotFoundError(2, "no such directory", where)
+        raise FileNotFoundError(errno.ENOENT, "no such directory", where)
 
 
 def log_ranges(log: CommitLog) -> list[tuple[int, int | None]]:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from logdex.spark.options import Access
 
-_ENTRY_BYTES = 20
-
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -122,8 +120,7 @@ class IndexWriter(DataSourceArrowWriter):
         check_order(present, spans)
         files = [file for task in tasks for file in task.files]
         self.job.commit(files, overwrite=self.overwrite)
-        entries = sum(file.entries for file in files)
-        report_space(files, self.job.index_dir, _ENTRY_BYTES * entries + 4 * self.hash_slots * len(files))
+        report_space(files, self.job.index_dir, self.hash_slots)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove what the attempts left; what failed tasks reported (None) is not needed for that."""

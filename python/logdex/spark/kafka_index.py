@@ -7,22 +7,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-from pyspark.sql.types import StringType, StructField, StructType
-
-from logdex.kafka import LogDir, TopicPartition
+from logdex.kafka import LogDir
 from logdex.kafka.key_index import index_partition, partitions_of
 from logdex.report import Finding, Report, merge
+from logdex.spark.calls import call_in_tasks
 from logdex.spark.checks import check_worker_python
 from logdex.spark.files import require_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from os import PathLike
 
     from pyspark.sql import SparkSession
 
-_ANSWER = StructType([StructField("answer", StringType())])
+    from logdex.kafka import TopicPartition
 
 
 def build_key_index(
@@ -62,29 +60,23 @@ def build_key_index(
         partitions = sorted(partitions_of(logs, topics), key=lambda each: -logs.log(each.topic, each.partition).size)
     if not partitions:
         return Report([], {"partitions": 0, "records": 0, "entries": 0})
-    work = partial(
-        _index, str(source), str(Path(directory).absolute()), tuple(partitions), header=header, max_entries=max_entries
-    )
-    answers = spark.range(0, len(partitions), 1, len(partitions)).mapInArrow(work, _ANSWER).collect()
-    return merge([_report(json.loads(row.answer)) for row in answers])
+    index = partial(_index, str(source), str(Path(directory).absolute()), header=header, max_entries=max_entries)
+    return merge([_report(json.loads(text)) for text in call_in_tasks(spark, index, partitions)])
 
 
 def _index(
     log_dir: str,
     directory: str,
-    partitions: tuple[TopicPartition, ...],
-    batches: Iterator[Any],
+    partition: TopicPartition,
     *,
     header: str | None,
     max_entries: int | None,
-) -> Iterator[Any]:
-    """Index the partitions whose numbers come in, in a worker."""
-    numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
+) -> str:
+    """Index one partition, in a worker; give the report as JSON."""
     with LogDir.open(log_dir) as logs:
-        for partition in (partitions[number] for number in numbers):
-            log = logs.log(partition.topic, partition.partition)
-            report = index_partition(log, Path(directory) / str(partition), header=header, max_entries=max_entries)
-            yield pa.record_batch({"answer": [json.dumps(report.to_dict())]})
+        log = logs.log(partition.topic, partition.partition)
+        report = index_partition(log, Path(directory) / str(partition), header=header, max_entries=max_entries)
+    return json.dumps(report.to_dict())
 
 
 def _report(values: dict[str, Any]) -> Report:

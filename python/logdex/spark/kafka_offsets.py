@@ -16,7 +16,7 @@ from logdex.kafka import TopicPartition
 from logdex.spark import options as opt
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from logdex.kafka import Log, LogDir
 
@@ -56,6 +56,19 @@ class Bound:
     timestamp: int | None = None
     timestamps: _ByPartition | None = None
     missing: str = "latest"
+
+    def check_names(self, chosen: Collection[TopicPartition]) -> None:
+        """Make sure that all partitions that are named are read: a mistyped one must not read everything.
+
+        Raises:
+            ValueError: One is not among those chosen.
+        """
+        named = {*(self.offsets or ()), *(self.timestamps or ())}
+        unread = sorted(each for each in named if each not in chosen)
+        if unread:
+            there = ", ".join(map(str, chosen)) or "nothing"
+            msg = f"offsets are given for {', '.join(map(str, unread))}, which is not read; read is {there}"
+            raise ValueError(msg)
 
     def resolve(self, log: Log) -> int:
         """Give the offset that this means in a log.
@@ -106,6 +119,18 @@ def ending(options: Mapping[str, str]) -> Bound:
     return _bound(options, "ending", "latest", "latest")
 
 
+def refuse_ending(options: Mapping[str, str]) -> None:
+    """Refuse, for a stream, the options that say where a read ends, as Spark's own source does.
+
+    Raises:
+        ValueError: One is given.
+    """
+    given = [name for name in OFFSET_OPTIONS if name.startswith("ending") and options.get(name) is not None]
+    if given:
+        msg = f"option {given[0]}: a stream has no end; trigger(availableNow=True) ends where the logs end now"
+        raise ValueError(msg)
+
+
 def _bound(options: Mapping[str, str], which: Literal["starting", "ending"], word: str, missing: str) -> Bound:
     name = f"{which}Offsets"
     given = options.get(name, word).strip()
@@ -125,13 +150,21 @@ def _by_partition(text: str, name: str) -> _ByPartition:
     try:
         value: Any = json.loads(text)
         return {
-            TopicPartition(topic, int(partition)): int(number)
+            TopicPartition(topic, int(partition)): _number(number)
             for topic, numbers in value.items()
             for partition, number in numbers.items()
         }
     except (json.JSONDecodeError, AttributeError, TypeError, ValueError) as error:
         msg = f'option {name}: expected JSON such as {{"orders": {{"0": 23, "1": -2}}}}, got {text!r}'
         raise ValueError(msg) from error
+
+
+def _number(value: Any) -> int:
+    """Take a whole number, -2 or more; not 1.5, and not true, which Python would take."""
+    number = int(value) if isinstance(value, str) or type(value) is int else None
+    if number is None or number < _EARLIEST:
+        raise ValueError(value)
+    return number
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING
 from logdex.errors import CorruptFileError
 from logdex.kafka import OffsetIndex
 from logdex.kafka.file_name import MAX_OFFSET, OFFSET_INDEX
+from logdex.spark.tasks import pack, task_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from logdex.kafka import Log, LogSegment
-
-PARTITION_BYTES = 128 << 20
-"""How many bytes of log a task reads where nothing else is said, as for Spark's files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,22 +87,6 @@ def _marks(segment: LogSegment, piece_bytes: int) -> Iterator[tuple[int, int]]:
                     wanted = position + segment.size // pieces
 
 
-def pack(ranges: Iterable[OffsetRange], task_bytes: int) -> list[tuple[OffsetRange, ...]]:
-    """Put ranges together into tasks of no more than so many bytes, in their order; one that is larger has its own."""
-    tasks: list[tuple[OffsetRange, ...]] = []
-    held: list[OffsetRange] = []
-    size = 0
-    for each in ranges:
-        if held and size + each.size > task_bytes:
-            tasks.append(tuple(held))
-            held, size = [], 0
-        held.append(each)
-        size += each.size
-    if held:
-        tasks.append(tuple(held))
-    return tasks
-
-
 def plan(
     bounds: Iterable[tuple[Log, int, int]], piece_bytes: int, min_tasks: int | None
 ) -> list[tuple[OffsetRange, ...]]:
@@ -118,5 +100,5 @@ def plan(
     asked = [(log, begin, end) for log, begin, end in bounds if begin < end]
     if min_tasks is not None and min_tasks > 0:
         total = sum(each.size for log, begin, end in asked for each in split(log, begin, end, MAX_OFFSET))
-        piece_bytes = max(1, min(piece_bytes, -(-total // min_tasks)))
+        piece_bytes = task_bytes(total, piece_bytes, min_tasks)
     return pack((each for log, begin, end in asked for each in split(log, begin, end, piece_bytes)), piece_bytes)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,8 +15,17 @@ from logdex.kafka.log import ISOLATION
 from logdex.spark import options as opt
 from logdex.spark.files import require_directory
 from logdex.spark.kafka_filter import RecordFilter
-from logdex.spark.kafka_offsets import OFFSET_OPTIONS, TOPIC_OPTIONS, Bound, Topics, ending, starting, topics
-from logdex.spark.kafka_plan import PARTITION_BYTES, OffsetRange, plan
+from logdex.spark.kafka_offsets import (
+    OFFSET_OPTIONS,
+    TOPIC_OPTIONS,
+    Bound,
+    Topics,
+    ending,
+    refuse_ending,
+    starting,
+    topics,
+)
+from logdex.spark.kafka_plan import OffsetRange, plan
 from logdex.spark.schema import (
     RECORD_COLUMNS,
     arrow_schema,
@@ -26,6 +34,7 @@ from logdex.spark.schema import (
     spark_schema,
     warn_of_lost_instants,
 )
+from logdex.spark.tasks import PARTITION_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -54,10 +63,13 @@ _OPTIONS = (
     "minPartitions",
     "maxPartitionBytes",
     "maxOffsetsPerTrigger",
+    "failOnDataLoss",
     "pushdown",
     "access",
     "compat",
 )
+# What a job over a live broker says of connections; only kafka.isolation.level chooses records.
+_OF_BROKERS = ("kafka.", "kafkaconsumer.", "fetchoffset.", "groupidprefix")
 _ON_ERROR = ("raise", "skip", "stop")
 _BATCH_ROWS = 16_384
 
@@ -118,23 +130,28 @@ class KafkaLogSource(DataSource):
         """Plan a read; a schema given by the user chooses columns as the option does."""
         options = self._read_options(schema)
         asked = (topics(self.options), starting(self.options), ending(self.options))
-        size = opt.integer(self.options, "maxPartitionBytes") or PARTITION_BYTES
-        reader = PushdownRecordReader if _takes_filters(opt.pushdown(self.options)) else RecordReader
-        return reader(options, *asked, piece_bytes=size, min_tasks=opt.integer(self.options, "minPartitions"))
+        size = opt.positive(self.options, "maxPartitionBytes") or PARTITION_BYTES
+        reader = PushdownRecordReader if opt.takes_filters(self.options) else RecordReader
+        return reader(options, *asked, piece_bytes=size, min_tasks=opt.positive(self.options, "minPartitions"))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
         """Follow growing logs."""
         from logdex.spark.kafka_stream import RecordStreamReader  # noqa: PLC0415 -- it imports this module
 
         options = self._read_options(schema)
-        size = opt.integer(self.options, "maxPartitionBytes") or PARTITION_BYTES
-        most = opt.integer(self.options, "maxOffsetsPerTrigger")
+        refuse_ending(self.options)
         return RecordStreamReader(
-            options, topics(self.options), starting(self.options), piece_bytes=size, max_offsets=most
+            options,
+            topics(self.options),
+            starting(self.options),
+            piece_bytes=opt.positive(self.options, "maxPartitionBytes") or PARTITION_BYTES,
+            min_tasks=opt.positive(self.options, "minPartitions"),
+            max_offsets=opt.positive(self.options, "maxOffsetsPerTrigger"),
+            fail_on_data_loss=opt.flag(self.options, "failOnDataLoss", default=True),
         )
 
     def _read_options(self, schema: StructType) -> ReadOptions:
-        opt.check_names(self.options, _OPTIONS, FORMAT)
+        opt.check_names(self.options, _OPTIONS, FORMAT, passed_over=_OF_BROKERS)
         directory = opt.path(self.options, FORMAT)
         require_directory(directory)
         isolation = self.options.get("kafka.isolation.level", self.options.get("isolation", "read_uncommitted")).lower()
@@ -153,13 +170,6 @@ class KafkaLogSource(DataSource):
             access=opt.access(self.options),
             compat=self.options.get("compat"),
         )
-
-
-def _takes_filters(pushdown: str) -> bool:
-    """Say whether Spark hands filters over: a reader that takes them fails where the session did not turn that on."""
-    if pushdown == "auto":
-        return any("data_source_pushdown_filters" in word for word in sys.argv)
-    return pushdown == "true"
 
 
 class RecordReader(DataSourceReader):
@@ -186,7 +196,10 @@ class RecordReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Cut what is wanted into tasks of about as many bytes each."""
         with self._with_filter().open() as logs:
-            wanted = [each for each in self.topics.choose(logs) if self.filter.takes(each)]
+            chosen = self.topics.choose(logs)
+            for bound in (self.first, self.last):
+                bound.check_names(chosen)
+            wanted = [each for each in chosen if self.filter.takes(each)]
             bounds = [self._bounds(logs.log(each.topic, each.partition)) for each in wanted]
             tasks = plan(bounds, self.piece_bytes, self.min_tasks)
         # Without any, Spark would call `read` once all the same.
@@ -215,7 +228,7 @@ class RecordReader(DataSourceReader):
 
 
 class PushdownRecordReader(RecordReader):
-    """The same where Spark hands over the filters of a query."""
+    """The same where Spark hands over the filters of a query; an error where the session did not turn that on."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 -- Spark's name
         """Narrow topics, partitions, offsets and times; Spark checks the rows that remain against all filters again."""
@@ -223,16 +236,11 @@ class PushdownRecordReader(RecordReader):
         return rest
 
 
-@dataclass
-class _Lost:
-    count: int = 0
-    findings: list[Any] = field(default_factory=list)
-
-
 def read_ranges(options: ReadOptions, ranges: tuple[OffsetRange, ...]) -> Iterator[Any]:
     """Read the records of some ranges as Arrow batches for Spark."""
     schema = arrow_schema(RECORD_COLUMNS, options.columns)
-    lost = _Lost()
+    lost = 0
+    findings: list[Any] = []
     with options.open() as logs:
         for each in ranges:
             stream = _core.read_records(
@@ -251,11 +259,11 @@ def read_ranges(options: ReadOptions, ranges: tuple[OffsetRange, ...]) -> Iterat
             # Not as an Arrow stream: an error is to arrive as what it is, and what was passed over to be told.
             for batch in map(pa.record_batch, stream):
                 rows, out_of_range = lay_out(batch, schema)
-                lost.count += out_of_range
+                lost += out_of_range
                 if rows.num_rows:
                     yield rows
-            lost.findings += stream.findings
+            findings += stream.findings
     where = f"{options.directory}: {', '.join(map(str, ranges))}"
-    warn_of_lost_instants(lost.count, where)
-    for finding in lost.findings:
+    warn_of_lost_instants(lost, where)
+    for finding in findings:
         logger.warning("%s at byte %d: %s, found %s", finding.path, finding.offset, finding.kind, finding.found)

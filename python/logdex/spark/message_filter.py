@@ -10,14 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from logdex._core import time_ms
+from logdex.int64 import MAX_INT64, MIN_INT64
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pyspark.sql.datasource import Filter
 
-MIN_INT64 = -(2**63)
-MAX_INT64 = 2**63 - 1
 _TIME = "store_timestamp"
 _TEXTS = ("topic", "msg_id", "uniq_key", "keys")
 _NUMBERS = ("queue_id", "queue_offset", "phy_offset")

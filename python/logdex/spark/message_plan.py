@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from logdex.errors import LogdexError
 from logdex.hash_index import IndexService
-from logdex.hash_index.index_service import CLOCK_SLACK_MS
-from logdex.hash_index.query import TimeRange
-from logdex.rocketmq import MessageStore
+from logdex.hash_index.query import CLOCK_SLACK_MS, TimeRange
+from logdex.int64 import MAX_INT64
 from logdex.rocketmq.end_of_log import expect_end
 from logdex.rocketmq.key_search import covered_ranges
+from logdex.rocketmq.message import is_msg_id, offset_in_msg_id
 from logdex.rocketmq.message_scan import MessageScan, ranges_in_time
 from logdex.rocketmq.queue_set import QueueSet
 from logdex.rocketmq.ranges import subtract
 from logdex.rocketmq.topics import configured_topics
-from logdex.spark.message_work import LogPiece, QueuePiece, Work, cut_log, cut_offsets, cut_queue, pack
+from logdex.spark.message_work import LogPiece, QueuePiece, Work, cut_log, cut_offsets, cut_queue
+from logdex.spark.tasks import pack, task_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -37,7 +38,6 @@ _MOST_QUEUES = 1_024
 _MOST_QUESTIONS = 1_000_000
 _UNITS_SAMPLED = 64
 _SOME_MESSAGE_BYTES = 4_096
-_MSG_ID_OFFSET_DIGITS = 16
 
 
 class MessagePlan:
@@ -69,15 +69,14 @@ class MessagePlan:
         pieces = self._selected(ranges) if pushdown else None
         if pieces is None:
             pieces = [LogPiece(begin, end) for begin, end in ranges]
-        if min_tasks:
-            piece_bytes = max(1, min(piece_bytes, -(-sum(each.size for each in pieces) // min_tasks)))
-        return pack(self._cut(pieces, piece_bytes), piece_bytes)
+        piece_bytes = task_bytes(sum(each.size for each in pieces), piece_bytes, min_tasks)
+        return [Work(parts) for parts in pack(self._cut(pieces, piece_bytes), piece_bytes)]
 
     def ranges(self) -> list[Range]:
         """Give the ranges of the log that can hold what is wanted, by its offsets and by the times of the files."""
         if self._wanted.is_empty:
             return []
-        least, greatest = self._wanted.bounds.get("phy_offset", (0, 2**63 - 1))
+        least, greatest = self._wanted.bounds.get("phy_offset", (0, MAX_INT64))
         ranges = ranges_in_time(self._log, TimeRange(*self._wanted.times), CLOCK_SLACK_MS)
         clipped = [(max(begin, least), min(end, greatest + 1)) for begin, end in ranges]
         return [(begin, end) for begin, end in clipped if begin < end]
@@ -109,8 +108,8 @@ class MessagePlan:
         if "phy_offset" in self._wanted.values:
             named.append(set(self._wanted.values["phy_offset"]))
         if "msg_id" in self._wanted.values:
-            ids = filter(MessageStore.is_msg_id, self._wanted.values["msg_id"])
-            named.append({int(each[-_MSG_ID_OFFSET_DIGITS:], 16) for each in ids})
+            ids = filter(is_msg_id, self._wanted.values["msg_id"])
+            named.append({offset_in_msg_id(each) for each in ids})
         return set.intersection(*named) if named else None
 
     def _by_index(self) -> tuple[set[int], list[Range]] | None:
@@ -127,8 +126,7 @@ class MessagePlan:
             with IndexService.open(self._layout.index) as index:
                 # What is indexed from here on is read from the log.
                 covered = covered_ranges(index)
-                if not self._layout.abort.exists():
-                    expect_end(self._log, index, self._queues)
+                expect_end(self._layout, self._log, index, self._queues)
                 found = index.query_batch([t for t, _ in asked], [w for _, w in asked], begin=begin, end=end)
         except (LogdexError, OSError) as error:
             logger.warning("the index does not help, the log is read: %s", error)
@@ -192,7 +190,7 @@ class MessagePlan:
 
     def _units(self, queue: ConsumeQueue, topic: str, queue_id: int, whole: Range) -> QueuePiece | None:
         """Give the units of a queue that can be wanted, and about how many bytes their messages have."""
-        least, greatest = self._wanted.bounds.get("queue_offset", (0, 2**63 - 1))
+        least, greatest = self._wanted.bounds.get("queue_offset", (0, MAX_INT64))
         named = self._wanted.values.get("queue_offset")
         if named:
             least, greatest = max(least, min(named)), min(greatest, max(named))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -100,15 +100,11 @@ class LogReading:
         """Read what the units of a queue lead to; once a unit turns out to be untrue, the rest of the log's range instead."""
         needed = list(dict.fromkeys([*needed, *_FACTS]))
         at = piece.begin
-        for units in _steps(piece):
-            offsets = [offset for offset, _ in units or ()]
-            if units is None or any(after <= before for before, after in pairwise([at - 1, *offsets])):
-                break
-            batch = pa.record_batch(log.messages(offsets, columns=needed))
-            if not _is_true(batch, units, piece):
+        for batch in _led_to(log, piece, needed):
+            if batch is None:
                 break
             yield batch
-            at = offsets[-1] + 1
+            at = batch.column("phy_offset")[-1].as_py() + 1
         else:
             return
         logger.warning("%s: damaged; the log is read instead, from offset %d to %d", piece.path, at, piece.end)
@@ -117,10 +113,28 @@ class LogReading:
             yield mine.apply(batch)
 
 
+def _led_to(log: CommitLog, piece: QueuePiece, needed: list[str]) -> Iterator[Any]:
+    """Give the messages that the units of a piece lead to; None, at the end, where a unit is missing or untrue."""
+    last = piece.begin - 1
+    for units in _steps(piece):
+        offsets = [offset for offset, _ in units or ()]
+        if units is None or any(after <= before for before, after in pairwise([last, *offsets])):
+            yield None
+            return
+        rest = iter(units)
+        for batch in map(pa.record_batch, log.message_batches(offsets, columns=needed)):
+            if not _is_true(batch, list(islice(rest, batch.num_rows)), piece):
+                yield None
+                return
+            yield batch
+        last = offsets[-1]
+
+
 def _at(log: CommitLog, offsets: Sequence[int], needed: list[str]) -> Iterator[Any]:
     for first in range(0, len(offsets), _OFFSETS_A_STEP):
-        batch = pa.record_batch(log.messages(offsets[first : first + _OFFSETS_A_STEP], columns=needed))
-        yield batch.filter(batch.column("topic").is_valid())
+        step = offsets[first : first + _OFFSETS_A_STEP]
+        for batch in map(pa.record_batch, log.message_batches(step, columns=needed)):
+            yield batch.filter(batch.column("topic").is_valid())
 
 
 def _steps(piece: QueuePiece) -> Iterator[list[tuple[int, int]] | None]:

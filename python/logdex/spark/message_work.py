@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from logdex.rocketmq.queue_set import QueueSet
     from logdex.rocketmq.ranges import Range
 
-PARTITION_BYTES = 128 << 20
-"""How many bytes of log a task reads where nothing else is said, as for Spark's files."""
-
 _QUEUES_ASKED = 4
 _OFFSETS_A_PIECE = 4_096
 
@@ -84,22 +81,6 @@ class Work(InputPartition):
     """What one task reads."""
 
     pieces: tuple[Piece, ...]
-
-
-def pack(pieces: Iterable[Piece], task_bytes: int) -> list[Work]:
-    """Put pieces together into tasks of no more than so many bytes, in their order; one that is larger has its own."""
-    tasks: list[Work] = []
-    held: list[Piece] = []
-    size = 0
-    for each in pieces:
-        if held and size + each.size > task_bytes:
-            tasks.append(Work(tuple(held)))
-            held, size = [], 0
-        held.append(each)
-        size += each.size
-    if held:
-        tasks.append(Work(tuple(held)))
-    return tasks
 
 
 def cut_offsets(offsets: Iterable[int], mean_size: int) -> Iterator[OffsetsPiece]:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
+from logdex.int64 import MAX_INT64
 from logdex.rocketmq.layout import find_layout
 from logdex.spark import files
 from logdex.spark import options as opt
 from logdex.spark.message_filter import MessageFilter
 from logdex.spark.message_plan import MessagePlan
 from logdex.spark.message_rows import LogReading
-from logdex.spark.message_work import PARTITION_BYTES, Work
+from logdex.spark.message_work import Work
 from logdex.spark.schema import MESSAGE_COLUMNS, checked_schema, spark_schema
+from logdex.spark.tasks import PARTITION_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -62,7 +63,7 @@ class MessagesSource(DataSource):
     def reader(self, schema: StructType) -> MessagesReader:
         """Plan a read; a schema given by the user chooses columns as the option does."""
         read = self._read_options(schema)
-        return PushdownMessagesReader(read) if _takes_filters(opt.pushdown(self.options)) else MessagesReader(read)
+        return PushdownMessagesReader(read) if opt.takes_filters(self.options) else MessagesReader(read)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
         """Follow a log that grows."""
@@ -91,8 +92,8 @@ class MessagesSource(DataSource):
             ),
             # A broker's release has its own answers, which ids, index and queues do not give.
             pushdown=opt.pushdown(self.options) != "false" and opt.compat(self.options) is None,
-            piece_bytes=opt.integer(self.options, "maxPartitionBytes") or PARTITION_BYTES,
-            min_tasks=opt.integer(self.options, "minPartitions"),
+            piece_bytes=opt.positive(self.options, "maxPartitionBytes") or PARTITION_BYTES,
+            min_tasks=opt.positive(self.options, "minPartitions"),
         )
 
 
@@ -120,15 +121,8 @@ class ReadOptions:
         """Cut what is wanted into tasks."""
         plan = MessagePlan(self.layout, self.reading.open(), wanted)
         # What a broker's walk would pass over must stay whole files, or a cut would go on behind its end.
-        piece_bytes = self.piece_bytes if self.reading.compat is None else 2**63
+        piece_bytes = self.piece_bytes if self.reading.compat is None else MAX_INT64
         return plan.tasks(piece_bytes, self.min_tasks, pushdown=pushdown)
-
-
-def _takes_filters(pushdown: str) -> bool:
-    """Say whether Spark hands filters over: a reader that takes them fails where the session did not turn that on."""
-    if pushdown == "auto":
-        return any("data_source_pushdown_filters" in word for word in sys.argv)
-    return pushdown == "true"
 
 
 class MessagesReader(DataSourceReader):
@@ -150,7 +144,7 @@ class MessagesReader(DataSourceReader):
 
 
 class PushdownMessagesReader(MessagesReader):
-    """The same where Spark hands over the filters of a query."""
+    """The same where Spark hands over the filters of a query; an error where the session did not turn that on."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 -- Spark's name
         """Narrow what is read by the filters that help; Spark checks the rows against all of them again."""

@@ -5,32 +5,21 @@ The offset of a stream is a position in the log: all messages that begin before 
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from logdex.errors import LogdexError
 from logdex.rocketmq.sound import sound_messages
 from logdex.spark import options as opt
 from logdex.spark.message_work import Work
-
-try:
-    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
-except ModuleNotFoundError:  # before pyspark 4.2, which does not ask
-
-    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Stands in for what Spark lacks."""
-
+from logdex.spark.streams import SupportsTriggerAvailableNow, report_loss
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from logdex.rocketmq import CommitLog
     from logdex.spark.messages_source import ReadOptions
-
-logger = logging.getLogger("logdex.spark")
 
 _POSITION = "phy_offset"
 
@@ -62,14 +51,10 @@ def stream_options(options: Mapping[str, str]) -> StreamOptions:
     if starting not in ("earliest", "latest") and not starting.isdecimal():
         msg = f"option startingOffset: {starting!r} is neither earliest nor latest nor an offset in the log"
         raise ValueError(msg)
-    limits = {name: opt.integer(options, name) for name in ("maxBytesPerTrigger", "maxRowsPerTrigger")}
+    limits = {name: opt.positive(options, name) for name in ("maxBytesPerTrigger", "maxRowsPerTrigger")}
     if None not in limits.values():
         msg = f"give one of the options {', '.join(limits)}"
         raise ValueError(msg)
-    for name, limit in limits.items():
-        if limit is not None and limit < 1:
-            msg = f"option {name}: {limit} is not above 0"
-            raise ValueError(msg)
     return StreamOptions(
         int(starting) if starting.isdecimal() else starting,
         limits["maxBytesPerTrigger"],
@@ -143,11 +128,7 @@ class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Do nothing: the log is a broker's."""
 
     def _lost(self, what: str) -> None:
-        where = f"{self.options.reading.directory}: {what}"
-        if self.stream.fail_on_data_loss:
-            msg = f"{where}; the option failOnDataLoss=false goes on all the same"
-            raise LogdexError(msg)
-        logger.warning("%s", where)
+        report_loss(f"{self.options.reading.directory}: {what}", fail=self.stream.fail_on_data_loss)
 
 
 def _most(limit: Any) -> tuple[int | None, int | None]:

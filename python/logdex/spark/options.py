@@ -16,17 +16,25 @@ if TYPE_CHECKING:
 Access = Literal["auto", "mmap", "pread"]
 Compat = Literal["4.9.3", "5.3.3", "5.5.0"] | None
 
-_PUSHDOWN = ("auto", "true", "false")
 
-
-def check_names(options: Mapping[str, str], known: tuple[str, ...], what: str) -> None:
+def check_names(
+    options: Mapping[str, str], known: tuple[str, ...], what: str, passed_over: tuple[str, ...] = ()
+) -> None:
     """Refuse an option that the source does not know: a mistyped filter must not read everything.
+
+    Args:
+        options: What was given.
+        known: The options that there are.
+        what: The format, for the message.
+        passed_over: How, in small letters, the names of options begin that mean nothing here and do no harm.
 
     Raises:
         ValueError: An option is unknown.
     """
     lowered = {name.lower() for name in known}
-    unknown = sorted(name for name in options if name.lower() not in lowered)
+    unknown = sorted(
+        name for name in options if name.lower() not in lowered and not name.lower().startswith(passed_over)
+    )
     if unknown:
         msg = f"format {what} has no option {', '.join(unknown)}; it has {', '.join(known)}"
         raise ValueError(msg)
@@ -53,11 +61,13 @@ def _local(given: str) -> Path:
 
 
 def directories(options: Mapping[str, str], name: str) -> str | None:
-    """Give a directory, or several with commas between them, as absolute paths; None when the option is not set."""
-    value = options.get(name)
-    if value is None:
-        return None
-    return ",".join(str(_local(part.strip())) for part in value.split(",") if part.strip())
+    """Give a directory, or several with commas between them, as absolute paths; None when the option is not set.
+
+    Raises:
+        ValueError: It is set, and there is no directory in it.
+    """
+    given = names(options, name)
+    return None if given is None else ",".join(str(_local(each)) for each in given)
 
 
 def texts(options: Mapping[str, str], name: str) -> tuple[str, ...] | None:
@@ -83,9 +93,19 @@ def texts(options: Mapping[str, str], name: str) -> tuple[str, ...] | None:
 
 
 def names(options: Mapping[str, str], name: str) -> tuple[str, ...] | None:
-    """Give the names of a comma-separated list; None when the option is not set."""
+    """Give the names of a comma-separated list; None when the option is not set.
+
+    Raises:
+        ValueError: It is set, and there is no name in it.
+    """
     value = options.get(name)
-    return None if value is None else tuple(part.strip() for part in value.split(",") if part.strip())
+    if value is None:
+        return None
+    found = tuple(part.strip() for part in value.split(",") if part.strip())
+    if not found:
+        msg = f"option {name}: {value!r} names nothing"
+        raise ValueError(msg)
+    return found
 
 
 def integer(options: Mapping[str, str], name: str) -> int | None:
@@ -102,6 +122,19 @@ def integer(options: Mapping[str, str], name: str) -> int | None:
     except ValueError:
         msg = f"option {name}: {value!r} is not a whole number"
         raise ValueError(msg) from None
+
+
+def positive(options: Mapping[str, str], name: str) -> int | None:
+    """Give a whole number above 0; None when the option is not set.
+
+    Raises:
+        ValueError: It is not one.
+    """
+    value = integer(options, name)
+    if value is not None and value < 1:
+        msg = f"option {name}: {value} is not above 0"
+        raise ValueError(msg)
+    return value
 
 
 def flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
@@ -147,7 +180,17 @@ def compat(options: Mapping[str, str]) -> Compat:
 
 def pushdown(options: Mapping[str, str]) -> str:
     """Give the option `pushdown`, `auto` when it is not set."""
-    return _one_of(options, "pushdown", _PUSHDOWN, "auto")
+    return _one_of(options, "pushdown", ("auto", "true", "false"), "auto")
+
+
+def takes_filters(options: Mapping[str, str]) -> bool:
+    """Say whether the filters of queries may choose what is read: only where the option `pushdown` is `true`.
+
+    Spark (4.1 to 4.3) keeps the plan of a read with the table, not with the query (PythonScanBuilder#pushFilters calls
+    PythonDataSourceV2#setReadInfo). The next query over the same DataFrame without a filter that Spark hands over, and the
+    other side of a union or join, then read what an earlier query's filters chose: rows are missing, and nothing says so.
+    """
+    return pushdown(options) == "true"
 
 
 def _one_of(options: Mapping[str, str], name: str, allowed: tuple[str, ...], default: str) -> str:

@@ -25,6 +25,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from logdex.int64 import MAX_INT64
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -97,7 +99,7 @@ _ARROW_TYPES: dict[DataType, Any] = {
 
 _US_PER_MS = 1_000
 # The milliseconds that a 64-bit count of microseconds can hold.
-_MAX_MS = (2**63 - 1) // _US_PER_MS
+_MAX_MS = MAX_INT64 // _US_PER_MS
 _MIN_MS = -_MAX_MS
 
 
@@ -122,12 +124,19 @@ def checked_schema(columns: dict[str, DataType], schema: StructType) -> list[str
     """Give the names in a schema that the user declared, which Spark passes on unchecked.
 
     Raises:
-        ValueError: A column does not exist or has another type than the source gives.
+        ValueError: A column does not exist, has another type than the source gives, or is declared not to be null; or
+            there is none: a batch without columns tells Spark of no rows.
     """
+    if not schema.fieldNames():
+        msg = f"the schema has no column; there are {', '.join(columns)}"
+        raise ValueError(msg)
     declared = spark_schema(columns, schema.fieldNames())
     for ours, theirs in zip(declared, schema, strict=True):
         if ours.dataType != theirs.dataType:
             msg = f"column {ours.name} is {ours.dataType.simpleString()}, not {theirs.dataType.simpleString()}"
+            raise ValueError(msg)
+        if not theirs.nullable:
+            msg = f"column {ours.name} may be null: declare it without NOT NULL"
             raise ValueError(msg)
     return list(schema.fieldNames())
 

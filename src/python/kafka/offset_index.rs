@@ -163,7 +163,7 @@ impl PyOffsetIndex {
     ///
     /// Raises:
     ///     IndexError: There is no such slot.
-    fn entry(&self, n: usize) -> PyResult<(i64, i32)> {
+    fn entry(&self, n: i64) -> PyResult<(i64, i32)> {
         self.0.entry(n).map(pair)
     }
 

@@ -1,12 +1,13 @@
 //! `LogSegment`.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
+use super::super::closable::Closable;
 use super::super::convert::{self, Round};
 use super::super::report;
 use super::arguments::{self, check_word};
@@ -35,8 +36,7 @@ const MOST_BATCH_BYTES: i64 = 2_000_000_000;
 /// Source: `LogSegment`; docs/formats/kafka-log.md.
 #[pyclass(name = "LogSegment", module = "logdex.kafka", frozen)]
 pub(super) struct PyLogSegment {
-    segment: Mutex<Option<Arc<Segment>>>,
-    path: PathBuf,
+    segment: Closable<Segment>,
     topic: Option<String>,
     partition: Option<i32>,
     check: Check,
@@ -47,8 +47,7 @@ pub(super) struct PyLogSegment {
 
 impl PyLogSegment {
     fn inner(&self) -> PyResult<Arc<Segment>> {
-        let segment = self.segment.lock().unwrap_or_else(PoisonError::into_inner);
-        segment.clone().ok_or_else(|| PyValueError::new_err(format!("{} is closed", self.path.display())))
+        self.segment.get()
     }
 
     /// All of it, as a part of a stream.
@@ -123,8 +122,7 @@ impl PyLogSegment {
         Ok(Self {
             topic: topic.or_else(|| owner.map(|(topic, _)| topic.to_owned())),
             partition: partition.or(owner.map(|(_, partition)| partition)),
-            segment: Mutex::new(Some(Arc::new(segment))),
-            path: log_file,
+            segment: Closable::new(segment, log_file),
             check: options.check,
             access: access.to_owned(),
             compat: compat.map(str::to_owned),
@@ -135,7 +133,7 @@ impl PyLogSegment {
     /// The file.
     #[getter]
     fn path(&self) -> PathBuf {
-        self.path.clone()
+        self.segment.path().to_owned()
     }
 
     /// Topic that rows name.
@@ -165,7 +163,7 @@ impl PyLogSegment {
     /// True after `close`.
     #[getter]
     fn closed(&self) -> bool {
-        self.segment.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+        self.segment.is_closed()
     }
 
     /// Heads of the batches, one row each.
@@ -407,7 +405,7 @@ impl PyLogSegment {
 
     /// Let go of the log and the indexes; calls and readers that run go on.
     fn close(&self) {
-        self.segment.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.segment.close();
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -420,13 +418,13 @@ impl PyLogSegment {
     }
 
     fn __repr__(&self) -> String {
-        format!("LogSegment({:?})", self.path.display().to_string())
+        format!("LogSegment({:?})", self.segment.path().display().to_string())
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
         let open = py.import("logdex._core")?.getattr("_open_log_segment")?;
         let options = (
-            self.path.clone(),
+            self.path(),
             self.topic.clone(),
             self.partition,
             Some(check_word(self.check)),

@@ -159,9 +159,9 @@ impl<I: Shown> Handle<I> {
         arguments::check_word(self.check)
     }
 
-    pub(super) fn entry(&self, n: usize) -> PyResult<I::Entry> {
+    pub(super) fn entry(&self, n: i64) -> PyResult<I::Entry> {
         self.with(|index| {
-            index.entry(n).ok_or_else(|| {
+            usize::try_from(n).ok().and_then(|n| index.entry(n)).ok_or_else(|| {
                 PyIndexError::new_err(format!(
                     "attempt to fetch the {n}th entry from index {}, which has size {}",
                     self.path.display(),

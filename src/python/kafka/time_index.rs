@@ -163,7 +163,7 @@ impl PyTimeIndex {
     ///
     /// Raises:
     ///     IndexError: There is no such slot.
-    fn entry(&self, n: usize) -> PyResult<(i64, i64)> {
+    fn entry(&self, n: i64) -> PyResult<(i64, i64)> {
         self.0.entry(n).map(pair)
     }
 

@@ -266,8 +266,37 @@ impl CommitLog {
         phy_offsets: impl IntoIterator<Item = Option<i64>>,
         columns: &[Column],
     ) -> Result<RecordBatch> {
+        let (batch, is_whole) = self.rows_of(phy_offsets, self.builder(columns).unbounded())?;
+        if !is_whole {
+            let text = "these messages do not fit into one batch: ask for fewer offsets at a time";
+            return Err(Error::InvalidArgument(text.to_owned()));
+        }
+        Ok(batch)
+    }
+
+    /// The rows of [`Self::messages`] for the first of the offsets: as many as a batch holds, one at least.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn first_messages(
+        &self,
+        phy_offsets: impl IntoIterator<Item = Option<i64>>,
+        columns: &[Column],
+    ) -> Result<RecordBatch> {
+        Ok(self.rows_of(phy_offsets, self.builder(columns))?.0)
+    }
+
+    fn builder(&self, columns: &[Column]) -> BatchBuilder {
+        BatchBuilder::new(columns, Bodies::Decoded, self.options.max_body_bytes)
+    }
+
+    /// The rows that find room, and whether all do.
+    fn rows_of(
+        &self,
+        phy_offsets: impl IntoIterator<Item = Option<i64>>,
+        mut builder: BatchBuilder,
+    ) -> Result<(RecordBatch, bool)> {
         let mut look_up = LookUp::new(self)?;
-        let mut builder = BatchBuilder::new(columns, Bodies::Decoded, self.options.max_body_bytes).unbounded();
         for phy_offset in phy_offsets {
             let offset = phy_offset.and_then(|offset| u64::try_from(offset).ok());
             let fits = look_up.find(offset, |found| {
@@ -279,11 +308,10 @@ impl CommitLog {
                 }
             })?;
             if !fits {
-                let text = "these messages do not fit into one batch: ask for fewer offsets at a time";
-                return Err(Error::InvalidArgument(text.to_owned()));
+                return Ok((builder.take(), false));
             }
         }
-        Ok(builder.take())
+        Ok((builder.take(), true))
     }
 
     /// Look-ups of store times alone, with the files as they are listed now.

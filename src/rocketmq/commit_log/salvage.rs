@@ -39,14 +39,12 @@ impl Memory {
         if frame.sys_flag() & INNER_BATCH != 0 || (transaction != 0 && transaction != TRANSACTION_COMMIT) {
             return false;
         }
-        if !self.queues.contains_key(frame.topic()) {
-            self.queues.insert(frame.topic().to_vec(), HashMap::new());
-        }
+        let (queue_id, offset) = (frame.queue_id(), frame.queue_offset());
         let Some(queues) = self.queues.get_mut(frame.topic()) else {
-            return false;
+            self.queues.insert(frame.topic().to_vec(), HashMap::from([(queue_id, offset.max(-1))]));
+            return offset <= -1;
         };
-        let offset = frame.queue_offset();
-        let last = queues.entry(frame.queue_id()).or_insert(-1);
+        let last = queues.entry(queue_id).or_insert(-1);
         let back = offset <= *last;
         *last = (*last).max(offset);
         back

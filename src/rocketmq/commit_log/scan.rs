@@ -258,15 +258,12 @@ impl<S: ReadAt> Scan<S> {
             && let Some(layout) = self.layout
         {
             found.push(Located { at: self.at, layout, suspect: self.suspect() });
-            // Behind damage there is no telling where the walk goes next.
-            if self.salvage.is_none() {
-                self.advance_in_window(most, found);
-            }
+            self.advance_in_window(most, found);
         }
         Ok(())
     }
 
-    /// Goes over the next messages, at most so many, that are held whole and have nothing against them.
+    /// Goes over the next messages, at most so many, that are held whole.
     fn advance_in_window(&mut self, most: usize, found: &mut Vec<Located>) {
         let Some((file, _)) = &self.current else {
             return;
@@ -279,7 +276,11 @@ impl<S: ReadAt> Scan<S> {
                 // To be looked at again, with all that may come of it.
                 break;
             };
-            found.push(Located { at: self.next, layout, suspect: Suspect::default() });
+            if let Some(salvage) = &mut self.salvage {
+                let frame = self.window.frame(self.next, layout);
+                salvage.suspect = salvage.past.judge(&frame, file.start.saturating_add(self.next));
+            }
+            found.push(Located { at: self.next, layout, suspect: self.suspect() });
             self.at = self.next;
             self.next += u64::from(layout.total());
             held = held.get(layout.total() as usize..).unwrap_or_default();

@@ -16,7 +16,7 @@ use crate::source::ReadAt;
 /// Tags codes up to this are addresses (upstream `ConsumeQueueExt.MAX_ADDR`).
 const MAX_ADDRESS: i64 = i32::MIN as i64 - 1;
 /// Bytes of a unit without its bit map.
-const HEAD: usize = 20;
+pub(super) const HEAD: usize = 20;
 
 /// True when a tags code is the address of an extension unit.
 pub fn is_extension_address(tags_code: i64) -> bool {
@@ -32,6 +32,17 @@ pub struct ExtensionUnit {
     pub store_timestamp: i64,
     /// Which consumers' filters take the message; perhaps empty.
     pub bit_map: Vec<u8>,
+}
+
+impl ExtensionUnit {
+    /// The bytes of the unit, whose bit map has less than 32 KiB.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let size = |bytes: usize| i16::try_from(bytes).unwrap_or(i16::MAX).to_be_bytes();
+        let (tags_code, time) = (self.tags_code.to_be_bytes(), self.store_timestamp.to_be_bytes());
+        let fields =
+            [&size(HEAD + self.bit_map.len())[..], &tags_code, &time, &size(self.bit_map.len()), &self.bit_map];
+        fields.concat()
+    }
 }
 
 /// Reads the unit that begins `bytes`; `None` where none does.

@@ -8,14 +8,18 @@ mod batch;
 mod batch_time_lookup;
 mod bounds;
 mod extension;
+mod extension_writer;
+mod follow;
 mod queue;
 mod tags_code;
 mod time_lookup;
 pub mod unit;
 mod writer;
+mod written_files;
 
 pub use batch::extension_batch;
 pub use extension::{ExtensionUnit, is_extension_address};
+pub use follow::{MissingUnits, OddTags, QueueFollower};
 pub use queue::{ConsumeQueue, Kind, Options};
 pub use tags_code::DelayLevels;
 pub use time_lookup::Boundary;

@@ -224,15 +224,18 @@ impl ConsumeQueue {
     /// The system's error, with the path.
     pub fn units(&self, begin: i64, end: i64, mut take: impl FnMut(BatchUnit)) -> Result<()> {
         let files = self.files()?;
-        let bounds = bounds::of(self, &files)?;
-        let (begin, end) = match self.options.compat {
-            Some(_) => (begin.max(bounds.min), end.min(bounds.max)),
-            None => (begin.max(0), end.min(bounds.max)),
+        let (begin, end, units) = match (self.options.compat, self.kind) {
+            // What lies outside of the bounds is no message.
+            (None, Kind::Plain) => (begin.max(0), end, 0),
+            (compat, _) => {
+                let Bounds { min, max, units } = bounds::of(self, &files)?;
+                (begin.max(if compat.is_some() { min } else { 0 }), end.min(max), units)
+            }
         };
         let wanted = |unit: BatchUnit| self.options.compat.is_some() || (unit.is_valid() && unit.unit.is_message());
         let (first, last) = match self.kind {
             Kind::Plain => (u64::try_from(begin).unwrap_or(0), u64::try_from(end).unwrap_or(0)),
-            Kind::Batch => (0, bounds.units),
+            Kind::Batch => (0, units),
         };
         for file in &files {
             self.read_file(file, first, last, |Numbered { unit, .. }| {

@@ -6,23 +6,26 @@
 //! place; here it stays at its own, behind filling, and the jump is a finding.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use arrow_array::RecordBatch;
 
+use super::extension_writer::{ExtensionWriter, SHORTEST_FILE};
 use super::queue::{BATCH_FOLDER, Kind};
 use super::tags_code::{DelayLevels, tags_code};
 use super::unit::{BatchUnit, PRE_BLANK, UNIT_LEN, Unit};
+use super::written_files::WrittenFiles;
 use crate::disk;
 use crate::error::{Error, Result};
 use crate::rocketmq::commit_log::frame::{INNER_BATCH, TRANSACTION_COMMIT, TRANSACTION_TYPE};
-use crate::rocketmq::file_name;
 use crate::rocketmq::findings::Checked;
 use crate::rocketmq::message_columns::MessageColumns;
 
 /// Units are kept in memory up to so many bytes, over all queues.
 const KEPT: usize = 32 * 1024 * 1024;
+/// The folder of the extension files in a store.
+const EXTENSION_FOLDER: &str = "consumequeue_ext";
 /// Queues whose names begin so have one queue, number 0.
 const LIGHT_QUEUE: &str = "%LMQ%";
 
@@ -37,14 +40,17 @@ pub struct WriterOptions {
     pub delay_levels: DelayLevels,
     /// Messages go to the queues that `INNER_MULTI_DISPATCH` names as well (the broker's `enableMultiDispatch`).
     pub multi_dispatch: bool,
+    /// Bytes of an extension file (`mappedFileSizeConsumeQueueExt`), where there are such files (`enableConsumeQueueExt`): each
+    /// message's own unit then has its tags code there.
+    pub extension_file_size: Option<u64>,
 }
 
 /// One queue that is being written.
 #[derive(Debug)]
 struct Queue {
-    directory: PathBuf,
+    files: WrittenFiles,
+    extension: Option<ExtensionWriter>,
     kind: Kind,
-    file_size: u64,
     /// Units from `begin` on, a byte position in the queue, that are not in a file yet.
     kept: Vec<u8>,
     begin: u64,
@@ -84,8 +90,8 @@ impl ConsumeQueueWriter {
     /// Begins the directories `consumequeue` and `batchconsumequeue` in `root`, which is made where it is missing.
     ///
     /// # Errors
-    /// `AlreadyExists` when one of the two is there; `InvalidArgument` for file sizes without room for a unit; the
-    /// system's error, with the path.
+    /// `AlreadyExists` when one of the two is there, or `consumequeue_ext` where extension files are asked for;
+    /// `InvalidArgument` for file sizes without room for a unit; the system's error, with the path.
     pub fn create(root: &Path, options: WriterOptions) -> Result<Self> {
         let mut options = options;
         options.file_size = options.file_size.div_ceil(UNIT_LEN as u64).saturating_mul(UNIT_LEN as u64);
@@ -94,9 +100,15 @@ impl ConsumeQueueWriter {
                 return Err(Error::InvalidArgument(format!("a queue file cannot have {size} bytes")));
             }
         }
+        if let Some(size) = options.extension_file_size
+            && (size < SHORTEST_FILE || i64::try_from(size).is_err())
+        {
+            return Err(Error::InvalidArgument(format!("an extension file cannot have {size} bytes")));
+        }
         fs::create_dir_all(root).map_err(|e| Error::io(root, e))?;
-        for kind in [Kind::Plain, Kind::Batch] {
-            let folder = root.join(folder(kind));
+        let extension = options.extension_file_size.map(|_| EXTENSION_FOLDER);
+        for folder in [folder(Kind::Plain), folder(Kind::Batch)].into_iter().chain(extension) {
+            let folder = root.join(folder);
             if folder.symlink_metadata().is_ok() {
                 return Err(Error::io(&folder, std::io::ErrorKind::AlreadyExists.into()));
             }
@@ -153,9 +165,9 @@ impl ConsumeQueueWriter {
                 return Ok(0);
             };
             let unit = BatchUnit { base_offset, messages, ..plain };
-            return Ok(self.put(topic, queue_id, Kind::Batch, unit));
+            return Ok(self.put(topic, queue_id, Kind::Batch, unit, false));
         }
-        let mut units = self.put(topic, queue_id, Kind::Plain, plain);
+        let mut units = self.put(topic, queue_id, Kind::Plain, plain, true);
         if let (true, Some(queues), Some(offsets)) = (
             self.options.multi_dispatch,
             columns.property(row, "INNER_MULTI_DISPATCH"),
@@ -167,14 +179,16 @@ impl ConsumeQueueWriter {
                     continue;
                 };
                 let queue_id = if queue.starts_with(LIGHT_QUEUE) { 0 } else { queue_id };
-                units += self.put(queue, queue_id, Kind::Plain, BatchUnit { base_offset, ..plain });
+                let unit = BatchUnit { base_offset, ..plain };
+                // Their units hold the tags code itself.
+                units += self.put(queue, queue_id, Kind::Plain, unit, false);
             }
         }
         Ok(units)
     }
 
-    /// Puts one unit; 1 where it was put.
-    fn put(&mut self, topic: &str, queue_id: i32, kind: Kind, unit: BatchUnit) -> usize {
+    /// Puts one unit, with an extension where they are written; 1 where it was put.
+    fn put(&mut self, topic: &str, queue_id: i32, kind: Kind, unit: BatchUnit, extended: bool) -> usize {
         let Self { root, options, queues, checked, .. } = self;
         let file_size = match kind {
             Kind::Plain => options.file_size,
@@ -193,11 +207,18 @@ impl ConsumeQueueWriter {
             return 0;
         };
         let queue = queues.entry((queue_id, kind == Kind::Batch)).or_insert_with(|| {
-            let directory = root.join(folder(kind)).join(topic).join(queue_id.to_string());
-            Queue { directory, kind, file_size, kept: Vec::new(), begin: 0, done: Vec::new(), next: -1, log_end: 0 }
+            let files = |folder, file_size| {
+                let directory = root.join(folder).join(topic).join(queue_id.to_string());
+                WrittenFiles { directory, file_size }
+            };
+            let extension = options.extension_file_size.filter(|_| kind == Kind::Plain);
+            let extension = extension.map(|size| ExtensionWriter::new(files(EXTENSION_FOLDER, size)));
+            let files = files(folder(kind), file_size);
+            Queue { files, extension, kind, kept: Vec::new(), begin: 0, done: Vec::new(), next: -1, log_end: 0 }
         });
-        let put = queue.put(unit, checked);
-        self.kept += if put { kind.unit_len() } else { 0 };
+        let put = queue.put(unit, extended, checked);
+        // As much again for the extension.
+        self.kept += if put { kind.unit_len() << u8::from(extended) } else { 0 };
         usize::from(put)
     }
 
@@ -240,7 +261,7 @@ fn is_folder_name(topic: &str) -> bool {
 
 impl Queue {
     /// True when the unit was put; false where the queue has it already.
-    fn put(&mut self, unit: BatchUnit, checked: &mut Checked) -> bool {
+    fn put(&mut self, unit: BatchUnit, extended: bool, checked: &mut Checked) -> bool {
         if unit.unit.end() <= self.log_end {
             return false;
         }
@@ -250,7 +271,11 @@ impl Queue {
             if unit.base_offset != self.next && !self.move_to(unit.base_offset, checked) {
                 return false;
             }
-            self.kept.extend_from_slice(&unit.unit.encode());
+            let tags_code = match &mut self.extension {
+                Some(extension) if extended => extension.put(unit.unit.tags_code, unit.store_timestamp),
+                _ => unit.unit.tags_code,
+            };
+            self.kept.extend_from_slice(&Unit { tags_code, ..unit.unit }.encode());
         }
         self.next = unit.end_offset();
         self.log_end = unit.unit.end();
@@ -260,9 +285,9 @@ impl Queue {
     /// Fills up to a queue offset, from the beginning of its file where that is another one.
     fn move_to(&mut self, offset: i64, checked: &mut Checked) -> bool {
         let at = offset.cast_unsigned().saturating_mul(UNIT_LEN as u64);
-        let file = at - at % self.file_size;
+        let file = at - at % self.files.file_size;
         if self.next >= 0 {
-            checked.find(&self.directory, 0, "queue-offset", self.next, offset);
+            checked.find(&self.files.directory, 0, "queue-offset", self.next, offset);
             if offset < self.next {
                 return false;
             }
@@ -272,7 +297,7 @@ impl Queue {
             (self.begin, end) = (file, file);
         } else if file > end {
             // The rest of the last file is filled; files in between are left out.
-            self.fill(end.next_multiple_of(self.file_size) - end);
+            self.fill(end.next_multiple_of(self.files.file_size) - end);
             self.done.push((self.begin, std::mem::take(&mut self.kept)));
             (self.begin, end) = (file, file);
         }
@@ -288,47 +313,14 @@ impl Queue {
 
     fn write_kept(&mut self, written: &mut BTreeSet<PathBuf>) -> Result<()> {
         for (begin, bytes) in std::mem::take(&mut self.done) {
-            self.write(begin, &bytes, written)?;
+            self.files.write(begin, &bytes, written)?;
         }
         let kept = std::mem::take(&mut self.kept);
-        self.write(self.begin, &kept, written)?;
+        self.files.write(self.begin, &kept, written)?;
         self.begin += kept.len() as u64;
-        Ok(())
-    }
-
-    /// Writes bytes from a position of the queue on, into as many files as it takes.
-    fn write(&self, position: u64, bytes: &[u8], written: &mut BTreeSet<PathBuf>) -> Result<()> {
-        let (mut at, mut rest) = (position, bytes);
-        while !rest.is_empty() {
-            let begin = at - at % self.file_size;
-            let room = usize::try_from(begin + self.file_size - at).unwrap_or(usize::MAX);
-            let (now, later) = rest.split_at(room.min(rest.len()));
-            let path = self.directory.join(file_name::of_offset(begin));
-            let file = self.file(&path, written)?;
-            put_at(&file, now, at - begin).map_err(|e| Error::io(&path, e))?;
-            at += now.len() as u64;
-            rest = later;
+        if let Some(extension) = &mut self.extension {
+            extension.write_kept(written)?;
         }
         Ok(())
     }
-
-    /// Opens a file that this writer began, or begins it: at its whole length, zero.
-    fn file(&self, path: &Path, written: &mut BTreeSet<PathBuf>) -> Result<File> {
-        let fail = |e| Error::io(path, e);
-        if written.contains(path) {
-            return OpenOptions::new().write(true).open(path).map_err(fail);
-        }
-        fs::create_dir_all(&self.directory).map_err(|e| Error::io(&self.directory, e))?;
-        let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(fail)?;
-        file.set_len(self.file_size).map_err(fail)?;
-        written.insert(path.to_owned());
-        Ok(file)
-    }
-}
-
-fn put_at(file: &File, bytes: &[u8], offset: u64) -> std::io::Result<()> {
-    use std::io::{Seek as _, SeekFrom, Write as _};
-    let mut file = file;
-    file.seek(SeekFrom::Start(offset))?;
-    file.write_all(bytes)
 }

@@ -192,12 +192,13 @@ def test_what_is_built_ends_at_damage_and_says_so(
 def test_build_queues_makes_the_broker_s_files(
     store: Callable[[str], Path], logdex_command: Callable[..., Any], tmp_path: Path
 ) -> None:
-    for case in ("basic", "v5-basic", "v5-3-3", "sync"):
+    for case in ("basic", "v5-basic", "v5-3-3", "sync", "cqext"):
         root = store(case)
         target = tmp_path / f"queues-{case}"
         assert logdex_command("build-queues", root, target).code == 0
         compared = 0
-        for folder in ("consumequeue", "batchconsumequeue"):
+        for folder in ("consumequeue", "batchconsumequeue", "consumequeue_ext"):
+            assert (target / folder).exists() == (root / folder).exists()
             for path in (root / folder).rglob("0*"):
                 if path.is_file():
                     assert (target / path.relative_to(root)).read_bytes() == path.read_bytes(), path

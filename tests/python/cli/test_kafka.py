@@ -12,6 +12,7 @@ import pytest
 
 import golden_kafka
 from logdex.cli import main
+from logdex.cli.kafka_control import control_text
 from logdex.cli.kafka_dump import Dump
 
 if TYPE_CHECKING:
@@ -228,3 +229,85 @@ def test_commands_for_any_path_take_kafkas(logs: Callable[[str], Path], capsys: 
     rows = golden_kafka.rows("codecs", "records")
     assert offsets == [row["offset"] for row in rows if (row["topic"], row["partition"]) == ("cod-none", 1)]
     assert main(["verify", str(root / "cod-none-0")]) == 0
+
+
+# One control batch of each of KRaft's records, written by MemoryRecordsBuilder of 3.9.2.
+_METADATA = (
+    "0000000000000000000000bc0000000102fb1c931e0020000000040000018bcfe568000000018bcfe56800ffffffffffffffffffffffffffff000000052a"
+    "00000008000000031600000000018bcfe567ff00001e00000208000000050a000000010000820100000408000000066e0000020000000100000000000000"
+    "010000000000000002020b434f4e54524f4c4c45520a6c6f63616c686f737423850000000001000000001a00000608000000040600000000260000080800"
+    "0000021200000000000101010000"
+)
+_METADATA_LINES = """\
+baseOffset: 0 lastOffset: 4 count: 5 baseSequence: -1 lastSequence: -1 producerId: -1 producerEpoch: -1 partitionLeaderEpoch: 1 \
+isTransactional: false isControl: true deleteHorizonMs: OptionalLong.empty position: 0 CreateTime: 1700000000000 size: 200 \
+magic: 2 compresscodec: none crc: 4212953886 isvalid: true
+| offset: 0 CreateTime: 1700000000000 keySize: 4 valueSize: 11 sequence: -1 headerKeys: [] SnapshotHeader \
+{"version":0,"lastContainedLogTimestamp":1699999999999}
+| offset: 1 CreateTime: 1700000000000 keySize: 4 valueSize: 5 sequence: -1 headerKeys: [] KRaftVersion \
+{"version":0,"kRaftVersion":1}
+| offset: 2 CreateTime: 1700000000000 keySize: 4 valueSize: 55 sequence: -1 headerKeys: [] KRaftVoters {"version":0,"voters":\
+[{"voterId":1,"voterDirectoryId":"AAAAAAAAAAEAAAAAAAAAAg","endpoints":[{"name":"CONTROLLER","host":"localhost","port":9093}],\
+"kRaftVersionFeature":{"minSupportedVersion":0,"maxSupportedVersion":1}}]}
+| offset: 3 CreateTime: 1700000000000 keySize: 4 valueSize: 3 sequence: -1 headerKeys: [] SnapshotFooter {"version":0}
+| offset: 4 CreateTime: 1700000000000 keySize: 4 valueSize: 9 sequence: -1 headerKeys: [] controlType: LEADER_CHANGE(2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "beginning"),
+    [
+        ("00000000000000000003-0000000001.checkpoint", "Snapshot end offset: 3, epoch: 1"),
+        ("bootstrap.checkpoint", "KRaft bootstrap snapshot"),
+        ("00000000000000000000.log", "Log starting offset: 0"),
+    ],
+)
+def test_snapshots_of_kraft_are_dumped_as_by_the_real_tool(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, beginning: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(bytes.fromhex(_METADATA))
+    assert main(["kafka", "dump", str(path), "--deep"]) == 0
+    assert capsys.readouterr().out == f"Dumping {path}\n{beginning}\n{_METADATA_LINES}"
+    assert main(["kafka", "dump", str(path), "--deep", "--json"]) == 0
+    controls = [row["control"] for row in _json(capsys) if row["type"] == "record"]
+    assert controls[0]["value"] == {"version": 0, "lastContainedLogTimestamp": 1_699_999_999_999}
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        *((kind, bytes(size)) for kind, size in ((3, 9), (4, 1), (5, 3), (6, 2), (9, 20))),
+        (6, bytes(2) + b"\xff" * 40),  # a number without an end
+        (6, bytes(2) + b"\xff\xff\xff\xff\x0f"),  # 2^32 - 2 voters
+        (6, bytes(2) + b"\2" + bytes(20) + b"\2" + b"\x7fname"),  # a text that goes beyond
+    ],
+)
+def test_control_records_that_cannot_be_read(kind: int, value: bytes) -> None:
+    names = {3: "SNAPSHOT_HEADER", 4: "SNAPSHOT_FOOTER", 5: "KRAFT_VERSION", 6: "KRAFT_VOTERS", 9: "UNKNOWN"}
+    assert control_text(bytes([0, 0, 0, kind]), value) == f"controlType: {names[kind]}({kind})"
+
+
+def test_a_file_of_another_kind_is_named(
+    logs: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "notes.txt"
+    other.touch()
+    segment = min((logs("codecs") / "cod-none-0").glob("*.log"))
+    assert main(["kafka", "dump", str(other), str(segment)]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.startswith(f"Dumping {segment}\nLog starting offset: 0\n")
+    assert f"ignoring {other}" in shown.err
+    assert main(["kafka", "dump", str(segment.parent)]) == 0
+
+
+@pytest.mark.parametrize("command", [["dump"], ["rebuild-index", "--to", "new"]])
+def test_a_log_directory_is_not_taken_for_a_partition(
+    logs: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    words = [str(tmp_path / word) if word == "new" else word for word in command]
+    assert main(["kafka", *words, str(logs("codecs"))]) == 2
+    shown = capsys.readouterr()
+    assert not shown.out
+    assert "name a partition's directory" in shown.err
+    assert not (tmp_path / "new").exists()

@@ -48,7 +48,7 @@ def test_names_step_back_at_the_end_of_summer_time() -> None:
 
 
 def test_unknown_zone_is_an_error() -> None:
-    for zone in ("Europe/Atlantis", "Europe", "", "../zone", "/etc/passwd"):
+    for zone in ("Europe/Atlantis", "Europe", "", "../zone", "UTC\0", "/etc/passwd"):
         with pytest.raises(ValueError, match="no time zone"):
             file_name.format_name(NOON, zone)
     with pytest.raises(TypeError, match="time zone"):

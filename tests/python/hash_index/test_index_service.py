@@ -108,6 +108,19 @@ def test_build_index_takes_message_objects(tmp_path: Path) -> None:
     assert contents(tmp_path) == GOLDEN_FILES
 
 
+def test_build_index_refuses_what_is_no_message(tmp_path: Path) -> None:
+    table = pa.table(messages(*GOLDEN_RUN))
+    fractions = pa.array([1000.5] * len(GOLDEN_RUN))
+    with IndexService.open(tmp_path, mode="a", zone="UTC", **SMALL) as index:
+        for name in ("topic", "keys", "phy_offset", "store_timestamp", "sys_flag"):
+            with pytest.raises(TypeError, match=name):
+                index.build_index(table.set_column(table.column_names.index(name), name, fractions))
+        for wrong in (None, 5, ["k1"], table.to_pydict()):
+            with pytest.raises(TypeError, match="expected Arrow data or messages"):
+                index.build_index(wrong)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_build_index_over_several_openings_writes_the_same(tmp_path: Path) -> None:
     for row in GOLDEN_RUN:
         with IndexService.open(tmp_path, mode="a", **SMALL) as index:
@@ -268,6 +281,19 @@ def test_put_batch_refuses_null_before_it_writes(tmp_path: Path, column: str) ->
         ):
             with pytest.raises(ValueError, match=f"{column}.* null"):
                 index.put_batch(batch)
+        assert index.files == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_put_batch_refuses_the_null_of_a_dictionary_before_it_writes(tmp_path: Path) -> None:
+    """No row is null there: the value is, to which a row leads."""
+    columns = entries(["a", "b"])
+    dictionary = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["a", None]))
+    with IndexService.open(tmp_path, mode="a", **SMALL) as index:
+        for keys in (dictionary, pa.nulls(2)):
+            for batch in ({**columns, "key": keys}, pa.table({**columns, "key": keys})):
+                with pytest.raises(ValueError, match=r"key.* null"):
+                    index.put_batch(batch)
         assert index.files == []
     assert list(tmp_path.iterdir()) == []
 

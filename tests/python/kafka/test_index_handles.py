@@ -62,3 +62,13 @@ def test_a_given_base_offset_comes_along(tmp_path: Path, kind: type[OffsetIndex 
         assert (copy.base_offset, copy.check) == (7_000, "verify")
     with pytest.raises(ValueError, match="closed"):
         _copy(index)
+
+
+@pytest.mark.parametrize("kind", [OffsetIndex, TimeIndex])
+@pytest.mark.parametrize("slot", [-1, 0, 30, 2**62])
+def test_a_slot_that_is_not_there(tmp_path: Path, kind: type[OffsetIndex | TimeIndex], slot: int) -> None:
+    with (
+        kind.create(tmp_path / "00000000000000000000.index", 0, 240) as index,
+        pytest.raises(IndexError, match=f"the {slot}th entry"),
+    ):
+        index.entry(slot)

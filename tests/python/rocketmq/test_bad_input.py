@@ -17,6 +17,7 @@ import pytest
 import golden
 import logdex
 from logdex.rocketmq import CommitLog, IndexService, MessageStore
+from message_frames import frame_with_body
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -290,16 +291,6 @@ def test_a_body_that_inflates_without_end_takes_no_memory(kind: str, store: Stor
     said, grown = ran.stdout.splitlines()
     assert said == f"None [None] {directory / ('0' * 20)} at byte 0: body of more than 1048576 bytes"
     assert int(grown) < 32 * 1024
-
-
-def frame_with_body(root: Path, body: bytes, sys_flag: int) -> bytes:
-    """A message like a real one, with another body."""
-    row = golden.rows("basic", "messages")[0]
-    frame = (root / "commitlog" / "00000000000000000000").read_bytes()[: row["storeSize"]]
-    made = bytearray(frame[:88] + body + frame[88 + row["storedBodyLength"] :])
-    for at, value in ((0, len(made)), (8, zlib.crc32(body) & 0x7FFF_FFFF), (36, sys_flag), (84, len(body))):
-        made[at : at + 4] = value.to_bytes(4, "big")
-    return bytes(made)
 
 
 def test_files_that_vanish_are_no_fall(store: Store) -> None:

@@ -7,6 +7,7 @@ from collections import defaultdict
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -244,6 +245,16 @@ def test_find_batch_gives_rows_in_the_order_of_the_keys(store: Callable[[str], P
         assert pa.table(opened.find_batch("none", ["none"])).num_rows == 0
         with pytest.raises(ValueError, match="2 topics for 1 keys"):
             opened.find_batch(["a", "b"], ["k"])
+        for wrong in (0, -1):
+            with pytest.raises(ValueError, match=f"batch_size is 1 or more, not {wrong}"):
+                opened.find_batch("AaTopic", ["BB"], batch_size=wrong)
+
+
+def test_find_batch_refuses_what_is_no_key_before_it_reads(store: Callable[[str], Path]) -> None:
+    with MessageStore.open(store("basic")) as opened:
+        for topics, keys in (("t", ["k", 5]), (["t", 5], ["k", "k"]), ("t", pa.array([1])), ("t", "k"), (["t"], b"k")):
+            with pytest.raises(TypeError, match=r"(keys|topics): "):
+                opened.find_batch(topics, keys)
 
 
 def test_message_by_offset_id_and_by_offset(store: Callable[[str], Path]) -> None:
@@ -255,6 +266,7 @@ def test_message_by_offset_id_and_by_offset(store: Callable[[str], Path]) -> Non
                     message = opened.message(key)
                     assert message is not None
                     assert (message.msg_id, message.phy_offset) == (row["msgId"], row["physicalOffset"])
+            assert opened.message(np.int64(rows[1]["physicalOffset"])) == opened.message(rows[1]["msgId"])
             assert opened.message(1) is None
             assert opened.message("F" + rows[0]["msgId"][1:]) is None
             for wrong in ("7F", "x" * 32, "order-1"):

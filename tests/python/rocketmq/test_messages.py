@@ -7,6 +7,7 @@ import random
 import shutil
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -216,3 +217,11 @@ def test_what_is_not_indexed_is_read(store: Callable[[str], Path]) -> None:
         result = opened.find("AaTopic", "BB")
         assert (len(result), result.complete, result.scanned_bytes) == (16, True, 313_165)
         assert opened.find("AaTopic", "BB").scanned_bytes == 0
+
+
+def test_a_filter_of_another_type_is_no_filter_that_nothing_passes(store: Callable[[str], Path]) -> None:
+    with MessageStore.open(store("basic")) as opened:
+        for topic, queue_id in ((b"TopicTest", 0), (5, 0), ("TopicTest", "0"), ("TopicTest", 0.0)):
+            with pytest.raises(TypeError, match=r"topic|integer"):
+                opened.messages(topic, queue_id)  # type: ignore[arg-type]
+        assert offsets(opened.messages("TopicTest", np.int32(0))) == offsets(opened.messages("TopicTest", 0)) != []

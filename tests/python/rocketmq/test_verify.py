@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -107,6 +108,20 @@ def test_a_unit_that_leads_elsewhere_is_found(store: Callable[[str], Path]) -> N
     assert {(f.kind, f.path, f.offset) for f in report.findings} == {
         (kind, str(path), 40) for kind in ("queue-missing", "queue-message", "queue-order")
     }
+
+
+def test_lost_extension_files_are_found(store: Callable[[str], Path]) -> None:
+    """A backup of the log and the queues alone: the units' tags codes are addresses that lead nowhere."""
+    root = store("cqext")
+    shutil.rmtree(root / "consumequeue_ext")
+    with MessageStore.open(root) as opened:
+        report = opened.verify()
+    units = [(row["topic"], row["queueId"], unit) for row in golden.rows("cqext", "units") for unit in row["units"]]
+    extended = [(topic, queue_id) for topic, queue_id, (_, _, code) in units if code <= -(1 << 31) - 1]
+    assert report.kinds == {"queue-tags": len(extended)}
+    assert len(extended) > 0
+    assert report.checked["units_followed"] == len(units)
+    assert all(int(finding.found) < -(2**31) for finding in report.findings)
 
 
 def test_an_entry_that_leads_elsewhere_is_found(store: Callable[[str], Path]) -> None:

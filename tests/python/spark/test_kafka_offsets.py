@@ -11,7 +11,8 @@ from pyspark.sql import datasource as ds
 from logdex.kafka import TopicPartition
 from logdex.spark.kafka_filter import RecordFilter
 from logdex.spark.kafka_offsets import ending, starting, topics
-from logdex.spark.kafka_plan import OffsetRange, pack
+from logdex.spark.kafka_plan import OffsetRange
+from logdex.spark.tasks import pack
 
 ORDERS = TopicPartition("orders", 1)
 
@@ -64,6 +65,9 @@ def test_a_start_behind_the_newest_record_is_an_error() -> None:
         {"startingOffsets": '{"orders": 5}'},
         {"startingOffsets": '{"orders": {"x": 5}}'},
         {"startingOffsets": '["orders"]'},
+        {"startingOffsets": '{"orders": {"1": -3}}'},
+        {"startingOffsets": '{"orders": {"1": 1.5}}'},
+        {"startingOffsets": '{"orders": {"1": true}}'},
         {"endingOffsets": "earliest"},
         {"startingTimestamp": "soon"},
         {"startingOffsetsByTimestampStrategy": "guess"},

@@ -134,9 +134,30 @@ def test_an_unknown_topic_or_option_is_an_error(spark: SparkSession, kafka_case:
         ({"subscribe": "cod-nine"}, "does not hold cod-nine"),
         ({"subscribed": "cod-none"}, "no option subscribed"),
         ({"isolation": "dirty"}, "isolation"),
+        ({"subscribe": " , "}, "subscribe: ' , ' names nothing"),
+        ({"subscribe": "cod-none", "startingOffsets": '{"cod-nine": {"0": 5}}'}, "cod-nine-0, which is not read"),
+        ({"endingOffsetsByTimestamp": '{"cod-none": {"7": 5}}'}, "cod-none-7, which is not read"),
+        ({"maxPartitionBytes": "0"}, "maxPartitionBytes: 0 is not above 0"),
     ):
         with pytest.raises(Exception, match=text):
             _load(spark, kafka_case("codecs"), **options).count()
+
+
+def test_options_of_a_live_job_that_speak_of_brokers_do_no_harm(
+    spark: SparkSession, kafka_case: Callable[[str], Path]
+) -> None:
+    live = {
+        "kafka.bootstrap.servers": "broker:9092",
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.group.id": "job",
+        "groupIdPrefix": "job",
+        "failOnDataLoss": "false",
+        "kafkaConsumer.pollTimeoutMs": "500",
+        "fetchOffset.numRetries": "3",
+        "subscribe": "cod-none",
+        "startingOffsets": "earliest",
+    }
+    assert _load(spark, kafka_case("codecs"), **live).count() == len(_expected("codecs", topic="cod-none"))
 
 
 def test_tasks_are_balanced_by_bytes(kafka_case: Callable[[str], Path]) -> None:
@@ -167,13 +188,18 @@ def test_filters_of_a_query_choose_what_is_read(spark: SparkSession, kafka_case:
     expected = [row[0] for t, p, row in everything if (t, p) == ("cod-none", 1) and 20 <= row[0] < 40]
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
-        frame = _load(spark, root).where("topic = 'cod-none' and partition = 1 and offset >= 20 and offset < 40")
+        loaded = _load(spark, root, pushdown="true")
+        frame = loaded.where("topic = 'cod-none' and partition = 1 and offset >= 20 and offset < 40")
         assert sorted(row.offset for row in frame.select("offset").collect()) == expected
         assert expected
         assert frame.rdd.getNumPartitions() < _load(spark, root, minPartitions="20").rdd.getNumPartitions()
         time = everything[len(everything) // 2][2][1]
-        newer = _load(spark, root).where(sf.col("timestamp") >= sf.timestamp_millis(sf.lit(time)))
+        newer = _load(spark, root, pushdown="true").where(sf.col("timestamp") >= sf.timestamp_millis(sf.lit(time)))
         assert newer.count() == sum(row[1] >= time for _, _, row in everything)
+        # Without the option every query of a DataFrame has filters of its own.
+        loaded = _load(spark, root)
+        assert loaded.where("topic = 'cod-none' and partition = 1 and offset < 5").count() == 5
+        assert loaded.count() == len(everything)
     finally:
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as sf
 from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.types import StructType
 
 import golden
 from logdex import spark as ls
@@ -175,6 +176,9 @@ def test_unique_key_is_a_key(spark: SparkSession, shared_store: Callable[[str], 
         ({"columns": "topic,nothing"}, "unknown columns nothing"),
         ({"pushdown": "maybe"}, "not one of auto, true, false"),
         ({"begin": "yesterday"}, "neither milliseconds nor ISO 8601"),
+        ({"columns": ""}, "columns: '' names nothing"),
+        ({"commitLog": ","}, "commitLog: ',' names nothing"),
+        ({"minPartitions": "0"}, "minPartitions: 0 is not above 0"),
     ],
 )
 def test_wrong_options_are_refused(
@@ -187,6 +191,10 @@ def test_wrong_options_are_refused(
 def test_schema_with_another_type_is_refused(spark: SparkSession, shared_store: Callable[[str], Path]) -> None:
     with pytest.raises(Exception, match="column phy_offset is bigint, not string"):
         spark.read.format("rocketmq").schema("phy_offset string").load(str(shared_store("basic"))).count()
+    with pytest.raises(Exception, match="column phy_offset may be null"):
+        spark.read.format("rocketmq").schema("phy_offset bigint not null").load(str(shared_store("basic"))).count()
+    with pytest.raises(Exception, match="the schema has no column"):
+        spark.read.format("rocketmq").schema(StructType([])).load(str(shared_store("basic"))).count()
 
 
 def test_missing_directory_is_named(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,0 +1,125 @@
+//! The check that decides whether a broker would take a frame. Source: upstream `CommitLog#checkMessageAndReturnSize`.
+
+use super::fields::{Frame, Layout, body_crc};
+use super::{MAGIC_BLANK, MAGIC_V1, MAGIC_V2, array, i32_at};
+use crate::rocketmq::commit_log::properties;
+
+/// The topic whose `DELAY` property the broker parses while it checks a frame.
+const SCHEDULE_TOPIC: &[u8] = b"SCHEDULE_TOPIC_XXXX";
+
+/// Which frames are messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Versions {
+    /// Version 1 only, as brokers before 5.1.0: a frame of version 2 ends the log.
+    V1,
+    /// Both.
+    V1AndV2,
+}
+
+/// Why a frame is refused. A broker ends its walk of the log at such a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Nothing was written here: the regular end of the log.
+    Unwritten,
+    /// No magic of a message or of a BLANK frame.
+    Magic(u32),
+    /// The file ends within the frame.
+    CutOff,
+    /// The lengths of the fields do not add up to the size.
+    Size {
+        /// The size that the frame states.
+        stated: i32,
+    },
+    /// The body is not the one the checksum was made of.
+    BodyCrc {
+        /// The checksum in the frame.
+        stored: u32,
+        /// The checksum of the body.
+        computed: u32,
+    },
+    /// A delayed message whose level is no number.
+    DelayLevel,
+}
+
+/// What stands at a place of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A message.
+    Message(Layout),
+    /// The rest of the file is filling.
+    Blank,
+    /// The walk of the log ends here.
+    Refused(Refusal),
+}
+
+/// So many bytes are needed to tell what stands there; the file has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Needs(pub usize);
+
+/// Checks the frame that begins `bytes`, as a broker does when it walks the log.
+///
+/// `available` is the number of bytes from here to the end of the file; `bytes` may hold fewer.
+///
+/// # Errors
+/// The number of bytes without which there is no telling; never more than `available`.
+pub fn check(bytes: &[u8], available: u64, versions: Versions) -> Result<Found, Needs> {
+    check_with(bytes, available, versions, true)
+}
+
+/// As [`check`], with a look at the body's checksum or without.
+///
+/// # Errors
+/// As [`check`].
+#[inline]
+pub fn check_with(bytes: &[u8], available: u64, versions: Versions, crc: bool) -> Result<Found, Needs> {
+    if available < 8 {
+        return Ok(Found::Refused(Refusal::CutOff));
+    }
+    let (Some(total), Some(magic)) = (i32_at(bytes, 0), array(bytes, 4).map(u32::from_be_bytes)) else {
+        return Err(Needs(8));
+    };
+    match magic {
+        MAGIC_V1 => {}
+        MAGIC_V2 if versions == Versions::V1AndV2 => {}
+        MAGIC_BLANK => return Ok(Found::Blank),
+        0 => return Ok(Found::Refused(Refusal::Unwritten)),
+        other => return Ok(Found::Refused(Refusal::Magic(other))),
+    }
+    let Ok(size) = u32::try_from(total) else {
+        return Ok(Found::Refused(Refusal::Size { stated: total }));
+    };
+    if u64::from(size) > available {
+        return Ok(Found::Refused(Refusal::CutOff));
+    }
+    let frame = bytes.get(..size as usize).ok_or(Needs(size as usize))?;
+    let Some(layout) = Layout::of(frame, size, magic) else {
+        return Ok(Found::Refused(Refusal::Size { stated: total }));
+    };
+    Ok(refusal(&Frame::new(frame, layout), crc).map_or(Found::Message(layout), Found::Refused))
+}
+
+/// What a broker holds against a frame whose lengths are right.
+#[inline]
+fn refusal(frame: &Frame<'_>, crc: bool) -> Option<Refusal> {
+    let (stored, body) = (frame.body_crc().cast_unsigned(), frame.stored_body());
+    // The checksum of an empty body is never looked at.
+    if crc && !body.is_empty() {
+        let computed = body_crc(body);
+        if stored != computed {
+            return Some(Refusal::BodyCrc { stored, computed });
+        }
+    }
+    if frame.topic() == SCHEDULE_TOPIC && !has_level(frame) {
+        return Some(Refusal::DelayLevel);
+    }
+    None
+}
+
+/// True unless the delay level is no number.
+#[cold]
+fn has_level(frame: &Frame<'_>) -> bool {
+    let text = crate::java_text::decode_utf8(frame.properties());
+    let level = properties::parse(&text).into_iter().rfind(|(name, _)| *name == "DELAY");
+    level.is_none_or(|(_, level)| level.parse::<i32>().is_ok())
+}

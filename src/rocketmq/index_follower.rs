@@ -1,0 +1,267 @@
+//! The entries of index files against the keys of messages, as the log goes by: every key has its entry, every entry its
+//! message.
+//!
+//! Both come in the order of the log, so they are compared side by side, each read once, whatever the number of messages
+//! with a key. Entries that do not come when their message does are kept for the end.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+
+use super::index_entries::for_each_key;
+use super::message_columns::{integers, null};
+use crate::error::Result;
+use crate::hash_index::{Entry, IndexFile};
+
+/// Entries of a file that are in memory at a time.
+const BLOCK: u32 = 4_096;
+
+/// An offset in the log and the hash of a key.
+type Link = (i64, i32);
+
+/// Where an entry leads, and where it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lead {
+    /// Offset in the log.
+    pub phy_offset: i64,
+    /// Hash of the key.
+    pub key_hash: i32,
+    /// Position of the entry in its file.
+    pub position: u32,
+}
+
+impl Lead {
+    fn link(self) -> Link {
+        (self.phy_offset, self.key_hash)
+    }
+}
+
+/// A key without an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingKey {
+    /// Where its message lies in the log.
+    pub phy_offset: i64,
+    /// The message's topic.
+    pub topic: String,
+    /// The key.
+    pub key: String,
+}
+
+/// Goes through the entries of one file.
+#[derive(Debug)]
+struct Cursor {
+    file: Arc<IndexFile>,
+    /// Entries of the file from `position` on, and how many of them were taken.
+    block: Vec<Entry>,
+    position: u32,
+    taken: usize,
+    /// Offset of the last message that the header names.
+    last: i64,
+    late: Vec<Lead>,
+    followed: u64,
+}
+
+impl Cursor {
+    fn new(file: Arc<IndexFile>) -> Result<Self> {
+        let last = file.header()?.end_phy_offset;
+        Ok(Self { file, block: Vec::new(), position: 1, taken: 0, last, late: Vec::new(), followed: 0 })
+    }
+
+    /// The entry that comes next.
+    fn next(&mut self) -> Result<Option<Lead>> {
+        if self.taken >= self.block.len() {
+            self.position += u32::try_from(self.block.len()).unwrap_or(u32::MAX);
+            self.block = self.file.read_entries(self.position, BLOCK)?;
+            self.taken = 0;
+        }
+        let position = self.position + u32::try_from(self.taken).unwrap_or(u32::MAX);
+        let entry = self.block.get(self.taken);
+        Ok(entry.map(|entry| Lead { phy_offset: entry.phy_offset, key_hash: entry.key_hash, position }))
+    }
+
+    /// Gives `take` the entries that lead to a range of the log; keeps those that are out of order for later.
+    fn take(&mut self, log_begin: i64, begin: i64, end: i64, mut take: impl FnMut(Lead)) -> Result<()> {
+        while let Some(lead) = self.next()? {
+            if lead.phy_offset >= end && lead.phy_offset <= self.last {
+                break;
+            }
+            self.taken += 1;
+            // What lies before the log begins was deleted with it.
+            if lead.phy_offset >= log_begin {
+                self.followed += 1;
+                if (begin..end).contains(&lead.phy_offset) {
+                    take(lead);
+                } else {
+                    self.late.push(lead);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes entries of those that are left, at most `most`; first those that were out of order.
+    fn rest(&mut self, log_begin: i64, most: usize) -> Result<Vec<Lead>> {
+        let late = self.late.len().min(most);
+        let mut left: Vec<Lead> = self.late.drain(..late).collect();
+        while left.len() < most {
+            let Some(lead) = self.next()? else {
+                break;
+            };
+            self.taken += 1;
+            if lead.phy_offset >= log_begin {
+                self.followed += 1;
+                left.push(lead);
+            }
+        }
+        Ok(left)
+    }
+}
+
+/// Compares the keys of the messages of a log with the entries of its index files.
+#[derive(Debug)]
+pub struct IndexFollower {
+    cursors: Vec<Cursor>,
+    /// The index holds tags, too.
+    tags: bool,
+    log_begin: i64,
+    reached: i64,
+    missing: BTreeMap<Link, (String, String)>,
+}
+
+impl IndexFollower {
+    /// Begins with the first entries of the files; those that lead before `log_begin` are passed over.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn new(files: impl IntoIterator<Item = Arc<IndexFile>>, tags: bool, log_begin: i64) -> Result<Self> {
+        let cursors = files.into_iter().map(Cursor::new).collect::<Result<_>>()?;
+        Ok(Self { cursors, tags, log_begin, reached: log_begin, missing: BTreeMap::new() })
+    }
+
+    /// Compares the keys of a batch of messages, the next of the log, with the entries that lead to them. Gives the entries
+    /// that lead to messages without such a key, or to none, with the numbers of their files.
+    ///
+    /// # Errors
+    /// As of [`super::index_entries::index_entries`]; the system's error, with the path.
+    pub fn follow(&mut self, messages: &RecordBatch) -> Result<Vec<(usize, Lead)>> {
+        let Some(last) = messages.num_rows().checked_sub(1) else {
+            return Ok(Vec::new());
+        };
+        let end = integers(messages, "phy_offset")?(last).ok_or_else(|| null("phy_offset", last))?.saturating_add(1);
+        let mut wanted = links(messages, self.tags)?;
+        let mut odd = Vec::new();
+        for (number, cursor) in self.cursors.iter_mut().enumerate() {
+            cursor.take(self.log_begin, self.reached, end, |lead| {
+                if !wanted.take(lead.link()) {
+                    odd.push((number, lead));
+                }
+            })?;
+        }
+        if wanted.left > 0 {
+            let links: HashSet<Link> = wanted.rest().collect();
+            for_each_key(messages, 0, self.tags, |key| {
+                let link = (key.phy_offset, key.hash());
+                if links.contains(&link) {
+                    self.missing.insert(link, (key.topic.to_owned(), key.text()));
+                }
+            })?;
+        }
+        if !odd.is_empty() {
+            // A key that a message has twice has two entries; a tag may be indexed.
+            let possible = links(messages, true)?;
+            odd.retain(|(_, lead)| possible.find(lead.link()).is_none());
+        }
+        self.reached = end;
+        Ok(odd)
+    }
+
+    /// Takes entries of a file that did not come when their message did, at most `most`; none when there are no more.
+    /// The keys that they may lead to are missing no longer.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn rest(&mut self, file: usize, most: usize) -> Result<Vec<Lead>> {
+        let Some(cursor) = self.cursors.get_mut(file) else {
+            return Ok(Vec::new());
+        };
+        let left = cursor.rest(self.log_begin, most)?;
+        for lead in &left {
+            self.missing.remove(&lead.link());
+        }
+        Ok(left)
+    }
+
+    /// Entries that led to what the log holds or should hold.
+    pub fn followed(&self) -> u64 {
+        self.cursors.iter().map(|cursor| cursor.followed).sum()
+    }
+
+    /// Keys without an entry of messages at an offset or behind it.
+    pub fn missing_from(&self, phy_offset: i64) -> usize {
+        self.missing.range((phy_offset, i32::MIN)..).count()
+    }
+
+    /// Keys without an entry of messages before an offset, in the order of the log; of all messages where none is given.
+    pub fn missing_before(&self, phy_offset: Option<i64>) -> impl Iterator<Item = MissingKey> {
+        let before = move |link: &Link| phy_offset.is_none_or(|end| link.0 < end);
+        let missing = self.missing.iter().take_while(move |(link, _)| before(link));
+        missing.map(|((phy_offset, _), (topic, key))| MissingKey {
+            phy_offset: *phy_offset,
+            topic: topic.clone(),
+            key: key.clone(),
+        })
+    }
+}
+
+/// The links that the keys of a batch of messages need.
+#[derive(Debug)]
+struct Links {
+    /// Each once, with whether it was taken.
+    sorted: Vec<(Link, bool)>,
+    /// Where the next one is likely to be.
+    next: usize,
+    left: usize,
+}
+
+fn links(messages: &RecordBatch, tags: bool) -> Result<Links> {
+    let mut links = Vec::new();
+    for_each_key(messages, 0, tags, |key| links.push(((key.phy_offset, key.hash()), false)))?;
+    links.sort_unstable();
+    links.dedup();
+    Ok(Links { left: links.len(), sorted: links, next: 0 })
+}
+
+impl Links {
+    fn find(&self, link: Link) -> Option<usize> {
+        self.sorted.binary_search_by_key(&link, |(link, _)| *link).ok()
+    }
+
+    /// False where the link is not there, or was taken before.
+    fn take(&mut self, link: Link) -> bool {
+        /// Entries of a message stand together, in another order.
+        const NEAR: usize = 4;
+        let near =
+            self.sorted.get(self.next..).and_then(|links| links.iter().take(NEAR).position(|(at, _)| *at == link));
+        let Some(at) = near.map(|near| self.next + near).or_else(|| self.find(link)) else {
+            return false;
+        };
+        let Some((_, taken)) = self.sorted.get_mut(at).filter(|(_, taken)| !taken) else {
+            return false;
+        };
+        *taken = true;
+        self.left -= 1;
+        while self.sorted.get(self.next).is_some_and(|(_, taken)| *taken) {
+            self.next += 1;
+        }
+        true
+    }
+
+    fn rest(&self) -> impl Iterator<Item = Link> {
+        self.sorted.iter().filter(|(_, taken)| !taken).map(|(link, _)| *link)
+    }
+}
+
+#[cfg(test)]
+#[path = "index_follower_tests.rs"]
+mod tests;

@@ -1,0 +1,85 @@
+//! Which entries lead to their messages, and which keys have none.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray};
+
+use super::*;
+use crate::hash_index::{CreateOptions, Geometry, key_hash};
+use crate::source::Access;
+
+/// Messages of topic T as offset in the log, keys and tags.
+fn messages(rows: &[(i64, &str, Option<&str>)]) -> RecordBatch {
+    let count = rows.len();
+    let times: TimestampMillisecondArray = (0..count).map(|_| Some(1_000)).collect();
+    RecordBatch::try_from_iter([
+        ("topic", Arc::new(StringArray::from(vec!["T"; count])) as ArrayRef),
+        ("phy_offset", Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.0)))),
+        ("store_timestamp", Arc::new(times)),
+        ("sys_flag", Arc::new(Int32Array::from(vec![0; count]))),
+        ("uniq_key", Arc::new(StringArray::from(vec![None::<&str>; count]))),
+        ("keys", Arc::new(StringArray::from_iter_values(rows.iter().map(|row| row.1)))),
+        ("tags", Arc::new(rows.iter().map(|row| row.2).collect::<StringArray>())),
+    ])
+    .unwrap()
+}
+
+/// An index file with entries of keys of topic T.
+fn file(path: &Path, entries: &[(&str, i64)]) -> Arc<IndexFile> {
+    let options = CreateOptions {
+        geometry: Geometry::new(8, 64).unwrap(),
+        begin_timestamp: 0,
+        begin_phy_offset: 0,
+        access: Access::Auto,
+        compat: None,
+    };
+    let file = IndexFile::create(path, options).unwrap();
+    for (key, offset) in entries {
+        assert!(file.put_key(&format!("T#{key}"), *offset, 1_000).unwrap());
+    }
+    Arc::new(file)
+}
+
+fn lead(key: &str, phy_offset: i64, position: u32) -> Lead {
+    Lead { phy_offset, key_hash: key_hash(&format!("T#{key}")), position }
+}
+
+fn missing(follower: &IndexFollower, end: Option<i64>) -> Vec<(i64, String)> {
+    follower.missing_before(end).map(|missing| (missing.phy_offset, missing.key)).collect()
+}
+
+#[test]
+fn every_key_meets_its_entry() {
+    let folder = tempfile::tempdir().unwrap();
+    // A key that a message has twice, and a message whose entries are spread over two files.
+    let files = [
+        file(&folder.path().join("1"), &[("old", 0), ("a", 100), ("b", 100), ("b", 100), ("c", 200)]),
+        file(&folder.path().join("2"), &[("d", 200), ("e", 300), ("T#tag", 300)]),
+    ];
+    let mut follower = IndexFollower::new(files, false, 100).unwrap();
+    assert_eq!(follower.follow(&messages(&[(100, "a b b", None), (200, "c d", Some("no"))])).unwrap(), []);
+    assert_eq!(follower.follow(&messages(&[(300, "e", Some("tag"))])).unwrap(), []);
+    assert_eq!((follower.followed(), missing(&follower, None)), (7, Vec::new()));
+    assert_eq!((follower.rest(0, 9).unwrap(), follower.rest(1, 9).unwrap()), (Vec::new(), Vec::new()));
+}
+
+#[test]
+fn what_does_not_fit_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let entries = [("a", 100), ("wrong", 100), ("b", 150), ("c", 300), ("d", 200), ("e", 900), ("f", 400)];
+    let mut follower = IndexFollower::new([file(&folder.path().join("1"), &entries)], true, 0).unwrap();
+    let odd = follower.follow(&messages(&[(100, "a", None), (200, "d", Some("t")), (250, "", None)])).unwrap();
+    assert_eq!(odd, [(0, lead("wrong", 100, 2)), (0, lead("b", 150, 3))]);
+    // In the order of their hashes where the message is one.
+    assert_eq!(missing(&follower, None), [(200, "d".to_owned()), (200, "T#t".to_owned())]);
+    assert_eq!(follower.follow(&messages(&[(300, "c", None), (400, "f g", None)])).unwrap(), []);
+    assert_eq!(missing(&follower, Some(300)).len(), 2);
+    assert_eq!((follower.missing_from(300), follower.missing_from(401)), (1, 0));
+    // What came late, in steps; the key that it leads to is missing no longer.
+    assert_eq!(follower.rest(0, 1).unwrap(), [lead("d", 200, 5)]);
+    assert_eq!(follower.rest(0, 1).unwrap(), [lead("e", 900, 6)]);
+    assert_eq!(follower.rest(0, 1).unwrap(), []);
+    assert_eq!(missing(&follower, None), [(200, "T#t".to_owned()), (400, "g".to_owned())]);
+    assert_eq!(follower.followed(), 7);
+}
