@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     # The type that argparse gives has no public name.
     Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001
 
-_AGO = re.compile(r"-(\d+(?:\.\d+)?)(ms|[smhdw])")
+_AGO = re.compile(r"-(\d{1,20}(?:\.\d{1,20})?)(ms|[smhdw])")
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _LARGEST_INT = (1 << 31) - 1
@@ -146,10 +146,8 @@ def time_ms(text: str, *, end: bool = False) -> int:
     end. What is finer than a millisecond is rounded into the range.
     """
     ago = _AGO.fullmatch(text)
-    if ago:
-        return time.time_ns() // 1_000_000 - round(float(ago[1]) * _UNIT_MS[ago[2]])
-    if re.fullmatch(r"[+-]?\d+", text):
-        number = int(text)
+    if ago or re.fullmatch(r"[+-]?\d{1,30}", text):
+        number = time.time_ns() // 1_000_000 - round(float(ago[1]) * _UNIT_MS[ago[2]]) if ago else int(text)
         if abs(number) > MAX_INT64:
             raise argparse.ArgumentTypeError(f"no time in milliseconds: {text}")
         return number

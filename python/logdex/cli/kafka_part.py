@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from logdex.cli.kafka_dump import Dump
+from logdex.cli.kafka_dump import Dump, is_known
 from logdex.cli.part import Part
 from logdex.cli.source import Listing
+from logdex.errors import CorruptFileError
 from logdex.hash_index import IndexService
 from logdex.kafka import OffsetIndex, TimeIndex, checkpoint
 from logdex.kafka.file_name import LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TXN_INDEX, parse_segment_file
 from logdex.kafka.key_settings import KeySettings
-from logdex.report import Report, merge
+from logdex.report import Finding, Report, merge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,7 +24,7 @@ _OFFSETS = {
     checkpoint.LOG_START: "checkpoint: log start offsets",
     checkpoint.RECOVERY_POINT: "checkpoint: recovery points",
     checkpoint.HIGH_WATERMARK: "checkpoint: high watermarks",
-    "cleaner-offset-checkpoint": "checkpoint: offsets up to which logs were compacted",
+    checkpoint.CLEANER: "checkpoint: offsets up to which logs were compacted",
 }
 _NAMES = {
     **_PROPERTIES,
@@ -45,13 +47,29 @@ def recognise(path: Path, **options: Any) -> Part | None:  # noqa: ANN401, ARG00
 
 
 def _beside(path: Path) -> Part | None:
+    if is_known(path):
+        return Part(path, "Kafka snapshot of KRaft's metadata", lambda: (_counted(path), []), lambda: _check(path))
     told: dict[str, Callable[[], tuple[dict[str, Any], list[Listing]]] | None] = {
         **dict.fromkeys(_PROPERTIES, lambda: (_properties(path), [])),
         **dict.fromkeys(_OFFSETS, lambda: _offsets(path)),
         checkpoint.LEADER_EPOCHS: lambda: _epochs(path),
         checkpoint.CLEAN_SHUTDOWN: None,
     }
-    return Part(path, f"Kafka {_NAMES[path.name]}", told[path.name]) if path.name in _NAMES else None
+    if path.name not in _NAMES:
+        return None
+    tell = told[path.name]
+    check = partial(_content, tell) if tell is not None and path.name not in _PROPERTIES else None
+    return Part(path, f"Kafka {_NAMES[path.name]}", tell, check)
+
+
+def _content(tell: Callable[[], object]) -> Report:
+    """Check a file by reading it."""
+    try:
+        tell()
+    except CorruptFileError as error:
+        finding = Finding(error.path, error.offset, "file-content", error.expected, error.found)
+        return Report([finding], {"files": 1})
+    return Report([], {"files": 1})
 
 
 def _of_segment(path: Path, offset: int, suffix: str) -> Part | None:

@@ -163,7 +163,17 @@ def test_times() -> None:
     now = time.time_ns() // 1_000_000
     for text, ago in (("-500ms", 500), ("-2s", 2_000), ("-3m", 180_000), ("-2h", 7_200_000), ("-1.5d", 129_600_000)):
         assert now - ago <= time_ms(text) <= now - ago + 60_000
-    for text in ("", "soon", "2023-13-01", "1e5", "99999999999999999999", "-2y"):
+    for text in (
+        "",
+        "soon",
+        "2023-13-01",
+        "1e5",
+        "99999999999999999999",
+        "-2y",
+        "-99999999999999999d",
+        "9" * 5000,
+        f"-{'9' * 400}d",
+    ):
         with pytest.raises(argparse.ArgumentTypeError, match="time"):
             time_ms(text)
 

@@ -117,6 +117,16 @@ def test_times_of_a_partition_are_those_of_its_records(
     assert compared == 10
 
 
+def test_checkpoints_are_checked(tmp_path: Path, logdex_command: Callable[..., Any]) -> None:
+    root = golden_kafka.unpack("follower", tmp_path)
+    for path in (*root.glob("*-offset-checkpoint"), *root.glob("*/leader-epoch-checkpoint")):
+        assert logdex_command("verify", path).code == 0
+        path.write_bytes(path.read_bytes() + b"x\n")
+        finding, _ = logdex_command("verify", path, "--json").rows
+        assert (finding["path"], finding["kind"]) == (str(path), "file-content")
+        assert logdex_command("info", path).code == 2
+
+
 @pytest.mark.parametrize(("case", "suffix"), [("damaged-snapshot", "snapshot"), ("damaged-indexodd", "index")])
 def test_a_damaged_part_is_a_finding(
     case: str, suffix: str, tmp_path: Path, logdex_command: Callable[..., Any]
