@@ -98,9 +98,11 @@ def _bound(keys_df: DataFrame, name: str) -> Column:
         return sf.lit(None).cast("bigint").alias(name)
     kind = keys_df.schema[name].dataType
     if isinstance(kind, TimestampType):
-        # In whole numbers: a double does not hold every microsecond.
-        micros = sf.unix_micros(sf.col(name)) + sf.lit(999 if name == "begin" else 0)
-        return ((micros - sf.pmod(micros, sf.lit(1000))) / sf.lit(1000)).cast("bigint").alias(name)
+        # unix_millis rounds down. Nothing is added to microseconds, or the last instants that Spark has would overflow.
+        millis = sf.unix_millis(sf.col(name))
+        if name == "begin":
+            millis += (sf.pmod(sf.unix_micros(sf.col(name)), sf.lit(1000)) > 0).cast("bigint")
+        return millis.alias(name)
     if kind.simpleString() not in ("bigint", "int", "void"):
         raise ValueError(f"find: column {name} must be timestamp or bigint milliseconds, not {kind.simpleString()}")
     return sf.col(name).cast("bigint")

@@ -166,6 +166,32 @@ def test_find_within_times_of_each_row(
     assert found == expected
 
 
+@pytest.mark.parametrize(
+    ("begin", "end", "found"),
+    [
+        (0, 0, True),  # microseconds after the message was stored
+        (-999, 999, True),
+        (1, 5000, False),
+        (-5000, -1, False),
+        (-(2**63), 2**63 - 1, True),
+        (2**63 - 1, None, False),
+        (None, -(2**63), False),
+    ],
+)
+def test_find_takes_every_instant_that_spark_has(
+    spark: SparkSession, shared_store: Callable[[str], Path], begin: int | None, end: int | None, *, found: bool
+) -> None:
+    message = next(row for row in golden.rows("basic", "messages") if row["keys"] and " " not in row["keys"])
+    stored = message["storeTimestamp"] * 1000
+    times = [None if each is None else each if abs(each) > 2**60 else stored + each for each in (begin, end)]
+    df = spark.createDataFrame(
+        [(message["topic"], message["keys"], *times)], "topic string, key string, begin bigint, end bigint"
+    )
+    df = df.withColumns({name: sf.timestamp_micros(name) for name in ("begin", "end")})
+    places = [row.phy_offset for row in ls.find(df, shared_store("basic")).collect()]
+    assert (message["physicalOffset"] in places) is found
+
+
 def test_a_new_file_in_the_directory_is_seen(spark: SparkSession, tmp_path: Path) -> None:
     """The worker's open files are checked against the directory at every task."""
     asked = spark.createDataFrame([("T", "k")], "topic string, key string").coalesce(1)
