@@ -34,6 +34,7 @@ impl ByteColumn {
     }
 
     /// Adds the values that lie at these places of `bytes`; a length below 0 is null.
+    #[inline]
     pub(super) fn extend(&mut self, fields: impl ExactSizeIterator<Item = Place> + Clone, bytes: &[u8]) {
         let (rows, begin) = (fields.len(), self.bytes.len());
         let (mut end, mut nulls) = (begin, false);
@@ -61,6 +62,7 @@ impl ByteColumn {
 
     /// Copies values that are short on average, up to `end`: copies of a fixed length are a few instructions, and what is
     /// too much of one is written over by the next.
+    #[inline]
     fn copy_short(&mut self, fields: impl Iterator<Item = Place>, bytes: &[u8], end: usize) {
         let begin = self.bytes.len();
         self.bytes.resize(end + MIDDLE, 0);

@@ -41,6 +41,7 @@ impl HeaderColumn {
     }
 
     /// Adds the headers of these rows. False, and what could be read of them, when some are none.
+    #[inline]
     pub(super) fn append(&mut self, spans: &[Span], bytes: &[u8]) -> bool {
         let mut all = true;
         let before = self.keys.rows();

@@ -112,6 +112,7 @@ impl RecordBuilder {
     }
 
     /// Adds records of the batch that was begun. False: the headers of some are none.
+    #[inline]
     pub(super) fn append(&mut self, spans: &[Span], bytes: &[u8], header: &Header) -> bool {
         self.bytes += spans.iter().map(size).sum::<usize>();
         self.rows += spans.len();
