@@ -9,14 +9,17 @@ use crate::error::{Error, Result};
 /// Opens a file for reading, or for reading and writing, without creating it.
 ///
 /// # Errors
-/// The system's error, with the path. A directory is `IsADirectory` in both modes.
+/// The system's error, with the path. A directory is `IsADirectory` in both modes, a pipe or a device `NotSeekable`.
 pub fn open_file(path: &Path, write: bool) -> Result<File> {
-    let file = OpenOptions::new().read(true).write(write).open(path).map_err(|e| Error::io(path, e))?;
+    let mut options = OpenOptions::new();
+    options.read(true).write(write);
+    // Otherwise a pipe that nobody writes to is waited for; of no account to a file.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
+    let file = options.open(path).map_err(|e| Error::io(path, e))?;
     let kind = file.metadata().map_err(|e| Error::io(path, e))?.file_type();
-    if kind.is_dir() {
-        return Err(Error::io(path, io::ErrorKind::IsADirectory.into()));
-    }
-    Ok(file)
+    let other = if kind.is_dir() { io::ErrorKind::IsADirectory } else { io::ErrorKind::NotSeekable };
+    if kind.is_file() { Ok(file) } else { Err(Error::io(path, other.into())) }
 }
 
 /// Takes the lock of a file's one writer. It is held until what is returned and every other handle of `file` is dropped.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 
 import golden
 import logdex
-from logdex.rocketmq import CommitLog, IndexService, MessageStore
+from logdex.rocketmq import CommitLog, IndexFile, IndexService, MessageStore
 from message_frames import frame_with_body
 
 if TYPE_CHECKING:
@@ -262,6 +263,21 @@ def test_what_may_not_be_read_is_named(refused: str, store: Store) -> None:
         (root / refused).chmod(0o755)
     assert ran.stderr == ""
     assert Path(ran.stdout.strip()) == root / refused
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes with names")
+@pytest.mark.timeout(60)
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(store: Store) -> None:
+    path = store("basic") / "commitlog" / "00000000000000000000"
+    path.unlink()
+    os.mkfifo(path)
+    with CommitLog.open(path.parent) as log:
+        assert log.message(0) is None
+    index = path.parent / "20261121000000000"
+    os.mkfifo(index)
+    with pytest.raises(OSError, match="seek") as raised:
+        IndexFile.open(index)
+    assert (raised.value.errno, raised.value.filename) == (errno.ESPIPE, str(index))
 
 
 @pytest.mark.parametrize("kind", ["zlib", "zstd"])
