@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use arrow_array::{Int64Array, RecordBatch};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -14,6 +15,7 @@ use super::convert;
 use super::message_dict::message_dict;
 use super::message_reader::PyMessageReader;
 use super::report;
+use crate::error::Result;
 use crate::hash_index::Compat;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::frame::Versions;
@@ -55,6 +57,21 @@ pub(super) struct PyCommitLog {
 impl PyCommitLog {
     pub(super) fn inner(&self) -> PyResult<Arc<CommitLog>> {
         self.log.get()
+    }
+
+    /// What `read` gives for offsets and names of columns that came from Python.
+    fn rows_at<'py>(
+        &self,
+        py: Python<'py>,
+        phy_offsets: &Bound<'py, PyAny>,
+        columns: Option<&Bound<'py, PyAny>>,
+        read: impl Fn(&CommitLog, &Int64Array, &[Column]) -> Result<RecordBatch> + Sync,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let log = self.inner()?;
+        let columns = self::columns(columns)?;
+        let offsets = convert::int64_column(phy_offsets, "phy_offsets")?;
+        let batch = py.detach(|| read(&log, &offsets, &columns))?;
+        PyRecordBatch::new(batch).into_arro3(py)
     }
 }
 
@@ -284,11 +301,7 @@ impl PyCommitLog {
         phy_offsets: &Bound<'py, PyAny>,
         columns: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let log = self.inner()?;
-        let columns = self::columns(columns)?;
-        let offsets = convert::int64_column(phy_offsets, "phy_offsets")?;
-        let batch = py.detach(|| log.messages(offsets.iter(), &columns))?;
-        PyRecordBatch::new(batch).into_arro3(py)
+        self.rows_at(py, phy_offsets, columns, |log, offsets, columns| log.messages(offsets, columns))
     }
 
     /// The messages that begin at the first of these offsets: as many rows of `messages` as a batch of 64 MiB holds, one at
@@ -304,11 +317,7 @@ impl PyCommitLog {
         phy_offsets: &Bound<'py, PyAny>,
         columns: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let log = self.inner()?;
-        let columns = self::columns(columns)?;
-        let offsets = convert::int64_column(phy_offsets, "phy_offsets")?;
-        let batch = py.detach(|| log.first_messages(offsets.iter(), &columns))?;
-        PyRecordBatch::new(batch).into_arro3(py)
+        self.rows_at(py, phy_offsets, columns, |log, offsets, columns| log.first_messages(offsets, columns))
     }
 
     /// The messages in log order, up to the first frame that a broker would refuse.
