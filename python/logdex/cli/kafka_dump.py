@@ -17,6 +17,7 @@ from logdex.cli.output import body_text, complain, json_bytes
 from logdex.cli.rows import plain_rows, plain_values
 from logdex.errors import CorruptFileError
 from logdex.kafka import LogSegment, OffsetIndex, TimeIndex
+from logdex.kafka.check import content_finding
 from logdex.kafka.file_name import (
     CHECKPOINT,
     LOG,
@@ -91,7 +92,7 @@ class Dump:
         try:
             yield from readers[path.suffix](path)
         except CorruptFileError as error:
-            self._found([Finding(error.path, error.offset, "file-content", error.expected, error.found)])
+            self._found([content_finding(error)])
 
     def _found(self, findings: Iterable[Finding]) -> None:
         """Keep what is wrong; heads and records of a batch are read by two readers that find the same."""

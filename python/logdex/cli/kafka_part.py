@@ -11,9 +11,10 @@ from logdex.cli.source import Listing
 from logdex.errors import CorruptFileError
 from logdex.hash_index import IndexService
 from logdex.kafka import OffsetIndex, TimeIndex, checkpoint
+from logdex.kafka.check import content_finding
 from logdex.kafka.file_name import LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TXN_INDEX, parse_segment_file
 from logdex.kafka.key_settings import KeySettings
-from logdex.report import Finding, Report, merge
+from logdex.report import Report, merge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -67,8 +68,7 @@ def _content(tell: Callable[[], object]) -> Report:
     try:
         tell()
     except CorruptFileError as error:
-        finding = Finding(error.path, error.offset, "file-content", error.expected, error.found)
-        return Report([finding], {"files": 1})
+        return Report([content_finding(error)], {"files": 1})
     return Report([], {"files": 1})
 
 
@@ -92,24 +92,18 @@ def _of_segment(path: Path, offset: int, suffix: str) -> Part | None:
 
 def _offset_index(path: Path) -> dict[str, Any]:
     with OffsetIndex.open(path) as index:
-        last = index.entry(len(index) - 1) if len(index) else (None, None)
-        return {
-            "entries": len(index),
-            "max_entries": index.max_entries,
-            "last_offset": last[0],
-            "last_position": last[1],
-        }
+        return _sparse_index(index, "last_offset", "last_position")
 
 
 def _time_index(path: Path) -> dict[str, Any]:
     with TimeIndex.open(path) as index:
-        last = index.entry(len(index) - 1) if len(index) else (None, None)
-        return {
-            "entries": len(index),
-            "max_entries": index.max_entries,
-            "largest_timestamp": last[0],
-            "last_offset": last[1],
-        }
+        return _sparse_index(index, "largest_timestamp", "last_offset")
+
+
+def _sparse_index(index: OffsetIndex | TimeIndex, *names: str) -> dict[str, Any]:
+    """Count the entries and give the fields of the last one these names."""
+    last = index.entry(len(index) - 1) if len(index) else (None, None)
+    return {"entries": len(index), "max_entries": index.max_entries, **dict(zip(names, last, strict=True))}
 
 
 def _counted(path: Path) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,9 @@ from logdex.cli.part import Part
 from logdex.cli.source import Listing
 from logdex.report import Report, merge
 from logdex.rocketmq import CommitLog, ConsumeQueue, MessageStore, StoreCheckpoint
+from logdex.rocketmq.layout import OFFSET_NAME
 from logdex.rocketmq.overview import checkpoint_times, first_time
+from logdex.rocketmq.queue_set import UNIT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 _QUEUES = ("consumequeue", "batchconsumequeue")
 _EXTENSIONS = "consumequeue_ext"
 _TABLES = "config"
-_OFFSET_NAME = re.compile(r"\d{20}")
-_UNIT_BYTES = {"plain": 20, "batch": 46}
 _MARKS = {
     "abort": "mark of a broker that runs or did not stop cleanly",
     "lock": "lock file of a broker, running or not",
@@ -35,7 +34,7 @@ def recognise(path: Path, **options: Any) -> Part | None:  # noqa: ANN401, ARG00
         return _of_queue(path) if _is_queue(place) else _of_queues(path)
     if not path.is_file():
         return None
-    if _OFFSET_NAME.fullmatch(path.name):
+    if OFFSET_NAME.fullmatch(path.name):
         return _numbered(path)
     if place.parent.name == _TABLES and ".json" in path.suffixes:
         return Part(path, "RocketMQ table of a broker, as JSON")
@@ -84,7 +83,7 @@ def _is_queue(directory: Path) -> bool:
     return (
         directory.is_dir()
         and directory.name.isdecimal()
-        and any(_OFFSET_NAME.fullmatch(file.name) for file in directory.iterdir())
+        and any(OFFSET_NAME.fullmatch(file.name) for file in directory.iterdir())
     )
 
 
@@ -138,7 +137,7 @@ def _checkpoint(path: Path) -> dict[str, Any]:
 def _queue_file(path: Path, folder: Path) -> dict[str, Any]:
     """Name the units of a file: its name is the place of its first byte in the queue."""
     with ConsumeQueue.open(folder) as queue:
-        unit = _UNIT_BYTES[queue.kind]
+        unit = UNIT_BYTES[queue.kind]
     size = path.stat().st_size
     return {"queue": folder, "first_unit": int(path.name) // unit, "units": size // unit, "file_bytes": size}
 

@@ -65,7 +65,7 @@ def verify_checkpoints(log_dir: Path, log_ends: Mapping[TopicPartition, int]) ->
         try:
             offsets = checkpoint.read_offsets(log_dir, name)
         except CorruptFileError as error:
-            findings.append(_of_error(error))
+            findings.append(content_finding(error))
             continue
         if name == checkpoint.LOG_START:
             for partition, end in log_ends.items():
@@ -79,10 +79,11 @@ def _leader_epochs(directory: Path) -> tuple[list[tuple[int, int]], list[Finding
     try:
         return checkpoint.read_leader_epochs(directory), []
     except CorruptFileError as error:
-        return [], [_of_error(error)]
+        return [], [content_finding(error)]
 
 
-def _of_error(error: CorruptFileError) -> Finding:
+def content_finding(error: CorruptFileError) -> Finding:
+    """Say of a small file what the error says that reading it ended with."""
     return Finding(error.path, error.offset, "file-content", error.expected, error.found)
 
 
@@ -191,6 +192,6 @@ def _snapshot(path: Path) -> Iterator[Finding]:
     try:
         _core.read_producer_snapshot(path)
     except CorruptFileError as error:
-        yield _of_error(error)
+        yield content_finding(error)
     except FileNotFoundError:
         pass  # deleted since it was listed

@@ -11,7 +11,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-_LOG_FILE = re.compile(r"\d{20}")
+OFFSET_NAME = re.compile(r"\d{20}")
+"""Names of the files of a log or of a queue: the offset of the first byte."""
+
 _MAGIC = slice(4, 8)
 _FRAME_MAGICS = (b"\xda\xa3\x20\xa7", b"\xda\xa3\x20\xab", b"\xcb\xd4\x31\x94")
 
@@ -111,7 +113,7 @@ def _names(directory: Path) -> set[str]:
 
 def _holds_log_files(directory: Path, names: set[str]) -> bool:
     """Say whether files are a commit log's; those of a queue have such names, too."""
-    for name in sorted(filter(_LOG_FILE.fullmatch, names)):
+    for name in sorted(filter(OFFSET_NAME.fullmatch, names)):
         try:
             with (directory / name).open("rb") as file:
                 if file.read(_MAGIC.stop)[_MAGIC] in _FRAME_MAGICS:
@@ -129,6 +131,6 @@ def _hint(root: Path, names: set[str]) -> str:
         return (
             "; it has other parts of a store: where the log lies elsewhere (storePathCommitLog), give it as commit_log"
         )
-    if any(_LOG_FILE.fullmatch(name) for name in names):
+    if any(OFFSET_NAME.fullmatch(name) for name in names):
         return "; its files have the names of a commit log or queue, but begin with no message"
     return ""

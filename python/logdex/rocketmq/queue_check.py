@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from logdex._core import QueueFollower
 from logdex.report import Finding, Report, merge
+from logdex.rocketmq.layout import OFFSET_NAME
+from logdex.rocketmq.queue_set import UNIT_BYTES
 from logdex.rocketmq.topics import configured_topics
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from logdex.rocketmq.layout import StoreLayout
     from logdex.rocketmq.queue_set import QueueSet
 
-_UNIT_BYTES = {"plain": 20, "batch": 46}
 _UNITS_A_STEP = 8_192
 _MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
 _LMQ = "%LMQ%"
@@ -167,8 +167,8 @@ def _place(queue: ConsumeQueue, queue_offset: int) -> tuple[str, int]:
     """Give the file in which a unit stands, and the byte; of a batch queue, whose units are not numbered, its directory."""
     if queue.kind == "batch":
         return str(queue.path), 0
-    at = queue_offset * _UNIT_BYTES[queue.kind]
+    at = queue_offset * UNIT_BYTES[queue.kind]
     for path in reversed(queue.files):
-        if re.fullmatch(r"\d{20}", path.name) and int(path.name) <= at:
+        if OFFSET_NAME.fullmatch(path.name) and int(path.name) <= at:
             return str(path), at - int(path.name)
     return str(queue.path), at

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from logdex.rocketmq.layout import StoreLayout
 
 
+UNIT_BYTES = {"plain": 20, "batch": 46}
+"""Bytes of a unit, by the kind of its queue."""
+
 _KEPT_OPEN = 128
 """A broker may have many thousands of queues, and each holds files open."""
 
