@@ -1,6 +1,6 @@
 """Signatures of the Rust extension. The docstrings live in the Rust sources."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
@@ -53,6 +53,7 @@ __all__ = [
     "_open_time_index",
     "broker_lock_holder",
     "commit_log_directories",
+    "delay_levels_ms",
     "index_entries",
     "index_key",
     "infer_geometry",
@@ -60,6 +61,7 @@ __all__ = [
     "key_hashes",
     "newest_first",
     "offset_order",
+    "property_column",
     "read_producer_snapshot",
     "read_records",
     "read_transaction_index",
@@ -76,6 +78,8 @@ def index_key(topic: str, key: str) -> str: ...
 def time_ms(value: _Time, *, end: bool = False) -> int: ...
 def broker_lock_holder(path: _Path) -> int | None: ...
 def commit_log_directories(path: _Path) -> list[Path]: ...
+def delay_levels_ms(text: str) -> list[int]: ...
+def property_column(rows: Sequence[Mapping[str, str | None] | None]) -> Array: ...
 def _open_commit_log(path: _Path, access: _Access, compat: _Compat, max_body_bytes: int) -> CommitLog: ...
 def _open_consume_queue(
     directory: _Path,
@@ -295,8 +299,20 @@ class CommitLog:
     ) -> tuple[int, int, int]: ...
     def message(self, phy_offset: int) -> dict[str, Any] | None: ...
     def is_cut_off(self, phy_offset: int) -> bool: ...
-    def messages(self, phy_offsets: _Ints, *, columns: Iterable[str] | None = None) -> RecordBatch: ...
-    def first_messages(self, phy_offsets: _Ints, *, columns: Iterable[str] | None = None) -> RecordBatch: ...
+    def messages(
+        self,
+        phy_offsets: _Ints,
+        *,
+        columns: Iterable[str] | None = None,
+        body: Literal["decoded", "stored"] = "decoded",
+    ) -> RecordBatch: ...
+    def first_messages(
+        self,
+        phy_offsets: _Ints,
+        *,
+        columns: Iterable[str] | None = None,
+        body: Literal["decoded", "stored"] = "decoded",
+    ) -> RecordBatch: ...
     def scan(
         self,
         *,

@@ -36,6 +36,15 @@ fn columns(names: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<Column>> {
     Ok(Column::choose(convert::column_names(names)?.as_deref())?)
 }
 
+/// "decoded" or "stored".
+fn bodies(word: &str) -> PyResult<Bodies> {
+    match word {
+        "decoded" => Ok(Bodies::Decoded),
+        "stored" => Ok(Bodies::Stored),
+        _ => Err(PyValueError::new_err(format!("body is \"decoded\" or \"stored\", not {word:?}"))),
+    }
+}
+
 /// An offset of the log; what is below it is 0.
 fn log_offset(offset: Option<i64>, otherwise: u64) -> u64 {
     offset.map_or(otherwise, |offset| u64::try_from(offset).unwrap_or(0))
@@ -65,12 +74,14 @@ impl PyCommitLog {
         py: Python<'py>,
         phy_offsets: &Bound<'py, PyAny>,
         columns: Option<&Bound<'py, PyAny>>,
-        read: impl Fn(&CommitLog, &Int64Array, &[Column]) -> Result<RecordBatch> + Sync,
+        body: &str,
+        read: impl Fn(&CommitLog, &Int64Array, &[Column], Bodies) -> Result<RecordBatch> + Sync,
     ) -> PyResult<Bound<'py, PyAny>> {
         let log = self.inner()?;
         let columns = self::columns(columns)?;
+        let bodies = bodies(body)?;
         let offsets = convert::int64_column(phy_offsets, "phy_offsets")?;
-        let batch = py.detach(|| read(&log, &offsets, &columns))?;
+        let batch = py.detach(|| read(&log, &offsets, &columns, bodies))?;
         PyRecordBatch::new(batch).into_arro3(py)
     }
 }
@@ -287,21 +298,25 @@ impl PyCommitLog {
     /// Args:
     ///     phy_offsets: An Arrow column or a sequence of integers.
     ///     columns: Names of columns; all where not given.
+    ///     body: "decoded", or "stored": as the log holds it, perhaps compressed.
     ///
     /// Returns:
     ///     A record batch. Where no good message begins (see `message`), all columns but `phy_offset` are null.
     ///
     /// Raises:
     ///     OSError: The system refuses.
-    ///     ValueError: An unknown column, or messages of more than 2 GB.
-    #[pyo3(signature = (phy_offsets, *, columns=None))]
+    ///     ValueError: An unknown column or word, or messages of more than 2 GB.
+    #[pyo3(signature = (phy_offsets, *, columns=None, body="decoded"))]
     fn messages<'py>(
         &self,
         py: Python<'py>,
         phy_offsets: &Bound<'py, PyAny>,
         columns: Option<&Bound<'py, PyAny>>,
+        body: &str,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.rows_at(py, phy_offsets, columns, |log, offsets, columns| log.messages(offsets, columns))
+        self.rows_at(py, phy_offsets, columns, body, |log, offsets, columns, bodies| {
+            log.messages(offsets, columns, bodies)
+        })
     }
 
     /// The messages that begin at the first of these offsets: as many rows of `messages` as a batch of 64 MiB holds, one at
@@ -310,14 +325,17 @@ impl PyCommitLog {
     /// Raises:
     ///     OSError: The system refuses.
     ///     ValueError: An unknown column.
-    #[pyo3(signature = (phy_offsets, *, columns=None))]
+    #[pyo3(signature = (phy_offsets, *, columns=None, body="decoded"))]
     fn first_messages<'py>(
         &self,
         py: Python<'py>,
         phy_offsets: &Bound<'py, PyAny>,
         columns: Option<&Bound<'py, PyAny>>,
+        body: &str,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.rows_at(py, phy_offsets, columns, |log, offsets, columns| log.first_messages(offsets, columns))
+        self.rows_at(py, phy_offsets, columns, body, |log, offsets, columns, bodies| {
+            log.first_messages(offsets, columns, bodies)
+        })
     }
 
     /// The messages in log order, up to the first frame that a broker would refuse.
@@ -375,11 +393,7 @@ impl PyCommitLog {
             end_phy_offset: log_offset(end_phy_offset, u64::MAX),
             columns: self::columns(columns)?,
             batch_size: usize::try_from(batch_size).unwrap_or(0),
-            bodies: match body {
-                "decoded" => Bodies::Decoded,
-                "stored" => Bodies::Stored,
-                _ => return Err(PyValueError::new_err(format!("body is \"decoded\" or \"stored\", not {body:?}"))),
-            },
+            bodies: bodies(body)?,
             salvage,
             threads,
             check_crc,

@@ -20,6 +20,7 @@ mod index_header;
 mod kafka;
 mod keys;
 mod message_dict;
+mod message_input;
 mod message_reader;
 mod prepared_file;
 mod report;
@@ -42,5 +43,6 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     message_reader::register(m)?;
     index_entries::register(m)?;
     entry_table::register(m)?;
+    message_input::register(m)?;
     kafka::register(m)
 }

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from logdex.errors import CorruptFileError
-from logdex.kafka.index_files import replace_file
+from logdex.durable import replace_file
 
 if TYPE_CHECKING:
     from pathlib import Path

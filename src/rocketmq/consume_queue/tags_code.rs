@@ -33,6 +33,11 @@ impl DelayLevels {
         text.split(' ').map(|word| level(word).ok_or_else(|| wrong(word))).collect::<Result<_>>().map(Self)
     }
 
+    /// The delays in ms.
+    pub fn as_ms(&self) -> &[i64] {
+        &self.0
+    }
+
     /// When a message of this level, stored at this time, is delivered; `None` where the level is no level.
     fn deliver_timestamp(&self, level: i32, store_timestamp: i64) -> Option<i64> {
         let level = usize::try_from(level).ok()?.min(self.0.len());
