@@ -27,6 +27,7 @@ _Times: TypeAlias = _ArrowArray | Sequence[_Time | None]
 
 __all__ = [
     "CommitLog",
+    "CommitLogWriter",
     "ConsumeQueue",
     "ConsumeQueueWriter",
     "EntryTable",
@@ -392,6 +393,41 @@ class IndexFollower:
     def followed(self) -> int: ...
     def missing_from(self, phy_offset: int) -> int: ...
     def missing_before(self, phy_offset: int | None) -> list[tuple[int, str, str]]: ...
+
+@final
+class CommitLogWriter:
+    @staticmethod
+    def open(
+        directory: _Path,
+        *,
+        end_phy_offset: int,
+        file_size: int = 1_073_741_824,
+        store_host: str = "127.0.0.1:10911",
+        flush: Literal["async", "sync", "none"] = "async",
+    ) -> CommitLogWriter: ...
+    def set_queue_offset(self, topic: str, queue_id: int, queue_offset: int) -> None: ...
+    def put_messages(
+        self,
+        messages: Any,
+        *,
+        body: Literal["decoded", "stored"] = "decoded",
+        park: bool = True,
+        levels: int = 18,
+    ) -> RecordBatch: ...
+    def flush(self) -> None: ...
+    @property
+    def wrote_offset(self) -> int: ...
+    @property
+    def flushed_offset(self) -> int: ...
+    @property
+    def flushed_store_timestamp(self) -> int: ...
+    @property
+    def file_size(self) -> int: ...
+    @property
+    def path(self) -> Path: ...
+    @property
+    def closed(self) -> bool: ...
+    def close(self) -> None: ...
 
 @final
 class ConsumeQueueWriter:

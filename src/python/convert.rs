@@ -192,7 +192,8 @@ pub(super) fn arro3_array(py: Python<'_>, array: ArrayRef) -> PyResult<Bound<'_,
     ARRAY.import(py, "arro3.core", "Array")?.call_method1(intern!(py, "from_arrow_pycapsule"), capsules)
 }
 
-fn cast(array: &ArrayRef, to: &DataType, what: &str) -> PyResult<ArrayRef> {
+/// Another type of the same values; TypeError where one has no such value.
+pub(super) fn cast(array: &ArrayRef, to: &DataType, what: &str) -> PyResult<ArrayRef> {
     if array.data_type() == to {
         return Ok(Arc::clone(array));
     }

@@ -6,6 +6,7 @@ mod batch_stream;
 mod checkpoint;
 mod closable;
 mod commit_log;
+mod commit_log_writer;
 mod consume_queue;
 mod consume_queue_writer;
 mod convert;
@@ -37,6 +38,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     prepared_file::register(m)?;
     checkpoint::register(m)?;
     commit_log::register(m)?;
+    commit_log_writer::register(m)?;
     consume_queue::register(m)?;
     consume_queue_writer::register(m)?;
     followers::register(m)?;

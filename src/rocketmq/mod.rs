@@ -10,4 +10,5 @@ pub mod findings;
 pub mod index_entries;
 pub mod index_follower;
 mod message_columns;
+mod names;
 pub mod offset_files;

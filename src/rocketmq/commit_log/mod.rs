@@ -2,7 +2,7 @@
 //!
 //! Offsets are positions in the endless log; a file's name is the offset of its first byte. A file is a gapless sequence
 //! of frames ([`frame`]) that ends with a BLANK frame; the end of the log is not recorded anywhere, it is where the first
-//! frame stands that a broker would refuse. This module reads; it never creates or changes a file. The
+//! frame stands that a broker would refuse. Only [`mod@write`] creates or changes files. The
 //! format is written down in docs/formats/rocketmq-commitlog.md.
 
 mod batch;
@@ -25,6 +25,7 @@ mod scan;
 mod suspect;
 pub mod text;
 mod window;
+pub mod write;
 
 pub use batch::Bodies;
 pub use log::{CommitLog, Options, ScanOptions, StoreTimes};

@@ -1,0 +1,186 @@
+//! `CommitLogWriter`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow_array::types::TimestampMillisecondType;
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::{Field, Schema};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3_arrow::PyRecordBatch;
+
+use super::convert::{cast, times_of};
+use crate::rocketmq::commit_log::columns::Column;
+use crate::rocketmq::commit_log::write::{CommitLogWriter, FlushMode, Host, PutOptions, WriterOptions};
+
+pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PyCommitLogWriter>()
+}
+
+/// Appends messages to a commit log, byte for byte as a broker does (upstream CommitLog#asyncPutMessage).
+///
+/// It neither looks for the end of the log nor locks the store: `logdex.rocketmq.StoreWriter` does. Any number of threads may call;
+/// puts are one after the other. It belongs to the process that opened it.
+#[pyclass(name = "CommitLogWriter", module = "logdex._core", frozen)]
+struct PyCommitLogWriter {
+    writer: CommitLogWriter,
+}
+
+#[pymethods]
+impl PyCommitLogWriter {
+    /// Go on with a log at its end. Directory and files are made when the first message is put.
+    ///
+    /// Args:
+    ///     directory: The log's directory.
+    ///     end_phy_offset: Where the log ends; nothing but zeros may lie behind.
+    ///     file_size: Bytes of a file (mappedFileSizeCommitLog).
+    ///     store_host: The broker, as `ip:port` or `[ipv6]:port`, of messages that name none.
+    ///     flush: "async": a thread brings to the disk what is 16 KiB or more twice a second, and the rest every ten seconds;
+    ///         "sync": every put waits for the disk, and one flush serves all who wait; "none": only `flush` does.
+    ///
+    /// Raises:
+    ///     ValueError: A host that is none, or a size or an end that no log has.
+    #[staticmethod]
+    #[pyo3(signature = (directory, *, end_phy_offset, file_size=1_073_741_824, store_host="127.0.0.1:10911", flush="async"))]
+    fn open(directory: PathBuf, end_phy_offset: u64, file_size: u64, store_host: &str, flush: &str) -> PyResult<Self> {
+        let flush = match flush {
+            "async" => FlushMode::Async,
+            "sync" => FlushMode::Sync,
+            "none" => FlushMode::Manual,
+            other => {
+                let text = format!("flush is {other:?}; expected \"async\", \"sync\" or \"none\"");
+                return Err(PyValueError::new_err(text));
+            }
+        };
+        let options = WriterOptions { file_size, store_host: Host::parse(store_host)?, flush };
+        Ok(Self { writer: CommitLogWriter::open(&directory, end_phy_offset, options)? })
+    }
+
+    /// Say which offset the next message of a queue gets; that of a queue which was never named is 0.
+    ///
+    /// Raises:
+    ///     ValueError: A number below 0.
+    fn set_queue_offset(&self, topic: &str, queue_id: i32, queue_offset: i64) -> PyResult<()> {
+        Ok(self.writer.set_queue_offset(topic, queue_id, queue_offset)?)
+    }
+
+    /// Append a batch of messages.
+    ///
+    /// Args:
+    ///     messages: An Arrow record batch with any of the message columns; only `topic` is needed. A column `tags`, `keys` or
+    ///         `uniq_key` gives the property of that name. `store_timestamp` is the clock's where it is not given. Queue offset,
+    ///         offset in the log, ids, size and checksum are made anew; what is given of them is passed over.
+    ///     body: "decoded": bodies are plain, and the compression bits of `sys_flag` are cleared; "stored": as a log holds
+    ///         them.
+    ///     park: Messages with a delay level (the property DELAY) go to the topic of delayed messages. False for messages that
+    ///         are delivered, or were read from a log.
+    ///     levels: How many delay levels there are; a higher one counts as the last.
+    ///
+    /// Returns:
+    ///     A row a message, in their order: topic, queue_id, queue_offset, phy_offset, store_timestamp, msg_id, store_size.
+    ///
+    /// Raises:
+    ///     ValueError: A row is no message, or the writer is closed; nothing was written.
+    ///     TypeError: A column of another type.
+    ///     OSError: The system refuses. Where files cannot be made, a full disk above all, nothing was written. With
+    ///         synchronous flush the messages may be in the log but not known to be on the disk.
+    #[pyo3(signature = (messages, *, body="decoded", park=true, levels=18))]
+    fn put_messages<'py>(
+        &self,
+        py: Python<'py>,
+        messages: PyRecordBatch,
+        body: &str,
+        park: bool,
+        levels: i32,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let decoded = match body {
+            "decoded" => true,
+            "stored" => false,
+            other => {
+                let text = format!("body is {other:?}; expected \"decoded\" or \"stored\"");
+                return Err(PyValueError::new_err(text));
+            }
+        };
+        let messages = of_message_types(&messages.into_inner())?;
+        let options = PutOptions { decoded, park, levels };
+        PyRecordBatch::new(py.detach(|| self.writer.put_messages(&messages, options))?).into_arro3(py)
+    }
+
+    /// Wait until all that was put is on the disk.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses, now or in the thread since the last call; the next flush tries again.
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        Ok(py.detach(|| self.writer.flush())?)
+    }
+
+    /// Offset in the log after the last message.
+    #[getter]
+    fn wrote_offset(&self) -> u64 {
+        self.writer.wrote_offset()
+    }
+
+    /// Offset in the log before which everything is on the disk.
+    #[getter]
+    fn flushed_offset(&self) -> u64 {
+        self.writer.flushed_offset()
+    }
+
+    /// Store time, in ms, of the last message that is on the disk; 0 while none was put.
+    #[getter]
+    fn flushed_store_timestamp(&self) -> i64 {
+        self.writer.flushed_store_timestamp()
+    }
+
+    /// Bytes of a file.
+    #[getter]
+    fn file_size(&self) -> u64 {
+        self.writer.file_size()
+    }
+
+    /// The log's directory.
+    #[getter]
+    fn path(&self) -> PathBuf {
+        self.writer.path().to_owned()
+    }
+
+    /// True after `close`.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.writer.is_closed()
+    }
+
+    /// Flush and end: puts raise ValueError from now on.
+    ///
+    /// Raises:
+    ///     OSError: As `flush`; it is closed then as well.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        Ok(py.detach(|| self.writer.close())?)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("CommitLogWriter({}, wrote_offset={})", self.writer.path().display(), self.writer.wrote_offset())
+    }
+}
+
+/// The columns that messages have, each of its own type; others stay, and are refused where they are put.
+fn of_message_types(batch: &RecordBatch) -> PyResult<RecordBatch> {
+    let mut fields = Vec::with_capacity(batch.num_columns());
+    let mut arrays: Vec<ArrayRef> = Vec::with_capacity(batch.num_columns());
+    for (field, array) in batch.schema_ref().fields().iter().zip(batch.columns()) {
+        let column = Column::ALL.into_iter().find(|column| column.name() == field.name());
+        let array = match column {
+            Some(Column::StoreTimestamp | Column::BornTimestamp) => {
+                let times = times_of(array, field.name())?;
+                Arc::new(times.reinterpret_cast::<TimestampMillisecondType>().with_timezone("UTC"))
+            }
+            Some(column) => cast(array, &column.data_type(), field.name())?,
+            None => Arc::clone(array),
+        };
+        fields.push(Field::new(field.name(), array.data_type().clone(), true));
+        arrays.push(array);
+    }
+    let schema = Arc::new(Schema::new(fields));
+    RecordBatch::try_new(schema, arrays).map_err(|e| PyValueError::new_err(e.to_string()))
+}

@@ -1,0 +1,167 @@
+//! The columns of a batch of messages that are put: any of the message columns, of their types.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int32Type, Int64Type, TimestampMillisecondType};
+use arrow_array::{Array, ArrowPrimitiveType, BinaryArray, MapArray, PrimitiveArray, RecordBatch, StringArray};
+
+use super::host::Host;
+use super::new_properties::NewProperties;
+use crate::error::{Error, Result};
+use crate::rocketmq::commit_log::columns::Column;
+use crate::rocketmq::commit_log::properties::{KEYS, TAGS, UNIQ_KEY};
+
+/// What a put reads; of the other columns of a message it makes its own, and passes over those that are given.
+#[derive(Debug)]
+pub(super) struct PutColumns<'a> {
+    topic: &'a StringArray,
+    pub(super) queue_id: Option<&'a PrimitiveArray<Int32Type>>,
+    pub(super) flag: Option<&'a PrimitiveArray<Int32Type>>,
+    pub(super) sys_flag: Option<&'a PrimitiveArray<Int32Type>>,
+    pub(super) reconsume_times: Option<&'a PrimitiveArray<Int32Type>>,
+    pub(super) prepared_transaction_offset: Option<&'a PrimitiveArray<Int64Type>>,
+    pub(super) store_timestamp: Option<&'a PrimitiveArray<TimestampMillisecondType>>,
+    pub(super) born_timestamp: Option<&'a PrimitiveArray<TimestampMillisecondType>>,
+    born_host: Option<&'a StringArray>,
+    store_host: Option<&'a StringArray>,
+    body: Option<&'a BinaryArray>,
+    body_error: Option<&'a StringArray>,
+    properties: Option<(&'a MapArray, &'a StringArray, &'a StringArray)>,
+    /// Columns that say again what a property says, or instead of it.
+    named: [(&'static str, Option<&'a StringArray>); 3],
+}
+
+impl<'a> PutColumns<'a> {
+    /// # Errors
+    /// `InvalidArgument` for a column that no message has, or of another type, and where there is no topic.
+    pub(super) fn of(messages: &'a RecordBatch) -> Result<Self> {
+        let schema = messages.schema_ref();
+        let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+        // What a salvaging scan has against a message is no part of it.
+        let known: Vec<&str> = names.into_iter().filter(|name| *name != Column::Suspect.name()).collect();
+        for column in Column::choose(Some(&known))? {
+            let Some(array) = messages.column_by_name(column.name()) else { continue };
+            if !array.data_type().equals_datatype(&column.data_type()) {
+                let (name, given) = (column.name(), array.data_type());
+                let text = format!("messages: {name} is {given}, not {}", column.data_type());
+                return Err(Error::InvalidArgument(text));
+            }
+        }
+        let text = |column: Column| messages.column_by_name(column.name()).and_then(|array| array.as_string_opt());
+        let topic = text(Column::Topic);
+        let properties = messages.column_by_name(Column::Properties.name()).and_then(|array| array.as_map_opt());
+        let properties =
+            properties.and_then(|map| Some((map, map.keys().as_string_opt()?, map.values().as_string_opt()?)));
+        Ok(Self {
+            topic: topic.ok_or_else(|| Error::InvalidArgument("messages: there is no column topic".into()))?,
+            queue_id: numbers(messages, Column::QueueId),
+            flag: numbers(messages, Column::Flag),
+            sys_flag: numbers(messages, Column::SysFlag),
+            reconsume_times: numbers(messages, Column::ReconsumeTimes),
+            prepared_transaction_offset: numbers(messages, Column::PreparedTransactionOffset),
+            store_timestamp: numbers(messages, Column::StoreTimestamp),
+            born_timestamp: numbers(messages, Column::BornTimestamp),
+            born_host: text(Column::BornHost),
+            store_host: text(Column::StoreHost),
+            body: messages.column_by_name(Column::Body.name()).and_then(|array| array.as_binary_opt()),
+            body_error: text(Column::BodyError),
+            properties,
+            named: [(TAGS, text(Column::Tags)), (KEYS, text(Column::Keys)), (UNIQ_KEY, text(Column::UniqKey))],
+        })
+    }
+
+    /// # Errors
+    /// `InvalidArgument` where it is null.
+    pub(super) fn topic(&self, row: usize) -> Result<&'a str> {
+        text_at(self.topic, row).ok_or_else(|| Error::InvalidArgument("the topic is null".into()))
+    }
+
+    /// # Errors
+    /// `InvalidArgument` for a body that could not be decoded where the batch was read.
+    pub(super) fn body(&self, row: usize) -> Result<&'a [u8]> {
+        if let Some(body) = self.body.and_then(|bodies| bodies.is_valid(row).then(|| bodies.value(row))) {
+            return Ok(body);
+        }
+        match self.body_error.and_then(|errors| text_at(errors, row)) {
+            Some(error) => Err(Error::InvalidArgument(format!(
+                "the body is null: {error}; bodies that cannot be decoded can be read and put as they are stored"
+            ))),
+            None => Ok(&[]),
+        }
+    }
+
+    pub(super) fn born_host(&self, row: usize, hosts: &mut HostTexts<'a>) -> Result<Option<Host>> {
+        self.born_host.and_then(|texts| text_at(texts, row)).map(|text| hosts.get(text)).transpose()
+    }
+
+    pub(super) fn store_host(&self, row: usize, hosts: &mut HostTexts<'a>) -> Result<Option<Host>> {
+        self.store_host.and_then(|texts| text_at(texts, row)).map(|text| hosts.get(text)).transpose()
+    }
+
+    /// The properties of a row in place of those of the row before.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for what no text of properties can hold, and for a column that says another thing than the
+    /// property of its name.
+    pub(super) fn properties(&self, row: usize, properties: &mut NewProperties<'a>) -> Result<()> {
+        properties.clear();
+        if let Some((map, names, values)) = self.properties.filter(|(map, ..)| map.is_valid(row)) {
+            let offsets = map.value_offsets();
+            let at = |row: usize| offsets.get(row).and_then(|at| usize::try_from(*at).ok()).unwrap_or_default();
+            for at in at(row)..at(row + 1) {
+                // A null value is skipped, as the broker does.
+                if let Some(value) = text_at(values, at) {
+                    properties.push(names.value(at), value)?;
+                }
+            }
+        }
+        for (name, texts) in self.named {
+            let Some(text) = texts.and_then(|texts| text_at(texts, row)).filter(|text| !text.is_empty()) else {
+                continue;
+            };
+            match properties.get(name) {
+                None => properties.push(name, text)?,
+                Some(property) if property == text => {}
+                Some(property) => {
+                    let text = format!("the property {name} is {property:?}, the column of that name {text:?}");
+                    return Err(Error::InvalidArgument(text));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn numbers<T: ArrowPrimitiveType>(messages: &RecordBatch, column: Column) -> Option<&PrimitiveArray<T>> {
+    messages.column_by_name(column.name()).and_then(|array| array.as_primitive_opt())
+}
+
+/// The number of a row; nothing where it is null or there is no such column.
+pub(super) fn number_at<T: ArrowPrimitiveType>(numbers: Option<&PrimitiveArray<T>>, row: usize) -> Option<T::Native> {
+    numbers.and_then(|numbers| numbers.is_valid(row).then(|| numbers.value(row)))
+}
+
+fn text_at(texts: &StringArray, row: usize) -> Option<&str> {
+    texts.is_valid(row).then(|| texts.value(row))
+}
+
+/// Hosts recur from row to row: the last ones are kept.
+#[derive(Debug, Default)]
+pub(super) struct HostTexts<'a> {
+    kept: [Option<(&'a str, Host)>; 4],
+    turn: usize,
+}
+
+impl<'a> HostTexts<'a> {
+    fn get(&mut self, text: &'a str) -> Result<Host> {
+        if let Some((_, host)) = self.kept.iter().flatten().find(|(kept, _)| *kept == text) {
+            return Ok(*host);
+        }
+        let host = Host::parse(text)?;
+        let turn = self.turn % self.kept.len();
+        if let Some(kept) = self.kept.get_mut(turn) {
+            *kept = Some((text, host));
+        }
+        self.turn += 1;
+        Ok(host)
+    }
+}
