@@ -401,7 +401,7 @@ class CommitLogWriter:
         directory: _Path,
         *,
         end_phy_offset: int,
-        file_size: int = 1_073_741_824,
+        file_size: int = ...,
         store_host: str = "127.0.0.1:10911",
         flush: Literal["async", "sync", "none"] = "async",
     ) -> CommitLogWriter: ...

@@ -13,11 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from os import PathLike
     from pathlib import Path
+    from typing import TypeAlias
 
     from arro3.core import RecordBatch
 
     from logdex._core import MessageReader, _Ints
     from logdex.report import Report
+
+    Body: TypeAlias = Literal["decoded", "stored"]
 
 
 class CommitLog(Closing):
@@ -132,7 +135,7 @@ class CommitLog(Closing):
         phy_offsets: _Ints,
         *,
         columns: Iterable[str] | None = None,
-        body: Literal["decoded", "stored"] = "decoded",
+        body: Body = "decoded",
     ) -> RecordBatch:
         """Read the messages that begin at these offsets.
 
@@ -156,7 +159,7 @@ class CommitLog(Closing):
         phy_offsets: Sequence[int],
         *,
         columns: Iterable[str] | None = None,
-        body: Literal["decoded", "stored"] = "decoded",
+        body: Body = "decoded",
     ) -> Iterator[RecordBatch]:
         """Read the messages that begin at these offsets as `messages` does, in batches of 64 MiB at most.
 
@@ -179,7 +182,7 @@ class CommitLog(Closing):
         columns: Iterable[str] | None = None,
         batch_size: int = 8_192,
         stop: Literal["broker", "salvage"] = "broker",
-        body: Literal["decoded", "stored"] = "decoded",
+        body: Body = "decoded",
         threads: int = 1,
         check_crc: bool = True,
     ) -> MessageReader:

@@ -105,4 +105,6 @@ class Dispatcher:
             raise CorruptFileError(finding.path, finding.offset, finding.expected, finding.found)
         if reader.end_offset is not None and reader.end_offset < end:
             path, first = file_at(self._log, reader.end_offset)
-            raise CorruptFileError(path, reader.end_offset - first, f"messages up to offset {end}", "the end of the log")
+            raise CorruptFileError(
+                path, reader.end_offset - first, f"messages up to offset {end}", "the end of the log"
+            )

@@ -30,7 +30,16 @@ _REAL_TOPIC = "REAL_TOPIC"
 _REAL_QUEUE = "REAL_QID"
 _LARGEST_ADDRESS = -(1 << 31) - 1
 _UNITS_A_STEP = 1_024
-_KEPT_COLUMNS = ("born_timestamp", "body", "properties", "flag", "sys_flag", "reconsume_times", "born_host", "store_host")
+_KEPT_COLUMNS = (
+    "born_timestamp",
+    "body",
+    "properties",
+    "flag",
+    "sys_flag",
+    "reconsume_times",
+    "born_host",
+    "store_host",
+)
 
 _log = logging.getLogger(__name__)
 

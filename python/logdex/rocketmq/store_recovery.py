@@ -6,7 +6,9 @@ and deletes every file behind, whatever they hold; here that is refused where so
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from logdex._core import StoreCheckpoint
@@ -18,8 +20,6 @@ from logdex.rocketmq.queue_set import QueueSet
 from logdex.rocketmq.sound import sound_messages
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from logdex.report import Finding
     from logdex.rocketmq.layout import StoreLayout
 
@@ -32,25 +32,25 @@ class RecoveryPlan:
 
     Attributes:
         last_exit_ok: Who wrote last ended as it should.
-        end: Where the log ends; what lies behind is cut off.
+        begin: From here on the log was walked.
+        end: Where it ends; what lies behind is cut off.
         dispatch: From here on messages are dispatched again; what a queue or the index has is passed over.
         index_from: From here on the index lacks messages; None: it finds that out by itself, from its entries.
         index_beyond: Index files that lead behind the end, the oldest first.
         tags: The index holds tags, too (5.5.0); None: there is no index yet.
         file_size: Bytes of a file of the log; 0 without files.
-        log_bytes: Bytes of the log that were walked.
         messages_lost: Sound messages behind the end.
         findings: What was met there.
     """
 
     last_exit_ok: bool = True
+    begin: int = 0
     end: int = 0
     dispatch: int = 0
     index_from: int | None = 0
     index_beyond: tuple[Path, ...] = ()
     tags: bool | None = None
     file_size: int = 0
-    log_bytes: int = 0
     messages_lost: int = 0
     findings: list[Finding] = field(default_factory=list)
 
@@ -93,13 +93,13 @@ def plan_recovery(
             index_from = None
         return RecoveryPlan(
             last_exit_ok=last_exit_ok,
+            begin=begin,
             end=end,
             dispatch=dispatch,
             index_from=index_from,
             index_beyond=index.beyond,
             tags=index.tags,
             file_size=log.file_size,
-            log_bytes=end - begin,
             messages_lost=lost,
             findings=findings,
         )
@@ -169,3 +169,14 @@ def _look_at_index(
         beyond = tuple(path for path, last in ends.items() if last >= end)
         # The last message that was indexed is not indexed again.
         return _Index(len(files) > len(beyond), max(ends.values(), default=-1) + 1, beyond, holds_tags(files, log.core))
+
+
+def sync_files(layout: StoreLayout, begin: int) -> None:
+    """Bring what the last writer wrote to the disk: the log from a file on, and all queues."""
+    with CommitLog.open(layout.commit_log) as log:
+        files = [path for path in log.files if int(path.name) >= begin]
+    for folder in (layout.queues, layout.batch_queues, layout.queue_extensions):
+        files += filter(Path.is_file, folder.glob("*/*/*"))
+    for path in files:
+        with path.open("r+b") as file:
+            os.fsync(file.fileno())

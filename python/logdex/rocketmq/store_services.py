@@ -1,0 +1,64 @@
+"""The thread that does beside the puts what a broker's services do."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+class ServiceThread:
+    """Calls one function whenever it is woken, and others again and again after so many seconds each.
+
+    The first error ends it and is kept: `error`.
+    """
+
+    def __init__(self, work: Callable[[], object], timed: Sequence[tuple[float, Callable[[], object]]]) -> None:
+        """Start the thread.
+
+        Args:
+            work: What is called when it was woken, however often that was.
+            timed: Seconds between two calls, and what is called.
+        """
+        self.error: BaseException | None = None
+        self._work = work
+        self._timed = timed
+        self._woken = threading.Event()
+        self._stopped = False
+        self._process = os.getpid()
+        self._thread = threading.Thread(target=self._run, name="logdex-store", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Let it work."""
+        self._woken.set()
+
+    def stop(self) -> None:
+        """End the thread, after what it does now; in a forked child there is none."""
+        if self._process != os.getpid():
+            return
+        self._stopped = True
+        self._woken.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        due = [time.monotonic() + seconds for seconds, _ in self._timed]
+        try:
+            while not self._stopped:
+                self._woken.wait(max(0.0, min(due) - time.monotonic()))
+                if self._stopped:
+                    return
+                if self._woken.is_set():
+                    self._woken.clear()
+                    self._work()
+                for place, (seconds, call) in enumerate(self._timed):
+                    if time.monotonic() >= due[place] and not self._stopped:
+                        call()
+                        due[place] = time.monotonic() + seconds
+        except BaseException as error:  # noqa: BLE001 -- raised where somebody sees it
+            self.error = error
