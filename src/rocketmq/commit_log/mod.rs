@@ -2,14 +2,15 @@
 //!
 //! Offsets are positions in the endless log; a file's name is the offset of its first byte. A file is a gapless sequence
 //! of frames ([`frame`]) that ends with a BLANK frame; the end of the log is not recorded anywhere, it is where the first
-//! frame stands that a broker would refuse. This module reads; it never creates or changes a file. The
-//! format is written down in docs/formats/rocketmq-commitlog.md.
+//! frame stands that a broker would refuse. Reading never creates or changes a file;
+//! [`cut_log`] does. The format is written down in docs/formats/rocketmq-commitlog.md.
 
 mod batch;
 pub mod body;
 mod buffers;
 mod column_builder;
 pub mod columns;
+mod cut;
 mod cut_off;
 pub mod frame;
 mod log;
@@ -26,6 +27,7 @@ pub mod text;
 mod window;
 
 pub use batch::Bodies;
+pub use cut::cut_log;
 pub use log::{CommitLog, Options, ScanOptions, StoreTimes};
 pub use message::Message;
 pub use reader::MessageReader;
