@@ -25,6 +25,7 @@ mod message_input;
 mod message_reader;
 mod prepared_file;
 mod report;
+mod store_lock;
 
 use pyo3::prelude::*;
 
@@ -42,6 +43,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     consume_queue::register(m)?;
     consume_queue_writer::register(m)?;
     followers::register(m)?;
+    store_lock::register(m)?;
     message_reader::register(m)?;
     index_entries::register(m)?;
     entry_table::register(m)?;

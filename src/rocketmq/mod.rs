@@ -4,6 +4,7 @@
 pub mod checkpoint;
 pub mod commit_log;
 pub mod consume_queue;
+mod cut;
 pub mod entry_table;
 pub mod file_name;
 pub mod findings;
