@@ -427,6 +427,24 @@ class CommitLogWriter:
         park: bool = True,
         levels: int = 18,
     ) -> RecordBatch: ...
+    def put_message(
+        self,
+        topic: str,
+        body: bytes,
+        properties: Sequence[tuple[str, str]],
+        *,
+        queue_id: int = 0,
+        flag: int = 0,
+        sys_flag: int = 0,
+        born_timestamp: int | None = None,
+        born_host: str | None = None,
+        store_timestamp: int | None = None,
+        store_host: str | None = None,
+        reconsume_times: int = 0,
+        prepared_transaction_offset: int = 0,
+        park: bool = True,
+        levels: int = 18,
+    ) -> tuple[str, int, int, int, int, str, int]: ...
     def flush(self) -> None: ...
     @property
     def wrote_offset(self) -> int: ...

@@ -8,11 +8,14 @@ use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{Field, Schema};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3_arrow::PyRecordBatch;
 
 use super::convert::{cast, times_of};
 use crate::rocketmq::commit_log::columns::Column;
-use crate::rocketmq::commit_log::write::{CommitLogWriter, FlushMode, Host, PutOptions, WriterOptions};
+use crate::rocketmq::commit_log::write::{
+    CommitLogWriter, FlushMode, GivenMessage, Host, Placed, PutOptions, WriterOptions,
+};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyCommitLogWriter>()
@@ -103,8 +106,75 @@ impl PyCommitLogWriter {
             }
         };
         let messages = of_message_types(&messages.into_inner())?;
-        let options = PutOptions { decoded, park, levels };
+        let options = PutOptions { decoded, park, levels: checked_levels(levels)? };
         PyRecordBatch::new(py.detach(|| self.writer.put_messages(&messages, options))?).into_arro3(py)
+    }
+
+    /// Append one message; its body is stored as it is.
+    ///
+    /// Args:
+    ///     topic: The topic.
+    ///     body: The body, perhaps compressed, as `sys_flag` says.
+    ///     properties: Names and values, in the order in which they are written.
+    ///     queue_id: Queue of the topic.
+    ///     flag: The application's flag.
+    ///     sys_flag: The system's flag; the bits of the hosts follow from the hosts.
+    ///     born_timestamp: Ms since the epoch; the store time where it is None.
+    ///     born_host: The producer as `ip:port`; the broker where it is None.
+    ///     store_timestamp: Ms since the epoch; the clock's where it is None.
+    ///     store_host: The broker as `ip:port`; the writer's where it is None.
+    ///     reconsume_times: How often a consumer gave it back.
+    ///     prepared_transaction_offset: Offset of the half message.
+    ///     park: As for `put_messages`.
+    ///     levels: As for `put_messages`.
+    ///
+    /// Returns:
+    ///     topic, queue_id, queue_offset, phy_offset, store_timestamp, msg_id, store_size.
+    ///
+    /// Raises:
+    ///     ValueError: It is no message, or the writer is closed; nothing was written.
+    ///     OSError: As for `put_messages`.
+    #[expect(clippy::too_many_arguments, reason = "the fields of a message")]
+    #[pyo3(signature = (
+        topic, body, properties, *, queue_id=0, flag=0, sys_flag=0, born_timestamp=None, born_host=None,
+        store_timestamp=None, store_host=None, reconsume_times=0, prepared_transaction_offset=0, park=true, levels=18
+    ))]
+    fn put_message(
+        &self,
+        py: Python<'_>,
+        topic: PyBackedStr,
+        body: PyBackedBytes,
+        properties: Vec<(PyBackedStr, PyBackedStr)>,
+        queue_id: i32,
+        flag: i32,
+        sys_flag: i32,
+        born_timestamp: Option<i64>,
+        born_host: Option<&str>,
+        store_timestamp: Option<i64>,
+        store_host: Option<&str>,
+        reconsume_times: i32,
+        prepared_transaction_offset: i64,
+        park: bool,
+        levels: i32,
+    ) -> PyResult<(String, i32, i64, i64, i64, String, i32)> {
+        let given = GivenMessage {
+            topic: &topic,
+            queue_id,
+            flag,
+            sys_flag,
+            born_timestamp,
+            born_host: born_host.map(Host::parse).transpose()?,
+            store_timestamp,
+            store_host: store_host.map(Host::parse).transpose()?,
+            reconsume_times,
+            prepared_transaction_offset,
+            body: &body,
+        };
+        let options = PutOptions { decoded: false, park, levels: checked_levels(levels)? };
+        let properties = properties.iter().map(|(name, value)| (&**name, &**value));
+        let placed = py.detach(|| self.writer.put_message(given, properties, options))?;
+        let Placed { topic, queue_id, queue_offset, phy_offset, store_timestamp, msg_id, store_size } = placed;
+        Ok((topic, queue_id, queue_offset, phy_offset, store_timestamp, msg_id, store_size))
     }
 
     /// Wait until all that was put is on the disk.
@@ -162,6 +232,10 @@ impl PyCommitLogWriter {
     fn __repr__(&self) -> String {
         format!("CommitLogWriter({}, wrote_offset={})", self.writer.path().display(), self.writer.wrote_offset())
     }
+}
+
+fn checked_levels(levels: i32) -> PyResult<i32> {
+    if levels >= 1 { Ok(levels) } else { Err(PyValueError::new_err(format!("levels is {levels}; expected 1 or more"))) }
 }
 
 /// The columns that messages have, each of its own type; others stay, and are refused where they are put.

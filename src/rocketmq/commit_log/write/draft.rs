@@ -6,9 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use arrow_array::builder::StringBuilder;
 use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, TimestampMillisecondArray};
 
-use super::new_message::{LONGEST_TOPIC, NewMessage};
+use super::new_message::{GivenMessage, LONGEST_TOPIC, NewMessage};
 use super::new_properties::NewProperties;
-use super::put_columns::{HostTexts, PutColumns, number_at};
 use super::queue_table::QueueTable;
 use super::writer::{PutOptions, WriterOptions};
 use crate::error::{Error, Result};
@@ -26,7 +25,6 @@ pub(super) struct Draft<'a> {
     put: PutOptions,
     now: i64,
     frames: Frames,
-    hosts: HostTexts<'a>,
     properties: NewProperties<'a>,
     text: String,
     done: Put,
@@ -44,7 +42,7 @@ struct Frames {
 }
 
 /// Where messages went, a row each.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Put {
     topic: StringBuilder,
     queue_id: Vec<i32>,
@@ -57,9 +55,28 @@ pub(super) struct Put {
     id: String,
 }
 
+/// Where one message went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// The topic: of a message that is parked, that of delayed messages.
+    pub topic: String,
+    /// Queue of the topic.
+    pub queue_id: i32,
+    /// Index in the queue.
+    pub queue_offset: i64,
+    /// Offset of the frame in the log.
+    pub phy_offset: i64,
+    /// Ms since the epoch.
+    pub store_timestamp: i64,
+    /// The broker's id.
+    pub msg_id: String,
+    /// Bytes of the frame.
+    pub store_size: i32,
+}
+
 impl<'a> Draft<'a> {
     /// Begins at the end of the log; `buffer` is an empty one to be used.
-    pub(super) fn new(end: u64, writer: WriterOptions, put: PutOptions, buffer: Vec<u8>) -> Self {
+    pub(super) fn new(end: u64, writer: WriterOptions, put: PutOptions, buffer: Vec<u8>, rows: usize) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
         Self {
@@ -67,36 +84,30 @@ impl<'a> Draft<'a> {
             put,
             now,
             frames: Frames { bytes: buffer, pieces: vec![(end, 0)], end, file_size: writer.file_size },
-            hosts: HostTexts::default(),
             properties: NewProperties::default(),
             text: String::new(),
-            done: Put::default(),
+            done: Put::with_capacity(rows),
         }
     }
 
-    /// Drafts the message of a row.
-    ///
-    /// # Errors
-    /// `InvalidArgument`, with the row.
-    pub(super) fn append(&mut self, columns: &PutColumns<'a>, row: usize, table: &mut QueueTable) -> Result<()> {
-        self.draft(columns, row, table).map_err(|error| match error {
-            Error::InvalidArgument(text) => Error::InvalidArgument(format!("messages: row {row}: {text}")),
-            other => other,
-        })
+    /// The properties of the message that is drafted next.
+    pub(super) fn properties(&mut self) -> &mut NewProperties<'a> {
+        &mut self.properties
     }
 
-    fn draft(&mut self, columns: &PutColumns<'a>, row: usize, table: &mut QueueTable) -> Result<()> {
-        let mut sys_flag = number_at(columns.sys_flag, row).unwrap_or(0);
+    /// Drafts a message with its [`Self::properties`].
+    ///
+    /// # Errors
+    /// `InvalidArgument` for what no frame can hold.
+    pub(super) fn append(&mut self, given: GivenMessage<'a>, table: &mut QueueTable) -> Result<()> {
+        let GivenMessage { mut topic, mut queue_id, mut sys_flag, .. } = given;
         if self.put.decoded {
             sys_flag &= !(COMPRESSED | COMPRESSION_TYPE);
         }
-        let mut topic = columns.topic(row)?;
-        let mut queue_id = number_at(columns.queue_id, row).unwrap_or(0);
         if !is_folder_name(topic) || queue_id < 0 {
             let wanted = format!("1 to {LONGEST_TOPIC} bytes that can name a folder, and a queue of 0 or more");
             return Err(Error::InvalidArgument(format!("topic {topic:?}, queue {queue_id}: expected {wanted}")));
         }
-        columns.properties(row, &mut self.properties)?;
         // Upstream: half messages and those that are rolled back have no place in a queue.
         let in_queue = matches!(sys_flag & TRANSACTION_TYPE, 0 | TRANSACTION_COMMIT);
         if in_queue && (self.put.park || topic == SCHEDULE_TOPIC) {
@@ -108,20 +119,20 @@ impl<'a> Draft<'a> {
         }
         let queue_offset = if in_queue { self.take_offsets(topic, queue_id, sys_flag, table)? } else { 0 };
         self.properties.write(&mut self.text)?;
-        let store_timestamp = number_at(columns.store_timestamp, row).unwrap_or(self.now);
-        let store_host = columns.store_host(row, &mut self.hosts)?.unwrap_or(self.writer.store_host);
+        let store_timestamp = given.store_timestamp.unwrap_or(self.now);
+        let store_host = given.store_host.unwrap_or(self.writer.store_host);
         let message = NewMessage {
             topic,
             queue_id,
-            flag: number_at(columns.flag, row).unwrap_or(0),
+            flag: given.flag,
             sys_flag,
-            born_timestamp: number_at(columns.born_timestamp, row).unwrap_or(store_timestamp),
-            born_host: columns.born_host(row, &mut self.hosts)?.unwrap_or(store_host),
+            born_timestamp: given.born_timestamp.unwrap_or(store_timestamp),
+            born_host: given.born_host.unwrap_or(store_host),
             store_timestamp,
             store_host,
-            reconsume_times: number_at(columns.reconsume_times, row).unwrap_or(0),
-            prepared_transaction_offset: number_at(columns.prepared_transaction_offset, row).unwrap_or(0),
-            body: columns.body(row)?,
+            reconsume_times: given.reconsume_times,
+            prepared_transaction_offset: given.prepared_transaction_offset,
+            body: given.body,
             properties: &self.text,
         };
         let (phy_offset, store_size) = self.frames.add(&message, queue_offset)?;
@@ -223,6 +234,19 @@ impl Frames {
 const DELAY: &str = "DELAY";
 
 impl Put {
+    fn with_capacity(rows: usize) -> Self {
+        Self {
+            topic: StringBuilder::with_capacity(rows, 16 * rows),
+            queue_id: Vec::with_capacity(rows),
+            queue_offset: Vec::with_capacity(rows),
+            phy_offset: Vec::with_capacity(rows),
+            store_timestamp: Vec::with_capacity(rows),
+            msg_id: StringBuilder::with_capacity(rows, 32 * rows),
+            store_size: Vec::with_capacity(rows),
+            id: String::new(),
+        }
+    }
+
     fn push(&mut self, message: &NewMessage<'_>, queue_offset: i64, phy_offset: u64, store_size: i32) {
         write_msg_id(message.store_host.bytes(), phy_offset, &mut self.id);
         self.topic.append_value(message.topic);
@@ -236,6 +260,20 @@ impl Put {
 
     pub(super) fn last_store_timestamp(&self) -> Option<i64> {
         self.store_timestamp.last().copied()
+    }
+
+    /// The place of one message that was put alone.
+    pub(super) fn into_placed(self) -> Placed {
+        let first = |numbers: Vec<i64>| numbers.first().copied().unwrap_or_default();
+        Placed {
+            topic: String::from_utf8_lossy(self.topic.values_slice()).into_owned(),
+            queue_id: self.queue_id.first().copied().unwrap_or_default(),
+            queue_offset: first(self.queue_offset),
+            phy_offset: first(self.phy_offset),
+            store_timestamp: first(self.store_timestamp),
+            msg_id: self.id,
+            store_size: self.store_size.first().copied().unwrap_or_default(),
+        }
     }
 
     /// A row a message, in the order in which they were put.

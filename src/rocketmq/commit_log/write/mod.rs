@@ -20,7 +20,9 @@ mod put_columns;
 mod queue_table;
 mod writer;
 
+pub use draft::Placed;
 pub use host::Host;
+pub use new_message::GivenMessage;
 pub use writer::{CommitLogWriter, FlushMode, PutOptions, WriterOptions};
 
 #[cfg(test)]

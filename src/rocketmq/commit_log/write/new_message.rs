@@ -10,6 +10,33 @@ pub(super) const LONGEST_TOPIC: usize = 255;
 /// Bytes of the longest topic of a frame of version 1.
 const LONGEST_TOPIC_V1: usize = 127;
 
+/// A message as it is given: its properties beside it, its place to be found.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GivenMessage<'a> {
+    /// The topic.
+    pub topic: &'a str,
+    /// Queue of the topic.
+    pub queue_id: i32,
+    /// The application's flag.
+    pub flag: i32,
+    /// The system's flag.
+    pub sys_flag: i32,
+    /// Ms since the epoch; the store time where it is not given.
+    pub born_timestamp: Option<i64>,
+    /// The producer; the broker where it is not given.
+    pub born_host: Option<Host>,
+    /// Ms since the epoch; the clock's where it is not given.
+    pub store_timestamp: Option<i64>,
+    /// The broker; the writer's where it is not given.
+    pub store_host: Option<Host>,
+    /// How often a consumer gave it back.
+    pub reconsume_times: i32,
+    /// Offset of the half message.
+    pub prepared_transaction_offset: i64,
+    /// The body.
+    pub body: &'a [u8],
+}
+
 /// What a frame holds besides its place: queue offset and offset in the log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NewMessage<'a> {

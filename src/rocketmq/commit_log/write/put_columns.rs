@@ -5,6 +5,7 @@ use arrow_array::types::{Int32Type, Int64Type, TimestampMillisecondType};
 use arrow_array::{Array, ArrowPrimitiveType, BinaryArray, MapArray, PrimitiveArray, RecordBatch, StringArray};
 
 use super::host::Host;
+use super::new_message::GivenMessage;
 use super::new_properties::NewProperties;
 use crate::error::{Error, Result};
 use crate::rocketmq::commit_log::columns::Column;
@@ -14,13 +15,13 @@ use crate::rocketmq::commit_log::properties::{KEYS, TAGS, UNIQ_KEY};
 #[derive(Debug)]
 pub(super) struct PutColumns<'a> {
     topic: &'a StringArray,
-    pub(super) queue_id: Option<&'a PrimitiveArray<Int32Type>>,
-    pub(super) flag: Option<&'a PrimitiveArray<Int32Type>>,
-    pub(super) sys_flag: Option<&'a PrimitiveArray<Int32Type>>,
-    pub(super) reconsume_times: Option<&'a PrimitiveArray<Int32Type>>,
-    pub(super) prepared_transaction_offset: Option<&'a PrimitiveArray<Int64Type>>,
-    pub(super) store_timestamp: Option<&'a PrimitiveArray<TimestampMillisecondType>>,
-    pub(super) born_timestamp: Option<&'a PrimitiveArray<TimestampMillisecondType>>,
+    queue_id: Option<&'a PrimitiveArray<Int32Type>>,
+    flag: Option<&'a PrimitiveArray<Int32Type>>,
+    sys_flag: Option<&'a PrimitiveArray<Int32Type>>,
+    reconsume_times: Option<&'a PrimitiveArray<Int32Type>>,
+    prepared_transaction_offset: Option<&'a PrimitiveArray<Int64Type>>,
+    store_timestamp: Option<&'a PrimitiveArray<TimestampMillisecondType>>,
+    born_timestamp: Option<&'a PrimitiveArray<TimestampMillisecondType>>,
     born_host: Option<&'a StringArray>,
     store_host: Option<&'a StringArray>,
     body: Option<&'a BinaryArray>,
@@ -28,6 +29,7 @@ pub(super) struct PutColumns<'a> {
     properties: Option<(&'a MapArray, &'a StringArray, &'a StringArray)>,
     /// Columns that say again what a property says, or instead of it.
     named: [(&'static str, Option<&'a StringArray>); 3],
+    hosts: HostTexts<'a>,
 }
 
 impl<'a> PutColumns<'a> {
@@ -66,18 +68,38 @@ impl<'a> PutColumns<'a> {
             body_error: text(Column::BodyError),
             properties,
             named: [(TAGS, text(Column::Tags)), (KEYS, text(Column::Keys)), (UNIQ_KEY, text(Column::UniqKey))],
+            hosts: HostTexts::default(),
+        })
+    }
+
+    /// The message of a row, and its properties in place of those of another one.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for what no frame can hold.
+    pub(super) fn message(&mut self, row: usize, properties: &mut NewProperties<'a>) -> Result<GivenMessage<'a>> {
+        self.properties(row, properties)?;
+        let topic = text_at(self.topic, row).ok_or_else(|| Error::InvalidArgument("the topic is null".into()))?;
+        let mut host = |texts: Option<&'a StringArray>| {
+            texts.and_then(|texts| text_at(texts, row)).map(|text| self.hosts.get(text)).transpose()
+        };
+        Ok(GivenMessage {
+            topic,
+            born_host: host(self.born_host)?,
+            store_host: host(self.store_host)?,
+            queue_id: number_at(self.queue_id, row).unwrap_or(0),
+            flag: number_at(self.flag, row).unwrap_or(0),
+            sys_flag: number_at(self.sys_flag, row).unwrap_or(0),
+            born_timestamp: number_at(self.born_timestamp, row),
+            store_timestamp: number_at(self.store_timestamp, row),
+            reconsume_times: number_at(self.reconsume_times, row).unwrap_or(0),
+            prepared_transaction_offset: number_at(self.prepared_transaction_offset, row).unwrap_or(0),
+            body: self.body(row)?,
         })
     }
 
     /// # Errors
-    /// `InvalidArgument` where it is null.
-    pub(super) fn topic(&self, row: usize) -> Result<&'a str> {
-        text_at(self.topic, row).ok_or_else(|| Error::InvalidArgument("the topic is null".into()))
-    }
-
-    /// # Errors
     /// `InvalidArgument` for a body that could not be decoded where the batch was read.
-    pub(super) fn body(&self, row: usize) -> Result<&'a [u8]> {
+    fn body(&self, row: usize) -> Result<&'a [u8]> {
         if let Some(body) = self.body.and_then(|bodies| bodies.is_valid(row).then(|| bodies.value(row))) {
             return Ok(body);
         }
@@ -89,20 +111,12 @@ impl<'a> PutColumns<'a> {
         }
     }
 
-    pub(super) fn born_host(&self, row: usize, hosts: &mut HostTexts<'a>) -> Result<Option<Host>> {
-        self.born_host.and_then(|texts| text_at(texts, row)).map(|text| hosts.get(text)).transpose()
-    }
-
-    pub(super) fn store_host(&self, row: usize, hosts: &mut HostTexts<'a>) -> Result<Option<Host>> {
-        self.store_host.and_then(|texts| text_at(texts, row)).map(|text| hosts.get(text)).transpose()
-    }
-
     /// The properties of a row in place of those of the row before.
     ///
     /// # Errors
     /// `InvalidArgument` for what no text of properties can hold, and for a column that says another thing than the
     /// property of its name.
-    pub(super) fn properties(&self, row: usize, properties: &mut NewProperties<'a>) -> Result<()> {
+    fn properties(&self, row: usize, properties: &mut NewProperties<'a>) -> Result<()> {
         properties.clear();
         if let Some((map, names, values)) = self.properties.filter(|(map, ..)| map.is_valid(row)) {
             let offsets = map.value_offsets();
@@ -136,7 +150,7 @@ fn numbers<T: ArrowPrimitiveType>(messages: &RecordBatch, column: Column) -> Opt
 }
 
 /// The number of a row; nothing where it is null or there is no such column.
-pub(super) fn number_at<T: ArrowPrimitiveType>(numbers: Option<&PrimitiveArray<T>>, row: usize) -> Option<T::Native> {
+fn number_at<T: ArrowPrimitiveType>(numbers: Option<&PrimitiveArray<T>>, row: usize) -> Option<T::Native> {
     numbers.and_then(|numbers| numbers.is_valid(row).then(|| numbers.value(row)))
 }
 
@@ -146,7 +160,7 @@ fn text_at(texts: &StringArray, row: usize) -> Option<&str> {
 
 /// Hosts recur from row to row: the last ones are kept.
 #[derive(Debug, Default)]
-pub(super) struct HostTexts<'a> {
+struct HostTexts<'a> {
     kept: [Option<(&'a str, Host)>; 4],
     turn: usize,
 }

@@ -8,7 +8,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{ArrayRef, BinaryArray, Int32Array, RecordBatch, StringArray, TimestampMillisecondArray};
 
-use super::{CommitLogWriter, FlushMode, Host, PutOptions, WriterOptions};
+use super::{CommitLogWriter, FlushMode, GivenMessage, Host, PutOptions, WriterOptions};
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::{CommitLog, Options, ScanOptions};
 
@@ -324,6 +324,43 @@ fn a_log_goes_on_at_its_end() {
     let log = read(directory.path());
     assert_eq!(offsets(&log, "queue_offset"), (0..30).collect::<Vec<_>>());
     assert_eq!(CommitLog::open(directory.path(), Options::default()).unwrap().max_offset().unwrap(), end);
+}
+
+#[test]
+fn one_message_is_put_as_a_batch_of_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let (first, second) = (directory.path().join("a"), directory.path().join("b"));
+    let (one, many) = (open(&first, 0, 1000), open(&second, 0, 1000));
+    for (topic, level) in [("T", "0"), ("Topic", "2"), ("T", "1")] {
+        let given = GivenMessage {
+            topic,
+            queue_id: 4,
+            flag: -1,
+            born_timestamp: Some(1),
+            store_timestamp: Some(2),
+            born_host: Some(Host::parse("[::1]:9").unwrap()),
+            body: b"body",
+            ..GivenMessage::default()
+        };
+        let entries = [("TAGS", "x"), ("DELAY", level)];
+        let placed = one.put_message(given, entries, PUT).unwrap();
+        let columns = vec![
+            ("topic", texts(&[Some(topic)])),
+            ("queue_id", ints(&[4])),
+            ("flag", ints(&[-1])),
+            ("born_timestamp", times(&[1])),
+            ("store_timestamp", times(&[2])),
+            ("born_host", texts(&[Some("[::1]:9")])),
+            ("body", bodies(&[b"body"])),
+            ("properties", properties(&[&entries])),
+        ];
+        let put = many.put_messages(&batch(columns), PUT).unwrap();
+        let text = |column| put.column_by_name(column).unwrap().as_string::<i32>().value(0).to_owned();
+        assert_eq!((placed.topic, placed.msg_id), (text("topic"), text("msg_id")));
+        assert_eq!(placed.queue_offset, offsets(&put, "queue_offset")[0]);
+        assert_eq!(placed.phy_offset, offsets(&put, "phy_offset")[0]);
+    }
+    assert_eq!(file(&first, 0), file(&second, 0));
 }
 
 #[test]

@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow_array::RecordBatch;
 
-use super::draft::{Draft, Put};
+use super::draft::{Draft, Placed, Put};
 use super::flush_service::{FlushService, Flushed};
 use super::host::Host;
 use super::log_files::LogFiles;
+use super::new_message::GivenMessage;
 use super::put_columns::PutColumns;
 use super::queue_table::QueueTable;
 use crate::error::{Error, Result};
@@ -167,14 +168,51 @@ impl CommitLogWriter {
     /// was written. The system's error from a write or a flush; what a failed flush leaves is in the log, and is flushed
     /// again by the next one. What went wrong beside the puts since the last call.
     pub fn put_messages(&self, messages: &RecordBatch, options: PutOptions) -> Result<RecordBatch> {
+        let mut columns = PutColumns::of(messages)?;
+        let rows = messages.num_rows();
+        let put = self.put(rows, options, |draft, table| {
+            for row in 0..rows {
+                let given = columns.message(row, draft.properties());
+                given.and_then(|given| draft.append(given, table)).map_err(|error| match error {
+                    Error::InvalidArgument(text) => Error::InvalidArgument(format!("messages: row {row}: {text}")),
+                    other => other,
+                })?;
+            }
+            Ok(())
+        })?;
+        Ok(put.into_batch())
+    }
+
+    /// Appends one message with these properties and says where it is.
+    ///
+    /// # Errors
+    /// As [`Self::put_messages`].
+    pub fn put_message<'a>(
+        &self,
+        given: GivenMessage<'a>,
+        properties: impl IntoIterator<Item = (&'a str, &'a str)>,
+        options: PutOptions,
+    ) -> Result<Placed> {
+        let put = self.put(1, options, |draft, table| {
+            properties.into_iter().try_for_each(|(name, value)| draft.properties().push(name, value))?;
+            draft.append(given, table)
+        })?;
+        Ok(put.into_placed())
+    }
+
+    fn put<'a>(
+        &self,
+        rows: usize,
+        options: PutOptions,
+        fill: impl FnOnce(&mut Draft<'a>, &mut QueueTable) -> Result<()>,
+    ) -> Result<Put> {
         self.check_process()?;
         self.shared.told()?;
-        let columns = PutColumns::of(messages)?;
-        let (put, end) = self.shared.put(&columns, messages.num_rows(), options)?;
+        let (put, end) = self.shared.put(rows, options, fill)?;
         if self.shared.options.flush == FlushMode::Sync {
             self.shared.flush_to(end)?;
         }
-        Ok(put.into_batch())
+        Ok(put)
     }
 
     /// Waits until all that was put is on the disk.
@@ -224,16 +262,20 @@ impl Shared {
     }
 
     /// Gives where the rows went, and where the log ends now.
-    fn put(&self, columns: &PutColumns<'_>, rows: usize, options: PutOptions) -> Result<(Put, u64)> {
+    fn put<'a>(
+        &self,
+        rows: usize,
+        options: PutOptions,
+        fill: impl FnOnce(&mut Draft<'a>, &mut QueueTable) -> Result<()>,
+    ) -> Result<(Put, u64)> {
         let mut state = self.state();
         let state = &mut *state;
         if state.closed {
             return Err(Error::InvalidArgument(format!("{} is closed for writing", self.directory.display())));
         }
         let buffer = std::mem::take(&mut state.buffer);
-        let mut draft = Draft::new(state.wrote, self.options, options, buffer);
-        let drafted = (0..rows).try_for_each(|row| draft.append(columns, row, &mut state.table));
-        let done = drafted.and_then(|()| write(&mut state.files, &draft));
+        let mut draft = Draft::new(state.wrote, self.options, options, buffer, rows);
+        let done = fill(&mut draft, &mut state.table).and_then(|()| write(&mut state.files, &draft));
         match done {
             Ok(()) => state.table.keep(),
             Err(error) => {
@@ -289,7 +331,7 @@ impl Flushed for Shared {
 }
 
 /// Writes what was drafted: all files are made ready first, so that a full disk is met before the first byte.
-fn write(files: &mut LogFiles, draft: &Draft) -> Result<()> {
+fn write(files: &mut LogFiles, draft: &Draft<'_>) -> Result<()> {
     for (phy_offset, _) in draft.pieces() {
         files.ready(phy_offset)?;
     }
