@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from arro3.core import Array, DataType, RecordBatch, Table
@@ -32,7 +32,6 @@ _TYPES = {
     "store_host": DataType.utf8(),
 }
 _PROPERTIES = "properties"
-_DELAY = "DELAY"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,56 +57,39 @@ class PutResult:
     store_size: int
 
 
-_RESULT_COLUMNS = tuple(field.name for field in fields(PutResult))
-
-
-def put_result(placed: RecordBatch) -> PutResult:
-    """Give what a put of one message returned."""
-    columns = {name: placed.column(name) for name in _RESULT_COLUMNS}
-    columns["store_timestamp"] = columns["store_timestamp"].cast(DataType.int64())
-    return PutResult(**{name: column[0].as_py() for name, column in columns.items()})
-
-
-def one_message(
-    topic: str,
-    body: bytes,
+def all_properties(
     properties: Mapping[str, str] | None,
     *,
     keys: str | Iterable[str] | None,
+    tags: str | None,
+    uniq_key: str | None,
     delay_level: int,
-    columns: Mapping[str, Any],
-) -> RecordBatch:
-    """Make a batch of one message.
-
-    Args:
-        topic: The topic.
-        body: The body.
-        properties: Its properties.
-        keys: Its keys: one text, or several texts.
-        delay_level: Its delay level; 0: none.
-        columns: Further columns by name; those that are None are left out.
+) -> list[tuple[str, str]]:
+    """Give the properties of a message, with those that have arguments of their own.
 
     Raises:
         ValueError: A delay level below 0.
-        TypeError: A value of another type.
     """
     if delay_level < 0:
         raise ValueError(f"a delay level is 0 or more, not {delay_level}")
     given = dict(properties or {})
-    if delay_level:
-        given[_DELAY] = str(delay_level)
-    row = {"topic": topic, "body": body, **columns}
-    if keys is not None:
-        row["keys"] = keys if isinstance(keys, str) else " ".join(keys)
-    for name in ("store_timestamp", "born_timestamp"):
-        row[name] = _time(row.get(name))
-    arrays = {name: _array([value], name) for name, value in row.items() if value is not None}
-    if given:
-        arrays[_PROPERTIES] = property_column([given])
-    return RecordBatch.from_pydict(arrays)
+    own = {
+        "KEYS": keys if keys is None or isinstance(keys, str) else " ".join(keys),
+        "TAGS": tags,
+        "UNIQ_KEY": uniq_key,
+        "DELAY": str(delay_level) if delay_level else None,
+    }
+    given.update((name, value) for name, value in own.items() if value)
+    return list(given.items())
 
 
-def _time(value: int | datetime | None) -> int | None:
+def no_messages() -> RecordBatch:
+    """Make a batch of no messages."""
+    return RecordBatch.from_pydict({"topic": _array([], "topic")})
+
+
+def optional_ms(value: int | datetime | None) -> int | None:
+    """Give a time in ms; None stays None."""
     return None if value is None else time_ms(value)
 
 
@@ -119,7 +101,7 @@ def put_batches(messages: Any) -> list[RecordBatch]:  # noqa: ANN401 -- anything
         ValueError: A column that messages do not have, or columns of different lengths.
     """
     if isinstance(messages, Mapping):
-        columns = {name: _column(name, column) for name, column in messages.items()}
+        columns: dict[str, Any] = {name: _column(name, column) for name, column in messages.items()}
         lengths = {name: len(column) for name, column in columns.items()}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"the columns differ in length: {lengths}")
@@ -144,7 +126,7 @@ def _column(name: str, column: Any) -> Array:  # noqa: ANN401 -- Arrow or a sequ
         return property_column(values)
     if name not in _TYPES:
         raise ValueError(f"no column of a message that is put: {name!r}")
-    return _array([_time(value) for value in values] if _TYPES[name] is _UTC_MS else values, name)
+    return _array([optional_ms(value) for value in values] if _TYPES[name] is _UTC_MS else values, name)
 
 
 def _array(values: list[Any], name: str) -> Array:

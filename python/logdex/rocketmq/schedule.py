@@ -96,12 +96,13 @@ class ScheduleService:
         while at < end:
             units = queue.units(at, min(end, at + _UNITS_A_STEP))
             due = _due_rows(self._times(queue, units), now, self._levels[level - 1])
-            offsets: list[int] = units.column("phy_offset").to_pylist()[:due]
-            places: list[int] = units.column("queue_offset").to_pylist()
+            offsets: Sequence[int] = units.column("phy_offset").to_pylist()[:due]
+            places: Sequence[int] = units.column("queue_offset").to_pylist()
+            done = 0
             for messages in self._log.message_batches(offsets, body="stored"):
                 count += self._put_again(messages)
-            if due:
-                at = self._offsets.offsets[level] = places[due - 1] + 1
+                done += messages.num_rows
+                at = self._offsets.offsets[level] = places[done - 1] + 1
             if due < _UNITS_A_STEP:
                 break
         return count
@@ -109,7 +110,7 @@ class ScheduleService:
     @staticmethod
     def _times(queue: ConsumeQueue, units: RecordBatch) -> list[int]:
         """Give the times of delivery of units, from the extension files where they are there."""
-        codes: list[int] = units.column("tags_code").to_pylist()
+        codes: list[int] = list(units.column("tags_code").to_pylist())
         addresses = [code if code <= _LARGEST_ADDRESS else None for code in codes]
         if not any(addresses):
             return codes
@@ -162,7 +163,7 @@ def real_messages(parked: RecordBatch) -> RecordBatch:
             queues.append(int(queue))
             rows.append(row)
     kept = take_rows(parked, rows)
-    columns = {name: kept.column(name) for name in _KEPT_COLUMNS}
+    columns: dict[str, Any] = {name: kept.column(name) for name in _KEPT_COLUMNS}
     columns["topic"] = Array(topics, type=DataType.utf8())
     columns["queue_id"] = Array(queues, type=DataType.int32())
     return RecordBatch.from_pydict(columns)

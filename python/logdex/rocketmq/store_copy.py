@@ -11,7 +11,6 @@ from logdex.hash_index.index_service import INDEXES_TAGS
 from logdex.hash_index.query import MIN_TIME, TimeRange
 from logdex.report import Finding, Report
 from logdex.rocketmq.delay_offsets import DelayOffsets
-from logdex.rocketmq.layout import StoreLayout
 from logdex.rocketmq.queue_set import QueueSet
 from logdex.rocketmq.schedule import SCHEDULE_TOPIC
 from logdex.rocketmq.store_options import DEFAULT_FILE_SIZE, StoreOptions
@@ -82,7 +81,7 @@ def copy_messages(
         OSError: The system refuses. What was written by then is left as after a crash.
     """
     target = Path(directory)
-    if holds_log(StoreLayout(target, str(target / "commitlog"))):
+    if holds_log(target):
         raise FileExistsError(errno.EEXIST, "a store lies there already", str(target))
     delays = DelayOffsets(store.layout.config).offsets if topic in (None, SCHEDULE_TOPIC) else {}
     queues = QueueSet(store.layout, store.commit_log, READING)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from logdex.hash_index.file_name import resolve_zone
+
 if TYPE_CHECKING:
     from datetime import tzinfo
     from typing import Literal
@@ -14,6 +16,8 @@ DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 
 
 DEFAULT_FILE_SIZE = 1 << 30
 """mappedFileSizeCommitLog."""
+
+_UNIT = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +47,9 @@ class StoreOptions:
         """
         if (self.hash_slots is None) != (self.max_entries is None):
             raise ValueError("give both hash_slots and max_entries, or neither")
+        if self.hash_slots is not None and self.max_entries is not None and min(self.hash_slots, self.max_entries) < 1:
+            raise ValueError(f"an index cannot have {self.hash_slots} slots and {self.max_entries} entries")
+        resolve_zone(self.zone)
         if self.compat not in (None, "4.9.3", "5.3.3", "5.5.0"):
             raise ValueError(f'compat is None, "4.9.3", "5.3.3" or "5.5.0", not {self.compat!r}')
         if self.flush not in ("async", "sync", "none"):
@@ -54,7 +61,8 @@ class StoreOptions:
     def queue_files(self) -> dict[str, Any]:
         """Sizes of queue files that are given, as `ConsumeQueueWriter.open` takes them."""
         sizes = {
-            "file_size": self.queue_file_size,
+            # Rounded up to whole units, as a broker does.
+            "file_size": None if self.queue_file_size is None else -(-self.queue_file_size // _UNIT) * _UNIT,
             "batch_file_size": self.batch_queue_file_size,
             "extension_file_size": self.extension_file_size,
         }

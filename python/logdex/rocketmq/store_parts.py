@@ -1,7 +1,7 @@
 """The parts of a store that is open for writing, and the steps of its life: begin, dispatch, deliver, flush, end.
 
-What outlasts a crash is kept in this order: `abort` is there before anything changes; the log is on the disk before the queues and
-the index, they before the checkpoint vouches for them; `abort` goes last.
+The order makes it outlast a crash: `abort` is there before anything changes; the log is on the disk before queues and index,
+these before the checkpoint vouches for them; `abort` goes last.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from logdex.rocketmq.layout import StoreLayout
 from logdex.rocketmq.queue_set import QueueSet
 from logdex.rocketmq.schedule import ScheduleService
 from logdex.rocketmq.store_options import DEFAULT_FILE_SIZE
-from logdex.rocketmq.store_recovery import READING, RecoveryPlan, plan_recovery, sync_files
+from logdex.rocketmq.store_recovery import READING, RecoveryPlan, complete_last_file, plan_recovery, sync_files
 from logdex.rocketmq.store_root import ABORT, holds_log
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class StoreParts:
 
     def _begin(self) -> None:
         layout = self._layout
-        is_store = holds_log(layout)
+        is_store = holds_log(layout.root)
         lock = layout.root / "lock"
         if is_store and not lock.exists():
             # Taking the lock makes its file, which a store that is refused shall not get.
@@ -74,7 +74,14 @@ class StoreParts:
         layout.root.mkdir(parents=True, exist_ok=True)
         self._stack.callback(StoreLock.take(lock).release)
         plan = self._plan(is_store=is_store)
-        self._offsets = DelayOffsets(layout.config)
+        self.log = CommitLogWriter.open(
+            layout.commit_log,
+            end_phy_offset=plan.end,
+            file_size=self._options.file_size or plan.file_size or DEFAULT_FILE_SIZE,
+            store_host=self._options.store_host,
+            flush=self._options.flush,
+        )
+        self._stack.callback(self.log.close)
         layout.abort.write_bytes(f"{ABORT} {os.getpid()}\n".encode())
         Path(layout.commit_log).mkdir(exist_ok=True)
         sync_directory(layout.root)
@@ -84,18 +91,21 @@ class StoreParts:
         self.recovered = Report(plan.findings, counts)
 
     def _plan(self, *, is_store: bool) -> RecoveryPlan:
+        """Find out what is to be done; what is refused is refused here."""
         options = self._options
+        self._offsets = DelayOffsets(self._layout.config)
         begin = options.begin_phy_offset
         if not is_store:
             return RecoveryPlan(begin=begin, end=begin, dispatch=begin, index_from=begin)
         plan = plan_recovery(
             self._layout,
-            (options.hash_slots, options.max_entries),
+            geometry=(options.hash_slots, options.max_entries),
+            sizes=options.queue_files,
             last_exit_ok=options.last_exit_ok,
             truncate=options.truncate,
         )
         if options.file_size not in (None, plan.file_size):
-            raise ValueError(f"the files of this log have {plan.file_size} bytes, not {options['file_size']}")
+            raise ValueError(f"the files of this log have {plan.file_size} bytes, not {options.file_size}")
         return plan
 
     def _cut(self, plan: RecoveryPlan) -> dict[str, int]:
@@ -103,6 +113,7 @@ class StoreParts:
         counts = {"log_bytes": plan.end - plan.begin, "messages_cut_off": plan.messages_lost}
         if plan.file_size:
             counts |= cut_log(self._layout.commit_log, plan.end).checked
+            complete_last_file(self._layout, plan.file_size)
         # The newest first: a crash in between leaves an index without a hole.
         for path in reversed(plan.index_beyond):
             path.unlink(missing_ok=True)
@@ -132,13 +143,6 @@ class StoreParts:
         self._stack.callback(self._index.close)
         tags = options.compat == INDEXES_TAGS if plan.tags is None else plan.tags
         self._dispatcher = Dispatcher(self._reader, self._queues, self._index, tags=tags)
-        self.log = CommitLogWriter.open(
-            layout.commit_log,
-            end_phy_offset=plan.end,
-            file_size=options.file_size or plan.file_size or DEFAULT_FILE_SIZE,
-            store_host=options.store_host,
-            flush=options.flush,
-        )
         queues = QueueSet(layout, self._reader, READING)
         self._stack.callback(queues.close)
         self._schedule = ScheduleService(self._reader, queues, self._offsets, self._levels, self._deliver)

@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING
 from logdex._core import StoreCheckpoint
 from logdex.errors import CorruptFileError
 from logdex.hash_index import IndexService
+from logdex.hash_index.directory import DirectoryLock
 from logdex.hash_index.recovery import holds_tags
+from logdex.report import Finding
 from logdex.rocketmq.commit_log import CommitLog
 from logdex.rocketmq.queue_set import QueueSet
 from logdex.rocketmq.sound import sound_messages
 
 if TYPE_CHECKING:
-    from logdex.report import Finding
+    from collections.abc import Mapping
+
     from logdex.rocketmq.layout import StoreLayout
 
 READING = {"access": "auto", "compat": None, "clock_slack_ms": 0}
@@ -56,34 +59,50 @@ class RecoveryPlan:
 
 
 def plan_recovery(
-    layout: StoreLayout, geometry: tuple[int | None, int | None], *, last_exit_ok: bool | None, truncate: bool
+    layout: StoreLayout,
+    *,
+    geometry: tuple[int | None, int | None],
+    sizes: Mapping[str, int],
+    last_exit_ok: bool | None,
+    truncate: bool,
 ) -> RecoveryPlan:
     """Find out what a start has to do; nothing is changed.
 
     Args:
         layout: Where the parts of the store lie. Its log has files.
         geometry: Slots and entries of the index files, where they are known.
+        sizes: Sizes of queue files that are asked for, by kind.
         last_exit_ok: How the last writer ended; None: `abort` says it.
         truncate: Sound messages behind damage may be lost.
 
     Raises:
         CorruptFileError: They would be lost, and may not.
         GeometryError: Slots and entries of the index were not given and cannot be told from its files.
-        ValueError: The queues are no files.
+        ValueError: The queues are no files, or have other sizes.
+        BlockingIOError: Another index service writes to the index.
         OSError: The system refuses.
     """
     if last_exit_ok is None:
         last_exit_ok = not layout.abort.exists()
+    if layout.index.is_dir():
+        # Another index service may be at work there, without the store's lock.
+        DirectoryLock(layout.index).release()
     with CommitLog.open(layout.commit_log) as log:
+        queue_end = _queue_end(layout, log, sizes)
         begin, end, dispatch = log.core.recovery(
             StoreCheckpoint.open(layout.checkpoint) if layout.checkpoint.exists() else None,
             last_exit_ok=last_exit_ok,
-            queue_end=_queue_end(layout, log),
+            queue_end=queue_end,
         )
         findings = list(log.check_files().findings)
+        _refuse_long_file(log, end)
         lost = _count_behind(log, end, findings)
         if lost and not truncate:
             raise _would_be_lost(log, end, lost, findings)
+        if last_exit_ok and not lost and queue_end > end:
+            path, first = file_at(log, end)
+            expected = f"messages up to offset {queue_end}, where queues lead"
+            findings.append(Finding(path, end - first, "log-end", expected, "the end of the log"))
         index = _look_at_index(layout, log, geometry, end, last_exit_ok=last_exit_ok)
         if not index.files:
             index_from: int | None = log.min_offset
@@ -105,12 +124,15 @@ def plan_recovery(
         )
 
 
-def _queue_end(layout: StoreLayout, log: CommitLog) -> int:
+def _queue_end(layout: StoreLayout, log: CommitLog, sizes: Mapping[str, int]) -> int:
     """Give the offset in the log behind the last unit of any queue, -1 without units."""
     queues = QueueSet(layout, log, READING)
     try:
         if layout.queues.is_dir() and not queues.is_readable():
             raise ValueError(f"{layout.queues}: a database of a 5.x broker (RocksDB), which logdex does not write")
+        for name, size in queues.file_sizes().items():
+            if sizes.get(name, size) != size:
+                raise ValueError(f"the queue files of this store have {size} bytes, not {sizes[name]}")
         paths = [path for paths in queues.directories().values() for path in paths]
         return max((queues.open(path).log_end for path in paths), default=-1)
     finally:
@@ -132,6 +154,14 @@ def _would_be_lost(log: CommitLog, end: int, lost: int, findings: list[Finding])
     return CorruptFileError(
         path, end - begin, expected, f"{found}{count} behind it; truncate=True would cut them off, a copy keeps them"
     )
+
+
+def _refuse_long_file(log: CommitLog, end: int) -> None:
+    """Refuse a file that the log would go on in and that is longer than the others."""
+    path, _ = file_at(log, end)
+    size = Path(path).stat().st_size
+    if size > log.file_size:
+        raise CorruptFileError(path, log.file_size, f"{log.file_size} bytes, as most files here", f"{size} bytes")
 
 
 def file_at(log: CommitLog, offset: int) -> tuple[str, int]:
@@ -169,6 +199,16 @@ def _look_at_index(
         beyond = tuple(path for path, last in ends.items() if last >= end)
         # The last message that was indexed is not indexed again.
         return _Index(len(files) > len(beyond), max(ends.values(), default=-1) + 1, beyond, holds_tags(files, log.core))
+
+
+def complete_last_file(layout: StoreLayout, file_size: int) -> None:
+    """Give the last file of a log its whole length, if it was cut short: no broker starts with another."""
+    with CommitLog.open(layout.commit_log) as log:
+        last = log.files[-1]
+    if last.stat().st_size < file_size:
+        with last.open("r+b") as file:
+            file.truncate(file_size)
+            os.fsync(file.fileno())
 
 
 def sync_files(layout: StoreLayout, begin: int) -> None:

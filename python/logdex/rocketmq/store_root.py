@@ -20,7 +20,7 @@ _MARKS = {"abort", "abort.bak", "checkpoint", "config", "lock", "lost+found"}
 """What may lie in a store in which no message was stored yet."""
 
 
-def holds_log(layout: StoreLayout) -> bool:
+def holds_log(root: Path) -> bool:
     """Say whether a store lies at a root; if not, a new one can begin there.
 
     Raises:
@@ -28,18 +28,17 @@ def holds_log(layout: StoreLayout) -> bool:
         OSError: The system refuses.
     """
     try:
-        names = set(os.listdir(layout.root))  # noqa: PTH208 -- names are wanted
+        names = set(os.listdir(root))  # noqa: PTH208 -- names are wanted
     except FileNotFoundError:
         return False
-    log = layout.root / "commitlog"
-    if "commitlog" in names and any(map(OFFSET_NAME.fullmatch, os.listdir(log))):  # noqa: PTH208 -- as above
+    if "commitlog" in names and any(map(OFFSET_NAME.fullmatch, os.listdir(root / "commitlog"))):  # noqa: PTH208 -- as above
         return True
-    others = sorted(name for name in names - _MARKS if not _is_empty_tree(layout.root / name))
+    others = sorted(name for name in names - _MARKS if not _is_empty_tree(root / name))
     if others:
         raise FileExistsError(
             errno.EEXIST,
             f"no store with a log in commitlog, and no empty directory: it has {', '.join(others[:3])}",
-            str(layout.root),
+            str(root),
         )
     return False
 

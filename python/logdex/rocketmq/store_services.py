@@ -28,7 +28,7 @@ class ServiceThread:
         self._work = work
         self._timed = timed
         self._woken = threading.Event()
-        self._stopped = False
+        self._stopped = threading.Event()
         self._process = os.getpid()
         self._thread = threading.Thread(target=self._run, name="logdex-store", daemon=True)
         self._thread.start()
@@ -41,7 +41,7 @@ class ServiceThread:
         """End the thread, after what it does now; in a forked child there is none."""
         if self._process != os.getpid():
             return
-        self._stopped = True
+        self._stopped.set()
         self._woken.set()
         if self._thread is not threading.current_thread():
             self._thread.join()
@@ -49,15 +49,15 @@ class ServiceThread:
     def _run(self) -> None:
         due = [time.monotonic() + seconds for seconds, _ in self._timed]
         try:
-            while not self._stopped:
+            while not self._stopped.is_set():
                 self._woken.wait(max(0.0, min(due) - time.monotonic()))
-                if self._stopped:
+                if self._stopped.is_set():
                     return
                 if self._woken.is_set():
                     self._woken.clear()
                     self._work()
                 for place, (seconds, call) in enumerate(self._timed):
-                    if time.monotonic() >= due[place] and not self._stopped:
+                    if time.monotonic() >= due[place] and not self._stopped.is_set():
                         call()
                         due[place] = time.monotonic() + seconds
         except BaseException as error:  # noqa: BLE001 -- raised where somebody sees it

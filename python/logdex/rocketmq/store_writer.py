@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from logdex._core import time_ms
 from logdex.closing import Closing
-from logdex.rocketmq.put_input import PutResult, joined, one_message, put_batches, put_result
+from logdex.rocketmq.put_input import PutResult, all_properties, joined, no_messages, optional_ms, put_batches
 from logdex.rocketmq.store_options import DEFAULT_DELAY_LEVELS, StoreOptions
 from logdex.rocketmq.store_parts import StoreParts
 from logdex.rocketmq.store_services import ServiceThread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime, tzinfo
     from os import PathLike
     from typing import Literal, NoReturn, TypeAlias
@@ -60,19 +60,9 @@ class StoreWriter(Closing):
         self._closed = False
         self._levels = len(options.delay_levels.split(" "))
         self._parts = parts = StoreParts(root, options)
-        self._services: ServiceThread | None = None
-        if services:
-            # The thread knows the parts, not the writer: one that is forgotten without `close` ends its thread.
-            self._services = ServiceThread(
-                parts.dispatch,
-                [
-                    (_DELIVER_SECONDS, parts.deliver_written),
-                    (_FLUSH_QUEUES_SECONDS, parts.flush_queues),
-                    (_DELAY_OFFSETS_SECONDS, parts.save_delay_offsets),
-                    (_CHECKPOINT_SECONDS, parts.write_checkpoint),
-                ],
-            )
-            weakref.finalize(self, self._services.stop)
+        self._services = ServiceThread(parts.dispatch, _timed(parts)) if services else None
+        # Neither knows the writer, so one that is forgotten without `close`, or left at the end of the interpreter, ends them.
+        self._end = weakref.finalize(self, _abandon, parts, self._services, self._process)
 
     @classmethod
     def open(
@@ -97,9 +87,9 @@ class StoreWriter(Closing):
     ) -> Self:
         """Open a store for writing, or begin a new one.
 
-        It does what a broker's start does: takes the lock of the store, looks for the end of the log, cuts off what lies behind it
-        from log, queues and index, and dispatches what queues and index lack. Other than a broker it refuses to cut
-        where sound messages lie behind damage, and what it cuts off can not come back. Where it refuses, nothing was changed.
+        It does what a broker's start does: takes the lock of the store, looks for the end of the log, cuts off from log, queues
+        and index what lies behind it, and dispatches what queues and index lack. Other than a broker it refuses to cut
+        where sound messages lie behind damage, and what it cuts off cannot come back. Where it refuses, nothing was changed.
 
         Args:
             root: A store; or a directory that is missing or empty, for a new one.
@@ -117,8 +107,8 @@ class StoreWriter(Closing):
                 `flush` and `close`.
             last_exit_ok: How the last writer ended; None: as the file `abort` says, which is there after a crash.
             truncate: Cut the log off at damage, although sound messages lie behind it.
-            services: A thread dispatches, delivers scheduled messages, flushes queues and writes the checkpoint, as a broker's do;
-                False: that is done where it is called for, and by `close`.
+            services: A thread dispatches, delivers scheduled messages, flushes queues and writes the checkpoint, as those of a
+                broker do; False: that is done where it is called for, and by `close`.
             begin_phy_offset: Where the log of a new store begins: the first byte of a file.
             compat: "5.5.0" indexes tags in a new index, as that broker does; an index that is there goes on as it is.
 
@@ -190,19 +180,22 @@ class StoreWriter(Closing):
             ValueError: It is no message: a topic, a property or a size that a broker would refuse, too.
             OSError: The system refuses; where the disk is full, nothing was written.
         """
-        columns = {
-            "queue_id": queue_id,
-            "tags": tags,
-            "flag": flag,
-            "uniq_key": uniq_key,
-            "sys_flag": sys_flag,
-            "born_timestamp": born_timestamp,
-            "born_host": born_host,
-            "store_timestamp": store_timestamp,
-            "store_host": store_host,
-        }
-        message = one_message(topic, body, properties, keys=keys, delay_level=delay_level, columns=columns)
-        return put_result(self._put(message))
+        self._check()
+        result = self._parts.log.put_message(
+            topic,
+            body,
+            all_properties(properties, keys=keys, tags=tags, uniq_key=uniq_key, delay_level=delay_level),
+            queue_id=queue_id,
+            flag=flag,
+            sys_flag=sys_flag,
+            born_timestamp=optional_ms(born_timestamp),
+            born_host=born_host,
+            store_timestamp=optional_ms(store_timestamp),
+            store_host=store_host,
+            levels=self._levels,
+        )
+        self._wake()
+        return PutResult(*result)
 
     def put_messages(
         self,
@@ -229,19 +222,18 @@ class StoreWriter(Closing):
             TypeError: Neither Arrow data nor a mapping, or a column of another type.
             OSError: The system refuses; where the disk is full, nothing of the batch was written.
         """
-        batches = put_batches(messages)
-        if not batches:
-            batches = [one_message("", b"", None, keys=None, delay_level=0, columns={}).slice(0, 0)]
-        return joined([self._put(batch, body=body, park=park) for batch in batches])
-
-    def _put(
-        self, messages: RecordBatch, *, body: Literal["decoded", "stored"] = "decoded", park: bool = True
-    ) -> RecordBatch:
         self._check()
-        placed = self._parts.log.put_messages(messages, body=body, park=park, levels=self._levels)
+        batches = put_batches(messages) or [no_messages()]
+        try:
+            return joined(
+                [self._parts.log.put_messages(batch, body=body, park=park, levels=self._levels) for batch in batches]
+            )
+        finally:
+            self._wake()
+
+    def _wake(self) -> None:
         if self._services is not None:
             self._services.wake()
-        return placed
 
     # Services
 
@@ -330,6 +322,7 @@ class StoreWriter(Closing):
         if self._closed or self._process != os.getpid():
             return
         self._closed = True
+        self._end.detach()
         if self._services is not None:
             self._services.stop()
             if self._services.error is not None:
@@ -344,3 +337,22 @@ class StoreWriter(Closing):
     def __reduce__(self) -> NoReturn:
         """Refuse: who holds the lock of a store cannot be in two places."""
         raise TypeError("a StoreWriter does not pickle: it holds the lock of its store")
+
+
+def _timed(parts: StoreParts) -> list[tuple[float, Callable[[], object]]]:
+    """What the services do again and again."""
+    return [
+        (_DELIVER_SECONDS, parts.deliver_written),
+        (_FLUSH_QUEUES_SECONDS, parts.flush_queues),
+        (_DELAY_OFFSETS_SECONDS, parts.save_delay_offsets),
+        (_CHECKPOINT_SECONDS, parts.write_checkpoint),
+    ]
+
+
+def _abandon(parts: StoreParts, services: ServiceThread | None, process: int) -> None:
+    """Let a store go that nobody closed; what a forked child has of it is its parent's."""
+    if process != os.getpid():
+        return
+    if services is not None:
+        services.stop()
+    parts.abandon()
