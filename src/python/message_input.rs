@@ -27,9 +27,11 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 fn property_column<'py>(py: Python<'py>, rows: Vec<Option<Bound<'py, PyMapping>>>) -> PyResult<Bound<'py, PyAny>> {
     let mut map = PropertyMap::default();
     for row in &rows {
-        for item in row.iter().map(|row| row.items()).collect::<PyResult<Vec<_>>>()?.iter().flatten() {
-            let (name, value): (String, Option<String>) = item.extract()?;
-            map.push(&name, value.as_deref());
+        if let Some(row) = row {
+            for item in row.items()? {
+                let (name, value): (String, Option<String>) = item.extract()?;
+                map.push(&name, value.as_deref());
+            }
         }
         map.end_row(row.is_some());
     }

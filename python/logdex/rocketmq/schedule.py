@@ -96,8 +96,8 @@ class ScheduleService:
         while at < end:
             units = queue.units(at, min(end, at + _UNITS_A_STEP))
             due = _due_rows(self._times(queue, units), now, self._levels[level - 1])
-            offsets: Sequence[int] = units.column("phy_offset").to_pylist()[:due]
-            places: Sequence[int] = units.column("queue_offset").to_pylist()
+            offsets: list[int] = list(units.column("phy_offset").to_pylist()[:due])
+            places: list[int] = list(units.column("queue_offset").to_pylist())
             done = 0
             for messages in self._log.message_batches(offsets, body="stored"):
                 count += self._put_again(messages)

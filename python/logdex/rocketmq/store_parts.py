@@ -88,7 +88,7 @@ class StoreParts:
         counts = self._cut(plan)
         self._open_parts(plan)
         counts |= self._catch_up(plan)
-        self.recovered = Report(plan.findings, counts)
+        self.recovered = Report([*plan.findings, *self._queues.report.findings], counts)
 
     def _plan(self, *, is_store: bool) -> RecoveryPlan:
         """Find out what is to be done; what is refused is refused here."""
@@ -149,15 +149,17 @@ class StoreParts:
 
     def _catch_up(self, plan: RecoveryPlan) -> dict[str, int]:
         """Dispatch what queues and index lack, and learn from the queues which offsets come next."""
-        self._dispatcher.offset = plan.dispatch
+        # A queue that was found damaged is written again from its damage on.
+        begin = min(plan.dispatch, max(self._queues.dispatch_offset, self._reader.min_offset))
+        self._dispatcher.offset = begin
         index_from = plan.end if plan.index_from is None else plan.index_from
-        indexed = self._dispatcher.index(index_from, min(plan.dispatch, plan.end))
+        indexed = self._dispatcher.index(index_from, min(begin, plan.end))
         dispatched = self._dispatcher.dispatch(plan.end, index_from=index_from)
         table = self._queues.queue_offsets()
         columns = (table.column(name).to_pylist() for name in ("topic", "queue_id", "queue_offset"))
         for topic, queue_id, queue_offset in zip(*columns, strict=True):
             self.log.set_queue_offset(topic, queue_id, queue_offset)
-        return {"messages_dispatched": dispatched, "messages_indexed": indexed}
+        return {**self._queues.report.checked, "messages_dispatched": dispatched, "messages_indexed": indexed}
 
     # Steps
 
@@ -166,17 +168,13 @@ class StoreParts:
         with self._step:
             return self._dispatcher.dispatch(self.log.wrote_offset)
 
-    def deliver_due(self, now: int) -> int:
-        """Deliver the parked messages whose time has come; give their number."""
+    def deliver_due(self, now: int | None = None) -> int:
+        """Deliver the parked messages whose time has come, by now where no time is given; give their number."""
         with self._step:
             self._dispatcher.dispatch(self.log.wrote_offset)
-            self._queues.flush()
-            return self._schedule.deliver_due(now)
-
-    def deliver_written(self) -> int:
-        """Deliver what is due now of what the queues' files hold already."""
-        with self._step:
-            return self._schedule.deliver_due(time.time_ns() // 1_000_000)
+            # The queues of parked messages are read from their files.
+            self._queues.flush(sync=False)
+            return self._schedule.deliver_due(time.time_ns() // 1_000_000 if now is None else now)
 
     def _deliver(self, messages: RecordBatch) -> None:
         self.log.put_messages(messages, body="stored", park=False)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import time
 import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from logdex._core import time_ms
 from logdex.closing import Closing
 from logdex.rocketmq.put_input import PutResult, all_properties, joined, no_messages, optional_ms, put_batches
 from logdex.rocketmq.store_options import DEFAULT_DELAY_LEVELS, StoreOptions
@@ -256,7 +254,7 @@ class StoreWriter(Closing):
             OSError: The system refuses; what was delivered is not delivered again.
         """
         self._check()
-        return self._parts.deliver_due(time.time_ns() // 1_000_000 if now is None else time_ms(now))
+        return self._parts.deliver_due(optional_ms(now))
 
     def flush(self) -> None:
         """Dispatch all that was put and bring it to the disk: log, queues, index, and the checkpoint that says so.
@@ -342,7 +340,7 @@ class StoreWriter(Closing):
 def _timed(parts: StoreParts) -> list[tuple[float, Callable[[], object]]]:
     """What the services do again and again."""
     return [
-        (_DELIVER_SECONDS, parts.deliver_written),
+        (_DELIVER_SECONDS, parts.deliver_due),
         (_FLUSH_QUEUES_SECONDS, parts.flush_queues),
         (_DELAY_OFFSETS_SECONDS, parts.save_delay_offsets),
         (_CHECKPOINT_SECONDS, parts.write_checkpoint),

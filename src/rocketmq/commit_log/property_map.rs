@@ -12,8 +12,7 @@ pub struct PropertyMap(MapBuilder<StringBuilder, StringBuilder>);
 impl Default for PropertyMap {
     fn default() -> Self {
         let [key, value] = map_fields();
-        let names =
-            MapFieldNames { entry: "entries".to_owned(), key: key.name().clone(), value: value.name().clone() };
+        let names = MapFieldNames { entry: "entries".to_owned(), key: key.name().clone(), value: value.name().clone() };
         let map = MapBuilder::new(Some(names), StringBuilder::new(), StringBuilder::new());
         Self(map.with_keys_field(key).with_values_field(value))
     }
