@@ -100,7 +100,7 @@ class ScheduleService:
             places: list[int] = list(units.column("queue_offset").to_pylist())
             done = 0
             for messages in self._log.message_batches(offsets, body="stored"):
-                count += self._put_again(messages)
+                count += self._put_all(real_messages(messages))
                 done += messages.num_rows
                 at = self._offsets.offsets[level] = places[done - 1] + 1
             if due < _UNITS_A_STEP:
@@ -121,8 +121,8 @@ class ScheduleService:
             for code, address, time in zip(codes, addresses, extended, strict=True)
         ]
 
-    def _put_again(self, parked: RecordBatch) -> int:
-        messages = real_messages(parked)
+    def _put_all(self, messages: RecordBatch) -> int:
+        """Put messages; give the number of those that the log takes."""
         if not messages.num_rows:
             return 0
         try:
@@ -132,7 +132,7 @@ class ScheduleService:
             if messages.num_rows == 1:
                 _log.warning("a scheduled message is not delivered: %s", error)
                 return 0
-            return sum(self._put_again(parked.slice(row, 1)) for row in range(parked.num_rows))
+            return sum(self._put_all(messages.slice(row, 1)) for row in range(messages.num_rows))
         return messages.num_rows
 
 

@@ -149,8 +149,10 @@ class StoreParts:
 
     def _catch_up(self, plan: RecoveryPlan) -> dict[str, int]:
         """Dispatch what queues and index lack, and learn from the queues which offsets come next."""
-        # A queue that was found damaged is written again from its damage on.
-        begin = min(plan.dispatch, max(self._queues.dispatch_offset, self._reader.min_offset))
+        begin = plan.dispatch
+        if plan.file_size:
+            # A queue that was found damaged is written again from its damage on.
+            begin = min(begin, max(self._queues.dispatch_offset, self._reader.min_offset))
         self._dispatcher.offset = begin
         index_from = plan.end if plan.index_from is None else plan.index_from
         indexed = self._dispatcher.index(index_from, min(begin, plan.end))

@@ -55,13 +55,14 @@ def test_a_copy_has_the_same_messages_in_the_same_queues(
     assert report.checked["messages"] == before.num_rows == after.num_rows
     for name in KEPT:
         assert after[name].to_pylist() == before[name].to_pylist(), name
-    with MessageStore.open(target) as copied:
+    with MessageStore.open(target) as copied, MessageStore.open(root) as opened:
         verified = copied.verify()
         assert verified.ok, verified
         assert copied.commit_log.file_size == sizes
         for row in golden.rows(case, "messages")[::20]:
             if row["uniqKey"]:
-                assert copied.find(row["topic"], row["uniqKey"], scan=False), row
+                wanted, found = (one.find(row["topic"], row["uniqKey"]) for one in (opened, copied))
+                assert [message.queue_offset for message in found] == [message.queue_offset for message in wanted]
     assert not (target / "abort").exists()
     table = root / "config" / "delayOffset.json"
     if table.exists():
@@ -90,7 +91,8 @@ def test_a_topic_and_a_time_range(case: str, store: Callable[[str], Path], tmp_p
     assert report.ok, report
     expected, found = read(root, topic=topic, begin=begin, end=end), read(tmp_path / "copy")
     assert 0 < expected.num_rows < len(times)
-    for name in KEPT:
+    # A clock that was set back leaves messages out of the middle, and those behind them move up.
+    for name in set(KEPT) - ({"queue_offset"} if case == "rolled" else set()):
         assert found[name].to_pylist() == expected[name].to_pylist(), name
     with CommitLog.open(tmp_path / "copy" / "commitlog") as log:
         # 4.9.3 takes filling for messages where the log begins with byte 0.

@@ -170,9 +170,9 @@ def test_it_goes_on_where_it_ended(tmp_path: Path) -> None:
 
 
 def test_sizes_of_the_store_cannot_be_changed(tmp_path: Path) -> None:
-    open_small(tmp_path).close()
     with open_small(tmp_path) as writer:
-        writer.put_message("T")
+        for number in range(30):
+            writer.put_message("T", keys=str(number))
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     with pytest.raises(ValueError, match="16384 bytes, not 32768"):
         StoreWriter.open(tmp_path, file_size=32_768)
