@@ -84,3 +84,16 @@ fn for_each_data(
     }
     Ok(end)
 }
+
+/// Deletes the files that begin at a position or behind it, and makes the rest of the one that holds it zero.
+///
+/// # Errors
+/// The system's error, with the path.
+pub(super) fn cut_files(files: &[OffsetFile], position: u64) -> Result<Cut> {
+    let (kept, behind) = files.split_at(files.partition_point(|file| file.start < position));
+    let mut cut = Cut { bytes: delete(behind)?, files: behind.len() as u64 };
+    if let Some(file) = kept.last().filter(|file| position < file.end()) {
+        cut.bytes += zero_rest(&file.path, position - file.start)?;
+    }
+    Ok(cut)
+}
