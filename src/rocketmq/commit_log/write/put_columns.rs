@@ -115,8 +115,7 @@ impl<'a> PutColumns<'a> {
     /// The properties of a row in place of those of the row before.
     ///
     /// # Errors
-    /// `InvalidArgument` for what no text of properties can hold, and for a column that says another thing than the
-    /// property of its name.
+    /// `InvalidArgument` for a column that says another thing than the property of its name.
     fn properties(&self, row: usize, properties: &mut NewProperties<'a>) -> Result<()> {
         properties.clear();
         if let Some((map, names, values)) = self.properties.filter(|(map, ..)| map.is_valid(row)) {
@@ -125,7 +124,7 @@ impl<'a> PutColumns<'a> {
             for at in at(row)..at(row + 1) {
                 // A null value is skipped, as the broker does.
                 if let Some(value) = text_at(values, at) {
-                    properties.push(names.value(at), value)?;
+                    properties.push(names.value(at), value);
                 }
             }
         }
@@ -134,7 +133,7 @@ impl<'a> PutColumns<'a> {
                 continue;
             };
             match properties.get(name) {
-                None => properties.push(name, text)?,
+                None => properties.push(name, text),
                 Some(property) if property == text => {}
                 Some(property) => {
                     let text = format!("the property {name} is {property:?}, the column of that name {text:?}");

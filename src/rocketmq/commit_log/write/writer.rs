@@ -149,7 +149,7 @@ impl CommitLogWriter {
         options: PutOptions,
     ) -> Result<Placed> {
         let put = self.put(1, options, |draft, table| {
-            properties.into_iter().try_for_each(|(name, value)| draft.properties().push(name, value))?;
+            properties.into_iter().for_each(|(name, value)| draft.properties().push(name, value));
             draft.append(given, table)
         })?;
         Ok(put.into_placed())
