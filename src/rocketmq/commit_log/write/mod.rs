@@ -18,6 +18,7 @@ mod new_message;
 mod new_properties;
 mod put_columns;
 mod queue_table;
+mod shared;
 mod writer;
 
 pub use draft::Placed;

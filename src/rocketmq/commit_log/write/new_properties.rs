@@ -8,8 +8,8 @@ use crate::hash_index::carry_utf8;
 /// Bytes of the longest text of properties: its length is a signed 16-bit number.
 pub(super) const LONGEST: usize = i16::MAX.unsigned_abs() as usize;
 
-const NAME_END: &str = "\u{1}";
-const VALUE_END: &str = "\u{2}";
+const NAME_END: char = '\u{1}';
+const VALUE_END: char = '\u{2}';
 
 /// Names and values in the order in which they are written. Taken again for each message.
 #[derive(Debug, Default)]
@@ -28,16 +28,8 @@ impl<'a> NewProperties<'a> {
     }
 
     /// Adds an entry at the end.
-    ///
-    /// # Errors
-    /// `InvalidArgument` where the text could not be read back: a name without bytes, or separators inside.
-    pub(super) fn push(&mut self, name: &'a str, value: &'a str) -> Result<()> {
-        if name.is_empty() || name.contains(NAME_END) || name.contains(VALUE_END) || value.contains(VALUE_END) {
-            let what = "a name, and neither \\u0001 nor \\u0002 in it, nor \\u0002 in the value";
-            return Err(Error::InvalidArgument(format!("property {name:?} = {value:?}: expected {what}")));
-        }
+    pub(super) fn push(&mut self, name: &'a str, value: &'a str) {
         self.entries.push((name, value.into()));
-        Ok(())
     }
 
     /// Sets a name to a value in its place, or at the end, as a Java map does.
@@ -76,21 +68,41 @@ impl<'a> NewProperties<'a> {
     /// separator at the end.
     ///
     /// # Errors
-    /// `InvalidArgument` where it is too long.
+    /// `InvalidArgument` where it is too long, or could not be read back: a name without bytes, or separators inside.
     pub(super) fn write(&self, text: &mut String) -> Result<()> {
         text.clear();
         for (name, value) in &self.entries {
             if !text.is_empty() {
-                text.push_str(VALUE_END);
+                text.push(VALUE_END);
             }
-            text.extend([*name, NAME_END, &**value]);
+            text.push_str(name);
+            text.push(NAME_END);
+            text.push_str(value);
         }
         if text.len() > LONGEST {
             let text = format!("properties of {} bytes: at most {LONGEST} fit a frame", text.len());
             return Err(Error::InvalidArgument(text));
         }
+        // Two counts over the whole text say of nearly every message that all is well; a value may hold the first one.
+        let count = |separator| memchr::memchr_iter(separator as u8, text.as_bytes()).count();
+        let entries = self.entries.len();
+        if count(NAME_END) != entries || count(VALUE_END) + 1 != entries.max(1) || self.has_empty_name() {
+            self.entries.iter().try_for_each(|(name, value)| check(name, value))?;
+        }
         Ok(())
     }
+
+    fn has_empty_name(&self) -> bool {
+        self.entries.iter().any(|(name, _)| name.is_empty())
+    }
+}
+
+fn check(name: &str, value: &str) -> Result<()> {
+    if name.is_empty() || name.contains([NAME_END, VALUE_END]) || value.contains(VALUE_END) {
+        let what = "a name, and neither \\u0001 nor \\u0002 in it, nor \\u0002 in the value";
+        return Err(Error::InvalidArgument(format!("property {name:?} = {value:?}: expected {what}")));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -100,7 +112,7 @@ mod tests {
     fn text(entries: &[(&str, &str)], java: bool) -> String {
         let mut properties = NewProperties::default();
         for (name, value) in entries {
-            properties.push(name, value).unwrap();
+            properties.push(name, value);
         }
         if java {
             properties.order_as_java();
@@ -129,18 +141,29 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_back_is_refused() {
+        let refused = |name: &str, value: &str| {
+            let mut properties = NewProperties::default();
+            properties.push("first", "x");
+            properties.push(name, value);
+            properties.push("last", "y");
+            properties.write(&mut String::new()).is_err()
+        };
+        assert!(refused("", "v"));
+        assert!(refused("a\u{1}b", "v"));
+        assert!(refused("a\u{2}b", "v"));
+        assert!(refused("a", "v\u{2}w"));
+        assert!(refused("a", "\u{2}b\u{1}w"));
+        assert!(!refused("a", "v\u{1}w"));
+        assert!(!refused("a", ""));
+        let long = "x".repeat(32_768);
         let mut properties = NewProperties::default();
-        assert!(properties.push("", "v").is_err());
-        assert!(properties.push("a\u{1}b", "v").is_err());
-        assert!(properties.push("a", "v\u{2}w").is_err());
-        assert!(properties.push("a", "v\u{1}w").is_ok());
-        let long = "x".repeat(32_766);
-        assert!(properties.push("b", &long).is_ok());
         let mut text = String::new();
-        assert!(properties.write(&mut text).is_err());
-        properties.clear();
-        assert!(properties.push("b", long.get(..32_765).unwrap()).is_ok());
         properties.write(&mut text).unwrap();
-        assert_eq!(text.len(), 32_767);
+        assert_eq!(text, "");
+        for (len, fits) in [(32_765, true), (32_766, false)] {
+            properties.clear();
+            properties.push("b", long.get(..len).unwrap());
+            assert_eq!(properties.write(&mut text).is_ok(), fits);
+        }
     }
 }

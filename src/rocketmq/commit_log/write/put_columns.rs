@@ -2,7 +2,9 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type, TimestampMillisecondType};
-use arrow_array::{Array, ArrowPrimitiveType, BinaryArray, MapArray, PrimitiveArray, RecordBatch, StringArray};
+use arrow_array::{
+    Array, ArrayRef, ArrowPrimitiveType, BinaryArray, MapArray, PrimitiveArray, RecordBatch, StringArray,
+};
 
 use super::host::Host;
 use super::new_message::GivenMessage;
@@ -36,38 +38,37 @@ impl<'a> PutColumns<'a> {
     /// # Errors
     /// `InvalidArgument` for a column that no message has, or of another type, and where there is no topic.
     pub(super) fn of(messages: &'a RecordBatch) -> Result<Self> {
-        let schema = messages.schema_ref();
-        let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-        // What a salvaging scan has against a message is no part of it.
-        let known: Vec<&str> = names.into_iter().filter(|name| *name != Column::Suspect.name()).collect();
-        for column in Column::choose(Some(&known))? {
-            let Some(array) = messages.column_by_name(column.name()) else { continue };
-            if !array.data_type().equals_datatype(&column.data_type()) {
-                let (name, given) = (column.name(), array.data_type());
-                let text = format!("messages: {name} is {given}, not {}", column.data_type());
-                return Err(Error::InvalidArgument(text));
+        for field in messages.schema_ref().fields() {
+            // What a salvaging scan has against a message is no part of it.
+            let columns = Column::ALL.into_iter().chain([Column::Suspect]);
+            if !columns.map(Column::name).any(|name| name == field.name()) {
+                Column::choose(Some(&[field.name()]))?;
             }
         }
-        let text = |column: Column| messages.column_by_name(column.name()).and_then(|array| array.as_string_opt());
-        let topic = text(Column::Topic);
-        let properties = messages.column_by_name(Column::Properties.name()).and_then(|array| array.as_map_opt());
-        let properties =
-            properties.and_then(|map| Some((map, map.keys().as_string_opt()?, map.values().as_string_opt()?)));
+        let text = |column| of_type(messages, column, |array| array.as_string_opt::<i32>());
+        let ints = |column| of_type(messages, column, |array| array.as_primitive_opt::<Int32Type>());
+        let times = |column| of_type(messages, column, |array| array.as_primitive_opt::<TimestampMillisecondType>());
+        let properties = of_type(messages, Column::Properties, |array| {
+            array.as_map_opt().filter(|map| texts_of(map.keys()).and(texts_of(map.values())).is_some())
+        })?;
+        let topic = text(Column::Topic)?;
         Ok(Self {
             topic: topic.ok_or_else(|| Error::InvalidArgument("messages: there is no column topic".into()))?,
-            queue_id: numbers(messages, Column::QueueId),
-            flag: numbers(messages, Column::Flag),
-            sys_flag: numbers(messages, Column::SysFlag),
-            reconsume_times: numbers(messages, Column::ReconsumeTimes),
-            prepared_transaction_offset: numbers(messages, Column::PreparedTransactionOffset),
-            store_timestamp: numbers(messages, Column::StoreTimestamp),
-            born_timestamp: numbers(messages, Column::BornTimestamp),
-            born_host: text(Column::BornHost),
-            store_host: text(Column::StoreHost),
-            body: messages.column_by_name(Column::Body.name()).and_then(|array| array.as_binary_opt()),
-            body_error: text(Column::BodyError),
-            properties,
-            named: [(TAGS, text(Column::Tags)), (KEYS, text(Column::Keys)), (UNIQ_KEY, text(Column::UniqKey))],
+            queue_id: ints(Column::QueueId)?,
+            flag: ints(Column::Flag)?,
+            sys_flag: ints(Column::SysFlag)?,
+            reconsume_times: ints(Column::ReconsumeTimes)?,
+            prepared_transaction_offset: of_type(messages, Column::PreparedTransactionOffset, |array| {
+                array.as_primitive_opt::<Int64Type>()
+            })?,
+            store_timestamp: times(Column::StoreTimestamp)?,
+            born_timestamp: times(Column::BornTimestamp)?,
+            born_host: text(Column::BornHost)?,
+            store_host: text(Column::StoreHost)?,
+            body: of_type(messages, Column::Body, |array| array.as_binary_opt::<i32>())?,
+            body_error: text(Column::BodyError)?,
+            properties: properties.and_then(|map| Some((map, texts_of(map.keys())?, texts_of(map.values())?))),
+            named: [(TAGS, text(Column::Tags)?), (KEYS, text(Column::Keys)?), (UNIQ_KEY, text(Column::UniqKey)?)],
             hosts: HostTexts::default(),
         })
     }
@@ -114,8 +115,7 @@ impl<'a> PutColumns<'a> {
     /// The properties of a row in place of those of the row before.
     ///
     /// # Errors
-    /// `InvalidArgument` for what no text of properties can hold, and for a column that says another thing than the
-    /// property of its name.
+    /// `InvalidArgument` for a column that says another thing than the property of its name.
     fn properties(&self, row: usize, properties: &mut NewProperties<'a>) -> Result<()> {
         properties.clear();
         if let Some((map, names, values)) = self.properties.filter(|(map, ..)| map.is_valid(row)) {
@@ -124,7 +124,7 @@ impl<'a> PutColumns<'a> {
             for at in at(row)..at(row + 1) {
                 // A null value is skipped, as the broker does.
                 if let Some(value) = text_at(values, at) {
-                    properties.push(names.value(at), value)?;
+                    properties.push(names.value(at), value);
                 }
             }
         }
@@ -133,7 +133,7 @@ impl<'a> PutColumns<'a> {
                 continue;
             };
             match properties.get(name) {
-                None => properties.push(name, text)?,
+                None => properties.push(name, text),
                 Some(property) if property == text => {}
                 Some(property) => {
                     let text = format!("the property {name} is {property:?}, the column of that name {text:?}");
@@ -145,8 +145,22 @@ impl<'a> PutColumns<'a> {
     }
 }
 
-fn numbers<T: ArrowPrimitiveType>(messages: &RecordBatch, column: Column) -> Option<&PrimitiveArray<T>> {
-    messages.column_by_name(column.name()).and_then(|array| array.as_primitive_opt())
+/// A column as an array of its own type; nothing where it is not given.
+fn of_type<'a, A>(
+    messages: &'a RecordBatch,
+    column: Column,
+    get: impl FnOnce(&'a ArrayRef) -> Option<&'a A>,
+) -> Result<Option<&'a A>> {
+    let Some(array) = messages.column_by_name(column.name()) else { return Ok(None) };
+    let wrong = || {
+        let (name, wanted) = (column.name(), column.data_type());
+        Error::InvalidArgument(format!("messages: {name} is {}, not {wanted}", array.data_type()))
+    };
+    get(array).map(Some).ok_or_else(wrong)
+}
+
+fn texts_of(array: &ArrayRef) -> Option<&StringArray> {
+    array.as_string_opt()
 }
 
 /// The number of a row; nothing where it is null or there is no such column.
