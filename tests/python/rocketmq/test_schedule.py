@@ -121,7 +121,7 @@ def test_compressed_bodies_stay_as_they_are(tmp_path: Path, store: Callable[[str
     with open_small(tmp_path / "new") as writer:
         writer.put_messages(table, body="stored")
         assert writer.deliver_due(None if not rows else 1 << 62) == len(rows)
-    with MessageStore.open(tmp_path / "new") as opened:
+    with MessageStore.open(tmp_path / "new", hash_slots=20, max_entries=50) as opened:
         kinds = ("body", "sys_flag")
         assert pa.table(opened.messages("T", columns=kinds, body="stored")) == rows.select(kinds)
         bodies = pa.table(opened.messages("T", columns=["body"]))["body"].to_pylist()

@@ -240,7 +240,7 @@ def put_some(writer: StoreWriter, first: int, count: int) -> None:
 
 def check_some(root: Path, count: int) -> None:
     """Open a store that nobody closed, and look for its messages."""
-    with StoreWriter.open(root, services=False) as writer:
+    with StoreWriter.open(root, **SMALL, services=False) as writer:
         assert writer.recovered.ok, writer.recovered
         assert writer.recovered.checked["messages_cut_off"] == 0
         put_some(writer, count, 3)
@@ -366,5 +366,5 @@ def test_a_full_disk_while_dispatching_loses_nothing(tmp_path: Path, monkeypatch
             writer.close()
         assert (tmp_path / "abort").exists()
         with pytest.raises(OSError, match="No space left"):
-            StoreWriter.open(tmp_path, services=False)
+            StoreWriter.open(tmp_path, **SMALL, services=False)
     check_some(tmp_path, 60)
