@@ -3,8 +3,8 @@
 //! It is Java's `FileLock` of the first byte of `<store>/lock`, an `fcntl` record lock (upstream `DefaultMessageStore#start`).
 //! A plain one belongs to the process, which loses it as soon as it closes *any* descriptor of the file. Linux has others
 //! that belong to the open file, and conflict with plain ones both ways; they do not say whose they are, so there a plain
-//! lock of the second byte, which no broker touches, gives the process. `fcntl` does not tell a process of its own locks:
-//! [`HELD`] does.
+//! lock of the second byte, which no broker touches, gives the process. `fcntl` does not tell a process of its own locks, so
+//! they are kept in a list.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};

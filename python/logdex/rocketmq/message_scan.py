@@ -12,6 +12,7 @@ from arro3.core import DataType, RecordBatchReader
 from logdex._core import StoreCheckpoint, broker_lock_holder
 from logdex.hash_index.arrow_input import take_rows
 from logdex.hash_index.query import MAX_TIME, MIN_TIME
+from logdex.rocketmq.queue_set import parts
 from logdex.rocketmq.sound import sound_messages, warn
 from logdex.rocketmq.store_root import written_by_logdex
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _SCAN_BUDGET_BYTES = 1 << 30
-_UNITS_A_STEP = 8_192
+_MESSAGES_A_STEP = 8_192
 _BATCH_BYTES = 64 << 20
 _FACTS = ("topic", "queue_id", "queue_offset", "phy_offset")
 
@@ -125,7 +126,7 @@ class MessageScan:
                 continue
             step.append(unit)
             size += unit[1]
-            if len(step) >= _UNITS_A_STEP or size >= _BATCH_BYTES:
+            if len(step) >= _MESSAGES_A_STEP or size >= _BATCH_BYTES:
                 yield from self._checked(step, filters, read, body)
                 step, size = [], 0
         yield from self._checked(step, filters, read, body)
@@ -213,15 +214,18 @@ def _units(queue: ConsumeQueue, queue_id: int, times: TimeRange) -> Iterator[tup
     if times.end != MAX_TIME:
         end = min(end, queue.offset_by_time(times.end, boundary="upper") + 1)
     expected = None if queue.kind == "batch" else begin
-    for first in range(begin, end, _UNITS_A_STEP):
-        units = queue.units(first, min(end, first + _UNITS_A_STEP))
+    for first, last in parts(queue.kind, begin, end):
+        units = queue.units(first, last)
         columns: list[Any] = [units.column(name).to_pylist() for name in ("phy_offset", "size", "queue_offset")]
         for phy_offset, size, queue_offset in zip(*columns, strict=True):
+            if queue_offset < first and first > begin:
+                # Its first messages are in the part before.
+                continue
             if expected is not None and queue_offset != expected:
                 raise UntrueUnitError(f"{queue.path} has no unit {expected}")
             yield phy_offset, size, queue_id, queue_offset
             expected = None if expected is None else expected + 1
-        if expected is not None and expected != min(end, first + _UNITS_A_STEP):
+        if expected is not None and expected != last:
             raise UntrueUnitError(f"{queue.path} has no unit {expected}")
 
 

@@ -6,6 +6,7 @@
 //! behind their ends.
 
 mod batch;
+mod batch_blocks;
 mod batch_time_lookup;
 mod bounds;
 mod extension;

@@ -20,8 +20,10 @@ use super::written_files::{Written, WrittenFiles};
 use super::written_queue::{QueueEnd, WrittenQueue};
 use crate::error::{Error, Result};
 use crate::rocketmq::commit_log::frame::{INNER_BATCH, TRANSACTION_COMMIT, TRANSACTION_TYPE};
+use crate::rocketmq::cut::cut_files;
 use crate::rocketmq::findings::Checked;
 use crate::rocketmq::message_columns::MessageColumns;
+use crate::rocketmq::offset_files;
 use crate::store_lock::refuse_other_holder;
 
 /// Units are kept in memory up to so many bytes, over all queues.
@@ -123,6 +125,12 @@ impl ConsumeQueueWriter {
         for kind in [Kind::Plain, Kind::Batch] {
             for queue in queues(root, folder(kind))? {
                 writer.open_queue(kind, queue, end_phy_offset)?;
+            }
+        }
+        // No unit leads to the extensions of a queue that is gone, and one that is made anew begins at their beginning.
+        for QueueDirectory { topic, queue_id, directory } in queues(root, EXTENSION_FOLDER)? {
+            if writer.queues.get(&topic).is_none_or(|queues| !queues.contains_key(&(queue_id, false))) {
+                cut_files(&offset_files::list(&[directory])?, 0)?;
             }
         }
         Ok(writer)
@@ -274,17 +282,19 @@ impl ConsumeQueueWriter {
             return 0;
         }
         let key = (queue_id, kind == Kind::Batch);
-        if self.queues.get(topic).is_none_or(|queues| !queues.contains_key(&key)) {
+        let put = if let Some(queue) = self.queues.get_mut(topic).and_then(|queues| queues.get_mut(&key)) {
+            queue.put(unit, extended, &mut self.checked)
+        } else {
             let (files, extension) = self.files(kind, topic, queue_id);
             let extension = extension.map(ExtensionWriter::new);
-            let queue = WrittenQueue::new(files, extension, kind, QueueEnd::NEW);
+            let mut queue = WrittenQueue::new(files, extension, kind, QueueEnd::NEW);
+            let put = queue.put(unit, extended, &mut self.checked);
             self.queues.entry(topic.to_owned()).or_default().insert(key, queue);
-        }
-        let Some(queue) = self.queues.get_mut(topic).and_then(|queues| queues.get_mut(&key)) else {
-            return 0;
+            put
         };
-        let put = queue.put(unit, extended, &mut self.checked);
-        self.log_end = self.log_end.max(queue.log_end());
+        if put {
+            self.log_end = self.log_end.max(unit.unit.end());
+        }
         // As much again for the extension.
         self.kept += if put { kind.unit_len() << u8::from(extended) } else { 0 };
         usize::from(put)

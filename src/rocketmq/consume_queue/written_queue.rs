@@ -53,11 +53,6 @@ impl WrittenQueue {
         Some(self.end.expected).filter(|offset| *offset >= 0)
     }
 
-    /// Offset in the log after the last message, -1 without any.
-    pub(super) fn log_end(&self) -> i64 {
-        self.end.log_end
-    }
-
     /// True when the unit was put; false where the queue has it already.
     pub(super) fn put(&mut self, unit: BatchUnit, extended: bool, checked: &mut Checked) -> bool {
         if unit.unit.end() <= self.end.log_end {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
 from typing import TYPE_CHECKING, Any
 
@@ -101,11 +102,12 @@ def test_what_is_cut_off_and_written_again_is_the_broker_s(store: Store, case: s
             assert files(root) == whole, cut
 
 
-def test_a_store_without_queues_gets_them(store: Store) -> None:
+@pytest.mark.parametrize("lost", [FOLDERS, FOLDERS[:2]])
+def test_a_store_without_queues_gets_them(store: Store, lost: tuple[str, ...]) -> None:
     root = store("cqext")
     whole = files(root)
-    for name in whole:
-        (root / name).unlink()
+    for folder in lost:
+        shutil.rmtree(root / folder, ignore_errors=True)
     settings = golden.info("cqext")["store"]
     with CommitLog.open(root / "commitlog") as log:
         writer = ConsumeQueueWriter.open(
