@@ -7,9 +7,9 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use super::offset_files::OffsetFile;
-use crate::disk::{self, next_data, open_file, write_all_at};
+use crate::disk::{self, open_file, write_all_at};
 use crate::error::{Error, Result};
-use crate::source::{PlainFile, ReadAt as _};
+use crate::source::{Holes, PlainFile, ReadAt as _};
 
 /// Bytes that are looked at together.
 const CHUNK: usize = 256 * 1024;
@@ -72,15 +72,18 @@ fn for_each_data(
     let source = PlainFile::new(file.try_clone().map_err(fail)?).map_err(fail)?;
     let mut buffer = vec![0; CHUNK];
     let (mut at, mut end) = (begin, begin);
-    while let Some(data) = next_data(file, at).map_err(fail)?.filter(|data| *data < source.len()) {
-        let len = usize::try_from(source.len() - data).unwrap_or(usize::MAX).min(CHUNK);
+    let mut holes = Holes::default();
+    while at < source.len() {
+        let len = usize::try_from(source.len() - at).unwrap_or(usize::MAX).min(CHUNK);
         let bytes = buffer.get_mut(..len).unwrap_or_default();
-        source.read_exact_at(bytes, data).map_err(fail)?;
+        source.read_exact_at(bytes, at).map_err(fail)?;
         if let Some(last) = bytes.iter().rposition(|byte| *byte != 0) {
-            end = data + last as u64 + 1;
-            take(data, bytes).map_err(fail)?;
+            end = at + last as u64 + 1;
+            take(at, bytes).map_err(fail)?;
+        } else {
+            holes.met_zeros(&source, at).map_err(fail)?;
         }
-        at = data + len as u64;
+        at = holes.skip(at + len as u64);
     }
     Ok(end)
 }

@@ -10,6 +10,7 @@ from logdex.cli.arguments import add_geometry, command
 from logdex.cli.build_queues import say_built
 from logdex.cli.output import complain, say_json
 from logdex.errors import CorruptFileError
+from logdex.report import Report
 from logdex.rocketmq import StoreWriter
 from logdex.rocketmq.store_root import holds_log
 
@@ -59,6 +60,9 @@ def run(arguments: argparse.Namespace) -> int:
             report = writer.recovered
     except CorruptFileError as error:
         return _say_refused(error, as_json=arguments.json)
+    if not arguments.json:
+        done = {name: count for name, count in report.checked.items() if count or name == "log_bytes"}
+        report = Report(report.findings, done)
     return say_built(report, arguments.store, as_json=arguments.json)
 
 

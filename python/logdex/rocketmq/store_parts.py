@@ -112,7 +112,8 @@ class StoreParts:
         """Cut off what lies behind the log's end, in the log and in the index, and count what was done."""
         counts = {"log_bytes": plan.end - plan.begin, "messages_cut_off": plan.messages_lost}
         if plan.file_size:
-            counts |= cut_log(self._layout.commit_log, plan.end).checked
+            cut = cut_log(self._layout.commit_log, plan.end).checked
+            counts |= {"bytes_cut": cut["bytes_cut"], "log_files_deleted": cut["files_deleted"]}
             complete_last_file(self._layout, plan.file_size)
         # The newest first: a crash in between leaves an index without a hole.
         for path in reversed(plan.index_beyond):
@@ -161,7 +162,14 @@ class StoreParts:
         columns = (table.column(name).to_pylist() for name in ("topic", "queue_id", "queue_offset"))
         for topic, queue_id, queue_offset in zip(*columns, strict=True):
             self.log.set_queue_offset(topic, queue_id, queue_offset)
-        return {**self._queues.report.checked, "messages_dispatched": dispatched, "messages_indexed": indexed}
+        done = self._queues.report.checked
+        return {
+            "units_cut": done.get("units_cut", 0),
+            "queue_files_deleted": done.get("queue_files_deleted", 0),
+            "messages_dispatched": dispatched,
+            "units_added": done.get("units", 0),
+            "messages_indexed": indexed,
+        }
 
     # Steps
 
