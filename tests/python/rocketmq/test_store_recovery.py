@@ -201,6 +201,24 @@ def test_without_checkpoint_the_whole_log_is_dispatched_again(damaged_store: Cal
         assert report.ok, report
 
 
+@pytest.mark.parametrize("last_exit_ok", [None, False])
+@pytest.mark.parametrize("name", [name for name in golden.DAMAGED if name.startswith(("cq-", "index-", "no-index"))])
+def test_a_store_with_damaged_queues_or_index_goes_on(
+    name: str, last_exit_ok: bool | None, damaged_store: Callable[[str], Path]
+) -> None:
+    root = damaged_store(name)
+    with open_golden(root, "basic", last_exit_ok=last_exit_ok) as writer:
+        writer.put_message("T", keys="new-key")
+    slots, entries = golden.geometry("basic")
+    with MessageStore.open(root, hash_slots=slots, max_entries=entries) as opened:
+        kinds = opened.verify().kinds
+        assert [message.keys for message in opened.find("T", "new-key", scan=False)] == ["new-key"]
+        # Damage to queues is mended from the log; that of index files, as far as it can be, after a crash.
+        assert not [kind for kind in kinds if kind.startswith("queue")]
+        if last_exit_ok is False:
+            assert kinds.keys() <= {"file-size", "file-name", "not-a-file", "index-count"}
+
+
 def test_a_last_file_of_another_length_gets_its_own(damaged_store: Callable[[str], Path]) -> None:
     root = damaged_store("log-zero-length")
     with open_golden(root, "basic", last_exit_ok=False) as writer:
