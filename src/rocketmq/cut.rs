@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::source::{Holes, PlainFile, ReadAt as _};
 
 /// Bytes that are looked at together.
-const CHUNK: usize = 256 * 1024;
+const CHUNK: usize = 64 * 1024;
 
 /// What a cut took away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
