@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+_PAUSE_SECONDS = 0.005
+
 
 class ServiceThread:
     """Calls one function whenever it is woken, and others again and again after so many seconds each.
@@ -56,6 +58,8 @@ class ServiceThread:
                 if self._woken.is_set():
                     self._woken.clear()
                     self._work()
+                    # Puts one by one would each be worked at alone, and wait for the interpreter in between.
+                    self._stopped.wait(_PAUSE_SECONDS)
                 for place, (seconds, call) in enumerate(self._timed):
                     if time.monotonic() >= due[place] and not self._stopped.is_set():
                         call()

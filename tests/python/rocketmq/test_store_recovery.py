@@ -158,6 +158,8 @@ DAMAGED_LOGS = ("crc-last-clean", "crc-early-unclean", "magic-last")
 @pytest.mark.parametrize("name", DAMAGED_LOGS)
 def test_sound_messages_behind_damage_are_not_cut_off_unasked(name: str, damaged_store: Callable[[str], Path]) -> None:
     root = damaged_store(name)
+    # Nor is a lock file left that was not there.
+    (root / "lock").unlink()
     before = contents(root)
     with pytest.raises(CorruptFileError, match=r"[\d,]+ sound messages behind it") as caught:
         open_golden(root, "basic")
