@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from logdex.rocketmq.store_parts import StoreParts
+
 _PAUSE_SECONDS = 0.005
+_DELIVER_SECONDS = 0.1
+_FLUSH_QUEUES_SECONDS = 1.0
+_DELAY_OFFSETS_SECONDS = 10.0
+_CHECKPOINT_SECONDS = 60.0
 
 
 class ServiceThread:
@@ -66,3 +72,16 @@ class ServiceThread:
                         due[place] = time.monotonic() + seconds
         except BaseException as error:  # noqa: BLE001 -- raised where somebody sees it
             self.error = error
+
+
+def store_services(parts: StoreParts) -> ServiceThread:
+    """Start the services of a store: dispatch after puts; now and then deliver, flush queues, write offsets and checkpoint."""
+    return ServiceThread(
+        parts.dispatch,
+        [
+            (_DELIVER_SECONDS, parts.deliver_due),
+            (_FLUSH_QUEUES_SECONDS, parts.flush_queues),
+            (_DELAY_OFFSETS_SECONDS, parts.save_delay_offsets),
+            (_CHECKPOINT_SECONDS, parts.write_checkpoint),
+        ],
+    )

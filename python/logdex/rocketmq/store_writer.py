@@ -11,10 +11,10 @@ from logdex.closing import Closing
 from logdex.rocketmq.put_input import PutResult, all_properties, joined, no_messages, optional_ms, put_batches
 from logdex.rocketmq.store_options import DEFAULT_DELAY_LEVELS, StoreOptions
 from logdex.rocketmq.store_parts import StoreParts
-from logdex.rocketmq.store_services import ServiceThread
+from logdex.rocketmq.store_services import store_services
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
     from datetime import datetime, tzinfo
     from os import PathLike
     from typing import Literal, NoReturn, TypeAlias
@@ -23,14 +23,10 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from logdex.report import Report
+    from logdex.rocketmq.store_services import ServiceThread
 
     _Time: TypeAlias = int | datetime | None
     _Compat: TypeAlias = Literal["4.9.3", "5.3.3", "5.5.0"] | None
-
-_DELIVER_SECONDS = 0.1
-_FLUSH_QUEUES_SECONDS = 1.0
-_DELAY_OFFSETS_SECONDS = 10.0
-_CHECKPOINT_SECONDS = 60.0
 
 
 class StoreWriter(Closing):
@@ -58,7 +54,7 @@ class StoreWriter(Closing):
         self._closed = False
         self._levels = len(options.delay_levels.split(" "))
         self._parts = parts = StoreParts(root, options)
-        self._services = ServiceThread(parts.dispatch, _timed(parts)) if services else None
+        self._services = store_services(parts) if services else None
         # Neither knows the writer, so one that is forgotten without `close`, or left at the end of the interpreter, ends them.
         self._end = weakref.finalize(self, _abandon, parts, self._services, self._process)
 
@@ -335,16 +331,6 @@ class StoreWriter(Closing):
     def __reduce__(self) -> NoReturn:
         """Refuse: who holds the lock of a store cannot be in two places."""
         raise TypeError("a StoreWriter does not pickle: it holds the lock of its store")
-
-
-def _timed(parts: StoreParts) -> list[tuple[float, Callable[[], object]]]:
-    """What the services do again and again."""
-    return [
-        (_DELIVER_SECONDS, parts.deliver_due),
-        (_FLUSH_QUEUES_SECONDS, parts.flush_queues),
-        (_DELAY_OFFSETS_SECONDS, parts.save_delay_offsets),
-        (_CHECKPOINT_SECONDS, parts.write_checkpoint),
-    ]
 
 
 def _abandon(parts: StoreParts, services: ServiceThread | None, process: int) -> None:
