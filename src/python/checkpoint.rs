@@ -38,8 +38,13 @@ impl PyStoreCheckpoint {
         self.with(|checkpoint| Ok(checkpoint.timestamps))
     }
 
-    fn set(&self, time: &Bound<'_, PyAny>, field: impl FnOnce(&mut Timestamps) -> &mut i64) -> PyResult<()> {
-        let time = convert::time_ms(time, Round::Down)?;
+    fn set(
+        &self,
+        time: &Bound<'_, PyAny>,
+        name: &str,
+        field: impl FnOnce(&mut Timestamps) -> &mut i64,
+    ) -> PyResult<()> {
+        let time = convert::time_ms(time, Round::Down, name)?;
         self.with(|checkpoint| {
             if !checkpoint.is_writable() {
                 return Err(PyValueError::new_err(format!("{} is open for reading only", self.path.display())));
@@ -93,7 +98,7 @@ impl PyStoreCheckpoint {
 
     #[setter]
     fn set_physic_msg_timestamp(&self, time: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.set(time, |times| &mut times.physic_msg_timestamp)
+        self.set(time, "physic_msg_timestamp", |times| &mut times.physic_msg_timestamp)
     }
 
     /// Store time up to which the consume queues were written, in ms.
@@ -104,7 +109,7 @@ impl PyStoreCheckpoint {
 
     #[setter]
     fn set_logics_msg_timestamp(&self, time: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.set(time, |times| &mut times.logics_msg_timestamp)
+        self.set(time, "logics_msg_timestamp", |times| &mut times.logics_msg_timestamp)
     }
 
     /// End time of the last index file that was full and flushed, in ms.
@@ -115,7 +120,7 @@ impl PyStoreCheckpoint {
 
     #[setter]
     fn set_index_msg_timestamp(&self, time: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.set(time, |times| &mut times.index_msg_timestamp)
+        self.set(time, "index_msg_timestamp", |times| &mut times.index_msg_timestamp)
     }
 
     /// Write the three times and wait until they are on the disk.

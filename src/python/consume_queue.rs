@@ -12,6 +12,7 @@ use pyo3_arrow::PyRecordBatch;
 use super::closable::Closable;
 use super::commit_log::PyCommitLog;
 use super::convert::{self, Round};
+use super::integer;
 use super::report;
 use crate::rocketmq::consume_queue::{Boundary, ConsumeQueue, Kind, Options, extension_batch};
 
@@ -87,8 +88,8 @@ impl PyConsumeQueue {
         extension: Option<PathBuf>,
         access: &str,
         compat: Option<&str>,
-        log_end: Option<i64>,
-        clock_slack_ms: i64,
+        #[pyo3(from_py_with = integer::log_end)] log_end: Option<i64>,
+        #[pyo3(from_py_with = integer::clock_slack_ms)] clock_slack_ms: i64,
     ) -> PyResult<Self> {
         let options = Options {
             access: convert::access(access)?,
@@ -180,8 +181,8 @@ impl PyConsumeQueue {
     fn units<'py>(
         &self,
         py: Python<'py>,
-        #[pyo3(from_py_with = convert::optional_int64)] begin: Option<i64>,
-        #[pyo3(from_py_with = convert::optional_int64)] end: Option<i64>,
+        #[pyo3(from_py_with = integer::begin)] begin: Option<i64>,
+        #[pyo3(from_py_with = integer::end)] end: Option<i64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let queue = self.inner()?;
         let (begin, end) = (begin.unwrap_or(0), end.unwrap_or(i64::MAX));
@@ -234,7 +235,7 @@ impl PyConsumeQueue {
             "upper" => (Boundary::Upper, Round::Down),
             _ => return Err(PyValueError::new_err(format!("boundary is \"lower\" or \"upper\", not {boundary:?}"))),
         };
-        let time = convert::time_ms(t, round)?;
+        let time = convert::time_ms(t, round, "t")?;
         Ok(py.detach(|| queue.offset_by_time(time, boundary))?)
     }
 

@@ -6,7 +6,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampMillisecondType};
 use arrow_array::{Array, ArrayRef, BinaryArray, Int32Array, Int64Array, StringArray};
 use arrow_schema::{DataType, Field, TimeUnit};
-use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -14,6 +14,7 @@ use pyo3::types::{PyBytes, PyCapsule, PyInt, PyString, PyType};
 use pyo3_arrow::PyArray;
 use pyo3_arrow::ffi::to_array_pycapsules;
 
+use super::integer::integer;
 use crate::hash_index::{Compat, Geometry, key_hash_of_units, key_hash_of_utf8};
 use crate::java_text::decode_utf8;
 use crate::source::Access;
@@ -26,27 +27,11 @@ pub(super) enum Round {
     Up,
 }
 
-/// An integer of 64 bits. For a larger one Python's own error is an `OverflowError`, which is no `ValueError`.
-pub(super) fn int64(value: &Bound<'_, PyAny>) -> PyResult<i64> {
-    value.extract().map_err(|error: PyErr| {
-        if error.is_instance_of::<PyOverflowError>(value.py()) {
-            PyValueError::new_err("an integer has 64 bits at most, this one has more")
-        } else {
-            error
-        }
-    })
-}
-
-/// The same where `None` is allowed.
-pub(super) fn optional_int64(value: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
-    if value.is_none() { Ok(None) } else { int64(value).map(Some) }
-}
-
 /// Milliseconds since the epoch of an `int` or an aware `datetime`.
-pub(super) fn time_ms(value: &Bound<'_, PyAny>, round: Round) -> PyResult<i64> {
+pub(super) fn time_ms(value: &Bound<'_, PyAny>, round: Round, name: &str) -> PyResult<i64> {
     static DATETIME: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     if value.is_instance_of::<PyInt>() {
-        return int64(value);
+        return integer(value, name);
     }
     let py = value.py();
     let datetime = DATETIME.import(py, "datetime", "datetime")?;
@@ -70,7 +55,10 @@ pub(super) fn time_ms(value: &Bound<'_, PyAny>, round: Round) -> PyResult<i64> {
         return Ok((days * 86_400 + seconds) * 1000 + micros / 1000 + up);
     }
     // numpy integers and the like
-    value.extract().map_err(|_| {
+    integer(value, name).map_err(|error: PyErr| {
+        if error.is_instance_of::<PyValueError>(py) {
+            return error;
+        }
         let kind = value.get_type().name().map_or_else(|_| "object".to_owned(), |n| n.to_string());
         PyTypeError::new_err(format!("a time is an int of epoch milliseconds or an aware datetime, not {kind}"))
     })
@@ -79,8 +67,8 @@ pub(super) fn time_ms(value: &Bound<'_, PyAny>, round: Round) -> PyResult<i64> {
 /// A closed range; `None` is no bound.
 pub(super) fn time_range(begin: Option<&Bound<'_, PyAny>>, end: Option<&Bound<'_, PyAny>>) -> PyResult<TimeRange> {
     Ok(TimeRange::new(
-        begin.map(|t| time_ms(t, Round::Up)).transpose()?,
-        end.map(|t| time_ms(t, Round::Down)).transpose()?,
+        begin.map(|t| time_ms(t, Round::Up, "begin")).transpose()?,
+        end.map(|t| time_ms(t, Round::Down, "end")).transpose()?,
     ))
 }
 
@@ -197,8 +185,15 @@ fn cast(array: &ArrayRef, to: &DataType, what: &str) -> PyResult<ArrayRef> {
         return Ok(Arc::clone(array));
     }
     let options = arrow_cast::CastOptions { safe: false, ..Default::default() };
-    arrow_cast::cast_with_options(array, to, &options)
-        .map_err(|e| PyTypeError::new_err(format!("{what}: cannot take a column of type {}: {e}", array.data_type())))
+    arrow_cast::cast_with_options(array, to, &options).map_err(|e| {
+        let message = format!("{what}: cannot take a column of type {}: {e}", array.data_type());
+        // One of the values has no room, where there is a cast at all.
+        if arrow_cast::can_cast_types(array.data_type(), to) {
+            PyValueError::new_err(message)
+        } else {
+            PyTypeError::new_err(message)
+        }
+    })
 }
 
 /// A column of 64-bit integers from an Arrow array or a sequence.
@@ -212,7 +207,7 @@ pub(super) fn int64_column(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Int
         }
         return Ok(cast(&array, &DataType::Int64, what)?.as_primitive::<Int64Type>().clone());
     }
-    value.try_iter()?.map(|item| optional_int64(&item?)).collect()
+    value.try_iter()?.map(|item| integer::<Option<i64>>(&item?, what)).collect()
 }
 
 /// A column of times in milliseconds from an Arrow array of integers or timestamps, or a sequence.
@@ -226,7 +221,7 @@ pub(super) fn time_column(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Int6
         .try_iter()?
         .map(|item| {
             let item = item?;
-            if item.is_none() { Ok(None) } else { time_ms(&item, Round::Down).map(Some) }
+            if item.is_none() { Ok(None) } else { time_ms(&item, Round::Down, what).map(Some) }
         })
         .collect()
 }

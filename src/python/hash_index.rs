@@ -9,6 +9,7 @@ use pyo3::types::PyString;
 
 use super::convert::{self, Round};
 use super::index_file::PyIndexFile;
+use super::integer;
 use super::keys::{Keys, list_array, warn_damage};
 use crate::disk::fcntl_lock_holder;
 use crate::error::Result;
@@ -100,13 +101,15 @@ fn index_key<'py>(topic: &Bound<'py, PyString>, key: &Bound<'py, PyString>) -> P
 /// Args:
 ///     value: The time.
 ///     end: Round a time finer than a millisecond down, as the end of a range, not up.
+///     name: What errors call it.
 ///
 /// Raises:
 ///     TypeError: A naive `datetime`, or something that is no time.
+///     ValueError: An integer of more than 64 bits.
 #[pyfunction]
-#[pyo3(signature = (value, *, end=false))]
-fn time_ms(value: &Bound<'_, PyAny>, end: bool) -> PyResult<i64> {
-    convert::time_ms(value, if end { Round::Down } else { Round::Up })
+#[pyo3(signature = (value, *, end=false, name="value"))]
+fn time_ms(value: &Bound<'_, PyAny>, end: bool, name: &str) -> PyResult<i64> {
+    convert::time_ms(value, if end { Round::Down } else { Round::Up }, name)
 }
 
 /// The process that holds a broker's lock on a file (`fcntl`, as Java's `FileLock` takes it), or `None`.
@@ -148,7 +151,7 @@ fn select_files<'py>(
     files: Vec<PyRef<'py, PyIndexFile>>,
     keys: &Bound<'py, PyAny>,
     topics: Option<&Bound<'py, PyAny>>,
-    #[pyo3(from_py_with = convert::optional_int64)] max_num: Option<i64>,
+    #[pyo3(from_py_with = integer::max_num)] max_num: Option<i64>,
     begin: Option<&Bound<'py, PyAny>>,
     end: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
@@ -183,7 +186,7 @@ fn newest_first<'py>(
     files: Vec<Bound<'py, PyIndexFile>>,
     begin: Option<&Bound<'py, PyAny>>,
     end: Option<&Bound<'py, PyAny>>,
-    clock_slack_ms: i64,
+    #[pyo3(from_py_with = integer::clock_slack_ms)] clock_slack_ms: i64,
 ) -> PyResult<Vec<Bound<'py, PyIndexFile>>> {
     let open = files.iter().map(|f| f.get().inner()).collect::<PyResult<Vec<_>>>()?;
     let range = convert::time_range(begin, end)?;

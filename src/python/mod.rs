@@ -17,6 +17,7 @@ mod hash_index;
 mod index_entries;
 mod index_file;
 mod index_header;
+mod integer;
 mod kafka;
 mod keys;
 mod message_dict;

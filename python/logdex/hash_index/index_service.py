@@ -13,6 +13,7 @@ from logdex.hash_index import query
 from logdex.hash_index.arrow_input import INDEXED_COLUMNS, entry_batches
 from logdex.hash_index.check import verify_directory
 from logdex.hash_index.opened_index import OpenedIndex
+from logdex.int64 import check_int64
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -227,6 +228,7 @@ class IndexService(OpenedIndex):
             LockedError: A running broker holds the store.
             OSError: A file cannot be deleted; those before it are gone.
         """
+        check_int64(min_phy_offset=min_phy_offset)
         with self._lock:
             return self._writable().delete_expired(min_phy_offset)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from logdex import _core
 from logdex.closing import Closing
 from logdex.errors import CorruptFileError
+from logdex.int64 import check_int64
 from logdex.kafka import checkpoint, time_search
 from logdex.kafka.aborted import aborted_between, open_transactions
 from logdex.kafka.check import verify_log
@@ -159,6 +160,7 @@ class Log(Closing):
 
         Source: LocalLog#read.
         """
+        check_int64(offset=offset, max_bytes=max_bytes)
         segments = self._current()
         start, end = self._log_start(segments), segments.log_end()
         if not start <= offset <= end:
@@ -184,7 +186,7 @@ class Log(Closing):
         """
         segments = self._current()
         search = time_search.TimeSearch(segments, self._log_start(segments), broker=self._options["compat"] is not None)
-        return search.find(_core.time_ms(t))
+        return search.find(_core.time_ms(t, name="t"))
 
     def aborted_transactions(
         self, begin_offset: int | None = None, end_offset: int | None = None
@@ -193,6 +195,7 @@ class Log(Closing):
 
         Source: TransactionIndex#collectAbortedTxns.
         """
+        check_int64(begin_offset=begin_offset, end_offset=end_offset)
         segments = self._current()
         begin = self._log_start(segments) if begin_offset is None else begin_offset
         return aborted_between(segments, begin, MAX_OFFSET if end_offset is None else end_offset)
@@ -260,6 +263,8 @@ class Log(Closing):
         """Plan a read: the segments that it needs, with the offsets to read of each and the transactions to leave out."""
         if isolation not in ISOLATION:
             raise ValueError(f"isolation must be one of {', '.join(ISOLATION)}, not {isolation!r}")
+        check_int64(begin_offset=begin_offset, end_offset=end_offset)
+        begin = None if begin is None else _core.time_ms(begin, name="begin")
         segments = self._current()
         first = max(self._log_start(segments), begin_offset or 0)
         last = MAX_OFFSET if end_offset is None else end_offset

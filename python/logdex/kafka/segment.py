@@ -256,7 +256,7 @@ class LogSegment(Closing):
 
         Source: LogSegment#findOffsetByTimestamp.
         """
-        found = self._segment.offset_for_timestamp(t, starting_offset)
+        found = self._segment.offset_for_timestamp(_core.time_ms(t, name="t"), starting_offset)
         return None if found is None else found[:2]
 
     def next_offset(self) -> int:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _SAMPLE = 0.01
 _SAMPLES_A_TASK = 100
+_MOST_TASKS = (1 << 31) - 1
 
 
 def arrange(df: DataFrame, partitions: int | None = None) -> DataFrame:
@@ -32,8 +33,8 @@ def arrange(df: DataFrame, partitions: int | None = None) -> DataFrame:
     require_columns(df.columns, ("phy_offset",), "arrange")
     if partitions is None:
         return df.repartitionByRange("phy_offset")
-    if partitions < 1:
-        raise ValueError(f"partitions must be 1 or more, not {partitions}")
+    if not 1 <= partitions <= _MOST_TASKS:
+        raise ValueError(f"partitions must be 1 to {_MOST_TASKS}")
     # Spark's own repartitionByRange would read all columns for its sample, and search the bounds for every row.
     at_or_above = [(sf.col("phy_offset") >= bound).cast("int") for bound in _bounds(df, partitions)]
     return df.repartitionById(partitions, sf.coalesce(reduce(add, at_or_above, sf.lit(0)), sf.lit(0)))

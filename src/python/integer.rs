@@ -1,0 +1,62 @@
+//! Integer arguments from Python: one that has no room is a `ValueError` that names it.
+//!
+//! Python's own error is an `OverflowError`, which is no `ValueError` and names nothing. The functions of [`named!`] stand
+//! in `#[pyo3(from_py_with = integer::offset)]` before the argument `offset`.
+
+use pyo3::exceptions::{PyOverflowError, PyValueError};
+use pyo3::prelude::*;
+
+/// What an argument becomes: an integer of Rust, or none where `None` is allowed.
+pub(super) trait Integer: Sized {
+    const BITS: u32;
+
+    fn extract(value: &Bound<'_, PyAny>) -> PyResult<Self>;
+}
+
+macro_rules! integers {
+    ($($kind:ty),*) => {$(
+        impl Integer for $kind {
+            const BITS: u32 = Self::BITS;
+
+            fn extract(value: &Bound<'_, PyAny>) -> PyResult<Self> {
+                value.extract()
+            }
+        }
+    )*};
+}
+
+integers!(i32, i64);
+
+impl<T: Integer> Integer for Option<T> {
+    const BITS: u32 = T::BITS;
+
+    fn extract(value: &Bound<'_, PyAny>) -> PyResult<Self> {
+        if value.is_none() { Ok(None) } else { T::extract(value).map(Some) }
+    }
+}
+
+/// The integer that an object of Python is.
+pub(super) fn integer<T: Integer>(value: &Bound<'_, PyAny>, name: &str) -> PyResult<T> {
+    T::extract(value).map_err(|error| {
+        if error.is_instance_of::<PyOverflowError>(value.py()) {
+            PyValueError::new_err(format!("{name} is an integer of {} bits at most, this one has more", T::BITS))
+        } else {
+            error
+        }
+    })
+}
+
+macro_rules! named {
+    ($($name:ident)*) => {$(
+        pub(super) fn $name<T: Integer>(value: &Bound<'_, PyAny>) -> PyResult<T> {
+            integer(value, stringify!($name))
+        }
+    )*};
+}
+
+named! {
+    base_offset batch_size begin begin_offset begin_phy_offset begin_position clock_slack_ms end end_offset end_phy_offset
+    end_position fetch_size hash_slots index_interval_bytes log_end max_batch_bytes max_body_bytes max_bytes max_entries
+    max_index_bytes max_num max_position n offset partition phy_offset position queue_end size start starting_offset
+    starting_position threads
+}
