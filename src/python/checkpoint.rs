@@ -137,8 +137,9 @@ impl PyStoreCheckpoint {
         self.checkpoint.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    fn __enter__(slf: Py<Self>) -> Py<Self> {
-        slf
+    fn __enter__(slf: Py<Self>) -> PyResult<Py<Self>> {
+        slf.get().with(|_| Ok(()))?;
+        Ok(slf)
     }
 
     #[pyo3(signature = (*_args))]

@@ -409,8 +409,9 @@ impl PyCommitLog {
         self.log.close();
     }
 
-    fn __enter__(slf: Py<Self>) -> Py<Self> {
-        slf
+    fn __enter__(slf: Py<Self>) -> PyResult<Py<Self>> {
+        slf.get().inner()?;
+        Ok(slf)
     }
 
     #[pyo3(signature = (*_args))]

@@ -262,8 +262,9 @@ impl PyConsumeQueue {
         self.queue.close();
     }
 
-    fn __enter__(slf: Py<Self>) -> Py<Self> {
-        slf
+    fn __enter__(slf: Py<Self>) -> PyResult<Py<Self>> {
+        slf.get().inner()?;
+        Ok(slf)
     }
 
     #[pyo3(signature = (*_args))]

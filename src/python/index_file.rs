@@ -414,8 +414,9 @@ impl PyIndexFile {
         py.detach(|| drop(self.file.close()));
     }
 
-    fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        slf
+    fn __enter__(slf: Py<Self>) -> PyResult<Py<Self>> {
+        slf.get().inner()?;
+        Ok(slf)
     }
 
     #[pyo3(signature = (*_args))]

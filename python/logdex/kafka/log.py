@@ -320,9 +320,12 @@ class Log(Closing):
         return verify_log(self._current(), self._directory, deep=deep, progress=progress)
 
     def _current(self) -> Segments:
+        self._check_open()
+        return self._map.refresh()
+
+    def _check_open(self) -> None:
         if self._closed:
             raise ValueError("the log is closed")
-        return self._map.refresh()
 
     def _log_start(self, segments: Segments) -> int:
         if not segments.segments:

@@ -312,6 +312,10 @@ class LogSegment(Closing):
         """Whether it was closed."""
         return self._segment.closed
 
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ValueError(f"{self.path} is closed")
+
     def close(self) -> None:
         """Let the files go; a second call does nothing."""
         self._segment.close()

@@ -413,8 +413,9 @@ impl PyLogSegment {
         self.segment.close();
     }
 
-    fn __enter__(slf: Py<Self>) -> Py<Self> {
-        slf
+    fn __enter__(slf: Py<Self>) -> PyResult<Py<Self>> {
+        slf.get().inner()?;
+        Ok(slf)
     }
 
     #[pyo3(signature = (*_args))]

@@ -276,8 +276,9 @@ impl PyTimeIndex {
         self.0.close(py);
     }
 
-    fn __enter__(slf: Py<Self>) -> Py<Self> {
-        slf
+    fn __enter__(slf: Py<Self>) -> PyResult<Py<Self>> {
+        slf.get().0.check_open()?;
+        Ok(slf)
     }
 
     #[pyo3(signature = (*_args))]
