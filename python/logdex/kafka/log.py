@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from logdex import _core
 from logdex.closing import Closing
-from logdex.errors import CorruptFileError
 from logdex.int64 import check_int64
 from logdex.kafka import checkpoint, time_search
 from logdex.kafka.aborted import aborted_between, open_transactions
@@ -173,20 +172,22 @@ class Log(Closing):
                 return found
         return None
 
-    def offset_for_timestamp(self, t: _Time) -> tuple[int, int] | None:
+    def offset_for_timestamp(self, t: _Time, *, special: bool | None = None) -> tuple[int, int] | None:
         """Find the first record, by offset, with a timestamp at or after `t`, as (timestamp, offset); None without any.
 
         Args:
             t: The time, ms or an aware datetime. Special, with the timestamp -1 in the answer: -1 the end of the log, -2 its
                 start, -4 the start of what is on this disk, -5 the end of what is in remote storage (-1: nothing is known
                 of it). -3 gives the record with the largest timestamp; that reads the headers of all batches.
+            special: Whether these numbers are special, or times before 1970 like any other; None: those of an int are, a
+                datetime is a time.
 
         By default a transaction marker is no record, and a segment that compaction emptied hides nothing; with `compat` as
         the broker answers. Source: UnifiedLog#fetchOffsetByTimestamp.
         """
         segments = self._current()
         search = time_search.TimeSearch(segments, self._log_start(segments), broker=self._options["compat"] is not None)
-        return search.find(_core.time_ms(t, name="t"))
+        return search.find(t, special=special)
 
     def aborted_transactions(
         self, begin_offset: int | None = None, end_offset: int | None = None
@@ -330,12 +331,8 @@ class Log(Closing):
     def _log_start(self, segments: Segments) -> int:
         if not segments.segments:
             return 0
-        try:
-            starts = checkpoint.read_offsets(self._directory.absolute().parent, checkpoint.LOG_START)
-        except (CorruptFileError, OSError):
-            # A broker that cannot read it begins with the first segment as well.
-            starts = {}
-        return max(segments.segments[0].base_offset, starts.get(self._partition, 0))
+        recorded = checkpoint.log_start(self._directory.absolute().parent, self._partition)
+        return max(segments.segments[0].base_offset, recorded)
 
     def _last_stable(self, segments: Segments) -> int:
         return min([*open_transactions(segments).values(), segments.log_end()])

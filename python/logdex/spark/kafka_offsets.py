@@ -81,7 +81,7 @@ class Bound:
         if time is None and self.timestamps is not None:
             time = self.timestamps.get(partition)
         if time is not None:
-            found = log.offset_for_timestamp(time)
+            found = log.offset_for_timestamp(time, special=False)
             if found is not None:
                 return found[1]
             if self.missing == "error":

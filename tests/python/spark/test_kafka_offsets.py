@@ -20,7 +20,8 @@ ORDERS = TopicPartition("orders", 1)
 def _log() -> Any:
     """Stand in for a log of the offsets 10..90, whose record at offset o has the timestamp 10 * o."""
 
-    def offset_for_timestamp(time: int) -> tuple[int, int] | None:
+    def offset_for_timestamp(time: int, *, special: bool) -> tuple[int, int] | None:
+        assert not special, "Spark's options have words for the ends of a log"
         offset = max(10, -(-time // 10))
         return (10 * offset, offset) if offset < 90 else None
 
