@@ -142,16 +142,19 @@ pub(super) fn max_num(value: Option<i64>) -> PyResult<Option<usize>> {
 /// A stream of arrays (a chunked array) is put together into one, and the values of a dictionary or of runs come to their
 /// places.
 pub(super) fn arrow_array(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayRef>> {
-    encoded_array(value)?.map(|array| plain(&array)).transpose()
+    encoded_array(value)?.map(plain).transpose()
 }
 
-fn plain(array: &ArrayRef) -> PyResult<ArrayRef> {
-    let values = match array.data_type() {
-        DataType::Dictionary(_, values) => values.as_ref(),
-        DataType::RunEndEncoded(_, values) => values.data_type(),
-        _ => return Ok(Arc::clone(array)),
-    };
-    cast(array, values, "Arrow")
+fn plain(mut array: ArrayRef) -> PyResult<ArrayRef> {
+    // Runs may be of a dictionary.
+    loop {
+        let values = match array.data_type() {
+            DataType::Dictionary(_, values) => values.as_ref(),
+            DataType::RunEndEncoded(_, values) => values.data_type(),
+            _ => return Ok(array),
+        };
+        array = cast(&array, values, "Arrow")?;
+    }
 }
 
 fn encoded_array(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayRef>> {
@@ -275,6 +278,17 @@ impl KeyColumn {
             Self::Text(a) => a.len(),
             Self::Bytes(a) => a.len(),
             Self::Hashes { hashes, .. } => hashes.len(),
+        }
+    }
+
+    /// The column as it is read.
+    pub(super) fn into_array(self) -> ArrayRef {
+        match self {
+            Self::Text(a) => Arc::new(a),
+            Self::Bytes(a) => Arc::new(a),
+            Self::Hashes { hashes, null } => Arc::new(
+                hashes.into_iter().zip(null).map(|(hash, null)| (!null).then_some(hash)).collect::<Int32Array>(),
+            ),
         }
     }
 

@@ -7,7 +7,7 @@ use arrow_array::UInt32Array;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use super::convert::{self, Round};
+use super::convert::{self, KeyColumn, Round};
 use super::index_file::PyIndexFile;
 use super::integer;
 use super::keys::{Keys, list_array, warn_damage};
@@ -20,6 +20,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(key_hash, m)?)?;
     m.add_function(wrap_pyfunction!(key_hashes, m)?)?;
     m.add_function(wrap_pyfunction!(offset_order, m)?)?;
+    m.add_function(wrap_pyfunction!(entry_columns, m)?)?;
     m.add_function(wrap_pyfunction!(index_key, m)?)?;
     m.add_function(wrap_pyfunction!(time_ms, m)?)?;
     m.add_function(wrap_pyfunction!(broker_lock_holder, m)?)?;
@@ -130,6 +131,36 @@ fn infer_geometry(py: Python<'_>, path: PathBuf, access: &str) -> PyResult<(u32,
     let access = convert::access(access)?;
     let geometry = py.detach(|| hash_index::infer_geometry(&path, &FileSource::open(&path, access)?))?;
     Ok((geometry.hash_slots(), geometry.max_entries()))
+}
+
+/// The columns of index entries as puts take them, whatever form they came in; nulls are kept.
+///
+/// Args:
+///     topic: Topics: an Arrow column or a sequence, as all of them.
+///     key: Keys without their topics.
+///     phy_offset: Commit-log offsets.
+///     store_timestamp: Store times: integers in ms, timestamps or datetimes.
+///
+/// Returns:
+///     Four Arrow columns in this order: twice text or bytes, twice 64-bit integers.
+///
+/// Raises:
+///     TypeError: A column is of another type.
+///     ValueError: A number has no room in 64 bits, or a text is none.
+#[pyfunction]
+fn entry_columns<'py>(
+    py: Python<'py>,
+    topic: &Bound<'py, PyAny>,
+    key: &Bound<'py, PyAny>,
+    phy_offset: &Bound<'py, PyAny>,
+    store_timestamp: &Bound<'py, PyAny>,
+) -> PyResult<[Bound<'py, PyAny>; 4]> {
+    Ok([
+        convert::arro3_array(py, KeyColumn::of_text(topic, "topic")?.into_array())?,
+        convert::arro3_array(py, KeyColumn::of_text(key, "key")?.into_array())?,
+        convert::arro3_array(py, Arc::new(convert::int64_column(phy_offset, "phy_offset")?))?,
+        convert::arro3_array(py, Arc::new(convert::time_column(store_timestamp, "store_timestamp")?))?,
+    ])
 }
 
 /// Candidates of each key over many files.

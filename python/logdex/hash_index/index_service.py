@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
     _Time: TypeAlias = int | datetime | None
 
+MAX_THREADS: Final = 64
+"""More threads than any put can use."""
+
 INDEXES_TAGS: Final = "5.5.0"
 """The release that indexes tags as well (IndexService#buildIndex)."""
 
@@ -70,10 +73,13 @@ class IndexService(OpenedIndex):
             The number of entries put: all of them.
 
         Raises:
-            ValueError: A column is missing or a value is null; then nothing was written.
+            ValueError: A column is missing, a value is null or an integer of more than 64 bits, or no such number of threads.
+            TypeError: A column of another type. With either nothing was written.
             LockedError: A running broker holds the store.
             OSError: A file cannot be created or written, for instance because the disk is full; what was put stays.
         """
+        if not 1 <= threads <= MAX_THREADS:
+            raise ValueError(f"threads is 1 to {MAX_THREADS}, not {threads}")
         parts = entry_batches(batch)
         with self._lock:
             writer = self._writable()
