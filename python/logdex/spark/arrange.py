@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sf
 
+from logdex.int64 import check_int64
 from logdex.spark.schema import require_columns
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
 _SAMPLE = 0.01
 _SAMPLES_A_TASK = 100
-_MOST_TASKS = (1 << 31) - 1
 
 
 def arrange(df: DataFrame, partitions: int | None = None) -> DataFrame:
@@ -33,8 +33,9 @@ def arrange(df: DataFrame, partitions: int | None = None) -> DataFrame:
     require_columns(df.columns, ("phy_offset",), "arrange")
     if partitions is None:
         return df.repartitionByRange("phy_offset")
-    if not 1 <= partitions <= _MOST_TASKS:
-        raise ValueError(f"partitions must be 1 to {_MOST_TASKS}")
+    check_int64(partitions=partitions)
+    if partitions < 1:
+        raise ValueError(f"partitions must be 1 or more, not {partitions}")
     # Spark's own repartitionByRange would read all columns for its sample, and search the bounds for every row.
     at_or_above = [(sf.col("phy_offset") >= bound).cast("int") for bound in _bounds(df, partitions)]
     return df.repartitionById(partitions, sf.coalesce(reduce(add, at_or_above, sf.lit(0)), sf.lit(0)))
