@@ -6,7 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use super::convert::{self, Round};
+use super::convert;
+use super::time::{self, Round};
 use crate::rocketmq::checkpoint::{StoreCheckpoint, Timestamps};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -44,7 +45,7 @@ impl PyStoreCheckpoint {
         name: &str,
         field: impl FnOnce(&mut Timestamps) -> &mut i64,
     ) -> PyResult<()> {
-        let time = convert::time_ms(time, Round::Down, name)?;
+        let time = time::time_ms(time, Round::Down, name)?;
         self.with(|checkpoint| {
             if !checkpoint.is_writable() {
                 return Err(PyValueError::new_err(format!("{} is open for reading only", self.path.display())));

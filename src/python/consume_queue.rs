@@ -11,9 +11,10 @@ use pyo3_arrow::PyRecordBatch;
 
 use super::closable::Closable;
 use super::commit_log::PyCommitLog;
-use super::convert::{self, Round};
+use super::convert;
 use super::integer;
 use super::report;
+use super::time::{self, Round};
 use crate::rocketmq::consume_queue::{Boundary, ConsumeQueue, Kind, Options, extension_batch};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -235,7 +236,7 @@ impl PyConsumeQueue {
             "upper" => (Boundary::Upper, Round::Down),
             _ => return Err(PyValueError::new_err(format!("boundary is \"lower\" or \"upper\", not {boundary:?}"))),
         };
-        let time = convert::time_ms(t, round, "t")?;
+        let time = time::time_ms(t, round, "t")?;
         Ok(py.detach(|| queue.offset_by_time(time, boundary))?)
     }
 

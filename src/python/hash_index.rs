@@ -7,10 +7,12 @@ use arrow_array::UInt32Array;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use super::convert::{self, KeyColumn, Round};
+use super::convert;
 use super::index_file::PyIndexFile;
 use super::integer;
+use super::key_column::{self, KeyColumn};
 use super::keys::{Keys, list_array, warn_damage};
+use super::time::{self, Round};
 use crate::disk::fcntl_lock_holder;
 use crate::error::Result;
 use crate::hash_index::{self, IndexFile, KeySource};
@@ -41,7 +43,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 ///     638347386
 #[pyfunction]
 fn key_hash(key: &Bound<'_, PyAny>) -> PyResult<i32> {
-    convert::key_hash(key)
+    key_column::key_hash(key)
 }
 
 /// Hashes of many keys, 4 bytes each in place of the texts. Batch calls take them as keys.
@@ -110,7 +112,7 @@ fn index_key<'py>(topic: &Bound<'py, PyString>, key: &Bound<'py, PyString>) -> P
 #[pyfunction]
 #[pyo3(signature = (value, *, end=false, name="value"))]
 fn time_ms(value: &Bound<'_, PyAny>, end: bool, name: &str) -> PyResult<i64> {
-    convert::time_ms(value, if end { Round::Down } else { Round::Up }, name)
+    time::time_ms(value, if end { Round::Down } else { Round::Up }, name)
 }
 
 /// The process that holds a broker's lock on a file (`fcntl`, as Java's `FileLock` takes it), or `None`.
@@ -159,7 +161,7 @@ fn entry_columns<'py>(
         convert::arro3_array(py, KeyColumn::of_text(topic, "topic")?.into_array())?,
         convert::arro3_array(py, KeyColumn::of_text(key, "key")?.into_array())?,
         convert::arro3_array(py, Arc::new(convert::int64_column(phy_offset, "phy_offset")?))?,
-        convert::arro3_array(py, Arc::new(convert::time_column(store_timestamp, "store_timestamp")?))?,
+        convert::arro3_array(py, Arc::new(time::time_column(store_timestamp, "store_timestamp")?))?,
     ])
 }
 
@@ -188,7 +190,7 @@ fn select_files<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let files = files.iter().map(|f| f.inner()).collect::<PyResult<Vec<_>>>()?;
     let keys = Keys::new(keys, topics)?;
-    let range = convert::time_range(begin, end)?;
+    let range = time::time_range(begin, end)?;
     let max_num = convert::max_num(max_num)?;
     let (answer, damage) = py.detach(|| -> Result<_> {
         let files: Vec<&IndexFile> = files.iter().map(AsRef::as_ref).collect();
@@ -220,7 +222,7 @@ fn newest_first<'py>(
     #[pyo3(from_py_with = integer::clock_slack_ms)] clock_slack_ms: i64,
 ) -> PyResult<Vec<Bound<'py, PyIndexFile>>> {
     let open = files.iter().map(|f| f.get().inner()).collect::<PyResult<Vec<_>>>()?;
-    let range = convert::time_range(begin, end)?;
+    let range = time::time_range(begin, end)?;
     let places = py.detach(|| {
         let open: Vec<&IndexFile> = open.iter().map(AsRef::as_ref).collect();
         hash_index::newest_first(&open, range, clock_slack_ms)

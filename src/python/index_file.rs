@@ -9,13 +9,15 @@ use pyo3::types::{PyList, PyTuple};
 use pyo3_arrow::PyRecordBatchReader;
 
 use super::closable::Closable;
-use super::convert::{self, Round};
+use super::convert;
 use super::entry_batches::entry_batches;
 use super::index_header::PyIndexHeader;
 use super::integer;
+use super::key_column;
 use super::keys::{Keys, list_array, warn_damage};
 use super::prepared_file::PyPreparedFile;
 use super::report;
+use super::time::{self, Round};
 use crate::hash_index::{self, CreateOptions, IndexFile, KeySource, OpenOptions, PutColumns};
 use crate::time_range::TimeRange;
 
@@ -108,7 +110,7 @@ impl PyIndexFile {
     ) -> PyResult<Self> {
         let options = CreateOptions {
             geometry: convert::geometry(hash_slots, max_entries)?,
-            begin_timestamp: begin_timestamp.map_or(Ok(0), |t| convert::time_ms(t, Round::Down, "begin_timestamp"))?,
+            begin_timestamp: begin_timestamp.map_or(Ok(0), |t| time::time_ms(t, Round::Down, "begin_timestamp"))?,
             begin_phy_offset,
             access: convert::access(access)?,
             compat: convert::compat(compat)?,
@@ -182,8 +184,8 @@ impl PyIndexFile {
         #[pyo3(from_py_with = integer::phy_offset)] phy_offset: i64,
         store_timestamp: &Bound<'_, PyAny>,
     ) -> PyResult<bool> {
-        let time = convert::time_ms(store_timestamp, Round::Down, "store_timestamp")?;
-        Ok(self.inner()?.put_hash(convert::key_hash(key)?, phy_offset, time)?)
+        let time = time::time_ms(store_timestamp, Round::Down, "store_timestamp")?;
+        Ok(self.inner()?.put_hash(key_column::key_hash(key)?, phy_offset, time)?)
     }
 
     /// Put a batch of keys.
@@ -225,7 +227,7 @@ impl PyIndexFile {
             return Err(PyValueError::new_err(format!("row {row} has no key; nothing was put")));
         }
         let phy_offsets = convert::int64_column(phy_offsets, "phy_offsets")?;
-        let times = convert::time_column(store_timestamps, "store_timestamps")?;
+        let times = time::time_column(store_timestamps, "store_timestamps")?;
         let columns = PutColumns {
             keys: &keys,
             phy_offsets: convert::values(&phy_offsets, "phy_offset")?,
@@ -256,8 +258,8 @@ impl PyIndexFile {
         end: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyList>> {
         let file = self.inner()?;
-        let range = convert::time_range(begin, end)?;
-        let (hits, damage) = file.select(convert::key_hash(key)?, most_hits(&file, max_num)?, range)?;
+        let range = time::time_range(begin, end)?;
+        let (hits, damage) = file.select(key_column::key_hash(key)?, most_hits(&file, max_num)?, range)?;
         warn_damage(py, damage.map(|damage| (file.path().to_owned(), damage)))?;
         PyList::new(py, hits)
     }
@@ -286,7 +288,7 @@ impl PyIndexFile {
     ) -> PyResult<Bound<'py, PyAny>> {
         let file = self.inner()?;
         let keys = Keys::new(keys, topics)?;
-        let range = convert::time_range(begin, end)?;
+        let range = time::time_range(begin, end)?;
         let max_num = most_hits(&file, max_num)?;
         let (answer, damage) = py.detach(|| {
             keys.select(|asked, hits| {
@@ -310,8 +312,8 @@ impl PyIndexFile {
         #[pyo3(from_py_with = integer::clock_slack_ms)] clock_slack_ms: i64,
     ) -> PyResult<bool> {
         let range = TimeRange {
-            begin_ms: convert::time_ms(begin, Round::Up, "begin")?,
-            end_ms: convert::time_ms(end, Round::Down, "end")?,
+            begin_ms: time::time_ms(begin, Round::Up, "begin")?,
+            end_ms: time::time_ms(end, Round::Down, "end")?,
         };
         Ok(self.inner()?.is_time_matched(range, clock_slack_ms)?)
     }

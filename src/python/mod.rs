@@ -19,11 +19,13 @@ mod index_file;
 mod index_header;
 mod integer;
 mod kafka;
+mod key_column;
 mod keys;
 mod message_dict;
 mod message_reader;
 mod prepared_file;
 mod report;
+mod time;
 
 use pyo3::prelude::*;
 

@@ -10,7 +10,7 @@ from logdex import _core
 from logdex.closing import Closing
 from logdex.int64 import check_int64
 from logdex.kafka import checkpoint, time_search
-from logdex.kafka.aborted import aborted_between, open_transactions
+from logdex.kafka.aborted import aborted_between, last_stable_offset
 from logdex.kafka.check import verify_log
 from logdex.kafka.file_name import LOG, MAX_OFFSET, TopicPartition, parse_segment_file, partition_of
 from logdex.kafka.plan import plan_read
@@ -141,7 +141,7 @@ class Log(Closing):
     @property
     def last_stable_offset(self) -> int:
         """The offset below which every transaction has ended: how far a read-committed consumer gets."""
-        return self._last_stable(self._current())
+        return last_stable_offset(self._current())
 
     def read(self, offset: int, max_bytes: int, *, min_one_message: bool = True) -> Slice | None:
         """Find the bytes that a fetch gives: of one segment, beginning with the batch that holds the offset.
@@ -159,7 +159,6 @@ class Log(Closing):
 
         Source: LocalLog#read.
         """
-        check_int64(offset=offset, max_bytes=max_bytes)
         segments = self._current()
         start, end = self._log_start(segments), segments.log_end()
         if not start <= offset <= end:
@@ -271,7 +270,7 @@ class Log(Closing):
         last = MAX_OFFSET if end_offset is None else end_offset
         committed = isolation == "read_committed"
         if committed:
-            last = min(last, self._last_stable(segments))
+            last = min(last, last_stable_offset(segments))
         return plan_read(segments, first, last, begin, committed=committed)
 
     def rebuild_indexes(
@@ -333,9 +332,6 @@ class Log(Closing):
             return 0
         recorded = checkpoint.log_start(self._directory.absolute().parent, self._partition)
         return max(segments.segments[0].base_offset, recorded)
-
-    def _last_stable(self, segments: Segments) -> int:
-        return min([*open_transactions(segments).values(), segments.log_end()])
 
     def close(self) -> None:
         """Let the files go; a second call does nothing."""

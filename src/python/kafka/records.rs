@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 
-use super::super::{convert, integer};
+use super::super::{convert, integer, time};
 use super::arguments;
 use super::reader::{PySegmentReader, Reader};
 use super::segment::PyLogSegment;
@@ -23,7 +23,7 @@ pub(super) fn record_scan(
     on_error: &str,
 ) -> PyResult<RecordScan> {
     Ok(RecordScan {
-        times: convert::time_range(begin, end)?,
+        times: time::time_range(begin, end)?,
         columns: record_columns::Column::choose(convert::column_names(columns)?.as_deref())?,
         batch_size: arguments::rows(batch_size),
         control,

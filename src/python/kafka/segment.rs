@@ -8,8 +8,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
 use super::super::closable::Closable;
-use super::super::convert::{self, Round};
-use super::super::{integer, report};
+use super::super::time::{self, Round};
+use super::super::{convert, integer, report};
 use super::arguments::{self, check_word};
 use super::producer_state::PyProducerState;
 use super::reader::{PySegmentReader, Reader};
@@ -337,7 +337,7 @@ impl PyLogSegment {
         control: Option<bool>,
     ) -> PyResult<Option<(i64, i64, Option<i32>)>> {
         let segment = self.inner()?;
-        let timestamp = convert::time_ms(timestamp, Round::Up, "timestamp")?;
+        let timestamp = time::time_ms(timestamp, Round::Up, "timestamp")?;
         let from = starting_offset.unwrap_or(segment.base_offset());
         let control = control.unwrap_or(self.compat.is_some());
         let found = py.detach(|| segment.offset_for_timestamp(timestamp, from, control))?;

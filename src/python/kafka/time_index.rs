@@ -7,8 +7,8 @@ use arrow_array::{ArrayRef, Int64Array, TimestampMillisecondArray};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use super::super::convert::{self, Round};
 use super::super::integer;
+use super::super::time::{self, Round};
 use super::sparse_index::{Handle, Reduced, Shown};
 use crate::error::Result;
 use crate::kafka::{Segment, SparseIndex, TimeEntry, TimeIndex};
@@ -181,12 +181,12 @@ impl PyTimeIndex {
     ///
     /// Source: `TimeIndex#lookup`.
     fn lookup(&self, py: Python<'_>, timestamp: &Bound<'_, PyAny>) -> PyResult<(i64, i64)> {
-        self.0.lookup(py, convert::time_ms(timestamp, Round::Down, "timestamp")?).map(pair)
+        self.0.lookup(py, time::time_ms(timestamp, Round::Down, "timestamp")?).map(pair)
     }
 
     /// `lookup` of each time of an Arrow column or a sequence, as a struct column of timestamp and offset.
     fn lookup_batch<'py>(&self, py: Python<'py>, timestamps: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        self.0.lookup_batch(py, &convert::time_column(timestamps, "timestamps")?)
+        self.0.lookup_batch(py, &time::time_column(timestamps, "timestamps")?)
     }
 
     /// All entries as record batches of timestamp and offset.
@@ -223,7 +223,7 @@ impl PyTimeIndex {
         #[pyo3(from_py_with = integer::offset)] offset: i64,
         skip_full_check: bool,
     ) -> PyResult<bool> {
-        let timestamp = convert::time_ms(timestamp, Round::Down, "timestamp")?;
+        let timestamp = time::time_ms(timestamp, Round::Down, "timestamp")?;
         py.detach(|| self.0.with_mut(|index| index.maybe_append(timestamp, offset, skip_full_check)))
     }
 
