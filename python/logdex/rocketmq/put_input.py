@@ -106,6 +106,9 @@ def put_batches(messages: Any) -> list[RecordBatch]:  # noqa: ANN401 -- anything
         if len(set(lengths.values())) > 1:
             raise ValueError(f"the columns differ in length: {lengths}")
         return [RecordBatch.from_pydict(columns)]
+    if hasattr(messages, "__arrow_c_array__"):
+        # One batch: as it is. To read it as a stream would take longer than to put it.
+        return [messages]
     if is_arrow(messages):
         return list(arrow_batches(messages))
     raise TypeError(f"expected Arrow data or a mapping of columns, not {type(messages).__name__}")
