@@ -1,6 +1,7 @@
-//! The commit log's scan, on one file of messages with bodies of 1,024 and of 200 bytes: `cargo bench --bench commit_log`.
+//! The commit log's scan, on one file of messages with bodies of 1,024 and of 200 bytes, and the same messages put into a new
+//! log: `cargo bench --bench commit_log`.
 //!
-//! The file is written once for each size, read once before it is measured, and read from the page cache. Its length in MiB
+//! Puts begin a log of 32 MiB each time, so that making its files is measured, too; nothing is flushed. The scanned file is written once for each size, read once before it is measured, and read from the page cache. Its length in MiB
 //! is the environment variable `LOGDEX_BENCH_MIB`, 256 unless it is set. `make bench-report` has a larger log beside the
 //! broker's own decoder.
 #![allow(missing_docs, reason = "criterion's macros")]
@@ -9,7 +10,7 @@ mod support;
 
 use std::time::Duration;
 
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use logdex::rocketmq::commit_log::columns::Column;
 use support::{is_trial, log};
 
@@ -42,5 +43,30 @@ fn scan(criterion: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, scan);
+fn put(criterion: &mut Criterion) {
+    let mib: u64 = if is_trial() { 1 } else { 32 };
+    for body_len in [1024, 200] {
+        let directory = tempfile::tempdir().expect("a place for files");
+        let written = log::write(directory.path(), 1, mib << 20, body_len);
+        let mut group = criterion.benchmark_group(format!("put/{body_len}"));
+        group.sample_size(10).warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_secs(2));
+        group.throughput(Throughput::Elements(written.messages));
+        for batch_size in [1, 32, 1024] {
+            let batches = log::batches(directory.path(), batch_size);
+            group.bench_function(format!("batches of {batch_size}"), |bencher| {
+                bencher.iter_batched(
+                    || tempfile::tempdir().expect("a place for files"),
+                    |target| {
+                        assert_eq!(log::put(&target.path().join("commitlog"), mib << 21, &batches), written.messages);
+                        target
+                    },
+                    BatchSize::PerIteration,
+                );
+            });
+        }
+        group.finish();
+    }
+}
+
+criterion_group!(benches, scan, put);
 criterion_main!(benches);

@@ -62,33 +62,6 @@ pub fn write_all_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Resul
     Ok(())
 }
 
-/// Asks who holds a lock of the kind that Java's `FileLock` takes (`fcntl`; `flock` does not see it).
-///
-/// Returns the process, 0 where the system does not say, or `None` when nobody holds one or there is no such file.
-///
-/// # Errors
-/// The system's error, with the path.
-#[cfg(unix)]
-pub fn fcntl_lock_holder(path: &Path) -> Result<Option<u32>> {
-    use rustix::process::{Flock, FlockType, fcntl_getlk};
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(Error::io(path, e)),
-    };
-    let held = fcntl_getlk(&file, &Flock::from(FlockType::WriteLock)).map_err(|e| Error::io(path, e.into()))?;
-    Ok(held.map(|lock| lock.pid.map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs())))
-}
-
-/// Asks who holds a lock of the kind that Java's `FileLock` takes. Nobody can be asked on this system.
-///
-/// # Errors
-/// None here.
-#[cfg(not(unix))]
-pub fn fcntl_lock_holder(_path: &Path) -> Result<Option<u32>> {
-    Ok(None)
-}
-
 /// Reserves disk space for the first `len` bytes, so that a store into a map cannot meet a full disk.
 ///
 /// Makes the file at least `len` bytes long. Returns false where the system cannot reserve; the file then has the
@@ -128,6 +101,34 @@ fn extend(file: &File, len: u64) -> io::Result<bool> {
         file.set_len(len)?;
     }
     Ok(false)
+}
+
+/// Offset of the first byte from `offset` on that was ever written, or a few before it that are zero; `None` where none was.
+///
+/// Moves the position of `file`.
+///
+/// # Errors
+/// The system's error.
+#[cfg(any(target_os = "linux", target_os = "macos"))]
+pub fn next_data(file: &File, offset: u64) -> io::Result<Option<u64>> {
+    use rustix::fs::{SeekFrom, seek};
+    use rustix::io::Errno;
+    match seek(file, SeekFrom::Data(offset)) {
+        Ok(data) => Ok(Some(data)),
+        Err(Errno::NXIO) => Ok(None),
+        // A file system that cannot tell.
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(Some(offset)),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Offset of the first byte from `offset` on that may have been written. This system does not tell.
+///
+/// # Errors
+/// None here.
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
+pub fn next_data(_file: &File, offset: u64) -> io::Result<Option<u64>> {
+    Ok(Some(offset))
 }
 
 /// Puts the name of a new file on the disk, too.

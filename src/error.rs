@@ -42,8 +42,8 @@ pub enum Error {
         /// Length of the file in bytes.
         size: u64,
     },
-    /// A running broker holds the lock of the store.
-    #[error("{} is held by process {pid}", path.display())]
+    /// A running broker, or another writer, holds the lock of the store.
+    #[error("{} is held by {}", path.display(), if *pid == 0 { "another process".to_owned() } else { format!("process {pid}") })]
     Locked {
         /// The lock file.
         path: PathBuf,

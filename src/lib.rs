@@ -4,6 +4,7 @@
 //!
 //! - [`error`], [`time_range`], [`java_text`]
 //! - [`disk`]: files on disk: opening, creating, locking, reserving space
+//! - [`store_lock`]: the lock that a broker holds on its store
 //! - [`source`]: positioned reads from a map, from a file, or from bytes in memory
 //! - [`mmap`]: mapped files; with the hash kernels of the index, the only unsafe code
 //! - `decompress`: decoders that both brokers' formats need
@@ -23,4 +24,5 @@ pub mod mmap;
 mod python;
 pub mod rocketmq;
 pub mod source;
+pub mod store_lock;
 pub mod time_range;

@@ -421,6 +421,13 @@ impl ReadAt for FileSource {
         }
     }
 
+    fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {
+        match self {
+            Self::Mapped(f) => f.next_data(offset),
+            Self::Plain(f) => f.next_data(offset),
+        }
+    }
+
     #[inline]
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         match self {

@@ -1,6 +1,6 @@
 """Signatures of the Rust extension. The docstrings live in the Rust sources."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
@@ -27,6 +27,7 @@ _Times: TypeAlias = _ArrowArray | Sequence[_Time | None]
 
 __all__ = [
     "CommitLog",
+    "CommitLogWriter",
     "ConsumeQueue",
     "ConsumeQueueWriter",
     "EntryTable",
@@ -42,6 +43,7 @@ __all__ = [
     "RecoveredSegment",
     "SegmentReader",
     "StoreCheckpoint",
+    "StoreLock",
     "TimeIndex",
     "__version__",
     "_open_commit_log",
@@ -53,6 +55,8 @@ __all__ = [
     "_open_time_index",
     "broker_lock_holder",
     "commit_log_directories",
+    "cut_log",
+    "delay_levels_ms",
     "entry_columns",
     "index_entries",
     "index_key",
@@ -61,6 +65,7 @@ __all__ = [
     "key_hashes",
     "newest_first",
     "offset_order",
+    "property_column",
     "read_producer_snapshot",
     "read_records",
     "read_transaction_index",
@@ -78,6 +83,9 @@ def index_key(topic: str, key: str) -> str: ...
 def time_ms(value: _Time, *, end: bool = False, name: str = "value") -> int: ...
 def broker_lock_holder(path: _Path) -> int | None: ...
 def commit_log_directories(path: _Path) -> list[Path]: ...
+def cut_log(directory: _Path, end_phy_offset: int) -> Report: ...
+def delay_levels_ms(text: str) -> list[int]: ...
+def property_column(rows: Sequence[Mapping[str, str | None] | None]) -> Array: ...
 def _open_commit_log(path: _Path, access: _Access, compat: _Compat, max_body_bytes: int) -> CommitLog: ...
 def _open_consume_queue(
     directory: _Path,
@@ -247,6 +255,16 @@ class StoreCheckpoint:
     def __reduce__(self) -> tuple[Any, ...]: ...
 
 @final
+class StoreLock:
+    @staticmethod
+    def take(path: _Path) -> StoreLock: ...
+    @property
+    def path(self) -> Path: ...
+    @property
+    def closed(self) -> bool: ...
+    def release(self) -> None: ...
+
+@final
 class MessageReader:
     @property
     def schema(self) -> Schema: ...
@@ -297,8 +315,20 @@ class CommitLog:
     ) -> tuple[int, int, int]: ...
     def message(self, phy_offset: int) -> dict[str, Any] | None: ...
     def is_cut_off(self, phy_offset: int) -> bool: ...
-    def messages(self, phy_offsets: _Ints, *, columns: Iterable[str] | None = None) -> RecordBatch: ...
-    def first_messages(self, phy_offsets: _Ints, *, columns: Iterable[str] | None = None) -> RecordBatch: ...
+    def messages(
+        self,
+        phy_offsets: _Ints,
+        *,
+        columns: Iterable[str] | None = None,
+        body: Literal["decoded", "stored"] = "decoded",
+    ) -> RecordBatch: ...
+    def first_messages(
+        self,
+        phy_offsets: _Ints,
+        *,
+        columns: Iterable[str] | None = None,
+        body: Literal["decoded", "stored"] = "decoded",
+    ) -> RecordBatch: ...
     def scan(
         self,
         *,
@@ -380,6 +410,59 @@ class IndexFollower:
     def missing_before(self, phy_offset: int | None) -> list[tuple[int, str, str]]: ...
 
 @final
+class CommitLogWriter:
+    @staticmethod
+    def open(
+        directory: _Path,
+        *,
+        end_phy_offset: int,
+        file_size: int = ...,
+        store_host: str = "127.0.0.1:10911",
+        flush: Literal["async", "sync", "none"] = "async",
+    ) -> CommitLogWriter: ...
+    def set_queue_offset(self, topic: str, queue_id: int, queue_offset: int) -> None: ...
+    def put_messages(
+        self,
+        messages: Any,
+        *,
+        body: Literal["decoded", "stored"] = "decoded",
+        park: bool = True,
+        levels: int = 18,
+    ) -> RecordBatch: ...
+    def put_message(
+        self,
+        topic: str,
+        body: bytes,
+        properties: Sequence[tuple[str, str]],
+        *,
+        queue_id: int = 0,
+        flag: int = 0,
+        sys_flag: int = 0,
+        born_timestamp: int | None = None,
+        born_host: str | None = None,
+        store_timestamp: int | None = None,
+        store_host: str | None = None,
+        reconsume_times: int = 0,
+        prepared_transaction_offset: int = 0,
+        park: bool = True,
+        levels: int = 18,
+    ) -> tuple[str, int, int, int, int, str, int]: ...
+    def flush(self) -> None: ...
+    @property
+    def wrote_offset(self) -> int: ...
+    @property
+    def flushed_offset(self) -> int: ...
+    @property
+    def flushed_store_timestamp(self) -> int: ...
+    @property
+    def file_size(self) -> int: ...
+    @property
+    def path(self) -> Path: ...
+    @property
+    def closed(self) -> bool: ...
+    def close(self) -> None: ...
+
+@final
 class ConsumeQueueWriter:
     columns: ClassVar[tuple[str, ...]]
     @staticmethod
@@ -392,7 +475,26 @@ class ConsumeQueueWriter:
         multi_dispatch: bool = True,
         extension_file_size: int | None = None,
     ) -> ConsumeQueueWriter: ...
+    @staticmethod
+    def open(
+        root: _Path,
+        *,
+        end_phy_offset: int,
+        file_size: int | None = None,
+        batch_file_size: int | None = None,
+        delay_levels: str = ...,
+        multi_dispatch: bool = True,
+        extension_file_size: int | None = None,
+    ) -> ConsumeQueueWriter: ...
+    @property
+    def report(self) -> Report: ...
+    @property
+    def log_end(self) -> int: ...
+    @property
+    def dispatch_offset(self) -> int: ...
     def append_batch(self, messages: Any) -> int: ...
+    def queue_offsets(self) -> RecordBatch: ...
+    def flush(self, *, sync: bool = True) -> None: ...
     def finish(self) -> Report: ...
 
 # Kafka. `compat` is a Kafka release such as "3.9.0"; None is the newest rule and the right answer.

@@ -66,7 +66,7 @@ class IndexFullError(LogdexError):
 
 
 class LockedError(LogdexError):
-    """A running broker holds the lock of the store.
+    """A running broker, or another writer, holds the lock of the store.
 
     Attributes:
         path: The lock file, as a string.
@@ -81,7 +81,8 @@ class LockedError(LogdexError):
 
     def __str__(self) -> str:
         """Name the lock and its holder."""
-        return f"{self.path} is held by process {self.pid}: stop the broker before writing to its store"
+        holder = f"process {self.pid}" if self.pid else "another process"
+        return f"{self.path} is held by {holder}: stop the broker before writing to its store"
 
 
 __all__: list[str] = ["CorruptFileError", "GeometryError", "IndexFullError", "LockedError", "LogdexError"]

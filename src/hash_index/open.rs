@@ -12,10 +12,11 @@ use super::compat::Compat;
 use super::file::IndexFile;
 use super::header::{Header, at};
 use super::layout::Geometry;
-use crate::disk::{NewFile, fcntl_lock_holder, lock_writer, open_file};
+use crate::disk::{NewFile, lock_writer, open_file};
 use crate::error::{Error, Result};
 use crate::mmap::FileSource;
 use crate::source::{Access, PlainFile, ReadAt, WriteAt};
+use crate::store_lock::refuse_other_holder;
 
 /// How to create an index file.
 #[derive(Clone, Copy, Debug)]
@@ -174,11 +175,7 @@ pub(super) fn refuse_running_broker(path: &Path) -> Result<()> {
     if !root.join("commitlog").is_dir() {
         return Ok(());
     }
-    let lock = root.join("lock");
-    match fcntl_lock_holder(&lock)? {
-        Some(pid) => Err(Error::Locked { path: lock, pid }),
-        None => Ok(()),
-    }
+    refuse_other_holder(&root.join("lock"))
 }
 
 fn geometry_of(path: &Path, file: &File, options: OpenOptions) -> Result<Geometry> {

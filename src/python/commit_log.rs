@@ -20,13 +20,43 @@ use crate::error::Result;
 use crate::hash_index::Compat;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::frame::Versions;
-use crate::rocketmq::commit_log::{Bodies, CommitLog, Options, ScanOptions, Start, file_batch};
+use crate::rocketmq::commit_log::{self, Bodies, CommitLog, Options, ScanOptions, Start, file_batch};
 use crate::rocketmq::offset_files;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyCommitLog>()?;
     m.add_function(wrap_pyfunction!(commit_log_directories, m)?)?;
+    m.add_function(wrap_pyfunction!(cut_log, m)?)?;
     m.add_function(wrap_pyfunction!(_open_commit_log, m)?)
+}
+
+/// Cut a log where it ends: files that begin behind that are deleted, the rest of the file that holds it becomes zero.
+///
+/// All is on the disk when it returns. A broker leaves the bytes behind the end, and its next crash may bring them back.
+/// Whoever calls it holds the store's lock.
+///
+/// Args:
+///     directory: The directory of the log, or several, separated by commas.
+///     end_phy_offset: Where the log ends.
+///
+/// Returns:
+///     A `logdex.report.Report` without findings; checked: bytes_cut, up to the last one of each file that was not zero, and
+///     files_deleted.
+///
+/// Raises:
+///     OSError: The system refuses.
+///     ValueError: The offset lies before the log.
+///
+/// Source: `CommitLog#recoverNormally`, `MappedFileQueue#truncateDirtyFiles`.
+#[pyfunction]
+#[pyo3(signature = (directory, end_phy_offset))]
+fn cut_log(
+    py: Python<'_>,
+    directory: PathBuf,
+    #[pyo3(from_py_with = integer::end_phy_offset)] end_phy_offset: i64,
+) -> PyResult<Bound<'_, PyAny>> {
+    let end = end_phy_offset.try_into().map_err(|_| PyValueError::new_err("an offset of the log is 0 or more"))?;
+    report::of_store(py, &py.detach(|| commit_log::cut_log(&directory, end))?)
 }
 
 /// The most bytes that one row of an Arrow column can have, with room to spare.
@@ -35,6 +65,15 @@ const MOST_BODY_BYTES: i64 = 2_000_000_000;
 /// The message columns of these names; all where none are given.
 fn columns(names: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<Column>> {
     Ok(Column::choose(convert::column_names(names)?.as_deref())?)
+}
+
+/// "decoded" or "stored".
+fn bodies(word: &str) -> PyResult<Bodies> {
+    match word {
+        "decoded" => Ok(Bodies::Decoded),
+        "stored" => Ok(Bodies::Stored),
+        _ => Err(PyValueError::new_err(format!("body is \"decoded\" or \"stored\", not {word:?}"))),
+    }
 }
 
 /// An offset of the log; what is below it is 0.
@@ -66,12 +105,14 @@ impl PyCommitLog {
         py: Python<'py>,
         phy_offsets: &Bound<'py, PyAny>,
         columns: Option<&Bound<'py, PyAny>>,
-        read: impl Fn(&CommitLog, &Int64Array, &[Column]) -> Result<RecordBatch> + Sync,
+        body: &str,
+        read: impl Fn(&CommitLog, &Int64Array, &[Column], Bodies) -> Result<RecordBatch> + Sync,
     ) -> PyResult<Bound<'py, PyAny>> {
         let log = self.inner()?;
         let columns = self::columns(columns)?;
+        let bodies = bodies(body)?;
         let offsets = convert::int64_column(phy_offsets, "phy_offsets")?;
-        let batch = py.detach(|| read(&log, &offsets, &columns))?;
+        let batch = py.detach(|| read(&log, &offsets, &columns, bodies))?;
         PyRecordBatch::new(batch).into_arro3(py)
     }
 }
@@ -296,21 +337,25 @@ impl PyCommitLog {
     /// Args:
     ///     phy_offsets: An Arrow column or a sequence of integers.
     ///     columns: Names of columns; all where not given.
+    ///     body: "decoded", or "stored": as the log holds it, perhaps compressed.
     ///
     /// Returns:
     ///     A record batch. Where no good message begins (see `message`), all columns but `phy_offset` are null.
     ///
     /// Raises:
     ///     OSError: The system refuses.
-    ///     ValueError: An unknown column, or messages of more than 2 GB.
-    #[pyo3(signature = (phy_offsets, *, columns=None))]
+    ///     ValueError: An unknown column or word, or messages of more than 2 GB.
+    #[pyo3(signature = (phy_offsets, *, columns=None, body="decoded"))]
     fn messages<'py>(
         &self,
         py: Python<'py>,
         phy_offsets: &Bound<'py, PyAny>,
         columns: Option<&Bound<'py, PyAny>>,
+        body: &str,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.rows_at(py, phy_offsets, columns, |log, offsets, columns| log.messages(offsets, columns))
+        self.rows_at(py, phy_offsets, columns, body, |log, offsets, columns, bodies| {
+            log.messages(offsets, columns, bodies)
+        })
     }
 
     /// The messages that begin at the first of these offsets: as many rows of `messages` as a batch of 64 MiB holds, one at
@@ -319,14 +364,17 @@ impl PyCommitLog {
     /// Raises:
     ///     OSError: The system refuses.
     ///     ValueError: An unknown column.
-    #[pyo3(signature = (phy_offsets, *, columns=None))]
+    #[pyo3(signature = (phy_offsets, *, columns=None, body="decoded"))]
     fn first_messages<'py>(
         &self,
         py: Python<'py>,
         phy_offsets: &Bound<'py, PyAny>,
         columns: Option<&Bound<'py, PyAny>>,
+        body: &str,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.rows_at(py, phy_offsets, columns, |log, offsets, columns| log.first_messages(offsets, columns))
+        self.rows_at(py, phy_offsets, columns, body, |log, offsets, columns, bodies| {
+            log.first_messages(offsets, columns, bodies)
+        })
     }
 
     /// The messages in log order, up to the first frame that a broker would refuse.
@@ -385,11 +433,7 @@ impl PyCommitLog {
             end_phy_offset: log_offset(end_phy_offset, u64::MAX),
             columns: self::columns(columns)?,
             batch_size: usize::try_from(batch_size).unwrap_or(0),
-            bodies: match body {
-                "decoded" => Bodies::Decoded,
-                "stored" => Bodies::Stored,
-                _ => return Err(PyValueError::new_err(format!("body is \"decoded\" or \"stored\", not {body:?}"))),
-            },
+            bodies: bodies(body)?,
             salvage,
             threads,
             check_crc,

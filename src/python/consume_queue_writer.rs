@@ -8,16 +8,17 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use pyo3_arrow::PyRecordBatch;
 
-use super::report;
+use super::{integer, report};
 use crate::rocketmq::consume_queue::{ConsumeQueueWriter, DelayLevels, WriterOptions};
+use crate::rocketmq::findings::Checked;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyConsumeQueueWriter>()
 }
 
-/// Makes the consume queues of a store anew, from the messages of its log, as a broker makes them where they are missing.
+/// Writes the consume queues of a store from the messages of its log, as a broker does: anew, or behind what is there.
 ///
-/// Args of `create` and the order of calls: `create`, `append_batch` for each batch of a scan with `columns`, `finish`.
+/// The order of calls: `create` or `open`, `append_batch` for each batch of a scan with `columns`, `finish`.
 #[pyclass(name = "ConsumeQueueWriter", module = "logdex._core", frozen)]
 struct PyConsumeQueueWriter {
     writer: Mutex<Option<ConsumeQueueWriter>>,
@@ -30,6 +31,17 @@ impl PyConsumeQueueWriter {
             return Err(PyValueError::new_err("the writer is finished"));
         }
         Ok(call(&mut writer)?)
+    }
+
+    fn look<T>(&self, py: Python<'_>, look: impl FnOnce(&ConsumeQueueWriter) -> T + Send) -> PyResult<T>
+    where
+        T: Send,
+    {
+        // Another thread may have it, and wait for the interpreter.
+        py.detach(|| {
+            let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+            writer.as_ref().map(look).ok_or_else(|| PyValueError::new_err("the writer is finished"))
+        })
     }
 }
 
@@ -62,16 +74,104 @@ impl PyConsumeQueueWriter {
     fn create(
         py: Python<'_>,
         directory: PathBuf,
-        file_size: u64,
-        batch_file_size: u64,
+        #[pyo3(from_py_with = integer::file_size)] file_size: u64,
+        #[pyo3(from_py_with = integer::batch_file_size)] batch_file_size: u64,
         delay_levels: &str,
         multi_dispatch: bool,
-        extension_file_size: Option<u64>,
+        #[pyo3(from_py_with = integer::extension_file_size)] extension_file_size: Option<u64>,
     ) -> PyResult<Self> {
         let delay_levels = DelayLevels::parse(delay_levels)?;
+        let (file_size, batch_file_size) = (Some(file_size), Some(batch_file_size));
         let options = WriterOptions { file_size, batch_file_size, delay_levels, multi_dispatch, extension_file_size };
         let writer = py.detach(|| ConsumeQueueWriter::create(&directory, options))?;
         Ok(Self { writer: Mutex::new(Some(writer)) })
+    }
+
+    /// Open the queues of a store to go on behind their ends; any of the directories may be missing.
+    ///
+    /// Units that lead to `end_phy_offset` or behind it are cut off: they become zero, and files without a message are deleted;
+    /// extension files are cut as well. Filling behind the last message is no unit. What a queue has is passed over when it comes
+    /// again.
+    ///
+    /// Args:
+    ///     root: The root of the store.
+    ///     end_phy_offset: Where the log ends.
+    ///     file_size: As for `create`; None: that of the files there, else the broker's own, 6,000,000.
+    ///     batch_file_size: The same of batch queues, else 13,800,000.
+    ///     delay_levels: As for `create`.
+    ///     multi_dispatch: As for `create`.
+    ///     extension_file_size: As for `create`; None: that of the files there, and without files no extensions.
+    ///
+    /// Raises:
+    ///     CorruptFileError: Sizes or names of a queue's files do not go together.
+    ///     LockedError: A broker holds the store.
+    ///     OSError: The system refuses.
+    ///     ValueError: Sizes without room for a unit, or other than those of the files there; levels that are none; or the queues
+    ///         are a database of a 5.x broker (RocksDB).
+    ///
+    /// Source: `ConsumeQueue#recover`, `#truncateDirtyLogicFiles`.
+    #[staticmethod]
+    #[pyo3(signature = (root, *, end_phy_offset, file_size=None, batch_file_size=None, delay_levels=DelayLevels::DEFAULT, multi_dispatch=true, extension_file_size=None))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
+    fn open(
+        py: Python<'_>,
+        root: PathBuf,
+        #[pyo3(from_py_with = integer::end_phy_offset)] end_phy_offset: i64,
+        #[pyo3(from_py_with = integer::file_size)] file_size: Option<u64>,
+        #[pyo3(from_py_with = integer::batch_file_size)] batch_file_size: Option<u64>,
+        delay_levels: &str,
+        multi_dispatch: bool,
+        #[pyo3(from_py_with = integer::extension_file_size)] extension_file_size: Option<u64>,
+    ) -> PyResult<Self> {
+        let delay_levels = DelayLevels::parse(delay_levels)?;
+        let options = WriterOptions { file_size, batch_file_size, delay_levels, multi_dispatch, extension_file_size };
+        let writer = py.detach(|| ConsumeQueueWriter::open(&root, end_phy_offset, options))?;
+        Ok(Self { writer: Mutex::new(Some(writer)) })
+    }
+
+    /// What opening found and did, and what was found since, as a `logdex.report.Report`.
+    ///
+    /// Checked: units_cut and queue_files_deleted, of `open`. Findings: units that `open` met behind a queue's end and cut off
+    /// although they lead into the log (see `dispatch_offset`), and those of `finish`.
+    #[getter]
+    fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let checked: Checked = self.look(py, |writer| writer.checked().clone())?;
+        report::of_store(py, &checked)
+    }
+
+    /// Offset in the log behind the last unit, over all queues; -1 without units.
+    #[getter]
+    fn log_end(&self, py: Python<'_>) -> PyResult<i64> {
+        self.look(py, ConsumeQueueWriter::log_end)
+    }
+
+    /// From here in the log messages are to be appended so that no queue lacks one: `log_end`, or where the first of the queues
+    /// ends that `open` found damaged; -1 where that is the beginning.
+    #[getter]
+    fn dispatch_offset(&self, py: Python<'_>) -> PyResult<i64> {
+        self.look(py, ConsumeQueueWriter::dispatch_offset)
+    }
+
+    /// The queue offset of the next message of each queue, batch queues too.
+    ///
+    /// Returns:
+    ///     A record batch of `topic` (utf8), `queue_id` (int32) and `queue_offset` (int64), sorted. Queues that do not tell,
+    ///     because they never held a message, are left out.
+    fn queue_offsets<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        PyRecordBatch::new(self.look(py, ConsumeQueueWriter::queue_offsets)?).into_arro3(py)
+    }
+
+    /// Write what is kept, so that readers see it, and wait until it is on the disk.
+    ///
+    /// Args:
+    ///     sync: False: do not wait.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses; what was not written stays kept.
+    ///     ValueError: The writer is finished.
+    #[pyo3(signature = (*, sync=true))]
+    fn flush(&self, py: Python<'_>, sync: bool) -> PyResult<()> {
+        py.detach(|| self.with(|writer| writer.as_mut().map_or(Ok(()), |writer| writer.flush(sync))))
     }
 
     /// Add the units of a batch of messages, in the order of the log.

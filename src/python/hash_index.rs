@@ -13,7 +13,6 @@ use super::integer;
 use super::key_column::{self, KeyColumn};
 use super::keys::{Keys, list_array, warn_damage};
 use super::time::{self, Round};
-use crate::disk::fcntl_lock_holder;
 use crate::error::Result;
 use crate::hash_index::{self, IndexFile, KeySource};
 use crate::mmap::FileSource;
@@ -25,7 +24,6 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(entry_columns, m)?)?;
     m.add_function(wrap_pyfunction!(index_key, m)?)?;
     m.add_function(wrap_pyfunction!(time_ms, m)?)?;
-    m.add_function(wrap_pyfunction!(broker_lock_holder, m)?)?;
     m.add_function(wrap_pyfunction!(select_files, m)?)?;
     m.add_function(wrap_pyfunction!(newest_first, m)?)?;
     m.add_function(wrap_pyfunction!(infer_geometry, m)?)
@@ -113,14 +111,6 @@ fn index_key<'py>(topic: &Bound<'py, PyString>, key: &Bound<'py, PyString>) -> P
 #[pyo3(signature = (value, *, end=false, name="value"))]
 fn time_ms(value: &Bound<'_, PyAny>, end: bool, name: &str) -> PyResult<i64> {
     time::time_ms(value, if end { Round::Down } else { Round::Up }, name)
-}
-
-/// The process that holds a broker's lock on a file (`fcntl`, as Java's `FileLock` takes it), or `None`.
-///
-/// 0 where the system does not tell which. A file that is not there is not locked.
-#[pyfunction]
-fn broker_lock_holder(path: PathBuf) -> PyResult<Option<u32>> {
-    Ok(fcntl_lock_holder(&path)?)
 }
 
 /// Number of slots and of entries of an index file, found from its content. Linear in the worst case.

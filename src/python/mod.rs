@@ -6,6 +6,7 @@ mod batch_stream;
 mod checkpoint;
 mod closable;
 mod commit_log;
+mod commit_log_writer;
 mod consume_queue;
 mod consume_queue_writer;
 mod convert;
@@ -22,9 +23,11 @@ mod kafka;
 mod key_column;
 mod keys;
 mod message_dict;
+mod message_input;
 mod message_reader;
 mod prepared_file;
 mod report;
+mod store_lock;
 mod time;
 
 use pyo3::prelude::*;
@@ -39,11 +42,14 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     prepared_file::register(m)?;
     checkpoint::register(m)?;
     commit_log::register(m)?;
+    commit_log_writer::register(m)?;
     consume_queue::register(m)?;
     consume_queue_writer::register(m)?;
     followers::register(m)?;
+    store_lock::register(m)?;
     message_reader::register(m)?;
     index_entries::register(m)?;
     entry_table::register(m)?;
+    message_input::register(m)?;
     kafka::register(m)
 }

@@ -4,10 +4,12 @@
 pub mod checkpoint;
 pub mod commit_log;
 pub mod consume_queue;
+mod cut;
 pub mod entry_table;
 pub mod file_name;
 pub mod findings;
 pub mod index_entries;
 pub mod index_follower;
 mod message_columns;
+mod names;
 pub mod offset_files;

@@ -10,7 +10,7 @@ import golden
 import golden_kafka
 from logdex import _core, kafka, rocketmq
 from logdex.kafka import Log, LogDir, LogSegment, OffsetIndex, TimeIndex
-from logdex.rocketmq import CommitLog, ConsumeQueue, IndexFile, IndexService, MessageStore, StoreCheckpoint
+from logdex.rocketmq import CommitLog, ConsumeQueue, IndexFile, IndexService, MessageStore, StoreCheckpoint, StoreWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +28,7 @@ OPENERS: dict[type, Callable[[Path], Any]] = {
     _core.CommitLog: lambda path: _core.CommitLog.open(path / "store" / "commitlog"),
     ConsumeQueue: lambda path: ConsumeQueue.open(path / "store" / "consumequeue" / "TopicTest" / "0"),
     MessageStore: lambda path: MessageStore.open(path / "store"),
+    StoreWriter: lambda path: StoreWriter.open(path / "written", file_size=65_536, hash_slots=9, max_entries=99),
     OffsetIndex: lambda path: OffsetIndex.create(path / f"{BASE}.index", 0),
     TimeIndex: lambda path: TimeIndex.create(path / f"{BASE}.timeindex", 0),
     LogSegment: lambda path: LogSegment.open(path / "logs" / PARTITION / f"{BASE}.log"),

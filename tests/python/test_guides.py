@@ -13,7 +13,14 @@ if TYPE_CHECKING:
 
 
 def test_there_is_a_guide_for_every_job() -> None:
-    assert {guide.stem for guide in run_guides.GUIDES} >= {"find", "build", "read", "check-and-mend", "ask-why"}
+    assert {guide.stem for guide in run_guides.GUIDES} >= {
+        "find",
+        "build",
+        "read",
+        "check-and-mend",
+        "ask-why",
+        "write",
+    }
 
 
 @pytest.mark.parametrize("guide", run_guides.GUIDES, ids=lambda guide: guide.stem)

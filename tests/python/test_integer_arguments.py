@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,16 @@ import golden_kafka
 import logdex
 from logdex import kafka, rocketmq
 from logdex.kafka import Log, LogDir, LogSegment, OffsetIndex, TimeIndex
-from logdex.rocketmq import CommitLog, ConsumeQueue, IndexFile, IndexService, MessageStore, StoreCheckpoint
+from logdex.rocketmq import (
+    CommitLog,
+    ConsumeQueue,
+    ConsumeQueueWriter,
+    IndexFile,
+    IndexService,
+    MessageStore,
+    StoreCheckpoint,
+    StoreWriter,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,6 +45,7 @@ class Opened:
     index: IndexService
     checkpoint: StoreCheckpoint
     store: MessageStore
+    writer: StoreWriter
     queue: ConsumeQueue
     logs: LogDir
     log: Log
@@ -70,6 +81,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
         index=IndexService.open(folder / "index", mode="a", hash_slots=10, max_entries=10),
         checkpoint=StoreCheckpoint.open(folder / "checkpoint", mode="r+"),
         store=store,
+        writer=StoreWriter.open(folder / "written", file_size=65_536, hash_slots=9, max_entries=99, services=False),
         queue=store.queue(topic, 0),
         logs=logs,
         log=logs.log(*PARTITION),
@@ -253,6 +265,42 @@ FUNCTIONS: dict[str, Call] = {
     "find:end": lambda o, n: kafka.find(o.logs, "cod-none", "k", end=n),
     "find:max_num": lambda o, n: kafka.find(o.logs, "cod-none", "k", max_num=n),
 }
+STORE_WRITER: dict[str, Call] = {
+    **{
+        f"open:{name}": lambda o, n, name=name: StoreWriter.open(o.new(), **{name: n})  # type: ignore[misc]
+        for name in (
+            "file_size",
+            "queue_file_size",
+            "batch_queue_file_size",
+            "extension_file_size",
+            "begin_phy_offset",
+        )
+    },
+    "open:hash_slots": lambda o, n: StoreWriter.open(o.new(), hash_slots=n, max_entries=9),
+    "open:max_entries": lambda o, n: StoreWriter.open(o.new(), hash_slots=9, max_entries=n),
+    **{
+        f"put_message:{name}": lambda o, n, name=name: o.writer.put_message("T", **{name: n})  # type: ignore[misc]
+        for name in ("queue_id", "delay_level", "flag", "sys_flag", "born_timestamp", "store_timestamp")
+    },
+    "put_messages:queue_id": lambda o, n: o.writer.put_messages({"topic": ["T"], "queue_id": [n]}),
+    "put_messages:store_timestamp": lambda o, n: o.writer.put_messages({"topic": ["T"], "store_timestamp": [n]}),
+    "put_messages:prepared_transaction_offset": lambda o, n: o.writer.put_messages(
+        {"topic": ["T"], "prepared_transaction_offset": [n]}
+    ),
+    "deliver_due:now": lambda o, n: o.writer.deliver_due(n),
+}
+QUEUE_WRITER: dict[str, Call] = {
+    **{
+        f"create:{name}": lambda o, n, name=name: ConsumeQueueWriter.create(o.new(), **{name: n})  # type: ignore[misc]
+        for name in ("file_size", "batch_file_size", "extension_file_size")
+    },
+    **{
+        f"open:{name}": lambda o, n, name=name: ConsumeQueueWriter.open(  # type: ignore[misc]
+            o.new(), **{"end_phy_offset": 0, name: n}
+        )
+        for name in ("end_phy_offset", "file_size", "batch_file_size", "extension_file_size")
+    },
+}
 CALLS: dict[type, dict[str, Call]] = {
     IndexFile: INDEX_FILE,
     IndexService: INDEX_SERVICE,
@@ -260,6 +308,8 @@ CALLS: dict[type, dict[str, Call]] = {
     CommitLog: COMMIT_LOG,
     ConsumeQueue: CONSUME_QUEUE,
     MessageStore: MESSAGE_STORE,
+    StoreWriter: STORE_WRITER,
+    ConsumeQueueWriter: QUEUE_WRITER,
     OffsetIndex: OFFSET_INDEX,
     TimeIndex: TIME_INDEX,
     LogSegment: LOG_SEGMENT,
@@ -289,8 +339,10 @@ def _is_missing(call: Callable[[], object]) -> bool:
 @pytest.mark.parametrize("name", ALL)
 def test_an_integer_of_more_than_64_bits_is_refused_by_name(opened: Opened, name: str, n: int) -> None:
     argument, before = name.partition(":")[2], len(opened.made)
-    with pytest.raises(ValueError, match=rf"\b{argument}s?\b"):
+    with pytest.raises(ValueError) as told:
         ALL[name](opened, n)
+    # Its own text: PyO3's notes name the argument in any case.
+    assert re.search(rf"\b{argument}s?\b", str(told.value)), told.value
     assert not any(path.exists() for path in opened.made[before:])
 
 

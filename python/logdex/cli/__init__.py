@@ -18,21 +18,21 @@ from typing import TYPE_CHECKING
 
 from logdex import __version__
 from logdex.__main__ import INTERRUPTED
-from logdex.cli import build_index, build_queues, cat, explain, export, find, info, kafka, stats, verify
+from logdex.cli import build_index, build_queues, cat, copy, explain, export, find, info, kafka, recover, stats, verify
 from logdex.cli.output import complain
 from logdex.errors import LogdexError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = (info, find, explain, cat, export, verify, build_index, build_queues, stats, kafka)
+COMMANDS = (info, find, explain, cat, export, verify, build_index, build_queues, copy, recover, stats, kafka)
 
 _WRONG = 2
 
 _DESCRIPTION = """\
 Reads what a message broker left on disk, without the broker: a RocketMQ store, a part of
 one, its index; a Kafka log directory, a partition, a segment. Nothing that is read is
-changed, locked or touched; a running broker may go on."""
+changed, locked or touched; a running broker may go on. Only `recover` changes a store."""
 
 _EPILOG = """\
 begin with

@@ -93,11 +93,11 @@ def refuse_running_broker(directory: Path) -> None:
     """Refuse to write to an index directory while the broker of its store runs.
 
     Raises:
-        LockedError: It holds the store's lock.
+        LockedError: It holds the store's lock. Where this process holds it there is no broker.
     """
     lock = directory.absolute().parent / "lock"
     pid = broker_lock_holder(lock)
-    if pid is not None:
+    if pid is not None and pid != os.getpid():
         raise LockedError(str(lock), pid)
 
 

@@ -85,7 +85,7 @@ class IndexService(OpenedIndex):
             writer = self._writable()
             return sum(writer.put(**part, threads=threads) for part in parts)
 
-    def build_index(self, messages: Any) -> int:  # noqa: ANN401 -- anything with the PyCapsule interface
+    def build_index(self, messages: Any, *, tags: bool | None = None) -> int:  # noqa: ANN401 -- anything with the PyCapsule interface
         """Index messages as a broker's dispatcher does: the unique key and each of the space-separated keys.
 
         Messages before the newest file's last offset were indexed before and are passed over; so are rolled back ones. With
@@ -93,6 +93,7 @@ class IndexService(OpenedIndex):
 
         Args:
             messages: Arrow data with the message columns, in log order, or `Message` objects.
+            tags: Index tags, too; None: as `compat` says.
 
         Returns:
             The number of index entries put.
@@ -102,7 +103,7 @@ class IndexService(OpenedIndex):
             OSError: A file cannot be created or written.
         """
         with self._lock:
-            return self._writable().build(messages, tags=self._compat == INDEXES_TAGS)
+            return self._writable().build(messages, tags=self._compat == INDEXES_TAGS if tags is None else tags)
 
     def recover(self, commit_log: Log, *, message_index_safe: bool = False) -> int:
         """Index again what a start after a crash dispatches again; for a service opened with `last_exit_ok=False`.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from logdex import _core
 from logdex._core import CommitLog, StoreCheckpoint
+from logdex.errors import CorruptFileError
 from logdex.hash_index.arrow_input import INDEXED_COLUMNS, arrow_batches, take_rows
 
 if TYPE_CHECKING:
@@ -52,12 +53,15 @@ def drop_beyond_checkpoint(files: FileSet, checkpoint: Path | None, *, delete: b
 def mend_files(files: FileSet) -> None:
     """Link the slots of every file again from its entries and cut it at the first entry that cannot be true.
 
-    Files of another size are left as they are; they answer from what they hold.
+    Files of another size are left as they are, and those that cannot be true; they answer from what they hold.
     """
     for entry in files.list_entries():
         if files.is_whole(entry):
-            with files.open_writer(files.directory / entry.name, last_exit_ok=False) as file:
-                file.flush()
+            try:
+                with files.open_writer(files.directory / entry.name, last_exit_ok=False) as file:
+                    file.flush()
+            except CorruptFileError as error:
+                _log.warning("%s is left as it is: %s", entry.name, error)
     files.set_mended()
 
 

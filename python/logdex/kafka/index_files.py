@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import os
 from typing import TYPE_CHECKING
 
 from logdex import _core
+from logdex.durable import replace_file
 from logdex.errors import LockedError
 from logdex.kafka.file_name import OFFSET_INDEX, TIME_INDEX, TXN_INDEX, segment_file_name
 
@@ -66,18 +65,3 @@ def write_rebuilt(directory: Path, base_offset: int, recovered: RecoveredSegment
         replace_file(path, content)
         written.append(path)
     return written
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """Write a file under another name and rename it, so that a kill leaves the old one or the new one."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with draft.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            draft.unlink()
-        raise

@@ -6,8 +6,8 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from logdex.durable import replace_file
 from logdex.errors import CorruptFileError
-from logdex.kafka.index_files import replace_file
 
 if TYPE_CHECKING:
     from pathlib import Path

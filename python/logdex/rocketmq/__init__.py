@@ -7,6 +7,9 @@ from logdex.rocketmq.explanation import Explanation
 from logdex.rocketmq.find_result import FindResult
 from logdex.rocketmq.message import Message
 from logdex.rocketmq.message_store import MessageStore
+from logdex.rocketmq.put_input import PutResult
+from logdex.rocketmq.store_copy import copy_messages
+from logdex.rocketmq.store_writer import StoreWriter
 
 __all__ = [
     "CommitLog",
@@ -19,8 +22,11 @@ __all__ = [
     "IndexService",
     "Message",
     "MessageStore",
+    "PutResult",
     "QueryOffsetResult",
     "StoreCheckpoint",
+    "StoreWriter",
+    "copy_messages",
     "index_key",
     "key_hash",
 ]

@@ -13,11 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from os import PathLike
     from pathlib import Path
+    from typing import TypeAlias
 
     from arro3.core import RecordBatch
 
     from logdex._core import MessageReader, _Ints
     from logdex.report import Report
+
+    Body: TypeAlias = Literal["decoded", "stored"]
 
 
 class CommitLog(Closing):
@@ -127,12 +130,19 @@ class CommitLog(Closing):
         """
         return MIN_INT64 <= phy_offset <= MAX_INT64 and self._log.is_cut_off(phy_offset)
 
-    def messages(self, phy_offsets: _Ints, *, columns: Iterable[str] | None = None) -> RecordBatch:
+    def messages(
+        self,
+        phy_offsets: _Ints,
+        *,
+        columns: Iterable[str] | None = None,
+        body: Body = "decoded",
+    ) -> RecordBatch:
         """Read the messages that begin at these offsets.
 
         Args:
             phy_offsets: An Arrow column or a sequence of integers.
             columns: Names of columns, in the order wanted; all where not given.
+            body: "decoded", or "stored": as the log holds it, perhaps compressed.
 
         Returns:
             A record batch, one row an offset, in their order. Where no message begins (see `message`), all columns but
@@ -140,12 +150,16 @@ class CommitLog(Closing):
 
         Raises:
             OSError: The system refuses.
-            ValueError: An unknown column, or messages of more than 2 GB.
+            ValueError: An unknown column or word, or messages of more than 2 GB.
         """
-        return self._log.messages(phy_offsets, columns=columns)
+        return self._log.messages(phy_offsets, columns=columns, body=body)
 
     def message_batches(
-        self, phy_offsets: Sequence[int], *, columns: Iterable[str] | None = None
+        self,
+        phy_offsets: Sequence[int],
+        *,
+        columns: Iterable[str] | None = None,
+        body: Body = "decoded",
     ) -> Iterator[RecordBatch]:
         """Read the messages that begin at these offsets as `messages` does, in batches of 64 MiB at most.
 
@@ -156,7 +170,7 @@ class CommitLog(Closing):
         names = None if columns is None else list(columns)
         at = 0
         while at < len(phy_offsets):
-            batch = self._log.first_messages(phy_offsets[at:], columns=names)
+            batch = self._log.first_messages(phy_offsets[at:], columns=names, body=body)
             at += batch.num_rows
             yield batch
 
@@ -168,7 +182,7 @@ class CommitLog(Closing):
         columns: Iterable[str] | None = None,
         batch_size: int = 8_192,
         stop: Literal["broker", "salvage"] = "broker",
-        body: Literal["decoded", "stored"] = "decoded",
+        body: Body = "decoded",
         threads: int = 1,
         check_crc: bool = True,
     ) -> MessageReader:

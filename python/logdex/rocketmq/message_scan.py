@@ -12,16 +12,19 @@ from arro3.core import DataType, RecordBatchReader
 from logdex._core import StoreCheckpoint, broker_lock_holder
 from logdex.hash_index.arrow_input import take_rows
 from logdex.hash_index.query import MAX_TIME, MIN_TIME
-from logdex.rocketmq.sound import sound_messages
+from logdex.rocketmq.queue_set import parts
+from logdex.rocketmq.sound import sound_messages, warn
+from logdex.rocketmq.store_root import written_by_logdex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from arro3.core import RecordBatch
 
     from logdex._core import ConsumeQueue
     from logdex.hash_index.query import TimeRange
-    from logdex.rocketmq.commit_log import CommitLog
+    from logdex.report import Finding
+    from logdex.rocketmq.commit_log import Body, CommitLog
     from logdex.rocketmq.key_search import Scan
     from logdex.rocketmq.layout import StoreLayout
     from logdex.rocketmq.queue_set import QueueSet
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _SCAN_BUDGET_BYTES = 1 << 30
-_UNITS_A_STEP = 8_192
+_MESSAGES_A_STEP = 8_192
 _BATCH_BYTES = 64 << 20
 _FACTS = ("topic", "queue_id", "queue_offset", "phy_offset")
 
@@ -56,11 +59,20 @@ class MessageScan:
         self._queues = queues
         self._salvage = salvage
 
-    def messages(self, filters: Filter, columns: Iterable[str] | None, scan: Scan, slack_ms: int) -> RecordBatchReader:
+    def messages(
+        self,
+        filters: Filter,
+        columns: Iterable[str] | None,
+        scan: Scan,
+        slack_ms: int,
+        *,
+        body: Body = "decoded",
+        on_damage: Callable[[Finding], None] = warn,
+    ) -> RecordBatchReader:
         """Read messages in log order; see `MessageStore.messages`."""
         if scan not in ("auto", True, False):
             raise ValueError(f'scan must be "auto", True or False, not {scan!r}')
-        wanted = self._log.messages([], columns=columns).schema
+        wanted = self._log.messages([], columns=columns, body=body).schema
         names = wanted.names
         read = list(dict.fromkeys([*names, *filters.columns, *_FACTS]))
         ranges = ranges_in_time(self._log, filters.times, slack_ms)
@@ -68,7 +80,7 @@ class MessageScan:
         by_queues = scan is False or (scan == "auto" and size > _SCAN_BUDGET_BYTES)
 
         def batches() -> Iterator[RecordBatch]:
-            found = self._by_queues(filters, read) if by_queues and filters.topic is not None else iter(())
+            found = self._by_queues(filters, read, body) if by_queues and filters.topic is not None else iter(())
             at = 0
             try:
                 for batch, at in found:  # noqa: B007 -- how far it came counts after an error
@@ -78,14 +90,16 @@ class MessageScan:
             except UntrueUnitError as error:
                 _log.warning("%s; the log is read instead, from offset %d", error, at)
             for begin, end in ranges:
-                for batch in sound_messages(self._log, read, max(begin, at), end, salvage=self._salvage):
+                for batch in sound_messages(
+                    self._log, read, max(begin, at), end, salvage=self._salvage, body=body, on_damage=on_damage
+                ):
                     kept = filters.apply(batch)
                     if kept.num_rows:
                         yield kept.select(names)
 
         return RecordBatchReader.from_batches(wanted, batches())
 
-    def _by_queues(self, filters: Filter, read: Sequence[str]) -> Iterator[tuple[RecordBatch, int]]:
+    def _by_queues(self, filters: Filter, read: Sequence[str], body: Body) -> Iterator[tuple[RecordBatch, int]]:
         """Read the messages that the queues of a topic lead to, as far as a broker would trust them.
 
         Yields:
@@ -112,16 +126,16 @@ class MessageScan:
                 continue
             step.append(unit)
             size += unit[1]
-            if len(step) >= _UNITS_A_STEP or size >= _BATCH_BYTES:
-                yield from self._checked(step, filters, read)
+            if len(step) >= _MESSAGES_A_STEP or size >= _BATCH_BYTES:
+                yield from self._checked(step, filters, read, body)
                 step, size = [], 0
-        yield from self._checked(step, filters, read)
+        yield from self._checked(step, filters, read, body)
 
     def _checked(
-        self, units: list[tuple[int, int, int, int]], filters: Filter, read: Sequence[str]
+        self, units: list[tuple[int, int, int, int]], filters: Filter, read: Sequence[str], body: Body
     ) -> Iterator[tuple[RecordBatch, int]]:
         rest = iter(units)
-        for batch in self._log.message_batches([unit[0] for unit in units], columns=read):
+        for batch in self._log.message_batches([unit[0] for unit in units], columns=read, body=body):
             end = 0
             facts = zip(*(batch.column(name).to_pylist() for name in _FACTS), strict=True)
             for found, (phy_offset, size, queue_id, queue_offset) in zip(facts, rest, strict=False):
@@ -167,7 +181,12 @@ def ranges_in_time(log: CommitLog, times: TimeRange, slack_ms: int) -> list[Rang
 
 
 def _is_running(layout: StoreLayout) -> bool:
-    """Say whether a broker on this machine has the store open: its queues are whole, although not all is on disk."""
+    """Say whether a broker on this machine has the store open: its queues are whole, although not all is on disk.
+
+    What logdex writes itself is not meant: its queues come to their files one after the other.
+    """
+    if written_by_logdex(layout):
+        return False
     try:
         return broker_lock_holder(layout.root / "lock") is not None
     except OSError:
@@ -195,15 +214,18 @@ def _units(queue: ConsumeQueue, queue_id: int, times: TimeRange) -> Iterator[tup
     if times.end != MAX_TIME:
         end = min(end, queue.offset_by_time(times.end, boundary="upper") + 1)
     expected = None if queue.kind == "batch" else begin
-    for first in range(begin, end, _UNITS_A_STEP):
-        units = queue.units(first, min(end, first + _UNITS_A_STEP))
+    for first, last in parts(queue.kind, begin, end):
+        units = queue.units(first, last)
         columns: list[Any] = [units.column(name).to_pylist() for name in ("phy_offset", "size", "queue_offset")]
         for phy_offset, size, queue_offset in zip(*columns, strict=True):
+            if queue_offset < first and first > begin:
+                # Its first messages are in the part before.
+                continue
             if expected is not None and queue_offset != expected:
                 raise UntrueUnitError(f"{queue.path} has no unit {expected}")
             yield phy_offset, size, queue_id, queue_offset
             expected = None if expected is None else expected + 1
-        if expected is not None and expected != min(end, first + _UNITS_A_STEP):
+        if expected is not None and expected != last:
             raise UntrueUnitError(f"{queue.path} has no unit {expected}")
 
 

@@ -16,6 +16,7 @@ from logdex.rocketmq.message_scan import Filter, MessageScan
 from logdex.rocketmq.opened_store import OpenedStore
 from logdex.rocketmq.overview import overview
 from logdex.rocketmq.queue_build import build_queues
+from logdex.rocketmq.sound import warn
 from logdex.rocketmq.store_check import StoreCheck
 from logdex.rocketmq.topics import configured_topics, topics_in_log
 
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from arro3.core import RecordBatchReader
 
     from logdex._core import ConsumeQueue
-    from logdex.report import Report
+    from logdex.report import Finding, Report
+    from logdex.rocketmq.commit_log import Body
     from logdex.rocketmq.explanation import Explanation
     from logdex.rocketmq.find_result import FindResult
     from logdex.rocketmq.key_search import Scan
@@ -156,6 +158,8 @@ class MessageStore(OpenedStore):
         columns: Iterable[str] | None = None,
         *,
         scan: Scan = "auto",
+        body: Body = "decoded",
+        on_damage: Callable[[Finding], None] = warn,
     ) -> RecordBatchReader:
         """Read messages in the order of the log, also those behind damage, which is logged.
 
@@ -172,6 +176,9 @@ class MessageStore(OpenedStore):
             columns: Names of message columns, in the order wanted; all where not given.
             scan: Whether the log is read for a topic: "auto" where 1 GiB of it at most may match, else the queues; True
                 always; False never.
+            body: "decoded", or "stored": as the log holds it, perhaps compressed.
+            on_damage: Called for each place of the log that is no good message, behind the rows around it; logs it where not
+                given.
 
         Returns:
             An Arrow stream.
@@ -183,7 +190,8 @@ class MessageStore(OpenedStore):
         self._check_open()
         check_int64(queue_id=queue_id)
         filters = Filter(topic, queue_id, TimeRange.of(begin, end))
-        return self._scan.messages(filters, columns, scan, self._options["clock_slack_ms"])
+        slack = self._options["clock_slack_ms"]
+        return self._scan.messages(filters, columns, scan, slack, body=body, on_damage=on_damage)
 
     @property
     def topics(self) -> list[str]:

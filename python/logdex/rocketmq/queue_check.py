@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from logdex._core import QueueFollower
 from logdex.report import Finding, Report, merge
 from logdex.rocketmq.layout import OFFSET_NAME
-from logdex.rocketmq.queue_set import UNIT_BYTES
+from logdex.rocketmq.queue_set import UNIT_BYTES, parts
 from logdex.rocketmq.topics import configured_topics
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from logdex.rocketmq.layout import StoreLayout
     from logdex.rocketmq.queue_set import QueueSet
 
-_UNITS_A_STEP = 8_192
 _MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
 _LMQ = "%LMQ%"
 _UNIT = tuple[int, int]
@@ -124,8 +123,8 @@ class QueueCheck:
             return matched
         count = 0
         first_offset, end_offset = self._log.min_offset, self._log.max_offset
-        for first in range(begin, end, _UNITS_A_STEP):
-            units = _read(queue, first, min(end, first + _UNITS_A_STEP))
+        for first, last in parts(known.kind, begin, end):
+            units = {at: unit for at, unit in _read(queue, first, last).items() if at >= first or first == begin}
             count += len(units)
             # What lies before the log begins was deleted with it.
             within = {offset: unit for offset, unit in units.items() if unit[0] >= first_offset}

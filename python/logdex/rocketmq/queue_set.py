@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from logdex import _core
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from logdex.rocketmq.commit_log import CommitLog
     from logdex.rocketmq.layout import StoreLayout
 
@@ -20,6 +22,20 @@ UNIT_BYTES = {"plain": 20, "batch": 46}
 
 _KEPT_OPEN = 128
 """A broker may have many thousands of queues, and each holds files open."""
+
+_UNITS_A_STEP = 8_192
+_MOST_READINGS = 16
+
+
+def parts(kind: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """Cut a range of queue offsets into those that are read together.
+
+    For each part of a batch queue all its units are looked at, because they do not stand at their queue offsets, so its
+    parts are few. A unit of several messages may reach into the next part.
+    """
+    step = _UNITS_A_STEP if kind == "plain" else max(_UNITS_A_STEP, -(-(end - begin) // _MOST_READINGS))
+    for first in range(begin, end, step):
+        yield first, min(end, first + step)
 
 
 class QueueSet:

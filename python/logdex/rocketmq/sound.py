@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from arro3.core import RecordBatch
 
     from logdex.report import Finding
-    from logdex.rocketmq.commit_log import CommitLog
+    from logdex.rocketmq.commit_log import Body, CommitLog
 
 _log = logging.getLogger(__name__)
 
@@ -41,6 +41,7 @@ def sound_messages(
     end: int | None,
     *,
     salvage: bool,
+    body: Body = "decoded",
     on_damage: Callable[[Finding], None] = warn,
 ) -> Iterator[RecordBatch]:
     """Scan a range of a log.
@@ -51,12 +52,13 @@ def sound_messages(
         begin: No message begins before it.
         end: No message begins at or after it; None: the end.
         salvage: Go on behind damage, without what was cut off before.
+        body: "decoded" or "stored", as for `CommitLog.scan`.
         on_damage: Called at the end for each place that is no good message; logs it where not given.
     """
     if end is not None and begin >= end:
         return
     stop = "salvage" if salvage else "broker"
-    reader = log.scan(begin_phy_offset=begin, end_phy_offset=end, columns=columns, stop=stop)  # type: ignore[arg-type]
+    reader = log.scan(begin_phy_offset=begin, end_phy_offset=end, columns=columns, stop=stop, body=body)  # type: ignore[arg-type]
     for batch in reader:
         if salvage:
             suspect = batch.column(_SUSPECT)

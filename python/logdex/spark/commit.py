@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
-import os
 import shutil
 import socket
 import time
@@ -25,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 
+from logdex.durable import sync_directory
 from logdex.hash_index.directory import DirectoryLock, list_directory, refuse_running_broker
 from logdex.hash_index.file_name import create_next
 from logdex.hash_index.geometry import file_size
@@ -180,17 +180,6 @@ def index_files(directory: Path) -> list[Path]:
     except FileNotFoundError:
         return []
     return [directory / entry.name for entry in entries if entry.is_numeric and entry.is_file]
-
-
-def sync_directory(directory: Path) -> None:
-    """Make the names of a directory durable, where the system can."""
-    if os.name != "posix":
-        return
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def report_space(files: Sequence[WrittenFile], index_dir: str, hash_slots: int) -> None:

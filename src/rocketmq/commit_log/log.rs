@@ -265,8 +265,9 @@ impl CommitLog {
         &self,
         phy_offsets: impl IntoIterator<Item = Option<i64>>,
         columns: &[Column],
+        bodies: Bodies,
     ) -> Result<RecordBatch> {
-        let (batch, is_whole) = self.rows_of(phy_offsets, self.builder(columns).unbounded())?;
+        let (batch, is_whole) = self.rows_of(phy_offsets, self.builder(columns, bodies).unbounded())?;
         if !is_whole {
             let text = "these messages do not fit into one batch: ask for fewer offsets at a time";
             return Err(Error::InvalidArgument(text.to_owned()));
@@ -282,12 +283,13 @@ impl CommitLog {
         &self,
         phy_offsets: impl IntoIterator<Item = Option<i64>>,
         columns: &[Column],
+        bodies: Bodies,
     ) -> Result<RecordBatch> {
-        Ok(self.rows_of(phy_offsets, self.builder(columns))?.0)
+        Ok(self.rows_of(phy_offsets, self.builder(columns, bodies))?.0)
     }
 
-    fn builder(&self, columns: &[Column]) -> BatchBuilder {
-        BatchBuilder::new(columns, Bodies::Decoded, self.options.max_body_bytes)
+    fn builder(&self, columns: &[Column], bodies: Bodies) -> BatchBuilder {
+        BatchBuilder::new(columns, bodies, self.options.max_body_bytes)
     }
 
     /// The rows that find room, and whether all do.

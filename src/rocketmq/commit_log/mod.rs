@@ -2,7 +2,7 @@
 //!
 //! Offsets are positions in the endless log; a file's name is the offset of its first byte. A file is a gapless sequence
 //! of frames ([`frame`]) that ends with a BLANK frame; the end of the log is not recorded anywhere, it is where the first
-//! frame stands that a broker would refuse. This module reads; it never creates or changes a file. The
+//! frame stands that a broker would refuse. Only [`mod@write`] and [`cut_log`] create or change files. The
 //! format is written down in docs/formats/rocketmq-commitlog.md.
 
 mod batch;
@@ -10,6 +10,7 @@ pub mod body;
 mod buffers;
 mod column_builder;
 pub mod columns;
+mod cut;
 mod cut_off;
 pub mod frame;
 mod log;
@@ -17,6 +18,7 @@ mod lookup;
 mod message;
 mod parallel;
 pub mod properties;
+mod property_map;
 mod reader;
 mod recovery;
 mod salvage;
@@ -24,10 +26,13 @@ mod scan;
 mod suspect;
 pub mod text;
 mod window;
+pub mod write;
 
 pub use batch::Bodies;
+pub use cut::cut_log;
 pub use log::{CommitLog, Options, ScanOptions, StoreTimes};
 pub use message::Message;
+pub use property_map::PropertyMap;
 pub use reader::MessageReader;
 pub use recovery::{Recovery, Start, file_batch};
 pub use scan::{Place, Scan, Stop};

@@ -9,7 +9,7 @@ use std::io;
 use super::frame::{
     self, BEFORE_BODY_LENGTH, Found, Frame, Layout, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, Needs, Refusal, SYS_FLAG, Versions,
 };
-use crate::source::ReadAt;
+use crate::source::{Holes, ReadAt};
 
 /// Window of a sequential walk: stays in the processor's second-level cache.
 pub(super) const SCAN_WINDOW: usize = 256 * 1024;
@@ -108,9 +108,18 @@ impl Window {
     /// The first place from `from` on where four bytes are the magic of any frame.
     pub(super) fn find_magic<S: ReadAt + ?Sized>(&mut self, file: &S, from: u64, end: u64) -> io::Result<Option<u64>> {
         let mut at = from;
+        let mut holes = Holes::default();
         while at.saturating_add(4) <= end {
             if self.held(at).len() < 4 {
+                let data = holes.skip(at);
+                if data > at {
+                    at = data;
+                    continue;
+                }
                 self.fill(file, at, end - at, 4)?;
+                if self.held(at).iter().all(|byte| *byte == 0) {
+                    holes.met_zeros(file, at)?;
+                }
             }
             let held = self.held(at);
             let firsts = held.get(..held.len().saturating_sub(3)).unwrap_or_default();

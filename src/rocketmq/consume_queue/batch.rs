@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::builder::{BinaryBuilder, Int32Builder, Int64Builder, TimestampMillisecondBuilder};
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{Field, Schema};
 
 use super::extension::ExtensionUnit;
@@ -69,5 +69,14 @@ pub fn extension_batch(units: &[Option<ExtensionUnit>]) -> RecordBatch {
         ("tags_code", Arc::new(tags_code.finish())),
         ("store_timestamp", Arc::new(time.finish())),
         ("bit_map", Arc::new(bit_map.finish())),
+    ])
+}
+
+/// Topic, queue and queue offset, as a record batch.
+pub(super) fn offset_batch(rows: &[(&str, i32, i64)]) -> RecordBatch {
+    batch(vec![
+        ("topic", Arc::new(StringArray::from_iter_values(rows.iter().map(|row| row.0)))),
+        ("queue_id", Arc::new(Int32Array::from_iter_values(rows.iter().map(|row| row.1)))),
+        ("queue_offset", Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.2)))),
     ])
 }

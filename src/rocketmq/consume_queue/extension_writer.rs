@@ -1,18 +1,21 @@
-//! The extension files of a queue that is made anew. Source: upstream `ConsumeQueueExt#put`, `#fullFillToEnd`.
+//! The extension files of a queue that is being written. Source: upstream `ConsumeQueueExt#put`, `#fullFillToEnd`.
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::Path;
 
-use super::extension::ExtensionUnit;
-use super::written_files::WrittenFiles;
+use super::extension::{ExtensionUnit, HEAD};
+use super::queue::{ConsumeQueue, Options};
+use super::written_files::{Written, WrittenFiles};
+use super::written_queue::QueueEnd;
 use crate::error::Result;
+use crate::rocketmq::cut::cut_files;
+use crate::rocketmq::offset_files;
 
 /// Bytes that a unit leaves free at the end of a file.
 const END_BLANK: u64 = 4;
 /// Stands where the next unit would not leave them.
 const END: [u8; 2] = (-1i16).to_be_bytes();
 /// The shortest file that holds a unit without bit map.
-pub(super) const SHORTEST_FILE: u64 = super::extension::HEAD as u64 + END_BLANK;
+pub(super) const SHORTEST_FILE: u64 = HEAD as u64 + END_BLANK;
 
 /// Writes the extension units of one queue.
 #[derive(Debug)]
@@ -27,6 +30,33 @@ impl ExtensionWriter {
     /// Nothing yet; files have [`SHORTEST_FILE`] bytes or more.
     pub(super) fn new(files: WrittenFiles) -> Self {
         Self { files, kept: Vec::new(), begin: 0 }
+    }
+
+    /// Goes on behind the unit of a queue's last message, and cuts off what lies behind it. Where that message has none the next
+    /// file is begun, and nothing is cut off (upstream `ConsumeQueueExt#truncateByMaxAddress`).
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub(super) fn open(files: WrittenFiles, queue: &Path, end: &QueueEnd, address: Option<i64>) -> Result<Self> {
+        if !files.directory.is_dir() {
+            return Ok(Self::new(files));
+        }
+        let listed = offset_files::list(std::slice::from_ref(&files.directory))?;
+        let begin = match address {
+            _ if end.log_end < 0 => 0,
+            None => {
+                let begin = listed.last().map_or(0, |last| (last.start + 1).next_multiple_of(files.file_size));
+                return Ok(Self { begin, ..Self::new(files) });
+            }
+            Some(address) => {
+                let options = Options { extension: Some(files.directory.clone()), ..Options::default() };
+                let units = ConsumeQueue::open(queue, options)?.extension_units([Some(address)])?;
+                let bit_map = units.into_iter().flatten().next().map_or(0, |unit| unit.bit_map.len());
+                address.wrapping_sub(i64::MIN).cast_unsigned().saturating_add((HEAD + bit_map) as u64)
+            }
+        };
+        cut_files(&listed, begin)?;
+        Ok(Self { begin, ..Self::new(files) })
     }
 
     /// Puts a unit without bit map: which consumers' filters take a message the log does not tell. Gives its address.
@@ -44,10 +74,10 @@ impl ExtensionWriter {
         at.cast_signed().wrapping_add(i64::MIN)
     }
 
-    pub(super) fn write_kept(&mut self, written: &mut BTreeSet<PathBuf>) -> Result<()> {
-        let kept = std::mem::take(&mut self.kept);
-        self.files.write(self.begin, &kept, written)?;
-        self.begin += kept.len() as u64;
+    pub(super) fn write_kept(&mut self, written: &mut Written) -> Result<()> {
+        self.files.write(self.begin, &self.kept, written)?;
+        self.begin += self.kept.len() as u64;
+        self.kept = Vec::new();
         Ok(())
     }
 }
@@ -63,7 +93,7 @@ mod tests {
             let directory = folder.path().join(file_size.to_string());
             let files = WrittenFiles { directory: directory.clone(), file_size };
             let mut writer = ExtensionWriter::new(files);
-            let mut written = BTreeSet::new();
+            let mut written = Written::default();
             assert_eq!(writer.put(7, 8), i64::MIN);
             writer.write_kept(&mut written).unwrap();
             assert_eq!(writer.put(9, 10), i64::MIN + second);

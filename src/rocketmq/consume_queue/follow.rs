@@ -7,14 +7,15 @@ use std::path::{Path, PathBuf};
 
 use arrow_array::RecordBatch;
 
+use super::batch_blocks::BatchBlocks;
 use super::extension::is_extension_address;
-use super::queue::{ConsumeQueue, Options};
-use super::tags_code::SCHEDULE_TOPIC;
+use super::queue::{ConsumeQueue, Kind, Options};
 use super::unit::{BatchUnit, Unit};
 use crate::error::Result;
 use crate::hash_index::carry_utf8;
 use crate::rocketmq::commit_log::frame::{TRANSACTION_COMMIT, TRANSACTION_TYPE};
 use crate::rocketmq::message_columns::{Int32s, Texts, integers, null};
+use crate::rocketmq::names::SCHEDULE_TOPIC;
 
 /// The most units of a queue that are read ahead.
 const AHEAD: usize = 8_192;
@@ -46,6 +47,8 @@ impl Numbers {
 struct Followed {
     directory: PathBuf,
     options: Options,
+    /// Of a batch queue: where its queue offsets stand.
+    blocks: BatchBlocks,
     /// By queue offset; of units with the same one the last counts.
     units: Vec<BatchUnit>,
     /// The queue offsets whose units were read.
@@ -65,7 +68,13 @@ impl Followed {
             self.units.clear();
             self.begin = queue_offset;
             self.end = queue_offset.saturating_add(i64::try_from(ahead).unwrap_or(i64::MAX));
-            self.open()?.units(self.begin, self.end, |unit| self.units.push(unit))?;
+            let queue = self.open()?;
+            let units = &mut self.units;
+            if queue.kind() == Kind::Batch && self.options.compat.is_none() {
+                self.blocks.units(&queue, self.begin, self.end, |unit| units.push(unit))?;
+            } else {
+                queue.units(self.begin, self.end, |unit| units.push(unit))?;
+            }
             self.units.sort_by_key(|unit| unit.base_offset);
             self.units.dedup_by(|later, kept| {
                 let is_same = later.base_offset == kept.base_offset;
@@ -146,7 +155,8 @@ impl QueueFollower {
     pub fn add(&mut self, topic: &str, queue_id: i64, directory: &Path, options: Options) -> usize {
         let number = self.queues.len();
         let directory = directory.to_owned();
-        self.queues.push(Followed { directory, options, units: Vec::new(), begin: 0, end: 0, matched: 0 });
+        let (blocks, units) = (BatchBlocks::default(), Vec::new());
+        self.queues.push(Followed { directory, options, blocks, units, begin: 0, end: 0, matched: 0 });
         self.numbers.insert(topic, queue_id, number);
         number
     }

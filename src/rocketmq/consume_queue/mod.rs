@@ -2,20 +2,25 @@
 //!
 //! A queue is a sequence of files of fixed-size units ([`mod@unit`]); the number of a unit is the queue offset of its
 //! message. Batch queues of 5.x hold one unit for several messages. What is written here is written down in
-//! docs/formats/rocketmq-store.md. Reading changes nothing; [`ConsumeQueueWriter`] makes queues anew.
+//! docs/formats/rocketmq-store.md. Reading changes nothing; [`ConsumeQueueWriter`] makes queues anew, or writes on
+//! behind their ends.
 
 mod batch;
+mod batch_blocks;
 mod batch_time_lookup;
 mod bounds;
 mod extension;
 mod extension_writer;
 mod follow;
+mod opened_queue;
 mod queue;
+mod store_queues;
 mod tags_code;
 mod time_lookup;
 pub mod unit;
 mod writer;
 mod written_files;
+mod written_queue;
 
 pub use batch::extension_batch;
 pub use extension::{ExtensionUnit, is_extension_address};

@@ -285,6 +285,6 @@ impl ConsumeQueue {
     }
 }
 
-fn describe(unit: Unit) -> String {
+pub(super) fn describe(unit: Unit) -> String {
     format!("offset {}, size {}", unit.phy_offset, unit.size)
 }

@@ -2,9 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::hash_index::carry_utf8;
-
-/// The topic that holds delayed messages until their time.
-pub(super) const SCHEDULE_TOPIC: &str = "SCHEDULE_TOPIC_XXXX";
+use crate::rocketmq::names::SCHEDULE_TOPIC;
 
 /// The delays of a broker's levels; level 1 is the first (upstream `MessageStoreConfig.messageDelayLevel`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +29,11 @@ impl DelayLevels {
         };
         let wrong = |word| Error::InvalidArgument(format!("delay level {word:?}: expected a number and s, m, h or d"));
         text.split(' ').map(|word| level(word).ok_or_else(|| wrong(word))).collect::<Result<_>>().map(Self)
+    }
+
+    /// The delays in ms.
+    pub fn as_ms(&self) -> &[i64] {
+        &self.0
     }
 
     /// When a message of this level, stored at this time, is delivered; `None` where the level is no level.

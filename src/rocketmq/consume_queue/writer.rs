@@ -1,75 +1,71 @@
-//! Queues made anew from the messages of a log, as a broker makes them where they are missing.
+//! Queues made from the messages of a log, as a broker makes them: anew where they are missing, or behind what is there.
 //!
-//! Source: upstream `ConsumeQueue#putMessagePositionInfo`, `#fillPreBlank`, `#multiDispatchLmqQueue`,
-//! `BatchConsumeQueue#putBatchMessagePositionInfo`. Every message without a transaction, or of a committed one, gets a
-//! unit at its queue offset. Where queue offsets jump, which a sound log's never do, a broker would put the unit at a wrong
-//! place; here it stays at its own, behind filling, and the jump is a finding.
+//! Source: upstream `CommitLogDispatcherBuildConsumeQueue`, `ConsumeQueue#multiDispatchLmqQueue`. Every message without a
+//! transaction, or of a committed one, gets a unit at its queue offset; what a queue has already is passed over.
 
-use std::collections::{BTreeSet, HashMap};
-use std::fs::{self, File};
+use std::collections::HashMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use arrow_array::RecordBatch;
 
-use super::extension_writer::{ExtensionWriter, SHORTEST_FILE};
-use super::queue::{BATCH_FOLDER, Kind};
+use super::batch::offset_batch;
+use super::extension_writer::ExtensionWriter;
+use super::opened_queue::OpenedQueue;
+use super::queue::Kind;
+use super::store_queues::{EXTENSION_FOLDER, FileSizes, QueueDirectory, check_sizes, folder, queues};
 use super::tags_code::{DelayLevels, tags_code};
-use super::unit::{BatchUnit, PRE_BLANK, UNIT_LEN, Unit};
-use super::written_files::WrittenFiles;
-use crate::disk;
+use super::unit::{BatchUnit, Unit};
+use super::written_files::{Written, WrittenFiles};
+use super::written_queue::{QueueEnd, WrittenQueue};
 use crate::error::{Error, Result};
 use crate::rocketmq::commit_log::frame::{INNER_BATCH, TRANSACTION_COMMIT, TRANSACTION_TYPE};
+use crate::rocketmq::cut::cut_files;
 use crate::rocketmq::findings::Checked;
 use crate::rocketmq::message_columns::MessageColumns;
+use crate::rocketmq::names::{LIGHT_QUEUE, MULTI_DISPATCH, MULTI_QUEUE_OFFSET, is_folder_name};
+use crate::rocketmq::offset_files;
+use crate::store_lock::refuse_other_holder;
 
 /// Units are kept in memory up to so many bytes, over all queues.
 const KEPT: usize = 32 * 1024 * 1024;
-/// The folder of the extension files in a store.
-const EXTENSION_FOLDER: &str = "consumequeue_ext";
-/// Queues whose names begin so have one queue, number 0.
-const LIGHT_QUEUE: &str = "%LMQ%";
 
 /// How queues are written.
 #[derive(Clone, Debug)]
 pub struct WriterOptions {
-    /// Bytes of a file of a plain queue; rounded up to whole units.
-    pub file_size: u64,
-    /// Bytes of a file of a batch queue.
-    pub batch_file_size: u64,
+    /// Bytes of a file of a plain queue, rounded up to whole units. `None`: of the files there, else [`Self::FILE_SIZE`].
+    pub file_size: Option<u64>,
+    /// The same of a batch queue, else [`Self::BATCH_FILE_SIZE`].
+    pub batch_file_size: Option<u64>,
     /// The broker's delays.
     pub delay_levels: DelayLevels,
     /// Messages go to the queues that `INNER_MULTI_DISPATCH` names as well (the broker's `enableMultiDispatch`).
     pub multi_dispatch: bool,
     /// Bytes of an extension file (`mappedFileSizeConsumeQueueExt`), where there are such files (`enableConsumeQueueExt`): each
-    /// message's own unit then has its tags code there.
+    /// message's own unit then has its tags code there. `None`: of the files there, else there are none.
     pub extension_file_size: Option<u64>,
 }
 
-/// One queue that is being written.
-#[derive(Debug)]
-struct Queue {
-    files: WrittenFiles,
-    extension: Option<ExtensionWriter>,
-    kind: Kind,
-    /// Units from `begin` on, a byte position in the queue, that are not in a file yet.
-    kept: Vec<u8>,
-    begin: u64,
-    /// The same of files before a jump.
-    done: Vec<(u64, Vec<u8>)>,
-    /// Queue offset that comes next; -1 before the first.
-    next: i64,
-    /// Offset in the log after the last message.
-    log_end: i64,
+impl WriterOptions {
+    /// Bytes of a plain queue's file by default (`mappedFileSizeConsumeQueue`).
+    pub const FILE_SIZE: u64 = 6_000_000;
+    /// Bytes of a batch queue's file by default (`mapperFileSizeBatchConsumeQueue`).
+    pub const BATCH_FILE_SIZE: u64 = 13_800_000;
 }
 
-/// Writes the queues of a store into directories that are not there yet.
+/// Writes the queues of a store.
 #[derive(Debug)]
 pub struct ConsumeQueueWriter {
     root: PathBuf,
     options: WriterOptions,
-    queues: HashMap<String, HashMap<(i32, bool), Queue>>,
+    sizes: FileSizes,
+    queues: HashMap<String, HashMap<(i32, bool), WrittenQueue>>,
+    /// Offset in the log behind the last unit of any queue; -1 without any.
+    log_end: i64,
+    /// The same of the queue that ends first of those that lost units.
+    damaged_end: Option<i64>,
     kept: usize,
-    written: BTreeSet<PathBuf>,
+    written: Written,
     checked: Checked,
 }
 
@@ -93,19 +89,7 @@ impl ConsumeQueueWriter {
     /// `AlreadyExists` when one of the two is there, or `consumequeue_ext` where extension files are asked for;
     /// `InvalidArgument` for file sizes without room for a unit; the system's error, with the path.
     pub fn create(root: &Path, options: WriterOptions) -> Result<Self> {
-        let mut options = options;
-        options.file_size = options.file_size.div_ceil(UNIT_LEN as u64).saturating_mul(UNIT_LEN as u64);
-        for (size, kind) in [(options.file_size, Kind::Plain), (options.batch_file_size, Kind::Batch)] {
-            if size < kind.unit_len() as u64 || i64::try_from(size).is_err() {
-                return Err(Error::InvalidArgument(format!("a queue file cannot have {size} bytes")));
-            }
-        }
-        if let Some(size) = options.extension_file_size
-            && (size < SHORTEST_FILE || i64::try_from(size).is_err())
-        {
-            return Err(Error::InvalidArgument(format!("an extension file cannot have {size} bytes")));
-        }
-        fs::create_dir_all(root).map_err(|e| Error::io(root, e))?;
+        check_sizes(&options)?;
         let extension = options.extension_file_size.map(|_| EXTENSION_FOLDER);
         for folder in [folder(Kind::Plain), folder(Kind::Batch)].into_iter().chain(extension) {
             let folder = root.join(folder);
@@ -113,16 +97,117 @@ impl ConsumeQueueWriter {
                 return Err(Error::io(&folder, std::io::ErrorKind::AlreadyExists.into()));
             }
         }
+        // Extension files of other queues stay as they are.
+        let sizes = FileSizes { extension: options.extension_file_size, ..FileSizes::of(root, &options)? };
         let queues = root.join(folder(Kind::Plain));
-        fs::create_dir(&queues).map_err(|e| Error::io(&queues, e))?;
-        Ok(Self {
+        fs::create_dir_all(&queues).map_err(|e| Error::io(&queues, e))?;
+        Ok(Self::new(root, options, sizes))
+    }
+
+    /// Opens the queues of the store in `root`, which may lack any of the directories, to go on behind their ends.
+    ///
+    /// What leads to `end_phy_offset` in the log or behind it is cut off, for good. Counted are `units_cut` and
+    /// `queue_files_deleted`; findings are units that were lost to damage ([`Self::dispatch_offset`]).
+    ///
+    /// # Errors
+    /// `Locked` while a broker holds the store; `InvalidArgument` for sizes other than those of the files there, or queues that
+    /// are a database; `Corrupt` for files whose sizes or names do not go together; the system's error, with the path.
+    pub fn open(root: &Path, end_phy_offset: i64, options: WriterOptions) -> Result<Self> {
+        check_sizes(&options)?;
+        refuse_other_holder(&root.join("lock"))?;
+        let sizes = FileSizes::of(root, &options)?;
+        let plain = root.join(folder(Kind::Plain));
+        fs::create_dir_all(&plain).map_err(|e| Error::io(&plain, e))?;
+        let mut writer = Self::new(root, options, sizes);
+        writer.checked.count("units_cut", 0);
+        writer.checked.count("queue_files_deleted", 0);
+        for kind in [Kind::Plain, Kind::Batch] {
+            for queue in queues(root, folder(kind))? {
+                writer.open_queue(kind, queue, end_phy_offset)?;
+            }
+        }
+        // No unit leads to the extensions of a queue that is gone, and one that is made anew begins at their beginning.
+        for QueueDirectory { topic, queue_id, directory } in queues(root, EXTENSION_FOLDER)? {
+            if writer.queues.get(&topic).is_none_or(|queues| !queues.contains_key(&(queue_id, false))) {
+                cut_files(&offset_files::list(&[directory])?, 0)?;
+            }
+        }
+        Ok(writer)
+    }
+
+    fn new(root: &Path, options: WriterOptions, sizes: FileSizes) -> Self {
+        Self {
             root: root.to_owned(),
             options,
+            sizes,
             queues: HashMap::new(),
+            log_end: -1,
+            damaged_end: None,
             kept: 0,
-            written: BTreeSet::new(),
+            written: Written::default(),
             checked: Checked::default(),
-        })
+        }
+    }
+
+    fn open_queue(&mut self, kind: Kind, queue: QueueDirectory, end_phy_offset: i64) -> Result<()> {
+        let QueueDirectory { topic, queue_id, directory } = queue;
+        let (files, extension) = self.files(kind, &topic, queue_id);
+        let opened = OpenedQueue::open(&directory, files.file_size, end_phy_offset, &mut self.checked)?;
+        let OpenedQueue { end, address, units_cut, cut, is_damaged } = opened;
+        self.checked.count("units_cut", units_cut);
+        self.checked.count("queue_files_deleted", cut.files);
+        self.log_end = self.log_end.max(end.log_end);
+        if is_damaged {
+            self.damaged_end = Some(self.damaged_end.map_or(end.log_end, |damaged| damaged.min(end.log_end)));
+        }
+        let extension = match extension {
+            Some(files) => Some(ExtensionWriter::open(files, &directory, &end, address)?),
+            None => None,
+        };
+        let queue = WrittenQueue::new(files, extension, kind, end);
+        self.queues.entry(topic).or_default().insert((queue_id, kind == Kind::Batch), queue);
+        Ok(())
+    }
+
+    /// The files of a queue, and those of its extension where it has one.
+    fn files(&self, kind: Kind, topic: &str, queue_id: i32) -> (WrittenFiles, Option<WrittenFiles>) {
+        let files = |folder, file_size| {
+            let directory = self.root.join(folder).join(topic).join(queue_id.to_string());
+            WrittenFiles { directory, file_size }
+        };
+        match kind {
+            Kind::Plain => {
+                let extension = self.sizes.extension.map(|size| files(EXTENSION_FOLDER, size));
+                (files(folder(kind), self.sizes.plain), extension)
+            }
+            Kind::Batch => (files(folder(kind), self.sizes.batch), None),
+        }
+    }
+
+    /// What opening found and did, and what was found since.
+    pub fn checked(&self) -> &Checked {
+        &self.checked
+    }
+
+    /// Offset in the log behind the last unit of any queue, -1 without units.
+    pub fn log_end(&self) -> i64 {
+        self.log_end
+    }
+
+    /// From here in the log messages are dispatched so that no queue lacks one: [`Self::log_end`], or where the first of
+    /// the queues ends that opening found damaged. -1 where that is the beginning.
+    pub fn dispatch_offset(&self) -> i64 {
+        self.damaged_end.unwrap_or(self.log_end)
+    }
+
+    /// The queue offset of the next message of each queue, as a record batch of `topic`, `queue_id` and `queue_offset`, sorted.
+    pub fn queue_offsets(&self) -> RecordBatch {
+        let queues = self.queues.iter().flat_map(|(topic, queues)| {
+            queues.iter().filter_map(|((id, _), queue)| Some((topic.as_str(), *id, queue.next_offset()?)))
+        });
+        let mut rows: Vec<_> = queues.collect();
+        rows.sort_unstable();
+        offset_batch(&rows)
     }
 
     /// Adds the units of a batch of messages, in the order of the log. Gives how many there were.
@@ -170,8 +255,8 @@ impl ConsumeQueueWriter {
         let mut units = self.put(topic, queue_id, Kind::Plain, plain, true);
         if let (true, Some(queues), Some(offsets)) = (
             self.options.multi_dispatch,
-            columns.property(row, "INNER_MULTI_DISPATCH"),
-            columns.property(row, "INNER_MULTI_QUEUE_OFFSET"),
+            columns.property(row, MULTI_DISPATCH),
+            columns.property(row, MULTI_QUEUE_OFFSET),
         ) && queues.split(',').count() == offsets.split(',').count()
         {
             for (queue, offset) in queues.split(',').zip(offsets.split(',')) {
@@ -189,34 +274,26 @@ impl ConsumeQueueWriter {
 
     /// Puts one unit, with an extension where they are written; 1 where it was put.
     fn put(&mut self, topic: &str, queue_id: i32, kind: Kind, unit: BatchUnit, extended: bool) -> usize {
-        let Self { root, options, queues, checked, .. } = self;
-        let file_size = match kind {
-            Kind::Plain => options.file_size,
-            Kind::Batch => options.batch_file_size,
-        };
         if !is_folder_name(topic) || queue_id < 0 || !unit.is_valid() {
             let found = format!("topic {topic:?}, queue {queue_id}, queue offset {}", unit.base_offset);
             let expected = "a topic that can name a folder, and numbers of 0 or more";
-            checked.find(root, 0, "queue-name", expected, found);
+            self.checked.find(&self.root, 0, "queue-name", expected, found);
             return 0;
         }
-        if !queues.contains_key(topic) {
-            queues.insert(topic.to_owned(), HashMap::new());
-        }
-        let Some(queues) = queues.get_mut(topic) else {
-            return 0;
+        let key = (queue_id, kind == Kind::Batch);
+        let put = if let Some(queue) = self.queues.get_mut(topic).and_then(|queues| queues.get_mut(&key)) {
+            queue.put(unit, extended, &mut self.checked)
+        } else {
+            let (files, extension) = self.files(kind, topic, queue_id);
+            let extension = extension.map(ExtensionWriter::new);
+            let mut queue = WrittenQueue::new(files, extension, kind, QueueEnd::NEW);
+            let put = queue.put(unit, extended, &mut self.checked);
+            self.queues.entry(topic.to_owned()).or_default().insert(key, queue);
+            put
         };
-        let queue = queues.entry((queue_id, kind == Kind::Batch)).or_insert_with(|| {
-            let files = |folder, file_size| {
-                let directory = root.join(folder).join(topic).join(queue_id.to_string());
-                WrittenFiles { directory, file_size }
-            };
-            let extension = options.extension_file_size.filter(|_| kind == Kind::Plain);
-            let extension = extension.map(|size| ExtensionWriter::new(files(EXTENSION_FOLDER, size)));
-            let files = files(folder(kind), file_size);
-            Queue { files, extension, kind, kept: Vec::new(), begin: 0, done: Vec::new(), next: -1, log_end: 0 }
-        });
-        let put = queue.put(unit, extended, checked);
+        if put {
+            self.log_end = self.log_end.max(unit.unit.end());
+        }
         // As much again for the extension.
         self.kept += if put { kind.unit_len() << u8::from(extended) } else { 0 };
         usize::from(put)
@@ -230,97 +307,28 @@ impl ConsumeQueueWriter {
         Ok(())
     }
 
+    /// Writes what is kept, so that readers see it; with `sync` it is on the disk when this returns.
+    ///
+    /// # Errors
+    /// The system's error, with the path. What was not written stays kept.
+    pub fn flush(&mut self, sync: bool) -> Result<()> {
+        self.write_kept()?;
+        if sync { self.written.sync() } else { Ok(()) }
+    }
+
     /// Writes what is left and waits until all files are on the disk.
     ///
     /// # Errors
     /// The system's error, with the path.
     pub fn finish(mut self) -> Result<Checked> {
-        self.write_kept()?;
-        for path in &self.written {
-            File::open(path).and_then(|file| file.sync_all()).map_err(|e| Error::io(path, e))?;
-            disk::sync_parent(path)?;
-        }
+        self.flush(true)?;
         let queues = self.queues.values().map(HashMap::len).sum::<usize>();
         self.checked.count("queues", queues as u64);
-        self.checked.count("files", self.written.len() as u64);
+        self.checked.count("files", self.written.files() as u64);
         Ok(self.checked)
     }
 }
 
-fn folder(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Plain => "consumequeue",
-        Kind::Batch => BATCH_FOLDER,
-    }
-}
-
-/// A damaged log may hold anything for a topic.
-fn is_folder_name(topic: &str) -> bool {
-    !topic.is_empty() && topic != "." && topic != ".." && topic.len() <= 255 && !topic.contains(['/', '\\', '\0'])
-}
-
-impl Queue {
-    /// True when the unit was put; false where the queue has it already.
-    fn put(&mut self, unit: BatchUnit, extended: bool, checked: &mut Checked) -> bool {
-        if unit.unit.end() <= self.log_end {
-            return false;
-        }
-        if self.kind == Kind::Batch {
-            self.kept.extend_from_slice(&unit.encode());
-        } else {
-            if unit.base_offset != self.next && !self.move_to(unit.base_offset, checked) {
-                return false;
-            }
-            let tags_code = match &mut self.extension {
-                Some(extension) if extended => extension.put(unit.unit.tags_code, unit.store_timestamp),
-                _ => unit.unit.tags_code,
-            };
-            self.kept.extend_from_slice(&Unit { tags_code, ..unit.unit }.encode());
-        }
-        self.next = unit.end_offset();
-        self.log_end = unit.unit.end();
-        true
-    }
-
-    /// Fills up to a queue offset, from the beginning of its file where that is another one.
-    fn move_to(&mut self, offset: i64, checked: &mut Checked) -> bool {
-        let at = offset.cast_unsigned().saturating_mul(UNIT_LEN as u64);
-        let file = at - at % self.files.file_size;
-        if self.next >= 0 {
-            checked.find(&self.files.directory, 0, "queue-offset", self.next, offset);
-            if offset < self.next {
-                return false;
-            }
-        }
-        let mut end = self.begin + self.kept.len() as u64;
-        if self.next < 0 {
-            (self.begin, end) = (file, file);
-        } else if file > end {
-            // The rest of the last file is filled; files in between are left out.
-            self.fill(end.next_multiple_of(self.files.file_size) - end);
-            self.done.push((self.begin, std::mem::take(&mut self.kept)));
-            (self.begin, end) = (file, file);
-        }
-        self.fill(at - end);
-        true
-    }
-
-    fn fill(&mut self, bytes: u64) {
-        for _ in 0..bytes / UNIT_LEN as u64 {
-            self.kept.extend_from_slice(&PRE_BLANK.encode());
-        }
-    }
-
-    fn write_kept(&mut self, written: &mut BTreeSet<PathBuf>) -> Result<()> {
-        for (begin, bytes) in std::mem::take(&mut self.done) {
-            self.files.write(begin, &bytes, written)?;
-        }
-        let kept = std::mem::take(&mut self.kept);
-        self.files.write(self.begin, &kept, written)?;
-        self.begin += kept.len() as u64;
-        if let Some(extension) = &mut self.extension {
-            extension.write_kept(written)?;
-        }
-        Ok(())
-    }
-}
+#[cfg(test)]
+#[path = "writer_tests.rs"]
+mod tests;

@@ -2,10 +2,54 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::disk::{self, write_all_at};
 use crate::error::{Error, Result};
 use crate::rocketmq::file_name;
+
+/// What was written, and what of it may not be on the disk yet.
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    files: BTreeSet<PathBuf>,
+    changed: BTreeSet<PathBuf>,
+    /// Files and directories that are new.
+    made: BTreeSet<PathBuf>,
+}
+
+impl Written {
+    /// How many files there were.
+    pub(super) fn files(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Waits until all is on the disk. After an error the next call begins again.
+    pub(super) fn sync(&mut self) -> Result<()> {
+        for path in &self.changed {
+            File::open(path).and_then(|file| file.sync_all()).map_err(|e| Error::io(path, e))?;
+        }
+        // One new name of each directory stands for all.
+        let mut parent = None;
+        for path in &self.made {
+            if parent != path.parent() {
+                disk::sync_parent(path)?;
+                parent = path.parent();
+            }
+        }
+        self.changed.clear();
+        self.made.clear();
+        Ok(())
+    }
+
+    /// Notes a directory, and those above it that are not there yet, and makes them.
+    fn make(&mut self, directory: &Path) -> Result<()> {
+        for folder in directory.ancestors().take_while(|folder| !folder.exists()) {
+            self.made.insert(folder.to_owned());
+        }
+        fs::create_dir_all(directory).map_err(|e| Error::io(directory, e))
+    }
+}
 
 /// A sequence of files, named by the position of their first byte.
 #[derive(Debug)]
@@ -15,8 +59,8 @@ pub(super) struct WrittenFiles {
 }
 
 impl WrittenFiles {
-    /// Writes bytes from a position on, into as many files as it takes; files that are begun go to `written`.
-    pub(super) fn write(&self, position: u64, bytes: &[u8], written: &mut BTreeSet<PathBuf>) -> Result<()> {
+    /// Writes bytes from a position on, into as many files as it takes; those that are not there are begun.
+    pub(super) fn write(&self, position: u64, bytes: &[u8], written: &mut Written) -> Result<()> {
         let (mut at, mut rest) = (position, bytes);
         while !rest.is_empty() {
             let begin = at - at % self.file_size;
@@ -24,30 +68,30 @@ impl WrittenFiles {
             let (now, later) = rest.split_at(room.min(rest.len()));
             let path = self.directory.join(file_name::of_offset(begin));
             let file = self.file(&path, written)?;
-            put_at(&file, now, at - begin).map_err(|e| Error::io(&path, e))?;
+            write_all_at(&file, now, at - begin).map_err(|e| Error::io(&path, e))?;
             at += now.len() as u64;
             rest = later;
         }
         Ok(())
     }
 
-    /// Opens a file that was begun here, or begins it: at its whole length, zero.
-    fn file(&self, path: &Path, written: &mut BTreeSet<PathBuf>) -> Result<File> {
+    /// Opens a file, or begins it: at its whole length, zero.
+    fn file(&self, path: &Path, written: &mut Written) -> Result<File> {
         let fail = |e| Error::io(path, e);
-        if written.contains(path) {
-            return OpenOptions::new().write(true).open(path).map_err(fail);
+        let file = match OpenOptions::new().write(true).open(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                written.make(&self.directory)?;
+                let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(fail)?;
+                file.set_len(self.file_size).map_err(fail)?;
+                written.made.insert(path.to_owned());
+                file
+            }
+            opened => opened.map_err(fail)?,
+        };
+        if !written.changed.contains(path) {
+            written.changed.insert(path.to_owned());
+            written.files.insert(path.to_owned());
         }
-        fs::create_dir_all(&self.directory).map_err(|e| Error::io(&self.directory, e))?;
-        let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(fail)?;
-        file.set_len(self.file_size).map_err(fail)?;
-        written.insert(path.to_owned());
         Ok(file)
     }
-}
-
-fn put_at(file: &File, bytes: &[u8], offset: u64) -> std::io::Result<()> {
-    use std::io::{Seek as _, SeekFrom, Write as _};
-    let mut file = file;
-    file.seek(SeekFrom::Start(offset))?;
-    file.write_all(bytes)
 }

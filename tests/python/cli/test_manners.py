@@ -27,7 +27,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _NOBODY = 65534
-NAMES = ("info", "find", "explain", "cat", "export", "verify", "build-index", "build-queues", "stats")
+NAMES = (
+    "info",
+    "find",
+    "explain",
+    "cat",
+    "export",
+    "verify",
+    "build-index",
+    "build-queues",
+    "copy",
+    "recover",
+    "stats",
+)
 
 
 def start(*words: object, **options: Any) -> subprocess.Popen[str]:
@@ -61,7 +73,8 @@ def test_wrong_words_are_2(words: tuple[str, ...], logdex_command: Callable[...,
 
 
 @pytest.mark.parametrize(
-    "command", [name for name in NAMES if name not in {"find", "explain", "export", "build-index", "build-queues"}]
+    "command",
+    [name for name in NAMES if name not in {"find", "explain", "export", "build-index", "build-queues", "copy"}],
 )
 def test_a_path_without_a_store_is_2_in_one_line(
     command: str, tmp_path: Path, logdex_command: Callable[..., Any]

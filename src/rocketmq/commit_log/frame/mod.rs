@@ -31,8 +31,13 @@ pub const MAGIC_V2: u32 = 0xdaa3_20ab;
 /// Magic of the frame that fills the end of a file.
 pub const MAGIC_BLANK: u32 = 0xcbd4_3194;
 
+/// Bytes of a BLANK frame that mean something; a file always has room for one behind its last message.
+pub const BLANK_LEN: u64 = 8;
+
 /// The body is compressed.
 pub const COMPRESSED: i32 = 0x1;
+/// The bits that say how (4.9.4 and later).
+pub const COMPRESSION_TYPE: i32 = 0x700;
 /// The two bits of the transaction type.
 pub const TRANSACTION_TYPE: i32 = 0xc;
 /// The transaction type of a message that was committed.
@@ -42,9 +47,9 @@ pub const TRANSACTION_ROLLBACK: i32 = 0xc;
 /// The body is a batch of messages that share the frame (5.x).
 pub const INNER_BATCH: i32 = 0x80;
 /// The born host is an IPv6 address.
-const BORN_HOST_V6: i32 = 0x10;
+pub(super) const BORN_HOST_V6: i32 = 0x10;
 /// The store host is an IPv6 address.
-const STORE_HOST_V6: i32 = 0x20;
+pub(super) const STORE_HOST_V6: i32 = 0x20;
 
 const BODY_CRC: usize = 8;
 const QUEUE_ID: usize = 12;

@@ -9,7 +9,7 @@ use arrow_array::cast::AsArray;
 use super::encoder::{TestLog, TestMessage};
 use super::small_log;
 use crate::rocketmq::commit_log::columns::Column;
-use crate::rocketmq::commit_log::{CommitLog, Options, ScanOptions};
+use crate::rocketmq::commit_log::{Bodies, CommitLog, Options, ScanOptions};
 use crate::rocketmq::file_name;
 use crate::source::Access;
 
@@ -71,7 +71,7 @@ fn every_offset_has_its_message_or_none() {
             }
         }
         let asked: Vec<Option<i64>> = (-5..3000).rev().map(Some).chain([None]).collect();
-        let batch = read.messages(asked.iter().copied(), &[Column::PhyOffset, Column::Body]).unwrap();
+        let batch = read.messages(asked.iter().copied(), &[Column::PhyOffset, Column::Body], Bodies::Decoded).unwrap();
         let (offsets, bodies) = (batch.column(0), batch.column(1));
         let offsets = offsets.as_primitive::<arrow_array::types::Int64Type>();
         assert!(offsets.iter().eq(asked.iter().copied()));

@@ -1,4 +1,6 @@
-//! What is written is read: messages of every shape, in logs of every file size.
+//! What is written is read, and put again as it was: messages of every shape, in logs of every file size.
+
+use std::collections::HashMap;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type, TimestampMillisecondType};
@@ -9,6 +11,8 @@ use proptest::prelude::*;
 use super::encoder::{TestLog, TestMessage};
 use super::{offsets, scan};
 use crate::rocketmq::commit_log::columns::Column;
+use crate::rocketmq::commit_log::frame::MAGIC_BLANK;
+use crate::rocketmq::commit_log::write::{CommitLogWriter, FlushMode, Host, PutOptions, WriterOptions};
 use crate::rocketmq::commit_log::{Bodies, MessageReader};
 
 fn host() -> impl Strategy<Value = Vec<u8>> {
@@ -116,6 +120,25 @@ fn compare(batch: &RecordBatch, row: usize, message: &TestMessage, phy_offset: u
     }
 }
 
+/// Messages as the broker's own writer leaves them: numbered in their queues, each property once, no separator behind the last, and
+/// version 2 for long topics only.
+fn as_a_broker_writes_them(mut messages: Vec<TestMessage>) -> Vec<TestMessage> {
+    let mut next = HashMap::new();
+    for message in &mut messages {
+        message.version_2 = message.topic.len() > 127;
+        message.trailing_separator = false;
+        message.properties = last_wins(&message.properties);
+        message.numbers[0] &= i64::from(i32::MAX);
+        message.numbers[2] = 0;
+        if matches!(message.numbers[3], 0 | 8) {
+            let next = next.entry((message.topic.clone(), message.numbers[0])).or_insert(0);
+            message.numbers[2] = *next;
+            *next += 1;
+        }
+    }
+    messages
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -139,6 +162,37 @@ proptest! {
             }
         }
         prop_assert_eq!(read, messages.len());
+    }
+
+    #[test]
+    fn what_was_read_is_put_again_byte_for_byte(
+        messages in vec(message(), 1..30),
+        file_size in 2048u64..5000,
+        first in 0u64..3,
+        batch_size in 1usize..10,
+    ) {
+        let messages = as_a_broker_writes_them(messages);
+        let log = TestLog::write(first * file_size, file_size, &messages);
+        let reader = scan(&log.files, 0, u64::MAX);
+        let reader = MessageReader::new(reader, &Column::ALL, Bodies::Stored, 1 << 20, batch_size).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let store_host = Host::parse("1.2.3.4:5").unwrap();
+        let options = WriterOptions { file_size, store_host, flush: FlushMode::Manual };
+        let writer = CommitLogWriter::open(directory.path(), first * file_size, options).unwrap();
+        for batch in reader {
+            writer.put_messages(&batch.unwrap(), PutOptions { decoded: false, park: false, levels: 18 }).unwrap();
+        }
+        prop_assert_eq!(writer.wrote_offset(), log.end);
+        for (start, wanted) in log.files {
+            let mut written = std::fs::read(directory.path().join(format!("{start:020}"))).unwrap();
+            let blank = written.windows(8).rposition(|bytes| bytes[4..] == MAGIC_BLANK.to_be_bytes());
+            if let Some(behind) = blank.map(|at| at + 8).filter(|_| log.end > start + file_size) {
+                // What stands behind a BLANK frame is anything; of ours it is zero.
+                prop_assert!(written[behind..].iter().all(|byte| *byte == 0));
+                written[behind..].copy_from_slice(&wanted[behind..]);
+            }
+            prop_assert_eq!(written, wanted);
+        }
     }
 
     #[test]

@@ -1,0 +1,267 @@
+//! `CommitLogWriter`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow_array::types::TimestampMillisecondType;
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::{Field, Schema};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
+use pyo3_arrow::PyRecordBatch;
+
+use super::convert::cast;
+use super::integer;
+use super::time::times_of;
+use crate::rocketmq::commit_log::columns::Column;
+use crate::rocketmq::commit_log::write::{
+    CommitLogWriter, FlushMode, GivenMessage, Host, Placed, PutOptions, WriterOptions,
+};
+
+pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PyCommitLogWriter>()
+}
+
+/// Appends messages to a commit log, byte for byte as a broker does (upstream CommitLog#asyncPutMessage).
+///
+/// It neither looks for the end of the log nor locks the store: `logdex.rocketmq.StoreWriter` does. Any number of threads may call;
+/// puts are one after the other. It belongs to the process that opened it.
+#[pyclass(name = "CommitLogWriter", module = "logdex._core", frozen)]
+struct PyCommitLogWriter {
+    writer: CommitLogWriter,
+}
+
+#[pymethods]
+impl PyCommitLogWriter {
+    /// Go on with a log at its end. Directory and files are made when the first message is put.
+    ///
+    /// Args:
+    ///     directory: The log's directory.
+    ///     end_phy_offset: Where the log ends; nothing but zeros may lie behind.
+    ///     file_size: Bytes of a file (mappedFileSizeCommitLog).
+    ///     store_host: The broker, as `ip:port` or `[ipv6]:port`, of messages that name none.
+    ///     flush: "async": a thread brings to the disk what is 16 KiB or more twice a second, and the rest every ten seconds;
+    ///         "sync": every put waits for the disk, and one flush serves all who wait; "none": only `flush` does.
+    ///
+    /// Raises:
+    ///     ValueError: A host that is none, or a size or an end that no log has.
+    #[staticmethod]
+    #[pyo3(signature = (directory, *, end_phy_offset, file_size=1_073_741_824, store_host="127.0.0.1:10911", flush="async"))]
+    fn open(directory: PathBuf, end_phy_offset: u64, file_size: u64, store_host: &str, flush: &str) -> PyResult<Self> {
+        let flush = match flush {
+            "async" => FlushMode::Async,
+            "sync" => FlushMode::Sync,
+            "none" => FlushMode::Manual,
+            other => {
+                let text = format!("flush is {other:?}; expected \"async\", \"sync\" or \"none\"");
+                return Err(PyValueError::new_err(text));
+            }
+        };
+        let options = WriterOptions { file_size, store_host: Host::parse(store_host)?, flush };
+        Ok(Self { writer: CommitLogWriter::open(&directory, end_phy_offset, options)? })
+    }
+
+    /// Say which offset the next message of a queue gets; that of a queue which was never named is 0.
+    ///
+    /// Raises:
+    ///     ValueError: A number below 0.
+    fn set_queue_offset(
+        &self,
+        topic: &str,
+        #[pyo3(from_py_with = integer::queue_id)] queue_id: i32,
+        #[pyo3(from_py_with = integer::queue_offset)] queue_offset: i64,
+    ) -> PyResult<()> {
+        Ok(self.writer.set_queue_offset(topic, queue_id, queue_offset)?)
+    }
+
+    /// Append a batch of messages.
+    ///
+    /// Args:
+    ///     messages: An Arrow record batch with any of the message columns; only `topic` is needed. A column `tags`, `keys` or
+    ///         `uniq_key` gives the property of that name. `store_timestamp` is the clock's where it is not given. Queue offset,
+    ///         offset in the log, ids, size and checksum are made anew; what is given of them is passed over.
+    ///     body: "decoded": bodies are plain, and the compression bits of `sys_flag` are cleared; "stored": as a log holds
+    ///         them.
+    ///     park: Messages with a delay level (the property DELAY) go to the topic of delayed messages. False for messages that
+    ///         are delivered, or were read from a log.
+    ///     levels: How many delay levels there are; a higher one counts as the last.
+    ///
+    /// Returns:
+    ///     A row a message, in their order: topic, queue_id, queue_offset, phy_offset, store_timestamp, msg_id, store_size.
+    ///
+    /// Raises:
+    ///     ValueError: A row is no message, or the writer is closed; nothing was written.
+    ///     TypeError: A column of another type.
+    ///     OSError: The system refuses. Where files cannot be made, a full disk above all, nothing was written. With
+    ///         synchronous flush the messages may be in the log but not known to be on the disk.
+    #[pyo3(signature = (messages, *, body="decoded", park=true, levels=18))]
+    fn put_messages<'py>(
+        &self,
+        py: Python<'py>,
+        messages: PyRecordBatch,
+        body: &str,
+        park: bool,
+        #[pyo3(from_py_with = integer::levels)] levels: i32,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let decoded = match body {
+            "decoded" => true,
+            "stored" => false,
+            other => {
+                let text = format!("body is {other:?}; expected \"decoded\" or \"stored\"");
+                return Err(PyValueError::new_err(text));
+            }
+        };
+        let messages = of_message_types(&messages.into_inner())?;
+        let options = PutOptions { decoded, park, levels: checked_levels(levels)? };
+        PyRecordBatch::new(py.detach(|| self.writer.put_messages(&messages, options))?).into_arro3(py)
+    }
+
+    /// Append one message; its body is stored as it is.
+    ///
+    /// Args:
+    ///     topic: The topic.
+    ///     body: The body, perhaps compressed, as `sys_flag` says.
+    ///     properties: Names and values, in the order in which they are written.
+    ///     queue_id: Queue of the topic.
+    ///     flag: The application's flag.
+    ///     sys_flag: The system's flag; the bits of the hosts follow from the hosts.
+    ///     born_timestamp: Ms since the epoch; the store time where it is None.
+    ///     born_host: The producer as `ip:port`; the broker where it is None.
+    ///     store_timestamp: Ms since the epoch; the clock's where it is None.
+    ///     store_host: The broker as `ip:port`; the writer's where it is None.
+    ///     reconsume_times: How often a consumer gave it back.
+    ///     prepared_transaction_offset: Offset of the half message.
+    ///     park: As for `put_messages`.
+    ///     levels: As for `put_messages`.
+    ///
+    /// Returns:
+    ///     topic, queue_id, queue_offset, phy_offset, store_timestamp, msg_id, store_size.
+    ///
+    /// Raises:
+    ///     ValueError: It is no message, or the writer is closed; nothing was written.
+    ///     OSError: As for `put_messages`.
+    #[expect(clippy::too_many_arguments, reason = "the fields of a message")]
+    #[pyo3(signature = (
+        topic, body, properties, *, queue_id=0, flag=0, sys_flag=0, born_timestamp=None, born_host=None,
+        store_timestamp=None, store_host=None, reconsume_times=0, prepared_transaction_offset=0, park=true, levels=18
+    ))]
+    fn put_message(
+        &self,
+        py: Python<'_>,
+        topic: PyBackedStr,
+        body: PyBackedBytes,
+        properties: Vec<(PyBackedStr, PyBackedStr)>,
+        #[pyo3(from_py_with = integer::queue_id)] queue_id: i32,
+        #[pyo3(from_py_with = integer::flag)] flag: i32,
+        #[pyo3(from_py_with = integer::sys_flag)] sys_flag: i32,
+        #[pyo3(from_py_with = integer::born_timestamp)] born_timestamp: Option<i64>,
+        born_host: Option<&str>,
+        #[pyo3(from_py_with = integer::store_timestamp)] store_timestamp: Option<i64>,
+        store_host: Option<&str>,
+        #[pyo3(from_py_with = integer::reconsume_times)] reconsume_times: i32,
+        #[pyo3(from_py_with = integer::prepared_transaction_offset)] prepared_transaction_offset: i64,
+        park: bool,
+        #[pyo3(from_py_with = integer::levels)] levels: i32,
+    ) -> PyResult<(String, i32, i64, i64, i64, String, i32)> {
+        let given = GivenMessage {
+            topic: &topic,
+            queue_id,
+            flag,
+            sys_flag,
+            born_timestamp,
+            born_host: born_host.map(Host::parse).transpose()?,
+            store_timestamp,
+            store_host: store_host.map(Host::parse).transpose()?,
+            reconsume_times,
+            prepared_transaction_offset,
+            body: &body,
+        };
+        let options = PutOptions { decoded: false, park, levels: checked_levels(levels)? };
+        let properties = properties.iter().map(|(name, value)| (&**name, &**value));
+        let placed = py.detach(|| self.writer.put_message(given, properties, options))?;
+        let Placed { topic, queue_id, queue_offset, phy_offset, store_timestamp, msg_id, store_size } = placed;
+        Ok((topic, queue_id, queue_offset, phy_offset, store_timestamp, msg_id, store_size))
+    }
+
+    /// Wait until all that was put is on the disk.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses, now or in the thread since the last call; the next flush tries again.
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        Ok(py.detach(|| self.writer.flush())?)
+    }
+
+    /// Offset in the log after the last message.
+    #[getter]
+    fn wrote_offset(&self) -> u64 {
+        self.writer.wrote_offset()
+    }
+
+    /// Offset in the log before which everything is on the disk.
+    #[getter]
+    fn flushed_offset(&self) -> u64 {
+        self.writer.flushed_offset()
+    }
+
+    /// Store time, in ms, of the last message that is on the disk; 0 while none was put.
+    #[getter]
+    fn flushed_store_timestamp(&self) -> i64 {
+        self.writer.flushed_store_timestamp()
+    }
+
+    /// Bytes of a file.
+    #[getter]
+    fn file_size(&self) -> u64 {
+        self.writer.file_size()
+    }
+
+    /// The log's directory.
+    #[getter]
+    fn path(&self) -> PathBuf {
+        self.writer.path().to_owned()
+    }
+
+    /// True after `close`.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.writer.is_closed()
+    }
+
+    /// Flush and end: puts raise ValueError from now on.
+    ///
+    /// Raises:
+    ///     OSError: As `flush`; it is closed then as well.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        Ok(py.detach(|| self.writer.close())?)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("CommitLogWriter({}, wrote_offset={})", self.writer.path().display(), self.writer.wrote_offset())
+    }
+}
+
+fn checked_levels(levels: i32) -> PyResult<i32> {
+    if levels >= 1 { Ok(levels) } else { Err(PyValueError::new_err(format!("levels is {levels}; expected 1 or more"))) }
+}
+
+/// The columns that messages have, each of its own type; others stay, and are refused where they are put.
+fn of_message_types(batch: &RecordBatch) -> PyResult<RecordBatch> {
+    let mut fields = Vec::with_capacity(batch.num_columns());
+    let mut arrays: Vec<ArrayRef> = Vec::with_capacity(batch.num_columns());
+    for (field, array) in batch.schema_ref().fields().iter().zip(batch.columns()) {
+        let column = Column::ALL.into_iter().find(|column| column.name() == field.name());
+        let array = match column {
+            Some(Column::StoreTimestamp | Column::BornTimestamp) => {
+                let times = times_of(array, field.name())?;
+                Arc::new(times.reinterpret_cast::<TimestampMillisecondType>().with_timezone("UTC"))
+            }
+            Some(column) => cast(array, &column.data_type(), field.name())?,
+            None => Arc::clone(array),
+        };
+        fields.push(Field::new(field.name(), array.data_type().clone(), true));
+        arrays.push(array);
+    }
+    let schema = Arc::new(Schema::new(fields));
+    RecordBatch::try_new(schema, arrays).map_err(|e| PyValueError::new_err(e.to_string()))
+}

@@ -1,0 +1,68 @@
+//! `StoreLock` and the question who holds a lock.
+
+use std::path::PathBuf;
+
+use pyo3::prelude::*;
+
+use super::closable::Closable;
+use crate::store_lock::{StoreLock, fcntl_lock_holder};
+
+pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PyStoreLock>()?;
+    m.add_function(wrap_pyfunction!(broker_lock_holder, m)?)
+}
+
+/// The lock that a broker holds on its store while it runs; see `take`.
+#[pyclass(name = "StoreLock", module = "logdex._core", frozen)]
+struct PyStoreLock {
+    lock: Closable<StoreLock>,
+}
+
+#[pymethods]
+impl PyStoreLock {
+    /// Take the lock of a store, which keeps brokers and other writers out, in any process of this machine.
+    ///
+    /// Args:
+    ///     path: The file `lock` in the root of the store; it is made where it is missing.
+    ///
+    /// Raises:
+    ///     LockedError: A broker or another writer has it.
+    ///     OSError: The system refuses.
+    ///
+    /// Source: `DefaultMessageStore#start`.
+    #[staticmethod]
+    fn take(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        let lock = py.detach(|| StoreLock::take(&path))?;
+        Ok(Self { lock: Closable::new(lock, path) })
+    }
+
+    /// The file.
+    #[getter]
+    fn path(&self) -> PathBuf {
+        self.lock.path().to_owned()
+    }
+
+    /// True after `release`.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.lock.is_closed()
+    }
+
+    /// Let the next one in; a second call does nothing. In a forked child the lock stays the parent's.
+    fn release(&self) {
+        self.lock.close();
+    }
+
+    fn __repr__(&self) -> String {
+        format!("StoreLock({:?})", self.lock.path().display().to_string())
+    }
+}
+
+/// The process that holds a broker's lock on a file (`fcntl`, as Java's `FileLock` takes it), or `None`.
+///
+/// 0 where the system does not tell which; this process where it holds a `StoreLock` of it. A file that is not there is not
+/// locked.
+#[pyfunction]
+fn broker_lock_holder(py: Python<'_>, path: PathBuf) -> PyResult<Option<u32>> {
+    Ok(py.detach(|| fcntl_lock_holder(&path))?)
+}

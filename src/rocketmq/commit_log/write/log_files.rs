@@ -1,0 +1,96 @@
+//! The files of a log that is being written: made at their whole length, with their space, when the log reaches them.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::disk::{self, NewFile, open_file};
+use crate::error::{Error, Result};
+use crate::rocketmq::file_name;
+
+/// Open files by the offset that they begin at.
+#[derive(Debug)]
+pub(super) struct LogFiles {
+    directory: PathBuf,
+    file_size: u64,
+    /// The file written last, and those opened for what comes next.
+    open: BTreeMap<u64, Arc<File>>,
+    /// Files with bytes that no flush has seen.
+    dirty: BTreeMap<u64, Arc<File>>,
+}
+
+impl LogFiles {
+    pub(super) fn new(directory: &Path, file_size: u64) -> Self {
+        Self { directory: directory.to_owned(), file_size, open: BTreeMap::new(), dirty: BTreeMap::new() }
+    }
+
+    fn path(&self, start: u64) -> PathBuf {
+        self.directory.join(file_name::of_offset(start))
+    }
+
+    /// Makes sure that the file of an offset is there and open. A broker that was killed leaves the next file behind, which
+    /// is taken.
+    ///
+    /// # Errors
+    /// The system's error, `StorageFull` above all; `Corrupt` for a file of another length. With the path.
+    pub(super) fn ready(&mut self, phy_offset: u64) -> Result<()> {
+        let start = phy_offset - phy_offset % self.file_size;
+        if self.open.contains_key(&start) {
+            return Ok(());
+        }
+        let path = self.path(start);
+        let fail = |e| Error::io(&path, e);
+        let file = match open_file(&path, true) {
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                fs::create_dir_all(&self.directory).map_err(|e| Error::io(&self.directory, e))?;
+                let new = NewFile::create(&path)?;
+                disk::reserve(new.file(), self.file_size).map_err(fail)?;
+                let file = new.file().try_clone().map_err(fail)?;
+                new.publish()?;
+                disk::sync_parent(&path)?;
+                file
+            }
+            opened => {
+                let file = opened?;
+                let len = file.metadata().map_err(fail)?.len();
+                if len != self.file_size {
+                    return Err(Error::corrupt(
+                        &path,
+                        0,
+                        format!("a file of {} bytes", self.file_size),
+                        len.to_string(),
+                    ));
+                }
+                disk::reserve(&file, self.file_size).map_err(fail)?;
+                file
+            }
+        };
+        self.open.insert(start, Arc::new(file));
+        Ok(())
+    }
+
+    /// Writes bytes that lie in one file, which is ready. Files before it are not kept open.
+    ///
+    /// # Errors
+    /// The system's error, with the path; some bytes may be written then.
+    pub(super) fn write(&mut self, phy_offset: u64, bytes: &[u8]) -> Result<()> {
+        let start = phy_offset - phy_offset % self.file_size;
+        let Some(file) = self.open.get(&start).map(Arc::clone) else {
+            return Err(Error::io(&self.path(start), std::io::ErrorKind::NotFound.into()));
+        };
+        self.dirty.insert(start, Arc::clone(&file));
+        self.open.retain(|other, _| *other >= start);
+        disk::write_all_at(&file, bytes, phy_offset - start).map_err(|e| Error::io(&self.path(start), e))
+    }
+
+    /// The files to flush, which count as flushed now.
+    pub(super) fn take_dirty(&mut self) -> Vec<(PathBuf, u64, Arc<File>)> {
+        std::mem::take(&mut self.dirty).into_iter().map(|(start, file)| (self.path(start), start, file)).collect()
+    }
+
+    /// Takes back a file that could not be flushed.
+    pub(super) fn still_dirty(&mut self, start: u64, file: Arc<File>) {
+        self.dirty.insert(start, file);
+    }
+}

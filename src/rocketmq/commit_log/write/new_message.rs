@@ -1,0 +1,109 @@
+//! One message on its way into the log, and its frame.
+
+use super::host::Host;
+use crate::rocketmq::commit_log::frame::{
+    BEFORE_BODY_LENGTH, BORN_HOST_V6, MAGIC_V1, MAGIC_V2, STORE_HOST_V6, body_crc,
+};
+
+/// Bytes of the longest topic; upstream `HookUtils#checkBeforePutMessage` lets none pass that is longer.
+pub(super) const LONGEST_TOPIC: usize = 255;
+/// Bytes of the longest topic of a frame of version 1.
+const LONGEST_TOPIC_V1: usize = 127;
+
+/// A message as it is given: its properties beside it, its place to be found.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GivenMessage<'a> {
+    /// The topic.
+    pub topic: &'a str,
+    /// Queue of the topic.
+    pub queue_id: i32,
+    /// The application's flag.
+    pub flag: i32,
+    /// The system's flag.
+    pub sys_flag: i32,
+    /// Ms since the epoch; the store time where it is not given.
+    pub born_timestamp: Option<i64>,
+    /// The producer; the broker where it is not given.
+    pub born_host: Option<Host>,
+    /// Ms since the epoch; the clock's where it is not given.
+    pub store_timestamp: Option<i64>,
+    /// The broker; the writer's where it is not given.
+    pub store_host: Option<Host>,
+    /// How often a consumer gave it back.
+    pub reconsume_times: i32,
+    /// Offset of the half message.
+    pub prepared_transaction_offset: i64,
+    /// The body.
+    pub body: &'a [u8],
+}
+
+/// What a frame holds besides its place: queue offset and offset in the log.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NewMessage<'a> {
+    pub(super) topic: &'a str,
+    pub(super) queue_id: i32,
+    pub(super) flag: i32,
+    /// The bits of the hosts follow from the hosts.
+    pub(super) sys_flag: i32,
+    pub(super) born_timestamp: i64,
+    pub(super) born_host: Host,
+    pub(super) store_timestamp: i64,
+    pub(super) store_host: Host,
+    pub(super) reconsume_times: i32,
+    pub(super) prepared_transaction_offset: i64,
+    /// As it is stored, perhaps compressed.
+    pub(super) body: &'a [u8],
+    /// The text of the properties, at most [`super::new_properties::LONGEST`] bytes.
+    pub(super) properties: &'a str,
+}
+
+impl NewMessage<'_> {
+    /// Bytes of the frame (upstream `CommitLog#calMsgLength`).
+    pub(super) fn size(&self) -> usize {
+        let hosts = self.born_host.bytes().len() + self.store_host.bytes().len();
+        let topic_length = if self.is_long() { 2 } else { 1 };
+        BEFORE_BODY_LENGTH + hosts + 4 + self.body.len() + topic_length + self.topic.len() + 2 + self.properties.len()
+    }
+
+    /// A topic of more than 127 bytes takes a frame of version 2 (5.1.0 and later).
+    fn is_long(&self) -> bool {
+        self.topic.len() > LONGEST_TOPIC_V1
+    }
+
+    fn stored_sys_flag(&self) -> i32 {
+        let bit = |host: Host, v6| if host.is_v6() { v6 } else { 0 };
+        let own = self.sys_flag & !(BORN_HOST_V6 | STORE_HOST_V6);
+        own | bit(self.born_host, BORN_HOST_V6) | bit(self.store_host, STORE_HOST_V6)
+    }
+
+    /// Appends the frame (upstream `MessageExtEncoder#encode`); `size` is its [`Self::size`], checked to fit the fields.
+    #[expect(clippy::cast_possible_truncation, reason = "the sizes were checked")]
+    pub(super) fn encode(&self, size: u32, queue_offset: i64, phy_offset: u64, out: &mut Vec<u8>) {
+        out.reserve(size as usize);
+        let mut put = |bytes: &[u8]| out.extend_from_slice(bytes);
+        put(&size.to_be_bytes());
+        put(&(if self.is_long() { MAGIC_V2 } else { MAGIC_V1 }).to_be_bytes());
+        put(&body_crc(self.body).to_be_bytes());
+        put(&self.queue_id.to_be_bytes());
+        put(&self.flag.to_be_bytes());
+        put(&queue_offset.to_be_bytes());
+        put(&phy_offset.to_be_bytes());
+        put(&self.stored_sys_flag().to_be_bytes());
+        put(&self.born_timestamp.to_be_bytes());
+        put(self.born_host.bytes());
+        put(&self.store_timestamp.to_be_bytes());
+        put(self.store_host.bytes());
+        put(&self.reconsume_times.to_be_bytes());
+        put(&self.prepared_transaction_offset.to_be_bytes());
+        put(&(self.body.len() as u32).to_be_bytes());
+        put(self.body);
+        if self.is_long() {
+            put(&(self.topic.len() as u16).to_be_bytes());
+        } else {
+            put(&[self.topic.len() as u8]);
+        }
+        put(self.topic.as_bytes());
+        put(&(self.properties.len() as u16).to_be_bytes());
+        put(self.properties.as_bytes());
+    }
+}

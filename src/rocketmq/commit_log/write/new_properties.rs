@@ -1,0 +1,169 @@
+//! The properties of a message on its way into the log.
+
+use std::borrow::Cow;
+
+use crate::error::{Error, Result};
+use crate::hash_index::carry_utf8;
+
+/// Bytes of the longest text of properties: its length is a signed 16-bit number.
+pub(super) const LONGEST: usize = i16::MAX.unsigned_abs() as usize;
+
+const NAME_END: char = '\u{1}';
+const VALUE_END: char = '\u{2}';
+
+/// Names and values in the order in which they are written. Taken again for each message.
+#[derive(Debug, Default)]
+pub(super) struct NewProperties<'a> {
+    entries: Vec<(&'a str, Cow<'a, str>)>,
+}
+
+impl<'a> NewProperties<'a> {
+    pub(super) fn clear(&mut self) {
+        self.entries.clear();
+    }
+
+    /// The last value of a name, as the broker reads it: an empty one is none.
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        self.entries.iter().rev().find(|(n, v)| *n == name && !v.is_empty()).map(|(_, value)| &**value)
+    }
+
+    /// Adds an entry at the end.
+    pub(super) fn push(&mut self, name: &'a str, value: &'a str) {
+        self.entries.push((name, value.into()));
+    }
+
+    /// Sets a name to a value in its place, or at the end, as a Java map does.
+    pub(super) fn set(&mut self, name: &'a str, value: impl Into<Cow<'a, str>>) {
+        let value = value.into();
+        match self.entries.iter_mut().find(|(n, _)| *n == name) {
+            Some(entry) => entry.1 = value,
+            None => self.entries.push((name, value)),
+        }
+    }
+
+    /// Brings the entries into the order in which Java's `HashMap` gives them, each name once with its last value.
+    ///
+    /// Where the broker changes the properties of a message it writes them anew from such a map (upstream
+    /// `MessageDecoder#messageProperties2String`): buckets by `h ^ (h >>> 16)`, in a table of 16 that doubles when it is
+    /// three quarters full.
+    pub(super) fn order_as_java(&mut self) {
+        let mut once = Vec::with_capacity(self.entries.len());
+        std::mem::swap(&mut self.entries, &mut once);
+        for (name, value) in once {
+            if !value.is_empty() {
+                self.set(name, value);
+            }
+        }
+        let mut buckets = 16u32;
+        while self.entries.len() * 4 > buckets as usize * 3 {
+            buckets *= 2;
+        }
+        self.entries.sort_by_key(|(name, _)| {
+            let hash = carry_utf8(0, name.as_bytes()).cast_unsigned();
+            (hash ^ hash >> 16) & (buckets - 1)
+        });
+    }
+
+    /// Writes the text in place of what `text` held, as releases 4.9.1 to 5.1.4 do and every release reads it: without a
+    /// separator at the end.
+    ///
+    /// # Errors
+    /// `InvalidArgument` where it is too long, or could not be read back: a name without bytes, or separators inside.
+    pub(super) fn write(&self, text: &mut String) -> Result<()> {
+        text.clear();
+        for (name, value) in &self.entries {
+            if !text.is_empty() {
+                text.push(VALUE_END);
+            }
+            text.push_str(name);
+            text.push(NAME_END);
+            text.push_str(value);
+        }
+        if text.len() > LONGEST {
+            let text = format!("properties of {} bytes: at most {LONGEST} fit a frame", text.len());
+            return Err(Error::InvalidArgument(text));
+        }
+        // Two counts over the whole text say of nearly every message that all is well; a value may hold the first one.
+        let count = |separator| memchr::memchr_iter(separator as u8, text.as_bytes()).count();
+        let entries = self.entries.len();
+        if count(NAME_END) != entries || count(VALUE_END) + 1 != entries.max(1) || self.has_empty_name() {
+            self.entries.iter().try_for_each(|(name, value)| check(name, value))?;
+        }
+        Ok(())
+    }
+
+    fn has_empty_name(&self) -> bool {
+        self.entries.iter().any(|(name, _)| name.is_empty())
+    }
+}
+
+fn check(name: &str, value: &str) -> Result<()> {
+    if name.is_empty() || name.contains([NAME_END, VALUE_END]) || value.contains(VALUE_END) {
+        let what = "a name, and neither \\u0001 nor \\u0002 in it, nor \\u0002 in the value";
+        return Err(Error::InvalidArgument(format!("property {name:?} = {value:?}: expected {what}")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::NewProperties;
+
+    fn text(entries: &[(&str, &str)], java: bool) -> String {
+        let mut properties = NewProperties::default();
+        for (name, value) in entries {
+            properties.push(name, value);
+        }
+        if java {
+            properties.order_as_java();
+        }
+        let mut text = String::new();
+        properties.write(&mut text).unwrap();
+        text.replace('\u{1}', "^").replace('\u{2}', "|")
+    }
+
+    #[test]
+    fn the_order_is_that_of_a_java_map() {
+        let parked = [("DELAY", "1"), ("TAGS", "Tag"), ("REAL_QID", "7"), ("REAL_TOPIC", "TD")];
+        assert_eq!(text(&parked, true), "REAL_TOPIC^TD|DELAY^1|TAGS^Tag|REAL_QID^7");
+        assert_eq!(text(&parked, false), "DELAY^1|TAGS^Tag|REAL_QID^7|REAL_TOPIC^TD");
+        let single = [("TAGS", "x"), ("KEYS", "k1 k2"), ("UNIQ_KEY", "id"), ("TAGS", "TagA")];
+        assert_eq!(text(&single, true), "KEYS^k1 k2|UNIQ_KEY^id|TAGS^TagA");
+    }
+
+    #[test]
+    fn a_table_of_more_than_twelve_doubles() {
+        let names: Vec<String> = (0..13).map(|i| format!("{}", char::from(b'a' + i))).collect();
+        let entries: Vec<_> = names.iter().rev().map(|name| (name.as_str(), "1")).collect();
+        // 'a' is 97: bucket 1 of 16 and of 32; 'p' would be bucket 0 of 16. In a table of 32 all of a to m keep their order.
+        assert_eq!(text(&entries, true), names.iter().map(|n| format!("{n}^1")).collect::<Vec<_>>().join("|"));
+    }
+
+    #[test]
+    fn what_cannot_be_read_back_is_refused() {
+        let refused = |name: &str, value: &str| {
+            let mut properties = NewProperties::default();
+            properties.push("first", "x");
+            properties.push(name, value);
+            properties.push("last", "y");
+            properties.write(&mut String::new()).is_err()
+        };
+        assert!(refused("", "v"));
+        assert!(refused("a\u{1}b", "v"));
+        assert!(refused("a\u{2}b", "v"));
+        assert!(refused("a", "v\u{2}w"));
+        assert!(refused("a", "\u{2}b\u{1}w"));
+        assert!(!refused("a", "v\u{1}w"));
+        assert!(!refused("a", ""));
+        let long = "x".repeat(32_768);
+        let mut properties = NewProperties::default();
+        let mut text = String::new();
+        properties.write(&mut text).unwrap();
+        assert_eq!(text, "");
+        for (len, fits) in [(32_765, true), (32_766, false)] {
+            properties.clear();
+            properties.push("b", long.get(..len).unwrap());
+            assert_eq!(properties.write(&mut text).is_ok(), fits);
+        }
+    }
+}

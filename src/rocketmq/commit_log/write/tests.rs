@@ -1,0 +1,425 @@
+//! Logs that are written here and read back.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int32Type, Int64Type};
+use arrow_array::{ArrayRef, BinaryArray, Int32Array, RecordBatch, StringArray, TimestampMillisecondArray};
+
+use super::{CommitLogWriter, FlushMode, GivenMessage, Host, PutOptions, WriterOptions};
+use crate::rocketmq::commit_log::columns::Column;
+use crate::rocketmq::commit_log::{CommitLog, Options, ScanOptions};
+
+const PUT: PutOptions = PutOptions { decoded: true, park: true, levels: 18 };
+/// Store time of the single message of the paper that real brokers wrote.
+const STORED: i64 = 0x01a1_fd12_8782;
+
+fn options(file_size: u64) -> WriterOptions {
+    let store_host = Host::parse("192.168.0.9:10911").unwrap();
+    WriterOptions { file_size, store_host, flush: FlushMode::Manual }
+}
+
+fn open(directory: &Path, end: u64, file_size: u64) -> CommitLogWriter {
+    CommitLogWriter::open(directory, end, options(file_size)).unwrap()
+}
+
+fn texts(values: &[Option<&str>]) -> ArrayRef {
+    Arc::new(StringArray::from(values.to_vec()))
+}
+
+fn ints(values: &[i32]) -> ArrayRef {
+    Arc::new(Int32Array::from(values.to_vec()))
+}
+
+fn bodies(values: &[&[u8]]) -> ArrayRef {
+    Arc::new(BinaryArray::from(values.to_vec()))
+}
+
+fn times(values: &[i64]) -> ArrayRef {
+    Arc::new(TimestampMillisecondArray::from(values.to_vec()).with_timezone("UTC"))
+}
+
+/// One row of properties after the other.
+fn properties(rows: &[&[(&str, &str)]]) -> ArrayRef {
+    use arrow_array::builder::{MapBuilder, MapFieldNames, StringBuilder};
+    let names = MapFieldNames { entry: "entries".into(), key: "key".into(), value: "value".into() };
+    let mut map = MapBuilder::new(Some(names), StringBuilder::new(), StringBuilder::new());
+    for row in rows {
+        for (name, value) in *row {
+            map.keys().append_value(name);
+            map.values().append_value(value);
+        }
+        map.append(true).unwrap();
+    }
+    Arc::new(map.finish())
+}
+
+fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
+    RecordBatch::try_from_iter(columns).unwrap()
+}
+
+fn offsets(put: &RecordBatch, column: &str) -> Vec<i64> {
+    put.column_by_name(column).unwrap().as_primitive::<Int64Type>().values().to_vec()
+}
+
+fn read(directory: &Path) -> RecordBatch {
+    let log = CommitLog::open(directory, Options::default()).unwrap();
+    let mut reader = log.scan(&ScanOptions::default()).unwrap();
+    reader.next_batch().unwrap().expect("the log holds a message")
+}
+
+fn file(directory: &Path, start: u64) -> Vec<u8> {
+    fs::read(directory.join(format!("{start:020}"))).unwrap()
+}
+
+fn hex(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+    digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+}
+
+#[test]
+fn one_message_is_the_broker_s_byte_for_byte() {
+    let wanted =
+        hex("000000a7 daa320a7 3610a686 00000003 00000000 0000000000000000 0000000000000000 00000000 0000018bcfe56800
+         0a01020300001234 000001a1fd128782 c0a8000900002a9f 00000000 0000000000000000 00000005 68656c6c6f 09
+         546f70696354657374 003e 4b455953 01 6b31206b32 02 554e49515f4b4559 01
+         3041303130323033303030303030303030303030303030303030304130303030 02 54414753 01 54616741");
+    let directory = tempfile::tempdir().unwrap();
+    let writer = open(directory.path(), 0, 4096);
+    let put = writer
+        .put_messages(
+            &batch(vec![
+                ("topic", texts(&[Some("TopicTest")])),
+                ("queue_id", ints(&[3])),
+                ("body", bodies(&[b"hello"])),
+                ("born_timestamp", times(&[1_700_000_000_000])),
+                ("store_timestamp", times(&[STORED])),
+                ("born_host", texts(&[Some("10.1.2.3:4660")])),
+                (
+                    "properties",
+                    properties(&[&[
+                        ("KEYS", "k1 k2"),
+                        ("UNIQ_KEY", "0A0102030000000000000000000A0000"),
+                        ("TAGS", "TagA"),
+                    ]]),
+                ),
+            ]),
+            PUT,
+        )
+        .unwrap();
+    let bytes = file(directory.path(), 0);
+    assert_eq!(bytes.len(), 4096);
+    assert_eq!(bytes.split_at(wanted.len()), (&wanted[..], &vec![0; 4096 - wanted.len()][..]));
+    assert_eq!(put.column_by_name("msg_id").unwrap().as_string::<i32>().value(0), "C0A8000900002A9F0000000000000000");
+    assert_eq!((writer.wrote_offset(), writer.flushed_offset()), (167, 0));
+    writer.flush().unwrap();
+    assert_eq!((writer.flushed_offset(), writer.flushed_store_timestamp()), (167, STORED));
+}
+
+#[test]
+fn ipv6_hosts_set_their_bits() {
+    let wanted =
+        hex("00000081 daa320a7 0cdc1683 00000001 00000000 0000000000000000 0000000000000000 00000030 0000018bcfe56800
+         20010db8000000000000000000000001 00001f90 000001a1fd1bea9b 20010db8000000000000000000000002 00002a9f 00000000
+         0000000000000000 00000001 78 02 5436 000b 54414753 01 e6a087e7adbe");
+    let directory = tempfile::tempdir().unwrap();
+    open(directory.path(), 0, 4096)
+        .put_messages(
+            &batch(vec![
+                ("topic", texts(&[Some("T6")])),
+                ("queue_id", ints(&[1])),
+                ("body", bodies(&[b"x"])),
+                ("born_timestamp", times(&[1_700_000_000_000])),
+                ("store_timestamp", times(&[0x01a1_fd1b_ea9b])),
+                ("born_host", texts(&[Some("[2001:db8::1]:8080")])),
+                ("store_host", texts(&[Some("[2001:db8::2]:10911")])),
+                ("tags", texts(&[Some("\u{6807}\u{7b7e}")])),
+            ]),
+            PUT,
+        )
+        .unwrap();
+    assert_eq!(file(directory.path(), 0).get(..wanted.len()).unwrap(), wanted);
+}
+
+#[test]
+fn a_delayed_message_is_parked_and_delivered_as_by_the_broker() {
+    let parked = hex(
+        "00000099daa320a718dd4acc000000000000000000000000000000000000000000000000000000000000018bcfe568000a01020300001234
+         000001a1fd1c0158c0a8000900002a9f0000000000000000000000000000000164135343484544554c455f544f5049435f58585858002a52
+         45414c5f544f5049430154440244454c4159013102544147530154616741025245414c5f5149440137",
+    );
+    let delivered = hex(
+        "00000088daa320a718dd4acc000000070000000000000000000000000000000000000099000000000000018bcfe568000a01020300001234
+         000001a1fd1c0595c0a8000900002a9f0000000000000000000000000000000164025444002a5245414c5f544f5049430154440244454c41
+         59013102544147530154616741025245414c5f5149440137",
+    );
+    let directory = tempfile::tempdir().unwrap();
+    let writer = open(directory.path(), 0, 4096);
+    let message = |topic: &str, stored, entries: &[(&str, &str)]| {
+        batch(vec![
+            ("topic", texts(&[Some(topic)])),
+            ("queue_id", ints(&[7])),
+            ("body", bodies(&[b"d"])),
+            ("born_timestamp", times(&[1_700_000_000_000])),
+            ("store_timestamp", times(&[stored])),
+            ("born_host", texts(&[Some("10.1.2.3:4660")])),
+            ("properties", properties(&[entries])),
+        ])
+    };
+    let put = writer.put_messages(&message("TD", 0x01a1_fd1c_0158, &[("DELAY", "1"), ("TAGS", "TagA")]), PUT).unwrap();
+    assert_eq!(put.column_by_name("topic").unwrap().as_string::<i32>().value(0), "SCHEDULE_TOPIC_XXXX");
+    let log = read(directory.path());
+    let names: Vec<_> = log.column_by_name("properties").unwrap().as_map().keys().as_string::<i32>().iter().collect();
+    assert_eq!(names, [Some("REAL_TOPIC"), Some("DELAY"), Some("TAGS"), Some("REAL_QID")]);
+    let entries = [("REAL_TOPIC", "TD"), ("DELAY", "1"), ("TAGS", "TagA"), ("REAL_QID", "7")];
+    writer.put_messages(&message("TD", 0x01a1_fd1c_0595, &entries), PutOptions { park: false, ..PUT }).unwrap();
+    let bytes = file(directory.path(), 0);
+    assert_eq!(bytes.get(..153).unwrap(), parked);
+    assert_eq!(bytes.get(153..153 + 136).unwrap(), delivered);
+    // A level above the last counts as the last; what is parked is not parked again.
+    let put = writer.put_messages(&message("TD", 0, &[("DELAY", "99")]), PUT).unwrap();
+    assert_eq!(put.column_by_name("queue_id").unwrap().as_primitive::<Int32Type>().values(), &[17]);
+    let put = writer.put_messages(&message("SCHEDULE_TOPIC_XXXX", 0, &[("DELAY", "3")]), PUT).unwrap();
+    assert_eq!(put.column_by_name("queue_id").unwrap().as_primitive::<Int32Type>().values(), &[7]);
+    assert!(writer.put_messages(&message("SCHEDULE_TOPIC_XXXX", 0, &[("DELAY", "x")]), PUT).is_err());
+}
+
+#[test]
+fn queue_offsets_are_those_of_the_broker() {
+    let directory = tempfile::tempdir().unwrap();
+    let writer = open(directory.path(), 0, 65_536);
+    writer.set_queue_offset("U", 0, 40).unwrap();
+    let put = writer.put_messages(
+        &batch(vec![
+            ("topic", texts(&[Some("T"), Some("T"), Some("T"), Some("T"), Some("T"), Some("U")])),
+            ("sys_flag", ints(&[0, 4, 8, 12, 0, 0])),
+        ]),
+        PUT,
+    );
+    assert_eq!(offsets(&put.unwrap(), "queue_offset"), [0, 0, 1, 0, 2, 40]);
+    let lights = [("INNER_MULTI_DISPATCH", "%LMQ%a,other")];
+    let put = writer.put_messages(
+        &batch(vec![
+            ("topic", texts(&[Some("T"), Some("T")])),
+            ("queue_id", ints(&[5, 5])),
+            ("properties", properties(&[&lights, &lights])),
+        ]),
+        PUT,
+    );
+    assert_eq!(offsets(&put.unwrap(), "queue_offset"), [0, 1]);
+    let put = writer.put_messages(
+        &batch(vec![("topic", texts(&[Some("other"), Some("%LMQ%a")])), ("queue_id", ints(&[5, 0]))]),
+        PUT,
+    );
+    assert_eq!(offsets(&put.unwrap(), "queue_offset"), [2, 2]);
+    let inner = batch(vec![
+        ("topic", texts(&[Some("B"), Some("B")])),
+        ("sys_flag", ints(&[0x80, 0x80])),
+        ("properties", properties(&[&[("INNER_BASE", "9"), ("INNER_NUM", "3")], &[("INNER_NUM", "2")]])),
+    ]);
+    assert_eq!(offsets(&writer.put_messages(&inner, PUT).unwrap(), "queue_offset"), [0, 3]);
+}
+
+#[test]
+fn files_end_with_a_blank_frame_and_no_message_spans_two() {
+    let directory = tempfile::tempdir().unwrap();
+    let writer = open(directory.path(), 0, 1000);
+    let body = vec![7; 200];
+    let many: Vec<&[u8]> = vec![&body; 10];
+    let put = writer
+        .put_messages(&batch(vec![("topic", texts(&[Some("Topic"); 10])), ("body", bodies(&many))]), PUT)
+        .unwrap();
+    // 91 + 5 + 200 bytes: three a file.
+    let wanted: Vec<i64> = (0..10).map(|i| i / 3 * 1000 + i % 3 * 296).collect();
+    assert_eq!(offsets(&put, "phy_offset"), wanted);
+    assert_eq!(file(directory.path(), 0).get(888..900).unwrap(), hex("00000070 cbd43194 00000000"));
+    assert_eq!(offsets(&read(directory.path()), "phy_offset"), wanted);
+    assert_eq!(writer.wrote_offset(), 3296);
+    // 704 bytes are left, 8 of them for a BLANK frame: one of 696 fits, and after it nothing does.
+    for (len, wanted) in [(600, 3296), (1, 4000), (895, 5000), (1, 6000)] {
+        let body = vec![1; len];
+        let put =
+            writer.put_messages(&batch(vec![("topic", texts(&[Some("Topic")])), ("body", bodies(&[&body]))]), PUT);
+        assert_eq!(offsets(&put.unwrap(), "phy_offset"), [wanted], "{len}");
+    }
+    assert_eq!(file(directory.path(), 3000).get(992..).unwrap(), hex("00000008 cbd43194"));
+    assert_eq!(read(directory.path()).num_rows(), 14);
+}
+
+#[test]
+fn a_row_that_is_no_message_refuses_the_batch_and_nothing_is_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let folder = directory.path().join("commitlog");
+    let writer = open(&folder, 0, 1000);
+    let long = "t".repeat(256);
+    let topics = |second: Option<&str>| ("topic", texts(&[Some("T"), second]));
+    let large = vec![0; 905];
+    let cases: Vec<(RecordBatch, &str)> = vec![
+        (batch(vec![topics(None)]), "row 1: the topic is null"),
+        (batch(vec![topics(Some(""))]), "row 1: topic \"\""),
+        (batch(vec![topics(Some("a/b"))]), "can name a folder"),
+        (batch(vec![topics(Some(&long))]), "1 to 255 bytes"),
+        (batch(vec![topics(Some("T")), ("queue_id", ints(&[0, -1]))]), "queue -1"),
+        (batch(vec![topics(Some("T")), ("body", bodies(&[b"", &large]))]), "do not fit a file of 1000"),
+        (batch(vec![topics(Some("T")), ("born_host", texts(&[None, Some("localhost:1")]))]), "expected ip:port"),
+        (
+            batch(vec![topics(Some("T")), ("body_error", texts(&[None, Some("bad zlib")]))]),
+            "the body is null: bad zlib",
+        ),
+        (batch(vec![topics(Some("T")), ("properties", properties(&[&[], &[("a", "b\u{2}")]]))]), "property \"a\""),
+        (batch(vec![topics(Some("T")), ("properties", properties(&[&[], &[("DELAY", "x")]]))]), "delay level \"x\""),
+        (batch(vec![topics(Some("T")), ("sys_flag", ints(&[0, 0x80]))]), "INNER_NUM"),
+        (
+            batch(vec![
+                topics(Some("T")),
+                ("tags", texts(&[Some("x"), Some("x")])),
+                ("properties", properties(&[&[("TAGS", "x")], &[("TAGS", "y")]])),
+            ]),
+            "the property TAGS is \"y\"",
+        ),
+        (batch(vec![topics(Some("T")), ("tag", texts(&[None, None]))]), "no message column \"tag\""),
+        (batch(vec![topics(Some("T")), ("queue_id", texts(&[None, None]))]), "queue_id is Utf8"),
+        (batch(vec![("body", bodies(&[b""]))]), "no column topic"),
+    ];
+    for (batch, wanted) in cases {
+        let error = writer.put_messages(&batch, PUT).unwrap_err().to_string();
+        assert!(error.contains(wanted), "{error}: {wanted}");
+    }
+    assert!(!folder.exists());
+    let put = writer.put_messages(&batch(vec![("topic", texts(&[Some("T")]))]), PUT).unwrap();
+    assert_eq!((offsets(&put, "queue_offset"), offsets(&put, "phy_offset")), (vec![0], vec![0]));
+    assert!(writer.put_messages(&batch(vec![("topic", texts(&[]))]), PUT).unwrap().num_rows() == 0);
+}
+
+#[test]
+fn a_file_that_cannot_be_taken_refuses_the_batch_and_nothing_is_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let writer = open(directory.path(), 0, 1000);
+    fs::write(directory.path().join(format!("{:020}", 1000)), b"short").unwrap();
+    let body = vec![1; 500];
+    let two = batch(vec![("topic", texts(&[Some("T"), Some("T")])), ("body", bodies(&[&body, &body]))]);
+    let error = writer.put_messages(&two, PUT).unwrap_err().to_string();
+    assert!(error.contains("expected a file of 1000 bytes, found 5"), "{error}");
+    assert_eq!(file(directory.path(), 0), vec![0; 1000]);
+    fs::remove_file(directory.path().join(format!("{:020}", 1000))).unwrap();
+    assert_eq!(offsets(&writer.put_messages(&two, PUT).unwrap(), "queue_offset"), [0, 1]);
+}
+
+#[test]
+fn a_log_goes_on_at_its_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let one = batch(vec![("topic", texts(&[Some("T")])), ("body", bodies(&[b"body"]))]);
+    let mut end = 0;
+    for number in 0..30i64 {
+        let writer = open(directory.path(), end, 1000);
+        writer.set_queue_offset("T", 0, number).unwrap();
+        writer.put_messages(&one, PUT).unwrap();
+        end = writer.wrote_offset();
+        writer.close().unwrap();
+        assert!(writer.is_closed());
+        assert!(writer.put_messages(&one, PUT).unwrap_err().to_string().contains("closed for writing"));
+    }
+    let log = read(directory.path());
+    assert_eq!(offsets(&log, "queue_offset"), (0..30).collect::<Vec<_>>());
+    assert_eq!(CommitLog::open(directory.path(), Options::default()).unwrap().max_offset().unwrap(), end);
+}
+
+#[test]
+fn one_message_is_put_as_a_batch_of_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let (first, second) = (directory.path().join("a"), directory.path().join("b"));
+    let (one, many) = (open(&first, 0, 1000), open(&second, 0, 1000));
+    for (topic, level) in [("T", "0"), ("Topic", "2"), ("T", "1")] {
+        let given = GivenMessage {
+            topic,
+            queue_id: 4,
+            flag: -1,
+            born_timestamp: Some(1),
+            store_timestamp: Some(2),
+            born_host: Some(Host::parse("[::1]:9").unwrap()),
+            body: b"body",
+            ..GivenMessage::default()
+        };
+        let entries = [("TAGS", "x"), ("DELAY", level)];
+        let placed = one.put_message(given, entries, PUT).unwrap();
+        let columns = vec![
+            ("topic", texts(&[Some(topic)])),
+            ("queue_id", ints(&[4])),
+            ("flag", ints(&[-1])),
+            ("born_timestamp", times(&[1])),
+            ("store_timestamp", times(&[2])),
+            ("born_host", texts(&[Some("[::1]:9")])),
+            ("body", bodies(&[b"body"])),
+            ("properties", properties(&[&entries])),
+        ];
+        let put = many.put_messages(&batch(columns), PUT).unwrap();
+        let text = |column| put.column_by_name(column).unwrap().as_string::<i32>().value(0).to_owned();
+        assert_eq!((placed.topic, placed.msg_id), (text("topic"), text("msg_id")));
+        assert_eq!(placed.queue_offset, offsets(&put, "queue_offset")[0]);
+        assert_eq!(placed.phy_offset, offsets(&put, "phy_offset")[0]);
+    }
+    assert_eq!(file(&first, 0), file(&second, 0));
+}
+
+#[test]
+fn what_waits_for_the_disk_is_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = WriterOptions { flush: FlushMode::Sync, ..options(100_000) };
+    let writer = CommitLogWriter::open(directory.path(), 0, options).unwrap();
+    let one = batch(vec![("topic", texts(&[Some("T")])), ("body", bodies(&[b"body"]))]);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..25 {
+                    let put = writer.put_messages(&one, PUT).unwrap();
+                    let end = offsets(&put, "phy_offset")[0].cast_unsigned() + 96;
+                    assert!(writer.flushed_offset() >= end);
+                }
+            });
+        }
+    });
+    let mut seen = offsets(&read(directory.path()), "queue_offset");
+    seen.sort_unstable();
+    assert_eq!(seen, (0..100).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_service_flushes_beside_the_puts() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = WriterOptions { flush: FlushMode::Async, ..options(1 << 20) };
+    let writer = CommitLogWriter::open(directory.path(), 0, options).unwrap();
+    let body = vec![0; 20_000];
+    writer.put_messages(&batch(vec![("topic", texts(&[Some("T")])), ("body", bodies(&[&body]))]), PUT).unwrap();
+    let begin = std::time::Instant::now();
+    while writer.flushed_offset() < writer.wrote_offset() {
+        assert!(begin.elapsed().as_secs() < 60, "nothing was flushed");
+        std::thread::yield_now();
+    }
+    // Ending it does not wait for its next turn.
+    writer.close().unwrap();
+}
+
+#[test]
+fn columns_of_a_scan_are_put_again_as_they_were() {
+    let directory = tempfile::tempdir().unwrap();
+    let (first, second) = (directory.path().join("a"), directory.path().join("b"));
+    let writer = open(&first, 0, 2000);
+    let group = "%RETRY%".to_owned() + &"g".repeat(150);
+    let messages = batch(vec![
+        ("topic", texts(&[Some("T"), Some(&group), Some("T")])),
+        ("queue_id", ints(&[1, 0, 1])),
+        ("body", bodies(&[b"one", b"", b"three"])),
+        ("flag", ints(&[1, -2, 3])),
+        ("store_timestamp", times(&[5, 6, 7])),
+        ("reconsume_times", ints(&[0, 16, 0])),
+        ("properties", properties(&[&[("a", "b")], &[], &[("KEYS", "x y"), ("a", "b\u{1}c")]])),
+    ]);
+    writer.put_messages(&messages, PUT).unwrap();
+    let log = read(&first);
+    assert_eq!(log.num_rows(), 3);
+    assert_eq!(log.num_columns(), Column::ALL.len());
+    open(&second, 0, 2000).put_messages(&log, PutOptions { park: false, ..PUT }).unwrap();
+    assert_eq!(file(&first, 0), file(&second, 0));
+}

@@ -1,0 +1,221 @@
+//! A queue that is there already: where it ends, and the cut behind that.
+//!
+//! As a broker's start does, the last three files are walked up to the first unit that cannot be true (upstream
+//! `ConsumeQueue#recover`), and what leads behind the end of the log is cut off (`#truncateDirtyLogicFiles`). Other than a broker:
+//!
+//! - what is cut off becomes zero, and files without a message are deleted, so nothing can come back, and no start counts
+//!   a unit of zeros as one;
+//! - filling behind the last message is no unit: of a queue of nothing else a broker believes that it ends at 2 GiB of the log;
+//! - a unit that leads to a place before that of the unit before it is left over from before a cut;
+//! - where units behind the end lead to messages that the log has, the queue lost some, and says so.
+
+use std::fs::{self, OpenOptions};
+use std::path::Path;
+
+use super::extension::is_extension_address;
+use super::queue::{ConsumeQueue, Kind, Numbered, Options, describe};
+use super::unit::BatchUnit;
+use super::written_queue::QueueEnd;
+use crate::error::{Error, Result};
+use crate::rocketmq::cut::{Cut, cut_files, data_len};
+use crate::rocketmq::findings::Checked;
+use crate::rocketmq::offset_files::OffsetFile;
+
+/// A start walks so many of the last files.
+const WALKED: usize = 3;
+
+/// What opening a queue found and did.
+#[derive(Debug)]
+pub(super) struct OpenedQueue {
+    /// Where it is written on.
+    pub(super) end: QueueEnd,
+    /// Address of the extension unit of the last message that has one, of those that were walked.
+    pub(super) address: Option<i64>,
+    /// Units of messages that were cut off.
+    pub(super) units_cut: u64,
+    pub(super) cut: Cut,
+    /// It lost units of messages that lie before the end of the log.
+    pub(super) is_damaged: bool,
+}
+
+impl OpenedQueue {
+    /// Finds the end of the queue in a directory and cuts off what lies behind it.
+    ///
+    /// # Errors
+    /// `Corrupt` for a file that is longer than `file_size` or begins in the middle of one; the system's error, with the path.
+    pub(super) fn open(directory: &Path, file_size: u64, log_end: i64, checked: &mut Checked) -> Result<Self> {
+        let queue = ConsumeQueue::open(directory, Options::default())?;
+        let files = queue.files()?;
+        check_files(&files, file_size)?;
+        let (walk, last) = find_end(&queue, &files, file_size, log_end)?;
+        let number = last.map_or(0, |last| last.number + 1);
+        let end = QueueEnd {
+            position: number * queue.unit_bytes(),
+            next: last.map_or(-1, |_| number.cast_signed()),
+            expected: expected(queue.kind(), &walk, last),
+            log_end: last.map_or(-1, |last| last.unit.unit.end()),
+        };
+        let (units_cut, is_damaged) = look_behind(&queue, &files, number, &walk, log_end, checked)?;
+        let cut = cut_files(&files, end.position)?;
+        fill_up(&files, end.position, file_size)?;
+        Ok(Self { end, address: walk.address, units_cut, cut, is_damaged })
+    }
+}
+
+/// How far a walk came.
+#[derive(Clone, Copy, Debug)]
+struct Walk {
+    /// The last unit of a message.
+    last: Option<Numbered>,
+    address: Option<i64>,
+    /// Number of the unit after the last one that was taken, filling or not.
+    end: u64,
+    /// The unit that ended it; `None` at the end of the last file, or of one that is too short.
+    stop: Option<Numbered>,
+    is_whole: bool,
+}
+
+fn find_end(
+    queue: &ConsumeQueue,
+    files: &[OffsetFile],
+    file_size: u64,
+    log_end: i64,
+) -> Result<(Walk, Option<Numbered>)> {
+    let mut from = files.len().saturating_sub(WALKED);
+    let mut walk = walk(queue, files.get(from..).unwrap_or_default(), file_size, log_end)?;
+    let mut last = walk.last;
+    while last.is_none() && from > 0 {
+        from -= 1;
+        let earlier = self::walk(queue, files.get(from..=from).unwrap_or_default(), file_size, log_end)?;
+        last = earlier.last;
+        if earlier.is_whole {
+            walk.address = earlier.address;
+        } else {
+            walk = earlier;
+        }
+    }
+    Ok((walk, last))
+}
+
+fn walk(queue: &ConsumeQueue, files: &[OffsetFile], file_size: u64, log_end: i64) -> Result<Walk> {
+    let begin = files.first().map_or(0, |file| file.start / queue.unit_bytes());
+    let mut walk = Walk { last: None, address: None, end: begin, stop: None, is_whole: true };
+    let mut before = 0;
+    for file in files {
+        queue.read_file(file, 0, u64::MAX, |unit| {
+            if !is_sound(unit.unit, before, log_end) {
+                walk.stop = Some(unit);
+                return false;
+            }
+            walk.end = unit.number + 1;
+            if unit.unit.unit.is_message() {
+                before = unit.unit.unit.end();
+                walk.last = Some(unit);
+                walk.address =
+                    Some(unit.unit.unit.tags_code).filter(|code| is_extension_address(*code)).or(walk.address);
+            }
+            true
+        })?;
+        walk.is_whole = walk.stop.is_none() && file.len == file_size;
+        if !walk.is_whole {
+            break;
+        }
+    }
+    Ok(walk)
+}
+
+/// True for filling, and for a message behind the one before it that lies in the log.
+fn is_sound(unit: BatchUnit, before: i64, log_end: i64) -> bool {
+    let is_in_log = unit.unit.phy_offset >= before && unit.unit.end() <= log_end;
+    unit.is_valid() && (unit.unit.is_pre_blank() || is_in_log)
+}
+
+/// Queue offset of the message that comes next; -1 where the queue does not tell.
+fn expected(kind: Kind, walk: &Walk, last: Option<Numbered>) -> i64 {
+    match (kind, last) {
+        // Where filling, or messages that are cut off, end the queue, it goes on with their offsets.
+        (Kind::Plain, _) if walk.end > 0 => walk.end.cast_signed(),
+        (Kind::Plain, _) => -1,
+        (Kind::Batch, Some(last)) => last.unit.end_offset(),
+        (Kind::Batch, None) => walk.stop.filter(|stop| stop.unit.is_valid()).map_or(-1, |stop| stop.unit.base_offset),
+    }
+}
+
+/// Looks at what will be cut off: counts the units that lead behind the end of the log, and says whether there are others.
+fn look_behind(
+    queue: &ConsumeQueue,
+    files: &[OffsetFile],
+    number: u64,
+    walk: &Walk,
+    log_end: i64,
+    checked: &mut Checked,
+) -> Result<(u64, bool)> {
+    let position = number * queue.unit_bytes();
+    let (mut cut, mut damage, mut before) = (0, None, walk.last.map_or(0, |last| last.unit.unit.end()));
+    for file in files.iter().filter(|file| file.end() > position) {
+        let begin = position.saturating_sub(file.start);
+        let data = data_len(&file.path, begin)?;
+        let end = (file.start + begin + data).div_ceil(queue.unit_bytes());
+        queue.read_file(file, number, end, |found| {
+            let unit = found.unit.unit;
+            if !found.unit.is_valid() {
+                let is_zero = unit.phy_offset == 0 && unit.size == 0 && unit.tags_code == 0;
+                damage = damage.or((!is_zero).then_some((file, found, before)));
+            } else if unit.end() > log_end {
+                cut += u64::from(unit.is_message());
+                before = before.max(unit.phy_offset);
+            } else if unit.is_message() {
+                damage = damage.or(Some((file, found, before)));
+            }
+            true
+        })?;
+    }
+    let Some((file, found, before)) = damage else {
+        return Ok((cut, false));
+    };
+    let stop = walk.stop.filter(|stop| !stop.unit.is_valid());
+    let holds = |at: u64| files.iter().find(|file| file.start <= at && at < file.end());
+    let place = stop.and_then(|stop| Some((stop, holds(stop.number * queue.unit_bytes())?)));
+    if let Some((stop, file)) = place {
+        let at = stop.number * queue.unit_bytes() - file.start;
+        let expected = "an offset of 0 or more and a size above 0";
+        checked.find(&file.path, at, "queue-unit", expected, describe(stop.unit.unit));
+    } else {
+        let at = found.number * queue.unit_bytes() - file.start;
+        let expected = format!("a message at {before} or behind");
+        checked.find(&file.path, at, "queue-order", expected, describe(found.unit.unit));
+    }
+    Ok((cut, true))
+}
+
+/// All files of a queue have one size; the last that was begun may be shorter.
+fn check_files(files: &[OffsetFile], file_size: u64) -> Result<()> {
+    for file in files {
+        if file.start % file_size != 0 {
+            let expected = format!("a name that is a multiple of {file_size}");
+            return Err(Error::corrupt(&file.path, 0, expected, file.start.to_string()));
+        }
+        // Its listed length ends where the next file begins.
+        let len = fs::metadata(&file.path).map_err(|e| Error::io(&file.path, e))?.len();
+        if len > file_size {
+            let expected = format!("{file_size} bytes, as most files here");
+            return Err(Error::corrupt(&file.path, file_size, expected, format!("{len} bytes")));
+        }
+    }
+    Ok(())
+}
+
+/// Gives the last file its whole length.
+fn fill_up(files: &[OffsetFile], position: u64, file_size: u64) -> Result<()> {
+    let last = files.iter().rfind(|file| file.start < position);
+    let Some(file) = last.filter(|file| file.len < file_size) else {
+        return Ok(());
+    };
+    let opened = OpenOptions::new().write(true).open(&file.path);
+    opened
+        .and_then(|opened| {
+            opened.set_len(file_size)?;
+            opened.sync_all()
+        })
+        .map_err(|e| Error::io(&file.path, e))
+}
