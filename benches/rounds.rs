@@ -14,18 +14,20 @@ use std::io::{BufRead, Write, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use arrow_array::RecordBatch;
 use logdex::hash_index::Kernel;
 use serde_json::{Value, json};
 use support::calls::{self, Found};
 use support::keys::{Columns, Keys};
 use support::question::Question;
-use support::{files, limit, log, segments, timed};
+use support::{files, limit, log, log_put, segments, timed};
 
 /// What is made once and used in every round.
 #[derive(Default)]
 struct Kept {
     columns: Option<(Columns, Vec<u32>)>,
     accesses: HashMap<(PathBuf, bool), limit::Accesses>,
+    messages: HashMap<(PathBuf, usize), Vec<RecordBatch>>,
 }
 
 impl Kept {
@@ -57,6 +59,7 @@ impl Kept {
             "log_write" => log_write(question),
             "log_scan" => log_scan(question),
             "log_read" => log_read(question),
+            "log_put" => self.log_put(question),
             "log_resident" => log_resident(question),
             "evict" => {
                 evict(&question.path());
@@ -107,6 +110,15 @@ impl Kept {
         drop(map);
         std::fs::remove_file(path).expect("ours");
         json!({"seconds": took.as_secs_f64()})
+    }
+
+    /// `source`, `count`, `batch`: puts the first messages of a log into a new one, in batches.
+    fn log_put(&mut self, question: &Question) -> Value {
+        let (source, count) = (PathBuf::from(question.text("source")), question.number("count"));
+        let messages =
+            self.messages.entry((source, count)).or_insert_with_key(|(path, count)| log_put::read(path, *count));
+        let (took, end) = log_put::put(&question.path(), messages, question.number("batch"));
+        json!({"seconds": took.as_secs_f64(), "end": end})
     }
 
     /// `asked`, `present`, `threads`: the accesses of the lookups of round 0.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import kafka_sections, log_section, sections, store_section
+from . import kafka_sections, log_section, sections, store_section, writer_section
 from .rounds import DISTURBED
 from .tables import ends, table
 
@@ -23,6 +23,7 @@ SECTIONS: dict[str, Callable[[Part], str]] = {
     "peers": sections.peers,
     "commit_log": log_section.commit_log,
     "message_store": store_section.message_store,
+    "store_writer": writer_section.store_writer,
     "spark": sections.spark,
     "kafka": kafka_sections.segments,
     "kafka_index": kafka_sections.lookups,

@@ -39,6 +39,8 @@ class Plan:
     segments: Path | None = None
     """Where Kafka segments are kept for the next time; None: they are thrown away."""
     store_messages: int = 20_000_000
+    put_messages: int = 250_000
+    """Into a new store."""
     short: bool = False
 
     @classmethod
@@ -57,6 +59,7 @@ class Plan:
             segment_bytes=4 << 20,
             offset_entries=10_000,
             offsets_asked=2_000,
+            put_messages=4_000,
             short=True,
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import kafka_sections
+from . import kafka_sections, writer_section
 from .rounds import spread
 from .tables import ends, per_second, short, table
 
@@ -90,6 +90,7 @@ ROWS = {
     "cold": _cold,
     "peers": _peers,
     "message_store": _message_store,
+    "store_writer": writer_section.readme,
     "spark": _spark,
     "kafka": kafka_sections.readme_segments,
     "kafka_index": kafka_sections.readme_lookups,

@@ -9,6 +9,7 @@ pub(crate) mod files;
 pub(crate) mod keys;
 pub(crate) mod limit;
 pub(crate) mod log;
+pub(crate) mod log_put;
 pub(crate) mod question;
 pub(crate) mod segment_files;
 pub(crate) mod segments;

@@ -18,8 +18,16 @@ class Closing(ABC):
     def close(self) -> None:
         """Let go of what is open."""
 
+    def _check_open(self) -> None:  # noqa: B027 -- what lives in one `with` block only has nothing to check
+        """Refuse what was closed.
+
+        Raises:
+            ValueError: It was.
+        """
+
     def __enter__(self) -> Self:
-        """Give the object itself."""
+        """Give the object itself; one that was closed is refused here, not at the first call in the block."""
+        self._check_open()
         return self
 
     def __exit__(self, *args: object) -> None:

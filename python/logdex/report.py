@@ -33,6 +33,7 @@ class Report:
     Attributes:
         findings: What is wrong, in the order of the files and their offsets.
         checked: How much was looked at, by kind of thing (for example `entries`, `slots`, `files`).
+        absent: Parts that may be missing, and were not there to be checked.
 
     Example:
         >>> from logdex.report import Finding, Report
@@ -42,6 +43,7 @@ class Report:
 
     findings: list[Finding] = field(default_factory=list)
     checked: dict[str, int] = field(default_factory=dict)
+    absent: list[str] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
@@ -60,14 +62,17 @@ class Report:
             "findings": [asdict(f) for f in self.findings],
             "kinds": self.kinds,
             "checked": dict(self.checked),
+            "absent": list(self.absent),
         }
 
     def __str__(self) -> str:
         """Lay the findings out as a table under one line of counts."""
-        counts = ", ".join(f"{n:,} {name}" for name, n in self.checked.items()) or "nothing"
+        counts = "checked " + (", ".join(f"{n:,} {name}" for name, n in self.checked.items()) or "nothing")
+        if self.absent:
+            counts = f"not there to be checked: {', '.join(self.absent)}; {counts}"
         if self.ok:
-            return f"sound; checked {counts}"
-        head = f"{len(self.findings):,} finding{'s' if len(self.findings) > 1 else ''}; checked {counts}"
+            return f"sound; {counts}"
+        head = f"{len(self.findings):,} finding{'s' if len(self.findings) > 1 else ''}; {counts}"
         head += "\n" + ", ".join(f"{n:,} {kind}" for kind, n in self.kinds.items())
         rows = [("kind", "path", "offset", "expected", "found")]
         rows += [(f.kind, f.path, str(f.offset), f.expected, f.found) for f in self.findings]
@@ -77,11 +82,13 @@ class Report:
 
 
 def merge(reports: list[Report]) -> Report:
-    """Put several reports into one: findings in order, counts added up."""
+    """Put several reports into one: findings and absent parts in order, counts added up."""
     findings: list[Finding] = []
     checked: dict[str, int] = {}
+    absent: list[str] = []
     for report in reports:
         findings += report.findings
+        absent += report.absent
         for name, count in report.checked.items():
             checked[name] = checked.get(name, 0) + count
-    return Report(findings, checked)
+    return Report(findings, checked, absent)

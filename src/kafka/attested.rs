@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::offset_index::OffsetEntry;
+use super::order::lowest_offset;
 use super::segment::Segment;
 use super::sparse_index::SparseIndex;
 use super::time_index::{NO_TIMESTAMP, TimeEntry};
@@ -80,13 +81,30 @@ impl Segment {
 
     /// Every batch before the position ends before the entry's offset: a whole batch begins at the position, and ends at
     /// or below that offset.
+    ///
+    /// The offset lies in that batch, or in a later one of the same append. Where it lies in none, a base offset became lower,
+    /// which no checksum covers: a walk from the entry before meets that batch behind another, and tells it.
     fn attests_offset(&self, entry: OffsetEntry) -> Result<bool> {
         let Ok(position) = u64::try_from(entry.position) else { return Ok(false) };
         let mut lookup = self.lookup_from(position, true)?;
         match lookup.next() {
-            Ok(header) => Ok(header.is_some_and(|header| header.last_offset <= entry.offset)),
-            Err(Error::Corrupt { .. }) => Ok(false),
+            Ok(Some(header)) if header.last_offset == entry.offset => Ok(true),
+            Ok(Some(header)) if header.last_offset < entry.offset => self.has_offset(position, entry.offset),
+            Ok(_) | Err(Error::Corrupt { .. }) => Ok(false),
             Err(error) => Err(error),
+        }
+    }
+
+    /// Whether an offset lies in a batch of those that follow each other from a position on, by their heads.
+    fn has_offset(&self, position: u64, offset: i64) -> Result<bool> {
+        let mut lookup = self.lookup_from(position, false)?;
+        loop {
+            match lookup.next() {
+                Ok(Some(header)) if header.last_offset < offset => {}
+                Ok(Some(header)) => return Ok(lowest_offset(&header) <= offset),
+                Ok(None) | Err(Error::Corrupt { .. }) => return Ok(false),
+                Err(error) => return Err(error),
+            }
         }
     }
 

@@ -27,17 +27,17 @@ impl Order {
     pub(super) fn check(&mut self, header: &Header) -> Option<Flaw> {
         let from = self.last.map_or(self.base, |last| last.saturating_add(1));
         let highest = self.base.saturating_add(i64::from(i32::MAX));
-        let found = || format!("{} to {}", lowest(header), header.last_offset);
-        if header.last_offset > highest && lowest(header) >= from {
+        let found = || format!("{} to {}", lowest_offset(header), header.last_offset);
+        if header.last_offset > highest && lowest_offset(header) >= from {
             return Some(Flaw::new(Kind::BatchOffset, format_args!("offsets up to {highest}"), found()));
         }
         self.last = Some(header.last_offset);
-        (lowest(header) < from || header.last_offset < lowest(header))
+        (lowest_offset(header) < from || header.last_offset < lowest_offset(header))
             .then(|| Flaw::new(Kind::BatchOffset, format_args!("offsets from {from} on"), found()))
     }
 }
 
 /// The lowest offset that is known of a batch. The base offset of a legacy wrapper is not in its head.
-fn lowest(header: &Header) -> i64 {
+pub(super) fn lowest_offset(header: &Header) -> i64 {
     if header.is_legacy() { header.last_offset } else { header.base_offset }
 }

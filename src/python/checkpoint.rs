@@ -6,7 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use super::convert::{self, Round};
+use super::convert;
+use super::time::{self, Round};
 use crate::rocketmq::checkpoint::{StoreCheckpoint, Timestamps};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -38,8 +39,13 @@ impl PyStoreCheckpoint {
         self.with(|checkpoint| Ok(checkpoint.timestamps))
     }
 
-    fn set(&self, time: &Bound<'_, PyAny>, field: impl FnOnce(&mut Timestamps) -> &mut i64) -> PyResult<()> {
-        let time = convert::time_ms(time, Round::Down)?;
+    fn set(
+        &self,
+        time: &Bound<'_, PyAny>,
+        name: &str,
+        field: impl FnOnce(&mut Timestamps) -> &mut i64,
+    ) -> PyResult<()> {
+        let time = time::time_ms(time, Round::Down, name)?;
         self.with(|checkpoint| {
             if !checkpoint.is_writable() {
                 return Err(PyValueError::new_err(format!("{} is open for reading only", self.path.display())));
@@ -93,7 +99,7 @@ impl PyStoreCheckpoint {
 
     #[setter]
     fn set_physic_msg_timestamp(&self, time: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.set(time, |times| &mut times.physic_msg_timestamp)
+        self.set(time, "physic_msg_timestamp", |times| &mut times.physic_msg_timestamp)
     }
 
     /// Store time up to which the consume queues were written, in ms.
@@ -104,7 +110,7 @@ impl PyStoreCheckpoint {
 
     #[setter]
     fn set_logics_msg_timestamp(&self, time: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.set(time, |times| &mut times.logics_msg_timestamp)
+        self.set(time, "logics_msg_timestamp", |times| &mut times.logics_msg_timestamp)
     }
 
     /// End time of the last index file that was full and flushed, in ms.
@@ -115,7 +121,7 @@ impl PyStoreCheckpoint {
 
     #[setter]
     fn set_index_msg_timestamp(&self, time: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.set(time, |times| &mut times.index_msg_timestamp)
+        self.set(time, "index_msg_timestamp", |times| &mut times.index_msg_timestamp)
     }
 
     /// Write the three times and wait until they are on the disk.
@@ -132,8 +138,9 @@ impl PyStoreCheckpoint {
         self.checkpoint.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    fn __enter__(slf: Py<Self>) -> Py<Self> {
-        slf
+    fn __enter__(slf: Py<Self>) -> PyResult<Py<Self>> {
+        slf.get().with(|_| Ok(()))?;
+        Ok(slf)
     }
 
     #[pyo3(signature = (*_args))]

@@ -12,6 +12,7 @@ use pyo3_arrow::PyRecordBatch;
 use super::checkpoint::PyStoreCheckpoint;
 use super::closable::Closable;
 use super::convert;
+use super::integer;
 use super::message_dict::message_dict;
 use super::message_reader::PyMessageReader;
 use super::report;
@@ -52,7 +53,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 fn cut_log(
     py: Python<'_>,
     directory: PathBuf,
-    #[pyo3(from_py_with = convert::int64)] end_phy_offset: i64,
+    #[pyo3(from_py_with = integer::end_phy_offset)] end_phy_offset: i64,
 ) -> PyResult<Bound<'_, PyAny>> {
     let end = end_phy_offset.try_into().map_err(|_| PyValueError::new_err("an offset of the log is 0 or more"))?;
     report::of_store(py, &py.detach(|| commit_log::cut_log(&directory, end))?)
@@ -159,7 +160,7 @@ impl PyCommitLog {
         directory: PathBuf,
         access: &str,
         compat: Option<&str>,
-        max_body_bytes: i64,
+        #[pyo3(from_py_with = integer::max_body_bytes)] max_body_bytes: i64,
     ) -> PyResult<Self> {
         let limit = usize::try_from(max_body_bytes).ok().filter(|_| max_body_bytes <= MOST_BODY_BYTES);
         let release = convert::compat(compat)?;
@@ -279,7 +280,7 @@ impl PyCommitLog {
         py: Python<'_>,
         checkpoint: Option<&PyStoreCheckpoint>,
         last_exit_ok: bool,
-        queue_end: Option<i64>,
+        #[pyo3(from_py_with = integer::queue_end)] queue_end: Option<i64>,
         message_index_safe: bool,
     ) -> PyResult<(u64, u64, u64)> {
         let log = self.inner()?;
@@ -299,7 +300,11 @@ impl PyCommitLog {
     ///
     /// Raises:
     ///     OSError: The system refuses.
-    fn message<'py>(&self, py: Python<'py>, phy_offset: i64) -> PyResult<Option<Bound<'py, PyDict>>> {
+    fn message<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = integer::phy_offset)] phy_offset: i64,
+    ) -> PyResult<Option<Bound<'py, PyDict>>> {
         let log = self.inner()?;
         let Ok(phy_offset) = u64::try_from(phy_offset) else {
             return Ok(None);
@@ -315,7 +320,11 @@ impl PyCommitLog {
     ///
     /// Raises:
     ///     OSError: The system refuses.
-    fn is_cut_off(&self, py: Python<'_>, phy_offset: i64) -> PyResult<bool> {
+    fn is_cut_off(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = integer::phy_offset)] phy_offset: i64,
+    ) -> PyResult<bool> {
         let log = self.inner()?;
         let Ok(phy_offset) = u64::try_from(phy_offset) else {
             return Ok(false);
@@ -400,13 +409,13 @@ impl PyCommitLog {
     fn scan(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = convert::optional_int64)] begin_phy_offset: Option<i64>,
-        #[pyo3(from_py_with = convert::optional_int64)] end_phy_offset: Option<i64>,
+        #[pyo3(from_py_with = integer::begin_phy_offset)] begin_phy_offset: Option<i64>,
+        #[pyo3(from_py_with = integer::end_phy_offset)] end_phy_offset: Option<i64>,
         columns: Option<&Bound<'_, PyAny>>,
-        #[pyo3(from_py_with = convert::int64)] batch_size: i64,
+        #[pyo3(from_py_with = integer::batch_size)] batch_size: i64,
         stop: &str,
         body: &str,
-        threads: i64,
+        #[pyo3(from_py_with = integer::threads)] threads: i64,
         check_crc: bool,
     ) -> PyResult<PyMessageReader> {
         let log = self.inner()?;
@@ -416,8 +425,9 @@ impl PyCommitLog {
             _ => return Err(PyValueError::new_err(format!("stop is \"broker\" or \"salvage\", not {stop:?}"))),
         };
         let most_threads = 64;
-        let threads = usize::try_from(threads).ok().filter(|threads| (1..=most_threads).contains(threads));
-        let threads = threads.ok_or_else(|| PyValueError::new_err(format!("threads is 1 to {most_threads}")))?;
+        let wanted = usize::try_from(threads).ok().filter(|threads| (1..=most_threads).contains(threads));
+        let threads =
+            wanted.ok_or_else(|| PyValueError::new_err(format!("threads is 1 to {most_threads}, not {threads}")))?;
         let scan = ScanOptions {
             begin_phy_offset: log_offset(begin_phy_offset, 0),
             end_phy_offset: log_offset(end_phy_offset, u64::MAX),
@@ -443,8 +453,9 @@ impl PyCommitLog {
         self.log.close();
     }
 
-    fn __enter__(slf: Py<Self>) -> Py<Self> {
-        slf
+    fn __enter__(slf: Py<Self>) -> PyResult<Py<Self>> {
+        slf.get().inner()?;
+        Ok(slf)
     }
 
     #[pyo3(signature = (*_args))]

@@ -11,7 +11,9 @@ use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3_arrow::PyRecordBatch;
 
-use super::convert::{cast, times_of};
+use super::convert::cast;
+use super::integer;
+use super::time::times_of;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::write::{
     CommitLogWriter, FlushMode, GivenMessage, Host, Placed, PutOptions, WriterOptions,
@@ -64,7 +66,12 @@ impl PyCommitLogWriter {
     ///
     /// Raises:
     ///     ValueError: A number below 0.
-    fn set_queue_offset(&self, topic: &str, queue_id: i32, queue_offset: i64) -> PyResult<()> {
+    fn set_queue_offset(
+        &self,
+        topic: &str,
+        #[pyo3(from_py_with = integer::queue_id)] queue_id: i32,
+        #[pyo3(from_py_with = integer::queue_offset)] queue_offset: i64,
+    ) -> PyResult<()> {
         Ok(self.writer.set_queue_offset(topic, queue_id, queue_offset)?)
     }
 
@@ -95,7 +102,7 @@ impl PyCommitLogWriter {
         messages: PyRecordBatch,
         body: &str,
         park: bool,
-        levels: i32,
+        #[pyo3(from_py_with = integer::levels)] levels: i32,
     ) -> PyResult<Bound<'py, PyAny>> {
         let decoded = match body {
             "decoded" => true,
@@ -145,17 +152,17 @@ impl PyCommitLogWriter {
         topic: PyBackedStr,
         body: PyBackedBytes,
         properties: Vec<(PyBackedStr, PyBackedStr)>,
-        queue_id: i32,
-        flag: i32,
-        sys_flag: i32,
-        born_timestamp: Option<i64>,
+        #[pyo3(from_py_with = integer::queue_id)] queue_id: i32,
+        #[pyo3(from_py_with = integer::flag)] flag: i32,
+        #[pyo3(from_py_with = integer::sys_flag)] sys_flag: i32,
+        #[pyo3(from_py_with = integer::born_timestamp)] born_timestamp: Option<i64>,
         born_host: Option<&str>,
-        store_timestamp: Option<i64>,
+        #[pyo3(from_py_with = integer::store_timestamp)] store_timestamp: Option<i64>,
         store_host: Option<&str>,
-        reconsume_times: i32,
-        prepared_transaction_offset: i64,
+        #[pyo3(from_py_with = integer::reconsume_times)] reconsume_times: i32,
+        #[pyo3(from_py_with = integer::prepared_transaction_offset)] prepared_transaction_offset: i64,
         park: bool,
-        levels: i32,
+        #[pyo3(from_py_with = integer::levels)] levels: i32,
     ) -> PyResult<(String, i32, i64, i64, i64, String, i32)> {
         let given = GivenMessage {
             topic: &topic,

@@ -11,8 +11,10 @@ use pyo3_arrow::PyRecordBatch;
 
 use super::closable::Closable;
 use super::commit_log::PyCommitLog;
-use super::convert::{self, Round};
+use super::convert;
+use super::integer;
 use super::report;
+use super::time::{self, Round};
 use crate::rocketmq::consume_queue::{Boundary, ConsumeQueue, Kind, Options, extension_batch};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -87,8 +89,8 @@ impl PyConsumeQueue {
         extension: Option<PathBuf>,
         access: &str,
         compat: Option<&str>,
-        log_end: Option<i64>,
-        clock_slack_ms: i64,
+        #[pyo3(from_py_with = integer::log_end)] log_end: Option<i64>,
+        #[pyo3(from_py_with = integer::clock_slack_ms)] clock_slack_ms: i64,
     ) -> PyResult<Self> {
         let options = Options {
             access: convert::access(access)?,
@@ -180,8 +182,8 @@ impl PyConsumeQueue {
     fn units<'py>(
         &self,
         py: Python<'py>,
-        #[pyo3(from_py_with = convert::optional_int64)] begin: Option<i64>,
-        #[pyo3(from_py_with = convert::optional_int64)] end: Option<i64>,
+        #[pyo3(from_py_with = integer::begin)] begin: Option<i64>,
+        #[pyo3(from_py_with = integer::end)] end: Option<i64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let queue = self.inner()?;
         let (begin, end) = (begin.unwrap_or(0), end.unwrap_or(i64::MAX));
@@ -234,7 +236,7 @@ impl PyConsumeQueue {
             "upper" => (Boundary::Upper, Round::Down),
             _ => return Err(PyValueError::new_err(format!("boundary is \"lower\" or \"upper\", not {boundary:?}"))),
         };
-        let time = convert::time_ms(t, round)?;
+        let time = time::time_ms(t, round, "t")?;
         Ok(py.detach(|| queue.offset_by_time(time, boundary))?)
     }
 
@@ -261,8 +263,9 @@ impl PyConsumeQueue {
         self.queue.close();
     }
 
-    fn __enter__(slf: Py<Self>) -> Py<Self> {
-        slf
+    fn __enter__(slf: Py<Self>) -> PyResult<Py<Self>> {
+        slf.get().inner()?;
+        Ok(slf)
     }
 
     #[pyo3(signature = (*_args))]

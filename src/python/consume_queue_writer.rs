@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use pyo3_arrow::PyRecordBatch;
 
-use super::{convert, report};
+use super::{integer, report};
 use crate::rocketmq::consume_queue::{ConsumeQueueWriter, DelayLevels, WriterOptions};
 use crate::rocketmq::findings::Checked;
 
@@ -74,11 +74,11 @@ impl PyConsumeQueueWriter {
     fn create(
         py: Python<'_>,
         directory: PathBuf,
-        file_size: u64,
-        batch_file_size: u64,
+        #[pyo3(from_py_with = integer::file_size)] file_size: u64,
+        #[pyo3(from_py_with = integer::batch_file_size)] batch_file_size: u64,
         delay_levels: &str,
         multi_dispatch: bool,
-        extension_file_size: Option<u64>,
+        #[pyo3(from_py_with = integer::extension_file_size)] extension_file_size: Option<u64>,
     ) -> PyResult<Self> {
         let delay_levels = DelayLevels::parse(delay_levels)?;
         let (file_size, batch_file_size) = (Some(file_size), Some(batch_file_size));
@@ -116,12 +116,12 @@ impl PyConsumeQueueWriter {
     fn open(
         py: Python<'_>,
         root: PathBuf,
-        #[pyo3(from_py_with = convert::int64)] end_phy_offset: i64,
-        file_size: Option<u64>,
-        batch_file_size: Option<u64>,
+        #[pyo3(from_py_with = integer::end_phy_offset)] end_phy_offset: i64,
+        #[pyo3(from_py_with = integer::file_size)] file_size: Option<u64>,
+        #[pyo3(from_py_with = integer::batch_file_size)] batch_file_size: Option<u64>,
         delay_levels: &str,
         multi_dispatch: bool,
-        extension_file_size: Option<u64>,
+        #[pyo3(from_py_with = integer::extension_file_size)] extension_file_size: Option<u64>,
     ) -> PyResult<Self> {
         let delay_levels = DelayLevels::parse(delay_levels)?;
         let options = WriterOptions { file_size, batch_file_size, delay_levels, multi_dispatch, extension_file_size };

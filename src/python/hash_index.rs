@@ -7,9 +7,12 @@ use arrow_array::UInt32Array;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use super::convert::{self, Round};
+use super::convert;
 use super::index_file::PyIndexFile;
+use super::integer;
+use super::key_column::{self, KeyColumn};
 use super::keys::{Keys, list_array, warn_damage};
+use super::time::{self, Round};
 use crate::error::Result;
 use crate::hash_index::{self, IndexFile, KeySource};
 use crate::mmap::FileSource;
@@ -18,6 +21,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(key_hash, m)?)?;
     m.add_function(wrap_pyfunction!(key_hashes, m)?)?;
     m.add_function(wrap_pyfunction!(offset_order, m)?)?;
+    m.add_function(wrap_pyfunction!(entry_columns, m)?)?;
     m.add_function(wrap_pyfunction!(index_key, m)?)?;
     m.add_function(wrap_pyfunction!(time_ms, m)?)?;
     m.add_function(wrap_pyfunction!(select_files, m)?)?;
@@ -37,7 +41,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 ///     638347386
 #[pyfunction]
 fn key_hash(key: &Bound<'_, PyAny>) -> PyResult<i32> {
-    convert::key_hash(key)
+    key_column::key_hash(key)
 }
 
 /// Hashes of many keys, 4 bytes each in place of the texts. Batch calls take them as keys.
@@ -98,13 +102,15 @@ fn index_key<'py>(topic: &Bound<'py, PyString>, key: &Bound<'py, PyString>) -> P
 /// Args:
 ///     value: The time.
 ///     end: Round a time finer than a millisecond down, as the end of a range, not up.
+///     name: What errors call it.
 ///
 /// Raises:
 ///     TypeError: A naive `datetime`, or something that is no time.
+///     ValueError: An integer of more than 64 bits.
 #[pyfunction]
-#[pyo3(signature = (value, *, end=false))]
-fn time_ms(value: &Bound<'_, PyAny>, end: bool) -> PyResult<i64> {
-    convert::time_ms(value, if end { Round::Down } else { Round::Up })
+#[pyo3(signature = (value, *, end=false, name="value"))]
+fn time_ms(value: &Bound<'_, PyAny>, end: bool, name: &str) -> PyResult<i64> {
+    time::time_ms(value, if end { Round::Down } else { Round::Up }, name)
 }
 
 /// Number of slots and of entries of an index file, found from its content. Linear in the worst case.
@@ -117,6 +123,36 @@ fn infer_geometry(py: Python<'_>, path: PathBuf, access: &str) -> PyResult<(u32,
     let access = convert::access(access)?;
     let geometry = py.detach(|| hash_index::infer_geometry(&path, &FileSource::open(&path, access)?))?;
     Ok((geometry.hash_slots(), geometry.max_entries()))
+}
+
+/// The columns of index entries as puts take them, whatever form they came in; nulls are kept.
+///
+/// Args:
+///     topic: Topics: an Arrow column or a sequence, as all of them.
+///     key: Keys without their topics.
+///     phy_offset: Commit-log offsets.
+///     store_timestamp: Store times: integers in ms, timestamps or datetimes.
+///
+/// Returns:
+///     Four Arrow columns in this order: twice text or bytes, twice 64-bit integers.
+///
+/// Raises:
+///     TypeError: A column is of another type.
+///     ValueError: A number has no room in 64 bits, or a text is none.
+#[pyfunction]
+fn entry_columns<'py>(
+    py: Python<'py>,
+    topic: &Bound<'py, PyAny>,
+    key: &Bound<'py, PyAny>,
+    phy_offset: &Bound<'py, PyAny>,
+    store_timestamp: &Bound<'py, PyAny>,
+) -> PyResult<[Bound<'py, PyAny>; 4]> {
+    Ok([
+        convert::arro3_array(py, KeyColumn::of_text(topic, "topic")?.into_array())?,
+        convert::arro3_array(py, KeyColumn::of_text(key, "key")?.into_array())?,
+        convert::arro3_array(py, Arc::new(convert::int64_column(phy_offset, "phy_offset")?))?,
+        convert::arro3_array(py, Arc::new(time::time_column(store_timestamp, "store_timestamp")?))?,
+    ])
 }
 
 /// Candidates of each key over many files.
@@ -138,13 +174,13 @@ fn select_files<'py>(
     files: Vec<PyRef<'py, PyIndexFile>>,
     keys: &Bound<'py, PyAny>,
     topics: Option<&Bound<'py, PyAny>>,
-    #[pyo3(from_py_with = convert::optional_int64)] max_num: Option<i64>,
+    #[pyo3(from_py_with = integer::max_num)] max_num: Option<i64>,
     begin: Option<&Bound<'py, PyAny>>,
     end: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let files = files.iter().map(|f| f.inner()).collect::<PyResult<Vec<_>>>()?;
     let keys = Keys::new(keys, topics)?;
-    let range = convert::time_range(begin, end)?;
+    let range = time::time_range(begin, end)?;
     let max_num = convert::max_num(max_num)?;
     let (answer, damage) = py.detach(|| -> Result<_> {
         let files: Vec<&IndexFile> = files.iter().map(AsRef::as_ref).collect();
@@ -173,10 +209,10 @@ fn newest_first<'py>(
     files: Vec<Bound<'py, PyIndexFile>>,
     begin: Option<&Bound<'py, PyAny>>,
     end: Option<&Bound<'py, PyAny>>,
-    clock_slack_ms: i64,
+    #[pyo3(from_py_with = integer::clock_slack_ms)] clock_slack_ms: i64,
 ) -> PyResult<Vec<Bound<'py, PyIndexFile>>> {
     let open = files.iter().map(|f| f.get().inner()).collect::<PyResult<Vec<_>>>()?;
-    let range = convert::time_range(begin, end)?;
+    let range = time::time_range(begin, end)?;
     let places = py.detach(|| {
         let open: Vec<&IndexFile> = open.iter().map(AsRef::as_ref).collect();
         hash_index::newest_first(&open, range, clock_slack_ms)

@@ -9,12 +9,15 @@ use pyo3::types::{PyList, PyTuple};
 use pyo3_arrow::PyRecordBatchReader;
 
 use super::closable::Closable;
-use super::convert::{self, Round};
+use super::convert;
 use super::entry_batches::entry_batches;
 use super::index_header::PyIndexHeader;
+use super::integer;
+use super::key_column;
 use super::keys::{Keys, list_array, warn_damage};
 use super::prepared_file::PyPreparedFile;
 use super::report;
+use super::time::{self, Round};
 use crate::hash_index::{self, CreateOptions, IndexFile, KeySource, OpenOptions, PutColumns};
 use crate::time_range::TimeRange;
 
@@ -97,17 +100,17 @@ impl PyIndexFile {
     fn create(
         py: Python<'_>,
         path: PathBuf,
-        hash_slots: i64,
-        max_entries: i64,
+        #[pyo3(from_py_with = integer::hash_slots)] hash_slots: i64,
+        #[pyo3(from_py_with = integer::max_entries)] max_entries: i64,
         begin_timestamp: Option<&Bound<'_, PyAny>>,
-        begin_phy_offset: i64,
+        #[pyo3(from_py_with = integer::begin_phy_offset)] begin_phy_offset: i64,
         access: &str,
         compat: Option<&str>,
         prepared: Option<&Bound<'_, PyPreparedFile>>,
     ) -> PyResult<Self> {
         let options = CreateOptions {
             geometry: convert::geometry(hash_slots, max_entries)?,
-            begin_timestamp: begin_timestamp.map_or(Ok(0), |t| convert::time_ms(t, Round::Down))?,
+            begin_timestamp: begin_timestamp.map_or(Ok(0), |t| time::time_ms(t, Round::Down, "begin_timestamp"))?,
             begin_phy_offset,
             access: convert::access(access)?,
             compat: convert::compat(compat)?,
@@ -148,8 +151,8 @@ impl PyIndexFile {
         py: Python<'_>,
         path: PathBuf,
         mode: &str,
-        hash_slots: Option<i64>,
-        max_entries: Option<i64>,
+        #[pyo3(from_py_with = integer::hash_slots)] hash_slots: Option<i64>,
+        #[pyo3(from_py_with = integer::max_entries)] max_entries: Option<i64>,
         access: &str,
         compat: Option<&str>,
         last_exit_ok: bool,
@@ -178,11 +181,11 @@ impl PyIndexFile {
     fn put_key(
         &self,
         key: &Bound<'_, PyAny>,
-        #[pyo3(from_py_with = convert::int64)] phy_offset: i64,
+        #[pyo3(from_py_with = integer::phy_offset)] phy_offset: i64,
         store_timestamp: &Bound<'_, PyAny>,
     ) -> PyResult<bool> {
-        let time = convert::time_ms(store_timestamp, Round::Down)?;
-        Ok(self.inner()?.put_hash(convert::key_hash(key)?, phy_offset, time)?)
+        let time = time::time_ms(store_timestamp, Round::Down, "store_timestamp")?;
+        Ok(self.inner()?.put_hash(key_column::key_hash(key)?, phy_offset, time)?)
     }
 
     /// Put a batch of keys.
@@ -209,8 +212,8 @@ impl PyIndexFile {
         phy_offsets: &Bound<'_, PyAny>,
         store_timestamps: &Bound<'_, PyAny>,
         topics: Option<&Bound<'_, PyAny>>,
-        #[pyo3(from_py_with = convert::int64)] start: i64,
-        #[pyo3(from_py_with = convert::int64)] threads: i64,
+        #[pyo3(from_py_with = integer::start)] start: i64,
+        #[pyo3(from_py_with = integer::threads)] threads: i64,
     ) -> PyResult<usize> {
         let start =
             usize::try_from(start).map_err(|_| PyValueError::new_err(format!("start is 0 or more, not {start}")))?;
@@ -224,7 +227,7 @@ impl PyIndexFile {
             return Err(PyValueError::new_err(format!("row {row} has no key; nothing was put")));
         }
         let phy_offsets = convert::int64_column(phy_offsets, "phy_offsets")?;
-        let times = convert::time_column(store_timestamps, "store_timestamps")?;
+        let times = time::time_column(store_timestamps, "store_timestamps")?;
         let columns = PutColumns {
             keys: &keys,
             phy_offsets: convert::values(&phy_offsets, "phy_offset")?,
@@ -250,13 +253,13 @@ impl PyIndexFile {
         &self,
         py: Python<'py>,
         key: &Bound<'py, PyAny>,
-        #[pyo3(from_py_with = convert::optional_int64)] max_num: Option<i64>,
+        #[pyo3(from_py_with = integer::max_num)] max_num: Option<i64>,
         begin: Option<&Bound<'py, PyAny>>,
         end: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyList>> {
         let file = self.inner()?;
-        let range = convert::time_range(begin, end)?;
-        let (hits, damage) = file.select(convert::key_hash(key)?, most_hits(&file, max_num)?, range)?;
+        let range = time::time_range(begin, end)?;
+        let (hits, damage) = file.select(key_column::key_hash(key)?, most_hits(&file, max_num)?, range)?;
         warn_damage(py, damage.map(|damage| (file.path().to_owned(), damage)))?;
         PyList::new(py, hits)
     }
@@ -279,13 +282,13 @@ impl PyIndexFile {
         py: Python<'py>,
         keys: &Bound<'py, PyAny>,
         topics: Option<&Bound<'py, PyAny>>,
-        #[pyo3(from_py_with = convert::optional_int64)] max_num: Option<i64>,
+        #[pyo3(from_py_with = integer::max_num)] max_num: Option<i64>,
         begin: Option<&Bound<'py, PyAny>>,
         end: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let file = self.inner()?;
         let keys = Keys::new(keys, topics)?;
-        let range = convert::time_range(begin, end)?;
+        let range = time::time_range(begin, end)?;
         let max_num = most_hits(&file, max_num)?;
         let (answer, damage) = py.detach(|| {
             keys.select(|asked, hits| {
@@ -302,9 +305,16 @@ impl PyIndexFile {
     /// By default false only when the range misses the header's times by more than `clock_slack_ms`; in compat the
     /// broker's own test. Source: `IndexFile#isTimeMatched`.
     #[pyo3(signature = (begin, end, clock_slack_ms=3_600_000))]
-    fn is_time_matched(&self, begin: &Bound<'_, PyAny>, end: &Bound<'_, PyAny>, clock_slack_ms: i64) -> PyResult<bool> {
-        let range =
-            TimeRange { begin_ms: convert::time_ms(begin, Round::Up)?, end_ms: convert::time_ms(end, Round::Down)? };
+    fn is_time_matched(
+        &self,
+        begin: &Bound<'_, PyAny>,
+        end: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = integer::clock_slack_ms)] clock_slack_ms: i64,
+    ) -> PyResult<bool> {
+        let range = TimeRange {
+            begin_ms: time::time_ms(begin, Round::Up, "begin")?,
+            end_ms: time::time_ms(end, Round::Down, "end")?,
+        };
         Ok(self.inner()?.is_time_matched(range, clock_slack_ms)?)
     }
 
@@ -376,7 +386,7 @@ impl PyIndexFile {
     fn entries<'py>(
         &self,
         py: Python<'py>,
-        #[pyo3(from_py_with = convert::int64)] batch_size: i64,
+        #[pyo3(from_py_with = integer::batch_size)] batch_size: i64,
     ) -> PyResult<Bound<'py, PyAny>> {
         let file = self.inner()?;
         if batch_size < 1 {
@@ -406,8 +416,9 @@ impl PyIndexFile {
         py.detach(|| drop(self.file.close()));
     }
 
-    fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        slf
+    fn __enter__(slf: Py<Self>) -> PyResult<Py<Self>> {
+        slf.get().inner()?;
+        Ok(slf)
     }
 
     #[pyo3(signature = (*_args))]

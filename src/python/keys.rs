@@ -10,7 +10,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use super::convert::{self, KeyColumn};
+use super::convert;
+use super::key_column::KeyColumn;
 use crate::error::Result;
 use crate::hash_index::{self, Damage, Hits, KeySource, TextKeys};
 

@@ -18,7 +18,9 @@ mod hash_index;
 mod index_entries;
 mod index_file;
 mod index_header;
+mod integer;
 mod kafka;
+mod key_column;
 mod keys;
 mod message_dict;
 mod message_input;
@@ -26,6 +28,7 @@ mod message_reader;
 mod prepared_file;
 mod report;
 mod store_lock;
+mod time;
 
 use pyo3::prelude::*;
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import subprocess
@@ -83,11 +84,22 @@ class Driver:
         topics, keys, max_num, begin, end = zip(*questions, strict=True)
         return self.ask(op, topics=topics, keys=keys, max_num=max_num, begin=begin, end=end)
 
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return self._jvm.pid
+
+    def kill(self) -> None:
+        """End the JVM as `kill -9` does: nothing that it has open is closed."""
+        self._jvm.kill()
+        self._jvm.wait()
+
     def close(self) -> None:
         """End the JVM. A store that is still open is not shut down: that is `store_stop`."""
         assert self._jvm.stdin is not None
         assert self._jvm.stdout is not None
-        self._jvm.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # it was killed
+            self._jvm.stdin.close()
         try:
             self._jvm.wait(timeout=10)
         except subprocess.TimeoutExpired:

@@ -17,6 +17,7 @@ from . import (
     put,
     select,
     spark,
+    store_writer,
 )
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ PARTS: dict[str, Callable[[Plan], Part]] = {
     "peers": peers.measure,
     "commit_log": commit_log.measure,
     "message_store": message_store.measure,
+    "store_writer": store_writer.measure,
     "spark": spark.measure,
     "kafka": kafka.measure,
     "kafka_index": kafka_index.measure,

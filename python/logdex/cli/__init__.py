@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from logdex import __version__
+from logdex.__main__ import INTERRUPTED
 from logdex.cli import build_index, build_queues, cat, copy, explain, export, find, info, kafka, recover, stats, verify
 from logdex.cli.output import complain
 from logdex.errors import LogdexError
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 COMMANDS = (info, find, explain, cat, export, verify, build_index, build_queues, copy, recover, stats, kafka)
 
 _WRONG = 2
-_INTERRUPTED = 130
 
 _DESCRIPTION = """\
 Reads what a message broker left on disk, without the broker: a RocketMQ store, a part of
@@ -84,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except KeyboardInterrupt:
         complain("interrupted")
-        return _INTERRUPTED
+        return INTERRUPTED
     except BrokenPipeError:
         # Who read us has seen enough. What is still buffered must not raise again when the interpreter ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

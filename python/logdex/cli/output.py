@@ -35,7 +35,9 @@ def say_report(report: Report, *, json: bool) -> int:
     if json:
         for finding in report.findings:
             say_json(dataclasses.asdict(finding))
-        say_json({"ok": report.ok, "findings": len(report.findings), "checked": report.checked})
+        say_json(
+            {"ok": report.ok, "findings": len(report.findings), "checked": report.checked, "absent": report.absent}
+        )
     else:
         for line in str(report).splitlines():
             say(printable(line))

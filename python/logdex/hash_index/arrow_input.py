@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from arro3.core import Array, DataType, RecordBatch, RecordBatchReader
 
+from logdex import _core
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 ENTRY_COLUMNS = ("topic", "key", "phy_offset", "store_timestamp")
 """What `IndexService.put_batch` takes."""
@@ -28,23 +30,24 @@ INDEXED_COLUMNS = tuple(_MESSAGE_COLUMNS)
 """What an index needs of a message (IndexService#buildIndex)."""
 
 _MESSAGES_A_BATCH = 8_192
-_INTEGER_KINDS = (DataType.is_integer, DataType.is_null, DataType.is_dictionary)
+_INTEGER_KINDS = (DataType.is_integer, DataType.is_null)
+_NO_TEXT_KINDS = (DataType.is_primitive, DataType.is_boolean, DataType.is_nested)
 
 
 def entry_batches(batch: Any) -> list[dict[str, Any]]:  # noqa: ANN401 -- anything with the PyCapsule interface
-    """Split index entries into columns, one dict a batch, all of them checked for nulls before the first is returned.
+    """Split index entries into columns, one dict a batch, all of them checked before the first is returned.
 
     Args:
         batch: An Arrow batch, table or stream, or a mapping, with the columns topic, key, phy_offset and store_timestamp.
 
     Raises:
         ValueError: A column is missing, the columns differ in length, or a value is null.
-        TypeError: Neither Arrow data nor a mapping.
+        TypeError: Neither Arrow data nor a mapping; or a column that holds no texts, integers or times.
     """
     if isinstance(batch, Mapping):
-        parts = [{name: _column(batch, name) for name in ENTRY_COLUMNS}]
+        parts = [_columns(list(batch), batch.__getitem__)]
     elif is_arrow(batch):
-        parts = [{name: _field(part, name) for name in ENTRY_COLUMNS} for part in arrow_batches(batch)]
+        parts = [_columns(part.column_names, part.column) for part in arrow_batches(batch)]
     else:
         raise TypeError(f"expected Arrow data or a mapping of columns, not {type(batch).__name__}")
     for part in parts:
@@ -52,36 +55,19 @@ def entry_batches(batch: Any) -> list[dict[str, Any]]:  # noqa: ANN401 -- anythi
         if len(set(lengths.values())) > 1:
             raise ValueError(f"the columns differ in length: {lengths}")
         for name, column in part.items():
-            if nulls := _null_count(column):
-                raise ValueError(f"the column {name} holds {nulls} null values; an index entry needs all four")
+            if column.null_count:
+                raise ValueError(
+                    f"the column {name} holds {column.null_count} null values; an index entry needs all four"
+                )
     return parts
 
 
-def _column(columns: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 -- Arrow or a sequence
-    if name not in columns:
-        raise ValueError(f"the column {name} is missing")
-    column = columns[name]
-    if is_arrow(column):
-        return _plain(Array.from_arrow(column))
-    return column if hasattr(column, "__len__") else list(column)
-
-
-def _field(batch: RecordBatch, name: str) -> Array:
-    if name not in batch.column_names:
-        raise ValueError(f"the column {name} is missing; there are {', '.join(batch.column_names)}")
-    return _plain(batch.column(name))
-
-
-def _plain(column: Array) -> Array:
-    """Bring the values of a dictionary to their places: one of them may be null."""
-    values = column.type.value_type if bool(DataType.is_dictionary(column.type)) else None
-    return column if values is None else column.cast(values)
-
-
-def _null_count(column: Any) -> int:  # noqa: ANN401 -- Arrow or a sequence
-    if not isinstance(column, Array):
-        return sum(value is None for value in column)
-    return len(column) if bool(DataType.is_null(column.type)) else column.null_count
+def _columns(names: Sequence[str], column: Callable[[str], Any]) -> dict[str, Array]:
+    """Bring the columns into the form in which they are put, so that nothing is refused once a file is made."""
+    missing = [name for name in ENTRY_COLUMNS if name not in names]
+    if missing:
+        raise ValueError(f"the column {missing[0]} is missing; there are {', '.join(names)}")
+    return dict(zip(ENTRY_COLUMNS, _core.entry_columns(*map(column, ENTRY_COLUMNS)), strict=True))
 
 
 def is_arrow(value: object) -> bool:
@@ -129,10 +115,10 @@ def _message_column(batch: RecordBatch, name: str) -> Array:
         TypeError: Its own is so far from it that values would change, as numbers with fractions would.
     """
     column, kind = batch.column(name), _MESSAGE_COLUMNS[name]
-    given = column.type
+    given = _type_of_values(column.type)
     if bool(DataType.is_string(kind)):
         wanted = "text"
-        fits = not (bool(DataType.is_primitive(given)) or bool(DataType.is_boolean(given)))
+        fits = not any(bool(is_kind(given)) for is_kind in _NO_TEXT_KINDS)
     else:
         wanted = "times or integers" if kind is _UTC_MS else "integers"
         is_time = kind is _UTC_MS and bool(DataType.is_timestamp(given))
@@ -140,6 +126,13 @@ def _message_column(batch: RecordBatch, name: str) -> Array:
     if not fits:
         raise TypeError(f"the column {name} holds no {wanted}, but {str(given).strip()}")
     return _cast(column, kind)
+
+
+def _type_of_values(kind: DataType) -> DataType:
+    """Give the type of what a dictionary or runs stand for, of another type itself."""
+    while not bool(DataType.is_nested(kind)) and kind.value_type is not None:
+        kind = kind.value_type
+    return kind
 
 
 def _cast(column: Array, kind: DataType) -> Array:

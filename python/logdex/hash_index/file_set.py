@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from logdex._core import IndexFile
 from logdex.errors import CorruptFileError
 from logdex.hash_index.directory import directory_stamp, list_directory
-from logdex.hash_index.geometry import file_size, find_geometry
+from logdex.hash_index.geometry import NothingIndexedError, file_size, find_geometry
 from logdex.report import Finding
 
 if TYPE_CHECKING:
@@ -64,7 +64,8 @@ class FileSet:
     def refresh(self) -> list[IndexFile]:
         """List the directory again and give the open files in load order, the oldest name first.
 
-        A directory that is not there holds nothing. A file that vanished since the listing is skipped.
+        A directory that is not there holds nothing. A file that vanished since the listing is skipped; so is one that came
+        since the first listing and holds no entry yet, while nothing tells its slots and entries.
 
         Raises:
             OSError: The directory or a file cannot be read.
@@ -78,7 +79,7 @@ class FileSet:
                 entries = list_directory(self.directory)
             except FileNotFoundError:
                 entries = []
-            if not self._listed or entries != self.entries:
+            if not self._listed or entries != self.entries or self.geometry is None:
                 self._reopen(entries)
                 self.entries = entries
                 self._listed = True
@@ -87,8 +88,8 @@ class FileSet:
             return list(self._handles.values())
 
     def _reopen(self, entries: list[Entry]) -> None:
-        if self.geometry is None:
-            self.geometry = find_geometry(self.directory, entries, self.access)
+        if self.geometry is None and not self._find_geometry(entries):
+            return
         before, self.findings = self.findings, []
         handles: dict[Entry, IndexFile] = {}
         for entry in entries:
@@ -110,6 +111,16 @@ class FileSet:
                 where, what = (finding.path, finding.offset), (finding.kind, finding.expected, finding.found)
                 _log.warning("%s at byte %d: %s, expected %s, found %s", *where, *what)
         self._handles = handles
+
+    def _find_geometry(self, entries: list[Entry]) -> bool:
+        """Find the geometry; False where only files without an entry have come since the first listing."""
+        try:
+            self.geometry = find_geometry(self.directory, entries, self.access)
+        except NothingIndexedError:
+            if not self._listed:
+                raise
+            return False
+        return True
 
     def _open(self, entry: Entry) -> IndexFile | None:
         """Open one entry; None for what holds no answers, which becomes a finding, and for what has vanished."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -20,9 +21,16 @@ DEFAULT_MAX_ENTRIES = 20_000_000
 ENTRY_SIZE = 20
 """Bytes of an entry."""
 
+_PUT_SECONDS = 0.001
+"""More than a writer takes between the entries of a block and their slots."""
+
 _HEADER_SIZE = 40
 _SLOT_SIZE = 4
 _INDEX_COUNT = slice(36, 40)
+
+
+class NothingIndexedError(GeometryError):
+    """Nothing tells slots and entries, because no file holds an entry yet: there are no answers either."""
 
 
 def file_size(geometry: tuple[int, int]) -> int:
@@ -47,6 +55,7 @@ def find_geometry(
         The geometry; None while there is no index file that holds a byte.
 
     Raises:
+        NothingIndexedError: No file holds an entry, and none has the broker's default size.
         GeometryError: No geometry fits any of the files, or several fit the fullest.
     """
     files = [entry for entry in entries if entry.is_numeric and entry.is_file and entry.size]
@@ -58,7 +67,7 @@ def find_geometry(
         if counts[entry] <= 1:
             continue
         try:
-            return _core.infer_geometry(directory / entry.name, access=access)
+            return _infer(directory / entry.name, access)
         except FileNotFoundError:
             continue
         except GeometryError as error:
@@ -73,7 +82,18 @@ def find_geometry(
     default = (DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES)
     if files[0].size == file_size(default):
         return default
-    raise GeometryError(str(directory / files[0].name), [], 0, files[0].size)
+    raise NothingIndexedError(str(directory / files[0].name), [], 0, files[0].size)
+
+
+def _infer(path: Path, access: Literal["auto", "mmap", "pread"]) -> tuple[int, int]:
+    """Find the geometry of a file; a writer may be between an entry and its slot, so no fit is asked for twice."""
+    try:
+        return _core.infer_geometry(path, access=access)
+    except GeometryError as error:
+        if error.count:
+            raise
+    time.sleep(_PUT_SECONDS)
+    return _core.infer_geometry(path, access=access)
 
 
 def _index_count(path: Path) -> int:

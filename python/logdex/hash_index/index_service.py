@@ -13,6 +13,7 @@ from logdex.hash_index import query
 from logdex.hash_index.arrow_input import INDEXED_COLUMNS, entry_batches
 from logdex.hash_index.check import verify_directory
 from logdex.hash_index.opened_index import OpenedIndex
+from logdex.int64 import check_int64
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
             """The native log."""
 
     _Time: TypeAlias = int | datetime | None
+
+MAX_THREADS: Final = 64
+"""More threads than any put can use."""
 
 INDEXES_TAGS: Final = "5.5.0"
 """The release that indexes tags as well (IndexService#buildIndex)."""
@@ -69,10 +73,13 @@ class IndexService(OpenedIndex):
             The number of entries put: all of them.
 
         Raises:
-            ValueError: A column is missing or a value is null; then nothing was written.
+            ValueError: A column is missing, a value is null or an integer of more than 64 bits, or no such number of threads.
+            TypeError: A column of another type. With either nothing was written.
             LockedError: A running broker holds the store.
             OSError: A file cannot be created or written, for instance because the disk is full; what was put stays.
         """
+        if not 1 <= threads <= MAX_THREADS:
+            raise ValueError(f"threads is 1 to {MAX_THREADS}, not {threads}")
         parts = entry_batches(batch)
         with self._lock:
             writer = self._writable()
@@ -228,6 +235,7 @@ class IndexService(OpenedIndex):
             LockedError: A running broker holds the store.
             OSError: A file cannot be deleted; those before it are gone.
         """
+        check_int64(min_phy_offset=min_phy_offset)
         with self._lock:
             return self._writable().delete_expired(min_phy_offset)
 

@@ -116,6 +116,9 @@ class IndexWriter:
     def _build(self, messages: RecordBatch, *, tags: bool) -> int:
         if not messages.num_rows:
             return 0
+        if self._file is None or self._file.is_full:
+            # What cannot be indexed is refused before a file is made for it.
+            _core.index_entries(messages, end_phy_offset=0, tags=tags)
         # Before any filter, as upstream: even a message that is not indexed makes or rolls the file.
         newest = self._current()
         entries = _core.index_entries(messages, end_phy_offset=newest.header.end_phy_offset, tags=tags)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from logdex import _core
-from logdex.int64 import MAX_INT64, MIN_INT64
+from logdex.int64 import MAX_INT64, MIN_INT64, check_int64
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,19 +53,21 @@ class TimeRange:
 
         Raises:
             TypeError: A bound is no integer, or a datetime without time zone.
+            ValueError: A bound is an integer of more than 64 bits.
         """
         return cls(
-            MIN_TIME if begin is None else _core.time_ms(begin),
-            MAX_TIME if end is None else _core.time_ms(end, end=True),
+            MIN_TIME if begin is None else _core.time_ms(begin, name="begin"),
+            MAX_TIME if end is None else _core.time_ms(end, end=True, name="end"),
         )
 
 
 def check_max_num(max_num: int | None) -> None:
-    """Refuse a negative number of results.
+    """Refuse a negative number of results, and one of more than 64 bits.
 
     Raises:
-        ValueError: `max_num` is negative.
+        ValueError: `max_num` is such a number.
     """
+    check_int64(max_num=max_num)
     if max_num is not None and max_num < 0:
         raise ValueError(f"max_num must not be negative: {max_num}")
 

@@ -66,13 +66,13 @@ def _was_stopped_cleanly(segments: Segments) -> bool:
     return (segments.segments[-1].path.parent.parent / CLEAN_SHUTDOWN).exists()
 
 
-def open_transactions(segments: Segments) -> dict[int, int]:
-    """Give the first offset of each producer's open transaction at the end of the log."""
+def last_stable_offset(segments: Segments) -> int:
+    """Give the offset below which every transaction has ended: the first one of an open transaction, or the end of the log."""
     if not segments.segments:
-        return {}
+        return segments.log_end()
     state = _state_at(segments, len(segments.segments) - 1)
     state.read(segments.segments[-1])
-    return state.open
+    return min([*state.open.values(), segments.log_end()])
 
 
 def _state_at(segments: Segments, number: int) -> Transactions:

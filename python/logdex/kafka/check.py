@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from logdex import _core
@@ -50,7 +51,7 @@ def verify_log(
     findings += [Finding(str(p), 0, "file-name", "a file of a segment", p.name) for p in segments.listing.strays]
     checked = {"snapshots": len(segments.listing.snapshots), "segments": len(segments.segments)}
     report = merge([*reports, Report(findings, checked)])
-    return Report(sorted(report.findings, key=lambda finding: (finding.path, finding.offset)), report.checked)
+    return replace(report, findings=sorted(report.findings, key=lambda finding: (finding.path, finding.offset)))
 
 
 def verify_checkpoints(log_dir: Path, log_ends: Mapping[TopicPartition, int]) -> Report:

@@ -45,6 +45,17 @@ def read_offsets(log_dir: Path, name: str) -> dict[TopicPartition, int]:
     return offsets
 
 
+def log_start(log_dir: Path, partition: TopicPartition) -> int:
+    """Give the first offset that was not deleted of a partition; 0 where that is not recorded.
+
+    A checkpoint that cannot be read counts as none: a broker begins with the first segment then, too.
+    """
+    try:
+        return read_offsets(log_dir, LOG_START).get(partition, 0)
+    except (CorruptFileError, OSError):
+        return 0
+
+
 def read_leader_epochs(partition_dir: Path) -> list[tuple[int, int]]:
     """Read the leader epochs of a partition as (epoch, first offset), in the order of the file; empty where there is none.
 

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 _LEAST_ENTRIES = 1 << 10
 _ENTRIES_A_SLOT = 4
+_FEWEST_ENTRIES = 2
+_MOST_ENTRIES = 100_000_000
+"""With their slots in less than 2^31 bytes, as every index file is."""
 _BATCH_ROWS = 65_536
 
 
@@ -92,11 +95,12 @@ def build_key_index(
     Raises:
         CorruptFileError: The settings of an index that is there are damaged. A damaged batch is passed over and named in the
             report.
-        ValueError: The index that is there was built with another header.
+        ValueError: The index that is there was built with another header; or `max_entries` is below 2 or above 100,000,000.
         FileNotFoundError: A topic that was asked for does not lie here.
         FileExistsError: Where the index would go lies a partition of Kafka.
         OSError: A file cannot be read or written.
     """
+    check_max_entries(max_entries)
     reports = []
     with opened(log_dir) as logs:
         for partition in partitions_of(logs, topics):
@@ -105,6 +109,16 @@ def build_key_index(
             target = Path(directory) / str(partition)
             reports.append(index_partition(log, target, header=header, max_entries=max_entries, progress=show))
     return merge([Report([], {"partitions": 0, "records": 0, "entries": 0}), *reports])
+
+
+def check_max_entries(max_entries: int | None) -> None:
+    """Refuse a size that index files cannot have, before anything is written.
+
+    Raises:
+        ValueError: It is one.
+    """
+    if max_entries is not None and not _FEWEST_ENTRIES <= max_entries <= _MOST_ENTRIES:
+        raise ValueError(f"max_entries is {_FEWEST_ENTRIES} to {_MOST_ENTRIES}")
 
 
 def partitions_of(logs: LogDir, topics: str | Iterable[str] | None) -> list[TopicPartition]:

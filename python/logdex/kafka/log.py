@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from logdex import _core
 from logdex.closing import Closing
-from logdex.errors import CorruptFileError
+from logdex.int64 import check_int64
 from logdex.kafka import checkpoint, time_search
-from logdex.kafka.aborted import aborted_between, open_transactions
+from logdex.kafka.aborted import aborted_between, last_stable_offset
 from logdex.kafka.check import verify_log
 from logdex.kafka.file_name import LOG, MAX_OFFSET, TopicPartition, parse_segment_file, partition_of
 from logdex.kafka.plan import plan_read
@@ -141,7 +141,7 @@ class Log(Closing):
     @property
     def last_stable_offset(self) -> int:
         """The offset below which every transaction has ended: how far a read-committed consumer gets."""
-        return self._last_stable(self._current())
+        return last_stable_offset(self._current())
 
     def read(self, offset: int, max_bytes: int, *, min_one_message: bool = True) -> Slice | None:
         """Find the bytes that a fetch gives: of one segment, beginning with the batch that holds the offset.
@@ -171,20 +171,22 @@ class Log(Closing):
                 return found
         return None
 
-    def offset_for_timestamp(self, t: _Time) -> tuple[int, int] | None:
+    def offset_for_timestamp(self, t: _Time, *, special: bool | None = None) -> tuple[int, int] | None:
         """Find the first record, by offset, with a timestamp at or after `t`, as (timestamp, offset); None without any.
 
         Args:
             t: The time, ms or an aware datetime. Special, with the timestamp -1 in the answer: -1 the end of the log, -2 its
                 start, -4 the start of what is on this disk, -5 the end of what is in remote storage (-1: nothing is known
                 of it). -3 gives the record with the largest timestamp; that reads the headers of all batches.
+            special: Whether these numbers are special, or times before 1970 like any other; None: those of an int are, a
+                datetime is a time.
 
         By default a transaction marker is no record, and a segment that compaction emptied hides nothing; with `compat` as
         the broker answers. Source: UnifiedLog#fetchOffsetByTimestamp.
         """
         segments = self._current()
         search = time_search.TimeSearch(segments, self._log_start(segments), broker=self._options["compat"] is not None)
-        return search.find(_core.time_ms(t))
+        return search.find(t, special=special)
 
     def aborted_transactions(
         self, begin_offset: int | None = None, end_offset: int | None = None
@@ -193,6 +195,7 @@ class Log(Closing):
 
         Source: TransactionIndex#collectAbortedTxns.
         """
+        check_int64(begin_offset=begin_offset, end_offset=end_offset)
         segments = self._current()
         begin = self._log_start(segments) if begin_offset is None else begin_offset
         return aborted_between(segments, begin, MAX_OFFSET if end_offset is None else end_offset)
@@ -260,12 +263,14 @@ class Log(Closing):
         """Plan a read: the segments that it needs, with the offsets to read of each and the transactions to leave out."""
         if isolation not in ISOLATION:
             raise ValueError(f"isolation must be one of {', '.join(ISOLATION)}, not {isolation!r}")
+        check_int64(begin_offset=begin_offset, end_offset=end_offset)
+        begin = None if begin is None else _core.time_ms(begin, name="begin")
         segments = self._current()
         first = max(self._log_start(segments), begin_offset or 0)
         last = MAX_OFFSET if end_offset is None else end_offset
         committed = isolation == "read_committed"
         if committed:
-            last = min(last, self._last_stable(segments))
+            last = min(last, last_stable_offset(segments))
         return plan_read(segments, first, last, begin, committed=committed)
 
     def rebuild_indexes(
@@ -315,22 +320,18 @@ class Log(Closing):
         return verify_log(self._current(), self._directory, deep=deep, progress=progress)
 
     def _current(self) -> Segments:
+        self._check_open()
+        return self._map.refresh()
+
+    def _check_open(self) -> None:
         if self._closed:
             raise ValueError("the log is closed")
-        return self._map.refresh()
 
     def _log_start(self, segments: Segments) -> int:
         if not segments.segments:
             return 0
-        try:
-            starts = checkpoint.read_offsets(self._directory.absolute().parent, checkpoint.LOG_START)
-        except (CorruptFileError, OSError):
-            # A broker that cannot read it begins with the first segment as well.
-            starts = {}
-        return max(segments.segments[0].base_offset, starts.get(self._partition, 0))
-
-    def _last_stable(self, segments: Segments) -> int:
-        return min([*open_transactions(segments).values(), segments.log_end()])
+        recorded = checkpoint.log_start(self._directory.absolute().parent, self._partition)
+        return max(segments.segments[0].base_offset, recorded)
 
     def close(self) -> None:
         """Let the files go; a second call does nothing."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from logdex import _core
 from logdex.closing import Closing
 from logdex.errors import CorruptFileError
+from logdex.int64 import check_int64
 from logdex.kafka import checkpoint
 from logdex.kafka.check import verify_checkpoints
 from logdex.kafka.file_name import LOG, MAX_OFFSET, TopicPartition, parse_partition_directory
@@ -65,6 +66,7 @@ class LogDir(Closing):
         Raises:
             OSError: The directory cannot be read.
         """
+        check_int64(max_batch_bytes=max_batch_bytes)
         path = Path(log_dir)
         if not path.is_dir():
             code = errno.ENOTDIR if path.exists() else errno.ENOENT

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from logdex import _core
-    from logdex._core import _Time
     from logdex.kafka.segment import LogSegment
     from logdex.kafka.segments import Segments
     from logdex.kafka.transactions import AbortedTransaction
@@ -21,15 +20,15 @@ if TYPE_CHECKING:
     Part: TypeAlias = tuple[_core.LogSegment, int | None, int | None, list[AbortedTransaction] | None]
 
 
-def plan_read(segments: Segments, first: int, last: int, begin: _Time | None, *, committed: bool) -> Iterator[Part]:
+def plan_read(segments: Segments, first: int, last: int, begin: int | None, *, committed: bool) -> Iterator[Part]:
     """Plan a read of the offsets in [first, last), as the parts that `read_records` takes.
 
     Args:
         segments: The log.
         first: First offset.
         last: The offset that is not wanted any more.
-        begin: Where given, a segment without records at or after this time is left out, and the others are read from the first
-            such record on.
+        begin: A time in ms. Where given, a segment without records at or after it is left out, and the others are read from
+            the first such record on.
         committed: Name the aborted transactions of each part.
     """
     for number in range(segments.floor(first), len(segments.segments)):
@@ -44,7 +43,7 @@ def plan_read(segments: Segments, first: int, last: int, begin: _Time | None, *,
             yield segment.core, low, None if high == MAX_OFFSET else high, aborted
 
 
-def _first_at(segment: LogSegment, begin: _Time | None, low: int) -> int | None:
+def _first_at(segment: LogSegment, begin: int | None, low: int) -> int | None:
     """Give the first offset of a segment, at or above `low`, with a timestamp at or after `begin`; None where it has none."""
     if begin is None:
         return low

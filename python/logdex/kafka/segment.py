@@ -256,7 +256,7 @@ class LogSegment(Closing):
 
         Source: LogSegment#findOffsetByTimestamp.
         """
-        found = self._segment.offset_for_timestamp(t, starting_offset)
+        found = self._segment.offset_for_timestamp(_core.time_ms(t, name="t"), starting_offset)
         return None if found is None else found[:2]
 
     def next_offset(self) -> int:
@@ -311,6 +311,10 @@ class LogSegment(Closing):
     def closed(self) -> bool:
         """Whether it was closed."""
         return self._segment.closed
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ValueError(f"{self.path} is closed")
 
     def close(self) -> None:
         """Let the files go; a second call does nothing."""

@@ -6,15 +6,18 @@ Source: UnifiedLog#fetchOffsetByTimestamp, #searchOffsetInLocalLog; ListOffsetsR
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from arro3.core import DataType
 
+from logdex import _core
 from logdex.kafka.file_name import LOG
 
 if TYPE_CHECKING:
     from arro3.core import Array
 
+    from logdex._core import _Time
     from logdex.kafka.segments import Segments
 
 LATEST = -1
@@ -43,8 +46,11 @@ class TimeSearch:
     start: int
     broker: bool
 
-    def find(self, time_ms: int) -> _Answer:
+    def find(self, t: _Time, *, special: bool | None) -> _Answer:
         """Find the first record at or after a time, or what a special timestamp means; see `Log.offset_for_timestamp`."""
+        time_ms = _core.time_ms(t, name="t")
+        if not (special or (special is None and not isinstance(t, datetime))):
+            return self._first(time_ms)
         if time_ms == MAX_TIMESTAMP:
             return self._newest_as_broker() if self.broker else self._newest()
         if time_ms == LATEST:
@@ -53,9 +59,11 @@ class TimeSearch:
             return _NONE, self.start
         if time_ms == LATEST_TIERED:
             return _NONE, _NONE
-        return self._first_as_broker(time_ms) if self.broker else self._first(time_ms)
+        return self._first(time_ms)
 
     def _first(self, time_ms: int) -> _Answer:
+        if self.broker:
+            return self._first_as_broker(time_ms)
         for segment in self.segments.segments[self.segments.floor(self.start) :]:
             # Each segment's own index makes it cheap to see that it ends before that time.
             found = segment.offset_for_timestamp(time_ms, self.start)

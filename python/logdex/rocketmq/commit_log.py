@@ -228,6 +228,10 @@ class CommitLog(Closing):
         """True after `close`."""
         return self._log.closed
 
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ValueError(f"{self.path} is closed")
+
     def close(self) -> None:
         """Let go of the files that are kept open for look-ups. Further calls raise ValueError; open readers go on."""
         self._log.close()

@@ -8,6 +8,7 @@ from arro3.core import Array, ChunkedArray, DataType, Field, RecordBatch, Record
 
 from logdex.hash_index import recovery
 from logdex.hash_index.query import check_max_num
+from logdex.int64 import check_int64
 from logdex.rocketmq.find_result import FindResult
 from logdex.rocketmq.log_entries import LogEntries
 
@@ -114,6 +115,7 @@ class KeySearch:
     ) -> RecordBatchReader:
         """Find the messages of many keys; see `MessageStore.find_batch`."""
         check_max_num(max_num)
+        check_int64(batch_size=batch_size)
         if batch_size < 1:
             raise ValueError(f"batch_size is 1 or more, not {batch_size}")
         key_list = _to_list(keys, "keys")

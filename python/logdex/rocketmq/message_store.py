@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from logdex.hash_index.index_service import INDEXES_TAGS
 from logdex.hash_index.query import TimeRange
+from logdex.int64 import check_int64
 from logdex.rocketmq.explain import explain
 from logdex.rocketmq.index_build import build_index
 from logdex.rocketmq.key_search import KeySearch
@@ -187,6 +188,7 @@ class MessageStore(OpenedStore):
             OSError: The system refuses; from the reader, too.
         """
         self._check_open()
+        check_int64(queue_id=queue_id)
         filters = Filter(topic, queue_id, TimeRange.of(begin, end))
         slack = self._options["clock_slack_ms"]
         return self._scan.messages(filters, columns, scan, slack, body=body, on_damage=on_damage)

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from logdex.closing import Closing
 from logdex.hash_index import IndexService
+from logdex.hash_index.geometry import NothingIndexedError
 from logdex.hash_index.query import CLOCK_SLACK_MS
+from logdex.int64 import check_int64
 from logdex.rocketmq.commit_log import CommitLog
 from logdex.rocketmq.end_of_log import expect_end
 from logdex.rocketmq.layout import StoreLayout, find_layout, is_store
@@ -68,6 +70,7 @@ class OpenedStore(Closing):
             OSError: There is no store at `root`, or the system refuses to read it.
             GeometryError: Slots and entries were not given and cannot be told from the index files.
         """
+        check_int64(hash_slots=hash_slots, max_entries=max_entries, clock_slack_ms=clock_slack_ms)
         layout = find_layout(root, commit_log)
         options = {
             "hash_slots": hash_slots,
@@ -109,12 +112,16 @@ class OpenedStore(Closing):
 
     @property
     def index(self) -> IndexService | None:
-        """The key index; None while the store has no index directory."""
+        """The key index; None while the store has no index directory, or nothing is indexed that would tell its geometry."""
         self._check_open()
         with self._lock:
             directory = self._layout.index
             if self._index is None and directory.is_dir():
-                self._index = IndexService.open(directory, **self._options)
+                try:
+                    self._index = IndexService.open(directory, **self._options)
+                except NothingIndexedError:
+                    # Its answers would be none; the log has them.
+                    return None
             return self._index
 
     def _check_open(self) -> None:

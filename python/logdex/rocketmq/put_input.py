@@ -10,6 +10,7 @@ from arro3.core import Array, DataType, RecordBatch, Table
 
 from logdex._core import property_column, time_ms
 from logdex.hash_index.arrow_input import arrow_batches, is_arrow
+from logdex.int64 import check_int64
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -70,6 +71,7 @@ def all_properties(
     Raises:
         ValueError: A delay level below 0.
     """
+    check_int64(delay_level=delay_level)
     if delay_level < 0:
         raise ValueError(f"a delay level is 0 or more, not {delay_level}")
     given = dict(properties or {})
@@ -88,9 +90,9 @@ def no_messages() -> RecordBatch:
     return RecordBatch.from_pydict({"topic": _array([], "topic")})
 
 
-def optional_ms(value: int | datetime | None) -> int | None:
-    """Give a time in ms; None stays None."""
-    return None if value is None else time_ms(value)
+def optional_ms(value: int | datetime | None, name: str) -> int | None:
+    """Give a time in ms; None stays None. Errors call it by its name."""
+    return None if value is None else time_ms(value, name=name)
 
 
 def put_batches(messages: Any) -> list[RecordBatch]:  # noqa: ANN401 -- anything with the PyCapsule interface
@@ -106,6 +108,9 @@ def put_batches(messages: Any) -> list[RecordBatch]:  # noqa: ANN401 -- anything
         if len(set(lengths.values())) > 1:
             raise ValueError(f"the columns differ in length: {lengths}")
         return [RecordBatch.from_pydict(columns)]
+    if hasattr(messages, "__arrow_c_array__"):
+        # One batch: as it is. To read it as a stream would take longer than to put it.
+        return [messages]
     if is_arrow(messages):
         return list(arrow_batches(messages))
     raise TypeError(f"expected Arrow data or a mapping of columns, not {type(messages).__name__}")
@@ -126,10 +131,13 @@ def _column(name: str, column: Any) -> Array:  # noqa: ANN401 -- Arrow or a sequ
         return property_column(values)
     if name not in _TYPES:
         raise ValueError(f"no column of a message that is put: {name!r}")
-    return _array([optional_ms(value) for value in values] if _TYPES[name] is _UTC_MS else values, name)
+    return _array([optional_ms(value, name) for value in values] if _TYPES[name] is _UTC_MS else values, name)
 
 
 def _array(values: list[Any], name: str) -> Array:
     kind = _TYPES[name]
-    plain = Array(values, type=DataType.int64() if kind is _UTC_MS else kind)
+    try:
+        plain = Array(values, type=DataType.int64() if kind is _UTC_MS else kind)
+    except OverflowError as error:
+        raise ValueError(f"the column {name} holds a number that has no room in it: {error}") from error
     return plain.cast(kind) if kind is _UTC_MS else plain

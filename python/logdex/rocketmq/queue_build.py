@@ -29,8 +29,10 @@ def build_queues(
     first = log.min_offset
     total = log.max_offset - first
     sizes: dict[str, Any] = dict(queues.file_sizes())
+    columns = [*dict.fromkeys([*ConsumeQueueWriter.columns, "phy_offset", "store_size"])]
+    # First, because it refuses what is no number of threads: nothing is made then.
+    reader = log.scan(columns=columns, threads=threads)
     writer = ConsumeQueueWriter.create(directory, **sizes, extension_file_size=queues.extension_file_size())
-    reader = log.scan(columns=[*dict.fromkeys([*writer.columns, "phy_offset", "store_size"])], threads=threads)
     with closing(read_ahead(reader)) as batches:
         for batch in batches:
             writer.append_batch(batch)

@@ -71,6 +71,10 @@ class QueueCheck:
             known = _Queue(paths[-1], queue.kind, self._follower.add(*key, queue), queues.open)
             self._queues[key] = self._numbered[known.number] = known
         self._findings: list[Finding] = []
+        self._absent: list[str] = []
+        if not self._queues:
+            in_rocksdb = layout.queues.is_dir() and not queues.is_readable()
+            self._absent = ["consume queues (kept in a RocksDB)" if in_rocksdb else "consume queues"]
 
     def check_messages(self, batch: RecordBatch) -> None:
         """Compare the messages of a batch with their units."""
@@ -94,7 +98,7 @@ class QueueCheck:
             checked["messages_not_dispatched"] = self._follower.undispatched
         if self._follower.without_queue:
             checked["messages_of_deleted_topics"] = self._follower.without_queue
-        return merge([self._files, Report(self._findings, checked)])
+        return merge([self._files, Report(self._findings, checked, self._absent)])
 
     def _report_missing(self, key: tuple[str, int], run: range, phy_offset: int) -> None:
         known = self._queues.get(key)

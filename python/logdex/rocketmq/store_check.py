@@ -72,7 +72,9 @@ class StoreCheck:
             checked["messages_back_in_time"] = self._back_in_time
         log = Report([*reader.report.findings, *self._findings], checked)
         reports = [files, log, self._checkpoint(), self._queues.finish()]
-        if self._index is not None:
+        if self._index is None:
+            reports.append(Report([], {"entries": 0, "entries_followed": 0}, ["key index"]))
+        else:
             reports.append(self._index.finish())
         return merge(reports)
 

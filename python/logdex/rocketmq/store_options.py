@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from logdex.hash_index.file_name import resolve_zone
+from logdex.int64 import check_int64
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -45,6 +46,8 @@ class StoreOptions:
         Raises:
             ValueError: An option of no sense.
         """
+        numbers = (field.name for field in fields(self) if field.type in ("int", "int | None"))
+        check_int64(**{name: getattr(self, name) for name in numbers})
         if (self.hash_slots is None) != (self.max_entries is None):
             raise ValueError("give both hash_slots and max_entries, or neither")
         if self.hash_slots is not None and self.max_entries is not None and min(self.hash_slots, self.max_entries) < 1:

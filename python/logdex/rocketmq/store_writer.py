@@ -174,7 +174,7 @@ class StoreWriter(Closing):
             ValueError: It is no message: a topic, a property or a size that a broker would refuse, too.
             OSError: The system refuses; where the disk is full, nothing was written.
         """
-        self._check()
+        self._check_open()
         result = self._parts.log.put_message(
             topic,
             body,
@@ -182,9 +182,9 @@ class StoreWriter(Closing):
             queue_id=queue_id,
             flag=flag,
             sys_flag=sys_flag,
-            born_timestamp=optional_ms(born_timestamp),
+            born_timestamp=optional_ms(born_timestamp, "born_timestamp"),
             born_host=born_host,
-            store_timestamp=optional_ms(store_timestamp),
+            store_timestamp=optional_ms(store_timestamp, "store_timestamp"),
             store_host=store_host,
             levels=self._levels,
         )
@@ -216,7 +216,7 @@ class StoreWriter(Closing):
             TypeError: Neither Arrow data nor a mapping, or a column of another type.
             OSError: The system refuses; where the disk is full, nothing of the batch was written.
         """
-        self._check()
+        self._check_open()
         batches = put_batches(messages) or [no_messages()]
         try:
             return joined(
@@ -237,7 +237,7 @@ class StoreWriter(Closing):
         Raises:
             OSError: The system refuses; the rest is dispatched by the next call.
         """
-        self._check()
+        self._check_open()
         return self._parts.dispatch()
 
     def deliver_due(self, now: _Time = None) -> int:
@@ -249,8 +249,8 @@ class StoreWriter(Closing):
         Raises:
             OSError: The system refuses; what was delivered is not delivered again.
         """
-        self._check()
-        return self._parts.deliver_due(optional_ms(now))
+        self._check_open()
+        return self._parts.deliver_due(optional_ms(now, "now"))
 
     def flush(self) -> None:
         """Dispatch all that was put and bring it to the disk: log, queues, index, and the checkpoint that says so.
@@ -258,7 +258,7 @@ class StoreWriter(Closing):
         Raises:
             OSError: The system refuses.
         """
-        self._check()
+        self._check_open()
         self._parts.flush()
 
     # State
@@ -276,7 +276,7 @@ class StoreWriter(Closing):
     @property
     def min_offset(self) -> int:
         """Offset of the first byte of the log."""
-        self._check()
+        self._check_open()
         return self._parts.min_offset
 
     @property
@@ -294,7 +294,7 @@ class StoreWriter(Closing):
         """True after `close`."""
         return self._closed
 
-    def _check(self) -> None:
+    def _check_open(self) -> None:
         if self._process != os.getpid():
             raise ValueError("a store that is open for writing belongs to the process that opened it")
         if self._closed:

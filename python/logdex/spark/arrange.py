@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sf
 
+from logdex.int64 import check_int64
 from logdex.spark.schema import require_columns
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def arrange(df: DataFrame, partitions: int | None = None) -> DataFrame:
     require_columns(df.columns, ("phy_offset",), "arrange")
     if partitions is None:
         return df.repartitionByRange("phy_offset")
+    check_int64(partitions=partitions)
     if partitions < 1:
         raise ValueError(f"partitions must be 1 or more, not {partitions}")
     # Spark's own repartitionByRange would read all columns for its sample, and search the bounds for every row.

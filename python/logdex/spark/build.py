@@ -24,6 +24,7 @@ from logdex.hash_index.arrow_input import INDEXED_COLUMNS
 from logdex.hash_index.file_name import resolve_zone
 from logdex.hash_index.geometry import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES
 from logdex.hash_index.index_service import INDEXES_TAGS
+from logdex.int64 import check_int64
 from logdex.report import Report
 from logdex.spark import files
 from logdex.spark.build_plan import LogFileCount, TaskPlan, plan_build
@@ -90,6 +91,7 @@ def build_index(
         raise ValueError(
             f"hash_slots must be at least 1 and max_entries at least 2, not {hash_slots} and {max_entries}"
         )
+    check_int64(hash_slots=hash_slots, max_entries=max_entries, max_tasks=max_tasks)
     resolve_zone(zone)
     check_worker_python(spark)
     log_directory = str(files.commit_log_directory(Path(store).absolute()))

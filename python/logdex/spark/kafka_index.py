@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logdex.kafka import LogDir
-from logdex.kafka.key_index import index_partition, partitions_of
+from logdex.kafka.key_index import check_max_entries, index_partition, partitions_of
 from logdex.report import Finding, Report, merge
 from logdex.spark.calls import call_in_tasks
 from logdex.spark.checks import check_worker_python
@@ -49,9 +49,11 @@ def build_key_index(
         What was passed over because it is damaged, and `checked`: partitions, records and entries.
 
     Raises:
+        ValueError: `max_entries` is below 2 or above 100,000,000.
         FileNotFoundError: The log directory, or a topic that was asked for, is not there.
         LogdexError: The workers' Python cannot run logdex.
     """
+    check_max_entries(max_entries)
     check_worker_python(spark)
     source = Path(log_dir).absolute()
     require_directory(source)

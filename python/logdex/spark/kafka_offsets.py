@@ -81,7 +81,7 @@ class Bound:
         if time is None and self.timestamps is not None:
             time = self.timestamps.get(partition)
         if time is not None:
-            found = log.offset_for_timestamp(time)
+            found = log.offset_for_timestamp(time, special=False)
             if found is not None:
                 return found[1]
             if self.missing == "error":
@@ -94,8 +94,8 @@ class Bound:
         return log.log_end_offset if offset == _LATEST else offset
 
 
-def starting(options: Mapping[str, str]) -> Bound:
-    """Read where to begin; the start of the log where nothing is said.
+def starting(options: Mapping[str, str], *, stream: bool = False) -> Bound:
+    """Read where to begin; the start of the log where nothing is said. Only a stream may begin at the latest offset.
 
     Raises:
         ValueError: An option has no such value.
@@ -104,7 +104,10 @@ def starting(options: Mapping[str, str]) -> Bound:
     if strategy not in _STRATEGIES:
         msg = f"option startingOffsetsByTimestampStrategy: {strategy!r} is not one of {', '.join(_STRATEGIES)}"
         raise ValueError(msg)
-    return _bound(options, "starting", "earliest", strategy)
+    bound = _bound(options, "starting", "earliest", strategy)
+    if not stream:
+        _refuse(bound, _LATEST, "startingOffsets", "begins at the latest")
+    return bound
 
 
 def ending(options: Mapping[str, str]) -> Bound:
@@ -113,10 +116,23 @@ def ending(options: Mapping[str, str]) -> Bound:
     Raises:
         ValueError: An option has no such value.
     """
-    if options.get("endingOffsets", "").strip().lower() == "earliest":
-        msg = "option endingOffsets: a read that ends at the earliest offset reads nothing"
+    bound = _bound(options, "ending", "latest", "latest")
+    _refuse(bound, _EARLIEST, "endingOffsets", "ends at the earliest")
+    return bound
+
+
+def _refuse(bound: Bound, offset: int, name: str, does: str) -> None:
+    """Refuse a batch that can only be empty, as Spark's own source does (KafkaSourceProvider#validateBatchOptions).
+
+    Raises:
+        ValueError: It is one.
+    """
+    if bound.timestamp is not None or bound.timestamps is not None:
+        return
+    empty = [f", {partition}" for partition, each in sorted((bound.offsets or {}).items()) if each == offset]
+    if empty or (bound.offsets is None and bound.word == offset):
+        msg = f"option {name}{''.join(empty)}: a batch that {does} offset reads nothing"
         raise ValueError(msg)
-    return _bound(options, "ending", "latest", "latest")
 
 
 def refuse_ending(options: Mapping[str, str]) -> None:

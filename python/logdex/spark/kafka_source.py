@@ -143,7 +143,7 @@ class KafkaLogSource(DataSource):
         return RecordStreamReader(
             options,
             topics(self.options),
-            starting(self.options),
+            starting(self.options, stream=True),
             piece_bytes=opt.positive(self.options, "maxPartitionBytes") or PARTITION_BYTES,
             min_tasks=opt.positive(self.options, "minPartitions"),
             max_offsets=opt.positive(self.options, "maxOffsetsPerTrigger"),

@@ -11,6 +11,8 @@ from pyspark.sql import functions as sf
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 
+from logdex.hash_index.query import check_max_num
+from logdex.int64 import check_int64
 from logdex.spark import files
 from logdex.spark.checks import check_worker_python
 from logdex.spark.schema import require_columns
@@ -49,10 +51,12 @@ def lookup(
         key of the same hash). A key without candidates has no row; a null topic or key gives one row with a null offset.
 
     Raises:
-        ValueError: A column is missing.
+        ValueError: A column is missing, or `max_num` is negative.
         FileNotFoundError: There is no such directory.
         LogdexError: The workers' Python cannot run logdex.
     """
+    check_max_num(max_num)
+    check_int64(hash_slots=hash_slots, max_entries=max_entries)
     check_worker_python(keys_df.sparkSession)
     require_columns(keys_df.columns, ("topic", "key"), "lookup")
     directory = str(Path(index_dir).absolute())
@@ -87,11 +91,14 @@ def query_offset(
         max_entries: Entries of the index files; likewise.
 
     Raises:
+        ValueError: `max_num` is negative.
         FileNotFoundError: There is no such directory.
 
     Example:
         df.select("topic", "key", query_offset("/data/store/index")("topic", "key").alias("offsets"))
     """
+    check_max_num(max_num)
+    check_int64(hash_slots=hash_slots, max_entries=max_entries)
     directory = str(Path(index_dir).absolute())
     slots, entries = files.settled_geometry(Path(directory), hash_slots, max_entries)
 

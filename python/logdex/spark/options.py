@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
 from logdex._core import time_ms
+from logdex.int64 import check_int64
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -112,16 +113,18 @@ def integer(options: Mapping[str, str], name: str) -> int | None:
     """Give a whole number; None when the option is not set.
 
     Raises:
-        ValueError: It is not a whole number.
+        ValueError: It is not a whole number of 64 bits at most.
     """
     value = options.get(name)
     if value is None:
         return None
     try:
-        return int(value)
+        number = int(value)
     except ValueError:
         msg = f"option {name}: {value!r} is not a whole number"
         raise ValueError(msg) from None
+    check_int64(**{f"option {name}": number})
+    return number
 
 
 def positive(options: Mapping[str, str], name: str) -> int | None:
@@ -157,7 +160,7 @@ def instant(options: Mapping[str, str], name: str, *, end: bool) -> int | None:
     if value is None:
         return None
     if value.lstrip("+-").isdecimal():
-        return int(value)
+        return integer(options, name)
     try:
         parsed = datetime.fromisoformat(value.replace("Z", "+00:00"))
     except ValueError:

@@ -3,6 +3,7 @@
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use super::super::integer::integer;
 use crate::kafka::{AbortedRange, Check, Compat, OnError};
 
 /// "verify" or "trust".
@@ -57,8 +58,13 @@ pub(super) fn aborted(ranges: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<Aborted
     ranges
         .try_iter()?
         .map(|range| {
-            let (producer_id, first_offset, last_offset) = range?.extract()?;
-            Ok(AbortedRange { producer_id, first_offset, last_offset })
+            let (producer_id, first_offset, last_offset): (Bound<'_, PyAny>, Bound<'_, PyAny>, Bound<'_, PyAny>) =
+                range?.extract()?;
+            Ok(AbortedRange {
+                producer_id: integer(&producer_id, "aborted")?,
+                first_offset: integer(&first_offset, "aborted")?,
+                last_offset: integer(&last_offset, "aborted")?,
+            })
         })
         .collect()
 }

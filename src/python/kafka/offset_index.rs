@@ -7,7 +7,7 @@ use arrow_array::{ArrayRef, Int32Array, Int64Array};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use super::super::convert;
+use super::super::{convert, integer};
 use super::sparse_index::{Handle, Reduced, Shown};
 use crate::error::Result;
 use crate::kafka::{OffsetEntry, OffsetIndex, Segment, SparseIndex};
@@ -84,7 +84,7 @@ impl PyOffsetIndex {
         check: &str,
         access: &str,
         compat: Option<&str>,
-        base_offset: Option<i64>,
+        #[pyo3(from_py_with = integer::base_offset)] base_offset: Option<i64>,
     ) -> PyResult<Self> {
         Handle::open(py, path, mode, check, access, compat, base_offset).map(Self)
     }
@@ -97,7 +97,13 @@ impl PyOffsetIndex {
     ///     ValueError: There is no room for an entry.
     #[staticmethod]
     #[pyo3(signature = (path, base_offset, max_bytes=10_485_760, *, compat=None))]
-    fn create(py: Python<'_>, path: PathBuf, base_offset: i64, max_bytes: i64, compat: Option<&str>) -> PyResult<Self> {
+    fn create(
+        py: Python<'_>,
+        path: PathBuf,
+        #[pyo3(from_py_with = integer::base_offset)] base_offset: i64,
+        #[pyo3(from_py_with = integer::max_bytes)] max_bytes: i64,
+        compat: Option<&str>,
+    ) -> PyResult<Self> {
         Handle::create(py, path, base_offset, max_bytes, compat).map(Self)
     }
 
@@ -163,7 +169,7 @@ impl PyOffsetIndex {
     ///
     /// Raises:
     ///     IndexError: There is no such slot.
-    fn entry(&self, n: i64) -> PyResult<(i64, i32)> {
+    fn entry(&self, #[pyo3(from_py_with = integer::n)] n: i64) -> PyResult<(i64, i32)> {
         self.0.entry(n).map(pair)
     }
 
@@ -173,7 +179,7 @@ impl PyOffsetIndex {
     ///     Offset and position; the base offset and 0 where there is none.
     ///
     /// Source: `OffsetIndex#lookup`.
-    fn lookup(&self, py: Python<'_>, offset: i64) -> PyResult<(i64, i32)> {
+    fn lookup(&self, py: Python<'_>, #[pyo3(from_py_with = integer::offset)] offset: i64) -> PyResult<(i64, i32)> {
         self.0.lookup(py, offset).map(pair)
     }
 
@@ -185,13 +191,21 @@ impl PyOffsetIndex {
     /// An entry whose offset is outside of a fetch of `fetch_size` bytes from `position`; None: there is none.
     ///
     /// Source: `OffsetIndex#fetchUpperBoundOffset`, with its 32-bit sum.
-    fn fetch_upper_bound_offset(&self, position: i32, fetch_size: i32) -> PyResult<Option<(i64, i32)>> {
+    fn fetch_upper_bound_offset(
+        &self,
+        #[pyo3(from_py_with = integer::position)] position: i32,
+        #[pyo3(from_py_with = integer::fetch_size)] fetch_size: i32,
+    ) -> PyResult<Option<(i64, i32)>> {
         self.0.with(|index| Ok(index.fetch_upper_bound(position, fetch_size).map(pair)))
     }
 
     /// All entries as record batches of offset and position.
     #[pyo3(signature = (batch_size=65_536))]
-    fn entries<'py>(&self, py: Python<'py>, batch_size: i64) -> PyResult<Bound<'py, PyAny>> {
+    fn entries<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = integer::batch_size)] batch_size: i64,
+    ) -> PyResult<Bound<'py, PyAny>> {
         self.0.entries(py, batch_size)
     }
 
@@ -202,14 +216,19 @@ impl PyOffsetIndex {
     ///     ValueError: The offset is not above the last one, or too far from the base; or the file is open for reading.
     ///
     /// Source: `OffsetIndex#append`.
-    fn append(&self, py: Python<'_>, offset: i64, position: i32) -> PyResult<()> {
+    fn append(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = integer::offset)] offset: i64,
+        #[pyo3(from_py_with = integer::position)] position: i32,
+    ) -> PyResult<()> {
         py.detach(|| self.0.with_mut(|index| index.append(offset, position)))
     }
 
     /// Forget entries at or above an offset; their bytes stay in the file until it is trimmed or they are overwritten.
     ///
     /// Source: `OffsetIndex#truncateTo`.
-    fn truncate_to(&self, offset: i64) -> PyResult<()> {
+    fn truncate_to(&self, #[pyo3(from_py_with = integer::offset)] offset: i64) -> PyResult<()> {
         self.0.with_mut(|index| index.truncate_to(offset))
     }
 
@@ -219,7 +238,7 @@ impl PyOffsetIndex {
     ///     ValueError: Entries would be cut off.
     ///
     /// Source: `AbstractIndex#resize`.
-    fn resize(&self, py: Python<'_>, max_bytes: i64) -> PyResult<bool> {
+    fn resize(&self, py: Python<'_>, #[pyo3(from_py_with = integer::max_bytes)] max_bytes: i64) -> PyResult<bool> {
         self.0.resize(py, max_bytes)
     }
 
@@ -254,8 +273,9 @@ impl PyOffsetIndex {
         self.0.close(py);
     }
 
-    fn __enter__(slf: Py<Self>) -> Py<Self> {
-        slf
+    fn __enter__(slf: Py<Self>) -> PyResult<Py<Self>> {
+        slf.get().0.check_open()?;
+        Ok(slf)
     }
 
     #[pyo3(signature = (*_args))]

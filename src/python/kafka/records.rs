@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 
-use super::super::convert;
+use super::super::{convert, integer, time};
 use super::arguments;
 use super::reader::{PySegmentReader, Reader};
 use super::segment::PyLogSegment;
@@ -23,7 +23,7 @@ pub(super) fn record_scan(
     on_error: &str,
 ) -> PyResult<RecordScan> {
     Ok(RecordScan {
-        times: convert::time_range(begin, end)?,
+        times: time::time_range(begin, end)?,
         columns: record_columns::Column::choose(convert::column_names(columns)?.as_deref())?,
         batch_size: arguments::rows(batch_size),
         control,
@@ -33,7 +33,7 @@ pub(super) fn record_scan(
 }
 
 /// A part in Python: the segment, its first and its end offset, the transactions that are left out.
-type PyPart<'py> = (Py<PyLogSegment>, Option<i64>, Option<i64>, Option<Bound<'py, PyAny>>);
+type PyPart<'py> = (Py<PyLogSegment>, Bound<'py, PyAny>, Bound<'py, PyAny>, Option<Bound<'py, PyAny>>);
 
 /// Read parts of segments, in their order, as one stream. Their files are open only while they are read.
 ///
@@ -58,7 +58,7 @@ fn read_records(
     begin: Option<&Bound<'_, PyAny>>,
     end: Option<&Bound<'_, PyAny>>,
     columns: Option<&Bound<'_, PyAny>>,
-    batch_size: i64,
+    #[pyo3(from_py_with = integer::batch_size)] batch_size: i64,
     control: bool,
     check_crc: bool,
     on_error: &str,
@@ -69,8 +69,8 @@ fn read_records(
         .map(|part| {
             let (segment, begin_offset, end_offset, aborted): PyPart<'_> = part?.extract()?;
             let mut part = segment.borrow(py).part()?;
-            part.begin_offset = begin_offset.unwrap_or(i64::MIN);
-            part.end_offset = end_offset.unwrap_or(i64::MAX);
+            part.begin_offset = integer::begin_offset::<Option<i64>>(&begin_offset)?.unwrap_or(i64::MIN);
+            part.end_offset = integer::end_offset::<Option<i64>>(&end_offset)?.unwrap_or(i64::MAX);
             part.aborted = arguments::aborted(aborted.as_ref())?;
             Ok(part)
         })

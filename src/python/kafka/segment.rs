@@ -8,8 +8,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
 use super::super::closable::Closable;
-use super::super::convert::{self, Round};
-use super::super::report;
+use super::super::time::{self, Round};
+use super::super::{convert, integer, report};
 use super::arguments::{self, check_word};
 use super::producer_state::PyProducerState;
 use super::reader::{PySegmentReader, Reader};
@@ -101,11 +101,11 @@ impl PyLogSegment {
         py: Python<'_>,
         log_file: PathBuf,
         topic: Option<String>,
-        partition: Option<i32>,
+        #[pyo3(from_py_with = integer::partition)] partition: Option<i32>,
         check: Option<&str>,
         access: &str,
         compat: Option<&str>,
-        max_batch_bytes: i64,
+        #[pyo3(from_py_with = integer::max_batch_bytes)] max_batch_bytes: i64,
     ) -> PyResult<Self> {
         let limit = usize::try_from(max_batch_bytes).ok().filter(|_| max_batch_bytes <= MOST_BATCH_BYTES);
         let default = if compat.is_some() { Check::Trust } else { Check::Verify };
@@ -180,10 +180,10 @@ impl PyLogSegment {
     fn batches(
         &self,
         py: Python<'_>,
-        begin_position: i64,
-        end_position: Option<i64>,
+        #[pyo3(from_py_with = integer::begin_position)] begin_position: i64,
+        #[pyo3(from_py_with = integer::end_position)] end_position: Option<i64>,
         columns: Option<&Bound<'_, PyAny>>,
-        batch_size: i64,
+        #[pyo3(from_py_with = integer::batch_size)] batch_size: i64,
         check_crc: bool,
         on_error: &str,
     ) -> PyResult<PySegmentReader> {
@@ -224,18 +224,18 @@ impl PyLogSegment {
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn records(
         &self,
-        begin_offset: Option<i64>,
-        end_offset: Option<i64>,
+        #[pyo3(from_py_with = integer::begin_offset)] begin_offset: Option<i64>,
+        #[pyo3(from_py_with = integer::end_offset)] end_offset: Option<i64>,
         begin: Option<&Bound<'_, PyAny>>,
         end: Option<&Bound<'_, PyAny>>,
         columns: Option<&Bound<'_, PyAny>>,
-        batch_size: i64,
+        #[pyo3(from_py_with = integer::batch_size)] batch_size: i64,
         control: bool,
         aborted: Option<&Bound<'_, PyAny>>,
         check_crc: bool,
         on_error: &str,
-        begin_position: Option<i64>,
-        end_position: Option<i64>,
+        #[pyo3(from_py_with = integer::begin_position)] begin_position: Option<i64>,
+        #[pyo3(from_py_with = integer::end_position)] end_position: Option<i64>,
     ) -> PyResult<PySegmentReader> {
         let scan = record_scan(begin, end, columns, batch_size, control, check_crc, on_error)?;
         let part = Part {
@@ -263,8 +263,8 @@ impl PyLogSegment {
     fn translate_offset(
         &self,
         py: Python<'_>,
-        offset: i64,
-        starting_position: i64,
+        #[pyo3(from_py_with = integer::offset)] offset: i64,
+        #[pyo3(from_py_with = integer::starting_position)] starting_position: i64,
     ) -> PyResult<Option<(i64, u64, u32)>> {
         let segment = self.inner()?;
         let from = arguments::size(starting_position, "starting_position")?;
@@ -287,9 +287,9 @@ impl PyLogSegment {
     fn read(
         &self,
         py: Python<'_>,
-        offset: i64,
-        max_bytes: i64,
-        max_position: Option<i64>,
+        #[pyo3(from_py_with = integer::offset)] offset: i64,
+        #[pyo3(from_py_with = integer::max_bytes)] max_bytes: i64,
+        #[pyo3(from_py_with = integer::max_position)] max_position: Option<i64>,
         min_one_message: bool,
     ) -> PyResult<Option<(u64, u64, bool)>> {
         let segment = self.inner()?;
@@ -301,7 +301,12 @@ impl PyLogSegment {
     ///
     /// Raises:
     ///     OSError: They are not all there.
-    fn slice_bytes<'py>(&self, py: Python<'py>, position: i64, size: i64) -> PyResult<Bound<'py, PyBytes>> {
+    fn slice_bytes<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = integer::position)] position: i64,
+        #[pyo3(from_py_with = integer::size)] size: i64,
+    ) -> PyResult<Bound<'py, PyBytes>> {
         let segment = self.inner()?;
         let position = arguments::size(position, "position")?;
         let size = arguments::size(size, "size")?.min(segment.len());
@@ -328,11 +333,11 @@ impl PyLogSegment {
         &self,
         py: Python<'_>,
         timestamp: &Bound<'_, PyAny>,
-        starting_offset: Option<i64>,
+        #[pyo3(from_py_with = integer::starting_offset)] starting_offset: Option<i64>,
         control: Option<bool>,
     ) -> PyResult<Option<(i64, i64, Option<i32>)>> {
         let segment = self.inner()?;
-        let timestamp = convert::time_ms(timestamp, Round::Up)?;
+        let timestamp = time::time_ms(timestamp, Round::Up, "timestamp")?;
         let from = starting_offset.unwrap_or(segment.base_offset());
         let control = control.unwrap_or(self.compat.is_some());
         let found = py.detach(|| segment.offset_for_timestamp(timestamp, from, control))?;
@@ -378,8 +383,8 @@ impl PyLogSegment {
     fn recover(
         &self,
         py: Python<'_>,
-        index_interval_bytes: i64,
-        max_index_bytes: i64,
+        #[pyo3(from_py_with = integer::index_interval_bytes)] index_interval_bytes: i64,
+        #[pyo3(from_py_with = integer::max_index_bytes)] max_index_bytes: i64,
         producers: Option<Py<PyProducerState>>,
     ) -> PyResult<PyRecoveredSegment> {
         let segment = self.inner()?;
@@ -408,8 +413,9 @@ impl PyLogSegment {
         self.segment.close();
     }
 
-    fn __enter__(slf: Py<Self>) -> Py<Self> {
-        slf
+    fn __enter__(slf: Py<Self>) -> PyResult<Py<Self>> {
+        slf.get().inner()?;
+        Ok(slf)
     }
 
     #[pyo3(signature = (*_args))]

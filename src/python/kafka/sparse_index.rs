@@ -139,6 +139,11 @@ impl<I: Shown> Handle<I> {
         Ok(write(&mut open.as_mut().ok_or_else(|| self.is_closed())?.index)?)
     }
 
+    /// `ValueError` once closed.
+    pub(super) fn check_open(&self) -> PyResult<()> {
+        self.with(|_| Ok(()))
+    }
+
     fn is_closed(&self) -> PyErr {
         PyValueError::new_err(format!("{} is closed", self.path.display()))
     }
@@ -233,7 +238,7 @@ impl<I: Shown> Handle<I> {
 
     pub(super) fn reduce<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
         let open = py.import("logdex._core")?.getattr(I::OPEN_AGAIN)?;
-        self.with(|_| Ok(()))?;
+        self.check_open()?;
         Ok((open, (self.path.clone(), self.check(), self.access.clone(), self.compat.clone(), self.base_offset)))
     }
 }

@@ -7,7 +7,8 @@ use arrow_array::{ArrayRef, Int64Array, TimestampMillisecondArray};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use super::super::convert::{self, Round};
+use super::super::integer;
+use super::super::time::{self, Round};
 use super::sparse_index::{Handle, Reduced, Shown};
 use crate::error::Result;
 use crate::kafka::{Segment, SparseIndex, TimeEntry, TimeIndex};
@@ -84,7 +85,7 @@ impl PyTimeIndex {
         check: &str,
         access: &str,
         compat: Option<&str>,
-        base_offset: Option<i64>,
+        #[pyo3(from_py_with = integer::base_offset)] base_offset: Option<i64>,
     ) -> PyResult<Self> {
         Handle::open(py, path, mode, check, access, compat, base_offset).map(Self)
     }
@@ -97,7 +98,13 @@ impl PyTimeIndex {
     ///     ValueError: There is no room for an entry.
     #[staticmethod]
     #[pyo3(signature = (path, base_offset, max_bytes=10_485_760, *, compat=None))]
-    fn create(py: Python<'_>, path: PathBuf, base_offset: i64, max_bytes: i64, compat: Option<&str>) -> PyResult<Self> {
+    fn create(
+        py: Python<'_>,
+        path: PathBuf,
+        #[pyo3(from_py_with = integer::base_offset)] base_offset: i64,
+        #[pyo3(from_py_with = integer::max_bytes)] max_bytes: i64,
+        compat: Option<&str>,
+    ) -> PyResult<Self> {
         Handle::create(py, path, base_offset, max_bytes, compat).map(Self)
     }
 
@@ -163,7 +170,7 @@ impl PyTimeIndex {
     ///
     /// Raises:
     ///     IndexError: There is no such slot.
-    fn entry(&self, n: i64) -> PyResult<(i64, i64)> {
+    fn entry(&self, #[pyo3(from_py_with = integer::n)] n: i64) -> PyResult<(i64, i64)> {
         self.0.entry(n).map(pair)
     }
 
@@ -174,17 +181,21 @@ impl PyTimeIndex {
     ///
     /// Source: `TimeIndex#lookup`.
     fn lookup(&self, py: Python<'_>, timestamp: &Bound<'_, PyAny>) -> PyResult<(i64, i64)> {
-        self.0.lookup(py, convert::time_ms(timestamp, Round::Down)?).map(pair)
+        self.0.lookup(py, time::time_ms(timestamp, Round::Down, "timestamp")?).map(pair)
     }
 
     /// `lookup` of each time of an Arrow column or a sequence, as a struct column of timestamp and offset.
     fn lookup_batch<'py>(&self, py: Python<'py>, timestamps: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        self.0.lookup_batch(py, &convert::time_column(timestamps, "timestamps")?)
+        self.0.lookup_batch(py, &time::time_column(timestamps, "timestamps")?)
     }
 
     /// All entries as record batches of timestamp and offset.
     #[pyo3(signature = (batch_size=65_536))]
-    fn entries<'py>(&self, py: Python<'py>, batch_size: i64) -> PyResult<Bound<'py, PyAny>> {
+    fn entries<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = integer::batch_size)] batch_size: i64,
+    ) -> PyResult<Bound<'py, PyAny>> {
         self.0.entries(py, batch_size)
     }
 
@@ -209,17 +220,17 @@ impl PyTimeIndex {
         &self,
         py: Python<'_>,
         timestamp: &Bound<'_, PyAny>,
-        offset: i64,
+        #[pyo3(from_py_with = integer::offset)] offset: i64,
         skip_full_check: bool,
     ) -> PyResult<bool> {
-        let timestamp = convert::time_ms(timestamp, Round::Down)?;
+        let timestamp = time::time_ms(timestamp, Round::Down, "timestamp")?;
         py.detach(|| self.0.with_mut(|index| index.maybe_append(timestamp, offset, skip_full_check)))
     }
 
     /// Forget entries at or above an offset; their bytes stay in the file until it is trimmed or they are overwritten.
     ///
     /// Source: `TimeIndex#truncateTo`.
-    fn truncate_to(&self, offset: i64) -> PyResult<()> {
+    fn truncate_to(&self, #[pyo3(from_py_with = integer::offset)] offset: i64) -> PyResult<()> {
         self.0.with_mut(|index| index.truncate_to(offset))
     }
 
@@ -229,7 +240,7 @@ impl PyTimeIndex {
     ///     ValueError: Entries would be cut off.
     ///
     /// Source: `AbstractIndex#resize`.
-    fn resize(&self, py: Python<'_>, max_bytes: i64) -> PyResult<bool> {
+    fn resize(&self, py: Python<'_>, #[pyo3(from_py_with = integer::max_bytes)] max_bytes: i64) -> PyResult<bool> {
         self.0.resize(py, max_bytes)
     }
 
@@ -265,8 +276,9 @@ impl PyTimeIndex {
         self.0.close(py);
     }
 
-    fn __enter__(slf: Py<Self>) -> Py<Self> {
-        slf
+    fn __enter__(slf: Py<Self>) -> PyResult<Py<Self>> {
+        slf.get().0.check_open()?;
+        Ok(slf)
     }
 
     #[pyo3(signature = (*_args))]

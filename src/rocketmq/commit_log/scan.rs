@@ -68,6 +68,8 @@ pub struct Scan<S> {
     /// In the log: where the walk has come to.
     position: u64,
     last_blank: Option<u64>,
+    /// In the log: what was refused and read once more.
+    looked_again: Option<u64>,
     stop: Option<Stop>,
     salvage: Option<Box<Salvage>>,
     checked: Checked,
@@ -117,6 +119,7 @@ impl<S: ReadAt> Scan<S> {
             layout: None,
             position: begin,
             last_blank: None,
+            looked_again: None,
             stop: None,
             salvage: None,
             checked: Checked::default(),
@@ -203,48 +206,78 @@ impl<S: ReadAt> Scan<S> {
                         let size = frame::stated_size(self.window.head(self.next)).map_or(-1, u64::cast_signed);
                         self.checked.find(&file.path, self.next, "log-blank", expected, format!("size {size}"));
                         salvage.past.leave_file();
-                        self.go_on()?;
+                        let behind = self.next_frame()?;
+                        self.go_on(behind);
                         continue;
                     }
                     self.position = file.end();
                     self.current = None;
                 }
                 Found::Refused(refusal) => {
-                    let stop = Stop { phy_offset: self.position, refusal: Some(refusal) };
-                    let Some(salvage) = &mut self.salvage else {
-                        if refusal != Refusal::Unwritten {
-                            salvage::tell(&mut self.checked, file, &stop);
-                        }
-                        self.stop = Some(stop);
-                        break;
-                    };
-                    salvage.past.stop();
-                    if refusal == Refusal::Unwritten {
-                        salvage.unwritten.get_or_insert_with(|| (file.clone(), stop));
-                    } else {
-                        salvage::tell(&mut self.checked, file, &stop);
+                    let behind = self.next_frame()?;
+                    if (refusal != Refusal::Unwritten || behind.is_some()) && self.is_written_by_now()? {
+                        continue;
                     }
-                    self.go_on()?;
+                    self.refuse(refusal, behind);
                 }
             }
         }
         Ok(false)
     }
 
-    /// Behind damage: goes to the next frame of the file, or to the next file.
-    fn go_on(&mut self) -> Result<()> {
+    /// What a broker would refuse: ends the walk, or is passed over.
+    fn refuse(&mut self, refusal: Refusal, behind: Option<u64>) {
+        let Some((file, _)) = &self.current else { return };
+        let stop = Stop { phy_offset: self.position, refusal: Some(refusal) };
+        let unwritten = refusal == Refusal::Unwritten;
+        if !unwritten {
+            salvage::tell(&mut self.checked, file, &stop);
+        }
+        let Some(salvage) = &mut self.salvage else {
+            self.stop = Some(stop);
+            return;
+        };
+        salvage.past.stop();
+        if unwritten {
+            salvage.unwritten.get_or_insert_with(|| (file.clone(), stop));
+        }
+        self.go_on(behind);
+    }
+
+    /// Where the next frame of the file stands, behind what is refused; for a walk that goes on there.
+    fn next_frame(&mut self) -> Result<Option<u64>> {
         let (Some((file, source)), Some(salvage)) = (&self.current, &mut self.salvage) else {
-            return Ok(());
+            return Ok(None);
         };
         let Salvage { search, probe, .. } = salvage.as_mut();
         let found = salvage::next_frame(source, file, self.next, self.versions, search, probe);
-        if let Some(at) = found.map_err(|e| Error::io(&file.path, e))? {
-            self.next = at;
-        } else {
-            self.position = file.end();
-            self.current = None;
+        found.map_err(|e| Error::io(&file.path, e))
+    }
+
+    /// Looks again, once, at what was refused: a broker may have written it since it was read. It writes one message after the
+    /// other, so where a message behind is there, this one is whole.
+    fn is_written_by_now(&mut self) -> Result<bool> {
+        let Some((file, source)) = self.current.as_ref().filter(|_| self.looked_again != Some(self.position)) else {
+            return Ok(false);
+        };
+        self.looked_again = Some(self.position);
+        let mut probe = Window::new(LOOKUP_WINDOW);
+        probe.crc = self.window.crc;
+        let found = probe.check(source, self.next, file.len, self.versions).map_err(|e| Error::io(&file.path, e))?;
+        let is_written = !matches!(found, Found::Refused(_));
+        if is_written {
+            self.window.clear();
         }
-        Ok(())
+        Ok(is_written)
+    }
+
+    /// Goes to a frame of the file, or where there is none to the next file.
+    fn go_on(&mut self, behind: Option<u64>) {
+        if let Some(at) = behind {
+            self.next = at;
+        } else if let Some((file, _)) = self.current.take() {
+            self.position = file.end();
+        }
     }
 
     /// Goes over the next messages, at most so many, as far as they are in memory already; at least one if there is one.

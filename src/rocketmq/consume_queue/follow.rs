@@ -10,12 +10,12 @@ use arrow_array::RecordBatch;
 use super::batch_blocks::BatchBlocks;
 use super::extension::is_extension_address;
 use super::queue::{ConsumeQueue, Kind, Options};
-use super::tags_code::SCHEDULE_TOPIC;
 use super::unit::{BatchUnit, Unit};
 use crate::error::Result;
 use crate::hash_index::carry_utf8;
 use crate::rocketmq::commit_log::frame::{TRANSACTION_COMMIT, TRANSACTION_TYPE};
 use crate::rocketmq::message_columns::{Int32s, Texts, integers, null};
+use crate::rocketmq::names::SCHEDULE_TOPIC;
 
 /// The most units of a queue that are read ahead.
 const AHEAD: usize = 8_192;

@@ -2,9 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::hash_index::carry_utf8;
-
-/// The topic that holds delayed messages until their time.
-pub(super) const SCHEDULE_TOPIC: &str = "SCHEDULE_TOPIC_XXXX";
+use crate::rocketmq::names::SCHEDULE_TOPIC;
 
 /// The delays of a broker's levels; level 1 is the first (upstream `MessageStoreConfig.messageDelayLevel`).
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -23,13 +23,12 @@ use crate::rocketmq::commit_log::frame::{INNER_BATCH, TRANSACTION_COMMIT, TRANSA
 use crate::rocketmq::cut::cut_files;
 use crate::rocketmq::findings::Checked;
 use crate::rocketmq::message_columns::MessageColumns;
+use crate::rocketmq::names::{LIGHT_QUEUE, MULTI_DISPATCH, MULTI_QUEUE_OFFSET, is_folder_name};
 use crate::rocketmq::offset_files;
 use crate::store_lock::refuse_other_holder;
 
 /// Units are kept in memory up to so many bytes, over all queues.
 const KEPT: usize = 32 * 1024 * 1024;
-/// Queues whose names begin so have one queue, number 0.
-const LIGHT_QUEUE: &str = "%LMQ%";
 
 /// How queues are written.
 #[derive(Clone, Debug)]
@@ -256,8 +255,8 @@ impl ConsumeQueueWriter {
         let mut units = self.put(topic, queue_id, Kind::Plain, plain, true);
         if let (true, Some(queues), Some(offsets)) = (
             self.options.multi_dispatch,
-            columns.property(row, "INNER_MULTI_DISPATCH"),
-            columns.property(row, "INNER_MULTI_QUEUE_OFFSET"),
+            columns.property(row, MULTI_DISPATCH),
+            columns.property(row, MULTI_QUEUE_OFFSET),
         ) && queues.split(',').count() == offsets.split(',').count()
         {
             for (queue, offset) in queues.split(',').zip(offsets.split(',')) {
@@ -328,11 +327,6 @@ impl ConsumeQueueWriter {
         self.checked.count("files", self.written.files() as u64);
         Ok(self.checked)
     }
-}
-
-/// A damaged log may hold anything for a topic.
-fn is_folder_name(topic: &str) -> bool {
-    !topic.is_empty() && topic != "." && topic != ".." && topic.len() <= 255 && !topic.contains(['/', '\\', '\0'])
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -147,6 +148,14 @@ def test_verify_says_what_is_broken(
     assert {row["kind"] for row in findings} == {"queue-unit", "queue-missing"}
     assert (last["ok"], last["findings"]) == (False, len(findings))
     assert logdex_command("verify", min((store("basic") / "index").iterdir())).code == 0
+
+
+def test_verify_says_what_was_not_there(store: Callable[[str], Path], logdex_command: Callable[..., Any]) -> None:
+    root = store("basic")
+    shutil.rmtree(root / "index")
+    said = logdex_command("verify", root)
+    assert (said.code, said.out.startswith("sound; not there to be checked: key index; checked ")) == (0, True)
+    assert logdex_command("verify", root, "--json").rows[-1]["absent"] == ["key index"]
 
 
 def test_build_index_makes_the_broker_s_files(

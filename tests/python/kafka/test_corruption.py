@@ -9,7 +9,7 @@ import pytest
 import golden_kafka
 import kafka_records as records
 from logdex.errors import CorruptFileError
-from logdex.kafka import Log
+from logdex.kafka import Log, LogSegment, OffsetIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,6 +37,26 @@ def _damages(path: Path, begin: int, end: int) -> Iterator[bytes]:
         flipped[at] ^= 1 << (7 - at % 8)
         yield bytes(flipped)
         yield content[:at]
+
+
+@pytest.mark.parametrize("by", [1, 2, 1 << 32])
+def test_a_base_offset_lowered_under_an_index_entry_is_told(folder: Path, by: int) -> None:
+    """No checksum covers it; the entry, which names the batch's last offset, and the batch before it do."""
+    path = folder / f"{NAME}.log"
+    sound = path.read_bytes()
+    with OffsetIndex.open(folder / f"{NAME}.index", check="trust") as index:
+        entries = [index.entry(n) for n in range(len(index))]
+    assert len(entries) >= 3
+    for offset, position in entries:
+        base = int.from_bytes(sound[position : position + 8], "big") - by
+        path.write_bytes(sound[:position] + (base % (1 << 64)).to_bytes(8, "big") + sound[position + 8 :])
+        with LogSegment.open(path) as segment:
+            for call in (lambda: segment.translate_offset(offset), lambda: segment.read(offset, 1)):  # noqa: B023 -- called here
+                with pytest.raises(CorruptFileError) as told:
+                    call()
+                assert (told.value.path, told.value.offset) == (str(path), position)
+        with OffsetIndex.open(folder / f"{NAME}.index") as checked:
+            assert checked.lookup(offset)[1] < position
 
 
 def _answers(log: Log) -> list[Any]:

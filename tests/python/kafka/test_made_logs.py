@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -40,6 +41,19 @@ def test_the_newest_record_is_none_that_was_deleted(partition: Path) -> None:
             assert log.offset_for_timestamp(-3) == (T + newest[0], newest[1])
         _start_at(partition, 5)
         assert log.offset_for_timestamp(-3) is None
+
+
+@pytest.mark.parametrize("compat", [None, "3.9.0"])
+@pytest.mark.parametrize("ms", range(-6, 0))
+def test_a_moment_before_1970_is_a_time_like_any_other(partition: Path, ms: int, compat: str | None) -> None:
+    write_segment(partition, 0, batch([Row(0, 100), Row(1, 900)]))
+    first = (T + 100, 0)
+    moment = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=ms)
+    with Log.open(partition, compat=compat) as log:
+        assert log.offset_for_timestamp(moment) == first
+        assert log.offset_for_timestamp(ms, special=False) == first
+        assert (log.offset_for_timestamp(ms) == first) is (ms == -6)
+        assert log.offset_for_timestamp(moment, special=True) == log.offset_for_timestamp(ms)
 
 
 @pytest.fixture

@@ -260,6 +260,7 @@ def test_readers_beside_the_services_see_all_that_was_put_before(tmp_path: Path)
         wrong: list[object] = []
 
         def read() -> None:
+            # The first few entries of so small a file may fit several geometries.
             with MessageStore.open(tmp_path, hash_slots=20, max_entries=50) as store:
                 while not stop.is_set():
                     there = put[0]
@@ -285,6 +286,24 @@ def test_readers_beside_the_services_see_all_that_was_put_before(tmp_path: Path)
         assert not wrong
     with MessageStore.open(tmp_path) as store:
         assert store.verify().ok
+
+
+def test_readers_do_not_mind_an_index_without_entries(tmp_path: Path) -> None:
+    with open_small(tmp_path) as writer, MessageStore.open(tmp_path) as before:
+        assert list(before.find("T", "k")) == []
+        # A message without keys makes the index file, and nothing tells its geometry.
+        writer.put_message("T")
+        writer.flush()
+        with MessageStore.open(tmp_path) as since:
+            for store in (before, since):
+                assert list(store.find("T", "k")) == []
+            writer.put_message("T", keys="k")
+            for store in (before, since):
+                assert len(store.find("T", "k")) == 1
+            writer.put_messages({"topic": ["T"] * 40, "keys": [f"k{number}" for number in range(40)]})
+            writer.flush()
+            for store in (before, since):
+                assert len(store.find("T", "k39", scan=False)) == 1
 
 
 def test_many_threads_put(tmp_path: Path) -> None:

@@ -65,6 +65,41 @@ def test_a_broker_s_store_is_sound(case: str, store: Callable[[str], Path]) -> N
     assert snapshot(root) == before
 
 
+@pytest.mark.parametrize("lacking", [("index",), ("consumequeue", "batchconsumequeue"), ("index", "consumequeue")])
+def test_parts_that_are_not_there_are_told_and_are_no_finding(
+    store: Callable[[str], Path], lacking: tuple[str, ...]
+) -> None:
+    root = store("basic")
+    for name in lacking:
+        shutil.rmtree(root / name, ignore_errors=True)
+    names = [words for part, words in (("consumequeue", "consume queues"), ("index", "key index")) if part in lacking]
+    with MessageStore.open(root) as opened:
+        report = opened.verify()
+    assert report.ok
+    assert report.absent == names
+    assert f"sound; not there to be checked: {', '.join(names)}; checked" in str(report)
+    assert report.to_dict()["absent"] == names
+    counted = {"consume queues": ("queues", "units_followed"), "key index": ("entries", "entries_followed")}
+    for words, counts in counted.items():
+        assert all((report.checked[count] == 0) is (words in names) for count in counts)
+
+
+def test_a_whole_store_lacks_nothing(store: Callable[[str], Path]) -> None:
+    with MessageStore.open(store("basic")) as opened:
+        report = opened.verify()
+    assert report.absent == []
+    assert "not there" not in str(report)
+
+
+def test_queues_in_a_rocksdb_are_told(store: Callable[[str], Path]) -> None:
+    root = store("basic")
+    shutil.rmtree(root / "consumequeue")
+    (root / "consumequeue").mkdir()
+    (root / "consumequeue" / "CURRENT").write_text("MANIFEST-000005\n", encoding="ascii")
+    with MessageStore.open(root) as opened:
+        assert opened.verify().absent == ["consume queues (kept in a RocksDB)"]
+
+
 def test_every_damage_has_its_place() -> None:
     assert set(DAMAGES) == set(golden.DAMAGED)
 

@@ -20,7 +20,8 @@ ORDERS = TopicPartition("orders", 1)
 def _log() -> Any:
     """Stand in for a log of the offsets 10..90, whose record at offset o has the timestamp 10 * o."""
 
-    def offset_for_timestamp(time: int) -> tuple[int, int] | None:
+    def offset_for_timestamp(time: int, *, special: bool) -> tuple[int, int] | None:
+        assert not special, "Spark's options have words for the ends of a log"
         offset = max(10, -(-time // 10))
         return (10 * offset, offset) if offset < 90 else None
 
@@ -38,7 +39,6 @@ def _log() -> Any:
     [
         ({}, 10, 90),
         ({"startingOffsets": "earliest", "endingOffsets": "latest"}, 10, 90),
-        ({"startingOffsets": "latest"}, 90, 90),
         ({"startingOffsets": '{"orders": {"0": 3, "1": 20}}', "endingOffsets": '{"orders": {"1": 40}}'}, 20, 40),
         ({"startingOffsets": '{"orders": {"1": -2}}', "endingOffsets": '{"orders": {"1": -1}}'}, 10, 90),
         ({"startingOffsets": '{"other": {"1": 20}}'}, 10, 90),
@@ -53,6 +53,23 @@ def test_bounds(options: dict[str, str], first: int, last: int) -> None:
     assert (starting(options).resolve(_log()), ending(options).resolve(_log())) == (first, last)
 
 
+def test_a_stream_may_begin_at_the_latest() -> None:
+    for latest in ("latest", '{"orders": {"1": -1}}'):
+        assert starting({"startingOffsets": latest}, stream=True).resolve(_log()) == 90
+
+
+def test_a_time_counts_before_an_offset_of_no_use() -> None:
+    assert starting({"startingOffsets": "latest", "startingTimestamp": "305"}).resolve(_log()) == 31
+    assert ending({"endingOffsets": "earliest", "endingTimestamp": "400"}).resolve(_log()) == 40
+
+
+def test_a_batch_that_can_only_be_empty_is_refused_in_words() -> None:
+    with pytest.raises(ValueError, match="startingOffsets: a batch that begins at the latest offset reads nothing"):
+        starting({"startingOffsets": "latest"})
+    with pytest.raises(ValueError, match="startingOffsets, orders-1: a batch that begins at the latest"):
+        starting({"startingOffsets": '{"orders": {"0": 3, "1": -1}}'})
+
+
 def test_a_start_behind_the_newest_record_is_an_error() -> None:
     with pytest.raises(ValueError, match="no record at or after 5000"):
         starting({"startingTimestamp": "5000"}).resolve(_log())
@@ -62,6 +79,10 @@ def test_a_start_behind_the_newest_record_is_an_error() -> None:
     "options",
     [
         {"startingOffsets": "newest"},
+        {"startingOffsets": "latest"},
+        {"startingOffsets": " Latest"},
+        {"startingOffsets": '{"orders": {"0": 3, "1": -1}}'},
+        {"endingOffsets": '{"orders": {"1": -2}}'},
         {"startingOffsets": '{"orders": 5}'},
         {"startingOffsets": '{"orders": {"x": 5}}'},
         {"startingOffsets": '["orders"]'},

@@ -136,6 +136,10 @@ def test_an_unknown_topic_or_option_is_an_error(spark: SparkSession, kafka_case:
         ({"isolation": "dirty"}, "isolation"),
         ({"subscribe": " , "}, "subscribe: ' , ' names nothing"),
         ({"subscribe": "cod-none", "startingOffsets": '{"cod-nine": {"0": 5}}'}, "cod-nine-0, which is not read"),
+        (
+            {"subscribe": "cod-none", "startingOffsets": "latest"},
+            "a batch that begins at the latest offset reads nothing",
+        ),
         ({"endingOffsetsByTimestamp": '{"cod-none": {"7": 5}}'}, "cod-none-7, which is not read"),
         ({"maxPartitionBytes": "0"}, "maxPartitionBytes: 0 is not above 0"),
     ):

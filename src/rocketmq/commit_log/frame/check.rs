@@ -3,9 +3,7 @@
 use super::fields::{Frame, Layout, body_crc};
 use super::{MAGIC_BLANK, MAGIC_V1, MAGIC_V2, array, i32_at};
 use crate::rocketmq::commit_log::properties;
-
-/// The topic whose `DELAY` property the broker parses while it checks a frame.
-const SCHEDULE_TOPIC: &[u8] = b"SCHEDULE_TOPIC_XXXX";
+use crate::rocketmq::names::SCHEDULE_TOPIC;
 
 /// Which frames are messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +108,7 @@ fn refusal(frame: &Frame<'_>, crc: bool) -> Option<Refusal> {
             return Some(Refusal::BodyCrc { stored, computed });
         }
     }
-    if frame.topic() == SCHEDULE_TOPIC && !has_level(frame) {
+    if frame.topic() == SCHEDULE_TOPIC.as_bytes() && !has_level(frame) {
         return Some(Refusal::DelayLevel);
     }
     None

@@ -1,9 +1,15 @@
 //! Going on behind damage, and what gives cut-off frames away.
 
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
 use super::encoder::{TestLog, TestMessage};
-use super::{offsets, scan, small_log};
+use super::{Scan, offsets, scan, small_log};
 use crate::rocketmq::commit_log::columns::Column;
+use crate::rocketmq::commit_log::frame::Versions;
 use crate::rocketmq::commit_log::{Bodies, MessageReader, Suspect};
+use crate::rocketmq::offset_files::OffsetFile;
+use crate::source::ReadAt;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, RecordBatch};
@@ -51,6 +57,61 @@ fn a_sound_log_has_no_suspects_and_no_findings() {
     let (rows, findings) = salvage(&log.files);
     assert_eq!(rows, log.offsets.iter().map(|offset| (*offset, None)).collect::<Vec<_>>());
     assert_eq!(findings, []);
+}
+
+/// A file into which a broker writes while it is read: the first reads see it as it was.
+#[derive(Debug)]
+struct Growing {
+    before: Vec<u8>,
+    now: Vec<u8>,
+    early_reads: AtomicUsize,
+}
+
+impl ReadAt for Growing {
+    fn len(&self) -> u64 {
+        ReadAt::len(self.now.as_slice())
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let early = self.early_reads.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok();
+        if early { self.before.as_slice() } else { self.now.as_slice() }.read_exact_at(buf, offset)
+    }
+
+    fn words<const N: usize>(&self, offset: u64) -> io::Result<[u32; N]> {
+        self.now.as_slice().words(offset)
+    }
+}
+
+#[test]
+fn a_message_that_is_written_while_it_is_read_is_no_damage() {
+    let log = TestLog::write(0, 4_000, &messages(12, 1_000));
+    let [(start, now)] = &log.files[..] else { panic!("one file") };
+    let file = OffsetFile { start: *start, len: now.len() as u64, path: "0".into() };
+    let end = now.iter().rposition(|byte| *byte != 0).unwrap();
+    for (written, early_reads) in (0..end).flat_map(|written| (1..5).map(move |reads| (written, reads))) {
+        let mut before = now.clone();
+        before[written..].fill(0);
+        for salvaging in [true, false] {
+            let grown = (before.clone(), now.clone());
+            let open = move |_: &OffsetFile| {
+                let (before, now) = grown.clone();
+                Ok(Growing { before, now, early_reads: AtomicUsize::new(early_reads) })
+            };
+            let mut walk = Scan::new(vec![file.clone()], open, Versions::V1AndV2, 0, u64::MAX);
+            if salvaging {
+                walk = walk.salvaging(0);
+            }
+            let mut found = Vec::new();
+            while walk.advance().unwrap() {
+                assert_eq!(walk.suspect(), Suspect::default(), "{written} {early_reads}");
+                found.push(walk.message().unwrap().0.phy_offset);
+            }
+            assert_eq!(found, log.offsets[..found.len()], "none is left out: {written} {early_reads} {salvaging}");
+            if early_reads == 1 {
+                assert_eq!(walk.checked().findings.len(), 0, "{written} {salvaging}");
+            }
+        }
+    }
 }
 
 #[test]

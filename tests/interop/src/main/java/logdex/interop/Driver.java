@@ -34,6 +34,7 @@ public final class Driver {
         var bench = new Bench();
         var rounds = new Rounds();
         var logs = new Logs();
+        var storeRounds = new StoreRounds();
         operations.put("index_file_put", IndexFiles::put);
         operations.put("index_file_select", IndexFiles::select);
         operations.put("index_load", stores::loadIndex);
@@ -42,6 +43,12 @@ public final class Driver {
         operations.put("store_load", stores::load);
         operations.put("store_start", stores::start);
         operations.put("store_put", stores::put);
+        operations.put("store_put_batch", stores::putBatch);
+        operations.put("store_put_on", stores::putOn);
+        operations.put("store_state", stores::state);
+        operations.put("store_queues", stores::queues);
+        operations.put("store_messages", stores::messages);
+        operations.put("store_at", stores::at);
         operations.put("store_query", stores::query);
         operations.put("store_stop", stores::stop);
         operations.put("bench_put", bench::put);
@@ -49,6 +56,7 @@ public final class Driver {
         operations.put("rounds_put", rounds::put);
         operations.put("rounds_select", rounds::select);
         operations.put("rounds_decode", logs::decode);
+        operations.put("rounds_store_put", storeRounds::put);
     }
 
     private String answer(String line) {

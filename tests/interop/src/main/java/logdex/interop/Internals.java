@@ -3,10 +3,12 @@ package logdex.interop;
 import java.io.File;
 import java.io.IOException;
 import java.lang.reflect.Field;
+import java.lang.reflect.Method;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import org.apache.rocketmq.common.ServiceThread;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.MappedFile;
 import org.apache.rocketmq.store.index.IndexFile;
@@ -33,6 +35,23 @@ final class Internals {
 
     static boolean isShutDown(DefaultMessageStore store) {
         return field(store, "shutdown", Boolean.class);
+    }
+
+    /** Ends the thread that dispatches; all that is in the log is dispatched by then. */
+    static void stopDispatch(DefaultMessageStore store) {
+        field(store, "reputMessageService", ServiceThread.class).shutdown();
+    }
+
+    /** Does in this thread what the stopped one does: dispatches all that is in the log. */
+    static void dispatch(DefaultMessageStore store) {
+        Object service = field(store, "reputMessageService", ServiceThread.class);
+        try {
+            Method round = service.getClass().getDeclaredMethod("doReput");
+            round.setAccessible(true);
+            round.invoke(service);
+        } catch (ReflectiveOperationException e) {
+            throw new IllegalStateException(service.getClass() + " does not dispatch", e);
+        }
     }
 
     /** Unmaps and closes an index file; the real class can only do that by deleting the file as well. */

@@ -78,8 +78,8 @@ final class Stores {
         return state();
     }
 
-    /** messages (topic, queue_id, body, properties): puts them, waits until they are dispatched, says where they lie. */
-    Map<String, ?> put(JSONObject question) throws InterruptedException {
+    /** messages (see {@link Messages}): puts them one by one, waits until they are dispatched, says where they lie. */
+    Map<String, ?> put(JSONObject question) throws InterruptedException, IOException {
         JSONArray messages = question.getJSONArray("messages");
         var results = new ArrayList<Map<String, ?>>();
         for (int i = 0; i < messages.size(); i++) {
@@ -87,6 +87,45 @@ final class Stores {
         }
         settle(Messages.end(results));
         return Map.of("results", results, "state", state());
+    }
+
+    /** messages of one topic and queue: puts them as one batch, waits until they are dispatched, says where the first lies. */
+    Map<String, ?> putBatch(JSONObject question) throws InterruptedException, IOException {
+        Map<String, ?> result = Messages.putBatch(store, question.getJSONArray("messages"));
+        settle(Messages.end(List.of(result)));
+        return result;
+    }
+
+    /** threads: each puts messages of its own until the process ends, which is how a broker is when it is killed. */
+    Map<String, ?> putOn(JSONObject question) {
+        for (int thread = 0; thread < question.getIntValue("threads"); thread++) {
+            new Thread(new Traffic(store, thread), "traffic-" + thread).start();
+        }
+        return Map.of();
+    }
+
+    /** The end of the log, how far dispatch is behind it, and the delay levels' offsets as the schedule service keeps them. */
+    Map<String, ?> state(JSONObject question) {
+        return Map.of(
+            "min_phy_offset", store.getMinPhyOffset(),
+            "max_phy_offset", store.getMaxPhyOffset(),
+            "dispatch_behind", store.dispatchBehindBytes(),
+            "delay_offsets", store.getScheduleMessageService().encode());
+    }
+
+    /** Every queue with its bounds. */
+    Map<String, ?> queues(JSONObject question) {
+        return Map.of("queues", Contents.queues(store));
+    }
+
+    /** Every message of every queue. */
+    Map<String, ?> messages(JSONObject question) {
+        return Map.of("messages", Contents.messages(store));
+    }
+
+    /** phy_offsets: the message at each. */
+    Map<String, ?> at(JSONObject question) {
+        return Map.of("messages", Contents.at(store, question));
     }
 
     /** topics, keys, max_num, begin, end (one of each a question): the offsets of the messages that the store itself returns. */
@@ -130,7 +169,8 @@ final class Stores {
         }
     }
 
-    private static DefaultMessageStore newStore(JSONObject question) throws IOException {
+    /** root, config (properties of the store by the names in a broker's configuration): a store on that directory. */
+    static DefaultMessageStore newStore(JSONObject question) throws IOException {
         var config = new MessageStoreConfig();
         var properties = new Properties();
         JSONObject given = question.getJSONObject("config");
