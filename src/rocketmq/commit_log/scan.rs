@@ -185,10 +185,14 @@ impl<S: ReadAt> Scan<S> {
                 Found::Message(layout) => {
                     self.at = self.next;
                     self.next += u64::from(layout.total());
-                    if let Some(salvage) = &mut self.salvage {
-                        if let Some((file, stop)) = salvage.unwritten.take() {
-                            salvage::tell(&mut self.checked, &file, &stop);
+                    if let Some((file, stop)) = self.salvage.as_mut().and_then(|salvage| salvage.unwritten.take()) {
+                        if self.is_written_since(&file, &stop)? {
+                            self.stop = Some(Stop { phy_offset: stop.phy_offset, refusal: None });
+                            break;
                         }
+                        salvage::tell(&mut self.checked, &file, &stop);
+                    }
+                    if let Some(salvage) = &mut self.salvage {
                         let frame = self.window.frame(self.at, layout);
                         salvage.suspect = salvage.past.judge(&frame, self.position);
                     }
@@ -269,6 +273,18 @@ impl<S: ReadAt> Scan<S> {
             self.window.clear();
         }
         Ok(is_written)
+    }
+
+    /// Looks again at unwritten space that seemed to be the end, now that a message came in a later file: a broker may have
+    /// written there since, and gone on to that file. What it wrote meanwhile is not given at all then, rather than without its
+    /// beginning.
+    fn is_written_since(&mut self, file: &OffsetFile, stop: &Stop) -> Result<bool> {
+        let source = (self.open)(file)?;
+        let at = stop.phy_offset.saturating_sub(file.start);
+        let mut probe = Window::new(LOOKUP_WINDOW);
+        probe.crc = self.window.crc;
+        let found = probe.check(&source, at, file.len, self.versions).map_err(|e| Error::io(&file.path, e))?;
+        Ok(!matches!(found, Found::Refused(_)))
     }
 
     /// Goes to a frame of the file, or where there is none to the next file.

@@ -1,5 +1,6 @@
 //! Going on behind damage, and what gives cut-off frames away.
 
+use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -112,6 +113,42 @@ fn a_message_that_is_written_while_it_is_read_is_no_damage() {
             }
         }
     }
+}
+
+#[test]
+fn what_is_written_over_the_end_of_a_file_meanwhile_is_given_with_its_beginning_or_not_at_all() {
+    let log = TestLog::write(0, 700, &messages(12, 1_000));
+    let files: Vec<OffsetFile> = log.files.iter().map(|(start, _)| listed(*start, 700)).collect();
+    let last = files.last().unwrap().start;
+    for (number, end) in log.offsets.iter().enumerate().filter(|(_, end)| **end < last) {
+        // The file that ends there is read as it was, and looked at again as it is; those behind it are there already.
+        let (bytes, end) = (log.files.clone(), *end);
+        let mut opened = HashMap::new();
+        let open = move |file: &OffsetFile| {
+            let now = bytes.iter().find(|(start, _)| *start == file.start).unwrap().1.clone();
+            let mut before = now.clone();
+            if (file.start..file.end()).contains(&end) {
+                before[usize::try_from(end - file.start).unwrap()..].fill(0);
+            }
+            let times = opened.entry(file.start).or_insert(0);
+            *times += 1;
+            let early_reads = AtomicUsize::new(if *times == 1 { usize::MAX } else { 0 });
+            Ok(Growing { before, now, early_reads })
+        };
+        let mut walk = Scan::new(files.clone(), open, Versions::V1AndV2, 0, u64::MAX).salvaging(last);
+        let mut found = Vec::new();
+        while walk.advance().unwrap() {
+            assert_eq!(walk.suspect(), Suspect::default(), "{end}");
+            found.push(walk.message().unwrap().0.phy_offset);
+        }
+        assert_eq!(found, log.offsets[..number], "{end}");
+        assert_eq!(walk.stop().unwrap().phy_offset, end);
+        assert_eq!(walk.checked().findings.len(), 0, "{end}");
+    }
+}
+
+fn listed(start: u64, len: u64) -> OffsetFile {
+    OffsetFile { start, len, path: start.to_string().into() }
 }
 
 #[test]
