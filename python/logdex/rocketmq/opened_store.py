@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from logdex.closing import Closing
 from logdex.hash_index import IndexService
-from logdex.hash_index.geometry import NothingIndexedError
 from logdex.hash_index.query import CLOCK_SLACK_MS
 from logdex.int64 import check_int64
 from logdex.rocketmq.commit_log import CommitLog
@@ -112,16 +111,12 @@ class OpenedStore(Closing):
 
     @property
     def index(self) -> IndexService | None:
-        """The key index; None while the store has no index directory, or nothing is indexed that would tell its geometry."""
+        """The key index; None while the store has no index directory."""
         self._check_open()
         with self._lock:
             directory = self._layout.index
             if self._index is None and directory.is_dir():
-                try:
-                    self._index = IndexService.open(directory, **self._options)
-                except NothingIndexedError:
-                    # Its answers would be none; the log has them.
-                    return None
+                self._index = IndexService.open(directory, **self._options)
             return self._index
 
     def _check_open(self) -> None:

@@ -287,22 +287,20 @@ def test_readers_beside_the_services_are_never_told_what_is_not(tmp_path: Path) 
         assert store.verify().ok
 
 
-def test_readers_do_not_mind_an_index_without_entries(tmp_path: Path) -> None:
-    with open_small(tmp_path) as writer, MessageStore.open(tmp_path) as before:
-        assert list(before.find("T", "k")) == []
+def test_readers_do_not_mind_a_new_index_without_entries(tmp_path: Path) -> None:
+    with open_small(tmp_path) as writer, MessageStore.open(tmp_path) as store:
+        (tmp_path / "index").mkdir(exist_ok=True)
+        assert list(store.find("T", "k")) == []
         # A message without keys makes the index file, and nothing tells its geometry.
         writer.put_message("T")
         writer.flush()
-        with MessageStore.open(tmp_path) as since:
-            for store in (before, since):
-                assert list(store.find("T", "k")) == []
-            writer.put_message("T", keys="k")
-            for store in (before, since):
-                assert len(store.find("T", "k")) == 1
-            writer.put_messages({"topic": ["T"] * 40, "keys": [f"k{number}" for number in range(40)]})
-            writer.flush()
-            for store in (before, since):
-                assert len(store.find("T", "k39", scan=False)) == 1
+        assert any((tmp_path / "index").iterdir())
+        assert list(store.find("T", "k")) == []
+        writer.put_message("T", keys="k")
+        assert len(store.find("T", "k")) == 1
+        writer.put_messages({"topic": ["T"] * 40, "keys": [f"k{number}" for number in range(40)]})
+        writer.flush()
+        assert len(store.find("T", "k39", scan=False)) == 1
 
 
 def test_many_threads_put(tmp_path: Path) -> None:
