@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -91,7 +92,10 @@ def test_logdex_is_killed_again_and_again(driver: Driver, tmp_path: Path, say: C
 
 def _killed_writer(root: Path, flush: str, least: int) -> set[str]:
     told: set[str] = set()
-    with subprocess.Popen([sys.executable, "-c", WRITER, str(root), flush], stdout=subprocess.PIPE, text=True) as child:
+    command = [sys.executable, "-c", WRITER, str(root), flush]
+    # The child finds the modules beside this one as pytest does.
+    found = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=found) as child:
         assert child.stdout is not None
         while len(told) < least:
             line = child.stdout.readline()
