@@ -14,7 +14,7 @@ import pytest
 from logdex.rocketmq import MessageStore, StoreWriter
 from rocketmq_driver import Driver
 from traffic_store import columns, mixture
-from written_store import CONFIG, FILE_SIZE, SIZES, both_say_the_same, broker_puts, log_rows
+from written_store import FILE_SIZE, ONE_INDEX, ONE_INDEX_SIZES, both_say_the_same, broker_puts, log_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,8 +25,8 @@ import sys
 import pyarrow as pa
 from logdex.rocketmq import StoreWriter
 from traffic_store import columns, mixture
-from written_store import SIZES
-writer = StoreWriter.open(sys.argv[1], flush=sys.argv[2], **SIZES)
+from written_store import ONE_INDEX_SIZES
+writer = StoreWriter.open(sys.argv[1], flush=sys.argv[2], **ONE_INDEX_SIZES)
 batch = columns(mixture(41, 50))
 while True:
     print(*pa.table(writer.put_messages(batch))["msg_id"].to_pylist(), flush=True)
@@ -44,7 +44,7 @@ def test_broker_is_killed_and_logdex_goes_on(tmp_path: Path, threads: int, say: 
         broker.kill()
     assert (root / "abort").exists()
 
-    with StoreWriter.open(root, services=False, **SIZES) as writer:
+    with StoreWriter.open(root, services=False, **ONE_INDEX_SIZES) as writer:
         # Nothing was lost: a process died, not the machine.
         assert writer.max_offset >= taken
         writer.put_messages(columns(mixture(5, 300)))
@@ -72,7 +72,7 @@ def test_logdex_is_killed_and_the_broker_goes_on(
     assert {row["msg_id"] for row in rows} == before
     broker_puts(driver, mixture(6, 100))
     driver.ask("store_stop")
-    with StoreWriter.open(root, services=False, **SIZES) as writer:
+    with StoreWriter.open(root, services=False, **ONE_INDEX_SIZES) as writer:
         writer.put_messages(columns(mixture(8, 10)))
     _every_message_is_whole(root)
     say(f"logdex killed in its puts, {flush}: {len(rows)} messages alike after the broker went on")
@@ -126,5 +126,5 @@ def _every_message_is_whole(root: Path) -> None:
 
 
 def _start(broker: Driver, root: Path) -> None:
-    assert broker.ask("store_load", root=root, config=CONFIG)["ok"]
+    assert broker.ask("store_load", root=root, config=ONE_INDEX)["ok"]
     broker.ask("store_start")

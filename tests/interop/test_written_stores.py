@@ -15,7 +15,7 @@ from logdex.errors import LockedError
 from logdex.rocketmq import MessageStore, StoreWriter
 from rocketmq_driver import Driver
 from traffic_store import columns, mixture
-from written_store import CONFIG, FILE_SIZE, SIZES, both_say_the_same, broker_puts
+from written_store import CONFIG, FILE_SIZE, ONE_INDEX, SIZES, both_say_the_same, broker_puts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +40,7 @@ def test_the_broker_takes_a_log_without_queues_and_index(
     with closing(CommitLogWriter.open(root / "commitlog", end_phy_offset=0, file_size=FILE_SIZE)) as writer:
         for first in range(0, len(messages), at_once):
             writer.put_messages(columns(messages[first : first + at_once]))
-    _start(driver, root)
+    _start(driver, root, ONE_INDEX)
     rows = both_say_the_same(driver, root, len(messages))
     assert [row["uniq_key"] for row in rows] == [message["properties"]["UNIQ_KEY"] for message in messages]
     driver.ask("store_stop")
@@ -119,8 +119,8 @@ def _keys_are_found(broker: Driver, messages: list[dict[str, Any]]) -> int:
     return len(unique)
 
 
-def _start(broker: Driver, root: Path) -> None:
-    assert broker.ask("store_load", root=root, config=CONFIG)["ok"]
+def _start(broker: Driver, root: Path, config: dict[str, Any] = CONFIG) -> None:
+    assert broker.ask("store_load", root=root, config=config)["ok"]
     broker.ask("store_start")
 
 

@@ -39,6 +39,11 @@ SIZES: dict[str, Any] = {
 }
 """The same for `StoreWriter.open`."""
 
+ONE_INDEX: dict[str, Any] = {**CONFIG, "maxHashSlotNum": 4_000, "maxIndexNum": 100_000}
+ONE_INDEX_SIZES: dict[str, Any] = {**SIZES, "hash_slots": 4_000, "max_entries": 100_000}
+"""With one large index file, for a broker that dispatches many messages at its start: it names a file by the millisecond, and
+writes over one that has the name already."""
+
 ROLLBACK = 12
 PREPARED = 4
 
