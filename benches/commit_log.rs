@@ -1,18 +1,19 @@
 //! The commit log's scan, on one file of messages with bodies of 1,024 and of 200 bytes, and the same messages put into a new
 //! log: `cargo bench --bench commit_log`.
 //!
-//! Puts begin a log of 32 MiB each time, so that making its files is measured, too; nothing is flushed. The scanned file is written once for each size, read once before it is measured, and read from the page cache. Its length in MiB
-//! is the environment variable `LOGDEX_BENCH_MIB`, 256 unless it is set. `make bench-report` has a larger log beside the
-//! broker's own decoder.
+//! The scanned file is written once for each size, read once before it is measured, and read from the page cache. Its length
+//! in MiB is the environment variable `LOGDEX_BENCH_MIB`, 256 unless it is set. Puts begin a log each time, so that making its
+//! files is measured, too; they flush as a broker does, in a thread of its own. `make bench-report` has larger logs beside the
+//! broker's own classes.
 #![allow(missing_docs, reason = "criterion's macros")]
 
 mod support;
 
 use std::time::Duration;
 
-use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use logdex::rocketmq::commit_log::columns::Column;
-use support::{is_trial, log};
+use support::{is_trial, log, log_put};
 
 fn scan(criterion: &mut Criterion) {
     let mib = std::env::var("LOGDEX_BENCH_MIB").ok().and_then(|text| text.parse().ok());
@@ -51,17 +52,11 @@ fn put(criterion: &mut Criterion) {
         let mut group = criterion.benchmark_group(format!("put/{body_len}"));
         group.sample_size(10).warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_secs(2));
         group.throughput(Throughput::Elements(written.messages));
+        let count = usize::try_from(written.messages).expect("a number of messages");
+        let (messages, target) = (log_put::read(directory.path(), count), directory.path().join("target"));
         for batch_size in [1, 32, 1024] {
-            let batches = log::batches(directory.path(), batch_size);
             group.bench_function(format!("batches of {batch_size}"), |bencher| {
-                bencher.iter_batched(
-                    || tempfile::tempdir().expect("a place for files"),
-                    |target| {
-                        assert_eq!(log::put(&target.path().join("commitlog"), mib << 21, &batches), written.messages);
-                        target
-                    },
-                    BatchSize::PerIteration,
-                );
+                bencher.iter_custom(|times| (0..times).map(|_| log_put::put(&target, &messages, batch_size).0).sum());
             });
         }
         group.finish();

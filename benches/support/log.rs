@@ -6,13 +6,11 @@ use std::hint::black_box;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::Int64Type;
 use logdex::rocketmq::commit_log::columns::Column;
 use logdex::rocketmq::commit_log::frame::{MAGIC_BLANK, MAGIC_V1, body_crc};
-use logdex::rocketmq::commit_log::write::{CommitLogWriter, FlushMode, Host, PutOptions, WriterOptions};
-use logdex::rocketmq::commit_log::{Bodies, CommitLog, Options, ScanOptions};
+use logdex::rocketmq::commit_log::{CommitLog, Options, ScanOptions};
 
 /// Nothing here can fail but the disk.
 const OK: &str = "the disk has room, and numbers are small";
@@ -122,22 +120,6 @@ pub(crate) fn scan(directory: &Path, columns: &[Column], threads: usize, mut aft
         after(scanned.rows);
     }
     scanned
-}
-
-/// The messages of a log as its frames store them, in batches of so many.
-pub(crate) fn batches(directory: &Path, batch_size: usize) -> Vec<RecordBatch> {
-    let log = CommitLog::open(directory, Options::default()).expect(OK);
-    let options = ScanOptions { columns: columns(true), bodies: Bodies::Stored, batch_size, ..ScanOptions::default() };
-    log.scan(&options).expect(OK).map(|batch| batch.expect(OK)).collect()
-}
-
-/// Puts messages into a new log, without a flush. Gives their number.
-pub(crate) fn put(directory: &Path, file_size: u64, batches: &[RecordBatch]) -> u64 {
-    let store_host = Host::parse("192.168.0.9:10911").expect(OK);
-    let options = WriterOptions { file_size, store_host, flush: FlushMode::Manual };
-    let writer = CommitLogWriter::open(directory, 0, options).expect(OK);
-    let put = PutOptions { decoded: false, park: false, levels: 18 };
-    batches.iter().map(|batch| writer.put_messages(batch, put).expect(OK).num_rows() as u64).sum()
 }
 
 fn files(directory: &Path) -> Vec<PathBuf> {

@@ -9,12 +9,12 @@ use arrow_array::cast::AsArray as _;
 use arrow_array::types::{Int32Type, TimestampMillisecondType};
 use logdex::rocketmq::commit_log::columns::Column;
 use logdex::rocketmq::commit_log::write::{CommitLogWriter, FlushMode, GivenMessage, Host, PutOptions, WriterOptions};
-use logdex::rocketmq::commit_log::{CommitLog, Options, ScanOptions};
+use logdex::rocketmq::commit_log::{Bodies, CommitLog, Options, ScanOptions};
 
 use super::timed;
 
 const OK: &str = "the log is ours, and the disk has room";
-const HOW: PutOptions = PutOptions { decoded: false, park: true, levels: 18 };
+const HOW: PutOptions = PutOptions { bodies: Bodies::Stored, park: true };
 
 /// The first messages of a log, all but the time at which they were stored.
 pub(crate) fn read(directory: &Path, count: usize) -> Vec<RecordBatch> {
@@ -39,6 +39,7 @@ pub(crate) fn put(directory: &Path, messages: &[RecordBatch], batch: usize) -> (
     let options = WriterOptions {
         file_size: 1 << 30,
         store_host: Host::parse("127.0.0.1:10911").expect(OK),
+        levels: 18,
         flush: FlushMode::Async,
     };
     let writer = CommitLogWriter::open(directory, 0, options).expect(OK);

@@ -418,6 +418,7 @@ class CommitLogWriter:
         end_phy_offset: int,
         file_size: int = ...,
         store_host: str = "127.0.0.1:10911",
+        levels: int = 18,
         flush: Literal["async", "sync", "none"] = "async",
     ) -> CommitLogWriter: ...
     def set_queue_offset(self, topic: str, queue_id: int, queue_offset: int) -> None: ...
@@ -427,7 +428,6 @@ class CommitLogWriter:
         *,
         body: Literal["decoded", "stored"] = "decoded",
         park: bool = True,
-        levels: int = 18,
     ) -> RecordBatch: ...
     def put_message(
         self,
@@ -445,7 +445,6 @@ class CommitLogWriter:
         reconsume_times: int = 0,
         prepared_transaction_offset: int = 0,
         park: bool = True,
-        levels: int = 18,
     ) -> tuple[str, int, int, int, int, str, int]: ...
     def flush(self) -> None: ...
     @property

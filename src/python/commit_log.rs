@@ -68,7 +68,7 @@ fn columns(names: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<Column>> {
 }
 
 /// "decoded" or "stored".
-fn bodies(word: &str) -> PyResult<Bodies> {
+pub(super) fn bodies(word: &str) -> PyResult<Bodies> {
     match word {
         "decoded" => Ok(Bodies::Decoded),
         "stored" => Ok(Bodies::Stored),

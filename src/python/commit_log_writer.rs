@@ -11,9 +11,11 @@ use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3_arrow::PyRecordBatch;
 
+use super::commit_log::bodies;
 use super::convert::cast;
 use super::integer;
 use super::time::times_of;
+use crate::rocketmq::commit_log::Bodies;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::write::{
     CommitLogWriter, FlushMode, GivenMessage, Host, Placed, PutOptions, WriterOptions,
@@ -41,14 +43,22 @@ impl PyCommitLogWriter {
     ///     end_phy_offset: Where the log ends; nothing but zeros may lie behind.
     ///     file_size: Bytes of a file (mappedFileSizeCommitLog).
     ///     store_host: The broker, as `ip:port` or `[ipv6]:port`, of messages that name none.
+    ///     levels: How many delay levels there are; a higher one counts as the last.
     ///     flush: "async": a thread brings to the disk what is 16 KiB or more twice a second, and the rest every ten seconds;
     ///         "sync": every put waits for the disk, and one flush serves all who wait; "none": only `flush` does.
     ///
     /// Raises:
-    ///     ValueError: A host that is none, or a size or an end that no log has.
+    ///     ValueError: A host that is none, or a size or an end that no log has, or no level.
     #[staticmethod]
-    #[pyo3(signature = (directory, *, end_phy_offset, file_size=1_073_741_824, store_host="127.0.0.1:10911", flush="async"))]
-    fn open(directory: PathBuf, end_phy_offset: u64, file_size: u64, store_host: &str, flush: &str) -> PyResult<Self> {
+    #[pyo3(signature = (directory, *, end_phy_offset, file_size=1_073_741_824, store_host="127.0.0.1:10911", levels=18, flush="async"))]
+    fn open(
+        directory: PathBuf,
+        #[pyo3(from_py_with = integer::end_phy_offset)] end_phy_offset: u64,
+        #[pyo3(from_py_with = integer::file_size)] file_size: u64,
+        store_host: &str,
+        #[pyo3(from_py_with = integer::levels)] levels: i32,
+        flush: &str,
+    ) -> PyResult<Self> {
         let flush = match flush {
             "async" => FlushMode::Async,
             "sync" => FlushMode::Sync,
@@ -58,7 +68,7 @@ impl PyCommitLogWriter {
                 return Err(PyValueError::new_err(text));
             }
         };
-        let options = WriterOptions { file_size, store_host: Host::parse(store_host)?, flush };
+        let options = WriterOptions { file_size, store_host: Host::parse(store_host)?, levels, flush };
         Ok(Self { writer: CommitLogWriter::open(&directory, end_phy_offset, options)? })
     }
 
@@ -85,7 +95,6 @@ impl PyCommitLogWriter {
     ///         them.
     ///     park: Messages with a delay level (the property DELAY) go to the topic of delayed messages. False for messages that
     ///         are delivered, or were read from a log.
-    ///     levels: How many delay levels there are; a higher one counts as the last.
     ///
     /// Returns:
     ///     A row a message, in their order: topic, queue_id, queue_offset, phy_offset, store_timestamp, msg_id, store_size.
@@ -95,25 +104,16 @@ impl PyCommitLogWriter {
     ///     TypeError: A column of another type.
     ///     OSError: The system refuses. Where files cannot be made, a full disk above all, nothing was written. With
     ///         synchronous flush the messages may be in the log but not known to be on the disk.
-    #[pyo3(signature = (messages, *, body="decoded", park=true, levels=18))]
+    #[pyo3(signature = (messages, *, body="decoded", park=true))]
     fn put_messages<'py>(
         &self,
         py: Python<'py>,
         messages: PyRecordBatch,
         body: &str,
         park: bool,
-        #[pyo3(from_py_with = integer::levels)] levels: i32,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let decoded = match body {
-            "decoded" => true,
-            "stored" => false,
-            other => {
-                let text = format!("body is {other:?}; expected \"decoded\" or \"stored\"");
-                return Err(PyValueError::new_err(text));
-            }
-        };
+        let options = PutOptions { bodies: bodies(body)?, park };
         let messages = of_message_types(&messages.into_inner())?;
-        let options = PutOptions { decoded, park, levels: checked_levels(levels)? };
         PyRecordBatch::new(py.detach(|| self.writer.put_messages(&messages, options))?).into_arro3(py)
     }
 
@@ -133,7 +133,6 @@ impl PyCommitLogWriter {
     ///     reconsume_times: How often a consumer gave it back.
     ///     prepared_transaction_offset: Offset of the half message.
     ///     park: As for `put_messages`.
-    ///     levels: As for `put_messages`.
     ///
     /// Returns:
     ///     topic, queue_id, queue_offset, phy_offset, store_timestamp, msg_id, store_size.
@@ -144,7 +143,7 @@ impl PyCommitLogWriter {
     #[expect(clippy::too_many_arguments, reason = "the fields of a message")]
     #[pyo3(signature = (
         topic, body, properties, *, queue_id=0, flag=0, sys_flag=0, born_timestamp=None, born_host=None,
-        store_timestamp=None, store_host=None, reconsume_times=0, prepared_transaction_offset=0, park=true, levels=18
+        store_timestamp=None, store_host=None, reconsume_times=0, prepared_transaction_offset=0, park=true
     ))]
     fn put_message(
         &self,
@@ -162,7 +161,6 @@ impl PyCommitLogWriter {
         #[pyo3(from_py_with = integer::reconsume_times)] reconsume_times: i32,
         #[pyo3(from_py_with = integer::prepared_transaction_offset)] prepared_transaction_offset: i64,
         park: bool,
-        #[pyo3(from_py_with = integer::levels)] levels: i32,
     ) -> PyResult<(String, i32, i64, i64, i64, String, i32)> {
         let given = GivenMessage {
             topic: &topic,
@@ -177,7 +175,7 @@ impl PyCommitLogWriter {
             prepared_transaction_offset,
             body: &body,
         };
-        let options = PutOptions { decoded: false, park, levels: checked_levels(levels)? };
+        let options = PutOptions { bodies: Bodies::Stored, park };
         let properties = properties.iter().map(|(name, value)| (&**name, &**value));
         let placed = py.detach(|| self.writer.put_message(given, properties, options))?;
         let Placed { topic, queue_id, queue_offset, phy_offset, store_timestamp, msg_id, store_size } = placed;
@@ -241,17 +239,12 @@ impl PyCommitLogWriter {
     }
 }
 
-fn checked_levels(levels: i32) -> PyResult<i32> {
-    if levels >= 1 { Ok(levels) } else { Err(PyValueError::new_err(format!("levels is {levels}; expected 1 or more"))) }
-}
-
 /// The columns that messages have, each of its own type; others stay, and are refused where they are put.
 fn of_message_types(batch: &RecordBatch) -> PyResult<RecordBatch> {
     let mut fields = Vec::with_capacity(batch.num_columns());
     let mut arrays: Vec<ArrayRef> = Vec::with_capacity(batch.num_columns());
     for (field, array) in batch.schema_ref().fields().iter().zip(batch.columns()) {
-        let column = Column::ALL.into_iter().find(|column| column.name() == field.name());
-        let array = match column {
+        let array = match Column::named(field.name()) {
             Some(Column::StoreTimestamp | Column::BornTimestamp) => {
                 let times = times_of(array, field.name())?;
                 Arc::new(times.reinterpret_cast::<TimestampMillisecondType>().with_timezone("UTC"))

@@ -8,6 +8,7 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef, Int32Array, MapArray, RecordBatch, StringArray};
 use arrow_schema::{DataType, TimeUnit};
 
+use super::commit_log::property_map::entries;
 use crate::error::{Error, Result};
 
 pub(super) fn null(column: &str, row: usize) -> Error {
@@ -177,13 +178,7 @@ impl<'a> MessageColumns<'a> {
 
     /// A property; of a name that comes twice the last, as for a broker.
     pub(super) fn property(&self, row: usize, name: &str) -> Option<&'a str> {
-        let offsets = self.properties.value_offsets();
-        let (begin, end) = (*offsets.get(row)?, *offsets.get(row + 1)?);
-        let (begin, end) = (usize::try_from(begin).ok()?, usize::try_from(end).ok()?);
-        if self.properties.is_null(row) {
-            return None;
-        }
-        let at = (begin..end).rev().find(|&at| self.names.value(at) == name)?;
+        let at = entries(self.properties, row).rev().find(|&at| self.names.value(at) == name)?;
         self.values.is_valid(at).then(|| self.values.value(at))
     }
 }

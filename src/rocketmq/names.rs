@@ -3,13 +3,31 @@
 /// The topic that holds delayed messages until their time.
 pub(super) const SCHEDULE_TOPIC: &str = "SCHEDULE_TOPIC_XXXX";
 /// Queues whose names begin so have one queue, number 0.
-pub(super) const LIGHT_QUEUE: &str = "%LMQ%";
+const LIGHT_QUEUE: &str = "%LMQ%";
 /// The queues besides its own that a message goes to, with commas, and their offsets.
 pub(super) const MULTI_DISPATCH: &str = "INNER_MULTI_DISPATCH";
 /// The offsets of the message in those queues.
 pub(super) const MULTI_QUEUE_OFFSET: &str = "INNER_MULTI_QUEUE_OFFSET";
 
+/// The level of a delayed message.
+pub(super) const DELAY: &str = "DELAY";
+/// How many messages an inner batch holds.
+pub(super) const INNER_NUM: &str = "INNER_NUM";
+/// The queue offset of the first message of an inner batch.
+pub(super) const INNER_BASE: &str = "INNER_BASE";
+/// Bytes of the longest topic (upstream `HookUtils#checkBeforePutMessage`).
+pub(super) const LONGEST_TOPIC: usize = 255;
+
+/// The number of the queue that a message of this queue goes to, too (upstream `MultiDispatchUtils`).
+pub(super) fn dispatched_queue_id(queue: &str, queue_id: i32) -> i32 {
+    if queue.starts_with(LIGHT_QUEUE) { 0 } else { queue_id }
+}
+
 /// True where a topic can name a folder; a damaged log may hold anything for a topic.
 pub(super) fn is_folder_name(topic: &str) -> bool {
-    !topic.is_empty() && topic != "." && topic != ".." && topic.len() <= 255 && !topic.contains(['/', '\\', '\0'])
+    !topic.is_empty()
+        && topic != "."
+        && topic != ".."
+        && topic.len() <= LONGEST_TOPIC
+        && !topic.contains(['/', '\\', '\0'])
 }

@@ -67,6 +67,13 @@ def add_geometry(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-entries", type=int32, metavar="N", help="maxIndexNum, likewise")
 
 
+def add_zone(parser: argparse.ArgumentParser) -> None:
+    """Add the time zone in which index files are named."""
+    parser.add_argument(
+        "--zone", metavar="Z", help="time zone of the index files' names: the broker's (default: this machine's)"
+    )
+
+
 def add_commit_log(parser: argparse.ArgumentParser) -> None:
     """Add where the log lies if not in the store."""
     parser.add_argument(

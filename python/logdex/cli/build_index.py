@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from logdex.cli.arguments import add_commit_log, command, int32
+from logdex.cli.arguments import add_commit_log, add_zone, command, int32
 from logdex.cli.build_queues import say_built
 from logdex.cli.progress import Progress
 from logdex.rocketmq import MessageStore
@@ -33,9 +33,7 @@ def add_parsers(subparsers: Subparsers) -> None:
         "--hash-slots", type=int32, metavar="N", help="maxHashSlotNum (default: the store's, 5,000,000)"
     )
     parser.add_argument("--max-entries", type=int32, metavar="N", help="maxIndexNum (default: the store's, 20,000,000)")
-    parser.add_argument(
-        "--zone", metavar="Z", help="time zone of the file names: the broker's (default: this machine's)"
-    )
+    add_zone(parser)
     parser.add_argument("--tags", action="store_true", help="index tags, too, as a 5.5.0 broker does")
     parser.set_defaults(run=run)
 

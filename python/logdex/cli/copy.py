@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from logdex.cli.arguments import add_open_options, add_times, command, open_options, word
+from logdex.cli.arguments import add_open_options, add_times, add_zone, command, open_options, word
 from logdex.cli.build_queues import say_built
 from logdex.cli.progress import Progress
 from logdex.rocketmq import MessageStore, copy_messages
@@ -31,9 +31,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     parser.add_argument("directory", metavar="DIR", help="the new store; made when it is not there")
     parser.add_argument("--topic", type=word, metavar="T", help="only this topic")
     add_times(parser)
-    parser.add_argument(
-        "--zone", metavar="Z", help="time zone of the index files' names: the broker's (default: this machine's)"
-    )
+    add_zone(parser)
     add_open_options(parser)
     parser.set_defaults(run=run)
 

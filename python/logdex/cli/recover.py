@@ -6,7 +6,7 @@ import errno
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from logdex.cli.arguments import add_geometry, command
+from logdex.cli.arguments import add_geometry, add_zone, command
 from logdex.cli.build_queues import say_built
 from logdex.cli.output import complain, say_json
 from logdex.errors import CorruptFileError
@@ -36,9 +36,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     parser = command(subparsers, "recover", "mend a store after a crash, in place", _DETAILS)
     parser.add_argument("store", metavar="STORE", help="the store; its broker must be stopped")
     parser.add_argument("--truncate", action="store_true", help="cut at damage, whatever lies behind it")
-    parser.add_argument(
-        "--zone", metavar="Z", help="time zone of the index files' names: the broker's (default: this machine's)"
-    )
+    add_zone(parser)
     add_geometry(parser)
     parser.set_defaults(run=run)
 

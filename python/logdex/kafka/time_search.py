@@ -49,7 +49,9 @@ class TimeSearch:
     def find(self, t: _Time, *, special: bool | None) -> _Answer:
         """Find the first record at or after a time, or what a special timestamp means; see `Log.offset_for_timestamp`."""
         time_ms = _core.time_ms(t, name="t")
-        if not (special or (special is None and not isinstance(t, datetime))):
+        if special is None:
+            special = not isinstance(t, datetime)
+        if not special:
             return self._first(time_ms)
         if time_ms == MAX_TIMESTAMP:
             return self._newest_as_broker() if self.broker else self._newest()

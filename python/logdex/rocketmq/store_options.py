@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from logdex.hash_index.file_name import resolve_zone
 from logdex.int64 import check_int64
+from logdex.rocketmq.queue_set import UNIT_BYTES
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -17,8 +18,6 @@ DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 
 
 DEFAULT_FILE_SIZE = 1 << 30
 """mappedFileSizeCommitLog."""
-
-_UNIT = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +62,10 @@ class StoreOptions:
     @property
     def queue_files(self) -> dict[str, Any]:
         """Sizes of queue files that are given, as `ConsumeQueueWriter.open` takes them."""
+        unit = UNIT_BYTES["plain"]
         sizes = {
             # Rounded up to whole units, as a broker does.
-            "file_size": None if self.queue_file_size is None else -(-self.queue_file_size // _UNIT) * _UNIT,
+            "file_size": None if self.queue_file_size is None else -(-self.queue_file_size // unit) * unit,
             "batch_file_size": self.batch_queue_file_size,
             "extension_file_size": self.extension_file_size,
         }

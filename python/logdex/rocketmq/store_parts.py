@@ -79,6 +79,7 @@ class StoreParts:
             end_phy_offset=plan.end,
             file_size=self._options.file_size or plan.file_size or DEFAULT_FILE_SIZE,
             store_host=self._options.store_host,
+            levels=len(self._levels),
             flush=self._options.flush,
         )
         self._stack.callback(self.log.close)

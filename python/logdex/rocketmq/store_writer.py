@@ -52,7 +52,6 @@ class StoreWriter(Closing):
         self._root = root
         self._process = os.getpid()
         self._closed = False
-        self._levels = len(options.delay_levels.split(" "))
         self._parts = parts = StoreParts(root, options)
         self._services = store_services(parts) if services else None
         # Neither knows the writer, so one that is forgotten without `close`, or left at the end of the interpreter, ends them.
@@ -164,7 +163,8 @@ class StoreWriter(Closing):
             delay_level: Park it for the delay of this level, 1 to 18 with the broker's own levels; 0: do not.
             flag: The application's flag.
             uniq_key: The producer's id (property UNIQ_KEY).
-            sys_flag: The system's flag; bits for compression are cleared, those for hosts made anew.
+            sys_flag: The system's flag, as it is but for the bits of the hosts' lengths. The body must be compressed as it
+                says.
             born_timestamp: When the producer made it; None: now.
             born_host: The producer, as `ip:port` or `[ipv6]:port`; None: the store's host.
             store_timestamp: When it was stored, for messages that are restored; None: now.
@@ -186,7 +186,6 @@ class StoreWriter(Closing):
             born_host=born_host,
             store_timestamp=optional_ms(store_timestamp, "store_timestamp"),
             store_host=store_host,
-            levels=self._levels,
         )
         self._wake()
         return PutResult(*result)
@@ -219,9 +218,7 @@ class StoreWriter(Closing):
         self._check_open()
         batches = put_batches(messages) or [no_messages()]
         try:
-            return joined(
-                [self._parts.log.put_messages(batch, body=body, park=park, levels=self._levels) for batch in batches]
-            )
+            return joined([self._parts.log.put_messages(batch, body=body, park=park) for batch in batches])
         finally:
             self._wake()
 

@@ -81,6 +81,11 @@ impl Column {
         Self::BodyError,
     ];
 
+    /// The column of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|column| column.name() == name)
+    }
+
     /// The column's name.
     pub fn name(self) -> &'static str {
         match self {
@@ -146,7 +151,7 @@ impl Column {
         let mut chosen = Vec::with_capacity(names.len().min(Self::ALL.len()));
         for name in names {
             let name = name.as_ref();
-            let column = Self::ALL.into_iter().find(|column| column.name() == name).ok_or_else(|| {
+            let column = Self::named(name).ok_or_else(|| {
                 let all = Self::ALL.map(Self::name).join(", ");
                 Error::InvalidArgument(format!("no message column {name:?}; there are {all}"))
             })?;

@@ -18,7 +18,7 @@ mod lookup;
 mod message;
 mod parallel;
 pub mod properties;
-mod property_map;
+pub(super) mod property_map;
 mod reader;
 mod recovery;
 mod salvage;

@@ -1,7 +1,9 @@
 //! The column of properties, made of names and values.
 
-use arrow_array::MapArray;
+use std::ops::Range;
+
 use arrow_array::builder::{MapBuilder, MapFieldNames, StringBuilder};
+use arrow_array::{Array as _, MapArray};
 
 use super::columns::map_fields;
 
@@ -33,6 +35,15 @@ impl PropertyMap {
     /// The column.
     pub fn finish(mut self) -> MapArray {
         self.0.finish()
+    }
+}
+
+/// Where the names and values of a row stand; nowhere where it is null.
+pub(in crate::rocketmq) fn entries(properties: &MapArray, row: usize) -> Range<usize> {
+    let offset = |row: usize| properties.value_offsets().get(row).and_then(|at| usize::try_from(*at).ok());
+    match (offset(row), offset(row + 1)) {
+        (Some(begin), Some(end)) if properties.is_valid(row) => begin..end,
+        _ => 0..0,
     }
 }
 

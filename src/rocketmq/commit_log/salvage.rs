@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 
-use super::frame::{self, Frame, INNER_BATCH, Refusal, TRANSACTION_COMMIT, TRANSACTION_TYPE};
+use super::frame::{self, Frame, INNER_BATCH, Refusal, is_in_queue};
 use super::scan::Stop;
 use super::suspect::Suspect;
 use super::window::Window;
@@ -34,9 +34,8 @@ impl Memory {
 
     /// True when the queue of a message had its queue offset; then remembers it.
     fn is_queue_back(&mut self, frame: &Frame<'_>) -> bool {
-        let transaction = frame.sys_flag() & TRANSACTION_TYPE;
         // The offset of an inner batch is counted in messages that only its properties tell.
-        if frame.sys_flag() & INNER_BATCH != 0 || (transaction != 0 && transaction != TRANSACTION_COMMIT) {
+        if frame.sys_flag() & INNER_BATCH != 0 || !is_in_queue(frame.sys_flag()) {
             return false;
         }
         let (queue_id, offset) = (frame.queue_id(), frame.queue_offset());

@@ -265,10 +265,7 @@ impl<S: ReadAt> Scan<S> {
             return Ok(false);
         };
         self.looked_again = Some(self.position);
-        let mut probe = Window::new(LOOKUP_WINDOW);
-        probe.crc = self.window.crc;
-        let found = probe.check(source, self.next, file.len, self.versions).map_err(|e| Error::io(&file.path, e))?;
-        let is_written = !matches!(found, Found::Refused(_));
+        let is_written = self.is_frame(source, file, self.next)?;
         if is_written {
             self.window.clear();
         }
@@ -280,10 +277,14 @@ impl<S: ReadAt> Scan<S> {
     /// beginning.
     fn is_written_since(&mut self, file: &OffsetFile, stop: &Stop) -> Result<bool> {
         let source = (self.open)(file)?;
-        let at = stop.phy_offset.saturating_sub(file.start);
+        self.is_frame(&source, file, stop.phy_offset.saturating_sub(file.start))
+    }
+
+    /// True where a frame is that a broker takes, read anew.
+    fn is_frame(&self, source: &S, file: &OffsetFile, at: u64) -> Result<bool> {
         let mut probe = Window::new(LOOKUP_WINDOW);
         probe.crc = self.window.crc;
-        let found = probe.check(&source, at, file.len, self.versions).map_err(|e| Error::io(&file.path, e))?;
+        let found = probe.check(source, at, file.len, self.versions).map_err(|e| Error::io(&file.path, e))?;
         Ok(!matches!(found, Found::Refused(_)))
     }
 

@@ -13,7 +13,7 @@ use super::queue::{ConsumeQueue, Kind, Options};
 use super::unit::{BatchUnit, Unit};
 use crate::error::Result;
 use crate::hash_index::carry_utf8;
-use crate::rocketmq::commit_log::frame::{TRANSACTION_COMMIT, TRANSACTION_TYPE};
+use crate::rocketmq::commit_log::frame::is_in_queue;
 use crate::rocketmq::message_columns::{Int32s, Texts, integers, null};
 use crate::rocketmq::names::SCHEDULE_TOPIC;
 
@@ -177,8 +177,7 @@ impl QueueFollower {
         let ahead = self.ahead();
         let (mut odd, mut extended) = (Vec::new(), Vec::new());
         for row in 0..messages.num_rows() {
-            let transaction = sys_flags.get(row)? & TRANSACTION_TYPE;
-            if transaction != 0 && transaction != TRANSACTION_COMMIT {
+            if !is_in_queue(sys_flags.get(row)?) {
                 continue;
             }
             let topic = topics.get(row).ok_or_else(|| null("topic", row))?;

@@ -19,11 +19,13 @@ use super::unit::{BatchUnit, Unit};
 use super::written_files::{Written, WrittenFiles};
 use super::written_queue::{QueueEnd, WrittenQueue};
 use crate::error::{Error, Result};
-use crate::rocketmq::commit_log::frame::{INNER_BATCH, TRANSACTION_COMMIT, TRANSACTION_TYPE};
+use crate::rocketmq::commit_log::frame::{INNER_BATCH, is_in_queue};
 use crate::rocketmq::cut::cut_files;
 use crate::rocketmq::findings::Checked;
 use crate::rocketmq::message_columns::MessageColumns;
-use crate::rocketmq::names::{LIGHT_QUEUE, MULTI_DISPATCH, MULTI_QUEUE_OFFSET, is_folder_name};
+use crate::rocketmq::names::{
+    DELAY, INNER_BASE, INNER_NUM, MULTI_DISPATCH, MULTI_QUEUE_OFFSET, dispatched_queue_id, is_folder_name,
+};
 use crate::rocketmq::offset_files;
 use crate::store_lock::refuse_other_holder;
 
@@ -229,14 +231,14 @@ impl ConsumeQueueWriter {
     }
 
     fn append(&mut self, columns: &MessageColumns<'_>, row: usize) -> Result<usize> {
-        let transaction = columns.sys_flag(row)? & TRANSACTION_TYPE;
-        if transaction != 0 && transaction != TRANSACTION_COMMIT {
+        let sys_flag = columns.sys_flag(row)?;
+        if !is_in_queue(sys_flag) {
             return Ok(0);
         }
         let topic = columns.topic(row)?;
         let queue_id = columns.queue_id(row)?;
         let store_timestamp = columns.store_timestamp(row)?;
-        let delay = columns.property(row, "DELAY");
+        let delay = columns.property(row, DELAY);
         let unit = Unit {
             phy_offset: columns.phy_offset(row)?,
             size: columns.store_size(row)?,
@@ -244,9 +246,9 @@ impl ConsumeQueueWriter {
         };
         let plain = BatchUnit { unit, store_timestamp, base_offset: columns.queue_offset(row)?, messages: 1 };
         let number = |name| columns.property(row, name).and_then(|text| text.parse::<i64>().ok());
-        if columns.sys_flag(row)? & INNER_BATCH != 0 {
-            let messages = number("INNER_NUM").and_then(|count| i16::try_from(count).ok());
-            let (Some(base_offset), Some(messages)) = (number("INNER_BASE"), messages) else {
+        if sys_flag & INNER_BATCH != 0 {
+            let messages = number(INNER_NUM).and_then(|count| i16::try_from(count).ok());
+            let (Some(base_offset), Some(messages)) = (number(INNER_BASE), messages) else {
                 return Ok(0);
             };
             let unit = BatchUnit { base_offset, messages, ..plain };
@@ -263,7 +265,7 @@ impl ConsumeQueueWriter {
                 let Ok(base_offset) = offset.parse() else {
                     continue;
                 };
-                let queue_id = if queue.starts_with(LIGHT_QUEUE) { 0 } else { queue_id };
+                let queue_id = dispatched_queue_id(queue, queue_id);
                 let unit = BatchUnit { base_offset, ..plain };
                 // Their units hold the tags code itself.
                 units += self.put(queue, queue_id, Kind::Plain, unit, false);

@@ -3,12 +3,12 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::builder::{MapBuilder, StringBuilder};
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
 
 use super::{ConsumeQueueWriter, DelayLevels, WriterOptions};
+use crate::rocketmq::commit_log::PropertyMap;
 use crate::rocketmq::commit_log::frame::INNER_BATCH;
 
 const SIZE: i64 = 100;
@@ -20,7 +20,7 @@ fn messages(begin: i64) -> RecordBatch {
     let rows: Vec<i64> = (begin..MESSAGES).collect();
     let topic = |row: i64| ["plain", "batched", "half"][usize::try_from(row % 3).unwrap()];
     let count = rows.len();
-    let mut properties = MapBuilder::new(None, StringBuilder::new(), StringBuilder::new());
+    let mut properties = PropertyMap::default();
     let mut sys_flags = Vec::new();
     for &row in &rows {
         let turn = row / 3;
@@ -38,10 +38,9 @@ fn messages(begin: i64) -> RecordBatch {
             _ => 0,
         });
         for (name, value) in texts {
-            properties.keys().append_value(name);
-            properties.values().append_value(value);
+            properties.push(name, Some(&value));
         }
-        properties.append(true).unwrap();
+        properties.end_row(true);
     }
     let int64s = |value: &dyn Fn(i64) -> i64| -> ArrayRef {
         Arc::new(Int64Array::from_iter_values(rows.iter().map(|&row| value(row))))

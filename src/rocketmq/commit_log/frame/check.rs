@@ -3,7 +3,7 @@
 use super::fields::{Frame, Layout, body_crc};
 use super::{MAGIC_BLANK, MAGIC_V1, MAGIC_V2, array, i32_at};
 use crate::rocketmq::commit_log::properties;
-use crate::rocketmq::names::SCHEDULE_TOPIC;
+use crate::rocketmq::names::{DELAY, SCHEDULE_TOPIC};
 
 /// Which frames are messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,6 +118,6 @@ fn refusal(frame: &Frame<'_>, crc: bool) -> Option<Refusal> {
 #[cold]
 fn has_level(frame: &Frame<'_>) -> bool {
     let text = crate::java_text::decode_utf8(frame.properties());
-    let level = properties::parse(&text).into_iter().rfind(|(name, _)| *name == "DELAY");
+    let level = properties::parse(&text).into_iter().rfind(|(name, _)| *name == DELAY);
     level.is_none_or(|(_, level)| level.parse::<i32>().is_ok())
 }

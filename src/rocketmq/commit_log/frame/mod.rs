@@ -65,6 +65,11 @@ pub(super) const BEFORE_BODY_LENGTH: usize = 68;
 /// Bytes of a frame up to and with the store timestamp, however long the hosts are.
 pub(super) const HEAD: usize = BORN_HOST + 20 + 8;
 
+/// True where a message has a place in a queue: half messages and those that are rolled back have none.
+pub fn is_in_queue(sys_flag: i32) -> bool {
+    matches!(sys_flag & TRANSACTION_TYPE, 0 | TRANSACTION_COMMIT)
+}
+
 #[inline]
 fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk().copied()

@@ -177,10 +177,10 @@ proptest! {
         let reader = MessageReader::new(reader, &Column::ALL, Bodies::Stored, 1 << 20, batch_size).unwrap();
         let directory = tempfile::tempdir().unwrap();
         let store_host = Host::parse("1.2.3.4:5").unwrap();
-        let options = WriterOptions { file_size, store_host, flush: FlushMode::Manual };
+        let options = WriterOptions { file_size, store_host, levels: 18, flush: FlushMode::Manual };
         let writer = CommitLogWriter::open(directory.path(), first * file_size, options).unwrap();
         for batch in reader {
-            writer.put_messages(&batch.unwrap(), PutOptions { decoded: false, park: false, levels: 18 }).unwrap();
+            writer.put_messages(&batch.unwrap(), PutOptions { bodies: Bodies::Stored, park: false }).unwrap();
         }
         prop_assert_eq!(writer.wrote_offset(), log.end);
         for (start, wanted) in log.files {

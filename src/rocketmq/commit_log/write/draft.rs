@@ -6,17 +6,21 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use arrow_array::builder::StringBuilder;
 use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, TimestampMillisecondArray};
 
-use super::new_message::{GivenMessage, LONGEST_TOPIC, NewMessage};
+use super::new_message::{GivenMessage, NewMessage};
 use super::new_properties::NewProperties;
 use super::queue_table::QueueTable;
 use super::writer::{PutOptions, WriterOptions};
 use crate::error::{Error, Result};
+use crate::rocketmq::commit_log::Bodies;
 use crate::rocketmq::commit_log::columns::{Column, schema};
 use crate::rocketmq::commit_log::frame::{
-    BLANK_LEN, COMPRESSED, COMPRESSION_TYPE, INNER_BATCH, MAGIC_BLANK, TRANSACTION_COMMIT, TRANSACTION_TYPE,
+    BLANK_LEN, COMPRESSED, COMPRESSION_TYPE, INNER_BATCH, MAGIC_BLANK, is_in_queue,
 };
 use crate::rocketmq::commit_log::text::write_msg_id;
-use crate::rocketmq::names::{LIGHT_QUEUE, MULTI_DISPATCH, MULTI_QUEUE_OFFSET, SCHEDULE_TOPIC, is_folder_name};
+use crate::rocketmq::names::{
+    DELAY, INNER_BASE, INNER_NUM, LONGEST_TOPIC, MULTI_DISPATCH, MULTI_QUEUE_OFFSET, SCHEDULE_TOPIC,
+    dispatched_queue_id, is_folder_name,
+};
 
 /// Frames that wait to be written.
 #[derive(Debug)]
@@ -101,20 +105,19 @@ impl<'a> Draft<'a> {
     /// `InvalidArgument` for what no frame can hold.
     pub(super) fn append(&mut self, given: GivenMessage<'a>, table: &mut QueueTable) -> Result<()> {
         let GivenMessage { mut topic, mut queue_id, mut sys_flag, .. } = given;
-        if self.put.decoded {
+        if self.put.bodies == Bodies::Decoded {
             sys_flag &= !(COMPRESSED | COMPRESSION_TYPE);
         }
         if !is_folder_name(topic) || queue_id < 0 {
             let wanted = format!("1 to {LONGEST_TOPIC} bytes that can name a folder, and a queue of 0 or more");
             return Err(Error::InvalidArgument(format!("topic {topic:?}, queue {queue_id}: expected {wanted}")));
         }
-        // Upstream: half messages and those that are rolled back have no place in a queue.
-        let in_queue = matches!(sys_flag & TRANSACTION_TYPE, 0 | TRANSACTION_COMMIT);
+        let in_queue = is_in_queue(sys_flag);
         if in_queue && (self.put.park || topic == SCHEDULE_TOPIC) {
             let level = self.delay_level()?;
             if level > 0 && topic != SCHEDULE_TOPIC {
                 self.park(topic, queue_id, level);
-                (topic, queue_id) = (SCHEDULE_TOPIC, level.min(self.put.levels) - 1);
+                (topic, queue_id) = (SCHEDULE_TOPIC, level.min(self.writer.levels) - 1);
             }
         }
         let queue_offset = if in_queue { self.take_offsets(topic, queue_id, sys_flag, table)? } else { 0 };
@@ -149,8 +152,8 @@ impl<'a> Draft<'a> {
 
     /// Turns a message into one that waits under its level (upstream `CommitLog#asyncPutMessage`).
     fn park(&mut self, topic: &'a str, queue_id: i32, level: i32) {
-        if level > self.put.levels {
-            self.properties.set(DELAY, self.put.levels.to_string());
+        if level > self.writer.levels {
+            self.properties.set(DELAY, self.writer.levels.to_string());
         }
         self.properties.set("REAL_TOPIC", topic);
         self.properties.set("REAL_QID", queue_id.to_string());
@@ -161,18 +164,18 @@ impl<'a> Draft<'a> {
     /// messages.
     fn take_offsets(&mut self, topic: &str, queue_id: i32, sys_flag: i32, table: &mut QueueTable) -> Result<i64> {
         if sys_flag & INNER_BATCH != 0 {
-            let messages = self.properties.get("INNER_NUM").and_then(|count| count.parse::<i16>().ok());
+            let messages = self.properties.get(INNER_NUM).and_then(|count| count.parse::<i16>().ok());
             let Some(messages) = messages.filter(|count| *count > 0) else {
                 let text = "an inner batch without the number of its messages in the property INNER_NUM";
                 return Err(Error::InvalidArgument(text.into()));
             };
             let base = table.take(topic, queue_id, i64::from(messages));
-            self.properties.set("INNER_BASE", base.to_string());
+            self.properties.set(INNER_BASE, base.to_string());
             return Ok(base);
         }
         let offset = table.take(topic, queue_id, 1);
         if let Some(queues) = self.properties.get(MULTI_DISPATCH) {
-            let place = |queue: &str| table.take(queue, if queue.starts_with(LIGHT_QUEUE) { 0 } else { queue_id }, 1);
+            let place = |queue: &str| table.take(queue, dispatched_queue_id(queue, queue_id), 1);
             let offsets: Vec<String> = queues.split(',').map(place).map(|offset| offset.to_string()).collect();
             self.properties.set(MULTI_QUEUE_OFFSET, offsets.join(","));
             self.properties.order_as_java();
@@ -229,9 +232,6 @@ impl Frames {
         self.pieces.push((self.end, self.bytes.len()));
     }
 }
-
-/// The property with the level of a delayed message.
-const DELAY: &str = "DELAY";
 
 impl Put {
     fn with_capacity(rows: usize) -> Self {

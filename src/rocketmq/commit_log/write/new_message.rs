@@ -5,8 +5,6 @@ use crate::rocketmq::commit_log::frame::{
     BEFORE_BODY_LENGTH, BORN_HOST_V6, MAGIC_V1, MAGIC_V2, STORE_HOST_V6, body_crc,
 };
 
-/// Bytes of the longest topic; upstream `HookUtils#checkBeforePutMessage` lets none pass that is longer.
-pub(super) const LONGEST_TOPIC: usize = 255;
 /// Bytes of the longest topic of a frame of version 1.
 const LONGEST_TOPIC_V1: usize = 127;
 

@@ -12,6 +12,7 @@ use super::new_properties::NewProperties;
 use crate::error::{Error, Result};
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::properties::{KEYS, TAGS, UNIQ_KEY};
+use crate::rocketmq::commit_log::property_map::entries;
 
 /// What a put reads; of the other columns of a message it makes its own, and passes over those that are given.
 #[derive(Debug)]
@@ -40,8 +41,7 @@ impl<'a> PutColumns<'a> {
     pub(super) fn of(messages: &'a RecordBatch) -> Result<Self> {
         for field in messages.schema_ref().fields() {
             // What a salvaging scan has against a message is no part of it.
-            let columns = Column::ALL.into_iter().chain([Column::Suspect]);
-            if !columns.map(Column::name).any(|name| name == field.name()) {
+            if field.name() != Column::Suspect.name() {
                 Column::choose(Some(&[field.name()]))?;
             }
         }
@@ -118,10 +118,8 @@ impl<'a> PutColumns<'a> {
     /// `InvalidArgument` for a column that says another thing than the property of its name.
     fn properties(&self, row: usize, properties: &mut NewProperties<'a>) -> Result<()> {
         properties.clear();
-        if let Some((map, names, values)) = self.properties.filter(|(map, ..)| map.is_valid(row)) {
-            let offsets = map.value_offsets();
-            let at = |row: usize| offsets.get(row).and_then(|at| usize::try_from(*at).ok()).unwrap_or_default();
-            for at in at(row)..at(row + 1) {
+        if let Some((map, names, values)) = self.properties {
+            for at in entries(map, row) {
                 // A null value is skipped, as the broker does.
                 if let Some(value) = text_at(values, at) {
                     properties.push(names.value(at), value);

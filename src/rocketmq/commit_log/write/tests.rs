@@ -10,15 +10,16 @@ use arrow_array::{ArrayRef, BinaryArray, Int32Array, RecordBatch, StringArray, T
 
 use super::{CommitLogWriter, FlushMode, GivenMessage, Host, PutOptions, WriterOptions};
 use crate::rocketmq::commit_log::columns::Column;
-use crate::rocketmq::commit_log::{CommitLog, Options, ScanOptions};
+use crate::rocketmq::commit_log::property_map::PropertyMap;
+use crate::rocketmq::commit_log::{Bodies, CommitLog, Options, ScanOptions};
 
-const PUT: PutOptions = PutOptions { decoded: true, park: true, levels: 18 };
+const PUT: PutOptions = PutOptions { bodies: Bodies::Decoded, park: true };
 /// Store time of the single message of the paper that real brokers wrote.
 const STORED: i64 = 0x01a1_fd12_8782;
 
 fn options(file_size: u64) -> WriterOptions {
     let store_host = Host::parse("192.168.0.9:10911").unwrap();
-    WriterOptions { file_size, store_host, flush: FlushMode::Manual }
+    WriterOptions { file_size, store_host, levels: 18, flush: FlushMode::Manual }
 }
 
 fn open(directory: &Path, end: u64, file_size: u64) -> CommitLogWriter {
@@ -43,15 +44,12 @@ fn times(values: &[i64]) -> ArrayRef {
 
 /// One row of properties after the other.
 fn properties(rows: &[&[(&str, &str)]]) -> ArrayRef {
-    use arrow_array::builder::{MapBuilder, MapFieldNames, StringBuilder};
-    let names = MapFieldNames { entry: "entries".into(), key: "key".into(), value: "value".into() };
-    let mut map = MapBuilder::new(Some(names), StringBuilder::new(), StringBuilder::new());
+    let mut map = PropertyMap::default();
     for row in rows {
         for (name, value) in *row {
-            map.keys().append_value(name);
-            map.values().append_value(value);
+            map.push(name, Some(value));
         }
-        map.append(true).unwrap();
+        map.end_row(true);
     }
     Arc::new(map.finish())
 }

@@ -13,6 +13,7 @@ use super::put_columns::PutColumns;
 use super::queue_table::QueueTable;
 use super::shared::Shared;
 use crate::error::{Error, Result};
+use crate::rocketmq::commit_log::Bodies;
 use crate::rocketmq::commit_log::frame::BLANK_LEN;
 
 /// How a log is written.
@@ -22,6 +23,8 @@ pub struct WriterOptions {
     pub file_size: u64,
     /// The host of messages that name none.
     pub store_host: Host,
+    /// How many delay levels there are, 1 or more; a higher one counts as the last.
+    pub levels: i32,
     /// When bytes go to the disk.
     pub flush: FlushMode,
 }
@@ -40,12 +43,10 @@ pub enum FlushMode {
 /// How messages are put.
 #[derive(Clone, Copy, Debug)]
 pub struct PutOptions {
-    /// Bodies are plain, whatever the flag says; else they are as a log stores them.
-    pub decoded: bool,
+    /// Decoded bodies are plain, whatever the flag says.
+    pub bodies: Bodies,
     /// Messages with a delay level are parked until their time. Not for those that are delivered, or come from a log.
     pub park: bool,
-    /// How many delay levels there are; a higher one counts as the last.
-    pub levels: i32,
 }
 
 /// Appends messages to a log. For many threads; puts are one after the other.
@@ -62,10 +63,13 @@ impl CommitLogWriter {
     /// and its files are made when the first message is put.
     ///
     /// # Errors
-    /// `InvalidArgument` for a file size without room for a message, or an end without room for a BLANK frame; the system's
-    /// error when it gives no thread.
+    /// `InvalidArgument` for a file size without room for a message, an end without room for a BLANK frame, or no delay
+    /// level; the system's error when it gives no thread.
     pub fn open(directory: &Path, end_phy_offset: u64, options: WriterOptions) -> Result<Self> {
-        let WriterOptions { file_size, flush, .. } = options;
+        let WriterOptions { file_size, levels, flush, .. } = options;
+        if levels < 1 {
+            return Err(Error::InvalidArgument(format!("levels is {levels}; expected 1 or more")));
+        }
         if file_size <= BLANK_LEN || file_size > i32::MAX.unsigned_abs().into() {
             return Err(Error::InvalidArgument(format!("a file of the log cannot have {file_size} bytes")));
         }
