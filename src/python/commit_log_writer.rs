@@ -161,7 +161,7 @@ impl PyCommitLogWriter {
         #[pyo3(from_py_with = integer::reconsume_times)] reconsume_times: i32,
         #[pyo3(from_py_with = integer::prepared_transaction_offset)] prepared_transaction_offset: i64,
         park: bool,
-    ) -> PyResult<(String, i32, i64, i64, i64, String, i32)> {
+    ) -> PyResult<(String, i32, i64, u64, i64, String, i32)> {
         let given = GivenMessage {
             topic: &topic,
             queue_id,
@@ -178,8 +178,8 @@ impl PyCommitLogWriter {
         let options = PutOptions { bodies: Bodies::Stored, park };
         let properties = properties.iter().map(|(name, value)| (&**name, &**value));
         let placed = py.detach(|| self.writer.put_message(given, properties, options))?;
-        let Placed { topic, queue_id, queue_offset, phy_offset, store_timestamp, msg_id, store_size } = placed;
-        Ok((topic, queue_id, queue_offset, phy_offset, store_timestamp, msg_id, store_size))
+        let Placed { topic, queue_id, queue_offset, phy_offset, store_timestamp, store_size, .. } = placed;
+        Ok((topic.to_owned(), queue_id, queue_offset, phy_offset, store_timestamp, placed.msg_id(), store_size))
     }
 
     /// Wait until all that was put is on the disk.

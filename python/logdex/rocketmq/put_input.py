@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arro3.core import Array, DataType, RecordBatch, Table
 
@@ -35,8 +34,7 @@ _TYPES = {
 _PROPERTIES = "properties"
 
 
-@dataclass(frozen=True, slots=True)
-class PutResult:
+class PutResult(NamedTuple):
     """Where a message was put.
 
     Attributes:
@@ -71,17 +69,20 @@ def all_properties(
     Raises:
         ValueError: A delay level below 0.
     """
-    check_int64(delay_level=delay_level)
-    if delay_level < 0:
-        raise ValueError(f"a delay level is 0 or more, not {delay_level}")
-    given = dict(properties or {})
-    own = {
-        "KEYS": keys if keys is None or isinstance(keys, str) else " ".join(keys),
-        "TAGS": tags,
-        "UNIQ_KEY": uniq_key,
-        "DELAY": str(delay_level) if delay_level else None,
-    }
-    given.update((name, value) for name, value in own.items() if value)
+    given = dict(properties) if properties else {}
+    if keys is not None and not isinstance(keys, str):
+        keys = " ".join(keys)
+    if keys:
+        given["KEYS"] = keys
+    if tags:
+        given["TAGS"] = tags
+    if uniq_key:
+        given["UNIQ_KEY"] = uniq_key
+    if delay_level:
+        check_int64(delay_level=delay_level)
+        if delay_level < 0:
+            raise ValueError(f"a delay level is 0 or more, not {delay_level}")
+        given["DELAY"] = str(delay_level)
     return list(given.items())
 
 

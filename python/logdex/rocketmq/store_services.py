@@ -43,7 +43,9 @@ class ServiceThread:
 
     def wake(self) -> None:
         """Let it work."""
-        self._woken.set()
+        # To ask is cheaper than to set, and puts are many.
+        if not self._woken.is_set():
+            self._woken.set()
 
     def stop(self) -> None:
         """End the thread, after what it does now; in a forked child there is none."""

@@ -188,7 +188,7 @@ class StoreWriter(Closing):
             store_host=store_host,
         )
         self._wake()
-        return PutResult(*result)
+        return PutResult._make(result)
 
     def put_messages(
         self,

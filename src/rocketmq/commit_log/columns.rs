@@ -86,6 +86,11 @@ impl Column {
         Self::ALL.into_iter().find(|column| column.name() == name)
     }
 
+    pub(super) fn unknown(name: &str) -> Error {
+        let all = Self::ALL.map(Self::name).join(", ");
+        Error::InvalidArgument(format!("no message column {name:?}; there are {all}"))
+    }
+
     /// The column's name.
     pub fn name(self) -> &'static str {
         match self {
@@ -151,10 +156,7 @@ impl Column {
         let mut chosen = Vec::with_capacity(names.len().min(Self::ALL.len()));
         for name in names {
             let name = name.as_ref();
-            let column = Self::named(name).ok_or_else(|| {
-                let all = Self::ALL.map(Self::name).join(", ");
-                Error::InvalidArgument(format!("no message column {name:?}; there are {all}"))
-            })?;
+            let column = Self::named(name).ok_or_else(|| Self::unknown(name))?;
             if chosen.contains(&column) {
                 return Err(Error::InvalidArgument(format!("message column {name:?} is asked for twice")));
             }

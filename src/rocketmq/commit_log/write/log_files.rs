@@ -79,8 +79,10 @@ impl LogFiles {
         let Some(file) = self.open.get(&start).map(Arc::clone) else {
             return Err(Error::io(&self.path(start), std::io::ErrorKind::NotFound.into()));
         };
-        self.dirty.insert(start, Arc::clone(&file));
-        self.open.retain(|other, _| *other >= start);
+        self.dirty.entry(start).or_insert_with(|| Arc::clone(&file));
+        if self.open.len() > 1 {
+            self.open.retain(|other, _| *other >= start);
+        }
         disk::write_all_at(&file, bytes, phy_offset - start).map_err(|e| Error::io(&self.path(start), e))
     }
 

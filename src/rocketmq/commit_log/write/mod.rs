@@ -12,18 +12,20 @@
 
 mod draft;
 mod flush_service;
+mod frames;
 mod host;
 mod log_files;
 mod new_message;
 mod new_properties;
+mod placed;
 mod put_columns;
 mod queue_table;
 mod shared;
 mod writer;
 
-pub use draft::Placed;
 pub use host::Host;
 pub use new_message::GivenMessage;
+pub use placed::Placed;
 pub use writer::{CommitLogWriter, FlushMode, PutOptions, WriterOptions};
 
 #[cfg(test)]

@@ -32,6 +32,11 @@ impl<'a> NewProperties<'a> {
         self.entries.push((name, value.into()));
     }
 
+    /// Adds entries at the end.
+    pub(super) fn extend(&mut self, entries: impl IntoIterator<Item = (&'a str, &'a str)>) {
+        self.entries.extend(entries.into_iter().map(|(name, value)| (name, value.into())));
+    }
+
     /// Sets a name to a value in its place, or at the end, as a Java map does.
     pub(super) fn set(&mut self, name: &'a str, value: impl Into<Cow<'a, str>>) {
         let value = value.into();

@@ -39,16 +39,11 @@ impl<'a> PutColumns<'a> {
     /// # Errors
     /// `InvalidArgument` for a column that no message has, or of another type, and where there is no topic.
     pub(super) fn of(messages: &'a RecordBatch) -> Result<Self> {
-        for field in messages.schema_ref().fields() {
-            // What a salvaging scan has against a message is no part of it.
-            if field.name() != Column::Suspect.name() {
-                Column::choose(Some(&[field.name()]))?;
-            }
-        }
-        let text = |column| of_type(messages, column, |array| array.as_string_opt::<i32>());
-        let ints = |column| of_type(messages, column, |array| array.as_primitive_opt::<Int32Type>());
-        let times = |column| of_type(messages, column, |array| array.as_primitive_opt::<TimestampMillisecondType>());
-        let properties = of_type(messages, Column::Properties, |array| {
+        let given = Given::of(messages)?;
+        let text = |column| given.get(column, |array| array.as_string_opt::<i32>());
+        let ints = |column| given.get(column, |array| array.as_primitive_opt::<Int32Type>());
+        let times = |column| given.get(column, |array| array.as_primitive_opt::<TimestampMillisecondType>());
+        let properties = given.get(Column::Properties, |array| {
             array.as_map_opt().filter(|map| texts_of(map.keys()).and(texts_of(map.values())).is_some())
         })?;
         let topic = text(Column::Topic)?;
@@ -58,14 +53,13 @@ impl<'a> PutColumns<'a> {
             flag: ints(Column::Flag)?,
             sys_flag: ints(Column::SysFlag)?,
             reconsume_times: ints(Column::ReconsumeTimes)?,
-            prepared_transaction_offset: of_type(messages, Column::PreparedTransactionOffset, |array| {
-                array.as_primitive_opt::<Int64Type>()
-            })?,
+            prepared_transaction_offset: given
+                .get(Column::PreparedTransactionOffset, |array| array.as_primitive_opt::<Int64Type>())?,
             store_timestamp: times(Column::StoreTimestamp)?,
             born_timestamp: times(Column::BornTimestamp)?,
             born_host: text(Column::BornHost)?,
             store_host: text(Column::StoreHost)?,
-            body: of_type(messages, Column::Body, |array| array.as_binary_opt::<i32>())?,
+            body: given.get(Column::Body, |array| array.as_binary_opt::<i32>())?,
             body_error: text(Column::BodyError)?,
             properties: properties.and_then(|map| Some((map, texts_of(map.keys())?, texts_of(map.values())?))),
             named: [(TAGS, text(Column::Tags)?), (KEYS, text(Column::Keys)?), (UNIQ_KEY, text(Column::UniqKey)?)],
@@ -143,18 +137,32 @@ impl<'a> PutColumns<'a> {
     }
 }
 
-/// A column as an array of its own type; nothing where it is not given.
-fn of_type<'a, A>(
-    messages: &'a RecordBatch,
-    column: Column,
-    get: impl FnOnce(&'a ArrayRef) -> Option<&'a A>,
-) -> Result<Option<&'a A>> {
-    let Some(array) = messages.column_by_name(column.name()) else { return Ok(None) };
-    let wrong = || {
-        let (name, wanted) = (column.name(), column.data_type());
-        Error::InvalidArgument(format!("messages: {name} is {}, not {wanted}", array.data_type()))
-    };
-    get(array).map(Some).ok_or_else(wrong)
+/// The columns that are given.
+struct Given<'a>(Vec<(Column, &'a ArrayRef)>);
+
+impl<'a> Given<'a> {
+    fn of(messages: &'a RecordBatch) -> Result<Self> {
+        let mut given = Vec::with_capacity(messages.num_columns());
+        for (field, array) in messages.schema_ref().fields().iter().zip(messages.columns()) {
+            match Column::named(field.name()) {
+                Some(column) => given.push((column, array)),
+                // What a salvaging scan has against a message is no part of it.
+                None if field.name() == Column::Suspect.name() => {}
+                None => return Err(Column::unknown(field.name())),
+            }
+        }
+        Ok(Self(given))
+    }
+
+    /// A column as an array of its own type; nothing where it is not given.
+    fn get<A>(&self, column: Column, get: impl FnOnce(&'a ArrayRef) -> Option<&'a A>) -> Result<Option<&'a A>> {
+        let Some((_, array)) = self.0.iter().find(|(given, _)| *given == column) else { return Ok(None) };
+        let wrong = || {
+            let (name, wanted) = (column.name(), column.data_type());
+            Error::InvalidArgument(format!("messages: {name} is {}, not {wanted}", array.data_type()))
+        };
+        get(array).map(Some).ok_or_else(wrong)
+    }
 }
 
 fn texts_of(array: &ArrayRef) -> Option<&StringArray> {

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::draft::{Draft, Put};
+use super::draft::Draft;
 use super::flush_service::Flushed;
+use super::frames::Frames;
 use super::log_files::LogFiles;
 use super::queue_table::QueueTable;
 use super::writer::{PutOptions, WriterOptions};
@@ -32,13 +33,11 @@ struct State {
     /// Where the next frame goes.
     wrote: u64,
     store_timestamp: i64,
-    /// Frames of one put; kept for the next one.
-    buffer: Vec<u8>,
+    /// The frames of one put, and what they are made with; kept for the next one.
+    frames: Frames,
+    text: String,
     closed: bool,
 }
-
-/// A buffer of more is not kept.
-const KEPT_BUFFER: usize = 8 << 20;
 
 impl Shared {
     /// Begins at the end of a log.
@@ -48,7 +47,8 @@ impl Shared {
             table: QueueTable::default(),
             wrote: end,
             store_timestamp: 0,
-            buffer: Vec::new(),
+            frames: Frames::new(options.file_size),
+            text: String::new(),
             closed: false,
         };
         Self {
@@ -102,36 +102,33 @@ impl Shared {
         }
     }
 
-    /// Gives where the rows went, and where the log ends now.
-    pub(super) fn put<'a>(
+    /// Writes what is filled in. Gives what `fill` gave, and where the log ends now.
+    pub(super) fn put<'a, T>(
         &self,
-        rows: usize,
         options: PutOptions,
-        fill: impl FnOnce(&mut Draft<'a>, &mut QueueTable) -> Result<()>,
-    ) -> Result<(Put, u64)> {
+        fill: impl FnOnce(&mut Draft<'_, 'a>) -> Result<T>,
+    ) -> Result<(T, u64)> {
         let mut state = self.state();
-        let state = &mut *state;
-        if state.closed {
+        let State { files, table, wrote, store_timestamp, frames, text, closed } = &mut *state;
+        if *closed {
             return Err(Error::InvalidArgument(format!("{} is closed for writing", self.directory.display())));
         }
-        let buffer = std::mem::take(&mut state.buffer);
-        let mut draft = Draft::new(state.wrote, self.options, options, buffer, rows);
-        let done = fill(&mut draft, &mut state.table).and_then(|()| write(&mut state.files, &draft));
-        match done {
-            Ok(()) => state.table.keep(),
+        frames.begin(*wrote);
+        let mut draft = Draft::new(self.options, options, frames, table, text);
+        let filled = fill(&mut draft);
+        let last = draft.last_store_timestamp();
+        match filled.and_then(|filled| write(files, frames).map(|()| filled)) {
+            Ok(filled) => {
+                table.keep();
+                *wrote = frames.end();
+                *store_timestamp = last.unwrap_or(*store_timestamp);
+                Ok((filled, *wrote))
+            }
             Err(error) => {
-                state.table.undo();
-                return Err(error);
+                table.undo();
+                Err(error)
             }
         }
-        state.wrote = draft.end();
-        let (put, mut buffer) = draft.finish();
-        state.store_timestamp = put.last_store_timestamp().unwrap_or(state.store_timestamp);
-        if buffer.capacity() <= KEPT_BUFFER {
-            buffer.clear();
-            state.buffer = buffer;
-        }
-        Ok((put, state.wrote))
     }
 
     /// Waits until what ends here is on the disk.
@@ -171,15 +168,15 @@ impl Flushed for Shared {
     }
 }
 
-/// Writes what was drafted: all files are made ready first, so that a full disk is met before the first byte.
-fn write(files: &mut LogFiles, draft: &Draft<'_>) -> Result<()> {
-    for (phy_offset, _) in draft.pieces() {
+/// Writes frames: all files are made ready first, so that a full disk is met before the first byte.
+fn write(files: &mut LogFiles, frames: &Frames) -> Result<()> {
+    for (phy_offset, _) in frames.pieces() {
         files.ready(phy_offset)?;
     }
-    for (number, (phy_offset, bytes)) in draft.pieces().enumerate() {
+    for (number, (phy_offset, bytes)) in frames.pieces().enumerate() {
         if let Err(error) = files.write(phy_offset, bytes) {
             // Nothing may be left behind the end of the log that looks like a message.
-            for (phy_offset, bytes) in draft.pieces().take(number + 1) {
+            for (phy_offset, bytes) in frames.pieces().take(number + 1) {
                 let _ = files.write(phy_offset, &vec![0; bytes.len()]);
             }
             return Err(error);

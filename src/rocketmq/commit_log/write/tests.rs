@@ -354,9 +354,9 @@ fn one_message_is_put_as_a_batch_of_one() {
         ];
         let put = many.put_messages(&batch(columns), PUT).unwrap();
         let text = |column| put.column_by_name(column).unwrap().as_string::<i32>().value(0).to_owned();
-        assert_eq!((placed.topic, placed.msg_id), (text("topic"), text("msg_id")));
+        assert_eq!((placed.topic.to_owned(), placed.msg_id()), (text("topic"), text("msg_id")));
         assert_eq!(placed.queue_offset, offsets(&put, "queue_offset")[0]);
-        assert_eq!(placed.phy_offset, offsets(&put, "phy_offset")[0]);
+        assert_eq!(placed.phy_offset.cast_signed(), offsets(&put, "phy_offset")[0]);
     }
     assert_eq!(file(&first, 0), file(&second, 0));
 }

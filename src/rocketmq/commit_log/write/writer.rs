@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::RecordBatch;
 
-use super::draft::{Draft, Placed, Put};
+use super::draft::Draft;
 use super::flush_service::FlushService;
 use super::host::Host;
 use super::new_message::GivenMessage;
+use super::placed::{Placed, PlacedColumns};
 use super::put_columns::PutColumns;
-use super::queue_table::QueueTable;
 use super::shared::Shared;
 use crate::error::{Error, Result};
 use crate::rocketmq::commit_log::Bodies;
@@ -128,18 +128,18 @@ impl CommitLogWriter {
     /// again by the next one. What went wrong beside the puts since the last call.
     pub fn put_messages(&self, messages: &RecordBatch, options: PutOptions) -> Result<RecordBatch> {
         let mut columns = PutColumns::of(messages)?;
-        let rows = messages.num_rows();
-        let put = self.put(rows, options, |draft, table| {
-            for row in 0..rows {
+        let mut placed = PlacedColumns::with_capacity(messages.num_rows());
+        self.put(options, |draft| {
+            for row in 0..messages.num_rows() {
                 let given = columns.message(row, draft.properties());
-                given.and_then(|given| draft.append(given, table)).map_err(|error| match error {
+                placed.push(given.and_then(|given| draft.append(given)).map_err(|error| match error {
                     Error::InvalidArgument(text) => Error::InvalidArgument(format!("messages: row {row}: {text}")),
                     other => other,
-                })?;
+                })?);
             }
             Ok(())
         })?;
-        Ok(put.into_batch())
+        Ok(placed.into_batch())
     }
 
     /// Appends one message with these properties and says where it is.
@@ -151,27 +151,21 @@ impl CommitLogWriter {
         given: GivenMessage<'a>,
         properties: impl IntoIterator<Item = (&'a str, &'a str)>,
         options: PutOptions,
-    ) -> Result<Placed> {
-        let put = self.put(1, options, |draft, table| {
-            properties.into_iter().for_each(|(name, value)| draft.properties().push(name, value));
-            draft.append(given, table)
-        })?;
-        Ok(put.into_placed())
+    ) -> Result<Placed<'a>> {
+        self.put(options, |draft| {
+            draft.properties().extend(properties);
+            draft.append(given)
+        })
     }
 
-    fn put<'a>(
-        &self,
-        rows: usize,
-        options: PutOptions,
-        fill: impl FnOnce(&mut Draft<'a>, &mut QueueTable) -> Result<()>,
-    ) -> Result<Put> {
+    fn put<'a, T>(&self, options: PutOptions, fill: impl FnOnce(&mut Draft<'_, 'a>) -> Result<T>) -> Result<T> {
         self.check_process()?;
         self.shared.told()?;
-        let (put, end) = self.shared.put(rows, options, fill)?;
+        let (filled, end) = self.shared.put(options, fill)?;
         if self.shared.options.flush == FlushMode::Sync {
             self.shared.flush_to(end)?;
         }
-        Ok(put)
+        Ok(filled)
     }
 
     /// Waits until all that was put is on the disk.
