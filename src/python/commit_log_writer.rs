@@ -182,6 +182,37 @@ impl PyCommitLogWriter {
         Ok((topic.to_owned(), queue_id, queue_offset, phy_offset, store_timestamp, placed.msg_id(), store_size))
     }
 
+    /// Keep the checkpoint of a store true: lower it before a message is put whose store time is earlier than what it says.
+    ///
+    /// Args:
+    ///     path: The file; it may be missing.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    fn keep_checkpoint(&self, path: PathBuf) -> PyResult<()> {
+        Ok(self.writer.keep_checkpoint(&path)?)
+    }
+
+    /// Begin to bring everything to the disk: dispatch, flush log and queues, then call `write_checkpoint`.
+    fn begin_checkpoint(&self, py: Python<'_>) {
+        py.detach(|| self.writer.begin_checkpoint());
+    }
+
+    /// Write into the checkpoint up to where log and queues are on the disk, without what was put since `begin_checkpoint`.
+    ///
+    /// Args:
+    ///     store_timestamp: Of the last message that was dispatched, ms; 0 for none.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    fn write_checkpoint(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = integer::store_timestamp)] store_timestamp: i64,
+    ) -> PyResult<()> {
+        Ok(py.detach(|| self.writer.write_checkpoint(store_timestamp))?)
+    }
+
     /// Wait until all that was put is on the disk.
     ///
     /// Raises:

@@ -129,6 +129,33 @@ impl PyConsumeQueueWriter {
         Ok(Self { writer: Mutex::new(Some(writer)) })
     }
 
+    /// Refuse the files and sizes that `open` would refuse; nothing is changed.
+    ///
+    /// Args:
+    ///     root: The root of the store, which may be missing.
+    ///     file_size: As for `open`.
+    ///     batch_file_size: As for `open`.
+    ///     extension_file_size: As for `open`.
+    ///
+    /// Raises:
+    ///     CorruptFileError: Sizes or names of a queue's files do not go together.
+    ///     OSError: The system refuses.
+    ///     ValueError: Sizes without room for a unit, or other than those of the files there.
+    #[staticmethod]
+    #[pyo3(signature = (root, *, file_size=None, batch_file_size=None, extension_file_size=None))]
+    fn check_files(
+        py: Python<'_>,
+        root: PathBuf,
+        #[pyo3(from_py_with = integer::file_size)] file_size: Option<u64>,
+        #[pyo3(from_py_with = integer::batch_file_size)] batch_file_size: Option<u64>,
+        #[pyo3(from_py_with = integer::extension_file_size)] extension_file_size: Option<u64>,
+    ) -> PyResult<()> {
+        let delay_levels = DelayLevels::parse(DelayLevels::DEFAULT)?;
+        let options =
+            WriterOptions { file_size, batch_file_size, delay_levels, multi_dispatch: true, extension_file_size };
+        Ok(py.detach(|| ConsumeQueueWriter::check_files(&root, &options))?)
+    }
+
     /// What opening found and did, and what was found since, as a `logdex.report.Report`.
     ///
     /// Checked: units_cut and queue_files_deleted, of `open`. Findings: units that `open` met behind a queue's end and cut off

@@ -32,6 +32,13 @@ pub struct Timestamps {
     pub index_msg_timestamp: i64,
 }
 
+impl Timestamps {
+    /// In their order in the file.
+    fn fields(self) -> [i64; 3] {
+        [self.physic_msg_timestamp, self.logics_msg_timestamp, self.index_msg_timestamp]
+    }
+}
+
 /// A checkpoint file. The times are read once, when it is opened.
 #[derive(Debug)]
 pub struct StoreCheckpoint {
@@ -40,6 +47,8 @@ pub struct StoreCheckpoint {
     writable: bool,
     /// The times; changes reach the file with [`Self::flush`].
     pub timestamps: Timestamps,
+    /// The times as this handle read or wrote them last.
+    stored: Timestamps,
 }
 
 impl StoreCheckpoint {
@@ -73,7 +82,7 @@ impl StoreCheckpoint {
         let mut next = || fields.next().unwrap_or_default();
         let timestamps =
             Timestamps { physic_msg_timestamp: next(), logics_msg_timestamp: next(), index_msg_timestamp: next() };
-        Ok(Self { path: path.to_owned(), file, writable, timestamps })
+        Ok(Self { path: path.to_owned(), file, writable, timestamps, stored: timestamps })
     }
 
     /// The file.
@@ -91,7 +100,8 @@ impl StoreCheckpoint {
         self.file.len()
     }
 
-    /// Writes the three times and waits until they are on the disk. A short file gets its full length first.
+    /// Writes those of the times that were changed and waits until they are on the disk: each has a writer of its own. A short
+    /// file gets its full length first.
     ///
     /// # Errors
     /// `InvalidArgument` when it was opened for reading; the system's error, with the path.
@@ -105,12 +115,16 @@ impl StoreCheckpoint {
             file.set_len(CHECKPOINT_LEN).map_err(fail)?;
             self.file = PlainFile::new(file).map_err(fail)?;
         }
-        let Timestamps { physic_msg_timestamp, logics_msg_timestamp, index_msg_timestamp } = self.timestamps;
-        let fields = [physic_msg_timestamp, logics_msg_timestamp, index_msg_timestamp].map(i64::to_be_bytes);
-        let mut words = fields.as_flattened().as_chunks::<4>().0.iter().map(|word| u32::from_be_bytes(*word));
-        let words: [u32; 6] = std::array::from_fn(|_| words.next().unwrap_or_default());
-        self.file.put_words(0, words).map_err(fail)?;
-        self.file.flush(0, CHECKPOINT_LEN).map_err(fail)
+        for (at, (new, old)) in (0..).step_by(8).zip(self.timestamps.fields().into_iter().zip(self.stored.fields())) {
+            if new != old {
+                let bits = new.cast_unsigned();
+                let words = [bits >> 32, bits & 0xffff_ffff].map(|word| u32::try_from(word).unwrap_or_default());
+                self.file.put_words(at, words).map_err(fail)?;
+            }
+        }
+        self.file.flush(0, CHECKPOINT_LEN).map_err(fail)?;
+        self.stored = self.timestamps;
+        Ok(())
     }
 }
 

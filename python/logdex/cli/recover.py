@@ -6,7 +6,7 @@ import errno
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from logdex.cli.arguments import add_geometry, add_zone, command
+from logdex.cli.arguments import add_geometry, add_zone, command, int32
 from logdex.cli.build_queues import say_built
 from logdex.cli.output import complain, say_json
 from logdex.errors import CorruptFileError
@@ -36,6 +36,12 @@ def add_parsers(subparsers: Subparsers) -> None:
     parser = command(subparsers, "recover", "mend a store after a crash, in place", _DETAILS)
     parser.add_argument("store", metavar="STORE", help="the store; its broker must be stopped")
     parser.add_argument("--truncate", action="store_true", help="cut at damage, whatever lies behind it")
+    parser.add_argument(
+        "--file-size",
+        type=int32,
+        metavar="N",
+        help="mappedFileSizeCommitLog, where the only file of the log was cut short",
+    )
     add_zone(parser)
     add_geometry(parser)
     parser.set_defaults(run=run)
@@ -51,6 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
             truncate=arguments.truncate,
             last_exit_ok=False,
             services=False,
+            file_size=arguments.file_size,
             zone=arguments.zone,
             hash_slots=arguments.hash_slots,
             max_entries=arguments.max_entries,

@@ -15,7 +15,8 @@ OFFSET_NAME = re.compile(r"\d{20}")
 """Names of the files of a log or of a queue: the offset of the first byte."""
 
 _MAGIC = slice(4, 8)
-_FRAME_MAGICS = (b"\xda\xa3\x20\xa7", b"\xda\xa3\x20\xab", b"\xcb\xd4\x31\x94")
+FRAME_MAGICS = (b"\xda\xa3\x20\xa7", b"\xda\xa3\x20\xab", b"\xcb\xd4\x31\x94")
+"""Bytes 4 to 7 of messages of version 1 and 2, and of BLANK."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,11 @@ class StoreLayout:
     def queue_extensions(self) -> Path:
         """Directory of the consume queues' extension files."""
         return self.root / "consumequeue_ext"
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """The directories of a store, as far as they are there."""
+        return (self.root / "commitlog", self.index, self.queues, self.batch_queues, self.queue_extensions, self.config)
 
     @property
     def checkpoint(self) -> Path:
@@ -116,7 +122,7 @@ def _holds_log_files(directory: Path, names: set[str]) -> bool:
     for name in sorted(filter(OFFSET_NAME.fullmatch, names)):
         try:
             with (directory / name).open("rb") as file:
-                if file.read(_MAGIC.stop)[_MAGIC] in _FRAME_MAGICS:
+                if file.read(_MAGIC.stop)[_MAGIC] in FRAME_MAGICS:
                     return True
         except IsADirectoryError:
             continue

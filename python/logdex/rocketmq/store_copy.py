@@ -20,16 +20,18 @@ from logdex.rocketmq.store_root import holds_log
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
     from datetime import datetime, tzinfo
 
-    from arro3.core import RecordBatch, RecordBatchReader
+    from arro3.core import RecordBatch
 
     from logdex.rocketmq.message_store import MessageStore
 
 _COLUMNS = (
     "topic",
     "queue_id",
+    # Only to begin the queues with: a put numbers messages anew.
+    "queue_offset",
     "phy_offset",
     "store_size",
     "store_timestamp",
@@ -44,6 +46,9 @@ _COLUMNS = (
     "born_host",
     "store_host",
 )
+
+_TRANSACTION = 0x0C
+_COMMIT = 0x08
 
 
 def copy_messages(
@@ -96,7 +101,7 @@ def copy_messages(
         messages = store.messages(
             topic, begin=begin, end=end, columns=_COLUMNS, body="stored", on_damage=findings.append
         )
-        count = _put_all(parts, store, messages, findings, progress)
+        count = _put_all(parts, store, _begun(parts, messages, set(offsets)), findings, progress)
         log_bytes = parts.log.wrote_offset - parts.min_offset
     except BaseException:
         parts.abandon()
@@ -116,6 +121,21 @@ def _first_offsets(queues: QueueSet, topic: str | None, times: TimeRange) -> dic
             if first < queue.max_offset:
                 offsets[name, queue_id] = first
     return offsets
+
+
+def _begun(parts: StoreParts, messages: Iterable[RecordBatch], known: set[tuple[str, int]]) -> Iterator[RecordBatch]:
+    """Begin queues that the store has no files of with the queue offset that their first message says."""
+    for batch in messages:
+        queues = list(zip(batch.column("topic").to_pylist(), batch.column("queue_id").to_pylist(), strict=True))
+        if not known.issuperset(queues):
+            facts = (batch.column(name).to_pylist() for name in ("queue_offset", "sys_flag"))
+            for queue, offset, sys_flag in zip(queues, *facts, strict=True):
+                # Half messages and those that are rolled back have no place in a queue.
+                if queue not in known and sys_flag & _TRANSACTION in (0, _COMMIT):
+                    name, queue_id = queue
+                    parts.log.set_queue_offset(name, queue_id, offset)
+                    known.add(queue)
+        yield batch
 
 
 def _options(
@@ -145,7 +165,7 @@ def _options(
 def _put_all(
     parts: StoreParts,
     store: MessageStore,
-    messages: RecordBatchReader,
+    messages: Iterable[RecordBatch],
     findings: list[Finding],
     progress: Callable[[int, int], None] | None,
 ) -> int:

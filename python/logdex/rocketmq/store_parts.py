@@ -6,6 +6,7 @@ these before the checkpoint vouches for them; `abort` goes last.
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
@@ -13,7 +14,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from logdex._core import CommitLogWriter, ConsumeQueueWriter, StoreCheckpoint, StoreLock, cut_log, delay_levels_ms
+from logdex._core import CommitLogWriter, ConsumeQueueWriter, StoreLock, cut_log, delay_levels_ms
 from logdex.durable import sync_directory
 from logdex.hash_index import IndexService
 from logdex.hash_index.index_service import INDEXES_TAGS
@@ -66,23 +67,17 @@ class StoreParts:
 
     def _begin(self) -> None:
         layout = self._layout
-        is_store = holds_log(layout.root)
         lock = layout.root / "lock"
-        if is_store and not lock.exists():
-            # Taking the lock makes its file, which a store that is refused shall not get.
-            self._plan(is_store=is_store)
+        if not lock.exists():
+            # Taking the lock makes its file, which what is refused shall not get.
+            self._plan()
         layout.root.mkdir(parents=True, exist_ok=True)
         self._stack.callback(StoreLock.take(lock).release)
-        plan = self._plan(is_store=is_store)
-        self.log = CommitLogWriter.open(
-            layout.commit_log,
-            end_phy_offset=plan.end,
-            file_size=self._options.file_size or plan.file_size or DEFAULT_FILE_SIZE,
-            store_host=self._options.store_host,
-            levels=len(self._levels),
-            flush=self._options.flush,
-        )
+        # Only now: somebody else may have made a store of it meanwhile.
+        plan = self._plan()
+        self.log = self._open_log(plan.end, plan.file_size or self._options.file_size)
         self._stack.callback(self.log.close)
+        self.log.keep_checkpoint(layout.checkpoint)
         layout.abort.write_bytes(f"{ABORT} {os.getpid()}\n".encode())
         Path(layout.commit_log).mkdir(exist_ok=True)
         sync_directory(layout.root)
@@ -91,23 +86,39 @@ class StoreParts:
         counts |= self._catch_up(plan)
         self.recovered = Report([*plan.findings, *self._queues.report.findings], counts)
 
-    def _plan(self, *, is_store: bool) -> RecoveryPlan:
+    def _plan(self) -> RecoveryPlan:
         """Find out what is to be done; what is refused is refused here."""
         options = self._options
         self._offsets = DelayOffsets(self._layout.config)
         begin = options.begin_phy_offset
-        if not is_store:
+        for folder in self._layout.folders:
+            if folder.exists() and not folder.is_dir():
+                raise NotADirectoryError(errno.ENOTDIR, "no directory, as this part of a store is", str(folder))
+        ConsumeQueueWriter.check_files(self._layout.root, **options.queue_files)
+        if not holds_log(self._layout.root):
+            self._open_log(begin, options.file_size).close()
             return RecoveryPlan(begin=begin, end=begin, dispatch=begin, index_from=begin)
         plan = plan_recovery(
             self._layout,
             geometry=(options.hash_slots, options.max_entries),
             sizes=options.queue_files,
+            file_size=options.file_size,
             last_exit_ok=options.last_exit_ok,
             truncate=options.truncate,
         )
-        if options.file_size not in (None, plan.file_size):
-            raise ValueError(f"the files of this log have {plan.file_size} bytes, not {options.file_size}")
+        self._open_log(plan.end, plan.file_size).close()
         return plan
+
+    def _open_log(self, end: int, file_size: int | None) -> CommitLogWriter:
+        """Open the log for writing, which changes nothing until something is put."""
+        return CommitLogWriter.open(
+            self._layout.commit_log,
+            end_phy_offset=end,
+            file_size=file_size or DEFAULT_FILE_SIZE,
+            store_host=self._options.store_host,
+            levels=len(self._levels),
+            flush=self._options.flush,
+        )
 
     def _cut(self, plan: RecoveryPlan) -> dict[str, int]:
         """Cut off what lies behind the log's end, in the log and in the index, and count what was done."""
@@ -193,8 +204,7 @@ class StoreParts:
     def flush(self) -> None:
         """Bring all that was put to the disk: log, queues, index, and the checkpoint that says so."""
         with self._step:
-            self._dispatcher.dispatch(self.log.wrote_offset)
-            self._flush_queues()
+            self._flush()
             files = self._index.files
             if files and len(files[-1]):
                 self._index.flush()
@@ -206,19 +216,16 @@ class StoreParts:
             self._queues.flush()
 
     def write_checkpoint(self) -> None:
-        """Bring log and queues to the disk, and say so in the checkpoint."""
+        """Dispatch, bring log and queues to the disk, and say so in the checkpoint."""
         with self._step:
-            self._flush_queues()
+            self._flush()
 
-    def _flush_queues(self) -> None:
-        logics = self._dispatcher.store_timestamp
+    def _flush(self) -> None:
+        self.log.begin_checkpoint()
+        self._dispatcher.dispatch(self.log.wrote_offset)
         self.log.flush()
         self._queues.flush()
-        # Opened anew each time: the index writes its own time into it.
-        with StoreCheckpoint.open(self._layout.checkpoint, mode="r+") as checkpoint:
-            checkpoint.physic_msg_timestamp = self.log.flushed_store_timestamp or checkpoint.physic_msg_timestamp
-            checkpoint.logics_msg_timestamp = logics or checkpoint.logics_msg_timestamp
-            checkpoint.flush()
+        self.log.write_checkpoint(self._dispatcher.store_timestamp)
 
     def save_delay_offsets(self) -> None:
         """Write down how far the delay levels were delivered."""
@@ -244,8 +251,7 @@ class StoreParts:
         with self._step, self._stack:
             # First, so that nothing comes after what is dispatched.
             self.log.close()
-            self._dispatcher.dispatch(self.log.wrote_offset)
-            self._flush_queues()
+            self._flush()
             self._index.close()
             self._offsets.save()
             self._layout.abort.unlink(missing_ok=True)

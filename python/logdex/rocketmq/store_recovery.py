@@ -18,6 +18,7 @@ from logdex.hash_index.directory import DirectoryLock
 from logdex.hash_index.recovery import holds_tags
 from logdex.report import Finding
 from logdex.rocketmq.commit_log import CommitLog
+from logdex.rocketmq.layout import FRAME_MAGICS
 from logdex.rocketmq.queue_set import QueueSet
 from logdex.rocketmq.sound import sound_messages
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from logdex.rocketmq.layout import StoreLayout
 
+_BLANK_BYTES = 8
 READING = {"access": "auto", "compat": None, "clock_slack_ms": 0}
 
 
@@ -63,6 +65,7 @@ def plan_recovery(
     *,
     geometry: tuple[int | None, int | None],
     sizes: Mapping[str, int],
+    file_size: int | None,
     last_exit_ok: bool | None,
     truncate: bool,
 ) -> RecoveryPlan:
@@ -72,13 +75,14 @@ def plan_recovery(
         layout: Where the parts of the store lie. Its log has files.
         geometry: Slots and entries of the index files, where they are known.
         sizes: Sizes of queue files that are asked for, by kind.
+        file_size: Size of a file of the log that is asked for; None: that of the files there.
         last_exit_ok: How the last writer ended; None: `abort` says it.
         truncate: Sound messages behind damage may be lost.
 
     Raises:
         CorruptFileError: They would be lost, and may not.
         GeometryError: Slots and entries of the index were not given and cannot be told from its files.
-        ValueError: The queues are no files, or have other sizes.
+        ValueError: The queues are no files; or sizes are not those of the files there, or cannot be told.
         BlockingIOError: Another index service writes to the index.
         OSError: The system refuses.
     """
@@ -96,7 +100,8 @@ def plan_recovery(
         )
         findings = list(log.check_files().findings)
         _refuse_long_file(log, end)
-        lost = _count_behind(log, end, findings)
+        file_size = _file_size(log, end, file_size)
+        lost = _count_behind(log, end, queue_end, findings)
         if lost and not truncate:
             raise _would_be_lost(log, end, lost, findings)
         if last_exit_ok and not lost and queue_end > end:
@@ -118,7 +123,7 @@ def plan_recovery(
             index_from=index_from,
             index_beyond=index.beyond,
             tags=index.tags,
-            file_size=log.file_size,
+            file_size=file_size,
             messages_lost=lost,
             findings=findings,
         )
@@ -139,9 +144,43 @@ def _queue_end(layout: StoreLayout, log: CommitLog, sizes: Mapping[str, int]) ->
         queues.close()
 
 
-def _count_behind(log: CommitLog, end: int, findings: list[Finding]) -> int:
-    """Count the messages behind the end of the log that no broker cut off before."""
-    messages = sound_messages(log, ("phy_offset",), end, None, salvage=True, on_damage=findings.append)
+def _file_size(log: CommitLog, end: int, wanted: int | None) -> int:
+    """Give the size of a file of the log. The only file may have been cut short, and does not tell it then.
+
+    Raises:
+        ValueError: It is another one than the one that is wanted, or cannot be told.
+    """
+    size = log.file_size
+    if len(log.files) == 1 and (size == 0 or _ends_with_messages(log, end)):
+        if wanted is None:
+            raise ValueError(f"{log.files[0]}: the only file of this log was cut short at {size} bytes; give file_size")
+        if wanted >= size:
+            return wanted
+    if wanted not in (None, size):
+        raise ValueError(f"the files of this log have {size} bytes, not {wanted}")
+    return size
+
+
+def _ends_with_messages(log: CommitLog, end: int) -> bool:
+    """Say whether the only file of a log has no room for a BLANK frame, which no broker forgets, or ends in a message."""
+    first, size = log.min_offset, log.file_size
+    if first + size - end < _BLANK_BYTES:
+        return True
+    with log.files[0].open("rb") as file:
+        file.seek(end - first)
+        head = file.read(_BLANK_BYTES)
+        return head[4:] in FRAME_MAGICS and end - first + int.from_bytes(head[:4], "big") > size
+
+
+def _count_behind(log: CommitLog, end: int, queue_end: int, findings: list[Finding]) -> int:
+    """Count the messages behind the end of the log that no broker cut off before.
+
+    What looks as if it had been, because its store time goes back, may have been restored: no queue leads to what a broker cut
+    off, because that cuts the queues as well.
+    """
+    messages = sound_messages(
+        log, ("phy_offset",), end, None, salvage=True, on_damage=findings.append, dispatched=lambda: queue_end
+    )
     return sum(batch.num_rows for batch in messages)
 
 

@@ -20,7 +20,7 @@ use crate::rocketmq::checkpoint::Timestamps;
 use crate::rocketmq::offset_files::OffsetFile;
 
 /// The checkpoint is taken to be so much older, in ms.
-const CHECKPOINT_SLACK_MS: i64 = 3000;
+pub(super) const CHECKPOINT_SLACK_MS: i64 = 3000;
 /// A clean start walks so many of the last files (4.9.3).
 const FILES_OF_CLEAN_START: usize = 3;
 

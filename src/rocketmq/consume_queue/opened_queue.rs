@@ -189,7 +189,7 @@ fn look_behind(
 }
 
 /// All files of a queue have one size; the last that was begun may be shorter.
-fn check_files(files: &[OffsetFile], file_size: u64) -> Result<()> {
+pub(super) fn check_files(files: &[OffsetFile], file_size: u64) -> Result<()> {
     for file in files {
         if file.start % file_size != 0 {
             let expected = format!("a name that is a multiple of {file_size}");

@@ -11,7 +11,7 @@ use arrow_array::RecordBatch;
 
 use super::batch::offset_batch;
 use super::extension_writer::ExtensionWriter;
-use super::opened_queue::OpenedQueue;
+use super::opened_queue::{OpenedQueue, check_files};
 use super::queue::Kind;
 use super::store_queues::{EXTENSION_FOLDER, FileSizes, QueueDirectory, check_sizes, folder, queues};
 use super::tags_code::{DelayLevels, tags_code};
@@ -104,6 +104,21 @@ impl ConsumeQueueWriter {
         let queues = root.join(folder(Kind::Plain));
         fs::create_dir_all(&queues).map_err(|e| Error::io(&queues, e))?;
         Ok(Self::new(root, options, sizes))
+    }
+
+    /// Refuses what [`Self::open`] would refuse because of names and sizes; nothing is changed.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn check_files(root: &Path, options: &WriterOptions) -> Result<()> {
+        check_sizes(options)?;
+        let sizes = FileSizes::of(root, options)?;
+        for (kind, size) in [(Kind::Plain, sizes.plain), (Kind::Batch, sizes.batch)] {
+            for queue in queues(root, folder(kind))? {
+                check_files(&offset_files::list(&[queue.directory])?, size)?;
+            }
+        }
+        Ok(())
     }
 
     /// Opens the queues of the store in `root`, which may lack any of the directories, to go on behind their ends.

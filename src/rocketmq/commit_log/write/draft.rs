@@ -27,7 +27,8 @@ pub(super) struct Draft<'s, 'a> {
     properties: NewProperties<'a>,
     /// The properties of the message that is drafted, as text.
     text: &'s mut String,
-    last_store_timestamp: Option<i64>,
+    /// Store times of the earliest message and of the last one.
+    store_timestamps: Option<(i64, i64)>,
 }
 
 impl<'s, 'a> Draft<'s, 'a> {
@@ -41,7 +42,7 @@ impl<'s, 'a> Draft<'s, 'a> {
     ) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
-        Self { writer, put, now, frames, table, properties: NewProperties::default(), text, last_store_timestamp: None }
+        Self { writer, put, now, frames, table, properties: NewProperties::default(), text, store_timestamps: None }
     }
 
     /// The properties of the message that is drafted next.
@@ -89,7 +90,8 @@ impl<'s, 'a> Draft<'s, 'a> {
             properties: self.text,
         };
         let (phy_offset, store_size) = self.frames.add(&message, queue_offset)?;
-        self.last_store_timestamp = Some(store_timestamp);
+        let earliest = self.store_timestamps.map_or(store_timestamp, |(earliest, _)| earliest.min(store_timestamp));
+        self.store_timestamps = Some((earliest, store_timestamp));
         Ok(Placed { topic, queue_id, queue_offset, phy_offset, store_timestamp, store_host, store_size })
     }
 
@@ -133,8 +135,8 @@ impl<'s, 'a> Draft<'s, 'a> {
         Ok(offset)
     }
 
-    /// The store time of the message that was drafted last.
-    pub(super) fn last_store_timestamp(&self) -> Option<i64> {
-        self.last_store_timestamp
+    /// Store times of the earliest message and of the last one.
+    pub(super) fn store_timestamps(&self) -> Option<(i64, i64)> {
+        self.store_timestamps
     }
 }

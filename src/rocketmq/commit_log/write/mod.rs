@@ -21,6 +21,7 @@ mod placed;
 mod put_columns;
 mod queue_table;
 mod shared;
+mod vouched;
 mod writer;
 
 pub use host::Host;

@@ -9,6 +9,7 @@ use super::flush_service::Flushed;
 use super::frames::Frames;
 use super::log_files::LogFiles;
 use super::queue_table::QueueTable;
+use super::vouched::Vouched;
 use super::writer::{PutOptions, WriterOptions};
 use crate::error::{Error, Result};
 
@@ -33,6 +34,7 @@ struct State {
     /// Where the next frame goes.
     wrote: u64,
     store_timestamp: i64,
+    vouched: Vouched,
     /// The frames of one put, and what they are made with; kept for the next one.
     frames: Frames,
     text: String,
@@ -47,6 +49,7 @@ impl Shared {
             table: QueueTable::default(),
             wrote: end,
             store_timestamp: 0,
+            vouched: Vouched::default(),
             frames: Frames::new(options.file_size),
             text: String::new(),
             closed: false,
@@ -81,6 +84,20 @@ impl Shared {
         self.state().table.set(topic, queue_id, queue_offset);
     }
 
+    pub(super) fn keep_checkpoint(&self, path: &Path) -> Result<()> {
+        self.state().vouched = Vouched::of(path.to_owned())?;
+        Ok(())
+    }
+
+    pub(super) fn begin_checkpoint(&self) {
+        self.state().vouched.begin();
+    }
+
+    pub(super) fn write_checkpoint(&self, dispatched: i64) -> Result<()> {
+        let physic = self.flushed_store_timestamp();
+        self.state().vouched.write(physic, dispatched)
+    }
+
     /// Refuses puts from now on.
     pub(super) fn close(&self) {
         self.state().closed = true;
@@ -109,19 +126,24 @@ impl Shared {
         fill: impl FnOnce(&mut Draft<'_, 'a>) -> Result<T>,
     ) -> Result<(T, u64)> {
         let mut state = self.state();
-        let State { files, table, wrote, store_timestamp, frames, text, closed } = &mut *state;
+        let State { files, table, wrote, store_timestamp, vouched, frames, text, closed } = &mut *state;
         if *closed {
             return Err(Error::InvalidArgument(format!("{} is closed for writing", self.directory.display())));
         }
         frames.begin(*wrote);
         let mut draft = Draft::new(self.options, options, frames, table, text);
         let filled = fill(&mut draft);
-        let last = draft.last_store_timestamp();
-        match filled.and_then(|filled| write(files, frames).map(|()| filled)) {
+        let times = draft.store_timestamps();
+        let written = filled.and_then(|filled| {
+            times.map_or(Ok(()), |(earliest, _)| vouched.before_write(earliest))?;
+            write(files, frames)?;
+            Ok(filled)
+        });
+        match written {
             Ok(filled) => {
                 table.keep();
                 *wrote = frames.end();
-                *store_timestamp = last.unwrap_or(*store_timestamp);
+                *store_timestamp = times.map_or(*store_timestamp, |(_, last)| last);
                 Ok((filled, *wrote))
             }
             Err(error) => {

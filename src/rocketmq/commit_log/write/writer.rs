@@ -120,6 +120,31 @@ impl CommitLogWriter {
         Ok(())
     }
 
+    /// Keeps the checkpoint of a store true: it is lowered before a message is put whose store time is earlier than what it
+    /// says. The file may be missing.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn keep_checkpoint(&self, path: &Path) -> Result<()> {
+        self.shared.keep_checkpoint(path)
+    }
+
+    /// Begins to bring everything to the disk: the caller dispatches what was put so far, flushes log and queues, and then
+    /// calls [`Self::write_checkpoint`].
+    pub fn begin_checkpoint(&self) {
+        self.shared.begin_checkpoint();
+    }
+
+    /// Writes into the checkpoint up to which store time the log was flushed, and the queues, whose last message was stored at
+    /// `dispatched` (0 for none), with what was put since [`Self::begin_checkpoint`] taken out.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn write_checkpoint(&self, dispatched: i64) -> Result<()> {
+        self.check_process()?;
+        self.shared.write_checkpoint(dispatched)
+    }
+
     /// Appends a batch of messages and says where they are: a row each. With synchronous flush it waits for the disk.
     ///
     /// # Errors
