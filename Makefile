@@ -75,6 +75,9 @@ bench-report: need-java need-maven $(VENV)/.extension $(VENV)/.bench ## all benc
 	@$(PY) -m benches.report $(REPORT)
 
 .PHONY: bench-short
+# Without the release's link-time optimisation, which takes longer than the runs.
+bench-short: export CARGO_PROFILE_BENCH_LTO := false
+bench-short: export CARGO_PROFILE_BENCH_CODEGEN_UNITS := 16
 bench-short: need-java need-maven $(VENV)/.extension $(VENV)/.bench ## every benchmark once, small: do they still run?
 	@echo '== cargo bench --test'
 	@$(CARGO) bench --locked --quiet -- --test
