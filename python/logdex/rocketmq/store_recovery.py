@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from logdex._core import StoreCheckpoint
 from logdex.errors import CorruptFileError
 from logdex.hash_index import IndexService
-from logdex.hash_index.directory import DirectoryLock
+from logdex.hash_index.directory import DirectoryLock, list_directory
+from logdex.hash_index.geometry import refuse_other_geometry
 from logdex.hash_index.recovery import holds_tags
 from logdex.report import Finding
 from logdex.rocketmq.commit_log import CommitLog
@@ -78,7 +79,7 @@ def plan_recovery(
     Raises:
         CorruptFileError: They would be lost, and may not.
         GeometryError: Slots and entries of the index were not given and cannot be told from its files.
-        ValueError: The queues are no files, or have other sizes.
+        ValueError: The queues are no files; or they or the index files have other sizes.
         BlockingIOError: Another index service writes to the index.
         OSError: The system refuses.
     """
@@ -189,6 +190,8 @@ def _look_at_index(
     if not layout.index.is_dir():
         return _Index()
     hash_slots, max_entries = geometry
+    if hash_slots is not None and max_entries is not None:
+        refuse_other_geometry(layout.index, list_directory(layout.index), (hash_slots, max_entries), "auto")
     with IndexService.open(
         layout.index, hash_slots=hash_slots, max_entries=max_entries, last_exit_ok=last_exit_ok
     ) as index:
