@@ -108,7 +108,8 @@ def plan_recovery(
         if not index.files:
             index_from: int | None = log.min_offset
         elif last_exit_ok and not index.beyond:
-            index_from = max(dispatch, index.end)
+            # Not from where the queues end: an index that lost its newest file ends before, and a later put would leave a hole.
+            index_from = max(log.min_offset, index.end)
         else:
             index_from = None
         return RecoveryPlan(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from logdex.rocketmq import StoreWriter
+from logdex.rocketmq import MessageStore, StoreWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,6 +18,14 @@ SMALL: dict[str, Any] = {
     "zone": "UTC",
     "services": False,
 }
+
+
+def entry_counts(root: Path) -> list[int]:
+    """The entries of each index file, where the store is sound."""
+    with MessageStore.open(root) as store:
+        assert store.verify().ok
+        assert store.index is not None
+        return [len(file) for file in store.index.files]
 
 
 @pytest.mark.parametrize(("slots", "most"), [(7, 70), (50, 1010), (200, 2000), (105, 999)])
@@ -32,3 +40,26 @@ def test_other_slots_and_entries_are_refused(tmp_path: Path, slots: int, most: i
     with pytest.raises(ValueError, match="100 slots and 1000 entries"):
         StoreWriter.open(tmp_path, **options)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == files
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3])
+@pytest.mark.parametrize("compat", [None, "5.5.0"])
+def test_an_index_that_ends_early_after_a_clean_stop_goes_on_where_it_ends(
+    tmp_path: Path, lost: int, compat: Any
+) -> None:
+    with StoreWriter.open(tmp_path, **SMALL, compat=compat) as writer:
+        for i in range(25):
+            writer.put_message("A", keys=f"k{i}")
+            writer.put_message("A", b"without a key")
+    for path in sorted((tmp_path / "index").iterdir())[-lost:]:
+        path.unlink()
+    with StoreWriter.open(tmp_path, **SMALL) as writer:
+        assert writer.recovered.checked["messages_indexed"] == [5, 15, 25][lost - 1]
+        writer.put_message("A", keys="new")
+    assert entry_counts(tmp_path) == [10, 10, 6]
+    # What came after the last entry has no key.
+    with StoreWriter.open(tmp_path, **SMALL) as writer:
+        writer.put_message("A", b"without a key")
+    with StoreWriter.open(tmp_path, **SMALL) as writer:
+        assert writer.recovered.checked["messages_indexed"] == 0
+    assert entry_counts(tmp_path) == [10, 10, 6]
