@@ -11,7 +11,7 @@ from logdex import _core
 from logdex._core import CommitLog, IndexFile, PreparedFile, StoreCheckpoint
 from logdex.errors import CorruptFileError
 from logdex.hash_index import recovery
-from logdex.hash_index.arrow_input import entry_batches, message_batches
+from logdex.hash_index.arrow_input import entry_batches, message_batches, take_rows
 from logdex.hash_index.directory import DirectoryLock, list_directory, refuse_running_broker
 from logdex.hash_index.file_name import create_next
 from logdex.hash_index.geometry import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES, file_size
@@ -48,6 +48,7 @@ class IndexWriter:
         self._file: IndexFile | None = None
         self._next: PreparedFile | None = None
         self._directory_lock: DirectoryLock | None = None
+        self._interrupted = False
         refuse_running_broker(self._directory)
         self._lock_directory()
 
@@ -110,8 +111,17 @@ class IndexWriter:
             self._next = None
 
     def build(self, messages: Any, *, tags: bool) -> int:  # noqa: ANN401 -- anything with the PyCapsule interface
-        """Index messages by the broker's rules; give the number of entries put."""
-        return sum(self._build(batch, tags=tags) for batch in message_batches(messages))
+        """Index messages by the broker's rules; give the number of entries put.
+
+        After an error the next call goes on behind what was put, also between the keys of a message.
+        """
+        try:
+            count = sum(self._build(batch, tags=tags) for batch in message_batches(messages))
+        except BaseException:
+            self._interrupted = True
+            raise
+        self._interrupted = False
+        return count
 
     def _build(self, messages: RecordBatch, *, tags: bool) -> int:
         if not messages.num_rows:
@@ -120,12 +130,24 @@ class IndexWriter:
             # What cannot be indexed is refused before a file is made for it.
             _core.index_entries(messages, end_phy_offset=0, tags=tags)
         # Before any filter, as upstream: even a message that is not indexed makes or rolls the file.
-        newest = self._current()
-        entries = _core.index_entries(messages, end_phy_offset=newest.header.end_phy_offset, tags=tags)
+        end = self._current().header.end_phy_offset
+        entries = _core.index_entries(messages, end_phy_offset=end, tags=tags)
+        rows = entries.column("row")
+        last_has_key = bool(entries.num_rows) and rows[entries.num_rows - 1].as_py() == messages.num_rows - 1
+        if self._interrupted:
+            entries = self._without_put(entries, end)
         self._put_entries(entries)
-        if not entries.num_rows or entries.column("row")[entries.num_rows - 1].as_py() != messages.num_rows - 1:
+        if not last_has_key:
             self._current()
         return entries.num_rows
+
+    def _without_put(self, entries: RecordBatch, end: int) -> RecordBatch:
+        """Leave out what was put of the newest message before an error; of those before it all was put."""
+        offsets = entries.column("phy_offset").to_pylist()
+        again = next((row for row, offset in enumerate(offsets) if offset > end), len(offsets))
+        held = [file for file in self._files.refresh() if len(file)]
+        missing = recovery.missing_row_numbers(entries.slice(0, again), held)
+        return take_rows(entries, [*missing, *range(again, len(offsets))])
 
     def _put_entries(self, entries: RecordBatch) -> None:
         for part in entry_batches(entries):

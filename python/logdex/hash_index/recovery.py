@@ -191,6 +191,11 @@ def _scan(log: CommitLog, begin: int, end: int, *, batch_size: int = 8_192) -> I
 
 def missing_rows(entries: RecordBatch, files: list[IndexFile]) -> RecordBatch:
     """Choose the entries that are in none of the files; by hash, as the same offset may stand there for another key."""
+    return take_rows(entries, missing_row_numbers(entries, files))
+
+
+def missing_row_numbers(entries: RecordBatch, files: list[IndexFile]) -> list[int]:
+    """Give the rows of `missing_rows`."""
     topics, keys, offsets = (entries.column(name).to_pylist() for name in ("topic", "key", "phy_offset"))
     candidates = _core.select_files(files, entries.column("key"), topics=entries.column("topic")).to_pylist()
     present: dict[tuple[int, int], int] = {}
@@ -201,4 +206,4 @@ def missing_rows(entries: RecordBatch, files: list[IndexFile]) -> RecordBatch:
         present[entry] = left - 1
         if left <= 0:
             missing.append(row)
-    return take_rows(entries, missing)
+    return missing

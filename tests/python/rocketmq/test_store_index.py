@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from logdex.hash_index import index_writer
 from logdex.rocketmq import MessageStore, StoreWriter
 
 if TYPE_CHECKING:
@@ -63,3 +65,28 @@ def test_an_index_that_ends_early_after_a_clean_stop_goes_on_where_it_ends(
     with StoreWriter.open(tmp_path, **SMALL) as writer:
         assert writer.recovered.checked["messages_indexed"] == 0
     assert entry_counts(tmp_path) == [10, 10, 6]
+
+
+@pytest.mark.parametrize("compat", [None, "5.5.0"])
+def test_dispatch_goes_on_behind_what_was_indexed_before_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compat: Any
+) -> None:
+    def refuse(names: list[str], *_: object) -> None:
+        raise OSError(errno.ENOSPC, f"no room for a file beside {len(names)}")
+
+    keys = ["a b c d", "e f g h", "i i i j", "k l m n"]
+    with StoreWriter.open(tmp_path, **SMALL, compat=compat) as writer:
+        writer.dispatch()
+        for key in keys[:2]:
+            writer.put_message("A", keys=key)
+        writer.dispatch()
+        # The first file has room for two more keys, and there is none for a second file.
+        for key in keys[2:]:
+            writer.put_message("A", keys=key)
+        with monkeypatch.context() as patch:
+            patch.setattr(index_writer, "create_next", refuse)
+            for _ in range(3):
+                with pytest.raises(OSError, match="no room"):
+                    writer.dispatch()
+        assert writer.dispatch() == 2
+    assert entry_counts(tmp_path) == [10, 6]
