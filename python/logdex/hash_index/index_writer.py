@@ -61,27 +61,34 @@ class IndexWriter:
         if self._file is None:
             self._file = self._open_newest()
 
-    def recover(self) -> None:
-        """Mend all files after a crash, and index again from the log beside the directory what was lost."""
+    def recover(self, *, tags: bool) -> None:
+        """Mend all files after a crash, and index again from the log beside the directory what was lost.
+
+        Args:
+            tags: Index tags, too, where the files do not tell.
+        """
         recovery.mend_files(self._files)
         directory = self._directory.absolute().parent / "commitlog"
         if not directory.is_dir():
             return
         with CommitLog.open(directory, access=self._files.access) as log:
-            tags = recovery.indexes_tags(self._files, log)
+            # Before anything is deleted: what is left may not tell.
+            held = recovery.indexes_tags(self._files, log)
             recovery.drop_after_hole(self._files, log)
-            self.index_again(log, tags=tags)
+            self._index_again(log, tags=tags if held is None else held)
         self.flush()
 
-    def index_again(self, log: CommitLog, *, tags: bool | None = None) -> int:
+    def index_again(self, log: CommitLog, *, tags: bool) -> int:
         """Index what a log holds beyond the index; give the number of entries put.
 
         Args:
             log: The log.
-            tags: Index tags, too; None: as the files do.
+            tags: Index tags, too, where the files do not tell.
         """
-        if tags is None:
-            tags = recovery.indexes_tags(self._files, log)
+        held = recovery.indexes_tags(self._files, log)
+        return self._index_again(log, tags=tags if held is None else held)
+
+    def _index_again(self, log: CommitLog, *, tags: bool) -> int:
         return recovery.index_again(self._files, log, self._put_entries, partial(self.build, tags=tags), tags=tags)
 
     def put(self, topic: Any, key: Any, phy_offset: Any, store_timestamp: Any, *, threads: int = 1) -> int:  # noqa: ANN401 -- columns

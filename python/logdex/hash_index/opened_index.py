@@ -44,6 +44,7 @@ class OpenedIndex(Closing):
         self._mode = mode
         self._options = options
         self._compat = options["compat"]
+        self._tags: bool = options["tags"]
         self._clock_slack_ms = options["clock_slack_ms"]
         self._lock = threading.RLock()
         self._closed = False
@@ -66,6 +67,7 @@ class OpenedIndex(Closing):
         clock_slack_ms: int = CLOCK_SLACK_MS,
         access: _Access = "auto",
         compat: _Compat = None,
+        tags: bool = False,
     ) -> Self:
         """Open an index directory.
 
@@ -83,6 +85,8 @@ class OpenedIndex(Closing):
             clock_slack_ms: How far the clock may step within one file before a search by time may miss a message.
             access: "mmap", "pread", or "auto": map, and read plainly where mapping fails.
             compat: A broker's release, to answer as it does, faults included; None answers right.
+            tags: What is indexed again from the log is indexed with tags, too, where no indexed message has any, so that
+                nothing tells whether the index holds them.
 
         Raises:
             FileNotFoundError: Mode "r" and the directory is not there.
@@ -113,6 +117,7 @@ class OpenedIndex(Closing):
             "clock_slack_ms": clock_slack_ms,
             "access": access,
             "compat": compat,
+            "tags": tags,
         }
         service = cls(path, mode, options)
         try:
@@ -156,7 +161,7 @@ class OpenedIndex(Closing):
             self._files.refresh()
             return
         if not last_exit_ok and not self._compat:
-            self._writer.recover()
+            self._writer.recover(tags=self._tags)
         self._writer.load()
 
     def _check_open(self) -> None:

@@ -41,7 +41,7 @@ class RecoveryPlan:
         dispatch: From here on messages are dispatched again; what a queue or the index has is passed over.
         index_from: From here on the index lacks messages; None: it finds that out by itself, from its entries.
         index_beyond: Index files that lead behind the end, the oldest first.
-        tags: The index holds tags, too (5.5.0); None: there is no index yet.
+        tags: The index holds tags, too (5.5.0); None: nothing tells, for no message in it has any.
         file_size: Bytes of a file of the log; 0 without files.
         messages_lost: Sound messages behind the end.
         findings: What was met there.

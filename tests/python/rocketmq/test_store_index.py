@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import errno
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from logdex.hash_index import index_writer
-from logdex.rocketmq import MessageStore, StoreWriter
+from logdex.rocketmq import CommitLog, IndexService, MessageStore, StoreWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,3 +91,63 @@ def test_dispatch_goes_on_behind_what_was_indexed_before_an_error(
                     writer.dispatch()
         assert writer.dispatch() == 2
     assert entry_counts(tmp_path) == [10, 6]
+
+
+def put_tagged(root: Path, sessions: list[tuple[int, str | None]], *, compat: Any, **options: Any) -> None:
+    """Put so many messages with keys of their own and these tags, each pair in an opening of its own."""
+    for number, (count, tags) in enumerate(sessions):
+        with StoreWriter.open(root, **{**SMALL, **options}, compat=compat) as writer:
+            for i in range(count):
+                writer.put_message("A", keys=f"k{number}-{i}", tags=tags)
+
+
+@pytest.mark.parametrize(
+    ("sessions", "expected"),
+    [
+        # One message is all that the newest file has.
+        ([(1, "t"), (50, "t")], 102),
+        ([(5, "t"), (1, "t"), (50, "t")], 112),
+        # Nothing tells until the first tags.
+        ([(1, None), (5, "t"), (5, "t")], 21),
+        ([(25, None), (1, "t"), (5, "t")], 37),
+        ([(3, "t"), (25, None), (5, "t")], 41),
+    ],
+)
+def test_an_index_with_tags_goes_on_with_tags(
+    tmp_path: Path, sessions: list[tuple[int, str | None]], expected: int
+) -> None:
+    put_tagged(tmp_path, sessions, compat="5.5.0")
+    assert sum(entry_counts(tmp_path)) == expected
+    # What is there tells, not the option.
+    put_tagged(tmp_path, [(1, "t")], compat=None)
+    assert sum(entry_counts(tmp_path)) == expected + 2
+
+
+def test_an_index_without_tags_goes_on_without_them(tmp_path: Path) -> None:
+    put_tagged(tmp_path, [(1, "t")], compat=None)
+    put_tagged(tmp_path, [(5, "t"), (5, None), (5, "t")], compat="5.5.0")
+    assert sum(entry_counts(tmp_path)) == 16
+
+
+def test_tags_are_indexed_again_after_a_crash_where_nothing_tells(tmp_path: Path) -> None:
+    put_tagged(tmp_path, [(3, None)], compat="5.5.0")
+    with StoreWriter.open(tmp_path, **SMALL) as writer:
+        writer.put_messages({"topic": ["A"] * 4, "tags": ["t"] * 4})
+    with StoreWriter.open(tmp_path, **SMALL, compat="5.5.0", last_exit_ok=False):
+        pass
+    assert entry_counts(tmp_path) == [7]
+
+
+@pytest.mark.parametrize("plain", [range(2), range(8, 10), range(4, 6)])
+def test_messages_whose_tags_alone_are_not_indexed_are_no_fault(tmp_path: Path, plain: range) -> None:
+    put_tagged(tmp_path, [(10, "t")], compat=None)
+    shutil.rmtree(tmp_path / "index")
+    # As brokers of two releases leave it.
+    with (
+        CommitLog.open(tmp_path / "commitlog") as log,
+        IndexService.open(tmp_path / "index", mode="a", hash_slots=100, max_entries=100) as index,
+    ):
+        (messages,) = log.scan()
+        for row in range(messages.num_rows):
+            index.build_index(messages.slice(row, 1), tags=row not in plain)
+    assert entry_counts(tmp_path) == [18]
