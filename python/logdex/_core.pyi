@@ -122,7 +122,9 @@ def _open_index_file(
     compat: _Compat,
     last_exit_ok: bool,
 ) -> IndexFile: ...
-def infer_geometry(path: _Path, *, access: _Access = "auto") -> tuple[int, int]: ...
+def infer_geometry(
+    path: _Path, *, given: tuple[int, int] | None = None, access: _Access = "auto"
+) -> tuple[int, int]: ...
 
 @final
 class IndexHeader:

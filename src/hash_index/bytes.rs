@@ -62,15 +62,15 @@ impl From<FileSource> for Bytes {
     }
 }
 
-/// Finds the geometry of an index file from its content. Linear in the worst case.
+/// Finds the geometry of an index file from its content; the given one, where it fits. Linear in the worst case.
 ///
 /// # Errors
 /// `Geometry` when none or several fit; errors of the system.
-pub(crate) fn infer_geometry(path: &Path, source: &FileSource) -> Result<Geometry> {
+pub(crate) fn infer_geometry(path: &Path, source: &FileSource, given: Option<Geometry>) -> Result<Geometry> {
     if let FileSource::Mapped(map) = source {
         map.expect_random_reads(true);
     }
-    let fits = infer::infer(source).map_err(|e| Error::io(path, e))?;
+    let fits = infer::infer(source, given).map_err(|e| Error::io(path, e))?;
     match fits.first.as_slice() {
         [one] if fits.count == 1 => Ok(*one),
         several => Err(Error::Geometry {

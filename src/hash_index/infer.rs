@@ -30,11 +30,11 @@ pub(crate) struct Fits {
     pub(crate) count: usize,
 }
 
-/// Tries the geometries that make a file of this length.
+/// Tries the geometries that make a file of this length. Where the given one fits, no other is looked for.
 ///
 /// # Errors
 /// The system's error.
-pub(crate) fn infer<S: ReadAt>(source: &S) -> io::Result<Fits> {
+pub(crate) fn infer<S: ReadAt>(source: &S, given: Option<Geometry>) -> io::Result<Fits> {
     let none = Fits { first: Vec::new(), count: 0 };
     if source.len() < HEADER_LEN {
         return Ok(none);
@@ -44,6 +44,12 @@ pub(crate) fn infer<S: ReadAt>(source: &S) -> io::Result<Fits> {
         return Ok(none);
     }
     let count = header.next_position();
+    let given = given.filter(|given| given.file_len() == source.len() && given.max_entries() >= count);
+    if let Some(given) = given
+        && fits(source, given, count, Links::All, samples_of(given, count))?
+    {
+        return Ok(Fits { first: vec![given], count: 1 });
+    }
     if count > CERTAIN
         && let Some(usual) = usual_geometry(source.len())
         && usual.max_entries() >= count
@@ -53,7 +59,20 @@ pub(crate) fn infer<S: ReadAt>(source: &S) -> io::Result<Fits> {
     }
     // A kill can leave the links of one block unwritten; only where nothing fits otherwise is that allowed for.
     let strict = search(source, count, Links::All)?;
-    if strict.count > 0 || count <= 1 { Ok(strict) } else { search(source, count, Links::LastBlockMayMiss) }
+    if strict.count > 0 || count <= 1 {
+        return Ok(strict);
+    }
+    if let Some(given) = given
+        && fits(source, given, count, Links::LastBlockMayMiss, SAMPLES)?
+    {
+        return Ok(Fits { first: vec![given], count: 1 });
+    }
+    search(source, count, Links::LastBlockMayMiss)
+}
+
+/// How many entries tell whether a geometry that somebody named is the right one.
+fn samples_of(geometry: Geometry, count: u32) -> u32 {
+    if count > CERTAIN && geometry.hash_slots() >= CERTAIN / 4 { FEW_SAMPLES } else { SAMPLES }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

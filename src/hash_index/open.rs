@@ -182,5 +182,5 @@ fn geometry_of(path: &Path, file: &File, options: OpenOptions) -> Result<Geometr
     if let Some(geometry) = options.geometry {
         return Ok(geometry);
     }
-    infer_geometry(path, &FileSource::new(clone(path, file)?, path, false, options.access)?)
+    infer_geometry(path, &FileSource::new(clone(path, file)?, path, false, options.access)?, None)
 }

@@ -115,13 +115,20 @@ fn time_ms(value: &Bound<'_, PyAny>, end: bool, name: &str) -> PyResult<i64> {
 
 /// Number of slots and of entries of an index file, found from its content. Linear in the worst case.
 ///
+/// Args:
+///     path: The file.
+///     given: Slots and entries that are looked at first: where they fit, no other pair is.
+///     access: "mmap", "pread", or "auto".
+///
 /// Raises:
 ///     GeometryError: None or several fit.
+///     ValueError: No file can have the given numbers.
 #[pyfunction]
-#[pyo3(signature = (path, *, access="auto"))]
-fn infer_geometry(py: Python<'_>, path: PathBuf, access: &str) -> PyResult<(u32, u32)> {
+#[pyo3(signature = (path, *, given=None, access="auto"))]
+fn infer_geometry(py: Python<'_>, path: PathBuf, given: Option<(i64, i64)>, access: &str) -> PyResult<(u32, u32)> {
     let access = convert::access(access)?;
-    let geometry = py.detach(|| hash_index::infer_geometry(&path, &FileSource::open(&path, access)?))?;
+    let given = given.map(|(slots, entries)| convert::geometry(slots, entries)).transpose()?;
+    let geometry = py.detach(|| hash_index::infer_geometry(&path, &FileSource::open(&path, access)?, given))?;
     Ok((geometry.hash_slots(), geometry.max_entries()))
 }
 

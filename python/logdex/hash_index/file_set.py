@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from logdex._core import IndexFile
 from logdex.errors import CorruptFileError
 from logdex.hash_index.directory import directory_stamp, list_directory
-from logdex.hash_index.geometry import NothingIndexedError, file_size, find_geometry
+from logdex.hash_index.geometry import NothingIndexedError, file_size, find_geometry, refuse_other_geometry
 from logdex.report import Finding
 
 if TYPE_CHECKING:
@@ -198,6 +198,16 @@ class FileSet:
         if self.geometry is None:
             self.geometry = find_geometry(self.directory, entries, self.access)
         return entries
+
+    def refuse_other_geometry(self) -> None:
+        """Refuse slots and entries that the caller gave where the files have others.
+
+        Raises:
+            ValueError: They have.
+        """
+        if self._options.geometry is not None and self.directory.is_dir():
+            entries = list_directory(self.directory)
+            refuse_other_geometry(self.directory, entries, self._options.geometry, self.access)
 
     def items(self) -> list[tuple[Entry, IndexFile]]:
         """Give the open files with their names, in load order."""

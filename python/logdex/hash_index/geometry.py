@@ -85,6 +85,49 @@ def find_geometry(
     raise NothingIndexedError(str(directory / files[0].name), [], 0, files[0].size)
 
 
+def refuse_other_geometry(
+    directory: Path, entries: list[Entry], geometry: tuple[int, int], access: Literal["auto", "mmap", "pread"]
+) -> None:
+    """Refuse (hash_slots, max_entries) that are not those of the files in a directory, before a put makes a mess of them.
+
+    A file speaks by its content; one without an entry only where it is too long. Not by damage: nothing fits it, or it has
+    the right slots and became longer or shorter, which others of the right length show.
+
+    Raises:
+        ValueError: A file has other slots and entries.
+        OSError: A file cannot be read.
+    """
+    expected = file_size(geometry)
+    files = [entry for entry in entries if entry.is_numeric and entry.is_file and entry.size]
+    some_right = any(entry.size == expected for entry in files)
+    for entry in files:
+        path = directory / entry.name
+        fits = _fits(path, geometry, access)
+        slots_fit = some_right and any(slots == geometry[0] for slots, _ in fits)
+        if fits and geometry not in fits and not slots_fit:
+            content = " or ".join(f"{slots} slots and {most} entries" for slots, most in fits)
+        elif not fits and not some_right and entry.size > expected:
+            content = "others"
+        else:
+            continue
+        raise ValueError(
+            f"{path}: {geometry[0]} slots and {geometry[1]} entries make {expected} bytes, "
+            f"but the file has {content} in {entry.size} bytes"
+        )
+
+
+def _fits(path: Path, given: tuple[int, int], access: Literal["auto", "mmap", "pread"]) -> list[tuple[int, int]]:
+    """Give the geometries that fit a file, the given one alone where it does; none where nothing tells."""
+    if _index_count(path) <= 1:
+        return []
+    try:
+        return [_core.infer_geometry(path, given=given, access=access)]
+    except FileNotFoundError:
+        return []
+    except GeometryError as error:
+        return error.fits
+
+
 def _infer(path: Path, access: Literal["auto", "mmap", "pread"]) -> tuple[int, int]:
     """Find the geometry of a file; a writer may be between an entry and its slot, so no fit is asked for twice."""
     try:

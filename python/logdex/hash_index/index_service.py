@@ -129,7 +129,7 @@ class IndexService(OpenedIndex):
             writer = self._writable()
             log = commit_log.core
             if self._compat is None:
-                return writer.index_again(log)
+                return writer.index_again(log, tags=self._tags)
             path = self._checkpoint
             # COMPAT(rocketmq StoreCheckpoint): a missing file reads as zeros, and the whole log is dispatched.
             checkpoint = StoreCheckpoint.open(path) if path is not None and path.exists() else None

@@ -11,7 +11,7 @@ from logdex import _core
 from logdex._core import CommitLog, IndexFile, PreparedFile, StoreCheckpoint
 from logdex.errors import CorruptFileError
 from logdex.hash_index import recovery
-from logdex.hash_index.arrow_input import entry_batches, message_batches
+from logdex.hash_index.arrow_input import entry_batches, message_batches, take_rows
 from logdex.hash_index.directory import DirectoryLock, list_directory, refuse_running_broker
 from logdex.hash_index.file_name import create_next
 from logdex.hash_index.geometry import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES, file_size
@@ -48,6 +48,7 @@ class IndexWriter:
         self._file: IndexFile | None = None
         self._next: PreparedFile | None = None
         self._directory_lock: DirectoryLock | None = None
+        self._interrupted = False
         refuse_running_broker(self._directory)
         self._lock_directory()
 
@@ -60,27 +61,34 @@ class IndexWriter:
         if self._file is None:
             self._file = self._open_newest()
 
-    def recover(self) -> None:
-        """Mend all files after a crash, and index again from the log beside the directory what was lost."""
+    def recover(self, *, tags: bool) -> None:
+        """Mend all files after a crash, and index again from the log beside the directory what was lost.
+
+        Args:
+            tags: Index tags, too, where the files do not tell.
+        """
         recovery.mend_files(self._files)
         directory = self._directory.absolute().parent / "commitlog"
         if not directory.is_dir():
             return
         with CommitLog.open(directory, access=self._files.access) as log:
-            tags = recovery.indexes_tags(self._files, log)
+            # Before anything is deleted: what is left may not tell.
+            held = recovery.indexes_tags(self._files, log)
             recovery.drop_after_hole(self._files, log)
-            self.index_again(log, tags=tags)
+            self._index_again(log, tags=tags if held is None else held)
         self.flush()
 
-    def index_again(self, log: CommitLog, *, tags: bool | None = None) -> int:
+    def index_again(self, log: CommitLog, *, tags: bool) -> int:
         """Index what a log holds beyond the index; give the number of entries put.
 
         Args:
             log: The log.
-            tags: Index tags, too; None: as the files do.
+            tags: Index tags, too, where the files do not tell.
         """
-        if tags is None:
-            tags = recovery.indexes_tags(self._files, log)
+        held = recovery.indexes_tags(self._files, log)
+        return self._index_again(log, tags=tags if held is None else held)
+
+    def _index_again(self, log: CommitLog, *, tags: bool) -> int:
         return recovery.index_again(self._files, log, self._put_entries, partial(self.build, tags=tags), tags=tags)
 
     def put(self, topic: Any, key: Any, phy_offset: Any, store_timestamp: Any, *, threads: int = 1) -> int:  # noqa: ANN401 -- columns
@@ -110,8 +118,17 @@ class IndexWriter:
             self._next = None
 
     def build(self, messages: Any, *, tags: bool) -> int:  # noqa: ANN401 -- anything with the PyCapsule interface
-        """Index messages by the broker's rules; give the number of entries put."""
-        return sum(self._build(batch, tags=tags) for batch in message_batches(messages))
+        """Index messages by the broker's rules; give the number of entries put.
+
+        After an error the next call goes on behind what was put, also between the keys of a message.
+        """
+        try:
+            count = sum(self._build(batch, tags=tags) for batch in message_batches(messages))
+        except BaseException:
+            self._interrupted = True
+            raise
+        self._interrupted = False
+        return count
 
     def _build(self, messages: RecordBatch, *, tags: bool) -> int:
         if not messages.num_rows:
@@ -120,12 +137,24 @@ class IndexWriter:
             # What cannot be indexed is refused before a file is made for it.
             _core.index_entries(messages, end_phy_offset=0, tags=tags)
         # Before any filter, as upstream: even a message that is not indexed makes or rolls the file.
-        newest = self._current()
-        entries = _core.index_entries(messages, end_phy_offset=newest.header.end_phy_offset, tags=tags)
+        end = self._current().header.end_phy_offset
+        entries = _core.index_entries(messages, end_phy_offset=end, tags=tags)
+        rows = entries.column("row")
+        last_has_key = bool(entries.num_rows) and rows[entries.num_rows - 1].as_py() == messages.num_rows - 1
+        if self._interrupted:
+            entries = self._without_put(entries, end)
         self._put_entries(entries)
-        if not entries.num_rows or entries.column("row")[entries.num_rows - 1].as_py() != messages.num_rows - 1:
+        if not last_has_key:
             self._current()
         return entries.num_rows
+
+    def _without_put(self, entries: RecordBatch, end: int) -> RecordBatch:
+        """Leave out what was put of the newest message before an error; of those before it all was put."""
+        offsets = entries.column("phy_offset").to_pylist()
+        again = next((row for row, offset in enumerate(offsets) if offset > end), len(offsets))
+        held = [file for file in self._files.refresh() if len(file)]
+        missing = recovery.missing_row_numbers(entries.slice(0, again), held)
+        return take_rows(entries, [*missing, *range(again, len(offsets))])
 
     def _put_entries(self, entries: RecordBatch) -> None:
         for part in entry_batches(entries):

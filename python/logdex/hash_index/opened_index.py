@@ -44,6 +44,7 @@ class OpenedIndex(Closing):
         self._mode = mode
         self._options = options
         self._compat = options["compat"]
+        self._tags: bool = options["tags"]
         self._clock_slack_ms = options["clock_slack_ms"]
         self._lock = threading.RLock()
         self._closed = False
@@ -66,6 +67,7 @@ class OpenedIndex(Closing):
         clock_slack_ms: int = CLOCK_SLACK_MS,
         access: _Access = "auto",
         compat: _Compat = None,
+        tags: bool = False,
     ) -> Self:
         """Open an index directory.
 
@@ -83,12 +85,15 @@ class OpenedIndex(Closing):
             clock_slack_ms: How far the clock may step within one file before a search by time may miss a message.
             access: "mmap", "pread", or "auto": map, and read plainly where mapping fails.
             compat: A broker's release, to answer as it does, faults included; None answers right.
+            tags: What is indexed again from the log is indexed with tags, too, where no indexed message has any, so that
+                nothing tells whether the index holds them.
 
         Raises:
             FileNotFoundError: Mode "r" and the directory is not there.
             BlockingIOError: Mode "a" and another writer holds the directory or its newest file.
             LockedError: Mode "a" and a running broker holds the store.
             GeometryError: Slots and entries were not given and cannot be told from the files.
+            ValueError: Mode "a" and the files have other slots and entries than those given.
         """
         path = Path(directory)
         if mode not in ("r", "a"):
@@ -112,6 +117,7 @@ class OpenedIndex(Closing):
             "clock_slack_ms": clock_slack_ms,
             "access": access,
             "compat": compat,
+            "tags": tags,
         }
         service = cls(path, mode, options)
         try:
@@ -148,13 +154,14 @@ class OpenedIndex(Closing):
         checkpoint = self._checkpoint
         if self._mode == "a":
             self._writer = IndexWriter(self._files, checkpoint, resolve_zone(self._options["zone"]))
+            self._files.refuse_other_geometry()
         if not last_exit_ok and self._compat:
             recovery.drop_beyond_checkpoint(self._files, checkpoint, delete=self._mode == "a")
         if self._writer is None:
             self._files.refresh()
             return
         if not last_exit_ok and not self._compat:
-            self._writer.recover()
+            self._writer.recover(tags=self._tags)
         self._writer.load()
 
     def _check_open(self) -> None:

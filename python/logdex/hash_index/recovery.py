@@ -28,6 +28,7 @@ _log = logging.getLogger(__name__)
 
 _DOUBTFUL_ENTRIES = 16
 _MESSAGES_WITH_TAGS = 64
+_BYTES_FOR_TAGS = 64 << 20
 
 
 def drop_beyond_checkpoint(files: FileSet, checkpoint: Path | None, *, delete: bool) -> None:
@@ -65,24 +66,41 @@ def mend_files(files: FileSet) -> None:
     files.set_mended()
 
 
-def indexes_tags(files: FileSet, log: CommitLog) -> bool:
+def indexes_tags(files: FileSet, log: CommitLog) -> bool | None:
     """Say whether the index holds the tags of messages, as a 5.5.0 broker writes it; so that what is lost comes back."""
     return holds_tags(files.refresh(), log)
 
 
-def holds_tags(files: Sequence[IndexFile], log: CommitLog) -> bool:
-    """Say whether index files hold the tags of a log's messages; told from the newest of both."""
+def holds_tags(files: Sequence[IndexFile], log: CommitLog) -> bool | None:
+    """Say whether index files hold the tags of a log's messages; told from the newest file whose messages have some.
+
+    Returns:
+        None where nothing tells: no message that the files lead to has tags, as far as the log is read for this.
+    """
     held = _by_offset(files)
-    newest = held[-1].header if held else None
-    messages = newest and next(_scan(log, newest.begin_phy_offset, newest.end_phy_offset, batch_size=1_024), None)
-    if messages is None:
-        return False
-    # Few: each of their keys costs some reads of a file that may be on a disk.
-    with_tags = [row for row, tags in enumerate(messages.column("tags").to_pylist()) if tags][:_MESSAGES_WITH_TAGS]
-    messages = take_rows(messages, with_tags)
+    left = _BYTES_FOR_TAGS
+    for file in reversed(held):
+        begin, last = file.header.begin_phy_offset, file.header.end_phy_offset
+        # The end counts: a file of one message begins and ends with it.
+        for messages in _scan(log, begin, min(last, begin + left) + 1, batch_size=1_024):
+            # Few: each of their keys costs some reads of a file that may be on a disk.
+            rows = [row for row, tags in enumerate(messages.column("tags").to_pylist()) if tags][:_MESSAGES_WITH_TAGS]
+            told = _hold_tags(take_rows(messages, rows), held)
+            if told is not None:
+                return told
+        left -= max(0, last - begin)
+        if left <= 0:
+            break
+    return None
+
+
+def _hold_tags(messages: RecordBatch, files: list[IndexFile]) -> bool | None:
+    """Say whether files hold the tags of most of some messages; None where no index has them, as of what was rolled back."""
     tagged = _core.index_entries(messages, end_phy_offset=0, tags=True)
     plain = _core.index_entries(messages, end_phy_offset=0)
-    lost, lost_of_plain = (missing_rows(entries, held).num_rows for entries in (tagged, plain))
+    if tagged.num_rows == plain.num_rows:
+        return None
+    lost, lost_of_plain = (missing_rows(entries, files).num_rows for entries in (tagged, plain))
     # A few tags may be missing at the end of the index, or seem to be there because of a key with the same hash.
     return 2 * (lost - lost_of_plain) < tagged.num_rows - plain.num_rows
 
@@ -191,6 +209,11 @@ def _scan(log: CommitLog, begin: int, end: int, *, batch_size: int = 8_192) -> I
 
 def missing_rows(entries: RecordBatch, files: list[IndexFile]) -> RecordBatch:
     """Choose the entries that are in none of the files; by hash, as the same offset may stand there for another key."""
+    return take_rows(entries, missing_row_numbers(entries, files))
+
+
+def missing_row_numbers(entries: RecordBatch, files: list[IndexFile]) -> list[int]:
+    """Give the rows of `missing_rows`."""
     topics, keys, offsets = (entries.column(name).to_pylist() for name in ("topic", "key", "phy_offset"))
     candidates = _core.select_files(files, entries.column("key"), topics=entries.column("topic")).to_pylist()
     present: dict[tuple[int, int], int] = {}
@@ -201,4 +224,4 @@ def missing_rows(entries: RecordBatch, files: list[IndexFile]) -> RecordBatch:
         present[entry] = left - 1
         if left <= 0:
             missing.append(row)
-    return take_rows(entries, missing)
+    return missing

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from arro3.core import DataType
 
-from logdex._core import ConsumeQueueWriter
+from logdex._core import ConsumeQueueWriter, index_entries
 from logdex.errors import CorruptFileError
 from logdex.hash_index.arrow_input import INDEXED_COLUMNS
 from logdex.rocketmq.read_ahead import read_ahead
@@ -83,11 +83,11 @@ class Dispatcher:
         return count
 
     def index(self, begin: int, end: int) -> int:
-        """Index what begins in a range of the log, and leave the queues alone; give the number of messages."""
+        """Index what begins in a range of the log, and leave the queues alone; give the number of messages with a key."""
         count = 0
         for batch in self._messages(begin, end):
-            self._index.build_index(batch, tags=self._tags)
-            count += batch.num_rows
+            if self._index.build_index(batch, tags=self._tags):
+                count += len({*index_entries(batch, end_phy_offset=0, tags=self._tags).column("row").to_pylist()})
         return count
 
     def _messages(self, begin: int, end: int) -> Iterator[RecordBatch]:

@@ -13,9 +13,12 @@ from logdex.hash_index import recovery
 from logdex.hash_index.arrow_input import INDEXED_COLUMNS, take_rows
 from logdex.hash_index.geometry import entry_offset
 from logdex.report import Finding, Report, merge
+from logdex.rocketmq.key_search import TAG_PREFIX
 from logdex.rocketmq.ranges import Range, subtract, union
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from arro3.core import RecordBatch
 
     from logdex._core import IndexFile
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 
 Entry: TypeAlias = tuple[int, int, int]
 """Offset in the log, hash of the key, position in the file."""
+
+_Missing: TypeAlias = tuple[int, str, str]
 
 _OFFSETS_A_STEP = 8_192
 
@@ -36,8 +41,8 @@ class IndexCheck:
         self._log = log
         self._index = index
         self._files: list[IndexFile] = [file for file in index.files if len(file)]
-        tags = recovery.holds_tags(self._files, log.core)
-        self._follower = IndexFollower(self._files, tags=tags, log_begin=log.min_offset)
+        self._tags = bool(recovery.holds_tags(self._files, log.core))
+        self._follower = IndexFollower(self._files, tags=self._tags, log_begin=log.min_offset)
         # The messages at a file's ends may have keys in the files beside it.
         headers = [file.header for file in self._files]
         self._covered = union((header.begin_phy_offset, header.end_phy_offset + 1) for header in headers)
@@ -79,21 +84,34 @@ class IndexCheck:
                 self._lead_astray(file, *entry)
 
     def _report_missing(self) -> None:
-        """Say of the keys that have no entry whether they, or whole files, were lost."""
+        """Say of the keys that have no entry whether they, or whole files, were lost.
+
+        Not where tags alone are missing: the index was then written with tags for a time, and without them for a time.
+        """
         gaps = subtract((self._log.min_offset, self._log.max_offset), self._covered)
-        holes: set[Range] = set()
-        for offset, topic, key in self._follower.missing_before(self._end):
+        holes: dict[Range, list[_Missing]] = {}
+        files: dict[Path, list[_Missing]] = {}
+        for missing in self._follower.missing_before(self._end):
+            offset = missing[0]
             hole = next((gap for gap in gaps if gap[0] <= offset < gap[1]), None)
             if hole is not None:
-                holes.add(hole)
+                holes.setdefault(hole, []).append(missing)
                 continue
             path = next((file.path for file in self._files if _covers(file, offset)), self._index.directory)
-            expected = f"an entry that leads to the message at {offset}"
-            found = f"no entry for key {key!r} of {topic!r}"
-            self._findings.append(Finding(str(path), 0, "index-missing", expected, found))
-        for begin, end in sorted(holes):
+            files.setdefault(path, []).append(missing)
+        for path, lost in files.items():
+            for offset, topic, key in () if self._are_tags(lost) else lost:
+                expected = f"an entry that leads to the message at {offset}"
+                found = f"no entry for key {key!r} of {topic!r}"
+                self._findings.append(Finding(str(path), 0, "index-missing", expected, found))
+        for (begin, end), lost in sorted(holes.items()):
+            if self._are_tags(lost):
+                continue
             expected = f"index files for the log from {begin} to {end}"
             self._findings.append(Finding(str(self._index.directory), 0, "index-hole", expected, "none"))
+
+    def _are_tags(self, missing: list[_Missing]) -> bool:
+        return self._tags and all(key.startswith(TAG_PREFIX) for _, _, key in missing)
 
 
 def _covers(file: IndexFile, offset: int) -> bool:

@@ -65,7 +65,7 @@ class KeySearch:
         if self._has_tags is None:
             index = self._index()
             files = index.files if index is not None else []
-            self._has_tags = not any(map(len, files)) or recovery.holds_tags(files, self._log.core)
+            self._has_tags = not any(map(len, files)) or bool(recovery.holds_tags(files, self._log.core))
         return self._has_tags
 
     def find(

@@ -29,6 +29,7 @@ _HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 _REAL_TOPIC = "REAL_TOPIC"
 _REAL_QUEUE = "REAL_QID"
 _LARGEST_ADDRESS = -(1 << 31) - 1
+_LARGEST_QUEUE = (1 << 31) - 1
 _UNITS_A_STEP = 1_024
 _KEPT_COLUMNS = (
     "born_timestamp",
@@ -107,12 +108,14 @@ class ScheduleService:
                 break
         return count
 
-    @staticmethod
-    def _times(queue: ConsumeQueue, units: RecordBatch) -> list[int]:
-        """Give the times of delivery of units, from the extension files where they are there."""
+    def _times(self, queue: ConsumeQueue, units: RecordBatch) -> list[int]:
+        """Give the times of delivery of units, from the extension files where they are there.
+
+        Without them a time so far back that it looks like an address is a time, as for a broker without enableConsumeQueueExt.
+        """
         codes: list[int] = list(units.column("tags_code").to_pylist())
         addresses = [code if code <= _LARGEST_ADDRESS else None for code in codes]
-        if not any(addresses):
+        if not any(addresses) or self._queues.extension(queue.path) is None:
             return codes
         extended = queue.extension_units(addresses).column("tags_code").to_pylist()
         # A lost extension file: the message is due.
@@ -153,17 +156,26 @@ def real_messages(parked: RecordBatch) -> RecordBatch:
     offsets = parked.column("phy_offset").to_pylist()
     for row, pairs in enumerate(parked.column("properties").to_pylist()):
         properties: dict[str, Any] = dict(pairs or ())
-        topic, queue = properties.get(_REAL_TOPIC), properties.get(_REAL_QUEUE, "")
-        if stored[row] != SCHEDULE_TOPIC or topic is None or not (queue.isascii() and queue.isdecimal()):
+        topic, queue = properties.get(_REAL_TOPIC), _queue_id(properties.get(_REAL_QUEUE, ""))
+        if stored[row] != SCHEDULE_TOPIC or topic is None or queue is None:
             _log.warning("the message at offset %s of the log is not delivered: no scheduled message", offsets[row])
         elif topic == _HALF_TOPIC:
             _log.warning("the message at offset %s of the log is not delivered: a half message", offsets[row])
         else:
             topics.append(topic)
-            queues.append(int(queue))
+            queues.append(queue)
             rows.append(row)
     kept = take_rows(parked, rows)
     columns: dict[str, Any] = {name: kept.column(name) for name in _KEPT_COLUMNS}
     columns["topic"] = Array(topics, type=DataType.utf8())
     columns["queue_id"] = Array(queues, type=DataType.int32())
     return RecordBatch.from_pydict(columns)
+
+
+def _queue_id(text: str) -> int | None:
+    """Give the queue that a text names; None where it is no number of a queue, from 0 to the largest i32."""
+    if not (text.isascii() and text.isdecimal()):
+        return None
+    digits = text.lstrip("0") or "0"
+    number = int(digits) if len(digits) <= len(str(_LARGEST_QUEUE)) else _LARGEST_QUEUE + 1
+    return number if number <= _LARGEST_QUEUE else None

@@ -20,7 +20,7 @@ from logdex.rocketmq.store_root import holds_log
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime, tzinfo
 
     from arro3.core import RecordBatch
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _COLUMNS = (
     "topic",
     "queue_id",
-    # Only to begin the queues with: a put numbers messages anew.
+    # Only for the numbers that queues and delay levels begin with: a put numbers messages anew.
     "queue_offset",
     "phy_offset",
     "store_size",
@@ -65,8 +65,8 @@ def copy_messages(
 
     Bodies, properties, hosts and times stay as they are stored. Queues begin with the queue offsets that they have, so that
     the offsets of consumers and delay levels keep their meaning as long as no message between is missing. Files have the sizes of
-    those of the store. Messages that wait for their time go with the others where no topic is chosen, and how far the delay
-    levels were delivered is carried over.
+    those of the store. Messages that wait for their time go with the others where no topic is chosen; how far the delay levels
+    were delivered is carried over, so that what waits is delivered, and what was delivered is not, whatever is missing between.
 
     Args:
         store: The store to read.
@@ -97,11 +97,12 @@ def copy_messages(
     try:
         for (name, queue_id), offset in offsets.items():
             parts.log.set_queue_offset(name, queue_id, offset)
-        parts.set_delay_offsets(delays)
+        delivered = _DeliveredLevels(delays, offsets)
         messages = store.messages(
             topic, begin=begin, end=end, columns=_COLUMNS, body="stored", on_damage=findings.append
         )
-        count = _put_all(parts, store, _begun(parts, messages, set(offsets)), findings, progress)
+        count = _put_all(parts, store, _begun(parts, messages, set(offsets)), findings, delivered, progress=progress)
+        parts.set_delay_offsets(delivered.offsets)
         log_bytes = parts.log.wrote_offset - parts.min_offset
     except BaseException:
         parts.abandon()
@@ -167,30 +168,68 @@ def _put_all(
     store: MessageStore,
     messages: Iterable[RecordBatch],
     findings: list[Finding],
+    delivered: _DeliveredLevels,
+    *,
     progress: Callable[[int, int], None] | None,
 ) -> int:
     """Put and dispatch messages; give their number."""
     first, end = store.commit_log.min_offset, store.commit_log.max_offset
     count = 0
     for batch in messages:
-        count += _put(parts, store, batch, findings)
+        count += _put(parts, store, batch, findings, delivered)
         parts.dispatch()
         if progress is not None:
             progress(batch.column("phy_offset")[batch.num_rows - 1].as_py() - first, end - first)
     return count
 
 
-def _put(parts: StoreParts, store: MessageStore, batch: RecordBatch, findings: list[Finding]) -> int:
+def _put(
+    parts: StoreParts,
+    store: MessageStore,
+    batch: RecordBatch,
+    findings: list[Finding],
+    delivered: _DeliveredLevels,
+) -> int:
     """Put a batch, without those of its messages that no log takes; give the number of the others."""
     try:
-        parts.log.put_messages(batch, body="stored", park=False)
+        placed = parts.log.put_messages(batch, body="stored", park=False)
     except ValueError as error:
         if batch.num_rows > 1:
             half = batch.num_rows // 2
             parts_of_batch = (batch.slice(0, half), batch.slice(half))
-            return sum(_put(parts, store, part, findings) for part in parts_of_batch)
+            return sum(_put(parts, store, part, findings, delivered) for part in parts_of_batch)
         offset = batch.column("phy_offset")[0].as_py()
         path, begin = file_at(store.commit_log, offset)
         findings.append(Finding(path, offset - begin, "log-message", "a message that a log takes", str(error)))
         return 0
+    delivered.add(batch, placed)
     return batch.num_rows
+
+
+class _DeliveredLevels:
+    """How far the delay levels of a copy were delivered, where messages may be missing and the later ones move up.
+
+    Attributes:
+        offsets: Levels from 1 on, and the offset in the copy's queue of what is delivered next.
+    """
+
+    def __init__(self, before: Mapping[int, int], first: Mapping[tuple[str, int], int]) -> None:
+        """Begin without a message.
+
+        Args:
+            before: The same of the store that is copied.
+            first: With which queue offsets the copy's queues begin; 0 where nothing is said.
+        """
+        self._before = before
+        self.offsets = {level: first.get((SCHEDULE_TOPIC, level - 1), 0) for level in before}
+
+    def add(self, messages: RecordBatch, placed: RecordBatch) -> None:
+        """Count messages as they were in the store, and where they were put."""
+        if not self._before:
+            return
+        queues, offsets = (messages.column(name).to_pylist() for name in ("queue_id", "queue_offset"))
+        for row, topic in enumerate(messages.column("topic").to_pylist()):
+            level = queues[row] + 1
+            if topic == SCHEDULE_TOPIC and offsets[row] < self._before.get(level, 0):
+                next_offset = placed.column("queue_offset")[row].as_py() + 1
+                self.offsets[level] = max(self.offsets[level], next_offset)

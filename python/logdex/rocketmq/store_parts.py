@@ -144,6 +144,7 @@ class StoreParts:
             delay_levels=options.delay_levels,
         )
         self._reader = self._stack.enter_context(CommitLog.open(layout.commit_log))
+        tags = options.compat == INDEXES_TAGS if plan.tags is None else plan.tags
         self._index = IndexService.open(
             layout.index,
             mode="a",
@@ -152,9 +153,9 @@ class StoreParts:
             checkpoint=layout.checkpoint,
             zone=options.zone,
             last_exit_ok=plan.index_from is not None,
+            tags=tags,
         )
         self._stack.callback(self._index.close)
-        tags = options.compat == INDEXES_TAGS if plan.tags is None else plan.tags
         self._dispatcher = Dispatcher(self._reader, self._queues, self._index, tags=tags)
         queues = QueueSet(layout, self._reader, READING)
         self._stack.callback(queues.close)

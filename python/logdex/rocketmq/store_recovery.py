@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from logdex._core import StoreCheckpoint
 from logdex.errors import CorruptFileError
 from logdex.hash_index import IndexService
-from logdex.hash_index.directory import DirectoryLock
+from logdex.hash_index.directory import DirectoryLock, list_directory
+from logdex.hash_index.geometry import refuse_other_geometry
 from logdex.hash_index.recovery import holds_tags
 from logdex.report import Finding
 from logdex.rocketmq.commit_log import CommitLog
@@ -42,7 +43,7 @@ class RecoveryPlan:
         dispatch: From here on messages are dispatched again; what a queue or the index has is passed over.
         index_from: From here on the index lacks messages; None: it finds that out by itself, from its entries.
         index_beyond: Index files that lead behind the end, the oldest first.
-        tags: The index holds tags, too (5.5.0); None: there is no index yet.
+        tags: The index holds tags, too (5.5.0); None: nothing tells, for no message in it has any.
         file_size: Bytes of a file of the log; 0 without files.
         messages_lost: Sound messages behind the end.
         findings: What was met there.
@@ -112,7 +113,8 @@ def plan_recovery(
         if not index.files:
             index_from: int | None = log.min_offset
         elif last_exit_ok and not index.beyond:
-            index_from = max(dispatch, index.end)
+            # Not from where the queues end: an index that lost its newest file ends before, and a later put would leave a hole.
+            index_from = max(log.min_offset, index.end)
         else:
             index_from = None
         return RecoveryPlan(
@@ -228,6 +230,8 @@ def _look_at_index(
     if not layout.index.is_dir():
         return _Index()
     hash_slots, max_entries = geometry
+    if hash_slots is not None and max_entries is not None:
+        refuse_other_geometry(layout.index, list_directory(layout.index), (hash_slots, max_entries), "auto")
     with IndexService.open(
         layout.index, hash_slots=hash_slots, max_entries=max_entries, last_exit_ok=last_exit_ok
     ) as index:

@@ -103,7 +103,7 @@ class StoreWriter(Closing):
             services: A thread dispatches, delivers scheduled messages, flushes queues and writes the checkpoint, as those of a
                 broker do; False: that is done where it is called for, and by `close`.
             begin_phy_offset: Where the log of a new store begins: the first byte of a file.
-            compat: "5.5.0" indexes tags in a new index, as that broker does; an index that is there goes on as it is.
+            compat: "5.5.0" indexes tags, as that broker does; an index that holds messages with tags goes on as it is.
 
         Raises:
             CorruptFileError: Sound messages lie behind damage; or the table of delay levels cannot be read.

@@ -148,3 +148,30 @@ def test_a_copy_that_fails_is_left_as_after_a_crash(
         assert writer.recovered.ok
     with MessageStore.open(tmp_path / "copy") as copied:
         assert copied.verify().ok
+
+
+@pytest.mark.parametrize("lost", [[2], [0], [5], [9], [1, 2, 7], list(range(10)), list(range(5))])
+@pytest.mark.parametrize("topic", [None, "SCHEDULE_TOPIC_XXXX"])
+def test_what_waits_is_delivered_from_a_copy_and_what_was_delivered_is_not(
+    tmp_path: Path, lost: list[int], topic: str | None
+) -> None:
+    root, begin = tmp_path / "store", 1_700_000_000_000
+    sizes: dict[str, Any] = {"file_size": 65_536, "hash_slots": 100, "max_entries": 1000, "services": False}
+    with StoreWriter.open(root, **sizes) as writer:
+        places = [
+            writer.put_message("A", keys=f"k{i}", delay_level=1, store_timestamp=begin + i * 1000).phy_offset
+            for i in range(10)
+        ]
+        assert writer.deliver_due(begin + 5500) == 5
+    with (root / "commitlog" / "00000000000000000000").open("r+b") as log:
+        for place in lost:
+            log.seek(places[place] + 4)
+            log.write(b"\xff")
+    with MessageStore.open(root) as opened:
+        copy_messages(opened, tmp_path / "copy", topic=topic)
+    waiting = [f"k{i}" for i in range(5, 10) if i not in lost]
+    with StoreWriter.open(tmp_path / "copy", services=False) as writer:
+        assert writer.deliver_due(begin + 10**6) == len(waiting)
+        writer.put_message("A", keys="new", delay_level=1, store_timestamp=begin + 10**6)
+        assert writer.deliver_due(begin + 2 * 10**6) == 1
+    assert read(tmp_path / "copy", topic="A")["keys"].to_pylist()[-len(waiting) - 1 :] == [*waiting, "new"]

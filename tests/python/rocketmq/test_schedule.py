@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pytest
 
 import golden
 from logdex.rocketmq import CommitLog, MessageStore, StoreWriter
@@ -14,8 +15,6 @@ from logdex.rocketmq import CommitLog, MessageStore, StoreWriter
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    import pytest
 
 SMALL: dict[str, Any] = {"file_size": 16_384, "queue_file_size": 400, "hash_slots": 20, "max_entries": 50}
 PARKED = "SCHEDULE_TOPIC_XXXX"
@@ -181,3 +180,32 @@ def test_a_broker_s_store_goes_on_where_its_table_says(store: Callable[[str], Pa
     with MessageStore.open(root) as opened:
         report = opened.verify()
         assert report.ok, report
+
+
+@pytest.mark.parametrize("extension_file_size", [None, 4_096])
+@pytest.mark.parametrize("stored", [-3_000_000_000, -(1 << 62), (1 << 63) - 1, -(1 << 63)])
+def test_a_time_that_looks_like_an_address_is_long_past(
+    tmp_path: Path, stored: int, extension_file_size: int | None
+) -> None:
+    with open_small(tmp_path, extension_file_size=extension_file_size) as writer:
+        writer.put_message("T", keys="odd", delay_level=1, store_timestamp=stored)
+        writer.put_message("T", keys="next", delay_level=1, store_timestamp=NOW)
+        assert writer.deliver_due(NOW + 1_000) == 2
+    with open_small(tmp_path) as writer:
+        assert writer.deliver_due(NOW + 1_000) == 0
+    assert delivered(tmp_path, "T") == ["odd", "next"]
+
+
+@pytest.mark.parametrize("queue", ["2147483648", "9" * 5_000, "\u0663", "-1", "", "1.0"])
+def test_a_queue_that_is_no_number_of_a_queue_holds_up_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, queue: str
+) -> None:
+    odd = {"DELAY": "1", "REAL_TOPIC": "T", "REAL_QID": queue}
+    with open_small(tmp_path) as writer:
+        writer.put_message(PARKED, properties=odd, keys="odd", store_timestamp=NOW)
+        writer.put_message(PARKED, properties=odd | {"REAL_QID": "0" * 20 + "7"}, keys="zeros", store_timestamp=NOW)
+        writer.put_message("T", keys="next", delay_level=1, store_timestamp=NOW)
+        assert writer.deliver_due(NOW + 1_000) == 2
+        assert writer.deliver_due(NOW + 1_000) == 0
+    assert delivered(tmp_path, "T") == ["zeros", "next"]
+    assert "no scheduled message" in caplog.text
