@@ -68,6 +68,8 @@ pub struct ConsumeQueueWriter {
     damaged_end: Option<i64>,
     kept: usize,
     written: Written,
+    /// The same of extension files.
+    extensions: Written,
     checked: Checked,
 }
 
@@ -147,6 +149,7 @@ impl ConsumeQueueWriter {
             damaged_end: None,
             kept: 0,
             written: Written::default(),
+            extensions: Written::default(),
             checked: Checked::default(),
         }
     }
@@ -154,7 +157,8 @@ impl ConsumeQueueWriter {
     fn open_queue(&mut self, kind: Kind, queue: QueueDirectory, end_phy_offset: i64) -> Result<()> {
         let QueueDirectory { topic, queue_id, directory } = queue;
         let (files, extension) = self.files(kind, &topic, queue_id);
-        let opened = OpenedQueue::open(&directory, files.file_size, end_phy_offset, &mut self.checked)?;
+        let addresses = self.root.join(EXTENSION_FOLDER).join(&topic).join(queue_id.to_string());
+        let opened = OpenedQueue::open(&directory, &addresses, files.file_size, end_phy_offset, &mut self.checked)?;
         let OpenedQueue { end, address, units_cut, cut, is_damaged } = opened;
         self.checked.count("units_cut", units_cut);
         self.checked.count("queue_files_deleted", cut.files);
@@ -163,7 +167,7 @@ impl ConsumeQueueWriter {
             self.damaged_end = Some(self.damaged_end.map_or(end.log_end, |damaged| damaged.min(end.log_end)));
         }
         let extension = match extension {
-            Some(files) => Some(ExtensionWriter::open(files, &directory, &end, address)?),
+            Some(files) => Some(ExtensionWriter::open(files, &end, address)?),
             None => None,
         };
         let queue = WrittenQueue::new(files, extension, kind, end);
@@ -225,7 +229,7 @@ impl ConsumeQueueWriter {
         self.checked.count("messages", messages.num_rows() as u64);
         self.checked.count("units", units as u64);
         if self.kept > KEPT {
-            self.write_kept()?;
+            self.flush(false)?;
         }
         Ok(units)
     }
@@ -301,20 +305,22 @@ impl ConsumeQueueWriter {
         usize::from(put)
     }
 
-    fn write_kept(&mut self) -> Result<()> {
-        for queue in self.queues.values_mut().flat_map(HashMap::values_mut) {
-            queue.write_kept(&mut self.written)?;
-        }
-        self.kept = 0;
-        Ok(())
-    }
-
-    /// Writes what is kept, so that readers see it; with `sync` it is on the disk when this returns.
+    /// Writes what is kept, so that readers see it; with `sync` it is on the disk when this returns. Extension units go before the
+    /// units that lead to them.
     ///
     /// # Errors
     /// The system's error, with the path. What was not written stays kept.
     pub fn flush(&mut self, sync: bool) -> Result<()> {
-        self.write_kept()?;
+        for queue in self.queues.values_mut().flat_map(HashMap::values_mut) {
+            queue.write_extension(&mut self.extensions)?;
+        }
+        if sync {
+            self.extensions.sync()?;
+        }
+        for queue in self.queues.values_mut().flat_map(HashMap::values_mut) {
+            queue.write_kept(&mut self.written)?;
+        }
+        self.kept = 0;
         if sync { self.written.sync() } else { Ok(()) }
     }
 
@@ -326,7 +332,7 @@ impl ConsumeQueueWriter {
         self.flush(true)?;
         let queues = self.queues.values().map(HashMap::len).sum::<usize>();
         self.checked.count("queues", queues as u64);
-        self.checked.count("files", self.written.files() as u64);
+        self.checked.count("files", (self.written.files() + self.extensions.files()) as u64);
         Ok(self.checked)
     }
 }
