@@ -75,7 +75,7 @@ impl PyCommitLogWriter {
     /// Say which offset the next message of a queue gets; that of a queue which was never named is 0.
     ///
     /// Raises:
-    ///     ValueError: A number below 0.
+    ///     ValueError: A number below 0; or another process opened the writer.
     fn set_queue_offset(
         &self,
         topic: &str,

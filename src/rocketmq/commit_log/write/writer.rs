@@ -111,8 +111,9 @@ impl CommitLogWriter {
     /// Says which offset the next message of a queue gets; that of a queue which was never named is 0.
     ///
     /// # Errors
-    /// `InvalidArgument` for a negative number.
+    /// `InvalidArgument` for a negative number, and in a fork.
     pub fn set_queue_offset(&self, topic: &str, queue_id: i32, queue_offset: i64) -> Result<()> {
+        self.check_process()?;
         if queue_id < 0 || queue_offset < 0 {
             return Err(Error::InvalidArgument(format!("queue {queue_id} of {topic} at {queue_offset}: below 0")));
         }
