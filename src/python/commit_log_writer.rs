@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use arrow_array::types::TimestampMillisecondType;
 use arrow_array::{Array, ArrayRef, RecordBatch};
-use arrow_schema::{Field, Schema};
-use pyo3::exceptions::PyValueError;
+use arrow_schema::{DataType, Field, Schema};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3_arrow::PyRecordBatch;
@@ -249,7 +249,14 @@ fn of_message_types(batch: &RecordBatch) -> PyResult<RecordBatch> {
                 let times = times_of(array, field.name())?;
                 Arc::new(times.reinterpret_cast::<TimestampMillisecondType>().with_timezone("UTC"))
             }
-            Some(column) => cast(array, &column.data_type(), field.name())?,
+            Some(column) => {
+                let to = column.data_type();
+                if to.is_integer() && !holds_integers(array.data_type()) {
+                    let text = format!("{}: expected integers, got {}", field.name(), array.data_type());
+                    return Err(PyTypeError::new_err(text));
+                }
+                cast(array, &to, field.name())?
+            }
             None => Arc::clone(array),
         };
         fields.push(Field::new(field.name(), array.data_type().clone(), true));
@@ -257,4 +264,13 @@ fn of_message_types(batch: &RecordBatch) -> PyResult<RecordBatch> {
     }
     let schema = Arc::new(Schema::new(fields));
     RecordBatch::try_new(schema, arrays).map_err(|e| PyValueError::new_err(e.to_string()))
+}
+
+/// True for integers, in any encoding, and for nothing but nulls; a cast would cut off what others hold behind the point.
+fn holds_integers(kind: &DataType) -> bool {
+    match kind {
+        DataType::Dictionary(_, values) => holds_integers(values),
+        DataType::RunEndEncoded(_, values) => holds_integers(values.data_type()),
+        kind => kind.is_integer() || kind.is_null(),
+    }
 }
