@@ -51,7 +51,9 @@ class StoreParts:
 
     def __init__(self, root: Path, options: StoreOptions) -> None:
         """Open the store; see `StoreWriter.open`."""
-        self._layout = StoreLayout(root, str(root / "commitlog"))
+        self._given = StoreLayout(root, str(root / "commitlog"))
+        # The process may go to another directory while files are made. What is refused before is named as it was given.
+        self._layout = StoreLayout(root.absolute(), str(root.absolute() / "commitlog"))
         self._options = options
         self._levels = delay_levels_ms(options.delay_levels)
         self._step = threading.Lock()
@@ -66,8 +68,8 @@ class StoreParts:
 
     def _begin(self) -> None:
         layout = self._layout
-        is_store = holds_log(layout.root)
-        lock = layout.root / "lock"
+        is_store = holds_log(self._given.root)
+        lock = self._given.root / "lock"
         if is_store and not lock.exists():
             # Taking the lock makes its file, which a store that is refused shall not get.
             self._plan(is_store=is_store)
@@ -99,7 +101,7 @@ class StoreParts:
         if not is_store:
             return RecoveryPlan(begin=begin, end=begin, dispatch=begin, index_from=begin)
         plan = plan_recovery(
-            self._layout,
+            self._given,
             geometry=(options.hash_slots, options.max_entries),
             sizes=options.queue_files,
             last_exit_ok=options.last_exit_ok,

@@ -18,6 +18,7 @@ use super::tags_code::{DelayLevels, tags_code};
 use super::unit::{BatchUnit, Unit};
 use super::written_files::{Written, WrittenFiles};
 use super::written_queue::{QueueEnd, WrittenQueue};
+use crate::disk;
 use crate::error::{Error, Result};
 use crate::rocketmq::commit_log::frame::{INNER_BATCH, is_in_queue};
 use crate::rocketmq::cut::cut_files;
@@ -94,6 +95,7 @@ impl ConsumeQueueWriter {
     /// `InvalidArgument` for file sizes without room for a unit; the system's error, with the path.
     pub fn create(root: &Path, options: WriterOptions) -> Result<Self> {
         check_sizes(&options)?;
+        let root = &disk::absolute(root)?;
         let extension = options.extension_file_size.map(|_| EXTENSION_FOLDER);
         for folder in [folder(Kind::Plain), folder(Kind::Batch)].into_iter().chain(extension) {
             let folder = root.join(folder);
@@ -118,6 +120,7 @@ impl ConsumeQueueWriter {
     /// are a database; `Corrupt` for files whose sizes or names do not go together; the system's error, with the path.
     pub fn open(root: &Path, end_phy_offset: i64, options: WriterOptions) -> Result<Self> {
         check_sizes(&options)?;
+        let root = &disk::absolute(root)?;
         refuse_other_holder(&root.join("lock"))?;
         let sizes = FileSizes::of(root, &options)?;
         let plain = root.join(folder(Kind::Plain));

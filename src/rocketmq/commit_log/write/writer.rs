@@ -12,6 +12,7 @@ use super::new_message::GivenMessage;
 use super::placed::{Placed, PlacedColumns};
 use super::put_columns::PutColumns;
 use super::shared::Shared;
+use crate::disk;
 use crate::error::{Error, Result};
 use crate::rocketmq::commit_log::Bodies;
 use crate::rocketmq::commit_log::frame::BLANK_LEN;
@@ -64,7 +65,7 @@ impl CommitLogWriter {
     ///
     /// # Errors
     /// `InvalidArgument` for a file size without room for a message, an end without room for a BLANK frame, or no delay
-    /// level; the system's error when it gives no thread.
+    /// level; the system's error when it gives no thread, or no current directory.
     pub fn open(directory: &Path, end_phy_offset: u64, options: WriterOptions) -> Result<Self> {
         let WriterOptions { file_size, levels, flush, .. } = options;
         if levels < 1 {
@@ -78,7 +79,8 @@ impl CommitLogWriter {
             let text = format!("a log in files of {file_size} bytes cannot end at {end_phy_offset}");
             return Err(Error::InvalidArgument(text));
         }
-        let shared = Arc::new(Shared::new(directory, end_phy_offset, options));
+        let directory = disk::absolute(directory)?;
+        let shared = Arc::new(Shared::new(&directory, end_phy_offset, options));
         let service = (flush == FlushMode::Async).then(|| FlushService::start(Arc::clone(&shared))).transpose()?;
         Ok(Self { shared, service: Mutex::new(service), process: std::process::id() })
     }
