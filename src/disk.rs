@@ -22,6 +22,14 @@ pub fn open_file(path: &Path, write: bool) -> Result<File> {
     if kind.is_file() { Ok(file) } else { Err(Error::io(path, other.into())) }
 }
 
+/// A path that does not change its meaning with the current directory, which the process may change at any time.
+///
+/// # Errors
+/// The system's error for an empty path, or where there is no current directory. With the path.
+pub fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(|e| Error::io(path, e))
+}
+
 /// Takes the lock of a file's one writer. It is held until what is returned and every other handle of `file` is dropped.
 ///
 /// # Errors

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use arrow_array::types::TimestampMillisecondType;
 use arrow_array::{Array, ArrayRef, RecordBatch};
-use arrow_schema::{Field, Schema};
-use pyo3::exceptions::PyValueError;
+use arrow_schema::{DataType, Field, Schema};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3_arrow::PyRecordBatch;
@@ -75,7 +75,7 @@ impl PyCommitLogWriter {
     /// Say which offset the next message of a queue gets; that of a queue which was never named is 0.
     ///
     /// Raises:
-    ///     ValueError: A number below 0.
+    ///     ValueError: A number below 0; or another process opened the writer.
     fn set_queue_offset(
         &self,
         topic: &str,
@@ -189,13 +189,13 @@ impl PyCommitLogWriter {
     ///
     /// Raises:
     ///     OSError: The system refuses.
-    fn keep_checkpoint(&self, path: PathBuf) -> PyResult<()> {
-        Ok(self.writer.keep_checkpoint(&path)?)
+    fn keep_checkpoint(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        Ok(py.detach(|| self.writer.keep_checkpoint(&path))?)
     }
 
     /// Begin to bring everything to the disk: dispatch, flush log and queues, then call `write_checkpoint`.
-    fn begin_checkpoint(&self, py: Python<'_>) {
-        py.detach(|| self.writer.begin_checkpoint());
+    fn begin_checkpoint(&self, py: Python<'_>) -> PyResult<()> {
+        Ok(py.detach(|| self.writer.begin_checkpoint())?)
     }
 
     /// Write into the checkpoint up to where log and queues are on the disk, without what was put since `begin_checkpoint`.
@@ -280,7 +280,14 @@ fn of_message_types(batch: &RecordBatch) -> PyResult<RecordBatch> {
                 let times = times_of(array, field.name())?;
                 Arc::new(times.reinterpret_cast::<TimestampMillisecondType>().with_timezone("UTC"))
             }
-            Some(column) => cast(array, &column.data_type(), field.name())?,
+            Some(column) => {
+                let to = column.data_type();
+                if to.is_integer() && !holds_integers(array.data_type()) {
+                    let text = format!("{}: expected integers, got {}", field.name(), array.data_type());
+                    return Err(PyTypeError::new_err(text));
+                }
+                cast(array, &to, field.name())?
+            }
             None => Arc::clone(array),
         };
         fields.push(Field::new(field.name(), array.data_type().clone(), true));
@@ -288,4 +295,13 @@ fn of_message_types(batch: &RecordBatch) -> PyResult<RecordBatch> {
     }
     let schema = Arc::new(Schema::new(fields));
     RecordBatch::try_new(schema, arrays).map_err(|e| PyValueError::new_err(e.to_string()))
+}
+
+/// True for integers, in any encoding, and for nothing but nulls; a cast would cut off what others hold behind the point.
+fn holds_integers(kind: &DataType) -> bool {
+    match kind {
+        DataType::Dictionary(_, values) => holds_integers(values),
+        DataType::RunEndEncoded(_, values) => holds_integers(values.data_type()),
+        kind => kind.is_integer() || kind.is_null(),
+    }
 }

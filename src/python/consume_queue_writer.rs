@@ -1,7 +1,7 @@
 //! `ConsumeQueueWriter`.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -18,15 +18,30 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// Writes the consume queues of a store from the messages of its log, as a broker does: anew, or behind what is there.
 ///
-/// The order of calls: `create` or `open`, `append_batch` for each batch of a scan with `columns`, `finish`.
+/// The order of calls: `create` or `open`, `append_batch` for each batch of a scan with `columns`, `finish`. It belongs to the process
+/// that opened it.
 #[pyclass(name = "ConsumeQueueWriter", module = "logdex._core", frozen)]
 struct PyConsumeQueueWriter {
     writer: Mutex<Option<ConsumeQueueWriter>>,
+    /// A fork shares the files with its parent, and may find the lock taken for good.
+    process: u32,
 }
 
 impl PyConsumeQueueWriter {
+    fn new(writer: ConsumeQueueWriter) -> Self {
+        Self { writer: Mutex::new(Some(writer)), process: std::process::id() }
+    }
+
+    fn lock(&self) -> PyResult<MutexGuard<'_, Option<ConsumeQueueWriter>>> {
+        if self.process != std::process::id() {
+            let text = "queues that are open for writing belong to the process that opened them";
+            return Err(PyValueError::new_err(text));
+        }
+        Ok(self.writer.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn with<T>(&self, call: impl FnOnce(&mut Option<ConsumeQueueWriter>) -> crate::error::Result<T>) -> PyResult<T> {
-        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut writer = self.lock()?;
         if writer.is_none() {
             return Err(PyValueError::new_err("the writer is finished"));
         }
@@ -39,7 +54,7 @@ impl PyConsumeQueueWriter {
     {
         // Another thread may have it, and wait for the interpreter.
         py.detach(|| {
-            let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+            let writer = self.lock()?;
             writer.as_ref().map(look).ok_or_else(|| PyValueError::new_err("the writer is finished"))
         })
     }
@@ -84,7 +99,7 @@ impl PyConsumeQueueWriter {
         let (file_size, batch_file_size) = (Some(file_size), Some(batch_file_size));
         let options = WriterOptions { file_size, batch_file_size, delay_levels, multi_dispatch, extension_file_size };
         let writer = py.detach(|| ConsumeQueueWriter::create(&directory, options))?;
-        Ok(Self { writer: Mutex::new(Some(writer)) })
+        Ok(Self::new(writer))
     }
 
     /// Open the queues of a store to go on behind their ends; any of the directories may be missing.
@@ -126,7 +141,7 @@ impl PyConsumeQueueWriter {
         let delay_levels = DelayLevels::parse(delay_levels)?;
         let options = WriterOptions { file_size, batch_file_size, delay_levels, multi_dispatch, extension_file_size };
         let writer = py.detach(|| ConsumeQueueWriter::open(&root, end_phy_offset, options))?;
-        Ok(Self { writer: Mutex::new(Some(writer)) })
+        Ok(Self::new(writer))
     }
 
     /// Refuse the files and sizes that `open` would refuse; nothing is changed.

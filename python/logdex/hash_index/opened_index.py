@@ -98,6 +98,10 @@ class OpenedIndex(Closing):
         path = Path(directory)
         if mode not in ("r", "a"):
             raise ValueError(f'mode must be "r" or "a", not {mode!r}')
+        if mode == "a":
+            # The process may go to another directory while files are made.
+            path = path.absolute()
+            checkpoint = None if checkpoint is None else Path(checkpoint).absolute()
         if access not in _ACCESS:
             raise ValueError(f"access must be one of {', '.join(_ACCESS)}, not {access!r}")
         if compat is not None and compat not in _COMPAT:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,6 +32,7 @@ _TYPES = {
     "born_host": DataType.utf8(),
     "store_host": DataType.utf8(),
 }
+_INTEGERS = (DataType.int32(), DataType.int64())
 _PROPERTIES = "properties"
 
 
@@ -82,7 +84,8 @@ def all_properties(
         check_int64(delay_level=delay_level)
         if delay_level < 0:
             raise ValueError(f"a delay level is 0 or more, not {delay_level}")
-        given["DELAY"] = str(delay_level)
+        # True is the level 1.
+        given["DELAY"] = str(operator.index(delay_level))
     return list(given.items())
 
 
@@ -101,9 +104,11 @@ def put_batches(messages: Any) -> list[RecordBatch]:  # noqa: ANN401 -- anything
 
     Raises:
         TypeError: Neither, or a column of another type.
-        ValueError: A column that messages do not have, or columns of different lengths.
+        ValueError: No column, one that messages do not have, or columns of different lengths.
     """
     if isinstance(messages, Mapping):
+        if not messages:
+            raise ValueError("messages: there is no column topic")
         columns: dict[str, Any] = {name: _column(name, column) for name, column in messages.items()}
         lengths = {name: len(column) for name, column in columns.items()}
         if len(set(lengths.values())) > 1:
@@ -137,8 +142,17 @@ def _column(name: str, column: Any) -> Array:  # noqa: ANN401 -- Arrow or a sequ
 
 def _array(values: list[Any], name: str) -> Array:
     kind = _TYPES[name]
+    if kind in _INTEGERS:
+        values = [None if value is None else _integer(value, name) for value in values]
     try:
         plain = Array(values, type=DataType.int64() if kind is _UTC_MS else kind)
     except OverflowError as error:
         raise ValueError(f"the column {name} holds a number that has no room in it: {error}") from error
     return plain.cast(kind) if kind is _UTC_MS else plain
+
+
+def _integer(value: Any, name: str) -> int:  # noqa: ANN401 -- of a sequence
+    try:
+        return operator.index(value)
+    except TypeError as error:
+        raise TypeError(f"the column {name} holds integers, not {value!r}") from error

@@ -9,6 +9,7 @@ from logdex._core import QueueFollower
 from logdex.report import Finding, Report, merge
 from logdex.rocketmq.layout import OFFSET_NAME
 from logdex.rocketmq.queue_set import UNIT_BYTES, parts
+from logdex.rocketmq.store_root import written_by_logdex
 from logdex.rocketmq.topics import configured_topics
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ class QueueCheck:
                     last = _read(queue, max(queue.min_offset, queue.max_offset - 1), queue.max_offset)
                     end = max([end, *(phy_offset + size for phy_offset, size in last.values())])
         self._files = merge(reports)
+        # What logdex writes comes to the files of one queue after the other, so each of them may end earlier.
+        self._one_by_one = unclean and written_by_logdex(layout)
         # Without a clean stop the end of the log may not have come to the queues yet.
         dispatched = end if unclean else None
         self._follower = QueueFollower(dispatched=dispatched, topics=configured_topics(layout.config))
@@ -91,14 +94,31 @@ class QueueCheck:
     def finish(self) -> Report:
         """Say what was found, after looking at the units that no message of the log had."""
         units = sum(self._check_units(key, known) for key, known in self._queues.items())
+        undispatched = self._follower.undispatched
         for topic, queue_id, begin, end, phy_offset in self._follower.missing():
-            self._report_missing((topic, queue_id), range(begin, end), phy_offset)
+            key, run = (topic, queue_id), range(begin, end)
+            if self._one_by_one and self._is_on_its_way(key, run, phy_offset):
+                undispatched += len(run)
+            else:
+                self._report_missing(key, run, phy_offset)
         checked = {"queues": len(self._queues), "units_followed": units}
-        if self._follower.undispatched:
-            checked["messages_not_dispatched"] = self._follower.undispatched
+        if undispatched:
+            checked["messages_not_dispatched"] = undispatched
         if self._follower.without_queue:
             checked["messages_of_deleted_topics"] = self._follower.without_queue
         return merge([self._files, Report(self._findings, checked, self._absent)])
+
+    def _is_on_its_way(self, key: tuple[str, int], run: range, phy_offset: int) -> bool:
+        """Say whether messages without units lie behind the end of their queue, which may have grown since they were compared."""
+        known = self._queues.get(key)
+        if known is None:
+            return True
+        if known.number is None:
+            return False
+        queue = known.queue
+        written = range(run.start, min(run.stop, queue.max_offset))
+        units = _read(queue, written.start, written.stop) if written else {}
+        return len(units) == len(written) and (not units or units.get(run.start, (-1, 0))[0] == phy_offset)
 
     def _report_missing(self, key: tuple[str, int], run: range, phy_offset: int) -> None:
         known = self._queues.get(key)

@@ -19,6 +19,14 @@ DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 
 DEFAULT_FILE_SIZE = 1 << 30
 """mappedFileSizeCommitLog."""
 
+_LEAST_SIZES = {
+    "file_size": 1,
+    "queue_file_size": 1,
+    "batch_queue_file_size": UNIT_BYTES["batch"],
+    "extension_file_size": 24,
+}
+"""Bytes of the shortest files; queue files are rounded up to a unit, and one of extensions holds a unit and 4 bytes behind it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
@@ -47,10 +55,17 @@ class StoreOptions:
         """
         numbers = (field.name for field in fields(self) if field.type in ("int", "int | None"))
         check_int64(**{name: getattr(self, name) for name in numbers})
+        for name, least in _LEAST_SIZES.items():
+            size = getattr(self, name)
+            if size is not None and size < least:
+                raise ValueError(f"{name} is {least} or more, not {size}")
         if (self.hash_slots is None) != (self.max_entries is None):
             raise ValueError("give both hash_slots and max_entries, or neither")
-        if self.hash_slots is not None and self.max_entries is not None and min(self.hash_slots, self.max_entries) < 1:
-            raise ValueError(f"an index cannot have {self.hash_slots} slots and {self.max_entries} entries")
+        if self.hash_slots is not None and self.max_entries is not None:
+            if min(self.hash_slots, self.max_entries) < 1:
+                raise ValueError(f"an index cannot have {self.hash_slots} slots and {self.max_entries} entries")
+            if self.max_entries == 1:
+                raise ValueError("max_entries is 2 or more, not 1: an index file holds one entry less")
         resolve_zone(self.zone)
         if self.compat not in (None, "4.9.3", "5.3.3", "5.5.0"):
             raise ValueError(f'compat is None, "4.9.3", "5.3.3" or "5.5.0", not {self.compat!r}')

@@ -52,7 +52,9 @@ class StoreParts:
 
     def __init__(self, root: Path, options: StoreOptions) -> None:
         """Open the store; see `StoreWriter.open`."""
-        self._layout = StoreLayout(root, str(root / "commitlog"))
+        self._given = StoreLayout(root, str(root / "commitlog"))
+        # The process may go to another directory while files are made. What is refused before is named as it was given.
+        self._layout = StoreLayout(root.absolute(), str(root.absolute() / "commitlog"))
         self._options = options
         self._levels = delay_levels_ms(options.delay_levels)
         self._step = threading.Lock()
@@ -67,7 +69,7 @@ class StoreParts:
 
     def _begin(self) -> None:
         layout = self._layout
-        lock = layout.root / "lock"
+        lock = self._given.root / "lock"
         if not lock.exists():
             # Taking the lock makes its file, which what is refused shall not get.
             self._plan()
@@ -91,15 +93,15 @@ class StoreParts:
         options = self._options
         self._offsets = DelayOffsets(self._layout.config)
         begin = options.begin_phy_offset
-        for folder in self._layout.folders:
+        for folder in self._given.folders:
             if folder.exists() and not folder.is_dir():
                 raise NotADirectoryError(errno.ENOTDIR, "no directory, as this part of a store is", str(folder))
-        ConsumeQueueWriter.check_files(self._layout.root, **options.queue_files)
-        if not holds_log(self._layout.root):
+        ConsumeQueueWriter.check_files(self._given.root, **options.queue_files)
+        if not holds_log(self._given.root):
             self._open_log(begin, options.file_size).close()
             return RecoveryPlan(begin=begin, end=begin, dispatch=begin, index_from=begin)
         plan = plan_recovery(
-            self._layout,
+            self._given,
             geometry=(options.hash_slots, options.max_entries),
             sizes=options.queue_files,
             file_size=options.file_size,

@@ -49,7 +49,7 @@ class StoreWriter(Closing):
 
     def __init__(self, root: Path, options: StoreOptions, *, services: bool) -> None:
         """Open the parts; `open` is the way in."""
-        self._root = root
+        self._root = root.absolute()
         self._process = os.getpid()
         self._closed = False
         self._parts = parts = StoreParts(root, options)
@@ -262,7 +262,7 @@ class StoreWriter(Closing):
 
     @property
     def root(self) -> Path:
-        """The store's root directory."""
+        """The store's root directory, as an absolute path."""
         return self._root
 
     @property

@@ -8,19 +8,30 @@
 //! A unit with an extension holds its address in place of the tags code: the offset in the extension files plus
 //! `i64::MIN`. A size of 0 or less ends a file. Source: upstream `ConsumeQueueExt`.
 
+use std::path::Path;
+
 use super::queue::ConsumeQueue;
 use crate::error::{Error, Result};
+use crate::mmap::FileSource;
 use crate::rocketmq::offset_files::{self, OffsetFile};
-use crate::source::ReadAt;
+use crate::source::{Access, ReadAt as _};
 
 /// Tags codes up to this are addresses (upstream `ConsumeQueueExt.MAX_ADDR`).
 const MAX_ADDRESS: i64 = i32::MIN as i64 - 1;
 /// Bytes of a unit without its bit map.
 pub(super) const HEAD: usize = 20;
 
+/// Bytes that are read at once.
+const WINDOW: usize = 4096;
+
 /// True when a tags code is the address of an extension unit.
 pub fn is_extension_address(tags_code: i64) -> bool {
     tags_code <= MAX_ADDRESS
+}
+
+/// Offset in the extension files that an address stands for.
+pub(super) fn offset_of(address: i64) -> u64 {
+    address.wrapping_sub(i64::MIN).cast_unsigned()
 }
 
 /// What an extension unit says.
@@ -76,44 +87,80 @@ impl ConsumeQueue {
             let text = format!("{} was opened without its extension directory", self.path().display());
             return Err(Error::InvalidArgument(text));
         };
-        let files = offset_files::list(std::slice::from_ref(directory))?;
-        let mut bytes = Vec::new();
-        let mut opened: Option<(u64, crate::mmap::FileSource)> = None;
-        addresses
-            .into_iter()
-            .map(|address| {
-                let at = address.filter(|address| is_extension_address(*address));
-                let Some(at) = at.map(|address| address.wrapping_sub(i64::MIN).cast_unsigned()) else {
-                    return Ok(None);
-                };
-                let after = files.partition_point(|file| file.start <= at);
-                let Some(file) = after.checked_sub(1).and_then(|i| files.get(i)).filter(|file| at < file.end()) else {
-                    return Ok(None);
-                };
-                if opened.as_ref().is_none_or(|(start, _)| *start != file.start) {
-                    opened = Some((file.start, offset_files::open(file, self.options.access)?));
-                }
-                let Some((_, source)) = &opened else {
-                    return Ok(None);
-                };
-                read(source, file, at - file.start, &mut bytes)
-            })
-            .collect()
+        let mut units = ExtensionReader::open(directory, self.options.access)?;
+        addresses.into_iter().map(|address| address.map_or(Ok(None), |address| units.unit(address))).collect()
     }
 }
 
-fn read<S: ReadAt>(source: &S, file: &OffsetFile, at: u64, bytes: &mut Vec<u8>) -> Result<Option<ExtensionUnit>> {
-    let fail = |e| Error::io(&file.path, e);
-    let mut size = [0u8; 2];
-    if file.len.saturating_sub(at) < HEAD as u64 {
-        return Ok(None);
+/// Reads extension units; fastest in the order of their addresses.
+#[derive(Debug)]
+pub(super) struct ExtensionReader {
+    files: Vec<OffsetFile>,
+    access: Access,
+    /// The file that was read last, and where it begins.
+    opened: Option<(u64, FileSource)>,
+    /// Bytes of it, and where they begin in the queue's extension.
+    window: Vec<u8>,
+    begin: u64,
+}
+
+impl ExtensionReader {
+    /// Lists the files in a directory.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub(super) fn open(directory: &Path, access: Access) -> Result<Self> {
+        let files = offset_files::list(&[directory.to_owned()])?;
+        Ok(Self { files, access, opened: None, window: Vec::new(), begin: 0 })
     }
-    source.read_exact_at(&mut size, at).map_err(fail)?;
-    let size = usize::try_from(i16::from_be_bytes(size)).unwrap_or(0);
-    if size < HEAD || size as u64 > file.len - at {
-        return Ok(None);
+
+    /// Offset of the first byte that is still there; `None` without files.
+    pub(super) fn first(&self) -> Option<u64> {
+        self.files.first().map(|file| file.start)
     }
-    bytes.resize(size, 0);
-    source.read_exact_at(bytes, at).map_err(fail)?;
-    Ok(parse(bytes))
+
+    /// The unit that a tags code leads to; `None` where it is no address or leads to none.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub(super) fn unit(&mut self, tags_code: i64) -> Result<Option<ExtensionUnit>> {
+        if !is_extension_address(tags_code) {
+            return Ok(None);
+        }
+        let at = offset_of(tags_code);
+        let size = self.bytes(at, HEAD)?.first_chunk().map_or(0, |size| i16::from_be_bytes(*size));
+        let size = usize::try_from(size).unwrap_or(0);
+        Ok(if size < HEAD { None } else { parse(self.bytes(at, size)?) })
+    }
+
+    /// `len` bytes from an offset on, or more; nothing where its file ends before.
+    fn bytes(&mut self, at: u64, len: usize) -> Result<&[u8]> {
+        let is_in = at >= self.begin && at + len as u64 <= self.begin + self.window.len() as u64;
+        if !is_in && !self.fill(at, len)? {
+            return Ok(&[]);
+        }
+        Ok(usize::try_from(at - self.begin).ok().and_then(|at| self.window.get(at..)).unwrap_or_default())
+    }
+
+    fn fill(&mut self, at: u64, len: usize) -> Result<bool> {
+        let after = self.files.partition_point(|file| file.start <= at);
+        let file = after.checked_sub(1).and_then(|last| self.files.get(last));
+        let Some(file) = file.filter(|file| at < file.end() && len as u64 <= file.end() - at) else {
+            return Ok(false);
+        };
+        let source = match self.opened.take() {
+            Some((start, source)) if start == file.start => source,
+            _ => offset_files::open(file, self.access)?,
+        };
+        let left = usize::try_from(file.end() - at).unwrap_or(usize::MAX);
+        self.window.resize(left.min(len.max(WINDOW)), 0);
+        self.begin = at;
+        let read = source.read_exact_at(&mut self.window, at - file.start);
+        if read.is_err() {
+            self.window.clear();
+        }
+        read.map_err(|e| Error::io(&file.path, e))?;
+        self.opened = Some((file.start, source));
+        Ok(true)
+    }
 }

@@ -1,14 +1,12 @@
 //! The extension files of a queue that is being written. Source: upstream `ConsumeQueueExt#put`, `#fullFillToEnd`.
 
-use std::path::Path;
-
-use super::extension::{ExtensionUnit, HEAD};
-use super::queue::{ConsumeQueue, Options};
+use super::extension::{ExtensionReader, ExtensionUnit, HEAD, offset_of};
 use super::written_files::{Written, WrittenFiles};
 use super::written_queue::QueueEnd;
 use crate::error::Result;
 use crate::rocketmq::cut::cut_files;
 use crate::rocketmq::offset_files;
+use crate::source::Access;
 
 /// Bytes that a unit leaves free at the end of a file.
 const END_BLANK: u64 = 4;
@@ -37,7 +35,7 @@ impl ExtensionWriter {
     ///
     /// # Errors
     /// The system's error, with the path.
-    pub(super) fn open(files: WrittenFiles, queue: &Path, end: &QueueEnd, address: Option<i64>) -> Result<Self> {
+    pub(super) fn open(files: WrittenFiles, end: &QueueEnd, address: Option<i64>) -> Result<Self> {
         if !files.directory.is_dir() {
             return Ok(Self::new(files));
         }
@@ -49,10 +47,9 @@ impl ExtensionWriter {
                 return Ok(Self { begin, ..Self::new(files) });
             }
             Some(address) => {
-                let options = Options { extension: Some(files.directory.clone()), ..Options::default() };
-                let units = ConsumeQueue::open(queue, options)?.extension_units([Some(address)])?;
-                let bit_map = units.into_iter().flatten().next().map_or(0, |unit| unit.bit_map.len());
-                address.wrapping_sub(i64::MIN).cast_unsigned().saturating_add((HEAD + bit_map) as u64)
+                let unit = ExtensionReader::open(&files.directory, Access::Auto)?.unit(address)?;
+                let bit_map = unit.map_or(0, |unit| unit.bit_map.len());
+                offset_of(address).saturating_add((HEAD + bit_map) as u64)
             }
         };
         cut_files(&listed, begin)?;

@@ -10,6 +10,7 @@ mod batch_blocks;
 mod batch_time_lookup;
 mod bounds;
 mod extension;
+mod extension_check;
 mod extension_writer;
 mod follow;
 mod opened_queue;

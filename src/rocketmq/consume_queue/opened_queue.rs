@@ -6,13 +6,15 @@
 //! - what is cut off becomes zero, and files without a message are deleted, so nothing can come back, and no start counts
 //!   a unit of zeros as one;
 //! - filling behind the last message is no unit: of a queue of nothing else a broker believes that it ends at 2 GiB of the log;
+//! - a unit whose tags code lies in the extension files ends the queue where it is not there ([`ExtensionCheck`]);
 //! - a unit that leads to a place before that of the unit before it is left over from before a cut;
 //! - where units behind the end lead to messages that the log has, the queue lost some, and says so.
 
 use std::fs::{self, OpenOptions};
 use std::path::Path;
 
-use super::extension::is_extension_address;
+use super::extension::{is_extension_address, offset_of};
+use super::extension_check::ExtensionCheck;
 use super::queue::{ConsumeQueue, Kind, Numbered, Options, describe};
 use super::unit::BatchUnit;
 use super::written_queue::QueueEnd;
@@ -39,15 +41,22 @@ pub(super) struct OpenedQueue {
 }
 
 impl OpenedQueue {
-    /// Finds the end of the queue in a directory and cuts off what lies behind it.
+    /// Finds the end of the queue in a directory and cuts off what lies behind it. Its extension lies in `extension`, or nowhere.
     ///
     /// # Errors
     /// `Corrupt` for a file that is longer than `file_size` or begins in the middle of one; the system's error, with the path.
-    pub(super) fn open(directory: &Path, file_size: u64, log_end: i64, checked: &mut Checked) -> Result<Self> {
+    pub(super) fn open(
+        directory: &Path,
+        extension: &Path,
+        file_size: u64,
+        log_end: i64,
+        checked: &mut Checked,
+    ) -> Result<Self> {
         let queue = ConsumeQueue::open(directory, Options::default())?;
         let files = queue.files()?;
         check_files(&files, file_size)?;
-        let (walk, last) = find_end(&queue, &files, file_size, log_end)?;
+        let mut extension = ExtensionCheck::open(extension)?;
+        let (walk, last) = find_end(&queue, &files, file_size, log_end, &mut extension)?;
         let number = last.map_or(0, |last| last.number + 1);
         let end = QueueEnd {
             position: number * queue.unit_bytes(),
@@ -72,6 +81,8 @@ struct Walk {
     end: u64,
     /// The unit that ended it; `None` at the end of the last file, or of one that is too short.
     stop: Option<Numbered>,
+    /// That unit leads to no extension unit of its own.
+    is_unextended: bool,
     is_whole: bool,
 }
 
@@ -80,13 +91,14 @@ fn find_end(
     files: &[OffsetFile],
     file_size: u64,
     log_end: i64,
+    extension: &mut ExtensionCheck,
 ) -> Result<(Walk, Option<Numbered>)> {
     let mut from = files.len().saturating_sub(WALKED);
-    let mut walk = walk(queue, files.get(from..).unwrap_or_default(), file_size, log_end)?;
+    let mut walk = walk(queue, files.get(from..).unwrap_or_default(), file_size, log_end, extension)?;
     let mut last = walk.last;
     while last.is_none() && from > 0 {
         from -= 1;
-        let earlier = self::walk(queue, files.get(from..=from).unwrap_or_default(), file_size, log_end)?;
+        let earlier = self::walk(queue, files.get(from..=from).unwrap_or_default(), file_size, log_end, extension)?;
         last = earlier.last;
         if earlier.is_whole {
             walk.address = earlier.address;
@@ -97,15 +109,47 @@ fn find_end(
     Ok((walk, last))
 }
 
-fn walk(queue: &ConsumeQueue, files: &[OffsetFile], file_size: u64, log_end: i64) -> Result<Walk> {
+fn walk(
+    queue: &ConsumeQueue,
+    files: &[OffsetFile],
+    file_size: u64,
+    log_end: i64,
+    extension: &mut ExtensionCheck,
+) -> Result<Walk> {
+    let end = extension.end();
+    let walk = walk_once(queue, files, file_size, log_end, extension)?;
+    // Where an address came twice, the first unit that leads there, or behind, is the end.
+    if extension.end() < end { walk_once(queue, files, file_size, log_end, extension) } else { Ok(walk) }
+}
+
+fn walk_once(
+    queue: &ConsumeQueue,
+    files: &[OffsetFile],
+    file_size: u64,
+    log_end: i64,
+    extension: &mut ExtensionCheck,
+) -> Result<Walk> {
     let begin = files.first().map_or(0, |file| file.start / queue.unit_bytes());
-    let mut walk = Walk { last: None, address: None, end: begin, stop: None, is_whole: true };
+    let mut walk = Walk { last: None, address: None, end: begin, stop: None, is_unextended: false, is_whole: true };
     let mut before = 0;
+    extension.restart();
     for file in files {
+        let mut failed = None;
         queue.read_file(file, 0, u64::MAX, |unit| {
             if !is_sound(unit.unit, before, log_end) {
                 walk.stop = Some(unit);
                 return false;
+            }
+            match extension.is_sound(unit.unit.unit.tags_code) {
+                Ok(true) => {}
+                Ok(false) => {
+                    (walk.stop, walk.is_unextended) = (Some(unit), true);
+                    return false;
+                }
+                Err(error) => {
+                    failed = Some(error);
+                    return false;
+                }
             }
             walk.end = unit.number + 1;
             if unit.unit.unit.is_message() {
@@ -116,6 +160,9 @@ fn walk(queue: &ConsumeQueue, files: &[OffsetFile], file_size: u64, log_end: i64
             }
             true
         })?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
         walk.is_whole = walk.stop.is_none() && file.len == file_size;
         if !walk.is_whole {
             break;
@@ -173,13 +220,19 @@ fn look_behind(
     let Some((file, found, before)) = damage else {
         return Ok((cut, false));
     };
-    let stop = walk.stop.filter(|stop| !stop.unit.is_valid());
+    let stop = walk.stop.filter(|stop| !stop.unit.is_valid() || walk.is_unextended);
     let holds = |at: u64| files.iter().find(|file| file.start <= at && at < file.end());
     let place = stop.and_then(|stop| Some((stop, holds(stop.number * queue.unit_bytes())?)));
     if let Some((stop, file)) = place {
         let at = stop.number * queue.unit_bytes() - file.start;
-        let expected = "an offset of 0 or more and a size above 0";
-        checked.find(&file.path, at, "queue-unit", expected, describe(stop.unit.unit));
+        if walk.is_unextended {
+            let extension = offset_of(stop.unit.unit.tags_code);
+            let expected = format!("the tags code at {extension} in the extension files");
+            checked.find(&file.path, at, "queue-tags", expected, "none, or another message's");
+        } else {
+            let expected = "an offset of 0 or more and a size above 0";
+            checked.find(&file.path, at, "queue-unit", expected, describe(stop.unit.unit));
+        }
     } else {
         let at = found.number * queue.unit_bytes() - file.start;
         let expected = format!("a message at {before} or behind");

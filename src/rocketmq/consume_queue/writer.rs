@@ -18,6 +18,7 @@ use super::tags_code::{DelayLevels, tags_code};
 use super::unit::{BatchUnit, Unit};
 use super::written_files::{Written, WrittenFiles};
 use super::written_queue::{QueueEnd, WrittenQueue};
+use crate::disk;
 use crate::error::{Error, Result};
 use crate::rocketmq::commit_log::frame::{INNER_BATCH, is_in_queue};
 use crate::rocketmq::cut::cut_files;
@@ -68,6 +69,8 @@ pub struct ConsumeQueueWriter {
     damaged_end: Option<i64>,
     kept: usize,
     written: Written,
+    /// The same of extension files.
+    extensions: Written,
     checked: Checked,
 }
 
@@ -92,6 +95,7 @@ impl ConsumeQueueWriter {
     /// `InvalidArgument` for file sizes without room for a unit; the system's error, with the path.
     pub fn create(root: &Path, options: WriterOptions) -> Result<Self> {
         check_sizes(&options)?;
+        let root = &disk::absolute(root)?;
         let extension = options.extension_file_size.map(|_| EXTENSION_FOLDER);
         for folder in [folder(Kind::Plain), folder(Kind::Batch)].into_iter().chain(extension) {
             let folder = root.join(folder);
@@ -131,6 +135,7 @@ impl ConsumeQueueWriter {
     /// are a database; `Corrupt` for files whose sizes or names do not go together; the system's error, with the path.
     pub fn open(root: &Path, end_phy_offset: i64, options: WriterOptions) -> Result<Self> {
         check_sizes(&options)?;
+        let root = &disk::absolute(root)?;
         refuse_other_holder(&root.join("lock"))?;
         let sizes = FileSizes::of(root, &options)?;
         let plain = root.join(folder(Kind::Plain));
@@ -162,6 +167,7 @@ impl ConsumeQueueWriter {
             damaged_end: None,
             kept: 0,
             written: Written::default(),
+            extensions: Written::default(),
             checked: Checked::default(),
         }
     }
@@ -169,7 +175,8 @@ impl ConsumeQueueWriter {
     fn open_queue(&mut self, kind: Kind, queue: QueueDirectory, end_phy_offset: i64) -> Result<()> {
         let QueueDirectory { topic, queue_id, directory } = queue;
         let (files, extension) = self.files(kind, &topic, queue_id);
-        let opened = OpenedQueue::open(&directory, files.file_size, end_phy_offset, &mut self.checked)?;
+        let addresses = self.root.join(EXTENSION_FOLDER).join(&topic).join(queue_id.to_string());
+        let opened = OpenedQueue::open(&directory, &addresses, files.file_size, end_phy_offset, &mut self.checked)?;
         let OpenedQueue { end, address, units_cut, cut, is_damaged } = opened;
         self.checked.count("units_cut", units_cut);
         self.checked.count("queue_files_deleted", cut.files);
@@ -178,7 +185,7 @@ impl ConsumeQueueWriter {
             self.damaged_end = Some(self.damaged_end.map_or(end.log_end, |damaged| damaged.min(end.log_end)));
         }
         let extension = match extension {
-            Some(files) => Some(ExtensionWriter::open(files, &directory, &end, address)?),
+            Some(files) => Some(ExtensionWriter::open(files, &end, address)?),
             None => None,
         };
         let queue = WrittenQueue::new(files, extension, kind, end);
@@ -240,7 +247,7 @@ impl ConsumeQueueWriter {
         self.checked.count("messages", messages.num_rows() as u64);
         self.checked.count("units", units as u64);
         if self.kept > KEPT {
-            self.write_kept()?;
+            self.flush(false)?;
         }
         Ok(units)
     }
@@ -316,20 +323,22 @@ impl ConsumeQueueWriter {
         usize::from(put)
     }
 
-    fn write_kept(&mut self) -> Result<()> {
-        for queue in self.queues.values_mut().flat_map(HashMap::values_mut) {
-            queue.write_kept(&mut self.written)?;
-        }
-        self.kept = 0;
-        Ok(())
-    }
-
-    /// Writes what is kept, so that readers see it; with `sync` it is on the disk when this returns.
+    /// Writes what is kept, so that readers see it; with `sync` it is on the disk when this returns. Extension units go before the
+    /// units that lead to them.
     ///
     /// # Errors
     /// The system's error, with the path. What was not written stays kept.
     pub fn flush(&mut self, sync: bool) -> Result<()> {
-        self.write_kept()?;
+        for queue in self.queues.values_mut().flat_map(HashMap::values_mut) {
+            queue.write_extension(&mut self.extensions)?;
+        }
+        if sync {
+            self.extensions.sync()?;
+        }
+        for queue in self.queues.values_mut().flat_map(HashMap::values_mut) {
+            queue.write_kept(&mut self.written)?;
+        }
+        self.kept = 0;
         if sync { self.written.sync() } else { Ok(()) }
     }
 
@@ -341,7 +350,7 @@ impl ConsumeQueueWriter {
         self.flush(true)?;
         let queues = self.queues.values().map(HashMap::len).sum::<usize>();
         self.checked.count("queues", queues as u64);
-        self.checked.count("files", self.written.files() as u64);
+        self.checked.count("files", (self.written.files() + self.extensions.files()) as u64);
         Ok(self.checked)
     }
 }

@@ -124,3 +124,48 @@ fn queues_that_are_cut_anywhere_and_written_on_are_the_same() {
         assert_eq!(files(root), whole, "{begin}");
     }
 }
+
+#[test]
+fn queues_that_lost_extension_units_are_written_again_from_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let mut writer = ConsumeQueueWriter::create(root, options()).unwrap();
+    writer.append_batch(&messages(0)).unwrap();
+    writer.finish().unwrap();
+    let whole = files(root);
+    let extension = root.join("consumequeue_ext/plain/0");
+    let lost = |number: u64| {
+        let path = extension.join(format!("{:020}", number * 70));
+        fs::write(path, [0; 70]).unwrap();
+    };
+    for from in [3, 2, 0, 4] {
+        (from..4).for_each(lost);
+        if from == 4 {
+            fs::remove_dir_all(root.join("consumequeue_ext")).unwrap();
+        }
+        let mut writer = ConsumeQueueWriter::open(root, MESSAGES * SIZE, options()).unwrap();
+        let kinds: Vec<_> = writer.checked().findings.iter().map(|finding| finding.kind).collect();
+        assert!(!kinds.is_empty() && kinds.iter().all(|kind| *kind == "queue-tags"), "{kinds:?}");
+        writer.append_batch(&messages((writer.dispatch_offset().max(0)) / SIZE)).unwrap();
+        writer.finish().unwrap();
+        assert_eq!(files(root), whole, "{from}");
+    }
+}
+
+#[test]
+fn extension_units_reach_their_files_before_the_units_that_lead_to_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let mut writer = ConsumeQueueWriter::create(root, options()).unwrap();
+    writer.append_batch(&messages(0)).unwrap();
+    fs::write(root.join("consumequeue_ext"), b"in the way").unwrap();
+    assert!(writer.flush(false).is_err());
+    assert!(files(&root.join("consumequeue")).is_empty());
+    fs::remove_file(root.join("consumequeue_ext")).unwrap();
+    writer.finish().unwrap();
+    let other = tempfile::tempdir().unwrap();
+    let mut writer = ConsumeQueueWriter::create(other.path(), options()).unwrap();
+    writer.append_batch(&messages(0)).unwrap();
+    writer.finish().unwrap();
+    assert_eq!(files(root), files(other.path()));
+}

@@ -5,7 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::disk::{self, write_all_at};
+use crate::disk::{self, NewFile, write_all_at};
 use crate::error::{Error, Result};
 use crate::rocketmq::file_name;
 
@@ -75,14 +75,16 @@ impl WrittenFiles {
         Ok(())
     }
 
-    /// Opens a file, or begins it: at its whole length, zero.
+    /// Opens a file, or begins it: at its whole length, zero, or not at all.
     fn file(&self, path: &Path, written: &mut Written) -> Result<File> {
         let fail = |e| Error::io(path, e);
         let file = match OpenOptions::new().write(true).open(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 written.make(&self.directory)?;
-                let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(fail)?;
-                file.set_len(self.file_size).map_err(fail)?;
+                let new = NewFile::create(path)?;
+                new.file().set_len(self.file_size).map_err(fail)?;
+                let file = new.file().try_clone().map_err(fail)?;
+                new.publish()?;
                 written.made.insert(path.to_owned());
                 file
             }

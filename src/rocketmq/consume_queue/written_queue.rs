@@ -106,6 +106,12 @@ impl WrittenQueue {
         }
     }
 
+    /// Writes the extension units that kept units lead to: before these, so that no address ever leads nowhere.
+    pub(super) fn write_extension(&mut self, written: &mut Written) -> Result<()> {
+        self.extension.as_mut().map_or(Ok(()), |extension| extension.write_kept(written))
+    }
+
+    /// Writes the units that are kept, after [`Self::write_extension`].
     pub(super) fn write_kept(&mut self, written: &mut Written) -> Result<()> {
         // What was written stays kept until all of it was: written again after an error, it is the same.
         for (begin, bytes) in &self.done {
@@ -115,9 +121,6 @@ impl WrittenQueue {
         self.files.write(self.end.position, &self.kept, written)?;
         self.end.position += self.kept.len() as u64;
         self.kept = Vec::new();
-        if let Some(extension) = &mut self.extension {
-            extension.write_kept(written)?;
-        }
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! What the handle of a log and its flush service share: where the log ends, its files, what is on the disk.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::draft::Draft;
@@ -19,6 +19,10 @@ pub(super) struct Shared {
     pub(super) directory: PathBuf,
     pub(super) options: WriterOptions,
     state: Mutex<State>,
+    /// Where the next frame goes. Changed with the state alone; read without its lock, which a forked child may never get.
+    wrote: AtomicU64,
+    /// Puts are refused; as `wrote`.
+    closed: AtomicBool,
     /// Held while a flush is under way: who waits for it finds its own bytes flushed by the one before.
     flushing: Mutex<()>,
     flushed: AtomicU64,
@@ -31,14 +35,11 @@ pub(super) struct Shared {
 struct State {
     files: LogFiles,
     table: QueueTable,
-    /// Where the next frame goes.
-    wrote: u64,
     store_timestamp: i64,
     vouched: Vouched,
     /// The frames of one put, and what they are made with; kept for the next one.
     frames: Frames,
     text: String,
-    closed: bool,
 }
 
 impl Shared {
@@ -47,17 +48,17 @@ impl Shared {
         let state = State {
             files: LogFiles::new(directory, options.file_size),
             table: QueueTable::default(),
-            wrote: end,
             store_timestamp: 0,
             vouched: Vouched::default(),
             frames: Frames::new(options.file_size),
             text: String::new(),
-            closed: false,
         };
         Self {
             directory: directory.to_owned(),
             options,
             state: Mutex::new(state),
+            wrote: AtomicU64::new(end),
+            closed: AtomicBool::new(false),
             flushing: Mutex::new(()),
             flushed: AtomicU64::new(end),
             flushed_store_timestamp: AtomicI64::new(0),
@@ -67,7 +68,7 @@ impl Shared {
 
     /// Where the next frame goes.
     pub(super) fn wrote(&self) -> u64 {
-        self.state().wrote
+        self.wrote.load(Ordering::Acquire)
     }
 
     /// Before it everything is on the disk.
@@ -100,11 +101,13 @@ impl Shared {
 
     /// Refuses puts from now on.
     pub(super) fn close(&self) {
-        self.state().closed = true;
+        // A put that is under way ends first.
+        let _state = self.state();
+        self.closed.store(true, Ordering::Release);
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.state().closed
+        self.closed.load(Ordering::Acquire)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -126,11 +129,11 @@ impl Shared {
         fill: impl FnOnce(&mut Draft<'_, 'a>) -> Result<T>,
     ) -> Result<(T, u64)> {
         let mut state = self.state();
-        let State { files, table, wrote, store_timestamp, vouched, frames, text, closed } = &mut *state;
-        if *closed {
+        let State { files, table, store_timestamp, vouched, frames, text } = &mut *state;
+        if self.is_closed() {
             return Err(Error::InvalidArgument(format!("{} is closed for writing", self.directory.display())));
         }
-        frames.begin(*wrote);
+        frames.begin(self.wrote());
         let mut draft = Draft::new(self.options, options, frames, table, text);
         let filled = fill(&mut draft);
         let times = draft.store_timestamps();
@@ -142,9 +145,9 @@ impl Shared {
         match written {
             Ok(filled) => {
                 table.keep();
-                *wrote = frames.end();
                 *store_timestamp = times.map_or(*store_timestamp, |(_, last)| last);
-                Ok((filled, *wrote))
+                self.wrote.store(frames.end(), Ordering::Release);
+                Ok((filled, frames.end()))
             }
             Err(error) => {
                 table.undo();
@@ -161,7 +164,7 @@ impl Shared {
         }
         let (files, wrote, store_timestamp) = {
             let mut state = self.state();
-            (state.files.take_dirty(), state.wrote, state.store_timestamp)
+            (state.files.take_dirty(), self.wrote(), state.store_timestamp)
         };
         let mut files = files.into_iter();
         while let Some((path, start, file)) = files.next() {

@@ -12,6 +12,7 @@ use super::new_message::GivenMessage;
 use super::placed::{Placed, PlacedColumns};
 use super::put_columns::PutColumns;
 use super::shared::Shared;
+use crate::disk;
 use crate::error::{Error, Result};
 use crate::rocketmq::commit_log::Bodies;
 use crate::rocketmq::commit_log::frame::BLANK_LEN;
@@ -64,7 +65,7 @@ impl CommitLogWriter {
     ///
     /// # Errors
     /// `InvalidArgument` for a file size without room for a message, an end without room for a BLANK frame, or no delay
-    /// level; the system's error when it gives no thread.
+    /// level; the system's error when it gives no thread, or no current directory.
     pub fn open(directory: &Path, end_phy_offset: u64, options: WriterOptions) -> Result<Self> {
         let WriterOptions { file_size, levels, flush, .. } = options;
         if levels < 1 {
@@ -78,7 +79,8 @@ impl CommitLogWriter {
             let text = format!("a log in files of {file_size} bytes cannot end at {end_phy_offset}");
             return Err(Error::InvalidArgument(text));
         }
-        let shared = Arc::new(Shared::new(directory, end_phy_offset, options));
+        let directory = disk::absolute(directory)?;
+        let shared = Arc::new(Shared::new(&directory, end_phy_offset, options));
         let service = (flush == FlushMode::Async).then(|| FlushService::start(Arc::clone(&shared))).transpose()?;
         Ok(Self { shared, service: Mutex::new(service), process: std::process::id() })
     }
@@ -111,8 +113,9 @@ impl CommitLogWriter {
     /// Says which offset the next message of a queue gets; that of a queue which was never named is 0.
     ///
     /// # Errors
-    /// `InvalidArgument` for a negative number.
+    /// `InvalidArgument` for a negative number, and in a fork.
     pub fn set_queue_offset(&self, topic: &str, queue_id: i32, queue_offset: i64) -> Result<()> {
+        self.check_process()?;
         if queue_id < 0 || queue_offset < 0 {
             return Err(Error::InvalidArgument(format!("queue {queue_id} of {topic} at {queue_offset}: below 0")));
         }
@@ -126,13 +129,19 @@ impl CommitLogWriter {
     /// # Errors
     /// The system's error, with the path.
     pub fn keep_checkpoint(&self, path: &Path) -> Result<()> {
+        self.check_process()?;
         self.shared.keep_checkpoint(path)
     }
 
     /// Begins to bring everything to the disk: the caller dispatches what was put so far, flushes log and queues, and then
     /// calls [`Self::write_checkpoint`].
-    pub fn begin_checkpoint(&self) {
+    ///
+    /// # Errors
+    /// `InvalidArgument` in a forked child.
+    pub fn begin_checkpoint(&self) -> Result<()> {
+        self.check_process()?;
         self.shared.begin_checkpoint();
+        Ok(())
     }
 
     /// Writes into the checkpoint up to which store time the log was flushed, and the queues, whose last message was stored at
