@@ -98,7 +98,6 @@ class MessageScan:
                     salvage=self._salvage,
                     body=body,
                     on_damage=on_damage,
-                    dispatched=self.queue_end,
                 ):
                     kept = filters.apply(batch)
                     if kept.num_rows:
@@ -154,14 +153,12 @@ class MessageScan:
                 end = phy_offset + size
             yield filters.apply(batch), end
 
-    def queue_end(self) -> int:
-        """Give the offset behind the last message that any queue leads to; -1 without units."""
-        paths = (path for paths in self._queues.directories().values() for path in paths)
-        return max((_end_of(self._queues.open(path)) for path in paths), default=-1)
-
     def dispatched_up_to(self) -> int:
         """Give the offset up to which the queues can be trusted: what a broker's start would not dispatch again."""
-        end = self.queue_end()
+        end = max(
+            (_end_of(self._queues.open(path)) for paths in self._queues.directories().values() for path in paths),
+            default=-1,
+        )
         if end < 0 or not self._layout.abort.exists() or _is_running(self._layout):
             return max(end, 0)
         checkpoint = StoreCheckpoint.open(self._layout.checkpoint) if self._layout.checkpoint.exists() else None

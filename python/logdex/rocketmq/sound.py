@@ -44,7 +44,7 @@ def sound_messages(
     salvage: bool,
     body: Body = "decoded",
     on_damage: Callable[[Finding], None] = warn,
-    dispatched: Callable[[], int] | None = None,
+    led_to: int = -1,
 ) -> Iterator[RecordBatch]:
     """Scan a range of a log.
 
@@ -56,8 +56,8 @@ def sound_messages(
         salvage: Go on behind damage, without what was cut off before.
         body: "decoded" or "stored", as for `CommitLog.scan`.
         on_damage: Called at the end for each place that is no good message; logs it where not given.
-        dispatched: Says up to which offset queues lead, -1 for nowhere. What begins before it was not cut off, whatever it
-            looks like: a broker cuts its queues, too. `columns` have `phy_offset` then.
+        led_to: Up to here queues lead. What begins before it is given, too, if it only looks as if it had been cut off; `columns`
+            have `phy_offset` then.
     """
     if end is not None and begin >= end:
         return
@@ -71,9 +71,8 @@ def sound_messages(
             kept = batch.select(list(columns))
             if any(map(is_ghost, suspects)):
                 rows = [row for row, suspect in enumerate(suspects) if not is_ghost(suspect)]
-                if dispatched is not None:
-                    # Restored messages go back in time, too.
-                    led_to, offsets = dispatched(), kept.column(_OFFSET).to_pylist()
+                if led_to >= 0:
+                    offsets = kept.column(_OFFSET).to_pylist()
                     rows = sorted({*rows, *(row for row, offset in enumerate(offsets) if offset < led_to)})
                 kept = take_rows(kept, rows)
         else:

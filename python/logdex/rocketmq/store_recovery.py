@@ -102,10 +102,13 @@ def plan_recovery(
         findings = list(log.check_files().findings)
         _refuse_long_file(log, end)
         file_size = _file_size(log, end, file_size)
-        lost = _count_behind(log, end, queue_end, findings)
-        if lost and not truncate:
-            raise _would_be_lost(log, end, lost, findings)
-        if last_exit_ok and not lost and queue_end > end:
+        lost = _count_behind(log, end, findings)
+        # Restored messages go back in time, as those do that a broker cut off. A queue that leads to them, as to others, speaks
+        # for them, but a broker leaves such units behind, too.
+        doubtful = _count_behind(log, end, [], led_to=queue_end) - lost if queue_end > end else 0
+        if lost + doubtful and not truncate:
+            raise _would_be_lost(log, end, lost, doubtful, findings)
+        if last_exit_ok and not lost + doubtful and queue_end > end:
             path, first = file_at(log, end)
             expected = f"messages up to offset {queue_end}, where queues lead"
             findings.append(Finding(path, end - first, "log-end", expected, "the end of the log"))
@@ -126,7 +129,7 @@ def plan_recovery(
             index_beyond=index.beyond,
             tags=index.tags,
             file_size=file_size,
-            messages_lost=lost,
+            messages_lost=lost + doubtful,
             findings=findings,
         )
 
@@ -174,26 +177,25 @@ def _ends_with_messages(log: CommitLog, end: int) -> bool:
         return head[4:] in FRAME_MAGICS and end - first + int.from_bytes(head[:4], "big") > size
 
 
-def _count_behind(log: CommitLog, end: int, queue_end: int, findings: list[Finding]) -> int:
-    """Count the messages behind the end of the log that no broker cut off before.
-
-    What looks as if it had been, because its store time goes back, may have been restored: no queue leads to what a broker cut
-    off, because that cuts the queues as well.
-    """
-    messages = sound_messages(
-        log, ("phy_offset",), end, None, salvage=True, on_damage=findings.append, dispatched=lambda: queue_end
-    )
+def _count_behind(log: CommitLog, end: int, findings: list[Finding], *, led_to: int = -1) -> int:
+    """Count the messages behind the end of the log that no broker cut off before; see `sound_messages`."""
+    messages = sound_messages(log, ("phy_offset",), end, None, salvage=True, on_damage=findings.append, led_to=led_to)
     return sum(batch.num_rows for batch in messages)
 
 
-def _would_be_lost(log: CommitLog, end: int, lost: int, findings: list[Finding]) -> CorruptFileError:
+def _would_be_lost(log: CommitLog, end: int, lost: int, doubtful: int, findings: list[Finding]) -> CorruptFileError:
     path, begin = file_at(log, end)
     why = next((finding for finding in findings if (finding.path, finding.offset) == (path, end - begin)), None)
     expected = f"{why.expected}, or the end of the log" if why else "the end of the log"
     found = f"{why.found}, and " if why else ""
-    count = f"{lost:,} sound messages" if lost > 1 else "one sound message"
+    parts = []
+    if lost:
+        parts.append(f"{lost:,} sound messages" if lost > 1 else "one sound message")
+    if doubtful:
+        parts.append(f"{doubtful:,} that look as if a broker had cut them off, though queues lead to them,")
+    kept = "a copy keeps them" if not doubtful else "a copy keeps the sound ones" if lost else "a copy leaves them out"
     return CorruptFileError(
-        path, end - begin, expected, f"{found}{count} behind it; truncate=True would cut them off, a copy keeps them"
+        path, end - begin, expected, f"{found}{' and '.join(parts)} behind it; truncate=True would cut them off, {kept}"
     )
 
 

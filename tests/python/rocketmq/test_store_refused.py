@@ -78,14 +78,14 @@ def test_odd_parts_of_a_store(
 )
 def test_options_that_a_store_refuses(store: Path, options: dict[str, Any]) -> None:
     before = contents(store)
-    with pytest.raises(ValueError, match=r"cannot have|have 200 bytes|expected ip:port"):
+    with pytest.raises(ValueError, match=r"or more|have 200 bytes|expected ip:port"):
         StoreWriter.open(store, **SMALL | options)
     assert contents(store) == before
 
 
 @pytest.mark.parametrize("options", [{"file_size": 1 << 31}, {"store_host": "nowhere"}, {"extension_file_size": 5}])
 def test_options_that_a_new_store_refuses(tmp_path: Path, options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"cannot have|expected ip:port"):
+    with pytest.raises(ValueError, match=r"cannot have|or more|expected ip:port"):
         StoreWriter.open(tmp_path / "new", **SMALL | options)
     assert not (tmp_path / "new").exists()
 
