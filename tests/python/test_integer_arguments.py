@@ -300,6 +300,10 @@ QUEUE_WRITER: dict[str, Call] = {
         )
         for name in ("end_phy_offset", "file_size", "batch_file_size", "extension_file_size")
     },
+    **{
+        f"check_files:{name}": lambda o, n, name=name: ConsumeQueueWriter.check_files(o.new(), **{name: n})  # type: ignore[misc]
+        for name in ("file_size", "batch_file_size", "extension_file_size")
+    },
 }
 CALLS: dict[type, dict[str, Call]] = {
     IndexFile: INDEX_FILE,
