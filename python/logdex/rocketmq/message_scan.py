@@ -91,13 +91,7 @@ class MessageScan:
                 _log.warning("%s; the log is read instead, from offset %d", error, at)
             for begin, end in ranges:
                 for batch in sound_messages(
-                    self._log,
-                    read,
-                    max(begin, at),
-                    end,
-                    salvage=self._salvage,
-                    body=body,
-                    on_damage=on_damage,
+                    self._log, read, max(begin, at), end, salvage=self._salvage, body=body, on_damage=on_damage
                 ):
                     kept = filters.apply(batch)
                     if kept.num_rows:

@@ -72,12 +72,12 @@ class StoreParts:
         lock = self._given.root / "lock"
         if not lock.exists():
             # Taking the lock makes its file, which what is refused shall not get.
-            self._plan()
+            self._open_log(self._plan()).close()
         layout.root.mkdir(parents=True, exist_ok=True)
         self._stack.callback(StoreLock.take(lock).release)
         # Only now: somebody else may have made a store of it meanwhile.
         plan = self._plan()
-        self.log = self._open_log(plan.end, plan.file_size or self._options.file_size)
+        self.log = self._open_log(plan)
         self._stack.callback(self.log.close)
         self.log.keep_checkpoint(layout.checkpoint)
         layout.abort.write_bytes(f"{ABORT} {os.getpid()}\n".encode())
@@ -98,9 +98,8 @@ class StoreParts:
                 raise NotADirectoryError(errno.ENOTDIR, "no directory, as this part of a store is", str(folder))
         ConsumeQueueWriter.check_files(self._given.root, **options.queue_files)
         if not holds_log(self._given.root):
-            self._open_log(begin, options.file_size).close()
             return RecoveryPlan(begin=begin, end=begin, dispatch=begin, index_from=begin)
-        plan = plan_recovery(
+        return plan_recovery(
             self._given,
             geometry=(options.hash_slots, options.max_entries),
             sizes=options.queue_files,
@@ -108,15 +107,13 @@ class StoreParts:
             last_exit_ok=options.last_exit_ok,
             truncate=options.truncate,
         )
-        self._open_log(plan.end, plan.file_size).close()
-        return plan
 
-    def _open_log(self, end: int, file_size: int | None) -> CommitLogWriter:
+    def _open_log(self, plan: RecoveryPlan) -> CommitLogWriter:
         """Open the log for writing, which changes nothing until something is put."""
         return CommitLogWriter.open(
             self._layout.commit_log,
-            end_phy_offset=end,
-            file_size=file_size or DEFAULT_FILE_SIZE,
+            end_phy_offset=plan.end,
+            file_size=plan.file_size or self._options.file_size or DEFAULT_FILE_SIZE,
             store_host=self._options.store_host,
             levels=len(self._levels),
             flush=self._options.flush,

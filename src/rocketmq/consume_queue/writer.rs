@@ -175,7 +175,7 @@ impl ConsumeQueueWriter {
     fn open_queue(&mut self, kind: Kind, queue: QueueDirectory, end_phy_offset: i64) -> Result<()> {
         let QueueDirectory { topic, queue_id, directory } = queue;
         let (files, extension) = self.files(kind, &topic, queue_id);
-        let addresses = self.root.join(EXTENSION_FOLDER).join(&topic).join(queue_id.to_string());
+        let addresses = self.directory(EXTENSION_FOLDER, &topic, queue_id);
         let opened = OpenedQueue::open(&directory, &addresses, files.file_size, end_phy_offset, &mut self.checked)?;
         let OpenedQueue { end, address, units_cut, cut, is_damaged } = opened;
         self.checked.count("units_cut", units_cut);
@@ -195,10 +195,7 @@ impl ConsumeQueueWriter {
 
     /// The files of a queue, and those of its extension where it has one.
     fn files(&self, kind: Kind, topic: &str, queue_id: i32) -> (WrittenFiles, Option<WrittenFiles>) {
-        let files = |folder, file_size| {
-            let directory = self.root.join(folder).join(topic).join(queue_id.to_string());
-            WrittenFiles { directory, file_size }
-        };
+        let files = |folder, file_size| WrittenFiles { directory: self.directory(folder, topic, queue_id), file_size };
         match kind {
             Kind::Plain => {
                 let extension = self.sizes.extension.map(|size| files(EXTENSION_FOLDER, size));
@@ -206,6 +203,10 @@ impl ConsumeQueueWriter {
             }
             Kind::Batch => (files(folder(kind), self.sizes.batch), None),
         }
+    }
+
+    fn directory(&self, folder: &str, topic: &str, queue_id: i32) -> PathBuf {
+        self.root.join(folder).join(topic).join(queue_id.to_string())
     }
 
     /// What opening found and did, and what was found since.
