@@ -14,6 +14,7 @@ mod entry_batches;
 mod entry_table;
 mod errors;
 mod followers;
+mod given_batches;
 mod hash_index;
 mod index_entries;
 mod index_file;
@@ -46,6 +47,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     consume_queue::register(m)?;
     consume_queue_writer::register(m)?;
     followers::register(m)?;
+    given_batches::register(m)?;
     store_lock::register(m)?;
     message_reader::register(m)?;
     index_entries::register(m)?;

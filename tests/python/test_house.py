@@ -28,11 +28,12 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 GROUND = {"_core", "closing", "durable", "errors", "int64", "report"}
 FLOORS = {
     **{room: set() for room in GROUND},
+    "batch_stream": {"_core"},
     "hash_index": GROUND,
-    "rocketmq": GROUND | {"hash_index"},
+    "rocketmq": GROUND | {"batch_stream", "hash_index"},
     "kafka": GROUND | {"hash_index"},
     "spark": GROUND | {"hash_index", "rocketmq", "kafka"},
-    "cli": GROUND | {"hash_index", "rocketmq", "kafka"},
+    "cli": GROUND | {"batch_stream", "hash_index", "rocketmq", "kafka"},
 }
 REQUIRED = {"arro3"}
 OPTIONAL = {"pyspark", "pyarrow", "py4j", "pandas", "polars", "numpy", "duckdb", "matplotlib"}

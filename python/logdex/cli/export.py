@@ -6,8 +6,7 @@ import errno
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from arro3.core import RecordBatchReader
-
+from logdex.batch_stream import BatchStream
 from logdex.cli.arguments import add_filters, add_open_options, command, open_options
 from logdex.cli.cat import filters_of, say_passed_over
 from logdex.cli.kinds import open_source
@@ -80,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if rows else 1
 
 
-def _write(parquet: Any, sink: BinaryIO, stream: RecordBatchReader, arguments: argparse.Namespace) -> int:  # noqa: ANN401 -- pyarrow
+def _write(parquet: Any, sink: BinaryIO, stream: BatchStream, arguments: argparse.Namespace) -> int:  # noqa: ANN401 -- pyarrow
     import pyarrow as pa  # noqa: PLC0415 -- optional
 
     rows = 0
@@ -91,7 +90,7 @@ def _write(parquet: Any, sink: BinaryIO, stream: RecordBatchReader, arguments: a
     return rows
 
 
-def _with_progress(stream: Any, source: Source, progress: Progress) -> RecordBatchReader:  # noqa: ANN401 -- PyCapsule
+def _with_progress(stream: Any, source: Source, progress: Progress) -> BatchStream:  # noqa: ANN401 -- PyCapsule
     """Tell how far the log was read; where its rows do not say, how much of it came."""
     facts = source.describe().facts
     begin, total = facts.get("min_offset"), facts.get("log_bytes")
@@ -106,7 +105,7 @@ def _with_progress(stream: Any, source: Source, progress: Progress) -> RecordBat
                 progress(read)
             yield batch
 
-    return RecordBatchReader.from_batches(stream.schema, batches())
+    return BatchStream(stream.schema, batches())
 
 
 def _parquet() -> Any:  # noqa: ANN401 -- a module

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from arro3.core import Array, ChunkedArray, DataType, Field, RecordBatch, RecordBatchReader
+from arro3.core import Array, ChunkedArray, DataType, Field, RecordBatch
 
+from logdex.batch_stream import BatchStream
 from logdex.hash_index import recovery
 from logdex.hash_index.query import check_max_num
 from logdex.int64 import check_int64
@@ -112,7 +113,7 @@ class KeySearch:
         max_num: int | None,
         scan: Scan,
         batch_size: int,
-    ) -> RecordBatchReader:
+    ) -> BatchStream:
         """Find the messages of many keys; see `MessageStore.find_batch`."""
         check_max_num(max_num)
         check_int64(batch_size=batch_size)
@@ -137,7 +138,7 @@ class KeySearch:
                     del hits[:batch_size]
             yield from self._rows(hits, schema)
 
-        return RecordBatchReader.from_batches(schema, batches())
+        return BatchStream(schema, batches())
 
     def _candidates(self, topic: str | None, key: str, times: TimeRange) -> tuple[list[int], bool]:
         """Give the offsets where the key may be, the newest first, each once, and whether a broker's cap cut some off."""

@@ -7,9 +7,10 @@ import logging
 import operator
 from typing import TYPE_CHECKING, Any
 
-from arro3.core import DataType, RecordBatchReader
+from arro3.core import DataType
 
 from logdex._core import StoreCheckpoint, broker_lock_holder
+from logdex.batch_stream import BatchStream
 from logdex.hash_index.arrow_input import take_rows
 from logdex.hash_index.query import MAX_TIME, MIN_TIME
 from logdex.rocketmq.queue_set import parts
@@ -68,7 +69,7 @@ class MessageScan:
         *,
         body: Body = "decoded",
         on_damage: Callable[[Finding], None] = warn,
-    ) -> RecordBatchReader:
+    ) -> BatchStream:
         """Read messages in log order; see `MessageStore.messages`."""
         if scan not in ("auto", True, False):
             raise ValueError(f'scan must be "auto", True or False, not {scan!r}')
@@ -97,7 +98,7 @@ class MessageScan:
                     if kept.num_rows:
                         yield kept.select(names)
 
-        return RecordBatchReader.from_batches(wanted, batches())
+        return BatchStream(wanted, batches())
 
     def _by_queues(self, filters: Filter, read: Sequence[str], body: Body) -> Iterator[tuple[RecordBatch, int]]:
         """Read the messages that the queues of a topic lead to, as far as a broker would trust them.

@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from datetime import datetime, tzinfo
     from typing import TypeAlias
 
-    from arro3.core import RecordBatchReader
-
     from logdex._core import ConsumeQueue
+    from logdex.batch_stream import BatchStream
     from logdex.report import Finding, Report
     from logdex.rocketmq.commit_log import Body
     from logdex.rocketmq.explanation import Explanation
@@ -111,7 +110,7 @@ class MessageStore(OpenedStore):
         max_num: int | None = None,
         scan: Scan = "auto",
         batch_size: int = 1_024,
-    ) -> RecordBatchReader:
+    ) -> BatchStream:
         """Find the messages of many keys.
 
         Args:
@@ -160,7 +159,7 @@ class MessageStore(OpenedStore):
         scan: Scan = "auto",
         body: Body = "decoded",
         on_damage: Callable[[Finding], None] = warn,
-    ) -> RecordBatchReader:
+    ) -> BatchStream:
         """Read messages in the order of the log, also those behind damage, which is logged.
 
         Log files whose time cannot match are not read. A topic's messages can be had from its queues instead of the log;
