@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from logdex._core import IndexFile
     from logdex.hash_index.query import TimeRange
+    from logdex.rocketmq.commit_log import CommitLog
+    from logdex.rocketmq.find_result import FindResult
     from logdex.rocketmq.message import Message
     from logdex.rocketmq.message_store import MessageStore
 
@@ -56,17 +58,26 @@ def explain(store: MessageStore, topic: str, key: str, times: TimeRange, clock_s
         index_key=index_key,
         key_hash=key_hash,
         files=steps,
-        candidates=_candidates(store, _Question(topic, key, times), steps, found),
+        candidates=_candidates(store, _Question(topic, key, times), steps, result),
         found=found,
         broker_found=None if index is None else _broker_found(index, topic, key, times, found),
         min_offset=store.commit_log.min_offset,
         max_offset=store.commit_log.max_offset,
         indexed_up_to=indexed_up_to,
+        lag_bytes=_lag(store.commit_log, indexed_up_to),
         scanned_bytes=result.scanned_bytes,
         unscanned=tuple(result.unscanned),
         causes=(),
     )
     return likely_causes(store, explanation)
+
+
+def _lag(log: CommitLog, indexed_up_to: int | None) -> int:
+    """Count the bytes of the log behind the message that was indexed last."""
+    if indexed_up_to is None:
+        return log.max_offset - log.min_offset
+    last = log.message(indexed_up_to)
+    return max(0, log.max_offset - indexed_up_to - (0 if last is None else last.store_size))
 
 
 def _file_step(
@@ -99,21 +110,24 @@ def _file_step(
 
 
 def _candidates(
-    store: MessageStore, question: _Question, steps: Sequence[FileStep], found: Sequence[int]
+    store: MessageStore, question: _Question, steps: Sequence[FileStep], result: FindResult
 ) -> tuple[Candidate, ...]:
     """Look at every place that the files lead to, and at what only the log gave."""
+    found = {message.phy_offset: message for message in result}
     sources = dict.fromkeys(found, "log")
     for step in steps:
         sources |= dict.fromkeys(step.candidates, step.name)
-    return tuple(_judge(store, question, offset, sources[offset]) for offset in sorted(sources, reverse=True))
+    return tuple(
+        _judge(store, question, offset, sources[offset], found.get(offset)) for offset in sorted(sources, reverse=True)
+    )
 
 
-def _judge(store: MessageStore, question: _Question, offset: int, source: str) -> Candidate:
+def _judge(store: MessageStore, question: _Question, offset: int, source: str, found: Message | None) -> Candidate:
     log = store.commit_log
-    if offset < log.min_offset:
-        return Candidate(offset, source, "expired")
-    message = log.message(offset)
+    message = log.message(offset) if found is None else found
     if message is None:
+        if offset < log.min_offset:
+            return Candidate(offset, source, "expired")
         if log.is_cut_off(offset):
             return Candidate(offset, source, "cut-off")
         return Candidate(offset, source, "beyond-log" if offset >= log.max_offset else "damaged")

@@ -129,7 +129,8 @@ class Explanation:
         broker_found: Of these, what a 4.9.3 broker's index answers with; None without an index.
         min_offset: Begin of the log.
         max_offset: End of the log.
-        indexed_up_to: Offset of the last index entry; None without one.
+        indexed_up_to: Offset of the message of the last index entry; None without one.
+        lag_bytes: Bytes of the log behind that message; all of the log without one. Messages without keys need no entry.
         scanned_bytes: Bytes of the log that were read because no index file covers them.
         unscanned: Ranges of the log that are neither indexed nor read.
         causes: Why not, the likeliest first; where the key is found, why a broker might not find it.
@@ -148,22 +149,23 @@ class Explanation:
     min_offset: int
     max_offset: int
     indexed_up_to: int | None
+    lag_bytes: int
     scanned_bytes: int
     unscanned: tuple[tuple[int, int], ...]
     causes: tuple[Cause, ...]
 
-    @property
-    def lag_bytes(self) -> int:
-        """Bytes of the log after the last index entry."""
-        return self.max_offset - (self.min_offset if self.indexed_up_to is None else self.indexed_up_to)
-
     def to_dict(self) -> dict[str, Any]:
         """Give plain values, for JSON."""
-        return {**asdict(self), "lag_bytes": self.lag_bytes}
+        return asdict(self)
 
     def __str__(self) -> str:
         """Tell the way."""
         return "\n".join(self._lines())
+
+    def _how_far(self) -> str:
+        if self.indexed_up_to is None:
+            return "no entries"
+        return f"{self.lag_bytes:,} bytes behind the log's end" if self.lag_bytes else "up to the log's end"
 
     def _lines(self) -> Iterator[str]:
         within = ""
@@ -171,8 +173,7 @@ class Explanation:
             within = f", stored from {_time(self.begin, 'the beginning')} to {_time(self.end, 'the end')}"
         yield f"key {self.key!r} of topic {self.topic!r}{within}"
         yield f"  hashed as {self.index_key!r}: {self.key_hash}"
-        behind = f"{self.lag_bytes:,} bytes behind the log's end" if self.indexed_up_to is not None else "no entries"
-        yield f"  log: offsets {self.min_offset:,} to {self.max_offset:,}; index: {behind}"
+        yield f"  log: offsets {self.min_offset:,} to {self.max_offset:,}; index: {self._how_far()}"
         if self.scanned_bytes or self.unscanned:
             unread = sum(end - begin for begin, end in self.unscanned)
             yield f"  not indexed: {self.scanned_bytes:,} bytes read from the log, {unread:,} bytes not read"

@@ -71,7 +71,7 @@ def test_the_way_of_a_key(store: Store) -> None:
     assert (told.index_key, told.key_hash) == ("AaTopic#BB", 10_606_476)
     assert len(told.files) == 6
     assert all(file.searched and file.chain is not None and file.chain.slot == 12 for file in told.files)
-    assert (told.min_offset, told.max_offset, told.indexed_up_to, told.lag_bytes) == (0, 313_165, 312_902, 263)
+    assert (told.min_offset, told.max_offset, told.indexed_up_to, told.lag_bytes) == (0, 313_165, 312_902, 0)
     assert (len(told.found), told.causes) == (16, ())
     assert {candidate.verdict for candidate in told.candidates} == {"match", "other-key", "other-topic"}
 
@@ -162,6 +162,9 @@ def test_index_behind(store: Store) -> None:
     told = explain(root, row["topic"], row["uniqKey"])
     assert row["physicalOffset"] in told.found
     assert "index-behind" in kinds(told)
+    assert told.indexed_up_to is not None
+    size = keyed("basic", told.indexed_up_to)["storeSize"]
+    assert told.lag_bytes == told.max_offset - told.indexed_up_to - size > 0
     assert told.scanned_bytes > 0
 
 
