@@ -48,7 +48,8 @@ def _first_at(segment: LogSegment, begin: int | None, low: int) -> int | None:
     if begin is None:
         return low
     try:
-        found = segment.offset_for_timestamp(begin, low)
+        # A marker counts: it is read where control records are asked for, and else costs no more than to pass over it.
+        found = segment.core.offset_for_timestamp(begin, low, control=True)
     except CorruptFileError:
         # Whoever reads decides what damage means; here it only keeps the search from saving anything.
         return low

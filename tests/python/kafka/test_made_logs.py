@@ -235,3 +235,15 @@ def test_checkpoints_of_the_log_directory_are_checked(partition: Path) -> None:
                 (str(path), 4, "file-content")
             ]
             path.unlink()
+
+
+def test_markers_of_a_range_of_times_are_read_where_they_are_asked_for(partition: Path) -> None:
+    """A marker before the first data record of the range, and one in a segment without any, belong to it, too."""
+    data = batch([Row(0, 10)], attributes=TRANSACTIONAL, producer=7)
+    write_segment(partition, 0, data, abort_marker(1, 7), batch([Row(2, 20)]))
+    write_segment(partition, 3, abort_marker(3, 7))
+    with Log.open(partition) as log:
+        # The markers have the time T.
+        assert _offsets(log.records(begin=T, control=True)) == [0, 1, 2, 3]
+        assert _offsets(log.records(begin=T, end=T, control=True)) == [1, 3]
+        assert _offsets(log.records(begin=T)) == [0, 2]
