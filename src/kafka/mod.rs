@@ -23,6 +23,7 @@ mod finding;
 pub mod header;
 mod header_column;
 mod index_file;
+mod kept;
 mod legacy;
 mod lookup;
 mod offset_index;

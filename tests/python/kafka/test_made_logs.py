@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -247,3 +249,22 @@ def test_markers_of_a_range_of_times_are_read_where_they_are_asked_for(partition
         assert _offsets(log.records(begin=T, control=True)) == [0, 1, 2, 3]
         assert _offsets(log.records(begin=T, end=T, control=True)) == [1, 3]
         assert _offsets(log.records(begin=T)) == [0, 2]
+
+
+_MANY = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+from logdex.kafka import LogDir
+with LogDir.open(sys.argv[1]) as logs:
+    log = logs.log("orders", 3)
+    assert [log.read(offset, 1).position for offset in range(200)] == [0] * 200
+    assert len(list(log.segments)) == 200 and log.offset_for_timestamp(-3) is not None
+    assert sum(batch.num_rows for batch in logs.records(begin=1)) == 200
+    assert logs.verify().checked["segments"] == 200
+"""
+
+
+def test_more_segments_than_files_may_be_open(partition: Path) -> None:
+    for offset in range(200):
+        write_segment(partition, offset, batch([Row(offset, offset)]))
+    subprocess.run([sys.executable, "-c", _MANY, str(partition.parent)], check=True)
