@@ -112,7 +112,7 @@ class LogDir(Closing):
         return sorted(found)
 
     def log(self, topic: str, partition: int) -> Log:
-        """Give the log of a partition; it stays open with this directory.
+        """Give the log of a partition; it stays open with this directory, and is opened again where it was closed.
 
         Raises:
             FileNotFoundError: The partition does not lie here.
@@ -120,11 +120,11 @@ class LogDir(Closing):
         self._check_open()
         key = TopicPartition(topic, partition)
         with self._lock:
-            if key not in self._logs:
-                self._logs[key] = Log.open(
-                    self._directory / str(key), topic=topic, partition=partition, **self._options
-                )
-            return self._logs[key]
+            log = self._logs.get(key)
+            if log is None or log.closed:
+                log = Log.open(self._directory / str(key), topic=topic, partition=partition, **self._options)
+                self._logs[key] = log
+            return log
 
     def records(
         self,
