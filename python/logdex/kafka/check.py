@@ -70,7 +70,7 @@ def verify_checkpoints(log_dir: Path, log_ends: Mapping[TopicPartition, int]) ->
             continue
         if name == checkpoint.LOG_START:
             for partition, end in log_ends.items():
-                if offsets.get(partition, 0) > end:
+                if partition in offsets and offsets[partition] > end:
                     what = f"a start of {partition} of at most {end}, where its log ends"
                     findings.append(Finding(str(log_dir / name), 0, "file-content", what, str(offsets[partition])))
     return Report(findings, {})

@@ -157,6 +157,17 @@ def test_an_offset_that_no_index_holds_is_a_finding(partition: Path) -> None:
         assert log.log_end_offset == 1
 
 
+@pytest.mark.parametrize(("byte", "what"), [(0, "base offset"), (23, "last offset")])
+def test_a_batch_below_its_segment_does_not_end_the_log(partition: Path, byte: int, what: str) -> None:
+    """The sign of its base offset or of the difference to its last one is set; the first is under no checksum."""
+    last = bytearray(batch([Row(12), Row(13)]))
+    last[byte] ^= 0x80
+    write_segment(partition, 10, batch([Row(10), Row(11)]), bytes(last))
+    with LogDir.open(partition.parent) as logs:
+        assert logs.log("orders", 3).log_end_offset == 12, what
+        assert "batch-offset" in {finding.kind for finding in logs.verify().findings}
+
+
 def test_a_sound_log_of_kraft_has_no_findings(tmp_path: Path) -> None:
     partition = tmp_path / "__cluster_metadata-0"
     write_segment(partition, 0, batch([Row(0), Row(1)]))
