@@ -65,12 +65,15 @@ class LogDir(Closing):
 
         Raises:
             OSError: The directory cannot be read.
+            ValueError: It is that of a partition, which would read as a log directory without any.
         """
         check_int64(max_batch_bytes=max_batch_bytes)
         path = Path(log_dir)
         if not path.is_dir():
             code = errno.ENOTDIR if path.exists() else errno.ENOENT
             raise OSError(code, "no Kafka log directory", str(path))
+        if Log.lies_at(path):
+            raise ValueError(f"{path}: a partition's directory; its log directory is {path.absolute().parent}")
         return cls(path, {"check": check, "access": access, "compat": compat, "max_batch_bytes": max_batch_bytes})
 
     @staticmethod

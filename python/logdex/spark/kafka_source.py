@@ -129,6 +129,10 @@ class KafkaLogSource(DataSource):
     def reader(self, schema: StructType) -> RecordReader:
         """Plan a read; a schema given by the user chooses columns as the option does."""
         options = self._read_options(schema)
+        # A stream may wait for the first topic; a batch over another directory would read as empty.
+        if not LogDir.lies_at(options.directory):
+            msg = f"{options.directory}: no Kafka log directory, it holds no <topic>-<partition>"
+            raise ValueError(msg)
         asked = (topics(self.options), starting(self.options), ending(self.options))
         size = opt.positive(self.options, "maxPartitionBytes") or PARTITION_BYTES
         reader = PushdownRecordReader if opt.takes_filters(self.options) else RecordReader
