@@ -71,8 +71,12 @@ class Bound:
             msg = f"offsets are given for {', '.join(map(str, unread))}, which is not read; read is {there}"
             raise ValueError(msg)
 
-    def resolve(self, log: Log) -> int:
+    def resolve(self, log: Log, *, committed: bool = False) -> int:
         """Give the offset that this means in a log.
+
+        Args:
+            log: The log.
+            committed: The latest offset is that of a read-committed consumer: what lies behind it may be committed yet.
 
         Raises:
             ValueError: No record is as new as a start asks for, and that is to be an error.
@@ -88,11 +92,15 @@ class Bound:
             if self.missing == "error":
                 msg = f"{partition}: no record at or after {time}; startingOffsetsByTimestampStrategy=latest begins at the end"
                 raise ValueError(msg)
-            return log.log_end_offset
+            return _latest(log, committed=committed)
         offset = self.word if self.offsets is None else self.offsets.get(partition, self.word)
         if offset == _EARLIEST:
             return log.log_start_offset
-        return log.log_end_offset if offset == _LATEST else offset
+        return _latest(log, committed=committed) if offset == _LATEST else offset
+
+
+def _latest(log: Log, *, committed: bool) -> int:
+    return log.last_stable_offset if committed else log.log_end_offset
 
 
 def starting(options: Mapping[str, str], *, stream: bool = False) -> Bound:
