@@ -17,8 +17,7 @@ from arro3.core import Array, DataType
 from logdex.hash_index import IndexService
 from logdex.hash_index.geometry import DEFAULT_MAX_ENTRIES
 from logdex.kafka.key_settings import KeySettings
-from logdex.kafka.log import Log
-from logdex.kafka.log_dir import LogDir
+from logdex.kafka.log_dir import LogDir, is_partition
 from logdex.report import Report, merge
 
 if TYPE_CHECKING:
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from arro3.core import RecordBatch
 
     from logdex.kafka.file_name import TopicPartition
+    from logdex.kafka.log import Log
     from logdex.kafka.record import Record
 
 _LEAST_ENTRIES = 1 << 10
@@ -103,7 +103,9 @@ def build_key_index(
     check_max_entries(max_entries)
     reports = []
     with opened(log_dir) as logs:
-        for partition in partitions_of(logs, topics):
+        partitions = partitions_of(logs, topics)
+        check_targets(partitions, Path(directory), header)
+        for partition in partitions:
             log = logs.log(partition.topic, partition.partition)
             show = None if progress is None else partial(progress, partition)
             target = Path(directory) / str(partition)
@@ -119,6 +121,24 @@ def check_max_entries(max_entries: int | None) -> None:
     """
     if max_entries is not None and not _FEWEST_ENTRIES <= max_entries <= _MOST_ENTRIES:
         raise ValueError(f"max_entries is {_FEWEST_ENTRIES} to {_MOST_ENTRIES}")
+
+
+def check_targets(partitions: Iterable[TopicPartition], directory: Path, header: str | None) -> None:
+    """Refuse a directory that cannot take the indexes of all these partitions, before that of one is written.
+
+    Raises:
+        CorruptFileError: The settings of an index that is there are damaged.
+        ValueError: One was built with another header.
+        FileExistsError: Where one would go lies a partition of Kafka.
+    """
+    for partition in partitions:
+        target = directory / str(partition)
+        if is_partition(target):
+            message = "a partition of Kafka lies there; give the index a directory of its own"
+            raise FileExistsError(errno.EEXIST, message, str(target))
+        settings = KeySettings.read(target)
+        if settings is not None and settings.header != header:
+            raise ValueError(f"{target} was built with header={settings.header!r}, not {header!r}: build another index")
 
 
 def partitions_of(logs: LogDir, topics: str | Iterable[str] | None) -> list[TopicPartition]:
@@ -143,16 +163,11 @@ def index_partition(
     max_entries: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Report:
-    """Index the records of one partition; see `build_key_index`."""
-    if Log.lies_at(target):
-        message = "a partition of Kafka lies there; give the index a directory of its own"
-        raise FileExistsError(errno.EEXIST, message, str(target))
+    """Index the records of one partition, whose target `check_targets` has seen; see `build_key_index`."""
     settings = KeySettings.read(target)
     if settings is None:
         settings = KeySettings(*_geometry(log, max_entries), header)
         settings.write(target)
-    if settings.header != header:
-        raise ValueError(f"{target} was built with header={settings.header!r}, not {header!r}: build another index")
     columns = ["topic", "key", "offset", "timestamp", *([] if header is None else ["headers"])]
     records = entries = 0
     with IndexService.open(target, mode="a", hash_slots=settings.hash_slots, max_entries=settings.max_entries) as index:

@@ -84,7 +84,7 @@ class LogDir(Closing):
             return False
         if any((place / name).exists() for name in (checkpoint.RECOVERY_POINT, checkpoint.LOG_START)):
             return True
-        return any(parse_partition_directory(entry.name) and _is_partition(entry) for entry in place.iterdir())
+        return any(parse_partition_directory(entry.name) and is_partition(entry) for entry in place.iterdir())
 
     @property
     def path(self) -> Path:
@@ -110,7 +110,7 @@ class LogDir(Closing):
         found = []
         for entry in self._directory.iterdir():
             partition = parse_partition_directory(entry.name)
-            if partition is not None and (wanted is None or partition.topic in wanted) and _is_partition(entry):
+            if partition is not None and (wanted is None or partition.topic in wanted) and is_partition(entry):
                 found.append(partition)
         return sorted(found)
 
@@ -221,6 +221,6 @@ def _end_of(log: Log) -> int:
         return MAX_OFFSET  # named where the log is checked
 
 
-def _is_partition(directory: Path) -> bool:
+def is_partition(directory: Path) -> bool:
     """Tell a partition from a directory that only has a name like one."""
     return directory.is_dir() and ((directory / _METADATA).exists() or any(directory.glob(f"*{LOG}")))

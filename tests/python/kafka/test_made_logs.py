@@ -279,3 +279,20 @@ def test_more_segments_than_files_may_be_open(partition: Path) -> None:
     for offset in range(200):
         write_segment(partition, offset, batch([Row(offset, offset)]))
     subprocess.run([sys.executable, "-c", _MANY, str(partition.parent)], check=True)
+
+
+def test_an_index_is_built_of_all_partitions_or_refused_before_the_first(partition: Path, tmp_path: Path) -> None:
+    logs, index = partition.parent, tmp_path / "index"
+    write_segment(partition, 0, batch([Row(0, 0, b"k")]))
+    build_key_index(logs, index)
+    write_segment(logs / "before-0", 0, batch([Row(0, 0, b"k")]))
+    with pytest.raises(ValueError, match="orders-3 was built with header=None, not 'h'"):
+        build_key_index(logs, index, header="h")
+    assert [place.name for place in index.iterdir()] == ["orders-3"]
+
+    # A partition without a segment, which lost them all, sorts first.
+    (logs / "a-0").mkdir()
+    (logs / "a-0" / "partition.metadata").touch()
+    with pytest.raises(FileExistsError, match="a partition of Kafka lies there"):
+        build_key_index(logs, logs)
+    assert [file.name for file in (logs / "a-0").iterdir()] == ["partition.metadata"]
