@@ -120,7 +120,8 @@ def _untrimmed(segments: Segments, number: int) -> Iterator[Finding]:
         if path is None:
             continue
         whole = path.stat().st_size // entry_bytes
-        if not whole:
+        # One slot of zeros is an entry of the time index: timestamp 0 at the first offset.
+        if whole < (2 if suffix == TIME_INDEX else 1):
             continue
         with path.open("rb") as file:
             file.seek((whole - 1) * entry_bytes)

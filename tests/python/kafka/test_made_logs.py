@@ -296,3 +296,15 @@ def test_an_index_is_built_of_all_partitions_or_refused_before_the_first(partiti
     with pytest.raises(FileExistsError, match="a partition of Kafka lies there"):
         build_key_index(logs, logs)
     assert [file.name for file in (logs / "a-0").iterdir()] == ["partition.metadata"]
+
+
+def test_a_time_index_of_one_timestamp_of_zero_is_sound(partition: Path) -> None:
+    """Its entry for the first offset looks like a slot that was not used."""
+    write_segment(partition, 0, batch([Row(0, -T)]))
+    write_segment(partition, 1, batch([Row(1, -T)]))
+    with Log.open(partition) as log:
+        log.rebuild_indexes(partition)
+        assert [segment.path.with_suffix(".timeindex").read_bytes() for segment in log.segments] == [bytes(12)] * 2
+        assert log.verify().ok
+        (partition / f"{0:020d}.timeindex").write_bytes(bytes(24))
+        assert [finding.kind for finding in log.verify().findings] == ["index-tail"]
