@@ -56,7 +56,7 @@ pub use finding::{Finding, Kind, OnError};
 pub use index_file::{Check, IndexOptions};
 pub use lookup::{Fetched, TimedOffset, Translated};
 pub use offset_index::{OffsetEntry, OffsetIndex};
-pub use part::{AbortedRange, Part};
+pub use part::{AbortedRange, AbortedRanges, Part};
 pub use producers::ProducerState;
 pub use record_reader::{RecordReader, RecordScan};
 pub use recover::Recovered;

@@ -12,10 +12,13 @@ import pytest
 from kafka_batches import TRANSACTIONAL, Row, T, abort_marker, batch, write_segment
 from logdex.errors import CorruptFileError
 from logdex.kafka import Log, LogDir, LogSegment, build_key_index, find
+from logdex.kafka.transactions import read_transaction_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from logdex.kafka.transactions import AbortedTransaction
 
 
 def _offsets(stream: Any) -> list[int]:
@@ -308,3 +311,26 @@ def test_a_time_index_of_one_timestamp_of_zero_is_sound(partition: Path) -> None
         assert log.verify().ok
         (partition / f"{0:020d}.timeindex").write_bytes(bytes(24))
         assert [finding.kind for finding in log.verify().findings] == ["index-tail"]
+
+
+def test_a_committed_read_asks_each_segment_once_for_its_transactions(
+    partition: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transaction may begin many segments before its marker; each of these leaves its records out."""
+    for producer in range(10):
+        aborted = batch([Row(4 * producer)], attributes=TRANSACTIONAL, producer=producer)
+        long = batch([Row(4 * producer + 1)], attributes=TRANSACTIONAL, producer=99)
+        last = abort_marker(4 * producer + 3, 99 if producer == 9 else producer)
+        write_segment(partition, 4 * producer, aborted, long, batch([Row(4 * producer + 2)]), last)
+    write_segment(partition, 40, abort_marker(40, 9), batch([Row(41)]))
+    asked: list[Path] = []
+
+    def counted(path: Path, base_offset: int) -> list[AbortedTransaction] | None:
+        asked.append(path)
+        return read_transaction_index(path, base_offset)
+
+    monkeypatch.setattr("logdex.kafka.aborted.read_transaction_index", counted)
+    with Log.open(partition) as log:
+        log.rebuild_indexes(partition)
+        assert _offsets(log.records(isolation="read_committed")) == [*range(2, 40, 4), 41]
+        assert len(asked) == len(set(asked)) == 10
