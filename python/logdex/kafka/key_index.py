@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arro3.core import Array, DataType
 
+from logdex.errors import CorruptFileError
 from logdex.hash_index import IndexService
-from logdex.hash_index.geometry import DEFAULT_MAX_ENTRIES
+from logdex.hash_index.geometry import DEFAULT_MAX_ENTRIES, file_size
 from logdex.kafka.key_settings import KeySettings
 from logdex.kafka.log_dir import LogDir, is_partition
 from logdex.report import Report, merge
@@ -93,8 +94,8 @@ def build_key_index(
         What was passed over because it is damaged, and `checked`: partitions, records and entries.
 
     Raises:
-        CorruptFileError: The settings of an index that is there are damaged. A damaged batch is passed over and named in the
-            report.
+        CorruptFileError: The settings of an index that is there are damaged, or its files are not whole. A damaged batch is
+            passed over and named in the report.
         ValueError: The index that is there was built with another header; or `max_entries` is below 2 or above 100,000,000.
         FileNotFoundError: A topic that was asked for does not lie here.
         FileExistsError: Where the index would go lies a partition of Kafka.
@@ -168,6 +169,7 @@ def index_partition(
     if settings is None:
         settings = KeySettings(*_geometry(log, max_entries), header)
         settings.write(target)
+    check_files(target, settings)
     columns = ["topic", "key", "offset", "timestamp", *([] if header is None else ["headers"])]
     records = entries = 0
     with IndexService.open(target, mode="a", hash_slots=settings.hash_slots, max_entries=settings.max_entries) as index:
@@ -180,6 +182,19 @@ def index_partition(
             if progress is not None:
                 progress(batch.num_rows)
     return Report(list(stream.findings), {"partitions": 1, "records": records, "entries": entries})
+
+
+def check_files(directory: Path, settings: KeySettings) -> None:
+    """Refuse index files that are not whole: what they lost would only be missing in an answer.
+
+    Raises:
+        CorruptFileError: One is shorter or longer than all files of this index are.
+    """
+    expected = file_size((settings.hash_slots, settings.max_entries))
+    for path in sorted(directory.iterdir()):
+        if path.name.isdecimal() and (size := path.stat().st_size) != expected:
+            what = f"{expected} bytes, as all files of this index have; build it anew in another directory"
+            raise CorruptFileError(str(path), min(size, expected), what, f"{size} bytes")
 
 
 def _geometry(log: Log, max_entries: int | None) -> tuple[int, int]:
