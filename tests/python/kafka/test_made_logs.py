@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from datetime import datetime, timedelta, timezone
@@ -334,3 +335,17 @@ def test_a_committed_read_asks_each_segment_once_for_its_transactions(
         log.rebuild_indexes(partition)
         assert _offsets(log.records(isolation="read_committed")) == [*range(2, 40, 4), 41]
         assert len(asked) == len(set(asked)) == 10
+
+
+def test_a_directory_whose_name_is_no_text_is_no_partition(partition: Path) -> None:
+    """No topic has such a name, and no column can hold it."""
+    write_segment(partition, 0, batch([Row(0)]))
+    odd = partition.parent / os.fsdecode(b"\xff\xfe-0")
+    write_segment(odd, 0, batch([Row(0)]))
+    with LogDir.open(partition.parent) as logs:
+        assert logs.topics == {"orders": [3]}
+        assert _offsets(logs.records()) == [0]
+        logs.verify()
+    with Log.open(odd) as log:
+        assert (log.topic, log.partition) == ("\ufffd\ufffd-0", 0)
+        assert _offsets(log.records()) == [0]
