@@ -27,12 +27,15 @@ impl Order {
     pub(super) fn check(&mut self, header: &Header) -> Option<Flaw> {
         let from = self.last.map_or(self.base, |last| last.saturating_add(1));
         let highest = self.base.saturating_add(i64::from(i32::MAX));
-        let found = || format!("{} to {}", lowest_offset(header), header.last_offset);
-        if header.last_offset > highest && lowest_offset(header) >= from {
+        let (first, last) = (lowest_offset(header), header.last_offset);
+        let found = || format!("{first} to {last}");
+        if last > highest && first >= from {
             return Some(Flaw::new(Kind::BatchOffset, format_args!("offsets up to {highest}"), found()));
         }
-        self.last = Some(header.last_offset);
-        (lowest_offset(header) < from || header.last_offset < lowest_offset(header))
+        if last >= first.max(self.base) {
+            self.last = Some(last);
+        }
+        (first < from || last < first)
             .then(|| Flaw::new(Kind::BatchOffset, format_args!("offsets from {from} on"), found()))
     }
 }

@@ -18,6 +18,37 @@ pub struct AbortedRange {
     pub last_offset: i64,
 }
 
+/// Transactions that were rolled back, so that the one of a batch is found without a look at all of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AbortedRanges {
+    /// In the order of producers and first offsets; the last offset is the largest one of the producer up to there.
+    sorted: Vec<AbortedRange>,
+}
+
+impl From<Vec<AbortedRange>> for AbortedRanges {
+    fn from(mut ranges: Vec<AbortedRange>) -> Self {
+        ranges.sort_unstable_by_key(|range| (range.producer_id, range.first_offset));
+        let mut before: Option<AbortedRange> = None;
+        for range in &mut ranges {
+            if let Some(before) = before.filter(|before| before.producer_id == range.producer_id) {
+                range.last_offset = range.last_offset.max(before.last_offset);
+            }
+            before = Some(*range);
+        }
+        Self { sorted: ranges }
+    }
+}
+
+impl AbortedRanges {
+    /// True when a producer's offsets from one to another meet one of its transactions.
+    fn meet(&self, producer_id: i64, first_offset: i64, last_offset: i64) -> bool {
+        let up_to = (producer_id, last_offset);
+        let end = self.sorted.partition_point(|range| (range.producer_id, range.first_offset) <= up_to);
+        let nearest = end.checked_sub(1).and_then(|at| self.sorted.get(at));
+        nearest.is_some_and(|range| range.producer_id == producer_id && first_offset <= range.last_offset)
+    }
+}
+
 /// A part of a segment.
 #[derive(Clone, Debug)]
 pub struct Part {
@@ -36,7 +67,7 @@ pub struct Part {
     /// Byte offset of the end; `None`: of the segment.
     pub end_position: Option<u64>,
     /// Transactions whose records are left out.
-    pub aborted: Vec<AbortedRange>,
+    pub aborted: AbortedRanges,
 }
 
 impl Part {
@@ -50,7 +81,7 @@ impl Part {
             end_offset: i64::MAX,
             begin_position: None,
             end_position: None,
-            aborted: Vec::new(),
+            aborted: AbortedRanges::default(),
             segment,
         }
     }
@@ -77,11 +108,39 @@ impl Part {
 
     /// True when the batch is one of a transaction that was rolled back.
     pub(super) fn is_aborted(&self, header: &Header) -> bool {
-        let inside = |range: &AbortedRange| {
-            range.producer_id == header.producer_id
-                && range.first_offset <= header.last_offset
-                && header.base_offset <= range.last_offset
-        };
-        header.is_transactional() && !header.is_control() && self.aborted.iter().any(inside)
+        header.is_transactional()
+            && !header.is_control()
+            && self.aborted.meet(header.producer_id, header.base_offset, header.last_offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn range() -> impl Strategy<Value = AbortedRange> {
+        (0i64..3, 0i64..40, 0i64..12).prop_map(|(producer_id, first_offset, len)| AbortedRange {
+            producer_id,
+            first_offset,
+            last_offset: first_offset + len,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_sorted_ranges_meet_what_any_of_them_meets(
+            ranges in proptest::collection::vec(range(), 0..12),
+            asked in range(),
+        ) {
+            let expected = ranges.iter().any(|each| {
+                each.producer_id == asked.producer_id
+                    && each.first_offset <= asked.last_offset
+                    && asked.first_offset <= each.last_offset
+            });
+            let met = AbortedRanges::from(ranges).meet(asked.producer_id, asked.first_offset, asked.last_offset);
+            prop_assert_eq!(met, expected);
+        }
     }
 }

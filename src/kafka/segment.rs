@@ -1,12 +1,13 @@
 //! One segment: a `.log` file and the indexes beside it, read only.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use super::attested::Attested;
 use super::compat::Compat;
 use super::file_name::{base_offset, topic_partition};
 use super::index_file::{Check, IndexOptions};
+use super::kept::{Kept, Things};
 use super::offset_index::OffsetIndex;
 use super::sparse_index::SparseIndex;
 use super::time_index::TimeIndex;
@@ -33,9 +34,6 @@ impl Default for SegmentOptions {
     }
 }
 
-/// What is kept of an index once it was read.
-type Kept<T> = Mutex<Option<Arc<T>>>;
-
 /// A segment. Its length is that of the log when it was opened; batches that are added later are not seen.
 #[derive(Debug)]
 pub struct Segment {
@@ -44,9 +42,7 @@ pub struct Segment {
     base_offset: i64,
     len: u64,
     pub(super) options: SegmentOptions,
-    source: Kept<FileSource>,
-    offset_index: Kept<Attested<OffsetIndex>>,
-    time_index: Kept<Attested<TimeIndex>>,
+    kept: Arc<Kept>,
 }
 
 impl Segment {
@@ -64,16 +60,7 @@ impl Segment {
         let topic_partition = std::path::absolute(path)
             .ok()
             .and_then(|path| path.parent().and_then(topic_partition).map(|(topic, id)| (topic.to_owned(), id)));
-        Ok(Self {
-            path: path.to_owned(),
-            topic_partition,
-            base_offset,
-            len,
-            options,
-            source: Mutex::default(),
-            offset_index: Mutex::default(),
-            time_index: Mutex::default(),
-        })
+        Ok(Self { path: path.to_owned(), topic_partition, base_offset, len, options, kept: Arc::default() })
     }
 
     /// Where the log lies.
@@ -112,9 +99,14 @@ impl Segment {
         FileSource::open(&self.path, access)
     }
 
-    /// The log for look-ups, opened at the first.
+    /// The log for look-ups; see [`Kept`].
     pub(super) fn source(&self) -> Result<Arc<FileSource>> {
-        keep(&self.source, || self.open_source())
+        self.kept.get(|kept| &mut kept.source, || self.open_source())
+    }
+
+    #[cfg(test)]
+    pub(super) fn keeps_open(&self) -> bool {
+        self.kept.is_open()
     }
 
     /// The file beside the log with this suffix: `.index` for `x.log`, `.index.deleted` for `x.log.deleted`.
@@ -134,30 +126,23 @@ impl Segment {
 
     /// The offset index, where there is one.
     pub(super) fn offset_index(&self) -> Result<Arc<Attested<OffsetIndex>>> {
-        self.index_beside(&self.offset_index)
+        self.index_beside(|kept| &mut kept.offset_index)
     }
 
     /// The time index, where there is one.
     pub(super) fn time_index(&self) -> Result<Arc<Attested<TimeIndex>>> {
-        self.index_beside(&self.time_index)
+        self.index_beside(|kept| &mut kept.time_index)
     }
 
-    fn index_beside<I: SparseIndex>(&self, kept: &Kept<Attested<I>>) -> Result<Arc<Attested<I>>> {
-        keep(kept, || {
+    fn index_beside<I: SparseIndex>(
+        &self,
+        place: impl FnOnce(&mut Things) -> &mut Option<Arc<Attested<I>>>,
+    ) -> Result<Arc<Attested<I>>> {
+        self.kept.get(place, || {
             let index = if_there(I::open(&self.beside(I::SUFFIX), &self.index_options()))?;
             Ok(Attested::new(index))
         })
     }
-}
-
-fn keep<T>(kept: &Kept<T>, make: impl FnOnce() -> Result<T>) -> Result<Arc<T>> {
-    let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = kept.as_ref() {
-        return Ok(Arc::clone(known));
-    }
-    let first = Arc::new(make()?);
-    *kept = Some(Arc::clone(&first));
-    Ok(first)
 }
 
 /// `None` for a file that is not there.

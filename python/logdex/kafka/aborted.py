@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from logdex.errors import CorruptFileError
@@ -25,6 +26,21 @@ def aborted_between(segments: Segments, begin: int, end: int) -> list[AbortedTra
         found += [
             entry for entry in _aborted_in(segments, number) if entry.last_offset >= begin and entry.first_offset < end
         ]
+    return found
+
+
+def aborted_by_segment(segments: Segments, begin: int) -> dict[int, list[AbortedTransaction]]:
+    """Give the aborted transactions whose markers lie in the segment of an offset or behind it, for each segment by its number.
+
+    A transaction stands with every segment between its first record and its marker. All segments are asked once, which is
+    what a read of many needs.
+    """
+    found: dict[int, list[AbortedTransaction]] = {}
+    bases = [segment.base_offset for segment in segments.segments]
+    for number in range(segments.floor(begin), len(bases)):
+        for entry in _aborted_in(segments, number):
+            for held in range(max(0, bisect_right(bases, entry.first_offset) - 1), number + 1):
+                found.setdefault(held, []).append(entry)
     return found
 
 

@@ -70,7 +70,7 @@ def verify_checkpoints(log_dir: Path, log_ends: Mapping[TopicPartition, int]) ->
             continue
         if name == checkpoint.LOG_START:
             for partition, end in log_ends.items():
-                if offsets.get(partition, 0) > end:
+                if partition in offsets and offsets[partition] > end:
                     what = f"a start of {partition} of at most {end}, where its log ends"
                     findings.append(Finding(str(log_dir / name), 0, "file-content", what, str(offsets[partition])))
     return Report(findings, {})
@@ -120,7 +120,8 @@ def _untrimmed(segments: Segments, number: int) -> Iterator[Finding]:
         if path is None:
             continue
         whole = path.stat().st_size // entry_bytes
-        if not whole:
+        # One slot of zeros is an entry of the time index: timestamp 0 at the first offset.
+        if whole < (2 if suffix == TIME_INDEX else 1):
             continue
         with path.open("rb") as file:
             file.seek((whole - 1) * entry_bytes)

@@ -5,6 +5,7 @@ Source: LogFileUtils#filenamePrefixFromOffset, #offsetFromFileName; LocalLog#par
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -108,7 +109,8 @@ def parse_partition_directory(name: str) -> TopicPartition | None:
 
 def _split(name: str) -> TopicPartition | None:
     match = _PARTITION.fullmatch(name)
-    if match is None or int(match["partition"]) > _MAX_PARTITION:
+    # A name that is no text stands for its bytes with what no column of text can hold; no topic has one.
+    if match is None or _text(name) != name or int(match["partition"]) > _MAX_PARTITION:
         return None
     return TopicPartition(match["topic"], int(match["partition"]))
 
@@ -125,4 +127,9 @@ def partition_of(directory: Path) -> TopicPartition:
     A directory of another name, as a copy may have it, is partition 0 of a topic of that name.
     """
     name = _RENAMED.sub("", directory.absolute().name)
-    return _split(name) or TopicPartition(name, 0)
+    return _split(name) or TopicPartition(_text(name), 0)
+
+
+def _text(name: str) -> str:
+    """Give a file's name with marks in the place of bytes that are no text."""
+    return os.fsencode(name).decode(errors="replace")

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arro3.core import Array, DataType
 
+from logdex.errors import CorruptFileError
 from logdex.hash_index import IndexService
-from logdex.hash_index.geometry import DEFAULT_MAX_ENTRIES
+from logdex.hash_index.geometry import DEFAULT_MAX_ENTRIES, file_size
 from logdex.kafka.key_settings import KeySettings
-from logdex.kafka.log import Log
-from logdex.kafka.log_dir import LogDir
+from logdex.kafka.log_dir import LogDir, is_partition
 from logdex.report import Report, merge
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from arro3.core import RecordBatch
 
     from logdex.kafka.file_name import TopicPartition
+    from logdex.kafka.log import Log
     from logdex.kafka.record import Record
 
 _LEAST_ENTRIES = 1 << 10
@@ -93,8 +94,8 @@ def build_key_index(
         What was passed over because it is damaged, and `checked`: partitions, records and entries.
 
     Raises:
-        CorruptFileError: The settings of an index that is there are damaged. A damaged batch is passed over and named in the
-            report.
+        CorruptFileError: The settings of an index that is there are damaged, or its files are not whole. A damaged batch is
+            passed over and named in the report.
         ValueError: The index that is there was built with another header; or `max_entries` is below 2 or above 100,000,000.
         FileNotFoundError: A topic that was asked for does not lie here.
         FileExistsError: Where the index would go lies a partition of Kafka.
@@ -103,7 +104,9 @@ def build_key_index(
     check_max_entries(max_entries)
     reports = []
     with opened(log_dir) as logs:
-        for partition in partitions_of(logs, topics):
+        partitions = partitions_of(logs, topics)
+        check_targets(partitions, Path(directory), header)
+        for partition in partitions:
             log = logs.log(partition.topic, partition.partition)
             show = None if progress is None else partial(progress, partition)
             target = Path(directory) / str(partition)
@@ -119,6 +122,24 @@ def check_max_entries(max_entries: int | None) -> None:
     """
     if max_entries is not None and not _FEWEST_ENTRIES <= max_entries <= _MOST_ENTRIES:
         raise ValueError(f"max_entries is {_FEWEST_ENTRIES} to {_MOST_ENTRIES}")
+
+
+def check_targets(partitions: Iterable[TopicPartition], directory: Path, header: str | None) -> None:
+    """Refuse a directory that cannot take the indexes of all these partitions, before that of one is written.
+
+    Raises:
+        CorruptFileError: The settings of an index that is there are damaged.
+        ValueError: One was built with another header.
+        FileExistsError: Where one would go lies a partition of Kafka.
+    """
+    for partition in partitions:
+        target = directory / str(partition)
+        if is_partition(target):
+            message = "a partition of Kafka lies there; give the index a directory of its own"
+            raise FileExistsError(errno.EEXIST, message, str(target))
+        settings = KeySettings.read(target)
+        if settings is not None and settings.header != header:
+            raise ValueError(f"{target} was built with header={settings.header!r}, not {header!r}: build another index")
 
 
 def partitions_of(logs: LogDir, topics: str | Iterable[str] | None) -> list[TopicPartition]:
@@ -143,16 +164,12 @@ def index_partition(
     max_entries: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Report:
-    """Index the records of one partition; see `build_key_index`."""
-    if Log.lies_at(target):
-        message = "a partition of Kafka lies there; give the index a directory of its own"
-        raise FileExistsError(errno.EEXIST, message, str(target))
+    """Index the records of one partition, whose target `check_targets` has seen; see `build_key_index`."""
     settings = KeySettings.read(target)
     if settings is None:
         settings = KeySettings(*_geometry(log, max_entries), header)
         settings.write(target)
-    if settings.header != header:
-        raise ValueError(f"{target} was built with header={settings.header!r}, not {header!r}: build another index")
+    check_files(target, settings)
     columns = ["topic", "key", "offset", "timestamp", *([] if header is None else ["headers"])]
     records = entries = 0
     with IndexService.open(target, mode="a", hash_slots=settings.hash_slots, max_entries=settings.max_entries) as index:
@@ -165,6 +182,19 @@ def index_partition(
             if progress is not None:
                 progress(batch.num_rows)
     return Report(list(stream.findings), {"partitions": 1, "records": records, "entries": entries})
+
+
+def check_files(directory: Path, settings: KeySettings) -> None:
+    """Refuse index files that are not whole: what they lost would only be missing in an answer.
+
+    Raises:
+        CorruptFileError: One is shorter or longer than all files of this index are.
+    """
+    expected = file_size((settings.hash_slots, settings.max_entries))
+    for path in sorted(directory.iterdir()):
+        if path.name.isdecimal() and (size := path.stat().st_size) != expected:
+            what = f"{expected} bytes, as all files of this index have; build it anew in another directory"
+            raise CorruptFileError(str(path), min(size, expected), what, f"{size} bytes")
 
 
 def _geometry(log: Log, max_entries: int | None) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from logdex.errors import CorruptFileError
 from logdex.hash_index import IndexService
 from logdex.hash_index.query import TimeRange, check_max_num
 from logdex.kafka.find_result import FindResult
-from logdex.kafka.key_index import Key, indexed_end, opened, partitions_of
+from logdex.kafka.key_index import Key, check_files, indexed_end, opened, partitions_of
 from logdex.kafka.key_settings import KeySettings
 from logdex.kafka.record import COLUMNS, Record, records_of
 
@@ -61,7 +61,7 @@ def find(
 
     Raises:
         ValueError: `max_num` is negative.
-        CorruptFileError: A batch that has to be read is damaged.
+        CorruptFileError: A batch that has to be read is damaged, or a file of the index is not whole.
         FileNotFoundError: The topic does not lie here, or the index is not there.
     """
     check_max_num(max_num)
@@ -100,6 +100,7 @@ class _Search:
         settings = KeySettings.read(directory)
         if settings is None or self._key.header not in (None, settings.header):
             return 0, []
+        check_files(directory, settings)
         with IndexService.open(directory, hash_slots=settings.hash_slots, max_entries=settings.max_entries) as index:
             # No bounds: an entry's time is no more than a hint, the record's own is compared.
             offsets = index.query_offset(self._log.topic, self._key.text).phy_offsets

@@ -319,6 +319,11 @@ class Log(Closing):
         """
         return verify_log(self._current(), self._directory, deep=deep, progress=progress)
 
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._closed
+
     def _current(self) -> Segments:
         self._check_open()
         return self._map.refresh()

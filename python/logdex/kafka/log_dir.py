@@ -65,12 +65,15 @@ class LogDir(Closing):
 
         Raises:
             OSError: The directory cannot be read.
+            ValueError: It is that of a partition, which would read as a log directory without any.
         """
         check_int64(max_batch_bytes=max_batch_bytes)
         path = Path(log_dir)
         if not path.is_dir():
             code = errno.ENOTDIR if path.exists() else errno.ENOENT
             raise OSError(code, "no Kafka log directory", str(path))
+        if Log.lies_at(path):
+            raise ValueError(f"{path}: a partition's directory; its log directory is {path.absolute().parent}")
         return cls(path, {"check": check, "access": access, "compat": compat, "max_batch_bytes": max_batch_bytes})
 
     @staticmethod
@@ -81,7 +84,7 @@ class LogDir(Closing):
             return False
         if any((place / name).exists() for name in (checkpoint.RECOVERY_POINT, checkpoint.LOG_START)):
             return True
-        return any(parse_partition_directory(entry.name) and _is_partition(entry) for entry in place.iterdir())
+        return any(parse_partition_directory(entry.name) and is_partition(entry) for entry in place.iterdir())
 
     @property
     def path(self) -> Path:
@@ -107,12 +110,12 @@ class LogDir(Closing):
         found = []
         for entry in self._directory.iterdir():
             partition = parse_partition_directory(entry.name)
-            if partition is not None and (wanted is None or partition.topic in wanted) and _is_partition(entry):
+            if partition is not None and (wanted is None or partition.topic in wanted) and is_partition(entry):
                 found.append(partition)
         return sorted(found)
 
     def log(self, topic: str, partition: int) -> Log:
-        """Give the log of a partition; it stays open with this directory.
+        """Give the log of a partition; it stays open with this directory, and is opened again where it was closed.
 
         Raises:
             FileNotFoundError: The partition does not lie here.
@@ -120,11 +123,11 @@ class LogDir(Closing):
         self._check_open()
         key = TopicPartition(topic, partition)
         with self._lock:
-            if key not in self._logs:
-                self._logs[key] = Log.open(
-                    self._directory / str(key), topic=topic, partition=partition, **self._options
-                )
-            return self._logs[key]
+            log = self._logs.get(key)
+            if log is None or log.closed:
+                log = Log.open(self._directory / str(key), topic=topic, partition=partition, **self._options)
+                self._logs[key] = log
+            return log
 
     def records(
         self,
@@ -218,6 +221,6 @@ def _end_of(log: Log) -> int:
         return MAX_OFFSET  # named where the log is checked
 
 
-def _is_partition(directory: Path) -> bool:
+def is_partition(directory: Path) -> bool:
     """Tell a partition from a directory that only has a name like one."""
     return directory.is_dir() and ((directory / _METADATA).exists() or any(directory.glob(f"*{LOG}")))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from logdex.errors import CorruptFileError
-from logdex.kafka.aborted import aborted_between
+from logdex.kafka.aborted import aborted_by_segment
 from logdex.kafka.file_name import MAX_OFFSET
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def plan_read(segments: Segments, first: int, last: int, begin: int | None, *, c
             the first such record on.
         committed: Name the aborted transactions of each part.
     """
+    listed = aborted_by_segment(segments, first) if committed and first < last else {}
     for number in range(segments.floor(first), len(segments.segments)):
         segment, following = segments.segments[number], segments.end_of(number)
         if segment.base_offset >= last or first >= last:
@@ -39,7 +40,7 @@ def plan_read(segments: Segments, first: int, last: int, begin: int | None, *, c
         high = min(last, MAX_OFFSET if following is None else following)
         low = _first_at(segment, begin, max(first, segment.base_offset))
         if low is not None and low < high:
-            aborted = aborted_between(segments, low, high) if committed else None
+            aborted = [each for each in listed.get(number, ()) if each.last_offset >= low and each.first_offset < high]
             yield segment.core, low, None if high == MAX_OFFSET else high, aborted
 
 
@@ -48,7 +49,8 @@ def _first_at(segment: LogSegment, begin: int | None, low: int) -> int | None:
     if begin is None:
         return low
     try:
-        found = segment.offset_for_timestamp(begin, low)
+        # A marker counts: it is read where control records are asked for, and else costs no more than to pass over it.
+        found = segment.core.offset_for_timestamp(begin, low, control=True)
     except CorruptFileError:
         # Whoever reads decides what damage means; here it only keeps the search from saving anything.
         return low

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logdex.kafka import LogDir
-from logdex.kafka.key_index import check_max_entries, index_partition, partitions_of
+from logdex.kafka.key_index import check_max_entries, check_targets, index_partition, partitions_of
 from logdex.report import Finding, Report, merge
 from logdex.spark.calls import call_in_tasks
 from logdex.spark.checks import check_worker_python
@@ -49,7 +49,8 @@ def build_key_index(
         What was passed over because it is damaged, and `checked`: partitions, records and entries.
 
     Raises:
-        ValueError: `max_entries` is below 2 or above 100,000,000.
+        ValueError: `max_entries` is below 2 or above 100,000,000; or the index that is there was built with another header.
+        FileExistsError: Where the index would go lies a partition of Kafka.
         FileNotFoundError: The log directory, or a topic that was asked for, is not there.
         LogdexError: The workers' Python cannot run logdex.
     """
@@ -60,6 +61,7 @@ def build_key_index(
     with LogDir.open(source) as logs:
         # The largest ones first, so that none of them is begun when all others are done.
         partitions = sorted(partitions_of(logs, topics), key=lambda each: -logs.log(each.topic, each.partition).size)
+    check_targets(partitions, Path(directory), header)
     if not partitions:
         return Report([], {"partitions": 0, "records": 0, "entries": 0})
     index = partial(_index, str(source), str(Path(directory).absolute()), header=header, max_entries=max_entries)

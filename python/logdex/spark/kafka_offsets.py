@@ -24,6 +24,7 @@ _EARLIEST = -2
 _LATEST = -1
 _WORDS = {"earliest": _EARLIEST, "latest": _LATEST}
 _STRATEGIES = ("error", "latest")
+_WHOLE = re.compile("-?[0-9]+")
 
 _ByPartition: TypeAlias = dict[TopicPartition, int]
 
@@ -70,8 +71,12 @@ class Bound:
             msg = f"offsets are given for {', '.join(map(str, unread))}, which is not read; read is {there}"
             raise ValueError(msg)
 
-    def resolve(self, log: Log) -> int:
+    def resolve(self, log: Log, *, committed: bool = False) -> int:
         """Give the offset that this means in a log.
+
+        Args:
+            log: The log.
+            committed: The latest offset is that of a read-committed consumer: what lies behind it may be committed yet.
 
         Raises:
             ValueError: No record is as new as a start asks for, and that is to be an error.
@@ -87,11 +92,15 @@ class Bound:
             if self.missing == "error":
                 msg = f"{partition}: no record at or after {time}; startingOffsetsByTimestampStrategy=latest begins at the end"
                 raise ValueError(msg)
-            return log.log_end_offset
+            return _latest(log, committed=committed)
         offset = self.word if self.offsets is None else self.offsets.get(partition, self.word)
         if offset == _EARLIEST:
             return log.log_start_offset
-        return log.log_end_offset if offset == _LATEST else offset
+        return _latest(log, committed=committed) if offset == _LATEST else offset
+
+
+def _latest(log: Log, *, committed: bool) -> int:
+    return log.last_stable_offset if committed else log.log_end_offset
 
 
 def starting(options: Mapping[str, str], *, stream: bool = False) -> Bound:
@@ -166,7 +175,7 @@ def _by_partition(text: str, name: str) -> _ByPartition:
     try:
         value: Any = json.loads(text)
         return {
-            TopicPartition(topic, int(partition)): _number(number)
+            TopicPartition(topic, _whole(partition)): _number(number)
             for topic, numbers in value.items()
             for partition, number in numbers.items()
         }
@@ -176,11 +185,20 @@ def _by_partition(text: str, name: str) -> _ByPartition:
 
 
 def _number(value: Any) -> int:
-    """Take a whole number, -2 or more; not 1.5, and not true, which Python would take."""
-    number = int(value) if isinstance(value, str) or type(value) is int else None
-    if number is None or number < _EARLIEST:
+    """Take a whole number, -2 or more."""
+    number = _whole(value)
+    if number < _EARLIEST:
         raise ValueError(value)
     return number
+
+
+def _whole(value: Any) -> int:
+    """Take a whole number, or the digits of one; not 1.5, and not true, which Python would take."""
+    if isinstance(value, str) and _WHOLE.fullmatch(value):
+        return int(value)
+    if type(value) is not int:
+        raise ValueError(value)
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,16 +243,36 @@ def topics(options: Mapping[str, str]) -> Topics:
         msg = f"give one of the options {', '.join(TOPIC_OPTIONS)}, not {' and '.join(given)}"
         raise ValueError(msg)
     if options.get("assign") is not None:
-        try:
-            wanted = json.loads(options["assign"])
-            chosen = frozenset(
-                TopicPartition(topic, int(each)) for topic, numbers in wanted.items() for each in numbers
-            )
-        except (json.JSONDecodeError, AttributeError, TypeError, ValueError) as error:
-            msg = f'option assign: expected JSON such as {{"orders": [0, 1]}}, got {options["assign"]!r}'
-            raise ValueError(msg) from error
-        return Topics(partitions=chosen)
+        return Topics(partitions=_assigned(options["assign"]))
     if options.get("subscribePattern") is not None:
-        return Topics(pattern=options["subscribePattern"])
+        pattern = options["subscribePattern"]
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            msg = f"option subscribePattern: {pattern!r} is no regular expression: {error}"
+            raise ValueError(msg) from error
+        return Topics(pattern=pattern)
     names = opt.names(options, "subscribe")
     return Topics(names=opt.texts(options, "topic") if names is None else names)
+
+
+def _assigned(text: str) -> frozenset[TopicPartition]:
+    """Read JSON of topics and partitions: {"orders": [0, 1]}."""
+    try:
+        wanted: Any = json.loads(text)
+        chosen = frozenset(
+            TopicPartition(topic, _whole(each)) for topic, numbers in wanted.items() for each in _listed(numbers)
+        )
+    except (json.JSONDecodeError, AttributeError, TypeError, ValueError) as error:
+        msg = f'option assign: expected JSON such as {{"orders": [0, 1]}}, got {text!r}'
+        raise ValueError(msg) from error
+    if not chosen:
+        msg = f"option assign: {text!r} names nothing"
+        raise ValueError(msg)
+    return chosen
+
+
+def _listed(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(value)
+    return value

@@ -98,6 +98,11 @@ class ReadOptions:
     access: Any = "auto"
     compat: str | None = None
 
+    @property
+    def committed(self) -> bool:
+        """Whether only what was committed is read."""
+        return bool(self.isolation == "read_committed")
+
     def open(self) -> LogDir:
         """Open the directory."""
         return LogDir.open(self.directory, access=self.access, compat=self.compat)
@@ -129,6 +134,10 @@ class KafkaLogSource(DataSource):
     def reader(self, schema: StructType) -> RecordReader:
         """Plan a read; a schema given by the user chooses columns as the option does."""
         options = self._read_options(schema)
+        # A stream may wait for the first topic; a batch over another directory would read as empty.
+        if not LogDir.lies_at(options.directory):
+            msg = f"{options.directory}: no Kafka log directory, it holds no <topic>-<partition>"
+            raise ValueError(msg)
         asked = (topics(self.options), starting(self.options), ending(self.options))
         size = opt.positive(self.options, "maxPartitionBytes") or PARTITION_BYTES
         reader = PushdownRecordReader if opt.takes_filters(self.options) else RecordReader
@@ -212,8 +221,9 @@ class RecordReader(DataSourceReader):
         return replace(self.options, begin=max(begins, default=None), end=min(ends, default=None))
 
     def _bounds(self, log: Log) -> tuple[Log, int, int]:
-        begin = max(self.first.resolve(log), self.filter.begin_offset, log.log_start_offset)
-        end = min(self.last.resolve(log), self.filter.end_offset, log.log_end_offset)
+        committed = self.options.committed
+        begin = max(self.first.resolve(log, committed=committed), self.filter.begin_offset, log.log_start_offset)
+        end = min(self.last.resolve(log, committed=committed), self.filter.end_offset, log.log_end_offset)
         since = self._with_filter().begin
         if since is not None and begin < end:
             # The time indexes say where the first record of that time lies.

@@ -48,7 +48,8 @@ class RecordStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with self.options.open() as logs:
             wanted = self.topics.choose(logs)
             self.first.check_names(wanted)
-            return _to_json({each: self.first.resolve(_log(logs, each)) for each in wanted})
+            committed = self.options.committed
+            return _to_json({each: self.first.resolve(_log(logs, each), committed=committed) for each in wanted})
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802
         """Give the ends of the logs, or less where a batch may not hold that many offsets."""
@@ -78,7 +79,7 @@ class RecordStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _ends(self, logs: LogDir) -> _Offsets:
         found = {each: _log(logs, each) for each in self.topics.choose(logs)}
-        if self.options.isolation == "read_committed":
+        if self.options.committed:
             return {each: log.last_stable_offset for each, log in found.items()}
         return {each: log.log_end_offset for each, log in found.items()}
 

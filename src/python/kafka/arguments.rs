@@ -4,7 +4,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::super::integer::integer;
-use crate::kafka::{AbortedRange, Check, Compat, OnError};
+use crate::kafka::{AbortedRange, AbortedRanges, Check, Compat, OnError};
 
 /// "verify" or "trust".
 pub(super) fn check(word: &str) -> PyResult<Check> {
@@ -53,9 +53,9 @@ pub(super) fn rows(value: i64) -> usize {
 }
 
 /// Ranges of transactions that were rolled back.
-pub(super) fn aborted(ranges: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<AbortedRange>> {
-    let Some(ranges) = ranges.filter(|ranges| !ranges.is_none()) else { return Ok(Vec::new()) };
-    ranges
+pub(super) fn aborted(ranges: Option<&Bound<'_, PyAny>>) -> PyResult<AbortedRanges> {
+    let Some(ranges) = ranges.filter(|ranges| !ranges.is_none()) else { return Ok(AbortedRanges::default()) };
+    let ranges = ranges
         .try_iter()?
         .map(|range| {
             let (producer_id, first_offset, last_offset): (Bound<'_, PyAny>, Bound<'_, PyAny>, Bound<'_, PyAny>) =
@@ -66,5 +66,6 @@ pub(super) fn aborted(ranges: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<Aborted
                 last_offset: integer(&last_offset, "aborted")?,
             })
         })
-        .collect()
+        .collect::<PyResult<Vec<_>>>()?;
+    Ok(ranges.into())
 }

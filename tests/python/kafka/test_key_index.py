@@ -119,6 +119,26 @@ def test_settings_that_cannot_be_true_are_refused(kafka_logs: Callable[[str], Pa
         assert caught.value.path == str(path)
 
 
+def test_an_index_file_that_is_not_whole_is_refused(kafka_logs: Callable[[str], Path], tmp_path: Path) -> None:
+    """What it lost would only be missing in an answer: the files behind it say that all is covered."""
+    root = kafka_logs("codecs")
+    build_key_index(root, tmp_path, topics="cod-none", max_entries=20)
+    files = sorted(file for file in (tmp_path / "cod-none-0").iterdir() if file.name.isdecimal())
+    assert len(files) >= 3
+    content = files[1].read_bytes()
+    for size in (0, 50, len(content) - 1):
+        files[1].write_bytes(content[:size])
+        calls: list[Callable[[], object]] = [
+            lambda: find(root, "cod-none", "key", index=tmp_path),
+            lambda: build_key_index(root, tmp_path, topics="cod-none"),
+        ]
+        for call in calls:
+            with pytest.raises(CorruptFileError) as caught:
+                call()
+            assert (caught.value.path, caught.value.offset) == (str(files[1]), size)
+            assert caught.value.found == f"{size} bytes"
+
+
 def test_an_index_goes_on_where_it_ended(kafka_copy: Callable[[str], Path], tmp_path: Path) -> None:
     root = kafka_copy("codecs")
     folder = root / "cod-none-0"

@@ -89,6 +89,16 @@ def test_use_after_close_is_an_error(kafka_logs: Callable[[str], Path]) -> None:
             call()
 
 
+def test_a_log_that_was_closed_is_opened_again_by_its_directory(kafka_logs: Callable[[str], Path]) -> None:
+    """The directory hands out the same log to every caller, and one of them may end it with a `with` block."""
+    with LogDir.open(kafka_logs("codecs")) as logs:
+        with logs.log("cod-none", 0) as log:
+            expected = records.rows(log.records())
+        assert log.closed
+        assert records.rows(logs.log("cod-none", 0).records()) == expected
+        assert logs.log("cod-none", 0) is logs.log("cod-none", 0)
+
+
 def test_what_is_not_there(kafka_logs: Callable[[str], Path], tmp_path: Path) -> None:
     with LogDir.open(kafka_logs("codecs")) as logs, pytest.raises(FileNotFoundError):
         logs.log("cod-none", 99)
@@ -97,6 +107,8 @@ def test_what_is_not_there(kafka_logs: Callable[[str], Path], tmp_path: Path) ->
             Log.open(path)
         with pytest.raises(OSError, match="directory"):
             LogDir.open(path)
+    with pytest.raises(ValueError, match="a partition's directory; its log directory is"):
+        LogDir.open(kafka_logs("codecs") / "cod-none-0")
     with pytest.raises(ValueError, match="isolation"):
         Log.open(kafka_logs("codecs") / "cod-none-0").records(isolation="serializable")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="compat"):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +13,13 @@ import pytest
 from kafka_batches import TRANSACTIONAL, Row, T, abort_marker, batch, write_segment
 from logdex.errors import CorruptFileError
 from logdex.kafka import Log, LogDir, LogSegment, build_key_index, find
+from logdex.kafka.transactions import read_transaction_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from logdex.kafka.transactions import AbortedTransaction
 
 
 def _offsets(stream: Any) -> list[int]:
@@ -155,6 +161,17 @@ def test_an_offset_that_no_index_holds_is_a_finding(partition: Path) -> None:
         assert log.log_end_offset == 1
 
 
+@pytest.mark.parametrize(("byte", "what"), [(0, "base offset"), (23, "last offset")])
+def test_a_batch_below_its_segment_does_not_end_the_log(partition: Path, byte: int, what: str) -> None:
+    """The sign of its base offset or of the difference to its last one is set; the first is under no checksum."""
+    last = bytearray(batch([Row(12), Row(13)]))
+    last[byte] ^= 0x80
+    write_segment(partition, 10, batch([Row(10), Row(11)]), bytes(last))
+    with LogDir.open(partition.parent) as logs:
+        assert logs.log("orders", 3).log_end_offset == 12, what
+        assert "batch-offset" in {finding.kind for finding in logs.verify().findings}
+
+
 def test_a_sound_log_of_kraft_has_no_findings(tmp_path: Path) -> None:
     partition = tmp_path / "__cluster_metadata-0"
     write_segment(partition, 0, batch([Row(0), Row(1)]))
@@ -235,3 +252,100 @@ def test_checkpoints_of_the_log_directory_are_checked(partition: Path) -> None:
                 (str(path), 4, "file-content")
             ]
             path.unlink()
+
+
+def test_markers_of_a_range_of_times_are_read_where_they_are_asked_for(partition: Path) -> None:
+    """A marker before the first data record of the range, and one in a segment without any, belong to it, too."""
+    data = batch([Row(0, 10)], attributes=TRANSACTIONAL, producer=7)
+    write_segment(partition, 0, data, abort_marker(1, 7), batch([Row(2, 20)]))
+    write_segment(partition, 3, abort_marker(3, 7))
+    with Log.open(partition) as log:
+        # The markers have the time T.
+        assert _offsets(log.records(begin=T, control=True)) == [0, 1, 2, 3]
+        assert _offsets(log.records(begin=T, end=T, control=True)) == [1, 3]
+        assert _offsets(log.records(begin=T)) == [0, 2]
+
+
+_MANY = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+from logdex.kafka import LogDir
+with LogDir.open(sys.argv[1]) as logs:
+    log = logs.log("orders", 3)
+    assert [log.read(offset, 1).position for offset in range(200)] == [0] * 200
+    assert len(list(log.segments)) == 200 and log.offset_for_timestamp(-3) is not None
+    assert sum(batch.num_rows for batch in logs.records(begin=1)) == 200
+    assert logs.verify().checked["segments"] == 200
+"""
+
+
+def test_more_segments_than_files_may_be_open(partition: Path) -> None:
+    for offset in range(200):
+        write_segment(partition, offset, batch([Row(offset, offset)]))
+    subprocess.run([sys.executable, "-c", _MANY, str(partition.parent)], check=True)
+
+
+def test_an_index_is_built_of_all_partitions_or_refused_before_the_first(partition: Path, tmp_path: Path) -> None:
+    logs, index = partition.parent, tmp_path / "index"
+    write_segment(partition, 0, batch([Row(0, 0, b"k")]))
+    build_key_index(logs, index)
+    write_segment(logs / "before-0", 0, batch([Row(0, 0, b"k")]))
+    with pytest.raises(ValueError, match="orders-3 was built with header=None, not 'h'"):
+        build_key_index(logs, index, header="h")
+    assert [place.name for place in index.iterdir()] == ["orders-3"]
+
+    # A partition without a segment, which lost them all, sorts first.
+    (logs / "a-0").mkdir()
+    (logs / "a-0" / "partition.metadata").touch()
+    with pytest.raises(FileExistsError, match="a partition of Kafka lies there"):
+        build_key_index(logs, logs)
+    assert [file.name for file in (logs / "a-0").iterdir()] == ["partition.metadata"]
+
+
+def test_a_time_index_of_one_timestamp_of_zero_is_sound(partition: Path) -> None:
+    """Its entry for the first offset looks like a slot that was not used."""
+    write_segment(partition, 0, batch([Row(0, -T)]))
+    write_segment(partition, 1, batch([Row(1, -T)]))
+    with Log.open(partition) as log:
+        log.rebuild_indexes(partition)
+        assert [segment.path.with_suffix(".timeindex").read_bytes() for segment in log.segments] == [bytes(12)] * 2
+        assert log.verify().ok
+        (partition / f"{0:020d}.timeindex").write_bytes(bytes(24))
+        assert [finding.kind for finding in log.verify().findings] == ["index-tail"]
+
+
+def test_a_committed_read_asks_each_segment_once_for_its_transactions(
+    partition: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transaction may begin many segments before its marker; each of these leaves its records out."""
+    for producer in range(10):
+        aborted = batch([Row(4 * producer)], attributes=TRANSACTIONAL, producer=producer)
+        long = batch([Row(4 * producer + 1)], attributes=TRANSACTIONAL, producer=99)
+        last = abort_marker(4 * producer + 3, 99 if producer == 9 else producer)
+        write_segment(partition, 4 * producer, aborted, long, batch([Row(4 * producer + 2)]), last)
+    write_segment(partition, 40, abort_marker(40, 9), batch([Row(41)]))
+    asked: list[Path] = []
+
+    def counted(path: Path, base_offset: int) -> list[AbortedTransaction] | None:
+        asked.append(path)
+        return read_transaction_index(path, base_offset)
+
+    monkeypatch.setattr("logdex.kafka.aborted.read_transaction_index", counted)
+    with Log.open(partition) as log:
+        log.rebuild_indexes(partition)
+        assert _offsets(log.records(isolation="read_committed")) == [*range(2, 40, 4), 41]
+        assert len(asked) == len(set(asked)) == 10
+
+
+def test_a_directory_whose_name_is_no_text_is_no_partition(partition: Path) -> None:
+    """No topic has such a name, and no column can hold it."""
+    write_segment(partition, 0, batch([Row(0)]))
+    odd = partition.parent / os.fsdecode(b"\xff\xfe-0")
+    write_segment(odd, 0, batch([Row(0)]))
+    with LogDir.open(partition.parent) as logs:
+        assert logs.topics == {"orders": [3]}
+        assert _offsets(logs.records()) == [0]
+        logs.verify()
+    with Log.open(odd) as log:
+        assert (log.topic, log.partition) == ("\ufffd\ufffd-0", 0)
+        assert _offsets(log.records()) == [0]

@@ -85,6 +85,8 @@ def test_a_start_behind_the_newest_record_is_an_error() -> None:
         {"endingOffsets": '{"orders": {"1": -2}}'},
         {"startingOffsets": '{"orders": 5}'},
         {"startingOffsets": '{"orders": {"x": 5}}'},
+        {"startingOffsets": '{"orders": {"1_0": 5}}'},
+        {"startingOffsets": '{"orders": {"1": "1_0"}}'},
         {"startingOffsets": '["orders"]'},
         {"startingOffsets": '{"orders": {"1": -3}}'},
         {"startingOffsets": '{"orders": {"1": 1.5}}'},
@@ -118,8 +120,20 @@ def test_topics_by_name_by_pattern_and_by_partition() -> None:
             topics(options).choose(logs)
     with pytest.raises(ValueError, match="give one of"):
         topics({"topic": "orders", "subscribe": "orders"})
-    with pytest.raises(ValueError, match="assign"):
-        topics({"assign": "orders"})
+    for wrong in (
+        "orders",
+        "[]",
+        "{}",
+        '{"orders": []}',
+        '{"orders": 1}',
+        '{"orders": "12"}',
+        '{"orders": [1.5]}',
+        '{"orders": [true]}',
+    ):
+        with pytest.raises(ValueError, match="option assign"):
+            topics({"assign": wrong})
+    with pytest.raises(ValueError, match="option subscribePattern: '\\[' is no regular expression"):
+        topics({"subscribePattern": "["})
 
 
 def test_filters_of_a_query_become_bounds() -> None:

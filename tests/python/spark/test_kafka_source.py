@@ -147,6 +147,15 @@ def test_an_unknown_topic_or_option_is_an_error(spark: SparkSession, kafka_case:
             _load(spark, kafka_case("codecs"), **options).count()
 
 
+def test_a_directory_of_another_kind_does_not_read_as_empty(
+    spark: SparkSession, kafka_case: Callable[[str], Path], tmp_path: Path
+) -> None:
+    partition = kafka_case("codecs") / "cod-none-0"
+    for place in (tmp_path, partition):
+        with pytest.raises(Exception, match="no Kafka log directory"):
+            spark.read.format("kafka_log").load(str(place)).count()
+
+
 def test_options_of_a_live_job_that_speak_of_brokers_do_no_harm(
     spark: SparkSession, kafka_case: Callable[[str], Path]
 ) -> None:

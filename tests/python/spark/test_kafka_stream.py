@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 
 import golden_kafka
+from kafka_batches import TRANSACTIONAL, Row, batch, write_segment
 from logdex.errors import LogdexError
 from logdex.spark.kafka_source import KafkaLogSource
 
@@ -116,6 +117,17 @@ def test_a_partition_that_is_gone_is_a_loss(logs: Path) -> None:
     with pytest.raises(LogdexError, match="cod-none-0 is gone, with the records up to offset 64"):
         _reader(logs).partitions({TOPIC: {"0": 60, "1": 76}}, ENDS)
     assert _reader(logs, failOnDataLoss="false").latestOffset(ENDS) == ENDS
+
+
+def test_the_latest_committed_offset_is_before_an_open_transaction(tmp_path: Path) -> None:
+    """As for a read-committed consumer: a stream that begins there gets what is committed later."""
+    logs = tmp_path / "logs"
+    open_since = batch([Row(1)], attributes=TRANSACTIONAL, producer=7)
+    write_segment(logs / f"{TOPIC}-0", 0, batch([Row(0)]), open_since, batch([Row(2)]))
+    for isolation, start in (("read_committed", 1), ("read_uncommitted", 3)):
+        reader = _reader(logs, startingOffsets="latest", isolation=isolation)
+        assert reader.initialOffset() == {TOPIC: {"0": start}}
+        assert reader.latestOffset(reader.initialOffset()) == {TOPIC: {"0": start}}
 
 
 def test_tasks_are_no_fewer_than_asked_for(logs: Path) -> None:
