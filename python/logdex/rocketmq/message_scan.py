@@ -80,13 +80,14 @@ class MessageScan:
         by_queues = scan is False or (scan == "auto" and size > _SCAN_BUDGET_BYTES)
 
         def batches() -> Iterator[RecordBatch]:
-            found = self._by_queues(filters, read, body) if by_queues and filters.topic is not None else iter(())
             at = 0
             try:
-                for batch, at in found:  # noqa: B007 -- how far it came counts after an error
-                    yield batch.select(names)
                 if by_queues and filters.topic is not None:
-                    at = max(at, self.dispatched_up_to())
+                    # Asked for once: what is dispatched while the queues are read is not among what is read of them.
+                    limit = self.dispatched_up_to()
+                    for batch, at in self._by_queues(filters, read, body, limit):  # noqa: B007 -- how far counts after an error
+                        yield batch.select(names)
+                    at = max(at, limit)
             except UntrueUnitError as error:
                 _log.warning("%s; the log is read instead, from offset %d", error, at)
             for begin, end in ranges:
@@ -99,8 +100,10 @@ class MessageScan:
 
         return RecordBatchReader.from_batches(wanted, batches())
 
-    def _by_queues(self, filters: Filter, read: Sequence[str], body: Body) -> Iterator[tuple[RecordBatch, int]]:
-        """Read the messages that the queues of a topic lead to, as far as a broker would trust them.
+    def _by_queues(
+        self, filters: Filter, read: Sequence[str], body: Body, limit: int
+    ) -> Iterator[tuple[RecordBatch, int]]:
+        """Read the messages before an offset of the log that the queues of a topic lead to.
 
         Yields:
             A batch, and the offset behind its last message.
@@ -116,7 +119,6 @@ class MessageScan:
         ]
         if not streams:
             raise UntrueUnitError(f"there is no queue of {filters.topic!r}")
-        limit = self.dispatched_up_to()
         step: list[tuple[int, int, int, int]] = []
         size = 0
         for unit in heapq.merge(*streams):

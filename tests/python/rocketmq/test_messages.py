@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import golden
-from logdex.rocketmq import MessageStore
+from logdex.rocketmq import MessageStore, StoreWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,6 +108,22 @@ def test_columns_are_as_in_a_scan(store: Callable[[str], Path]) -> None:
             opened.messages(columns=["nonsense"])
         with pytest.raises(ValueError, match="scan"):
             opened.messages(scan="all")  # type: ignore[arg-type]
+
+
+def test_what_is_dispatched_while_the_queues_are_read_is_not_passed_over(tmp_path: Path) -> None:
+    with StoreWriter.open(tmp_path, file_size=65_536, hash_slots=10, max_entries=100, services=False) as writer:
+        for number in range(8):
+            writer.put_message("T", keys=f"k{number}")
+            if number == 4:
+                writer.flush()
+        # What logdex writes is marked, and its queues are not trusted before it ends; a broker's are.
+        (tmp_path / "abort").unlink()
+        with MessageStore.open(tmp_path) as opened:
+            stream = iter(opened.messages("T", columns=["keys"], scan=False))
+            found = next(stream)["keys"].to_pylist()
+            assert found == ["k0", "k1", "k2", "k3", "k4"]
+            writer.flush()
+            assert [keys for batch in stream for keys in batch["keys"].to_pylist()] == ["k5", "k6", "k7"]
 
 
 @pytest.mark.parametrize("name", ["cq-zero-unit", "cq-truncated"])

@@ -23,6 +23,8 @@ from pyspark.sql.datasource import (
 )
 
 import golden
+from logdex.rocketmq import StoreWriter
+from logdex.rocketmq.queue_set import QueueSet
 from logdex.spark.message_work import LogPiece, OffsetsPiece, QueuePiece
 from logdex.spark.messages_source import MessagesSource, PushdownMessagesReader
 
@@ -198,6 +200,26 @@ def test_a_damaged_queue_gives_way_to_the_log(tmp_path: Path, caplog: pytest.Log
         units.write((5).to_bytes(8, "big"))  # the second unit leads into the middle of a message
     assert _read(root, filters)[1] == sound
     assert "the log is read instead" in caplog.text
+
+
+def test_a_queue_that_is_begun_while_a_read_is_planned_is_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with StoreWriter.open(tmp_path, file_size=1 << 20, hash_slots=10, max_entries=1000, services=False) as writer:
+        for _ in range(100):
+            writer.put_message("Other", bytes(1000))
+        first, second = (writer.put_message("T", queue_id=number).phy_offset for number in range(2))
+    listed = QueueSet.directories
+    times: list[None] = []
+
+    def directories(self: QueueSet) -> dict[tuple[str, int], list[Path]]:
+        times.append(None)
+        return {queue: paths for queue, paths in listed(self).items() if len(times) > 1 or queue != ("T", 1)}
+
+    monkeypatch.setattr(QueueSet, "directories", directories)
+    pieces, rows = _read(tmp_path, [EqualTo(("topic",), "T")])
+    assert any(isinstance(piece, QueuePiece) for piece in pieces)
+    assert [row["phy_offset"] for row in rows] == [first, second]
 
 
 def test_filters_that_do_not_help_are_left_to_spark(shared_store: Callable[[str], Path]) -> None:
