@@ -93,7 +93,7 @@ class OpenedIndex(Closing):
             BlockingIOError: Mode "a" and another writer holds the directory or its newest file.
             LockedError: Mode "a" and a running broker holds the store.
             GeometryError: Slots and entries were not given and cannot be told from the files.
-            ValueError: Mode "a" and the files have other slots and entries than those given.
+            ValueError: The files have other slots and entries than those given; with `compat` only in mode "a".
         """
         path = Path(directory)
         if mode not in ("r", "a"):
@@ -159,6 +159,8 @@ class OpenedIndex(Closing):
         if self._mode == "a":
             self._writer = IndexWriter(self._files, checkpoint, resolve_zone(self._options["zone"]))
             self._files.refuse_other_geometry()
+        else:
+            self._files.refuse_to_read_other_geometry()
         if not last_exit_ok and self._compat:
             recovery.drop_beyond_checkpoint(self._files, checkpoint, delete=self._mode == "a")
         if self._writer is None:

@@ -68,6 +68,7 @@ class OpenedStore(Closing):
         Raises:
             OSError: There is no store at `root`, or the system refuses to read it.
             GeometryError: Slots and entries were not given and cannot be told from the index files.
+            ValueError: The index files have other slots and entries than those given; a negative slack.
         """
         check_int64(hash_slots=hash_slots, max_entries=max_entries, clock_slack_ms=clock_slack_ms)
         layout = find_layout(root, commit_log)
