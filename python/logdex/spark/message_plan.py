@@ -86,7 +86,7 @@ class MessagePlan:
             if isinstance(each, LogPiece):
                 yield from cut_log(self._log, self._queues, [(each.begin, each.end)], piece_bytes)
             elif isinstance(each, QueuePiece):
-                yield from cut_queue(self._queues.open(Path(each.path)), each, piece_bytes)
+                yield from cut_queue(self._log, self._queues.open(Path(each.path)), each, piece_bytes)
             else:
                 yield each
 
