@@ -12,6 +12,7 @@ from arro3.core import DataType, RecordBatchReader
 from logdex._core import StoreCheckpoint, broker_lock_holder
 from logdex.hash_index.arrow_input import take_rows
 from logdex.hash_index.query import MAX_TIME, MIN_TIME
+from logdex.rocketmq.key_search import check_scan
 from logdex.rocketmq.queue_set import parts
 from logdex.rocketmq.sound import sound_messages, warn
 from logdex.rocketmq.store_root import written_by_logdex
@@ -72,8 +73,7 @@ class MessageScan:
         on_damage: Callable[[Finding], None] = warn,
     ) -> RecordBatchReader:
         """Read messages in log order; see `MessageStore.messages`."""
-        if scan not in ("auto", True, False):
-            raise ValueError(f'scan must be "auto", True or False, not {scan!r}')
+        check_scan(scan)
         wanted = self._log.messages([], columns=columns, body=body).schema
         names = wanted.names
         read = list(dict.fromkeys([*names, *filters.columns, *_FACTS]))
