@@ -9,6 +9,7 @@ from logdex.cli.arguments import add_store, add_times, command, count, open_opti
 from logdex.cli.messages import message_json, message_text
 from logdex.cli.output import complain, say, say_json, size_text
 from logdex.cli.progress import Progress
+from logdex.hash_index.query import TimeRange
 from logdex.rocketmq import MessageStore
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print what is found; 1 where nothing is."""
     topic = None if arguments.topic == ANY_TOPIC else arguments.topic
     with MessageStore.open(arguments.store, **open_options(arguments)) as store:
-        by_id = store.message(arguments.key) if topic is None and store.is_msg_id(arguments.key) else None
+        by_id = _by_id(store, arguments) if topic is None else None
         with Progress("log that no index file covers") as progress:
             result = store.find(
                 topic,
@@ -72,6 +73,13 @@ def run(arguments: argparse.Namespace) -> int:
     found = bool(messages) or result.truncated
     _say_the_rest(result, found=found, arguments=arguments)
     return 0 if found else 1
+
+
+def _by_id(store: MessageStore, arguments: argparse.Namespace) -> Message | None:
+    """Read the message whose offset id the key is, where it was stored in the range of time."""
+    message = store.message(arguments.key) if store.is_msg_id(arguments.key) else None
+    times = TimeRange.of(arguments.begin, arguments.end)
+    return message if message is not None and times.begin <= message.store_timestamp <= times.end else None
 
 
 def _print(message: Message, arguments: argparse.Namespace) -> None:

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 from logdex._core import IndexFile
 from logdex.errors import CorruptFileError
 from logdex.hash_index.directory import directory_stamp, list_directory
-from logdex.hash_index.geometry import NothingIndexedError, file_size, find_geometry, refuse_other_geometry
+from logdex.hash_index.geometry import (
+    NothingIndexedError,
+    file_size,
+    find_geometry,
+    refuse_other_geometry,
+    refuse_to_read,
+)
 from logdex.report import Finding
 
 if TYPE_CHECKING:
@@ -200,7 +206,7 @@ class FileSet:
         return entries
 
     def refuse_other_geometry(self) -> None:
-        """Refuse slots and entries that the caller gave where the files have others.
+        """Refuse slots and entries that the caller gave where the files have others, before a put.
 
         Raises:
             ValueError: They have.
@@ -208,6 +214,16 @@ class FileSet:
         if self._options.geometry is not None and self.directory.is_dir():
             entries = list_directory(self.directory)
             refuse_other_geometry(self.directory, entries, self._options.geometry, self.access)
+
+    def refuse_to_read_other_geometry(self) -> None:
+        """Refuse slots and entries that the caller gave where the fullest file has others, before a question.
+
+        Raises:
+            ValueError: It has.
+        """
+        # COMPAT(rocketmq IndexFile, B23): a broker takes its own settings for those of the files.
+        if self._options.geometry is not None and self.compat is None:
+            refuse_to_read(self.directory, list_directory(self.directory), self._options.geometry, self.access)
 
     def items(self) -> list[tuple[Entry, IndexFile]]:
         """Give the open files with their names, in load order."""

@@ -58,13 +58,10 @@ def find_geometry(
         NothingIndexedError: No file holds an entry, and none has the broker's default size.
         GeometryError: No geometry fits any of the files, or several fit the fullest.
     """
-    files = [entry for entry in entries if entry.is_numeric and entry.is_file and entry.size]
-    sizes = Counter(entry.size for entry in files)
-    counts = {entry: _index_count(directory / entry.name) for entry in files}
-    files.sort(key=lambda entry: (sizes[entry.size], counts[entry]), reverse=True)
+    files = _fullest_first(directory, entries)
     refused: GeometryError | None = None
-    for entry in files:
-        if counts[entry] <= 1:
+    for entry, count in files:
+        if count <= 1:
             continue
         try:
             return _infer(directory / entry.name, access)
@@ -80,9 +77,19 @@ def find_geometry(
         return None
     # Nothing is indexed yet, so only the size speaks: the broker's default is taken for what it looks like.
     default = (DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES)
-    if files[0].size == file_size(default):
+    first, _ = files[0]
+    if first.size == file_size(default):
         return default
-    raise NothingIndexedError(str(directory / files[0].name), [], 0, files[0].size)
+    raise NothingIndexedError(str(directory / first.name), [], 0, first.size)
+
+
+def _fullest_first(directory: Path, entries: list[Entry]) -> list[tuple[Entry, int]]:
+    """Give the index files that hold a byte, and their counts: those of the commonest size first, of these the fullest."""
+    files = [entry for entry in entries if entry.is_numeric and entry.is_file and entry.size]
+    sizes = Counter(entry.size for entry in files)
+    counts = {entry: _index_count(directory / entry.name) for entry in files}
+    files.sort(key=lambda entry: (sizes[entry.size], counts[entry]), reverse=True)
+    return [(entry, counts[entry]) for entry in files]
 
 
 def refuse_other_geometry(
@@ -102,30 +109,62 @@ def refuse_other_geometry(
     some_right = any(entry.size == expected for entry in files)
     for entry in files:
         path = directory / entry.name
-        fits = _fits(path, geometry, access)
+        fits, _ = _fits(path, geometry, access)
         slots_fit = some_right and any(slots == geometry[0] for slots, _ in fits)
         if fits and geometry not in fits and not slots_fit:
-            content = " or ".join(f"{slots} slots and {most} entries" for slots, most in fits)
+            content = _in_words(fits)
         elif not fits and not some_right and entry.size > expected:
             content = "others"
         else:
             continue
-        raise ValueError(
-            f"{path}: {geometry[0]} slots and {geometry[1]} entries make {expected} bytes, "
-            f"but the file has {content} in {entry.size} bytes"
-        )
+        raise _other_geometry(path, geometry, content, entry.size)
 
 
-def _fits(path: Path, given: tuple[int, int], access: Literal["auto", "mmap", "pread"]) -> list[tuple[int, int]]:
-    """Give the geometries that fit a file, the given one alone where it does; none where nothing tells."""
+def refuse_to_read(
+    directory: Path, entries: list[Entry], geometry: tuple[int, int], access: Literal["auto", "mmap", "pread"]
+) -> None:
+    """Refuse (hash_slots, max_entries) in which the fullest file of a directory would not give what it holds.
+
+    A file that became shorter or longer gives what is left of it; of a damaged one or of one with few entries nothing tells it.
+
+    Raises:
+        ValueError: The file has other slots and entries.
+        OSError: The file cannot be read.
+    """
+    for entry, held in _fullest_first(directory, entries)[:1]:
+        path = directory / entry.name
+        fits, count = _fits(path, geometry, access)
+        gives_all = held <= geometry[1] and any(slots == geometry[0] for slots, _ in fits)
+        if fits and len(fits) == count and not gives_all:
+            raise _other_geometry(path, geometry, _in_words(fits), entry.size)
+
+
+def _other_geometry(path: Path, geometry: tuple[int, int], content: str, size: int) -> ValueError:
+    return ValueError(
+        f"{path}: {geometry[0]} slots and {geometry[1]} entries make {file_size(geometry)} bytes, "
+        f"but the file has {content} in {size} bytes"
+    )
+
+
+def _in_words(fits: list[tuple[int, int]]) -> str:
+    return " or ".join(f"{slots} slots and {most} entries" for slots, most in fits)
+
+
+def _fits(
+    path: Path, given: tuple[int, int], access: Literal["auto", "mmap", "pread"]
+) -> tuple[list[tuple[int, int]], int]:
+    """Give the first few geometries that fit a file, the given one alone where it does, and how many there are.
+
+    None where nothing tells.
+    """
     if _index_count(path) <= 1:
-        return []
+        return [], 0
     try:
-        return [_core.infer_geometry(path, given=given, access=access)]
+        return [_core.infer_geometry(path, given=given, access=access)], 1
     except FileNotFoundError:
-        return []
+        return [], 0
     except GeometryError as error:
-        return error.fits
+        return error.fits, error.count
 
 
 def _infer(path: Path, access: Literal["auto", "mmap", "pread"]) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from logdex.hash_index.directory import refuse_running_broker
 from logdex.hash_index.file_name import resolve_zone
 from logdex.hash_index.file_set import FileOptions, FileSet
 from logdex.hash_index.index_writer import IndexWriter
-from logdex.hash_index.query import CLOCK_SLACK_MS
+from logdex.hash_index.query import CLOCK_SLACK_MS, check_clock_slack
 from logdex.int64 import check_int64
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class OpenedIndex(Closing):
             BlockingIOError: Mode "a" and another writer holds the directory or its newest file.
             LockedError: Mode "a" and a running broker holds the store.
             GeometryError: Slots and entries were not given and cannot be told from the files.
-            ValueError: Mode "a" and the files have other slots and entries than those given.
+            ValueError: The files have other slots and entries than those given; with `compat` only in mode "a".
         """
         path = Path(directory)
         if mode not in ("r", "a"):
@@ -108,7 +108,8 @@ class OpenedIndex(Closing):
             raise ValueError(f"compat must be None or one of {', '.join(_COMPAT)}, not {compat!r}")
         if (hash_slots is None) != (max_entries is None):
             raise ValueError("give both hash_slots and max_entries, or neither")
-        check_int64(hash_slots=hash_slots, max_entries=max_entries, clock_slack_ms=clock_slack_ms)
+        check_int64(hash_slots=hash_slots, max_entries=max_entries)
+        check_clock_slack(clock_slack_ms)
         if mode == "r" and not path.is_dir():
             code = errno.ENOTDIR if path.exists() else errno.ENOENT
             raise OSError(code, "no index directory", str(path))
@@ -159,6 +160,8 @@ class OpenedIndex(Closing):
         if self._mode == "a":
             self._writer = IndexWriter(self._files, checkpoint, resolve_zone(self._options["zone"]))
             self._files.refuse_other_geometry()
+        else:
+            self._files.refuse_to_read_other_geometry()
         if not last_exit_ok and self._compat:
             recovery.drop_beyond_checkpoint(self._files, checkpoint, delete=self._mode == "a")
         if self._writer is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -70,6 +71,18 @@ def check_max_num(max_num: int | None) -> None:
     check_int64(max_num=max_num)
     if max_num is not None and max_num < 0:
         raise ValueError(f"max_num must not be negative: {max_num}")
+
+
+def check_clock_slack(clock_slack_ms: int) -> None:
+    """Refuse a slack below 0, with which files would be passed over that hold what is asked for.
+
+    Raises:
+        TypeError: It is no integer.
+        ValueError: It is negative, or an integer of more than 64 bits.
+    """
+    if operator.index(clock_slack_ms) < 0:
+        raise ValueError(f"clock_slack_ms must not be negative: {clock_slack_ms}")
+    check_int64(clock_slack_ms=clock_slack_ms)
 
 
 def newest_first(files: Sequence[IndexFile]) -> list[IndexFile]:

@@ -36,6 +36,16 @@ _SCAN_BUDGET_BYTES = 1 << 30
 _KEYS_A_STEP = 1_024
 
 
+def check_scan(scan: Scan) -> None:
+    """Refuse what says nothing of how much is read.
+
+    Raises:
+        ValueError: It is neither "auto" nor True nor False.
+    """
+    if scan not in ("auto", True, False):
+        raise ValueError(f'scan must be "auto", True or False, not {scan!r}')
+
+
 class KeySearch:
     """Searches one store. It remembers what it read of the log where no index file covers it."""
 
@@ -165,8 +175,7 @@ class KeySearch:
         self, scan: Scan, progress: Callable[[int, int], None] | None = None
     ) -> tuple[int, list[Range]]:
         """Read what no index file covers; give the bytes read and what stays unread."""
-        if scan not in ("auto", True, False):
-            raise ValueError(f'scan must be "auto", True or False, not {scan!r}')
+        check_scan(scan)
         # The index first: what is indexed while the log is measured is then at worst read once more.
         covered = covered_ranges(self._index())
         whole = (self._log.min_offset, self._log.max_offset)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import logging
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from arro3.core import DataType
 
@@ -13,6 +13,7 @@ from logdex._core import StoreCheckpoint, broker_lock_holder
 from logdex.batch_stream import BatchStream
 from logdex.hash_index.arrow_input import take_rows
 from logdex.hash_index.query import MAX_TIME, MIN_TIME
+from logdex.rocketmq.key_search import check_scan
 from logdex.rocketmq.queue_set import parts
 from logdex.rocketmq.sound import sound_messages, warn
 from logdex.rocketmq.store_root import written_by_logdex
@@ -36,7 +37,9 @@ _log = logging.getLogger(__name__)
 _SCAN_BUDGET_BYTES = 1 << 30
 _MESSAGES_A_STEP = 8_192
 _BATCH_BYTES = 64 << 20
-_FACTS = ("topic", "queue_id", "queue_offset", "phy_offset")
+_FACTS = ("topic", "queue_id", "queue_offset", "phy_offset", "store_size")
+_Unit: TypeAlias = tuple[int, int, int, int]
+"""Where a message begins, its size, its queue and its place there."""
 
 
 class UntrueUnitError(Exception):
@@ -71,8 +74,7 @@ class MessageScan:
         on_damage: Callable[[Finding], None] = warn,
     ) -> BatchStream:
         """Read messages in log order; see `MessageStore.messages`."""
-        if scan not in ("auto", True, False):
-            raise ValueError(f'scan must be "auto", True or False, not {scan!r}')
+        check_scan(scan)
         wanted = self._log.messages([], columns=columns, body=body).schema
         names = wanted.names
         read = list(dict.fromkeys([*names, *filters.columns, *_FACTS]))
@@ -81,13 +83,14 @@ class MessageScan:
         by_queues = scan is False or (scan == "auto" and size > _SCAN_BUDGET_BYTES)
 
         def batches() -> Iterator[RecordBatch]:
-            found = self._by_queues(filters, read, body) if by_queues and filters.topic is not None else iter(())
             at = 0
             try:
-                for batch, at in found:  # noqa: B007 -- how far it came counts after an error
-                    yield batch.select(names)
                 if by_queues and filters.topic is not None:
-                    at = max(at, self.dispatched_up_to())
+                    # Asked for once: what is dispatched while the queues are read is not among what is read of them.
+                    limit = self.dispatched_up_to()
+                    for batch, at in self._by_queues(filters, read, body, limit):  # noqa: B007 -- how far counts after an error
+                        yield batch.select(names)
+                    at = max(at, limit)
             except UntrueUnitError as error:
                 _log.warning("%s; the log is read instead, from offset %d", error, at)
             for begin, end in ranges:
@@ -100,8 +103,10 @@ class MessageScan:
 
         return BatchStream(wanted, batches())
 
-    def _by_queues(self, filters: Filter, read: Sequence[str], body: Body) -> Iterator[tuple[RecordBatch, int]]:
-        """Read the messages that the queues of a topic lead to, as far as a broker would trust them.
+    def _by_queues(
+        self, filters: Filter, read: Sequence[str], body: Body, limit: int
+    ) -> Iterator[tuple[RecordBatch, int]]:
+        """Read the messages before an offset of the log that the queues of a topic lead to.
 
         Yields:
             A batch, and the offset behind its last message.
@@ -110,19 +115,16 @@ class MessageScan:
             UntrueUnitError: A unit leads to something else than its message.
         """
         streams = [
-            _units(self._queues.open(path), queue_id, filters.times)
+            self._rising(topic, _units(self._queues.open(path), queue_id, filters.times), limit)
             for (topic, queue_id), paths in self._queues.directories().items()
             if topic == filters.topic and filters.queue_id in (None, queue_id)
             for path in paths
         ]
         if not streams:
             raise UntrueUnitError(f"there is no queue of {filters.topic!r}")
-        limit = self.dispatched_up_to()
-        step: list[tuple[int, int, int, int]] = []
+        step: list[_Unit] = []
         size = 0
         for unit in heapq.merge(*streams):
-            if unit[0] >= limit:
-                break
             if unit[0] < self._log.min_offset:
                 continue
             step.append(unit)
@@ -132,28 +134,64 @@ class MessageScan:
                 step, size = [], 0
         yield from self._checked(step, filters, read, body)
 
+    def _rising(self, topic: str, units: Iterator[_Unit], limit: int) -> Iterator[_Unit]:
+        """Give the units of a queue that lead to messages before an offset, each when it is known not to lead too far.
+
+        One that did would come late, after messages behind its own were given, from where the log is read.
+
+        Raises:
+            UntrueUnitError: A unit leads no further than the one before, or the last one not to its message.
+        """
+        held: _Unit | None = None
+        for unit in units:
+            if held is not None:
+                if unit[0] <= held[0]:
+                    raise UntrueUnitError(
+                        f"unit {unit[3]} of queue {unit[2]} of {topic!r} leads back to offset {unit[0]}"
+                    )
+                if held[0] >= limit:
+                    break
+                yield held
+            held = unit
+        if held is None:
+            return
+        if held[0] >= self._log.min_offset and not self._is_true(topic, held):
+            raise _untrue(topic, held)
+        if held[0] < limit:
+            yield held
+
+    def _is_true(self, topic: str, unit: _Unit) -> bool:
+        """Say whether a unit leads to its message."""
+        phy_offset, size, queue_id, queue_offset = unit
+        message = self._log.messages([phy_offset], columns=_FACTS)
+        said = (topic, queue_id, queue_offset, phy_offset, size)
+        return all(message.column(name)[0].as_py() == fact for name, fact in zip(_FACTS, said, strict=True))
+
     def _checked(
-        self, units: list[tuple[int, int, int, int]], filters: Filter, read: Sequence[str], body: Body
+        self, units: list[_Unit], filters: Filter, read: Sequence[str], body: Body
     ) -> Iterator[tuple[RecordBatch, int]]:
         rest = iter(units)
         for batch in self._log.message_batches([unit[0] for unit in units], columns=read, body=body):
             end = 0
             facts = zip(*(batch.column(name).to_pylist() for name in _FACTS), strict=True)
-            for found, (phy_offset, size, queue_id, queue_offset) in zip(facts, rest, strict=False):
-                if found != (filters.topic, queue_id, queue_offset, phy_offset):
-                    raise UntrueUnitError(
-                        f"unit {queue_offset} of queue {queue_id} of {filters.topic!r} leads to offset {phy_offset}, where no "
-                        "such message begins"
-                    )
+            for found, unit in zip(facts, rest, strict=False):
+                phy_offset, size, queue_id, queue_offset = unit
+                if found != (filters.topic, queue_id, queue_offset, phy_offset, size):
+                    raise _untrue(str(filters.topic), unit)
                 end = phy_offset + size
             yield filters.apply(batch), end
 
     def dispatched_up_to(self) -> int:
         """Give the offset up to which the queues can be trusted: what a broker's start would not dispatch again."""
-        end = max(
-            (_end_of(self._queues.open(path)) for paths in self._queues.directories().values() for path in paths),
-            default=-1,
-        )
+        last_units = [
+            (unit, topic)
+            for (topic, queue_id), paths in self._queues.directories().items()
+            for path in paths
+            if (unit := _last_unit(self._queues.open(path), queue_id)) is not None
+        ]
+        # A damaged one must not vouch for what no queue leads to.
+        farthest = sorted(last_units, reverse=True)
+        end = next((unit[0] + unit[1] for unit, topic in farthest if self._is_true(topic, unit)), -1)
         if end < 0 or not self._layout.abort.exists() or _is_running(self._layout):
             return max(end, 0)
         checkpoint = StoreCheckpoint.open(self._layout.checkpoint) if self._layout.checkpoint.exists() else None
@@ -194,18 +232,27 @@ def _is_running(layout: StoreLayout) -> bool:
         return False
 
 
-def _end_of(queue: ConsumeQueue) -> int:
-    """Give the offset in the log behind the last unit of a queue, -1 without units."""
+def _untrue(topic: str, unit: _Unit) -> UntrueUnitError:
+    phy_offset, _, queue_id, queue_offset = unit
+    return UntrueUnitError(
+        f"unit {queue_offset} of queue {queue_id} of {topic!r} leads to offset {phy_offset}, where no such message begins"
+    )
+
+
+def _last_unit(queue: ConsumeQueue, queue_id: int) -> _Unit | None:
+    """Give the last unit of a queue, None without units."""
     units = queue.units(queue.max_offset - 1) if queue.max_offset > queue.min_offset else None
     if units is None or not units.num_rows:
-        return -1
+        return None
     last = units.num_rows - 1
-    end: int = units.column("phy_offset")[last].as_py() + units.column("size")[last].as_py()
-    return end
+    phy_offset, size, queue_offset = (
+        units.column(name)[last].as_py() for name in ("phy_offset", "size", "queue_offset")
+    )
+    return phy_offset, size, queue_id, queue_offset
 
 
-def _units(queue: ConsumeQueue, queue_id: int, times: TimeRange) -> Iterator[tuple[int, int, int, int]]:
-    """Read units as (phy_offset, size, queue_id, queue_offset).
+def _units(queue: ConsumeQueue, queue_id: int, times: TimeRange) -> Iterator[_Unit]:
+    """Read units.
 
     Raises:
         UntrueUnitError: A unit is missing.

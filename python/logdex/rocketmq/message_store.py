@@ -211,6 +211,7 @@ class MessageStore(OpenedStore):
 
         Raises:
             FileNotFoundError: The store has no files of it.
+            TypeError: The topic is no text, or the number no integer.
         """
         self._check_open()
         return self._queues.queue(topic, queue_id)

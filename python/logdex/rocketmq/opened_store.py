@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from logdex.closing import Closing
 from logdex.hash_index import IndexService
-from logdex.hash_index.query import CLOCK_SLACK_MS
+from logdex.hash_index.query import CLOCK_SLACK_MS, check_clock_slack
 from logdex.int64 import check_int64
 from logdex.rocketmq.commit_log import CommitLog
 from logdex.rocketmq.end_of_log import expect_end
@@ -68,8 +68,10 @@ class OpenedStore(Closing):
         Raises:
             OSError: There is no store at `root`, or the system refuses to read it.
             GeometryError: Slots and entries were not given and cannot be told from the index files.
+            ValueError: The index files have other slots and entries than those given; a negative slack.
         """
-        check_int64(hash_slots=hash_slots, max_entries=max_entries, clock_slack_ms=clock_slack_ms)
+        check_int64(hash_slots=hash_slots, max_entries=max_entries)
+        check_clock_slack(clock_slack_ms)
         layout = find_layout(root, commit_log)
         options = {
             "hash_slots": hash_slots,

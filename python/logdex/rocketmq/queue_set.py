@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import operator
 import os
 import threading
 from pathlib import Path
@@ -85,9 +86,13 @@ class QueueSet:
 
         Raises:
             FileNotFoundError: The store has no files of it.
+            TypeError: The topic is no text, or the number no integer.
         """
+        if not isinstance(topic, str):
+            raise TypeError(f"a topic is str, not {type(topic).__name__}")
+        # Neither may lead elsewhere: they come from outside.
+        queue_id = operator.index(queue_id)
         missing = self._layout.queues
-        # A topic from outside must not lead elsewhere.
         if topic not in ("", ".", "..") and not {os.sep, "\0"} & set(topic):
             for root in (self._layout.batch_queues, self._layout.queues):
                 path = root / topic / str(queue_id)

@@ -109,13 +109,13 @@ def settled_geometry(index_dir: Path, hash_slots: int | None, max_entries: int |
     Raises:
         FileNotFoundError: There is no such directory.
         GeometryError: They cannot be told from the files.
+        ValueError: The files have others than those given.
     """
     require_directory(index_dir)
-    if hash_slots is None and max_entries is None:
-        with IndexService.open(index_dir) as service:
-            held = service.files
-            if held:
-                return held[-1].hash_slots, held[-1].max_entries
+    with IndexService.open(index_dir, hash_slots=hash_slots, max_entries=max_entries) as service:
+        held = service.files
+        if hash_slots is None and held:
+            return held[-1].hash_slots, held[-1].max_entries
     return hash_slots, max_entries
 
 

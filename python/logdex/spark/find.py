@@ -11,6 +11,7 @@ from pyspark.sql.types import StringType, TimestampType
 
 from logdex.hash_index.query import check_max_num
 from logdex.int64 import check_int64
+from logdex.rocketmq.key_search import check_scan
 from logdex.spark import files
 from logdex.spark.checks import check_worker_python
 from logdex.spark.schema import (
@@ -58,11 +59,13 @@ def find(
         Rows of query_topic, query_key and the message's columns; none for a key that no message carries, or a null key.
 
     Raises:
-        ValueError: A column is missing or has the wrong type, or `max_num` is negative.
+        ValueError: A column is missing or has the wrong type, `max_num` is negative, `scan` is no such word, or the index files
+            have other slots and entries than those given.
         FileNotFoundError: There is no such store.
         LogdexError: The workers' Python cannot run logdex.
     """
     check_max_num(max_num)
+    check_scan(scan)
     check_int64(hash_slots=hash_slots, max_entries=max_entries)
     check_worker_python(keys_df.sparkSession)
     require_columns(keys_df.columns, ("topic", "key"), "find")

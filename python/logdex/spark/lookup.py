@@ -51,7 +51,7 @@ def lookup(
         key of the same hash). A key without candidates has no row; a null topic or key gives one row with a null offset.
 
     Raises:
-        ValueError: A column is missing, or `max_num` is negative.
+        ValueError: A column is missing, `max_num` is negative, or the files have other slots and entries than those given.
         FileNotFoundError: There is no such directory.
         LogdexError: The workers' Python cannot run logdex.
     """
@@ -91,7 +91,7 @@ def query_offset(
         max_entries: Entries of the index files; likewise.
 
     Raises:
-        ValueError: `max_num` is negative.
+        ValueError: `max_num` is negative, or the files have other slots and entries than those given.
         FileNotFoundError: There is no such directory.
 
     Example:

@@ -86,7 +86,7 @@ class MessagePlan:
             if isinstance(each, LogPiece):
                 yield from cut_log(self._log, self._queues, [(each.begin, each.end)], piece_bytes)
             elif isinstance(each, QueuePiece):
-                yield from cut_queue(self._queues.open(Path(each.path)), each, piece_bytes)
+                yield from cut_queue(self._log, self._queues.open(Path(each.path)), each, piece_bytes)
             else:
                 yield each
 
@@ -171,6 +171,8 @@ class MessagePlan:
         topics = self._wanted.values.get("topic")
         if topics is None or not ranges:
             return None
+        # First: a queue that is begun from here on lies behind it.
+        limit = MessageScan(self._layout, self._log, self._queues, salvage=True).dispatched_up_to()
         held = {place: paths for place, paths in self._queues.directories().items() if place[0] in topics}
         # A topic without queues may have been deleted, with its messages still in the log.
         if {topic for topic, _ in held} != topics or any(len(paths) > 1 for paths in held.values()):
@@ -180,7 +182,6 @@ class MessagePlan:
         opened = {place: self._queues.open(paths[0]) for place, paths in list(held.items())[:_MOST_QUEUES]}
         if len(opened) < len(held) or any(queue.kind != "plain" for queue in opened.values()):
             return None
-        limit = MessageScan(self._layout, self._log, self._queues, salvage=True).dispatched_up_to()
         whole = (ranges[0][0], min(ranges[-1][1], limit))
         pieces = [piece for place, queue in opened.items() if (piece := self._units(queue, *place, whole)) is not None]
         if sum(each.size for each in pieces) * _WORTH_SINGLE_READS > sum(end - begin for begin, end in ranges):

@@ -13,7 +13,7 @@ from logdex import _core
 from logdex.rocketmq.sound import sound_messages
 from logdex.spark import files
 from logdex.spark.message_filter import MessageFilter
-from logdex.spark.message_work import LogPiece, OffsetsPiece
+from logdex.spark.message_work import MESSAGE_FACTS, LogPiece, OffsetsPiece, is_true
 from logdex.spark.schema import MESSAGE_COLUMNS, arrow_schema, lay_out, record_batches, warn_of_lost_instants
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ logger = logging.getLogger("logdex.spark")
 _UNITS_A_STEP = 8_192
 _STEP_BYTES = 64 << 20
 _OFFSETS_A_STEP = 256
-_FACTS = ("topic", "queue_id", "queue_offset", "phy_offset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +97,7 @@ class LogReading:
 
     def _queued(self, log: CommitLog, piece: QueuePiece, needed: list[str]) -> Iterator[Any]:
         """Read what the units of a queue lead to; once a unit turns out to be untrue, the rest of the log's range instead."""
-        needed = list(dict.fromkeys([*needed, *_FACTS]))
+        needed = list(dict.fromkeys([*needed, *MESSAGE_FACTS]))
         at = piece.begin
         for batch in _led_to(log, piece, needed):
             if batch is None:
@@ -116,14 +115,14 @@ class LogReading:
 def _led_to(log: CommitLog, piece: QueuePiece, needed: list[str]) -> Iterator[Any]:
     """Give the messages that the units of a piece lead to; None, at the end, where a unit is missing or untrue."""
     last = piece.begin - 1
-    for units in _steps(piece):
+    for units in _steps(log, piece):
         offsets = [offset for offset, _ in units or ()]
         if units is None or any(after <= before for before, after in pairwise([last, *offsets])):
             yield None
             return
         rest = iter(units)
         for batch in map(pa.record_batch, log.message_batches(offsets, columns=needed)):
-            if not _is_true(batch, list(islice(rest, batch.num_rows)), piece):
+            if not _are_true(batch, list(islice(rest, batch.num_rows)), piece):
                 yield None
                 return
             yield batch
@@ -137,12 +136,13 @@ def _at(log: CommitLog, offsets: Sequence[int], needed: list[str]) -> Iterator[A
             yield batch.filter(batch.column("topic").is_valid())
 
 
-def _steps(piece: QueuePiece) -> Iterator[list[tuple[int, int]] | None]:
+def _steps(log: CommitLog, piece: QueuePiece) -> Iterator[list[tuple[int, int]] | None]:
     """Give the units of a piece as (phy_offset, queue_offset), as many at once as memory may hold messages.
 
-    None, at the end, where units are missing.
+    None, at the end, where units are missing, or lead elsewhere so that a message of the piece would be passed over.
     """
     with _core.ConsumeQueue.open(piece.path) as queue:
+        before: tuple[int, int] | None = None
         for first in range(piece.first, piece.last, _UNITS_A_STEP):
             last = min(piece.last, first + _UNITS_A_STEP)
             units = queue.units(first, last)
@@ -150,9 +150,14 @@ def _steps(piece: QueuePiece) -> Iterator[list[tuple[int, int]] | None]:
             step: list[tuple[int, int]] = []
             size = 0
             for phy_offset, unit_size, queue_offset in zip(*columns, strict=True):
+                unit = (phy_offset, queue_offset)
+                if before is not None and not _follows(log, piece, before, unit):
+                    yield None
+                    return
+                before = unit
                 if not piece.begin <= phy_offset < piece.end:
                     continue
-                step.append((phy_offset, queue_offset))
+                step.append(unit)
                 size += unit_size
                 if size >= _STEP_BYTES:
                     yield step
@@ -162,11 +167,25 @@ def _steps(piece: QueuePiece) -> Iterator[list[tuple[int, int]] | None]:
             if columns[2] != list(range(first, last)):
                 yield None
                 return
+        if before is not None and not _may_be_last(log, piece, before):
+            yield None
 
 
-def _is_true(batch: Any, units: list[tuple[int, int]], piece: QueuePiece) -> bool:
+def _follows(log: CommitLog, piece: QueuePiece, before: tuple[int, int], unit: tuple[int, int]) -> bool:
+    """Tell whether a unit leads further on than the one before, and that one not past a message of the piece."""
+    begins = before[0] < piece.begin <= unit[0]
+    return unit[0] > before[0] and (not begins or _may_be_last(log, piece, before))
+
+
+def _may_be_last(log: CommitLog, piece: QueuePiece, unit: tuple[int, int]) -> bool:
+    """Tell whether a unit that is passed over does lead to a message that is none of the piece."""
+    inside = piece.begin <= unit[0] < piece.end
+    return inside or unit[0] < log.min_offset or is_true(log, piece, *unit)
+
+
+def _are_true(batch: Any, units: list[tuple[int, int]], piece: QueuePiece) -> bool:
     """Tell whether each unit led to its message, and each to one further on."""
-    facts = zip(*(batch.column(name).to_pylist() for name in _FACTS), strict=True)
+    facts = zip(*(batch.column(name).to_pylist() for name in MESSAGE_FACTS), strict=True)
     said = [(piece.topic, piece.queue_id, queue_offset, phy_offset) for phy_offset, queue_offset in units]
     return list(facts) == said
 

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from logdex.rocketmq.queue_set import QueueSet
     from logdex.rocketmq.ranges import Range
 
+MESSAGE_FACTS = ("topic", "queue_id", "queue_offset", "phy_offset")
+"""What must be as a unit says for it to be true."""
+
 _QUEUES_ASKED = 4
 _OFFSETS_A_PIECE = 4_096
 
@@ -114,14 +117,23 @@ def cut_log(log: CommitLog, queues: QueueSet, ranges: Iterable[Range], piece_byt
             yield LogPiece(at, high)
 
 
-def cut_queue(queue: ConsumeQueue, whole: QueuePiece, piece_bytes: int) -> Iterator[QueuePiece]:
-    """Cut the units of a queue into pieces that follow one another in the log; whole where the queue does not rise there."""
+def is_true(log: CommitLog, piece: QueuePiece, phy_offset: int, queue_offset: int) -> bool:
+    """Tell whether a unit of a piece's queue leads to its message."""
+    message = log.messages([phy_offset], columns=MESSAGE_FACTS)
+    found = tuple(message.column(name)[0].as_py() for name in MESSAGE_FACTS)
+    return found == (piece.topic, piece.queue_id, queue_offset, phy_offset)
+
+
+def cut_queue(log: CommitLog, queue: ConsumeQueue, whole: QueuePiece, piece_bytes: int) -> Iterator[QueuePiece]:
+    """Cut the units of a queue into pieces that follow one another in the log; whole where the queue is not true there."""
     pieces = -(-whole.size // piece_bytes)
     edges = [(whole.first, whole.begin)]
     for number in range(1, pieces):
         unit = whole.first + (whole.last - whole.first) * number // pieces
         offsets: Any = queue.units(unit, unit + 1).column("phy_offset").to_pylist()
-        if offsets and unit > edges[-1][0] and edges[-1][1] < offsets[0] < whole.end:
+        rises = offsets and unit > edges[-1][0] and edges[-1][1] < offsets[0] < whole.end
+        # No piece would read what lies between a cut and the message to which its unit should lead.
+        if rises and is_true(log, whole, offsets[0], unit):
             edges.append((unit, offsets[0]))
     edges.append((whole.last, whole.end))
     for (first, begin), (last, end) in pairwise(edges):

@@ -80,6 +80,20 @@ def test_find_without_a_topic(case: str, store: Callable[[str], Path], logdex_co
             assert row["physicalOffset"] in [found["phy_offset"] for found in by_key.rows]
 
 
+def test_find_by_an_offset_id_keeps_to_the_range(
+    store: Callable[[str], Path], logdex_command: Callable[..., Any]
+) -> None:
+    root = store("basic")
+    row = golden.rows("basic", "messages")[5]
+    stored = row["storeTimestamp"]
+    ask = ("find", root, "*", row["msgId"], "--json")
+    for times in ((), ("--begin", stored), ("--end", stored), ("--begin", stored, "--end", stored)):
+        assert [found["phy_offset"] for found in logdex_command(*ask, *times).rows] == [row["physicalOffset"]]
+    for times in (("--begin", stored + 1), ("--end", stored - 1), ("--begin", stored + 1, "--end", stored - 1)):
+        ran = logdex_command(*ask, *times)
+        assert (ran.code, ran.out) == (1, "")
+
+
 def test_cat_gives_what_the_filters_let_pass(store: Callable[[str], Path], logdex_command: Callable[..., Any]) -> None:
     root = store("basic")
     rows = golden.rows("basic", "messages")

@@ -52,3 +52,31 @@ def test_a_file_of_another_length_beside_a_right_one_is_damage(tmp_path: Path, l
         file.truncate(length)
     with IndexService.open(tmp_path, mode="a", **RIGHT) as index:
         assert [finding.kind for finding in index.verify().findings][:1] == ["file-size"]
+
+
+@pytest.mark.parametrize(("slots", "most"), WRONG[:5])
+@pytest.mark.parametrize("access", ["mmap", "pread"])
+def test_other_slots_and_entries_are_refused_for_reading(tmp_path: Path, slots: int, most: int, access: Any) -> None:
+    make_index(tmp_path, 1500)
+    what = rf"{slots} slots and {most} entries make .* 100 slots and 1000 entries in 20440 bytes"
+    with pytest.raises(ValueError, match=what):
+        IndexService.open(tmp_path, hash_slots=slots, max_entries=most, access=access)
+
+
+def test_a_broker_with_other_slots_and_entries_answers_nonsense(tmp_path: Path) -> None:
+    make_index(tmp_path, 600)
+    with IndexService.open(tmp_path, hash_slots=7, max_entries=70, compat="4.9.3") as index:
+        assert index.query_offset("T", "k4").phy_offsets == []
+
+
+@pytest.mark.parametrize("count", [0, 2, 600])
+@pytest.mark.parametrize("length", [15_000, 21_440])
+def test_a_shorter_or_longer_file_is_read_with_the_slots_and_entries_that_it_had(
+    tmp_path: Path, count: int, length: int
+) -> None:
+    make_index(tmp_path, count)
+    for file in tmp_path.iterdir():
+        with file.open("r+b") as opened:
+            opened.truncate(length)
+    with IndexService.open(tmp_path, **RIGHT) as index:
+        assert index.query_offset("T", "k1").phy_offsets == ([1010] if count else [])

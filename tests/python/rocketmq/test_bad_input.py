@@ -353,6 +353,27 @@ def test_a_topic_cannot_lead_out_of_the_store(store: Store) -> None:
             opened.queue("TopicTest", 77)
 
 
+@pytest.mark.parametrize("queue_id", ["", "0", "../order_events/0", Path("/"), None, 0.0])
+def test_the_number_of_a_queue_cannot_lead_elsewhere(store: Store, queue_id: Any) -> None:
+    with MessageStore.open(store("basic")) as opened, pytest.raises(TypeError, match="integer"):
+        opened.queue("TopicTest", queue_id)
+
+
+@pytest.mark.parametrize("topic", [b"TopicTest", None, 7])
+def test_a_topic_is_text(store: Store, topic: Any) -> None:
+    with MessageStore.open(store("basic")) as opened, pytest.raises(TypeError, match="a topic is str"):
+        opened.queue(topic, 0)
+
+
+@pytest.mark.parametrize("slack", [-1, -(1 << 63)])
+def test_a_slack_below_nothing_is_refused(store: Store, slack: int) -> None:
+    root = store("basic")
+    with pytest.raises(ValueError, match=f"clock_slack_ms must not be negative: {slack}"):
+        MessageStore.open(root, clock_slack_ms=slack)
+    with pytest.raises(ValueError, match=f"clock_slack_ms must not be negative: {slack}"):
+        IndexService.open(root / "index", clock_slack_ms=slack)
+
+
 def test_use_after_close_is_an_error(store: Store) -> None:
     opened = logdex.open(store("basic"))
     assert isinstance(opened, MessageStore)

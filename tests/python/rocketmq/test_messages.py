@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import golden
-from logdex.rocketmq import MessageStore
+from logdex.rocketmq import MessageStore, StoreWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,6 +108,53 @@ def test_columns_are_as_in_a_scan(store: Callable[[str], Path]) -> None:
             opened.messages(columns=["nonsense"])
         with pytest.raises(ValueError, match="scan"):
             opened.messages(scan="all")  # type: ignore[arg-type]
+
+
+def test_what_is_dispatched_while_the_queues_are_read_is_not_passed_over(tmp_path: Path) -> None:
+    with StoreWriter.open(tmp_path, file_size=65_536, hash_slots=10, max_entries=100, services=False) as writer:
+        for number in range(8):
+            writer.put_message("T", keys=f"k{number}")
+            if number == 4:
+                writer.flush()
+        # What logdex writes is marked, and its queues are not trusted before it ends; a broker's are.
+        (tmp_path / "abort").unlink()
+        with MessageStore.open(tmp_path) as opened:
+            stream = iter(opened.messages("T", columns=["keys"], scan=False))
+            found = next(stream)["keys"].to_pylist()
+            assert found == ["k0", "k1", "k2", "k3", "k4"]
+            writer.flush()
+            assert [keys for batch in stream for keys in batch["keys"].to_pylist()] == ["k5", "k6", "k7"]
+
+
+@pytest.mark.parametrize("queue", ["T/0", "T/1", "U/0"])
+@pytest.mark.parametrize("unit", [0, 3, 9])
+@pytest.mark.parametrize(
+    ("phy_offset", "size"), [(1 << 60, None), (2_000, None), (5, None), (None, 1 << 30), (None, 1), (900, 7)]
+)
+def test_a_unit_that_leads_elsewhere_hides_no_message(
+    tmp_path: Path, queue: str, unit: int, phy_offset: int | None, size: int | None
+) -> None:
+    with StoreWriter.open(tmp_path, file_size=65_536, hash_slots=10, max_entries=100, services=False) as writer:
+        put = [
+            writer.put_message("TU"[number % 3 == 2], keys="k", queue_id=number % 3 % 2).phy_offset
+            for number in range(30)
+        ]
+        writer.flush()
+        put += [
+            writer.put_message("TU"[number % 3 == 2], keys="k", queue_id=number % 3 % 2).phy_offset
+            for number in range(6)
+        ]
+        # A broker that died, and whose mark was deleted: the queues lack the end of the log.
+        (tmp_path / "abort").unlink()
+        file = min((tmp_path / "consumequeue" / queue).iterdir())
+        with file.open("r+b") as units:
+            for at, value, length in ((0, phy_offset, 8), (8, size, 4)):
+                units.seek(unit * 20 + at)
+                units.write(b"" if value is None else value.to_bytes(length, "big"))
+        with MessageStore.open(tmp_path) as opened:
+            found = {topic: offsets(opened.messages(topic, scan=False)) for topic in "TU"}
+            assert sorted(found["T"] + found["U"]) == put
+            assert found == {topic: offsets(opened.messages(topic, scan=True)) for topic in "TU"}
 
 
 @pytest.mark.parametrize("name", ["cq-zero-unit", "cq-truncated"])

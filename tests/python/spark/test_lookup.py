@@ -212,6 +212,24 @@ def test_missing_directory_is_named(spark: SparkSession, tmp_path: Path, face: s
         ls.query_offset(nowhere) if face == "query_offset" else getattr(ls, face)(asked, nowhere)
 
 
+@pytest.mark.parametrize("face", ["lookup", "query_offset", "find"])
+def test_other_slots_and_entries_are_refused_on_the_driver(
+    spark: SparkSession, shared_store: Callable[[str], Path], face: str
+) -> None:
+    asked = spark.createDataFrame([("T", "k")], "topic string, key string")
+    root = shared_store("basic")
+    given = (root / "index",) if face == "query_offset" else (asked, root if face == "find" else root / "index")
+    what = r"32 slots and 256 entries make .* but the file has 64 slots and 256 entries"
+    with pytest.raises(ValueError, match=what):
+        getattr(ls, face)(*given, hash_slots=32, max_entries=256)
+
+
+def test_find_refuses_a_word_for_scan_on_the_driver(spark: SparkSession, shared_store: Callable[[str], Path]) -> None:
+    asked = spark.createDataFrame([("T", "k")], "topic string, key string")
+    with pytest.raises(ValueError, match="scan must be"):
+        ls.find(asked, shared_store("basic"), scan="all")  # type: ignore[arg-type]
+
+
 def test_missing_column_is_named(spark: SparkSession, shared_store: Callable[[str], Path]) -> None:
     asked = spark.createDataFrame([("T", "k")], "topic string, id string")
     with pytest.raises(ValueError, match="missing key"):

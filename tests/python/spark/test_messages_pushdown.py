@@ -23,6 +23,8 @@ from pyspark.sql.datasource import (
 )
 
 import golden
+from logdex.rocketmq import StoreWriter
+from logdex.rocketmq.queue_set import QueueSet
 from logdex.spark.message_work import LogPiece, OffsetsPiece, QueuePiece
 from logdex.spark.messages_source import MessagesSource, PushdownMessagesReader
 
@@ -198,6 +200,51 @@ def test_a_damaged_queue_gives_way_to_the_log(tmp_path: Path, caplog: pytest.Log
         units.write((5).to_bytes(8, "big"))  # the second unit leads into the middle of a message
     assert _read(root, filters)[1] == sound
     assert "the log is read instead" in caplog.text
+
+
+@pytest.mark.parametrize("unit", [0, 5, 6, 11])
+@pytest.mark.parametrize(
+    ("phy_offset", "size"), [(1 << 60, None), (20_000, None), (500, None), (None, 1 << 30), (None, 1)]
+)
+@pytest.mark.parametrize("pieces", ["1", "4"])
+def test_a_unit_that_leads_elsewhere_hides_no_message(
+    tmp_path: Path, unit: int, phy_offset: int | None, size: int | None, pieces: str
+) -> None:
+    options = {"file_size": 1 << 20, "hash_slots": 10, "max_entries": 1000, "services": False}
+    with StoreWriter.open(tmp_path, **options) as writer:  # type: ignore[arg-type]
+        put = []
+        for _ in range(12):
+            writer.put_message("Other", bytes(2_000), keys="k")
+            put.append(writer.put_message("T").phy_offset)
+        writer.put_message("Other", bytes(8_000))
+    file = min((tmp_path / "consumequeue" / "T" / "0").iterdir())
+    with file.open("r+b") as units:
+        for at, value, length in ((0, phy_offset, 8), (8, size, 4)):
+            units.seek(unit * 20 + at)
+            units.write(b"" if value is None else value.to_bytes(length, "big"))
+    read, rows = _read(tmp_path, [EqualTo(("topic",), "T")], minPartitions=pieces)
+    assert size == 1 << 30 or any(isinstance(piece, QueuePiece) for piece in read)
+    assert [row["phy_offset"] for row in rows] == put
+
+
+def test_a_queue_that_is_begun_while_a_read_is_planned_is_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with StoreWriter.open(tmp_path, file_size=1 << 20, hash_slots=10, max_entries=1000, services=False) as writer:
+        for _ in range(100):
+            writer.put_message("Other", bytes(1000))
+        first, second = (writer.put_message("T", queue_id=number).phy_offset for number in range(2))
+    listed = QueueSet.directories
+    times: list[None] = []
+
+    def directories(self: QueueSet) -> dict[tuple[str, int], list[Path]]:
+        times.append(None)
+        return {queue: paths for queue, paths in listed(self).items() if len(times) > 1 or queue != ("T", 1)}
+
+    monkeypatch.setattr(QueueSet, "directories", directories)
+    pieces, rows = _read(tmp_path, [EqualTo(("topic",), "T")])
+    assert any(isinstance(piece, QueuePiece) for piece in pieces)
+    assert [row["phy_offset"] for row in rows] == [first, second]
 
 
 def test_filters_that_do_not_help_are_left_to_spark(shared_store: Callable[[str], Path]) -> None:
