@@ -100,4 +100,5 @@ def _say_the_rest(result: FindResult, *, found: bool, arguments: argparse.Namesp
         size = sum(end - begin for begin, end in result.unscanned)
         complain(f"{size_text(size)} of the log are neither indexed nor read (--scan all reads them)")
     if not found:
-        complain("nothing found; `logdex explain` with the same words says why")
+        asked = "a topic and the key" if arguments.topic == ANY_TOPIC else "the same words"
+        complain(f"nothing found; `logdex explain` with {asked} says why")

@@ -63,9 +63,10 @@ def test_find_prints_the_messages(store: Callable[[str], Path], logdex_command: 
 
 
 def test_find_says_that_nothing_is_there(store: Callable[[str], Path], logdex_command: Callable[..., Any]) -> None:
-    ran = logdex_command("find", store("basic"), "AaTopic", "nobody's")
-    assert (ran.code, ran.out) == (1, "")
-    assert "explain" in ran.err
+    for topic, words in (("AaTopic", "the same words"), ("*", "a topic and the key")):
+        ran = logdex_command("find", store("basic"), topic, "nobody's")
+        assert (ran.code, ran.out) == (1, "")
+        assert ran.err == f"logdex: nothing found; `logdex explain` with {words} says why\n"
 
 
 @pytest.mark.parametrize("case", ["basic", "ipv6", "v5-basic"])
