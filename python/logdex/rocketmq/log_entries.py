@@ -41,7 +41,7 @@ class LogEntries:
 
         Args:
             log: The log.
-            tags: Says whether tags are indexed, too; asked when the first range is read.
+            tags: Says whether tags are indexed, too; asked when a message with tags is read.
             salvage: Go on behind damage; otherwise a range ends where a broker's walk would.
         """
         self._log = log
@@ -137,14 +137,15 @@ class LogEntries:
 
         `tell` is called now and then with the offset that was reached.
         """
-        tags = self._tags()
         reached = begin
         for messages in sound_messages(self._log, _COLUMNS, begin, stop, salvage=salvage, on_damage=on_damage):
             offsets = messages.column("phy_offset")
             if starts is not None:
                 starts.extend(offsets.to_pylist())
             self.topics.update(messages.column("topic").to_pylist())
-            entries = _core.index_entries(messages, end_phy_offset=0, tags=tags)
+            tagged = messages.column("tags").null_count < messages.num_rows
+            # To know it, the log may have to be read for a message with tags, as far as the index leads to one.
+            entries = _core.index_entries(messages, end_phy_offset=0, tags=tagged and self._tags())
             table.add(entries.column("key"), entries.column("phy_offset"), topics=entries.column("topic"))
             last = messages.num_rows - 1
             reached = offsets[last].as_py() + messages.column("store_size")[last].as_py()

@@ -15,7 +15,8 @@ import pytest
 import golden
 import logdex
 from index_inputs import snapshot
-from logdex.rocketmq import MessageStore
+from logdex.hash_index import recovery
+from logdex.rocketmq import MessageStore, StoreWriter
 from logdex.rocketmq.ranges import subtract, union
 
 if TYPE_CHECKING:
@@ -365,3 +366,23 @@ def test_ranges() -> None:
     assert subtract((2, 6), [(0, 1), (7, 9)]) == [(2, 6)]
     assert subtract((2, 6), [(0, 9)]) == []
     assert subtract((4, 4), []) == []
+
+
+def test_whether_the_index_holds_tags_is_asked_only_for_messages_with_tags(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Where no message has tags, the answer would be looked for in a large part of the log.
+    asked = []
+    monkeypatch.setattr(recovery, "holds_tags", lambda *_: asked.append(True))
+    with StoreWriter.open(tmp_path / "store") as writer:
+        writer.put_message("T", b"1", keys="first")
+        writer.put_message("T", b"2", keys="second")
+        writer.dispatch()
+        with MessageStore.open(tmp_path / "store") as store:
+            assert [message.body for message in store.find("T", "second")] == [b"2"]
+        assert not asked
+        writer.put_message("T", b"3", keys="third", tags="red")
+        writer.flush()
+        with MessageStore.open(tmp_path / "store") as store:
+            assert [message.body for message in store.find("T", "third", scan=True)] == [b"3"]
+    assert asked
