@@ -17,6 +17,7 @@ from logdex.rocketmq.key_search import check_scan
 from logdex.rocketmq.queue_set import parts
 from logdex.rocketmq.sound import sound_messages, warn
 from logdex.rocketmq.store_root import written_by_logdex
+from logdex.rocketmq.unit_facts import FACTS, facts_at, facts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -37,7 +38,7 @@ _log = logging.getLogger(__name__)
 _SCAN_BUDGET_BYTES = 1 << 30
 _MESSAGES_A_STEP = 8_192
 _BATCH_BYTES = 64 << 20
-_FACTS = ("topic", "queue_id", "queue_offset", "phy_offset", "store_size")
+_FACTS = (*FACTS, "store_size")
 _Unit: TypeAlias = tuple[int, int, int, int]
 """Where a message begins, its size, its queue and its place there."""
 
@@ -163,9 +164,7 @@ class MessageScan:
     def _is_true(self, topic: str, unit: _Unit) -> bool:
         """Say whether a unit leads to its message."""
         phy_offset, size, queue_id, queue_offset = unit
-        message = self._log.messages([phy_offset], columns=_FACTS)
-        said = (topic, queue_id, queue_offset, phy_offset, size)
-        return all(message.column(name)[0].as_py() == fact for name, fact in zip(_FACTS, said, strict=True))
+        return facts_at(self._log, phy_offset, _FACTS) == (topic, queue_id, queue_offset, phy_offset, size)
 
     def _checked(
         self, units: list[_Unit], filters: Filter, read: Sequence[str], body: Body
@@ -173,8 +172,7 @@ class MessageScan:
         rest = iter(units)
         for batch in self._log.message_batches([unit[0] for unit in units], columns=read, body=body):
             end = 0
-            facts = zip(*(batch.column(name).to_pylist() for name in _FACTS), strict=True)
-            for found, unit in zip(facts, rest, strict=False):
+            for found, unit in zip(facts_of(batch, _FACTS), rest, strict=False):
                 phy_offset, size, queue_id, queue_offset = unit
                 if found != (filters.topic, queue_id, queue_offset, phy_offset, size):
                     raise _untrue(str(filters.topic), unit)

@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from logdex import _core
 from logdex.rocketmq.sound import sound_messages
+from logdex.rocketmq.unit_facts import FACTS, facts_of
 from logdex.spark import files
 from logdex.spark.message_filter import MessageFilter
-from logdex.spark.message_work import MESSAGE_FACTS, LogPiece, OffsetsPiece, is_true
+from logdex.spark.message_work import LogPiece, OffsetsPiece, is_true
 from logdex.spark.schema import MESSAGE_COLUMNS, arrow_schema, lay_out, record_batches, warn_of_lost_instants
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class LogReading:
 
     def _queued(self, log: CommitLog, piece: QueuePiece, needed: list[str]) -> Iterator[Any]:
         """Read what the units of a queue lead to; once a unit turns out to be untrue, the rest of the log's range instead."""
-        needed = list(dict.fromkeys([*needed, *MESSAGE_FACTS]))
+        needed = list(dict.fromkeys([*needed, *FACTS]))
         at = piece.begin
         for batch in _led_to(log, piece, needed):
             if batch is None:
@@ -185,9 +186,8 @@ def _may_be_last(log: CommitLog, piece: QueuePiece, unit: tuple[int, int]) -> bo
 
 def _are_true(batch: Any, units: list[tuple[int, int]], piece: QueuePiece) -> bool:
     """Tell whether each unit led to its message, and each to one further on."""
-    facts = zip(*(batch.column(name).to_pylist() for name in MESSAGE_FACTS), strict=True)
     said = [(piece.topic, piece.queue_id, queue_offset, phy_offset) for phy_offset, queue_offset in units]
-    return list(facts) == said
+    return list(facts_of(batch)) == said
 
 
 def _is_broken_off(log: CommitLog, last_message: int, end: int) -> bool:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyspark.sql.datasource import InputPartition
 
+from logdex.rocketmq.unit_facts import facts_at
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -17,9 +19,6 @@ if TYPE_CHECKING:
     from logdex.rocketmq import CommitLog
     from logdex.rocketmq.queue_set import QueueSet
     from logdex.rocketmq.ranges import Range
-
-MESSAGE_FACTS = ("topic", "queue_id", "queue_offset", "phy_offset")
-"""What must be as a unit says for it to be true."""
 
 _QUEUES_ASKED = 4
 _OFFSETS_A_PIECE = 4_096
@@ -119,9 +118,7 @@ def cut_log(log: CommitLog, queues: QueueSet, ranges: Iterable[Range], piece_byt
 
 def is_true(log: CommitLog, piece: QueuePiece, phy_offset: int, queue_offset: int) -> bool:
     """Tell whether a unit of a piece's queue leads to its message."""
-    message = log.messages([phy_offset], columns=MESSAGE_FACTS)
-    found = tuple(message.column(name)[0].as_py() for name in MESSAGE_FACTS)
-    return found == (piece.topic, piece.queue_id, queue_offset, phy_offset)
+    return facts_at(log, phy_offset) == (piece.topic, piece.queue_id, queue_offset, phy_offset)
 
 
 def cut_queue(log: CommitLog, queue: ConsumeQueue, whole: QueuePiece, piece_bytes: int) -> Iterator[QueuePiece]:
