@@ -79,7 +79,7 @@ def _by_id(store: MessageStore, arguments: argparse.Namespace) -> Message | None
     """Read the message whose offset id the key is, where it was stored in the range of time."""
     message = store.message(arguments.key) if store.is_msg_id(arguments.key) else None
     times = TimeRange.of(arguments.begin, arguments.end)
-    return message if message is not None and times.begin <= message.store_timestamp <= times.end else None
+    return message if message is not None and times.holds(message.store_timestamp) else None
 
 
 def _print(message: Message, arguments: argparse.Namespace) -> None:

@@ -61,6 +61,10 @@ class TimeRange:
             MAX_TIME if end is None else _core.time_ms(end, end=True, name="end"),
         )
 
+    def holds(self, timestamp: int) -> bool:
+        """Say whether a time is one of them."""
+        return self.begin <= timestamp <= self.end
+
 
 def check_max_num(max_num: int | None) -> None:
     """Refuse a negative number of results, and one of more than 64 bits.

@@ -149,7 +149,7 @@ class _Search:
             records = self._records_at(offsets, ((offset, offset + 1) for offset in offsets))
         carrying = [record for record in records if self._key.is_of(record)]
         self.rejected += len(offsets) - len(carrying)
-        return (record for record in carrying if self._times.begin <= record.timestamp <= self._times.end)
+        return (record for record in carrying if self._times.holds(record.timestamp))
 
     def _records_at(self, offsets: Sequence[int], ranges: Iterable[tuple[int, int]]) -> list[Record]:
         found: list[Record] = []

@@ -147,7 +147,7 @@ def _verdict(message: Message, question: _Question) -> str:
     tag = None if message.tags is None else TAG_PREFIX + message.tags
     own = {message.uniq_key, *(message.keys or "").split(" "), tag} - {None, ""}
     if message.topic == question.topic and question.key in own:
-        in_range = question.times.begin <= message.store_timestamp <= question.times.end
+        in_range = question.times.holds(message.store_timestamp)
         return "match" if in_range else "out-of-range"
     hashes = {_core.key_hash(_core.index_key(message.topic, each)) for each in own if each}
     if question.key_hash not in hashes:

@@ -97,7 +97,7 @@ class KeySearch:
         rejected = 0
         for offset in offsets:
             message = self._log.message(offset)
-            if message is None or not times.begin <= message.store_timestamp <= times.end:
+            if message is None or not times.holds(message.store_timestamp):
                 continue
             if not self._carries(topic, key, (message.topic, message.uniq_key, message.keys, message.tags)):
                 rejected += 1
@@ -213,7 +213,7 @@ class KeySearch:
 
     def _is_hit(self, topic: str, key: str, times: TimeRange, facts: _Facts) -> bool:
         *texts, stored = facts
-        return stored is not None and times.begin <= stored <= times.end and self._carries(topic, key, texts)
+        return stored is not None and times.holds(stored) and self._carries(topic, key, texts)
 
     def _carries(self, topic: str | None, key: str, texts: Sequence[str | None]) -> bool:
         """Say whether a message is one that a question means (the client's filter: MQAdminImpl#queryMessage)."""
