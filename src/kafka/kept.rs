@@ -1,7 +1,7 @@
 //! What look-ups keep of a segment from one call to the next: the open log, and its indexes in memory.
 //!
-//! A log directory may hold more segments than a process may have files open, so only the segments that were asked most
-//! recently keep something, over the whole process. What a call holds goes on living until it ends.
+//! A log directory may hold more segments than a process may have files open, so only the segments that most recently began to
+//! keep something do so, over the whole process. What a call holds goes on living until it ends.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

@@ -20,11 +20,11 @@ impl GivenBatches {
     fn next_of(&self, batches: &mut Bound<'_, PyIterator>) -> PyResult<Option<RecordBatch>> {
         let Some(batch) = batches.next().transpose()? else { return Ok(None) };
         let batch = batch.extract::<PyRecordBatch>()?.into_inner();
-        let types = |schema: &SchemaRef| schema.fields().iter().map(|f| f.data_type().clone()).collect::<Vec<_>>();
-        if types(&self.schema) == types(&batch.schema()) {
+        let (promised, given) = (self.schema.fields(), batch.schema_ref().fields());
+        if promised.iter().map(|field| field.data_type()).eq(given.iter().map(|field| field.data_type())) {
             return Ok(Some(batch));
         }
-        let text = format!("a stream of {:?} was given a batch of {:?}", self.schema.fields(), batch.schema().fields());
+        let text = format!("a stream of {promised:?} was given a batch of {given:?}");
         Err(pyo3::exceptions::PyTypeError::new_err(text))
     }
 }

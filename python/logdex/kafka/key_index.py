@@ -16,6 +16,7 @@ from arro3.core import Array, DataType
 
 from logdex.errors import CorruptFileError
 from logdex.hash_index import IndexService
+from logdex.hash_index.directory import list_directory
 from logdex.hash_index.geometry import DEFAULT_MAX_ENTRIES, file_size
 from logdex.kafka.key_settings import KeySettings
 from logdex.kafka.log_dir import LogDir, is_partition
@@ -191,10 +192,10 @@ def check_files(directory: Path, settings: KeySettings) -> None:
         CorruptFileError: One is shorter or longer than all files of this index are.
     """
     expected = file_size((settings.hash_slots, settings.max_entries))
-    for path in sorted(directory.iterdir()):
-        if path.name.isdecimal() and (size := path.stat().st_size) != expected:
+    for entry in list_directory(directory):
+        if entry.is_numeric and entry.size != expected:
             what = f"{expected} bytes, as all files of this index have; build it anew in another directory"
-            raise CorruptFileError(str(path), min(size, expected), what, f"{size} bytes")
+            raise CorruptFileError(str(directory / entry.name), min(entry.size, expected), what, f"{entry.size} bytes")
 
 
 def _geometry(log: Log, max_entries: int | None) -> tuple[int, int]:

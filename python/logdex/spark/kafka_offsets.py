@@ -92,14 +92,15 @@ class Bound:
             if self.missing == "error":
                 msg = f"{partition}: no record at or after {time}; startingOffsetsByTimestampStrategy=latest begins at the end"
                 raise ValueError(msg)
-            return _latest(log, committed=committed)
+            return latest(log, committed=committed)
         offset = self.word if self.offsets is None else self.offsets.get(partition, self.word)
         if offset == _EARLIEST:
             return log.log_start_offset
-        return _latest(log, committed=committed) if offset == _LATEST else offset
+        return latest(log, committed=committed) if offset == _LATEST else offset
 
 
-def _latest(log: Log, *, committed: bool) -> int:
+def latest(log: Log, *, committed: bool) -> int:
+    """Give the end of a log; for a read-committed consumer its last stable offset."""
     return log.last_stable_offset if committed else log.log_end_offset
 
 

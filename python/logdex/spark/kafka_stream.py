@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from logdex.kafka import TopicPartition
+from logdex.spark.kafka_offsets import latest
 from logdex.spark.kafka_plan import plan
 from logdex.spark.kafka_source import LogTask, ReadOptions, read_ranges
 from logdex.spark.streams import SupportsTriggerAvailableNow, report_loss
@@ -78,10 +79,8 @@ class RecordStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self.target = self._ends(logs)
 
     def _ends(self, logs: LogDir) -> _Offsets:
-        found = {each: _log(logs, each) for each in self.topics.choose(logs)}
-        if self.options.committed:
-            return {each: log.last_stable_offset for each, log in found.items()}
-        return {each: log.log_end_offset for each, log in found.items()}
+        committed = self.options.committed
+        return {each: latest(_log(logs, each), committed=committed) for each in self.topics.choose(logs)}
 
     def _check_ends(self, logs: LogDir, read: Mapping[TopicPartition, int]) -> None:
         """Tell of partitions that are gone, or end before what was read."""
