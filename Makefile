@@ -58,7 +58,7 @@ check: $(VENV)/.extension wheel ## formatting, lints, types, stubs, and the whee
 	@$(PY) -m mypy.stubtest logdex._core
 
 .PHONY: interop
-interop: need-java need-maven $(VENV)/.extension ## the same files in the real broker's classes (needs Maven)
+interop: need-java need-maven $(VENV)/.extension-release ## the same files in the real broker's classes (needs Maven)
 	@echo '== maven'
 	@mvn -q -B -ntp -f tests/interop/pom.xml package
 	@mvn -q -B -ntp -f tests/interop/kafka/pom.xml package
@@ -66,19 +66,19 @@ interop: need-java need-maven $(VENV)/.extension ## the same files in the real b
 	@$(PY) -m pytest -q tests/interop
 
 .PHONY: bench
-bench: $(VENV)/.extension ## short benchmarks: criterion and pytest-benchmark
+bench: $(VENV)/.extension-release ## short benchmarks: criterion and pytest-benchmark
 	@$(CARGO) bench --locked --quiet -- --warm-up-time 1 --measurement-time 2
 	@$(PY) -m pytest -q benches/python --benchmark-only
 
 .PHONY: bench-report
-bench-report: need-java need-maven $(VENV)/.extension $(VENV)/.bench ## all benchmarks, other systems beside: docs/benchmarks.md
+bench-report: need-java need-maven $(VENV)/.extension-release $(VENV)/.bench ## all benchmarks, other systems beside: docs/benchmarks.md
 	@$(PY) -m benches.report $(REPORT)
 
 .PHONY: bench-short
 # Without the release's link-time optimisation, which takes longer than the runs.
 bench-short: export CARGO_PROFILE_BENCH_LTO := false
 bench-short: export CARGO_PROFILE_BENCH_CODEGEN_UNITS := 16
-bench-short: need-java need-maven $(VENV)/.extension $(VENV)/.bench ## every benchmark once, small: do they still run?
+bench-short: need-java need-maven $(VENV)/.extension-release $(VENV)/.bench ## every benchmark once, small: do they still run?
 	@echo '== cargo bench --test'
 	@$(CARGO) bench --locked --quiet -- --test
 	@echo '== pytest benches/python'
@@ -140,7 +140,15 @@ $(VENV)/.bench: requirements-bench.lock $(VENV)/.locked
 	@$(PY) -m pip install --requirement requirements-bench.lock
 	@touch $@
 
+# Both builds write the same file in python/logdex, so each removes the stamp of the other.
 $(VENV)/.extension: $(VENV)/.locked pyproject.toml $(RUST_SOURCES) | need-rust
-	@echo '== building logdex._core (the first time takes a few minutes)'
+	@echo '== building logdex._core (about two minutes the first time)'
+	@$(PY) -m maturin develop --locked --quiet
+	@rm -f $(VENV)/.extension-release
+	@touch $@
+
+$(VENV)/.extension-release: $(VENV)/.locked pyproject.toml $(RUST_SOURCES) | need-rust
+	@echo '== building logdex._core for release (six minutes the first time)'
 	@$(PY) -m maturin develop --release --locked --quiet
+	@rm -f $(VENV)/.extension
 	@touch $@
