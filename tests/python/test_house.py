@@ -132,7 +132,7 @@ def test_unsafe_code_lives_in_two_files() -> None:
         for file in (HOME / "src").rglob("*.rs")
         if code.search(file.read_text())
     }
-    assert found == {"io/mmap.rs", "hash_index/kernels.rs"}
+    assert found == {"io/mmap.rs", "hash_index/key_hash/kernels.rs"}
 
 
 def test_rust_floors() -> None:

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 
+use super::java_hash::{KeySource, carry_utf8, finish, key_hash_of_utf8, step};
 use super::kernels::{Kernel, on_page_edges};
-use super::key_hash::{KeySource, carry_utf8, finish, key_hash_of_utf8, step};
 use super::text_keys::TextKeys;
 
 /// The definition: UTF-16 units one by one, over topic and key as one text.

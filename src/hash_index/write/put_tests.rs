@@ -6,11 +6,11 @@ use std::sync::RwLock;
 use proptest::prelude::*;
 
 use super::bulk::put_bulk;
-use super::header::Header;
-use super::key_hash::KeySource;
-use super::layout::Geometry;
 use super::put::{PutColumns, put_one, read_header};
 use super::put_batch::put_batch;
+use crate::hash_index::format::geometry::Geometry;
+use crate::hash_index::format::header::Header;
+use crate::hash_index::key_hash::java_hash::KeySource;
 use crate::io::disk::reserve;
 use crate::io::{MappedFile, PlainFile, ReadAt, WriteAt};
 

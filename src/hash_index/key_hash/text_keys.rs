@@ -1,7 +1,7 @@
 //! Index keys as a column of text, hashed by the fastest kernel of the machine.
 
+use super::java_hash::{KeySource, carry_utf8, finish, step};
 use super::kernels::{Kernel, TEXTS};
-use super::key_hash::{KeySource, carry_utf8, finish, step};
 
 /// Keys in one piece of UTF-8, as an Arrow string column has them; `carry` is what stands before each.
 ///

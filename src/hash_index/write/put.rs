@@ -18,9 +18,9 @@
 
 use std::io;
 
-use super::entry::{Entry, time_diff};
-use super::header::Header;
-use super::layout::Geometry;
+use crate::hash_index::format::entry::{Entry, time_diff};
+use crate::hash_index::format::geometry::Geometry;
+use crate::hash_index::format::header::Header;
 use crate::io::WriteAt;
 
 /// The columns of a batch of puts, all of one length.
@@ -34,7 +34,7 @@ pub struct PutColumns<'a, K: ?Sized> {
 }
 
 /// Reads the header for puts; a count of 0 or less is that of an empty file. Source: `IndexHeader#load`.
-pub(super) fn read_header(target: &impl WriteAt) -> io::Result<Header> {
+pub(crate) fn read_header(target: &impl WriteAt) -> io::Result<Header> {
     let mut header = Header::read(target)?;
     header.index_count = header.index_count.max(1);
     Ok(header)
@@ -42,7 +42,7 @@ pub(super) fn read_header(target: &impl WriteAt) -> io::Result<Header> {
 
 /// Puts one key; false when the file is full, which changes nothing.
 #[inline]
-pub(super) fn put_one(
+pub(crate) fn put_one(
     target: &impl WriteAt,
     geometry: Geometry,
     header: &mut Header,
@@ -79,6 +79,6 @@ pub(super) fn put_one(
 /// one equal to the count is (`IndexFile#putKey`).
 #[inline]
 #[expect(clippy::cast_possible_wrap, reason = "a position is below 2^31")]
-pub(super) fn prev_index(head: u32, position: u32) -> i32 {
+pub(crate) fn prev_index(head: u32, position: u32) -> i32 {
     if head.wrapping_sub(1) < position { head as i32 } else { 0 }
 }

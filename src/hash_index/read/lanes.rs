@@ -38,8 +38,8 @@
 use std::hint::select_unpredictable;
 
 use super::hits::{Chunk, DOUBTFUL, Found};
-use super::layout::{ENTRY_LEN, Geometry};
 use super::select::TimeWindow;
+use crate::hash_index::format::geometry::{ENTRY_LEN, Geometry};
 use crate::io::Words;
 
 /// Walks under way. More bring nothing: a core cannot wait for more lines than that.
@@ -57,7 +57,7 @@ const ENTRY_WORDS: usize = (ENTRY_LEN / WORD) as usize;
 
 /// The chains of one file.
 #[derive(Clone, Copy)]
-pub(super) struct Chains<'a> {
+pub(crate) struct Chains<'a> {
     words: Words<'a>,
     geometry: Geometry,
     /// Where entry 0 begins, in words.
@@ -71,7 +71,7 @@ pub(super) struct Chains<'a> {
 
 impl<'a> Chains<'a> {
     /// `present`: entries that can be read, entry 0 included. `any_hash`: whether a chain may hold keys of other slots.
-    pub(super) fn new(words: Words<'a>, geometry: Geometry, present: u32, any_hash: bool, window: TimeWindow) -> Self {
+    pub(crate) fn new(words: Words<'a>, geometry: Geometry, present: u32, any_hash: bool, window: TimeWindow) -> Self {
         let multiple = if any_hash { 0 } else { geometry.inverse() };
         let entries = usize::try_from(geometry.entry(0) / WORD).unwrap_or(usize::MAX);
         Self { words, geometry, entries, present, multiple, window }
@@ -237,7 +237,7 @@ impl<'f, 'm> Feed<'f, 'm> {
 ///
 /// `first_file`: the place of the first file among all that are asked; `many`: whether these are several. Then a row for
 /// which newer files gave `max_num` is not asked for in older ones.
-pub(super) fn walk(files: &[Chains<'_>], first_file: u32, many: bool, max_num: u32, chunk: &mut Chunk) {
+pub(crate) fn walk(files: &[Chains<'_>], first_file: u32, many: bool, max_num: u32, chunk: &mut Chunk) {
     let timed = files.iter().any(|chains| !chains.window.is_all());
     match (many, timed) {
         (false, false) => run::<false, false>(files, first_file, max_num, chunk),

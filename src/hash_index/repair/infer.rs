@@ -8,10 +8,10 @@
 
 use std::io;
 
-use super::bulk::CHUNK;
-use super::entry::Entry;
-use super::header::Header;
-use super::layout::{ENTRY_LEN, Geometry, HEADER_LEN, SLOT_LEN};
+use crate::hash_index::format::entry::Entry;
+use crate::hash_index::format::geometry::{ENTRY_LEN, Geometry, HEADER_LEN, SLOT_LEN};
+use crate::hash_index::format::header::Header;
+use crate::hash_index::write::bulk::CHUNK;
 use crate::io::ReadAt;
 
 /// Entries looked at for each geometry that the newest entry speaks for.

@@ -6,10 +6,10 @@
 
 use std::io;
 
-use super::bulk::CHUNK;
-use super::entry::{Entry, PREV_INDEX, times_agree};
-use super::header::Header;
-use super::layout::{ENTRY_LEN, Geometry, HEADER_LEN};
+use crate::hash_index::format::entry::{Entry, PREV_INDEX, times_agree};
+use crate::hash_index::format::geometry::{ENTRY_LEN, Geometry, HEADER_LEN};
+use crate::hash_index::format::header::Header;
+use crate::hash_index::write::bulk::CHUNK;
 use crate::io::{ReadAt, WriteAt};
 
 /// Rolls the count forward over whole entries that a slot already leads to, links the entries of the last chunk that no
@@ -49,7 +49,8 @@ pub(crate) fn mend_tail(target: &impl WriteAt, geometry: Geometry) -> io::Result
     if !times_agree(&header, count - 1, &last) && header.begin_timestamp > 0 {
         header.end_timestamp = header.begin_timestamp;
         if count > 2 {
-            header.end_timestamp = super::entry::broker_time(header.begin_timestamp, last.time_diff);
+            header.end_timestamp =
+                crate::hash_index::format::entry::broker_time(header.begin_timestamp, last.time_diff);
         }
     }
     if header.index_count != before.index_count {
@@ -178,7 +179,7 @@ pub(crate) fn relink(
     }
     header.end_phy_offset = entry.phy_offset;
     if header.begin_timestamp > 0 && !times_agree(&header, position, &entry) {
-        header.end_timestamp = super::select::shown_time(&header, position, entry.time_diff);
+        header.end_timestamp = crate::hash_index::read::select::shown_time(&header, position, entry.time_diff);
     }
     found.header = header;
     Ok(found)

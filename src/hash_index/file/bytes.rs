@@ -5,10 +5,10 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use super::infer;
-use super::layout::Geometry;
-use super::relink::{self, Overlay, ZeroExtended};
 use crate::error::{Error, Result};
+use crate::hash_index::format::geometry::Geometry;
+use crate::hash_index::repair::infer;
+use crate::hash_index::repair::relink::{self, Overlay, ZeroExtended};
 use crate::io::disk::reserve;
 use crate::io::{Access, FileSource, MappedFile, PlainFile, ReadAt, WriteAt};
 
@@ -27,10 +27,10 @@ pub(super) enum Bytes {
 macro_rules! on_bytes {
     ($bytes:expr, $source:ident => $call:expr) => {
         match $bytes {
-            $crate::hash_index::bytes::Bytes::Mapped($source) => $call,
-            $crate::hash_index::bytes::Bytes::Plain($source) => $call,
-            $crate::hash_index::bytes::Bytes::Extended($source) => $call,
-            $crate::hash_index::bytes::Bytes::Mended($source) => $call,
+            $crate::hash_index::file::bytes::Bytes::Mapped($source) => $call,
+            $crate::hash_index::file::bytes::Bytes::Plain($source) => $call,
+            $crate::hash_index::file::bytes::Bytes::Extended($source) => $call,
+            $crate::hash_index::file::bytes::Bytes::Mended($source) => $call,
         }
     };
 }
@@ -41,9 +41,9 @@ pub(super) use on_bytes;
 macro_rules! on_writable {
     ($bytes:expr, $target:ident => $call:expr) => {
         match $bytes {
-            $crate::hash_index::bytes::Bytes::Mapped($target) => $call,
-            $crate::hash_index::bytes::Bytes::Plain($target) => $call,
-            $crate::hash_index::bytes::Bytes::Extended(_) | $crate::hash_index::bytes::Bytes::Mended(_) => {
+            $crate::hash_index::file::bytes::Bytes::Mapped($target) => $call,
+            $crate::hash_index::file::bytes::Bytes::Plain($target) => $call,
+            $crate::hash_index::file::bytes::Bytes::Extended(_) | $crate::hash_index::file::bytes::Bytes::Mended(_) => {
                 Ok(Default::default())
             }
         }

@@ -9,9 +9,9 @@
 
 use std::io;
 
-use super::entry::{self, Entry, PREV_INDEX, TIME_DIFF, broker_time, stored_between, times_agree};
-use super::header::Header;
-use super::layout::Geometry;
+use crate::hash_index::format::entry::{self, Entry, PREV_INDEX, TIME_DIFF, broker_time, stored_between, times_agree};
+use crate::hash_index::format::geometry::Geometry;
+use crate::hash_index::format::header::Header;
 use crate::io::ReadAt;
 use crate::time_range::TimeRange;
 

@@ -8,11 +8,11 @@ use std::sync::atomic::AtomicBool;
 
 use super::bytes::{Bytes, infer_geometry, mend_file, on_writable, readable_bytes, writable_bytes};
 use super::cold;
-use super::compat::Compat;
-use super::file::IndexFile;
-use super::header::{Header, at};
-use super::layout::Geometry;
+use super::index_file::IndexFile;
 use crate::error::{Error, Result};
+use crate::hash_index::compat::Compat;
+use crate::hash_index::format::geometry::Geometry;
+use crate::hash_index::format::header::{Header, at};
 use crate::io::disk::{NewFile, lock_writer, open_file};
 use crate::io::store_lock::refuse_other_holder;
 use crate::io::{Access, FileSource, PlainFile, ReadAt, WriteAt};

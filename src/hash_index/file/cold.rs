@@ -32,10 +32,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use super::bytes::on_bytes;
-use super::entry::Entry;
-use super::file::IndexFile;
-use super::hits::Chunk;
-use super::layout::{ENTRY_LEN, SLOT_LEN};
+use super::index_file::IndexFile;
+use crate::hash_index::format::entry::Entry;
+use crate::hash_index::format::geometry::{ENTRY_LEN, SLOT_LEN};
+use crate::hash_index::read::hits::Chunk;
 use crate::io::ReadAt;
 
 /// Walks in one round. The first reads of a round wait least if many others were asked for before them.
@@ -177,10 +177,10 @@ mod tests {
 
     use rustix::fs::{Advice, fadvise};
 
-    use super::super::hits::Hits;
-    use super::super::{CreateOptions, OpenOptions, PutColumns, key_hash, select_files};
     use super::*;
     use crate::hash_index::Geometry;
+    use crate::hash_index::read::hits::Hits;
+    use crate::hash_index::{CreateOptions, OpenOptions, PutColumns, key_hash, select_files};
     use crate::io::Access;
     use crate::time_range::TimeRange;
 

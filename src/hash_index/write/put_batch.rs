@@ -19,11 +19,11 @@
 use std::io;
 use std::ops::Range;
 
-use super::entry::{Entry, time_diff};
-use super::header::Header;
-use super::key_hash::KeySource;
-use super::layout::{ENTRY_LEN, Geometry};
 use super::put::{PutColumns, prev_index, put_one, read_header};
+use crate::hash_index::format::entry::{Entry, time_diff};
+use crate::hash_index::format::geometry::{ENTRY_LEN, Geometry};
+use crate::hash_index::format::header::Header;
+use crate::hash_index::key_hash::java_hash::KeySource;
 use crate::io::WriteAt;
 
 /// Puts published together.
@@ -64,7 +64,7 @@ pub(crate) fn put_batch<W: WriteAt, K: KeySource + ?Sized>(
 }
 
 /// The first put of a file moves the begin that all others count from, so it goes by itself.
-pub(super) fn put_first<K: KeySource + ?Sized>(
+pub(crate) fn put_first<K: KeySource + ?Sized>(
     target: &impl WriteAt,
     geometry: Geometry,
     header: &mut Header,

@@ -3,10 +3,10 @@
 use std::fmt::Display;
 use std::io;
 
-use super::entry::{PREV_INDEX, TIME_DIFF, times_agree};
-use super::header::at;
-use super::layout::{Geometry, HEADER_LEN};
-use super::select::View;
+use crate::hash_index::format::entry::{PREV_INDEX, TIME_DIFF, times_agree};
+use crate::hash_index::format::geometry::{Geometry, HEADER_LEN};
+use crate::hash_index::format::header::at;
+use crate::hash_index::read::select::View;
 use crate::io::ReadAt;
 
 /// One thing that cannot be true.

@@ -27,12 +27,12 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::entry::{Entry, time_diff};
-use super::header::Header;
-use super::key_hash::KeySource;
-use super::layout::Geometry;
 use super::put::{PutColumns, prev_index, read_header};
 use super::put_batch::{put_batch, put_first};
+use crate::hash_index::format::entry::{Entry, time_diff};
+use crate::hash_index::format::geometry::Geometry;
+use crate::hash_index::format::header::Header;
+use crate::hash_index::key_hash::java_hash::KeySource;
 use crate::io::WriteAt;
 
 /// Puts published together.
@@ -48,7 +48,7 @@ const PAGE: u64 = 2 << 20;
 /// Puts the rows from `start` on until the file is full; returns how many were taken.
 ///
 /// One caller at a time.
-pub(super) fn put_bulk<W: WriteAt, K: KeySource + ?Sized>(
+pub(crate) fn put_bulk<W: WriteAt, K: KeySource + ?Sized>(
     target: &W,
     geometry: Geometry,
     columns: &PutColumns<'_, K>,

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::key_hash::KeySource;
 use crate::error::{Error, Result};
+use crate::hash_index::key_hash::java_hash::KeySource;
 
 /// Commit-log offsets of many rows, one list a row.
 ///
@@ -72,41 +72,41 @@ impl Hits {
 
 /// A candidate on its way to its row.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Found {
-    pub(super) phy_offset: i64,
+pub(crate) struct Found {
+    pub(crate) phy_offset: i64,
     /// Row within the chunk.
-    pub(super) row: u32,
+    pub(crate) row: u32,
     /// Place of the file in the order asked for, newest first.
-    pub(super) file: u32,
+    pub(crate) file: u32,
 }
 
 /// Set in the count of a row that is doubtful: it wants nothing any more, until it is answered anew.
-pub(super) const DOUBTFUL: u32 = 1 << 31;
+pub(crate) const DOUBTFUL: u32 = 1 << 31;
 
 /// Rows that are answered together, and what was found for them so far, in any order.
 ///
 /// The memory is used again for the next chunk: fresh pages cost more than the lookups.
 #[derive(Default)]
-pub(super) struct Chunk {
+pub(crate) struct Chunk {
     /// One a row; negative where there is no key.
-    pub(super) key_hashes: Vec<i32>,
+    pub(crate) key_hashes: Vec<i32>,
     /// Candidates of one row and file are in the order of the chain. Only the first `filled` count.
-    pub(super) found: Vec<Found>,
-    pub(super) filled: usize,
+    pub(crate) found: Vec<Found>,
+    pub(crate) filled: usize,
     /// Candidates of each row, or [`DOUBTFUL`]; kept while walking only where there are many files.
-    pub(super) counts: Vec<u32>,
+    pub(crate) counts: Vec<u32>,
     /// Candidates by row, where there are many files.
     sorted: Vec<Found>,
     /// Rows whose walk met something that cannot be true.
-    pub(super) doubtful: Vec<u32>,
+    pub(crate) doubtful: Vec<u32>,
 }
 
 impl Chunk {
     /// Rows of a chunk. What a chunk needs stays in the second-level cache of one core.
-    pub(super) const ROWS: usize = 16 * 1024;
+    pub(crate) const ROWS: usize = 16 * 1024;
 
     /// Forgets what was found and takes the keys of `rows`.
-    pub(super) fn load<K: KeySource + ?Sized>(&mut self, keys: &K, rows: &Range<usize>) {
+    pub(crate) fn load<K: KeySource + ?Sized>(&mut self, keys: &K, rows: &Range<usize>) {
         self.key_hashes.resize(rows.len(), 0);
         keys.hash_block(rows.start, &mut self.key_hashes);
         self.counts.clear();
@@ -115,7 +115,7 @@ impl Chunk {
         self.filled = 0;
     }
 
-    pub(super) fn push(&mut self, row: u32, file: u32, phy_offset: i64) {
+    pub(crate) fn push(&mut self, row: u32, file: u32, phy_offset: i64) {
         self.found.truncate(self.filled);
         self.found.push(Found { phy_offset, row, file });
         self.filled += 1;
@@ -125,7 +125,7 @@ impl Chunk {
     }
 
     /// The key hash of a row and the most candidates that it still wants; `None` where it wants none.
-    pub(super) fn wanted(&self, row: u32, max_num: Option<usize>) -> Option<(i32, Option<usize>)> {
+    pub(crate) fn wanted(&self, row: u32, max_num: Option<usize>) -> Option<(i32, Option<usize>)> {
         let key_hash = *self.key_hashes.get(row as usize)?;
         let count = *self.counts.get(row as usize)? as usize;
         let room = max_num.map(|most| most.saturating_sub(count));
@@ -133,7 +133,7 @@ impl Chunk {
     }
 
     /// Takes back what was found for the doubtful rows, and returns these in rising order.
-    pub(super) fn withdraw_doubtful(&mut self) -> Vec<u32> {
+    pub(crate) fn withdraw_doubtful(&mut self) -> Vec<u32> {
         let mut rows = std::mem::take(&mut self.doubtful);
         if !rows.is_empty() {
             rows.sort_unstable();
@@ -154,7 +154,7 @@ impl Chunk {
     ///
     /// # Errors
     /// `InvalidArgument` when the list column would hold 2^31 offsets or more.
-    pub(super) fn lay_out(&mut self, files: usize, max_num: u32, out: &mut Hits) -> Result<()> {
+    pub(crate) fn lay_out(&mut self, files: usize, max_num: u32, out: &mut Hits) -> Result<()> {
         self.found.truncate(self.filled);
         let too_many = || Error::InvalidArgument("2^31 hits or more in one batch: ask for fewer keys or hits".into());
         let after = out.phy_offsets.len() + self.found.len();

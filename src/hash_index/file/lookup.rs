@@ -7,12 +7,12 @@ use std::ops::Range;
 
 use super::bytes::{Bytes, on_bytes};
 use super::cold;
-use super::file::IndexFile;
-use super::hits::{Chunk, Hits};
-use super::key_hash::KeySource;
-use super::lanes::{self, Chains};
-use super::select::{self, Damage, TimeWindow, Times, View};
+use super::index_file::IndexFile;
 use crate::error::{Error, Result};
+use crate::hash_index::key_hash::java_hash::KeySource;
+use crate::hash_index::read::hits::{Chunk, Hits};
+use crate::hash_index::read::lanes::{self, Chains};
+use crate::hash_index::read::select::{self, Damage, TimeWindow, Times, View};
 use crate::io::ReadAt;
 use crate::time_range::TimeRange;
 
@@ -258,8 +258,8 @@ impl Search<'_, '_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Compat, CreateOptions, Geometry, OpenOptions};
     use super::*;
+    use crate::hash_index::{Compat, CreateOptions, Geometry, OpenOptions};
     use crate::io::Access;
 
     /// A broker that was killed in its first put of a file: the slot is stored, the count is not.
@@ -277,7 +277,7 @@ mod tests {
         for (compat, expected) in [(None, vec![7]), (Compat::parse("4.9.3"), vec![])] {
             let options = OpenOptions { geometry: Some(geometry), compat, ..OpenOptions::default() };
             let file = IndexFile::open(&path, options).unwrap();
-            let (alone, _) = file.select(super::super::key_hash("t#k"), None, TimeRange::ALL).unwrap();
+            let (alone, _) = file.select(crate::hash_index::key_hash("t#k"), None, TimeRange::ALL).unwrap();
             let mut hits = Hits::new();
             file.select_batch(["t#k"].as_slice(), 0..1, None, TimeRange::ALL, &mut hits).unwrap();
             assert_eq!((&alone, hits.phy_offsets()), (&expected, expected.as_slice()), "{compat:?}");
@@ -303,7 +303,7 @@ mod tests {
         let options =
             OpenOptions { geometry: Some(geometry), compat: Compat::parse("4.9.3"), ..OpenOptions::default() };
         let file = IndexFile::open(&path, options).unwrap();
-        let hash = super::super::key_hash("t#k");
+        let hash = crate::hash_index::key_hash("t#k");
         assert_eq!(file.select(hash, Some(3), TimeRange::ALL).unwrap().0, [8, 7, 8]);
         assert!(matches!(file.select(hash, None, TimeRange::ALL), Err(Error::Corrupt { .. })));
         assert!(matches!(

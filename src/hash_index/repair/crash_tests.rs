@@ -8,16 +8,16 @@ use std::sync::{Mutex, RwLock};
 
 use proptest::prelude::*;
 
-use super::bulk::put_bulk;
-use super::entry::{Entry, time_diff};
-use super::header::Header;
-use super::key_hash;
-use super::layout::Geometry;
-use super::put::PutColumns;
-use super::put_batch::put_batch;
 use super::relink::{Overlay, apply, mend_tail, relink};
-use super::select::{Times, View, select};
 use super::verify::verify;
+use crate::hash_index::format::entry::{Entry, time_diff};
+use crate::hash_index::format::geometry::Geometry;
+use crate::hash_index::format::header::Header;
+use crate::hash_index::key_hash::java_hash::key_hash;
+use crate::hash_index::read::select::{Times, View, select};
+use crate::hash_index::write::bulk::put_bulk;
+use crate::hash_index::write::put::PutColumns;
+use crate::hash_index::write::put_batch::put_batch;
 use crate::io::{ReadAt, WriteAt};
 use crate::time_range::TimeRange;
 

@@ -9,8 +9,8 @@
 
 use std::io;
 
+use super::geometry::{ENTRY_LEN, Geometry};
 use super::header::Header;
-use super::layout::{ENTRY_LEN, Geometry};
 use crate::io::{ReadAt, WriteAt};
 
 /// Offset of `time_diff` in an entry.

@@ -86,7 +86,7 @@ impl Geometry {
     }
 
     /// 2^64 / S, rounded up: what [`Self::slot_of`] multiplies by instead of dividing by S.
-    pub(super) const fn inverse(self) -> u64 {
+    pub(crate) const fn inverse(self) -> u64 {
         self.inverse
     }
 

@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use super::bytes::{Bytes, on_writable, writable_bytes};
-use super::file::IndexFile;
-use super::layout::Geometry;
+use super::index_file::IndexFile;
 use super::open::{CreateOptions, clone, refuse_running_broker, write_seeds};
 use crate::error::{Error, Result};
+use crate::hash_index::format::geometry::Geometry;
 use crate::io::disk::{NewFile, lock_writer};
 use crate::io::{Access, WriteAt};
 

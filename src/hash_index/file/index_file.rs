@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::bulk::{CHUNK, put_bulk};
 use super::bytes::{Bytes, on_bytes, on_writable};
 use super::cold::LastWarm;
-use super::compat::Compat;
-use super::entry::Entry;
-use super::header::Header;
-use super::key_hash::{KeySource, key_hash};
-use super::layout::{ENTRY_LEN, Geometry};
-use super::put::{PutColumns, put_one, read_header};
-use super::select;
-use super::verify::{self, Checked};
 use crate::error::{Error, Result};
+use crate::hash_index::compat::Compat;
+use crate::hash_index::format::entry::Entry;
+use crate::hash_index::format::geometry::{ENTRY_LEN, Geometry};
+use crate::hash_index::format::header::Header;
+use crate::hash_index::key_hash::java_hash::{KeySource, key_hash};
+use crate::hash_index::read::select;
+use crate::hash_index::repair::verify::{self, Checked};
+use crate::hash_index::write::bulk::{CHUNK, put_bulk};
+use crate::hash_index::write::put::{PutColumns, put_one, read_header};
 use crate::io::disk::sync_parent;
 use crate::io::{ReadAt, WriteAt};
 
@@ -149,7 +149,7 @@ impl IndexFile {
     /// The store time to show for an entry, in milliseconds; in compat as the broker computes it for entry 1, too (B3).
     pub fn shown_time(&self, header: &Header, position: u32, entry: &Entry) -> i64 {
         if self.compat.is_some() {
-            return super::entry::broker_time(header.begin_timestamp, entry.time_diff);
+            return crate::hash_index::format::entry::broker_time(header.begin_timestamp, entry.time_diff);
         }
         select::shown_time(header, position, entry.time_diff)
     }
