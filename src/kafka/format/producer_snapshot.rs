@@ -10,9 +10,8 @@
 use std::path::Path;
 
 use crate::error::{Error, Result};
+use crate::io::{Access, FileSource, ReadAt};
 use crate::kafka::finding::{Finding, Flaw, Kind};
-use crate::mmap::FileSource;
-use crate::source::{Access, ReadAt};
 
 const HEADER_SIZE: usize = 10;
 const CRC_FROM: usize = 6;

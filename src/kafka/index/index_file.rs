@@ -10,11 +10,10 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use crate::disk::{NewFile, lock_writer, open_file, write_all_at};
 use crate::error::{Error, Result};
+use crate::io::disk::{NewFile, lock_writer, open_file, write_all_at};
+use crate::io::{Access, FileSource, ReadAt};
 use crate::kafka::format::names::base_offset;
-use crate::mmap::FileSource;
-use crate::source::{Access, ReadAt};
 
 /// The broker cannot map more.
 const MOST_BYTES: u64 = 2_147_483_647;

@@ -10,11 +10,11 @@ use super::lookup::too_large;
 use super::segment::Segment;
 use super::walk::{Reads, Tail, Walk};
 use crate::error::{Error, Result};
+use crate::io::FileSource;
 use crate::kafka::finding::{Finding, Flaw, OnError};
 use crate::kafka::format::batch_cursor::BatchCursor;
 use crate::kafka::format::header::Header;
 use crate::kafka::format::record::{Wants, field};
-use crate::mmap::FileSource;
 
 /// Types of control records by their number. Source: `ControlRecordType`.
 const CONTROL_TYPES: [&str; 7] =

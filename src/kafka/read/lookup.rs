@@ -10,14 +10,13 @@ use super::batch_order::BatchOrder;
 use super::segment::Segment;
 use super::walk::{Reads, Tail, Walk};
 use crate::error::{Error, Result};
+use crate::io::{FileSource, ReadAt};
 use crate::kafka::finding::{Finding, Flaw, Kind};
 use crate::kafka::format::batch_cursor::BatchCursor;
 use crate::kafka::format::header::Header;
 use crate::kafka::format::record::Wants;
 use crate::kafka::index::index_file::Check;
 use crate::kafka::index::time_index::TimeEntry;
-use crate::mmap::FileSource;
-use crate::source::ReadAt;
 
 /// Where the batch of an offset lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

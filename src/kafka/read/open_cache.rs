@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::checked_index::CheckedIndex;
 use crate::error::Result;
+use crate::io::FileSource;
 use crate::kafka::index::offset_index::OffsetIndex;
 use crate::kafka::index::time_index::TimeIndex;
-use crate::mmap::FileSource;
 
 /// Segments that keep something. With segments and an index interval of the usual size that is at most 350 MiB.
 pub(crate) const MOST: usize = 64;

@@ -12,12 +12,11 @@ use super::record_columns::Column;
 use super::segment_range::SegmentRange;
 use super::walk::{Reads, Tail, Walk};
 use crate::error::{Error, Result};
+use crate::io::{FileSource, ReadAt};
 use crate::kafka::finding::{Finding, Flaw, Kind, OnError};
 use crate::kafka::format::batch_cursor::{BatchCursor, CHUNK};
 use crate::kafka::format::header::Header;
 use crate::kafka::format::record::Span;
-use crate::mmap::FileSource;
-use crate::source::ReadAt;
 use crate::time_range::TimeRange;
 
 /// What to read.

@@ -6,14 +6,13 @@ use std::sync::Arc;
 use super::checked_index::CheckedIndex;
 use super::open_cache::{OpenFiles, Things};
 use crate::error::{Error, Result};
+use crate::io::{Access, FileSource};
 use crate::kafka::compat::Compat;
 use crate::kafka::format::names::{base_offset, topic_partition};
 use crate::kafka::index::index_file::{Check, IndexOptions};
 use crate::kafka::index::offset_index::OffsetIndex;
 use crate::kafka::index::sparse_index::SparseIndex;
 use crate::kafka::index::time_index::TimeIndex;
-use crate::mmap::FileSource;
-use crate::source::Access;
 
 /// How to open a segment.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +55,7 @@ impl Segment {
         })?;
         let len = std::fs::metadata(path).map_err(|e| Error::io(path, e))?.len();
         // A directory or the like is refused at once.
-        drop(crate::disk::open_file(path, false)?);
+        drop(crate::io::disk::open_file(path, false)?);
         let topic_partition = std::path::absolute(path)
             .ok()
             .and_then(|path| path.parent().and_then(topic_partition).map(|(topic, id)| (topic.to_owned(), id)));

@@ -7,6 +7,7 @@ pub(crate) mod producer_state;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::io::FileSource;
 use crate::kafka::finding::{Finding, Flaw, Kind};
 use crate::kafka::format::batch_cursor::BatchCursor;
 use crate::kafka::format::header::{Header, NO_TIMESTAMP};
@@ -18,7 +19,6 @@ use crate::kafka::read::lookup::too_large;
 use crate::kafka::read::segment::Segment;
 use crate::kafka::read::walk::{Reads, Walk};
 use crate::kafka::recover::producer_state::ProducerState;
-use crate::mmap::FileSource;
 
 /// What the broker would leave.
 #[derive(Clone, Debug)]
