@@ -159,7 +159,7 @@ class KafkaLogSource(DataSource):
         )
 
     def _read_options(self, schema: StructType) -> ReadOptions:
-        opt.check_names(self.options, _OPTIONS, FORMAT, passed_over=_OF_BROKERS)
+        opt.check_names(self.options, _OPTIONS, FORMAT, ignored_prefixes=_OF_BROKERS)
         directory = opt.path(self.options, FORMAT)
         require_directory(directory)
         isolation = self.options.get("kafka.isolation.level", self.options.get("isolation", "read_uncommitted")).lower()

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from logdex.rocketmq import CommitLog, IndexService
+from logdex.rocketmq import IndexService
 from logdex.spark import workers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -72,12 +71,3 @@ def test_a_forked_child_opens_its_own(tmp_path: Path) -> None:
         answer = workers.index_service(str(tmp_path)).query_offset("T", "k").phy_offsets if not workers._opened else []
         os._exit(0 if answer == [7] else 1)
     assert os.waitpid(child, 0)[1] == 0
-
-
-def test_log_ranges_join(shared_store: Callable[[str], Path]) -> None:
-    log = CommitLog.open(shared_store("rolled") / "commitlog")
-    ranges = workers.log_ranges(log)
-    assert len(ranges) == len(log.files) > 1
-    assert ranges[0][0] == log.min_offset
-    assert [end for _, end in ranges[:-1]] == [begin for begin, _ in ranges[1:]]
-    assert ranges[-1][1] is None
