@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from logdex.spark.options import Access, Compat
+    from logdex._types import Access, Compat
 
     class Sized(Protocol):
         """A part of a log."""
@@ -173,7 +173,7 @@ def index_service(
     hash_slots: int | None = None,
     max_entries: int | None = None,
     access: Access = "auto",
-    compat: Compat = None,
+    compat: Compat | None = None,
 ) -> IndexService:
     """Return the open index service of a directory."""
     options: dict[str, Any] = {
@@ -185,7 +185,7 @@ def index_service(
     return _cached(IndexService.open, directory, [directory], options)
 
 
-def commit_log(directory: str, *, access: Access = "auto", compat: Compat = None) -> CommitLog:
+def commit_log(directory: str, *, access: Access = "auto", compat: Compat | None = None) -> CommitLog:
     """Return the open commit log of a directory, or of several directories separated by commas."""
     parts = [str(part) for part in commit_log_directories(directory)]
     return _cached(CommitLog.open, directory, parts, {"access": access, "compat": compat})

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from logdex.spark.options import Access
+    from logdex._types import Access
 
 COLUMNS = ("topic", "key", "phy_offset", "store_timestamp")
 """Columns of an index entry, from which rows are made."""

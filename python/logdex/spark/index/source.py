@@ -25,9 +25,9 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from logdex._types import MIN_INT64, check_int64
 from logdex.hash_index.file_name import resolve_zone
 from logdex.hash_index.geometry import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES, file_size
-from logdex.int64 import MIN_INT64, check_int64
 from logdex.rocketmq import IndexFile, IndexService
 from logdex.spark import options as opt
 from logdex.spark.index.job import Job, WrittenFile, index_files, log_reserved_space
@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
+
+    from logdex._types import Access
 
 FORMAT = "rocketmq_index"
 _OPTIONS = ("path", "paths", "hashSlots", "maxEntries", "zone", "access", "compat", "columns")
@@ -261,7 +263,7 @@ class NoFiles(WriterCommitMessage):
 class IndexWriter(DataSourceArrowWriter):
     """Writes index files; the driver commits those that the tasks report."""
 
-    def __init__(self, job: Job, hash_slots: int, max_entries: int, *, overwrite: bool, access: opt.Access) -> None:
+    def __init__(self, job: Job, hash_slots: int, max_entries: int, *, overwrite: bool, access: Access) -> None:
         self.job = job
         self.hash_slots = hash_slots
         self.max_entries = max_entries
