@@ -185,7 +185,7 @@ fn the_first_damage_is_that_of_the_first_row() {
     let word = |entry: u32, field: u32| 10 + 10 + 5 * entry + field;
     let damage = vec![(word(3, 4), 3), (word(4, 4), 4)];
     let case = Case { slots: 10, max_entries: 8, puts, damage, cut: 0, mapped: true };
-    let file = build(&dir.path().join("1"), &case, None, 0);
+    let file = build(&dir.path().join("1"), &case, Answers::Complete, 0);
     let mut hits = Hits::new();
     let damage = file.select_batch(&Hashes(vec![hash_b, hash_a]), 0..2, None, TimeRange::ALL, &mut hits).unwrap();
     assert_eq!(damage, file.select(hash_b, None, TimeRange::ALL).unwrap().1);

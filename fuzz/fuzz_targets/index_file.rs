@@ -36,10 +36,10 @@ impl KeySource for Hashes<'_> {
     }
 }
 
-type Answers = Vec<Result<Vec<i64>, String>>;
+type Answered = Vec<Result<Vec<i64>, String>>;
 
 /// Candidates of each hash, or what is damaged; the batch gives the same, as long as nothing is.
-fn ask(file: &IndexFile, hashes: &[i32], most: Option<usize>, range: TimeRange) -> Answers {
+fn ask(file: &IndexFile, hashes: &[i32], most: Option<usize>, range: TimeRange) -> Answered {
     let one = |hash: &i32| match file.select(*hash, most, range) {
         Ok((found, _)) => Ok(found),
         Err(Error::Corrupt { path, expected, found, .. }) => {
@@ -48,7 +48,7 @@ fn ask(file: &IndexFile, hashes: &[i32], most: Option<usize>, range: TimeRange) 
         }
         Err(other) => panic!("{other}"),
     };
-    let answers: Answers = hashes.iter().map(one).collect();
+    let answers: Answered = hashes.iter().map(one).collect();
     let mut hits = Hits::new();
     match file.select_batch(&Hashes(hashes), 0..hashes.len(), most, range, &mut hits) {
         Ok(_) => {
