@@ -135,24 +135,6 @@ def test_unsafe_code_lives_in_two_files() -> None:
     assert found == {"io/mmap.rs", "hash_index/key_hash/kernels.rs"}
 
 
-def test_rust_floors() -> None:
-    """Nothing but the binding knows Python, and the two brokers' formats do not know each other."""
-    found = 0
-    for file in sorted((HOME / "src").rglob("*.rs")):
-        room = file.relative_to(HOME / "src").parts[0]
-        text = file.read_text(encoding="utf-8")
-        found += 1
-        if room not in {"python", "lib.rs"}:
-            assert not re.search(r"\bpyo3(_arrow)?::|crate::python", text), file
-        if room == "rocketmq":
-            assert "crate::kafka" not in text, file
-        if room in {"hash_index", "kafka"}:
-            assert "crate::rocketmq" not in text, file
-        if room in {"io", "time_range.rs", "error.rs", "java_text.rs"}:
-            assert not re.search(r"crate::(hash_index|rocketmq|kafka)\b", text), file
-    assert found
-
-
 def test_package_runs_without_what_is_optional() -> None:
     program = f"""
         import sys
