@@ -63,9 +63,10 @@ def _modules() -> dict[Module, Path]:
         module = queue.pop()
         folder = SRC.joinpath(*module)
         for name in re.findall(r"^(?:pub(?:\([^)]*\))? )?mod (\w+);", _code(found[module]), re.MULTILINE):
-            child = folder / f"{name}.rs"
-            found[(*module, name)] = child if child.is_file() else folder / name / "mod.rs"
-            queue.append((*module, name))
+            child = (*module, name)
+            file = folder / f"{name}.rs"
+            found[child] = file if file.is_file() else folder / name / "mod.rs"
+            queue.append(child)
     return found
 
 
