@@ -7,12 +7,10 @@
 
 use super::header::{Header, TimestampType};
 use super::varint::Cursor;
+use crate::arrow::byte_column::Place;
 
 /// The smallest record: seven numbers of one byte.
 pub(crate) const LEAST_RECORD: usize = 7;
-
-/// Where a field begins and its length; below 0: null.
-pub(crate) type Place = (u32, i32);
 
 /// Where a record lies in the bytes of its batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
