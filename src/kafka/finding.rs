@@ -81,6 +81,15 @@ impl From<Finding> for Error {
     }
 }
 
+/// What a check found and how much it looked at.
+#[derive(Clone, Debug, Default)]
+pub struct Verified {
+    /// What is wrong, in the order of the files and their offsets.
+    pub findings: Vec<Finding>,
+    /// How many things were checked, by what they are.
+    pub checked: Vec<(&'static str, u64)>,
+}
+
 /// A finding whose place is not known yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Flaw {
@@ -90,6 +99,11 @@ pub(crate) struct Flaw {
 }
 
 impl Flaw {
+    /// The headers of a record cannot be read.
+    pub(crate) fn unreadable_headers() -> Self {
+        Self::new(Kind::Records, "headers of a record", "bytes that are no headers")
+    }
+
     pub(crate) fn new(kind: Kind, expected: impl fmt::Display, found: impl fmt::Display) -> Self {
         Self { kind, expected: expected.to_string(), found: found.to_string() }
     }

@@ -23,7 +23,7 @@ mod test_data;
 mod verify;
 
 pub use compat::Compat;
-pub use finding::{Finding, Kind, OnError};
+pub use finding::{Finding, Kind, OnError, Verified};
 pub use format::names::{base_offset, topic_partition};
 pub use format::producer_snapshot;
 pub use index::index_file::{Check, IndexOptions};
@@ -33,13 +33,13 @@ pub use index::time_index::{TimeEntry, TimeIndex};
 pub use index::transaction_index;
 pub use read::batch_reader::{BatchReader, BatchScan};
 pub use read::lookup::{Fetched, TimedOffset, Translated};
+pub use read::producer_state::ProducerState;
 pub use read::record_reader::{RecordReader, RecordScan};
 pub use read::segment::{Segment, SegmentOptions};
 pub use read::segment_range::{AbortedRange, AbortedRanges, SegmentRange};
 pub use read::{batch_columns, record_columns};
 pub use recover::Recovered;
-pub use recover::producer_state::ProducerState;
-pub use verify::Verified;
+pub use verify::{VerifiableIndex, verify_index};
 
 /// Segments and indexes are shared between threads, readers move between them.
 const _: () = {

@@ -224,6 +224,15 @@ impl Header {
         self.sequence(i32::try_from(delta).unwrap_or(0))
     }
 
+    /// Check that the batch is within the limit of its reader.
+    pub(crate) fn check_size(&self, limit: usize) -> Result<(), Flaw> {
+        if self.size as usize <= limit {
+            return Ok(());
+        }
+        let expected = format_args!("a batch of at most {limit} bytes").to_string();
+        Err(Flaw::new(Kind::BatchSize, expected, format_args!("{} bytes", self.size)))
+    }
+
     /// Where the bytes begin that the checksum is of.
     pub(crate) fn crc_from(&self) -> usize {
         if self.is_legacy() { LEGACY_CRC_FROM } else { CRC_FROM }

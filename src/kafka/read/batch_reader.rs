@@ -6,7 +6,6 @@ use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
 
 use super::batch_columns::{BatchColumns, Column, Details};
-use super::lookup::too_large;
 use super::segment::Segment;
 use super::walk::{Reads, Tail, Walk};
 use crate::error::{Error, Result};
@@ -118,7 +117,7 @@ impl BatchReader {
         self.ended = true;
         let Some(flaw) = tail.flaw() else { return Ok(()) };
         let finding = Finding::new(self.segment.path(), self.walk.at, flaw);
-        if self.scan.on_error == OnError::Raise && !tail.is_quiet_in(self.segment.options().compat) {
+        if self.scan.on_error == OnError::Raise && !tail.is_expected_by(self.segment.options().compat) {
             return Err(finding.into());
         }
         self.findings.push(finding);
@@ -153,8 +152,8 @@ impl BatchReader {
 
     fn batch(&mut self, header: &Header) -> Result<std::result::Result<&[u8], Flaw>> {
         let most = self.segment.options().max_batch_bytes;
-        if header.size as usize > most {
-            return Ok(Err(too_large(header, most)));
+        if let Err(flaw) = header.check_size(most) {
+            return Ok(Err(flaw));
         }
         self.walk.batch(&self.source, header).map(Ok).map_err(|e| Error::io(self.segment.path(), e))
     }

@@ -6,7 +6,6 @@ use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
 
 use super::batch_order::BatchOrder;
-use super::lookup::too_large;
 use super::record_builder::{Owner, RecordBuilder};
 use super::record_columns::Column;
 use super::segment_range::SegmentRange;
@@ -171,8 +170,8 @@ impl RecordReader {
         // The last segment of a partition is the one that a broker was writing.
         let goes_on = next_base.is_some();
         let compat = current.part.segment.options().compat;
-        let quiet = tail.is_quiet_in(compat) && !goes_on && current.part.end_position.is_none();
-        let slice = current.part.end_position.is_some() && tail.is_quiet();
+        let quiet = tail.is_expected_by(compat) && !goes_on && current.part.end_position.is_none();
+        let slice = current.part.end_position.is_some() && tail.is_expected();
         match self.scan.on_error {
             // A slice may end inside of a batch.
             _ if slice => Ok(()),
@@ -237,8 +236,8 @@ impl RecordReader {
         if header.last_offset < part.begin_offset || header.max_timestamp < self.scan.times.begin_ms {
             return Ok(());
         }
-        if header.size as usize > options.max_batch_bytes {
-            return self.refuse(header, too_large(header, options.max_batch_bytes));
+        if let Err(flaw) = header.check_size(options.max_batch_bytes) {
+            return self.refuse(header, flaw);
         }
         let batch = self.walk.batch(&current.source, header).map_err(|e| Error::io(segment.path(), e))?;
         if self.scan.check_crc
@@ -324,7 +323,7 @@ impl RecordReader {
         let fitting = self.builder.room_for(self.spans.get(..rows).unwrap_or_default());
         let taken = self.spans.get(..fitting).unwrap_or_default();
         if !self.builder.append(taken, self.cursor.bytes(batch), header) {
-            let flaw = Flaw::new(Kind::Records, "headers as they are written", "something else");
+            let flaw = Flaw::unreadable_headers();
             self.spans.clear();
             (self.read, self.flaw) = (true, Some(flaw));
         }
