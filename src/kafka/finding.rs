@@ -1,36 +1,36 @@
-//! What is wrong in a segment or an index, told without stopping.
+//! Findings: what is wrong in a segment or an index.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 
-/// The closed list of docs/findings.md.
+/// The kinds of findings, as docs/findings.md lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The last batch runs past the end of the file.
     TornBatch,
     /// Zeros to the end of the file, as a preallocated log has them.
     ZeroTail,
-    /// A size that no batch has.
+    /// The size of a batch is not valid.
     BatchSize,
-    /// A magic that is none of 0, 1, 2.
+    /// The magic is not 0, 1 or 2.
     BatchMagic,
-    /// The checksum is another one.
+    /// The checksum is not that of the bytes.
     BatchCrc,
-    /// A batch does not begin after the one before it, or is below the segment.
+    /// A batch does not begin after the one before it, or is outside the segment's offsets.
     BatchOffset,
-    /// Records that cannot be decompressed or read.
+    /// Records cannot be decompressed or parsed.
     Records,
-    /// The length of an index is no multiple of its entry.
+    /// The length of an index is not a multiple of its entry size.
     IndexSize,
-    /// Entries that do not ascend.
+    /// Entries do not ascend.
     IndexOrder,
-    /// An entry that the log contradicts.
+    /// The log contradicts an entry.
     IndexEntry,
-    /// Slots behind the last entry that are not zeros.
+    /// An index that is not trimmed to its entries.
     IndexTail,
-    /// A producer snapshot or another small file that cannot be true.
+    /// A producer snapshot or another small file is not valid.
     FileContent,
 }
 
@@ -54,18 +54,18 @@ impl Kind {
     }
 }
 
-/// One thing that cannot be true.
+/// A finding: what is wrong, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The file.
     pub path: PathBuf,
     /// Byte offset in it.
     pub offset: u64,
-    /// What kind of thing.
+    /// The kind.
     pub kind: Kind,
-    /// What the format or its neighbours ask for.
+    /// What was expected.
     pub expected: String,
-    /// What the file holds.
+    /// What was found.
     pub found: String,
 }
 
@@ -90,7 +90,7 @@ pub struct Verified {
     pub checked: Vec<(&'static str, u64)>,
 }
 
-/// A finding whose place is not known yet.
+/// What is wrong, before the place is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Flaw {
     pub(crate) kind: Kind,
@@ -109,13 +109,13 @@ impl Flaw {
     }
 }
 
-/// What a reader does at something that cannot be true.
+/// What a reader does at damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnError {
-    /// Ends with an error.
+    /// End with an error.
     Raise,
-    /// Notes it and goes on behind the batch, where there is a way on.
+    /// Note it, and go on after the batch if its size is known.
     Skip,
-    /// Notes it and ends the segment.
+    /// Note it, and leave the segment.
     Stop,
 }

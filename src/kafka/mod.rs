@@ -31,12 +31,13 @@ pub use index::offset_index::{OffsetEntry, OffsetIndex};
 pub use index::sparse_index::SparseIndex;
 pub use index::time_index::{TimeEntry, TimeIndex};
 pub use index::transaction_index;
-pub use read::batch_reader::{BatchReader, BatchScan};
+pub use read::batch_reader::BatchScan;
 pub use read::lookup::{Fetched, TimedOffset, Translated};
 pub use read::producer_state::ProducerState;
-pub use read::record_reader::{RecordReader, RecordScan};
+pub use read::record_reader::RecordScan;
 pub use read::segment::{Segment, SegmentOptions};
 pub use read::segment_range::{AbortedRange, AbortedRanges, SegmentRange};
+pub use read::segment_reader::SegmentReader;
 pub use read::{batch_columns, record_columns};
 pub use recover::Recovered;
 pub use verify::{VerifiableIndex, verify_index};
@@ -48,8 +49,7 @@ const _: () = {
     shared::<Segment>();
     shared::<OffsetIndex>();
     shared::<TimeIndex>();
-    moved::<RecordReader>();
-    moved::<BatchReader>();
+    moved::<SegmentReader>();
 };
 
 #[cfg(test)]

@@ -16,5 +16,6 @@ pub mod record_columns;
 pub(crate) mod record_reader;
 pub(crate) mod segment;
 pub(crate) mod segment_range;
+pub(crate) mod segment_reader;
 pub(crate) mod walk;
 mod window;

@@ -8,7 +8,7 @@ use crate::kafka::read::segment::Segment;
 use crate::kafka::read::walk::{Reads, Walk};
 
 /// What an entry should say, and what it says.
-pub type Contradiction = (String, String);
+pub(super) type Contradiction = (String, String);
 
 #[derive(Clone, Copy, Debug)]
 struct Batch {
