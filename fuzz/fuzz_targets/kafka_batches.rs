@@ -11,9 +11,10 @@ use arrow_array::types::{Int32Type, Int64Type, TimestampMillisecondType};
 use libfuzzer_sys::{fuzz_mutator, fuzz_target};
 use logdex::error::Error;
 use logdex::kafka::{
-    BatchScan, Check, Compat, Finding, OnError, ProducerState, RecordScan, Recovered, Segment, SegmentOptions,
-    SegmentRange, SegmentReader, batch_columns, record_columns,
+    BatchScan, Check, Compat, OnError, ProducerState, RecordScan, Recovered, Segment, SegmentOptions, SegmentRange,
+    SegmentReader, batch_columns, record_columns,
 };
+use logdex::report::Finding;
 use logdex::time_range::TimeRange;
 use logdex_fuzz::Scratch;
 

@@ -13,7 +13,6 @@
 //! is no partition here, only one segment at a time. The format is written down in docs/formats/kafka-log.md.
 
 mod compat;
-mod finding;
 pub mod format;
 pub mod index;
 pub mod read;
@@ -23,7 +22,6 @@ mod test_data;
 mod verify;
 
 pub use compat::Compat;
-pub use finding::{Finding, Kind, OnError, Verified};
 pub use format::names::{base_offset, topic_partition};
 pub use format::producer_snapshot;
 pub use index::index_file::{Check, IndexOptions};
@@ -37,7 +35,7 @@ pub use read::producer_state::ProducerState;
 pub use read::record_reader::RecordScan;
 pub use read::segment::{Segment, SegmentOptions};
 pub use read::segment_range::{AbortedRange, AbortedRanges, SegmentRange};
-pub use read::segment_reader::SegmentReader;
+pub use read::segment_reader::{OnError, SegmentReader};
 pub use read::{batch_columns, record_columns};
 pub use recover::Recovered;
 pub use verify::{VerifiableIndex, verify_index};

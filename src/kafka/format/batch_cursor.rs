@@ -5,7 +5,7 @@ use super::header::{HEADER_SIZE, Header};
 use super::legacy::Set;
 use super::record::{self, LEAST_RECORD, Span, Wants};
 use super::varint::Cursor;
-use crate::kafka::finding::{Flaw, Kind};
+use crate::report::{Flaw, Kind};
 
 /// Records that are parsed together: their spans stay in the processor's first-level cache.
 pub(crate) const CHUNK: usize = 256;

@@ -11,7 +11,7 @@ use zstd::zstd_safe;
 
 use crate::decompress::lz4_frame::{self, HeaderChecksum};
 use crate::decompress::{DecodeError, FIRST, Output, zstd_frame};
-use crate::kafka::finding::{Flaw, Kind};
+use crate::report::{Flaw, Kind};
 
 /// The magic of a stream of the xerial Snappy library. Two version numbers follow it.
 const XERIAL_MAGIC: [u8; 8] = [0x82, b'S', b'N', b'A', b'P', b'P', b'Y', 0];

@@ -19,7 +19,7 @@
 //! ```
 
 use super::codec::Codec;
-use crate::kafka::finding::{Flaw, Kind};
+use crate::report::{Flaw, Kind};
 
 /// The timestamp of a record or an index that has none.
 pub(crate) const NO_TIMESTAMP: i64 = -1;

@@ -7,7 +7,7 @@
 use super::codec::{Codec, Decoder};
 use super::header::{Header, LEAST_SIZE, LOG_OVERHEAD, TimestampType};
 use super::record::Span;
-use crate::kafka::finding::{Flaw, Kind};
+use crate::report::{Flaw, Kind};
 
 /// A message with its offset.
 #[derive(Clone, Copy, Debug)]

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::io::{Access, FileSource, ReadAt};
-use crate::kafka::finding::{Finding, Flaw, Kind};
+use crate::report::{Finding, Flaw, Kind};
 
 const HEADER_SIZE: usize = 10;
 const CRC_FROM: usize = 6;

@@ -7,6 +7,7 @@
 
 use super::header::{Header, TimestampType};
 use super::varint::Cursor;
+use crate::report::{Flaw, Kind};
 
 /// The smallest record: seven numbers of one byte.
 pub(crate) const LEAST_RECORD: usize = 7;
@@ -75,6 +76,11 @@ impl Span {
         }
         cursor.rest.is_empty().then_some(())
     }
+}
+
+/// The headers of a record are not what its length and count say.
+pub(crate) fn unreadable_headers() -> Flaw {
+    Flaw::new(Kind::Records, "headers of a record", "bytes that are not headers")
 }
 
 /// The parts of a record that a reader needs.

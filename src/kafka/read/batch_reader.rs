@@ -7,14 +7,14 @@ use arrow_schema::SchemaRef;
 
 use super::batch_columns::{BatchColumns, Column, Details};
 use super::segment::Segment;
-use super::segment_reader::{SegmentReader, SegmentRows, Step};
+use super::segment_reader::{OnError, SegmentReader, SegmentRows, Step};
 use super::walk::{Reads, Tail, Walk};
 use crate::error::{Error, Result};
 use crate::io::FileSource;
-use crate::kafka::finding::{Finding, Flaw, OnError};
 use crate::kafka::format::batch_cursor::BatchCursor;
 use crate::kafka::format::header::Header;
 use crate::kafka::format::record::{Wants, field};
+use crate::report::{Finding, Flaw};
 
 /// Types of control records by their number. Source: `ControlRecordType`.
 const CONTROL_TYPES: [&str; 7] =

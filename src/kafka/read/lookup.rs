@@ -11,11 +11,11 @@ use super::walk::{Reads, Walk};
 use crate::error::{Error, Result};
 use crate::io::ReadAt;
 use crate::kafka::compat::Compat;
-use crate::kafka::finding::{Flaw, Kind};
 use crate::kafka::format::batch_cursor::BatchCursor;
 use crate::kafka::format::header::Header;
 use crate::kafka::format::record::Wants;
 use crate::kafka::index::time_index::TimeEntry;
+use crate::report::{Flaw, Kind};
 
 /// The batch that contains an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,14 +9,14 @@ use super::batch_order::BatchOrder;
 use super::record_builder::{Owner, RecordBuilder};
 use super::record_columns::Column;
 use super::segment_range::SegmentRange;
-use super::segment_reader::{SegmentReader, SegmentRows, Step};
+use super::segment_reader::{OnError, SegmentReader, SegmentRows, Step};
 use super::walk::{Reads, Tail, Walk};
 use crate::error::{Error, Result};
 use crate::io::{FileSource, ReadAt};
-use crate::kafka::finding::{Finding, Flaw, Kind, OnError};
 use crate::kafka::format::batch_cursor::{BatchCursor, CHUNK};
 use crate::kafka::format::header::Header;
-use crate::kafka::format::record::Span;
+use crate::kafka::format::record::{self, Span};
+use crate::report::{Finding, Flaw, Kind};
 use crate::time_range::TimeRange;
 
 /// Which records to read, and how.
@@ -307,7 +307,7 @@ impl RecordRows {
         let fitting = self.builder.room_for(self.spans.get(..rows).unwrap_or_default());
         let taken = self.spans.get(..fitting).unwrap_or_default();
         if !self.builder.append(taken, self.cursor.bytes(batch), header) {
-            let flaw = Flaw::unreadable_headers();
+            let flaw = record::unreadable_headers();
             self.spans.clear();
             (self.decoded, self.flaw) = (true, Some(flaw));
         }

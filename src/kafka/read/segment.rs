@@ -8,12 +8,12 @@ use super::open_cache::{OpenCache, Slot};
 use crate::error::{Error, Result};
 use crate::io::{Access, FileSource};
 use crate::kafka::compat::Compat;
-use crate::kafka::finding::{Finding, Flaw};
 use crate::kafka::format::names::{base_offset, topic_partition};
 use crate::kafka::index::index_file::{Check, IndexOptions};
 use crate::kafka::index::offset_index::OffsetIndex;
 use crate::kafka::index::sparse_index::SparseIndex;
 use crate::kafka::index::time_index::TimeIndex;
+use crate::report::{Finding, Flaw};
 
 /// Segments that keep their log and indexes open. With segments and an index interval of the usual size that is at most
 /// 350 MiB.

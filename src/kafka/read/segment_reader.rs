@@ -7,7 +7,18 @@ use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
 
 use crate::error::{Error, Result};
-use crate::kafka::finding::Finding;
+use crate::report::Finding;
+
+/// What a reader does at damage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnError {
+    /// End with an error.
+    Raise,
+    /// Note it, and go on after the batch if its size is known.
+    Skip,
+    /// Note it, and leave the segment.
+    Stop,
+}
 
 /// What a step of a walk did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

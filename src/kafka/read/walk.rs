@@ -5,8 +5,8 @@ use std::io;
 use super::window::Window;
 use crate::io::ReadAt;
 use crate::kafka::compat::Compat;
-use crate::kafka::finding::{Flaw, Kind};
 use crate::kafka::format::header::{self, HEADER_SIZE, Header, LEAST_SIZE, LOG_OVERHEAD, UP_TO_MAGIC};
+use crate::report::{Flaw, Kind};
 
 /// What is read ahead where whole batches are wanted: stays in the processor's second-level cache.
 const WHOLE: usize = 512 * 1024;

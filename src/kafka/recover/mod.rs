@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::io::FileSource;
-use crate::kafka::finding::{Finding, Flaw, Kind};
 use crate::kafka::format::batch_cursor::BatchCursor;
 use crate::kafka::format::header::{Header, NO_TIMESTAMP};
 use crate::kafka::format::record::{Wants, field};
@@ -16,6 +15,7 @@ use crate::kafka::read::batch_reader::control_type;
 use crate::kafka::read::producer_state::ProducerState;
 use crate::kafka::read::segment::Segment;
 use crate::kafka::read::walk::{Reads, Walk};
+use crate::report::{Finding, Flaw, Kind};
 
 /// What the broker would leave.
 #[derive(Clone, Debug)]

@@ -2,11 +2,11 @@
 
 use super::batch_table::{BatchTable, Contradiction};
 use crate::error::Result;
-use crate::kafka::finding::{Finding, Flaw, Kind, Verified};
 use crate::kafka::index::offset_index::{OffsetEntry, OffsetIndex};
 use crate::kafka::index::sparse_index::SparseIndex;
 use crate::kafka::index::time_index::{TimeEntry, TimeIndex};
 use crate::kafka::read::segment::Segment;
+use crate::report::{Finding, Flaw, Kind, Report};
 
 /// The rules that the entries of an index obey.
 pub trait VerifiableIndex: SparseIndex {
@@ -84,14 +84,14 @@ impl VerifiableIndex for TimeIndex {
 ///
 /// # Errors
 /// The system's error.
-pub fn verify_index<I: VerifiableIndex>(index: &I, log: Option<&Segment>) -> Result<Verified> {
-    let mut verified = Verified::default();
+pub fn verify_index<I: VerifiableIndex>(index: &I, log: Option<&Segment>) -> Result<Report> {
+    let mut verified = Report::default();
     let batches = log.map(BatchTable::read).transpose()?;
     check_entries(index, batches.as_ref(), &mut verified);
     Ok(verified)
 }
 
-pub(super) fn check_entries<I: VerifiableIndex>(index: &I, batches: Option<&BatchTable>, verified: &mut Verified) {
+pub(super) fn check_entries<I: VerifiableIndex>(index: &I, batches: Option<&BatchTable>, verified: &mut Report) {
     let (mut last, mut valid) = (None, 0);
     for slot in 0..used_slots(index) {
         let Some(entry) = index.entry(slot) else { break };

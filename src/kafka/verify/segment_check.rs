@@ -5,10 +5,9 @@ use std::path::Path;
 use super::batch_table::BatchTable;
 use super::index_check::{VerifiableIndex, check_entries};
 use crate::error::{Error, Result};
-use crate::kafka::finding::{Finding, Flaw, Kind, Verified};
 use crate::kafka::format::batch_cursor::BatchCursor;
 use crate::kafka::format::header::Header;
-use crate::kafka::format::record::Wants;
+use crate::kafka::format::record::{self, Wants};
 use crate::kafka::index::index_file::{Check, IndexOptions};
 use crate::kafka::index::offset_index::OffsetIndex;
 use crate::kafka::index::time_index::TimeIndex;
@@ -16,14 +15,15 @@ use crate::kafka::index::transaction_index::{self, AbortedTransaction};
 use crate::kafka::read::batch_order::BatchOrder;
 use crate::kafka::read::segment::{Segment, if_exists};
 use crate::kafka::read::walk::{Reads, Walk};
+use crate::report::{Finding, Flaw, Kind, Report};
 
 impl Segment {
     /// Check every batch, with `deep` every record, and the indexes beside the log.
     ///
     /// # Errors
     /// The system's error.
-    pub fn verify(&self, deep: bool) -> Result<Verified> {
-        let mut verified = Verified::default();
+    pub fn verify(&self, deep: bool) -> Result<Report> {
+        let mut verified = Report::default();
         let batches = self.verify_log(deep, &mut verified)?;
         self.verify_index_beside::<OffsetIndex>(&batches, &mut verified)?;
         self.verify_index_beside::<TimeIndex>(&batches, &mut verified)?;
@@ -34,7 +34,7 @@ impl Segment {
         Ok(verified)
     }
 
-    fn verify_index_beside<I: VerifiableIndex>(&self, batches: &BatchTable, verified: &mut Verified) -> Result<()> {
+    fn verify_index_beside<I: VerifiableIndex>(&self, batches: &BatchTable, verified: &mut Report) -> Result<()> {
         let options =
             IndexOptions { check: Check::Trust, base_offset: Some(self.base_offset()), ..IndexOptions::default() };
         if let Some(index) = if_exists(I::open(&self.beside(I::SUFFIX), &options))? {
@@ -43,7 +43,7 @@ impl Segment {
         Ok(())
     }
 
-    fn verify_log(&self, deep: bool, verified: &mut Verified) -> Result<BatchTable> {
+    fn verify_log(&self, deep: bool, verified: &mut Report) -> Result<BatchTable> {
         let source = self.open_source()?;
         let limit = self.options().max_batch_bytes;
         let mut walk = Walk::new(Reads::Whole, 0, self.len());
@@ -85,7 +85,7 @@ impl Segment {
         Ok(batches)
     }
 
-    fn verify_transactions(&self, path: &Path, entries: &[AbortedTransaction], rest: u64, verified: &mut Verified) {
+    fn verify_transactions(&self, path: &Path, entries: &[AbortedTransaction], rest: u64, verified: &mut Report) {
         let size = transaction_index::ENTRY_SIZE as u64;
         for (entry, at) in entries.iter().zip(0u64..) {
             if entry.last_offset < self.base_offset() || entry.first_offset > entry.last_offset {
@@ -106,16 +106,16 @@ impl Segment {
 /// Read every record of a batch, and return how many there are.
 fn check_records(cursor: &mut BatchCursor, header: &Header, batch: &[u8]) -> std::result::Result<u64, Flaw> {
     let (mut records, mut flaw) = (0, None);
-    cursor.each(header, batch, Wants::All, |record, bytes| {
+    cursor.each(header, batch, Wants::All, |span, bytes| {
         records += 1;
-        let outside = !(header.is_legacy() || (header.base_offset..=header.last_offset).contains(&record.offset));
-        if record.each_header(bytes, |_, _| ()).is_none() {
-            flaw = Some(Flaw::unreadable_headers());
-        } else if header.is_legacy() && !record.is_valid {
+        let outside = !(header.is_legacy() || (header.base_offset..=header.last_offset).contains(&span.offset));
+        if span.each_header(bytes, |_, _| ()).is_none() {
+            flaw = Some(record::unreadable_headers());
+        } else if header.is_legacy() && !span.is_valid {
             flaw = Some(Flaw::new(Kind::BatchCrc, "the checksum of the message's bytes", "another checksum"));
         } else if outside {
             let expected = format!("offsets {} to {}", header.base_offset, header.last_offset);
-            flaw = Some(Flaw::new(Kind::Records, expected, record.offset));
+            flaw = Some(Flaw::new(Kind::Records, expected, span.offset));
         }
         flaw.is_none()
     })?;

@@ -8,7 +8,8 @@ use pyo3::types::PyCapsule;
 use super::super::batch_stream::{BatchStream, Batches};
 use super::super::report;
 use crate::error::Result;
-use crate::kafka::{Finding, SegmentReader};
+use crate::kafka::SegmentReader;
+use crate::report::Finding;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PySegmentReader>()
@@ -71,7 +72,7 @@ impl PySegmentReader {
     /// Findings so far that were not raised, as a list of `logdex.report.Finding`: torn and zero tails, skipped batches.
     #[getter]
     fn findings<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        report::findings_in_segments(py, &self.0.notes(py).findings)
+        report::findings(py, &self.0.notes(py).findings)
     }
 
     /// Byte offset in the current segment, after the last whole batch that was read.

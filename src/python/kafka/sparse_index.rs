@@ -235,7 +235,7 @@ impl<I: PyIndex> Handle<I> {
             let options = IndexOptions { check: Check::Trust, base_offset, ..IndexOptions::default() };
             verify_index(&I::open(&self.path, &options)?, log.as_ref())
         })?;
-        report::of_segment(py, &verified)
+        report::report(py, &verified)
     }
 
     pub(super) fn repr(&self) -> String {
