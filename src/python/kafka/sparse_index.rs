@@ -178,10 +178,7 @@ impl<I: PyIndex> Handle<I> {
             let entry = usize::try_from(n).ok().and_then(|n| index.entry(n));
             entry.map(I::pair).ok_or_else(|| {
                 let (path, len) = (self.path.display(), index.len());
-                PyIndexError::new_err(format!(
-                    "{path}: no entry {n}, expected 0 to {}",
-                    i128::try_from(len).unwrap_or(0) - 1
-                ))
+                PyIndexError::new_err(format!("{path}: no entry {n}, the index has {len} entries"))
             })
         })
     }
