@@ -117,7 +117,7 @@ class Bench:
         return self.spark.read.parquet(path)
 
     def one_task(self) -> DataFrame:
-        """Give the rows as one task that reads the files one after another, in their order."""
+        """Return the rows as one task that reads the files one after another, in their order."""
         parts = sorted(str(path) for path in Path(self.rows).glob("part-*"))
         return reduce(DataFrame.union, map(self.read, parts)).coalesce(1)
 
@@ -139,7 +139,7 @@ class Bench:
         drain(self.join(kind))
 
     def measurements(self) -> dict[str, tuple[str, int, Callable[[], Any]]]:
-        """Give each measurement's words, its rows, and what to run."""
+        """Return each measurement's words, its rows, and what to run."""
         rows, keys = self.row_count, self.key_count
         asked = f"{keys:,} keys in an index of {rows:,}"
         tuned: dict[str, tuple[str, int, Callable[[], Any]]] = {
