@@ -240,8 +240,8 @@ What to make of it:
 - A key of a message index has many offsets, one a message. logdex and the real class hold them as they come; each of the others
   would need another layout for that, and was measured with one offset a key.
 - lexindex is built once and never changed. Where the set of keys is fixed and each has one offset, look at it first: its perfect
-  hash reads one place where a chain has several, and with 8 bits a key it needs the least space. (The 8 bytes of the offset are in
-  its figure: it numbers the keys, and a column of offsets stands beside it.)
+  hash reads one place where a chain has several, and with 8 bits a key it needs the least space. (Its figure
+  includes the 8 bytes of the offset: it numbers the keys, and a column of offsets stands beside it.)
 - To open a dict is to unpickle it. Its bytes are in memory, those of all others on disk.
 - A single get from logdex makes a list of all candidates; a batch makes one Arrow column.
 
