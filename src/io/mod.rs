@@ -6,6 +6,7 @@
 //! - `source`: [`ReadAt`] and [`WriteAt`], for bytes in memory as well
 //! - `plain_file`, `mmap`, `file_source`: [`PlainFile`], [`MappedFile`], and [`FileSource`], which is one of the two
 //! - `holes`: parts of a file that were never written
+//! - `window`: a copy of a part of a file
 
 pub mod disk;
 mod file_source;
@@ -14,9 +15,11 @@ mod mmap;
 mod plain_file;
 mod source;
 pub mod store_lock;
+mod window;
 
 pub use file_source::{Access, FileSource};
 pub(crate) use holes::Holes;
 pub use mmap::{MappedFile, Words};
 pub use plain_file::PlainFile;
 pub use source::{ReadAt, WriteAt};
+pub(crate) use window::Window;

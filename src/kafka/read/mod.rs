@@ -17,4 +17,3 @@ pub(crate) mod segment;
 pub(crate) mod segment_range;
 pub(crate) mod segment_reader;
 pub(crate) mod walk;
-mod window;
