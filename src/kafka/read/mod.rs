@@ -8,7 +8,6 @@ mod checked_walk;
 mod header_column;
 mod index_entries;
 pub(crate) mod lookup;
-mod open_cache;
 pub(crate) mod producer_state;
 mod record_builder;
 pub mod record_columns;
