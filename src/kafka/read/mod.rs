@@ -3,7 +3,6 @@
 pub mod batch_columns;
 pub(crate) mod batch_order;
 pub(crate) mod batch_reader;
-mod byte_column;
 pub(crate) mod checked_index;
 mod checked_walk;
 mod header_column;
