@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow_array::UInt32Array;
+use arrow_array::{Array, ArrayRef, UInt32Array};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
@@ -132,7 +133,7 @@ fn infer_geometry(py: Python<'_>, path: PathBuf, given: Option<(i64, i64)>, acce
     Ok((geometry.hash_slots(), geometry.max_entries()))
 }
 
-/// The columns of index entries as puts take them, whatever form they came in; nulls are kept.
+/// Return the columns of index entries in the types of a put.
 ///
 /// Args:
 ///     topic: Topics: an Arrow column or a sequence, as all of them.
@@ -145,7 +146,7 @@ fn infer_geometry(py: Python<'_>, path: PathBuf, given: Option<(i64, i64)>, acce
 ///
 /// Raises:
 ///     TypeError: A column is of another type.
-///     ValueError: A number has no room in 64 bits, or a text is none.
+///     ValueError: A number does not fit in 64 bits, a text is not valid, a value is null, or the columns differ in length.
 #[pyfunction]
 fn entry_columns<'py>(
     py: Python<'py>,
@@ -154,12 +155,25 @@ fn entry_columns<'py>(
     phy_offset: &Bound<'py, PyAny>,
     store_timestamp: &Bound<'py, PyAny>,
 ) -> PyResult<[Bound<'py, PyAny>; 4]> {
-    Ok([
-        convert::arro3_array(py, KeyColumn::of_text(topic, "topic")?.into_array())?,
-        convert::arro3_array(py, KeyColumn::of_text(key, "key")?.into_array())?,
-        convert::arro3_array(py, Arc::new(convert::int64_column(phy_offset, "phy_offset")?))?,
-        convert::arro3_array(py, Arc::new(time::time_column(store_timestamp, "store_timestamp")?))?,
-    ])
+    let columns: [(&str, ArrayRef); 4] = [
+        ("topic", KeyColumn::of_text(topic, "topic")?.into_array()),
+        ("key", KeyColumn::of_text(key, "key")?.into_array()),
+        ("phy_offset", Arc::new(convert::int64_column(phy_offset, "phy_offset")?)),
+        ("store_timestamp", Arc::new(time::time_column(store_timestamp, "store_timestamp")?)),
+    ];
+    let rows = columns.first().map_or(0, |(_, column)| column.len());
+    for (name, column) in &columns {
+        if column.len() != rows {
+            let lengths: Vec<_> = columns.iter().map(|(name, column)| format!("{name} {}", column.len())).collect();
+            return Err(PyValueError::new_err(format!("the columns differ in length: {}", lengths.join(", "))));
+        }
+        if column.null_count() > 0 {
+            let text = format!("column {name}: expected no nulls, found {}", column.null_count());
+            return Err(PyValueError::new_err(text));
+        }
+    }
+    let [topic, key, phy_offset, store_timestamp] = columns.map(|(_, column)| convert::arro3_array(py, column));
+    Ok([topic?, key?, phy_offset?, store_timestamp?])
 }
 
 /// Candidates of each key over many files.
