@@ -1,6 +1,7 @@
 //! What a RocketMQ store holds besides the index: the commit log, the consume queues, the checkpoint, and the rules that
 //! turn a message into index entries.
 
+pub mod candidates;
 pub mod checkpoint;
 pub mod commit_log;
 pub mod consume_queue;
@@ -9,7 +10,9 @@ pub mod entry_table;
 pub mod file_name;
 pub mod findings;
 pub mod index_entries;
-pub mod index_follower;
+pub mod index_cross_check;
+pub mod index_recovery;
+pub mod log_entries;
 mod message_columns;
 mod names;
 pub mod offset_files;

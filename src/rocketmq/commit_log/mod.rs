@@ -13,6 +13,7 @@ pub mod columns;
 mod cut;
 mod cut_off;
 pub mod frame;
+mod gather;
 mod log;
 mod lookup;
 mod message;
@@ -29,6 +30,8 @@ mod window;
 pub mod write;
 
 pub use batch::Bodies;
+pub(in crate::rocketmq) use batch::{BatchBuilder, Row};
+pub(in crate::rocketmq) use gather::Gather;
 pub use cut::cut_log;
 pub use log::{CommitLog, Options, ScanOptions, StoreTimes};
 pub use message::Message;
