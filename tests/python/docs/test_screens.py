@@ -8,7 +8,7 @@ from pathlib import Path
 import draw_screens as screens
 import pytest
 
-HOME = Path(__file__).resolve().parents[2]
+HOME = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.parametrize("name", screens.COMMANDS)

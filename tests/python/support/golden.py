@@ -15,7 +15,7 @@ from decimal import Decimal
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1] / "golden" / "rocketmq"
+ROOT = Path(__file__).resolve().parents[2] / "golden" / "rocketmq"
 
 CLEAN_STORES = ("basic", "cqext", "ipv6", "pool", "rolled", "sync", "v5-3-3", "v5-basic")
 KILLED_STORES = ("killed", "rolled-killed", "v5-killed")

@@ -15,7 +15,7 @@ from decimal import Decimal
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1] / "golden" / "kafka"
+ROOT = Path(__file__).resolve().parents[2] / "golden" / "kafka"
 
 CASES = tuple(sorted(folder.name for folder in ROOT.iterdir() if folder.is_dir()))
 """All cases, by the name of their folder."""

@@ -25,15 +25,15 @@ PACKAGE = HOME / "python" / "logdex"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # Each room stands on the rooms named here, and on itself. What lies directly in the package is a room of one file.
-GROUND = {"_core", "closing", "durable", "errors", "int64", "report"}
+GROUND = {"_core", "_files", "_types", "errors", "report"}
 FLOORS = {
     **{room: set() for room in GROUND},
-    "batch_stream": {"_core"},
-    "hash_index": GROUND,
-    "rocketmq": GROUND | {"batch_stream", "hash_index"},
-    "kafka": GROUND | {"hash_index"},
-    "spark": GROUND | {"hash_index", "rocketmq", "kafka"},
-    "cli": GROUND | {"batch_stream", "hash_index", "rocketmq", "kafka"},
+    "arrow": {"_core"},
+    "hash_index": GROUND | {"arrow"},
+    "rocketmq": GROUND | {"arrow", "hash_index"},
+    "kafka": GROUND | {"arrow", "hash_index"},
+    "spark": GROUND | {"arrow", "hash_index", "rocketmq", "kafka"},
+    "cli": GROUND | {"arrow", "hash_index", "rocketmq", "kafka"},
 }
 REQUIRED = {"arro3"}
 OPTIONAL = {"pyspark", "pyarrow", "py4j", "pandas", "polars", "numpy", "duckdb", "matplotlib"}

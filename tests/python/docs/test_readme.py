@@ -11,7 +11,7 @@ from document_shell import run_shell
 import golden_kafka
 from logdex.rocketmq import IndexFile, index_key
 
-HOME = Path(__file__).resolve().parents[2]
+HOME = Path(__file__).resolve().parents[3]
 
 if TYPE_CHECKING:
     from collections.abc import Callable
