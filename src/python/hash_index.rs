@@ -26,6 +26,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(time_ms, m)?)?;
     m.add_function(wrap_pyfunction!(select_files, m)?)?;
     m.add_function(wrap_pyfunction!(newest_first, m)?)?;
+    m.add_function(wrap_pyfunction!(index_count, m)?)?;
     m.add_function(wrap_pyfunction!(infer_geometry, m)?)
 }
 
@@ -130,6 +131,23 @@ fn infer_geometry(py: Python<'_>, path: PathBuf, given: Option<(i64, i64)>, acce
     let given = given.map(|(slots, entries)| convert::geometry(slots, entries)).transpose()?;
     let geometry = py.detach(|| hash_index::infer_geometry(&path, &FileSource::open(&path, access)?, given))?;
     Ok((geometry.hash_slots(), geometry.max_entries()))
+}
+
+/// Read the index count in the header of an index file, unchecked; 0 for a file without a whole header.
+///
+/// Args:
+///     path: The file.
+///
+/// Raises:
+///     OSError: The system refuses.
+#[pyfunction]
+fn index_count(py: Python<'_>, path: PathBuf) -> PyResult<i32> {
+    let read = || {
+        let file = FileSource::open(&path, Access::Pread)?;
+        let header = file.len() >= Header::LEN as u64;
+        if header { Header::read(&file).map_err(|e| Error::io(&path, e)).map(|header| header.index_count) } else { Ok(0) }
+    };
+    Ok(py.detach(read)?)
 }
 
 /// The columns of index entries as puts take them, whatever form they came in; nulls are kept.

@@ -123,7 +123,8 @@ impl VerifiedMessages {
         let mut schema = builder.schema();
         if checks.first_row.is_some() {
             let row = Arc::new(Field::new("query_row", DataType::Int64, true));
-            schema = Arc::new(Schema::new(std::iter::once(row).chain(schema.fields().iter().cloned()).collect::<Vec<_>>()));
+            schema =
+                Arc::new(Schema::new(std::iter::once(row).chain(schema.fields().iter().cloned()).collect::<Vec<_>>()));
         }
         let asked = questions.into_iter().zip(checks.first_row.unwrap_or(0)..).map(|(mut question, row)| {
             question.candidates.sort_unstable();
@@ -203,7 +204,9 @@ impl VerifiedMessages {
         let mut next = 0;
         gather.read(&offsets, |place, frame| {
             let mut is_wanted = false;
-            while let Some(pair) = order.get(next).and_then(|number| pairs.get_mut(*number)).filter(|p| p.place == place) {
+            while let Some(pair) =
+                order.get(next).and_then(|number| pairs.get_mut(*number)).filter(|p| p.place == place)
+            {
                 if let (Some(frame), Some((_, question))) = (&frame, block.questions.get(pair.question)) {
                     pair.verdict = self.checks.judge(question, frame);
                     is_wanted |= pair.verdict == Verdict::Found;
@@ -246,7 +249,8 @@ impl VerifiedMessages {
                     self.found += 1;
                     if self.checks.max_num.is_some_and(|most| self.found > most) {
                         self.counts.truncated = true;
-                    } else if let (Some(row), Some((number, _))) = (gather.row(pair.place), block.questions.get(pair.question))
+                    } else if let (Some(row), Some((number, _))) =
+                        (gather.row(pair.place), block.questions.get(pair.question))
                     {
                         rows.push(row);
                         numbers.push(*number);

@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::Int64Type;
-use arrow_array::{RecordBatch, UInt64Array};
-use arrow_select::take::take_record_batch;
 
 use super::commit_log::CommitLog;
 use super::index_entries::{Entries, IndexKey, KeyTexts, for_each_key_of_frame};
@@ -55,14 +54,13 @@ pub fn missing_rows(files: &[Arc<IndexFile>], entries: &RecordBatch) -> Result<V
         wanted.push((finish(hash), offset));
     }
     let mut present = count_present(files, &wanted)?;
-    let is_missing = |link: &(i32, i64)| match present.get_mut(link) {
+    let mut is_missing = |link: &(i32, i64)| match present.get_mut(link) {
         Some(left) if *left > 0 => {
             *left -= 1;
             false
         }
         _ => true,
     };
-    let mut is_missing = is_missing;
     Ok(wanted.iter().enumerate().filter(|(_, link)| is_missing(link)).map(|(row, _)| row).collect())
 }
 
@@ -84,15 +82,6 @@ fn count_present(files: &[Arc<IndexFile>], links: &[(i32, i64)]) -> Result<HashM
         }
     }
     Ok(present)
-}
-
-/// Return some rows of a batch of index entries.
-///
-/// # Errors
-/// `InvalidArgument` for a row that is not there.
-pub fn take_rows(entries: &RecordBatch, rows: &[usize]) -> Result<RecordBatch> {
-    let rows: UInt64Array = rows.iter().map(|row| Some(*row as u64)).collect();
-    take_record_batch(entries, &rows).map_err(|e| Error::InvalidArgument(e.to_string()))
 }
 
 /// Call `take` with the entries of the messages that begin from `begin` to before `end`, in blocks, until it returns false.
@@ -125,7 +114,7 @@ fn for_each_block(
     }
 }
 
-/// Return the entries of the messages of a range of the log that are in none of the files, in the order of the log.
+/// Return the entries of the messages of a range of the log, in blocks, and the rows of each that are in none of the files.
 ///
 /// # Errors
 /// The system's error, with the path.
@@ -135,12 +124,12 @@ pub fn missing_entries(
     begin: u64,
     end: u64,
     tags: bool,
-) -> Result<Vec<RecordBatch>> {
+) -> Result<Vec<(RecordBatch, Vec<usize>)>> {
     let mut missing = Vec::new();
     for_each_block(log, begin, end, tags, |entries| {
         let rows = missing_rows(files, &entries)?;
         if !rows.is_empty() {
-            missing.push(take_rows(&entries, &rows)?);
+            missing.push((entries, rows));
         }
         Ok(true)
     })?;
@@ -172,7 +161,8 @@ pub fn holds_tags(log: &CommitLog, files: &[Arc<IndexFile>]) -> Result<Option<bo
     for file in files {
         let header = file.header()?;
         if !file.is_empty()? {
-            let [begin, end] = [header.begin_phy_offset, header.end_phy_offset].map(|at| u64::try_from(at).unwrap_or(0));
+            let [begin, end] =
+                [header.begin_phy_offset, header.end_phy_offset].map(|at| u64::try_from(at).unwrap_or(0));
             held.push((begin, end, Arc::clone(file)));
         }
     }
@@ -222,12 +212,17 @@ pub fn doubtful_offset(file: &IndexFile) -> Result<u64> {
     Ok(u64::try_from(smallest).unwrap_or(0))
 }
 
-/// Return the offsets of a column of index entries that are not after `end`: rows before the first later offset.
+/// Return the rows of index entries that were not put yet, if putting them was interrupted while the newest entry of the
+/// files was of the message at `end`: rows after that message, and its missing rows.
 ///
 /// # Errors
-/// `InvalidArgument` without such a column.
-pub fn rows_up_to(entries: &RecordBatch, end: i64) -> Result<usize> {
+/// As [`missing_rows`].
+pub fn unput_rows(files: &[Arc<IndexFile>], entries: &RecordBatch, end: i64) -> Result<Vec<usize>> {
     let column = entries.column_by_name("phy_offset").and_then(|column| column.as_primitive_opt::<Int64Type>());
-    let column = column.ok_or_else(|| Error::InvalidArgument("index entries: expected an int64 column phy_offset".into()))?;
-    Ok(column.values().iter().position(|offset| *offset > end).unwrap_or(column.len()))
+    let column =
+        column.ok_or_else(|| Error::InvalidArgument("index entries: expected an int64 column phy_offset".into()))?;
+    let after = column.values().iter().position(|offset| *offset > end).unwrap_or(column.len());
+    let mut rows = missing_rows(files, &entries.slice(0, after))?;
+    rows.extend(after..entries.num_rows());
+    Ok(rows)
 }

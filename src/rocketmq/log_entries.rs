@@ -75,8 +75,9 @@ impl LogEntryReader {
     pub fn new(log: Arc<CommitLog>, index: Vec<Arc<IndexFile>>, range: Range, tags: Option<bool>) -> Result<Self> {
         let one_file = !log.files()?.iter().any(|file| range.begin < file.start && file.start < range.stop);
         let is_trial = range.salvage && one_file && log.message(range.begin)?.is_some();
-        let read = LogEntries { tags, ..LogEntries::default() };
-        let mut reader = Self { log, index, range, walk: None, is_trial, starts: Vec::new(), reached: range.begin, read };
+        let read = LogEntries { tags, done: range.begin, ..LogEntries::default() };
+        let mut reader =
+            Self { log, index, range, walk: None, is_trial, starts: Vec::new(), reached: range.begin, read };
         if range.begin < range.stop {
             reader.begin_walk(range.salvage && !is_trial)?;
         }
@@ -110,7 +111,8 @@ impl LogEntryReader {
             self.reached = place.phy_offset.saturating_add(u64::try_from(frame.store_size()).unwrap_or(0));
             let texts = KeyTexts::of_properties(frame.properties());
             if texts.has_tags() && self.read.tags.is_none() {
-                self.read.tags = Some(!has_entries(&self.index)? || holds_tags(&self.log, &self.index)?.unwrap_or(false));
+                self.read.tags =
+                    Some(!has_entries(&self.index)? || holds_tags(&self.log, &self.index)?.unwrap_or(false));
             }
             let topic = crate::java_text::decode_utf8(frame.topic());
             if !self.read.topics.contains(topic.as_ref()) {

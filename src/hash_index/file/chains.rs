@@ -94,7 +94,8 @@ impl IndexFile {
         }
         hashes.sort_unstable();
         hashes.dedup();
-        let mut statistics = ChainStatistics { times, distinct_hashes: hashes.len() as u64, ..ChainStatistics::default() };
+        let mut statistics =
+            ChainStatistics { times, distinct_hashes: hashes.len() as u64, ..ChainStatistics::default() };
         let regions = u64::from(buckets.regions.max(1));
         statistics.regions = vec![0; buckets.regions.max(1) as usize];
         for (slot, length) in (0u64..).zip(&lengths) {

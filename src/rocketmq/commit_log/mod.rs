@@ -31,8 +31,8 @@ pub mod write;
 
 pub use batch::Bodies;
 pub(in crate::rocketmq) use batch::{BatchBuilder, Row};
-pub(in crate::rocketmq) use gather::Gather;
 pub use cut::cut_log;
+pub(in crate::rocketmq) use gather::Gather;
 pub use log::{CommitLog, Options, ScanOptions, StoreTimes};
 pub use message::Message;
 pub use property_map::PropertyMap;
