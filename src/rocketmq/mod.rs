@@ -1,6 +1,7 @@
 //! What a RocketMQ store holds besides the index: the commit log, the consume queues, the checkpoint, and the rules that
 //! turn a message into index entries.
 
+pub mod broker_lock;
 pub mod candidates;
 pub mod checkpoint;
 pub mod commit_log;
@@ -8,7 +9,6 @@ pub mod consume_queue;
 mod cut;
 pub mod entry_table;
 pub mod file_name;
-pub mod findings;
 pub mod index_cross_check;
 pub mod index_entries;
 pub mod index_recovery;
@@ -16,3 +16,4 @@ pub mod log_entries;
 mod message_columns;
 mod names;
 pub mod offset_files;
+pub mod release;

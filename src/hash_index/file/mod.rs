@@ -4,6 +4,7 @@ pub(super) mod bytes;
 pub(super) mod chains;
 mod cold;
 pub(super) mod index_file;
+mod last_warm;
 pub(super) mod lookup;
 pub(super) mod open;
 pub(super) mod prepared;
