@@ -63,6 +63,7 @@ __all__ = [
     "index_key",
     "index_lacks_entries",
     "infer_geometry",
+    "judge_candidates",
     "key_hash",
     "key_hashes",
     "message_lists",
@@ -113,6 +114,15 @@ def chain_statistics(
 def read_chain(
     file: IndexFile, key_hash: int, max_links: int
 ) -> tuple[int, int, list[tuple[int, int, int, int, int]], int, str | None]: ...
+def judge_candidates(
+    log: CommitLog,
+    phy_offsets: Sequence[int],
+    topic: str,
+    key: str,
+    *,
+    begin: Time | None = None,
+    end: Time | None = None,
+) -> list[str | None]: ...
 def text_column(values: _Keys, name: str) -> Array: ...
 def find_messages(
     log: CommitLog,

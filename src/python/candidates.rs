@@ -17,12 +17,13 @@ use super::key_column::KeyColumn;
 use super::time;
 use crate::error::Result;
 use crate::java_text::decode_utf8;
-use crate::rocketmq::candidates::{Checks, Counts, Question, VerifiedMessages};
+use crate::rocketmq::candidates::{self, Checks, Counts, Question, VerifiedMessages};
 use crate::rocketmq::commit_log::columns::Column;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyFoundMessages>()?;
     m.add_function(wrap_pyfunction!(find_messages, m)?)?;
+    m.add_function(wrap_pyfunction!(judge_candidates, m)?)?;
     m.add_function(wrap_pyfunction!(text_column, m)?)?;
     m.add_function(wrap_pyfunction!(message_lists, m)?)
 }
@@ -85,6 +86,37 @@ fn find_messages(
     };
     let questions = questions(keys, &topics, &lists)?;
     Ok(PyFoundMessages(BatchStream::new(VerifiedMessages::new(log.inner()?, questions, checks)?)))
+}
+
+/// Return for each offset what its message is to a key.
+///
+/// Args:
+///     log: The log.
+///     phy_offsets: Offsets in the log.
+///     topic: The topic asked for.
+///     key: The key asked for; "T#" and the tags of a message count as one of its keys.
+///     begin: First store time, inclusive.
+///     end: Last store time, inclusive.
+///
+/// Returns:
+///     "match", "out-of-range", "other-key" or "other-topic" (with the same hash), or "stale-entry" (no key of the message
+///     has the hash); None where no message begins.
+///
+/// Raises:
+///     OSError: The system refuses.
+#[pyfunction]
+#[pyo3(signature = (log, phy_offsets, topic, key, *, begin=None, end=None))]
+fn judge_candidates(
+    py: Python<'_>,
+    log: &PyCommitLog,
+    phy_offsets: Vec<i64>,
+    topic: &str,
+    key: &str,
+    begin: Option<&Bound<'_, PyAny>>,
+    end: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Vec<Option<&'static str>>> {
+    let (log, times) = (log.inner()?, time::time_range(begin, end)?);
+    Ok(py.detach(|| candidates::judge(&log, &phy_offsets, topic, key, times))?)
 }
 
 /// Return a column of texts as an Arrow array of text or bytes.

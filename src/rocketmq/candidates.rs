@@ -14,6 +14,7 @@ use super::commit_log::frame::Frame;
 use super::commit_log::{BatchBuilder, Bodies, CommitLog, Gather};
 use super::index_entries::KeyTexts;
 use crate::error::{Error, Result};
+use crate::hash_index::key_hash;
 use crate::java_text::decode_utf8;
 use crate::time_range::TimeRange;
 
@@ -305,6 +306,47 @@ impl Checks {
             Verdict::Rejected
         }
     }
+}
+
+/// Return for each offset what its message is to a key: a word of docs/findings.md, or `None` where no message begins.
+///
+/// - `match`: it carries the key and was stored in the time range; `out-of-range`: at another time
+/// - `other-key`: another key of it has the same hash; `other-topic`: the same under another topic
+/// - `stale-entry`: none of its keys has the hash
+///
+/// # Errors
+/// The system's error, with the path.
+pub fn judge(
+    log: &CommitLog,
+    offsets: &[i64],
+    topic: &str,
+    key: &str,
+    times: TimeRange,
+) -> Result<Vec<Option<&'static str>>> {
+    let key_hash = key_hash(&[topic, "#", key].concat());
+    let mut rising = offsets.to_vec();
+    rising.sort_unstable();
+    rising.dedup();
+    let mut verdicts = vec![None; rising.len()];
+    Gather::new(log)?.read(&rising, |number, frame| {
+        if let (Some(frame), Some(verdict)) = (frame, verdicts.get_mut(number)) {
+            let texts = KeyTexts::of_properties(frame.properties());
+            let (stored, time) = (decode_utf8(frame.topic()), frame.store_timestamp());
+            *verdict = Some(if stored == topic && texts.carries(key, true) {
+                if times.meets(time, time) { "match" } else { "out-of-range" }
+            } else if !texts.has_hash(&stored, key_hash, true) {
+                "stale-entry"
+            } else if stored == topic {
+                "other-key"
+            } else {
+                "other-topic"
+            });
+        }
+        false
+    })?;
+    let of =
+        |offset: &i64| rising.binary_search(offset).ok().and_then(|number| verdicts.get(number).copied().flatten());
+    Ok(offsets.iter().map(of).collect())
 }
 
 impl Iterator for VerifiedMessages {

@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
 from logdex import _core
@@ -251,8 +252,9 @@ class KeySearch:
         tags = self.has_tags()
 
         def verified(first: int) -> _core.FoundMessages:
-            asked = key_column.slice(first, _KEYS_A_STEP)
-            of = topics if topic_column is None else topic_column.slice(first, _KEYS_A_STEP)
+            length = min(_KEYS_A_STEP, len(key_column) - first)
+            asked = key_column.slice(first, length)
+            of = topics if topic_column is None else topic_column.slice(first, length)
             candidates = [self._unindexed.select(of, asked)]
             if index is not None:
                 candidates.append(index.query_batch(of, asked, begin=times.begin, end=times.end))
@@ -361,7 +363,7 @@ class _LogEntries:
                 left = end - begin if budget_bytes is None else budget_bytes - total
                 if left <= 0:
                     break
-                before = total - begin
+                show = None if progress is None else partial(_show, progress, total - begin, asked)
                 reached, refused, topics, self.tags = self._table.read_log(
                     self._log.core,
                     index_files,
@@ -370,7 +372,7 @@ class _LogEntries:
                     stop=min(end, begin + left),
                     salvage=self._salvage,
                     tags=self.tags,
-                    progress=(lambda at, before=before: progress(before + at, asked)) if progress else None,
+                    progress=show,
                 )
                 self.topics.update(topics)
                 self._refused = union([*self._refused, *refused])
@@ -381,3 +383,7 @@ class _LogEntries:
     def select(self, topics: Any, keys: Any) -> Array:  # noqa: ANN401 -- columns
         """Return a list of offsets for each key: entries with its hash; null without key or topic."""
         return self._table.select_batch(keys, topics=topics)
+
+
+def _show(progress: Progress, before: int, total: int, reached: int) -> None:
+    progress(before + reached, total)

@@ -84,7 +84,7 @@ class IndexService(IndexDirectory):
         self._interrupted = False
 
     @classmethod
-    def open(  # type: ignore[override] -- a store's index has more options
+    def open(
         cls,
         directory: str | PathLike[str],
         *,

@@ -25,9 +25,10 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 
 from logdex._files import sync_directory
-from logdex.hash_index.directory import DirectoryLock, list_directory, refuse_running_broker
-from logdex.hash_index.file_name import create_next
+from logdex.hash_index.directory import DirectoryLock, list_directory
 from logdex.hash_index.geometry import file_size
+from logdex.hash_index.rolling import create_next
+from logdex.rocketmq.index_service import refuse_running_broker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
