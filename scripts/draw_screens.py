@@ -119,7 +119,7 @@ def draw(printed: list[tuple[str, list[str]]]) -> str:
 
 
 def _look(kind: str, text: str) -> str:
-    """Give words the look of their kind."""
+    """Colour words by their kind."""
     return f"<tspan {_LOOKS[kind]}>{escape(text)}</tspan>"
 
 
@@ -140,7 +140,7 @@ def _marked(line: str) -> str:
 
 
 def stale(folder: Path = SCREENS) -> list[str]:
-    """Give the names of the screens that show something else than is printed now."""
+    """Return the names of the screens that show something else than is printed now."""
     files = {name: folder / f"{name}.svg" for name in COMMANDS}
     return [
         name
