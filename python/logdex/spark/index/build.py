@@ -27,7 +27,6 @@ from logdex._core import index_entries
 from logdex._types import MAX_INT64, check_int64
 from logdex.arrow import INDEXED_COLUMNS
 from logdex.hash_index.geometry import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES
-from logdex.hash_index.rolling import resolve_zone
 from logdex.report import Report
 from logdex.rocketmq.index_service import INDEXES_TAGS
 from logdex.rocketmq.layout import find_layout

@@ -27,7 +27,6 @@ from pyspark.sql.datasource import (
 
 from logdex._types import MIN_INT64, check_int64
 from logdex.hash_index.geometry import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES, file_size
-from logdex.hash_index.rolling import resolve_zone
 from logdex.rocketmq import IndexFile, IndexService
 from logdex.spark import options as opt
 from logdex.spark.index.job import Job, WrittenFile, index_files
