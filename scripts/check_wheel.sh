@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the release wheel and asks a question with it in environments that hold its one dependency and nothing else: the newest
-# and the oldest version of it that pyproject.toml allows. PY is the Python that has maturin.
+# Builds the release wheel and runs a query with it in environments with its one dependency and no other package: the newest
+# and the oldest version that pyproject.toml allows. PY is the Python that has maturin.
 set -eu
 cd "$(dirname "$0")/.."
 

@@ -1,4 +1,4 @@
-"""Runs the shell commands that documents show, as their readers would."""
+"""Run the shell commands in documents, as their readers would."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LOGDEX = f'logdex() {{ "{sys.executable}" -m logdex "$@"; }}\n'
 
 
 def run_shell(code: str, directory: Path, *, columns: int) -> str:
-    """Run commands in a directory and give what they print; `logdex` is that of this interpreter.
+    """Run commands in a directory and return their output; `logdex` is that of this interpreter.
 
     Args:
         code: Lines for the shell.

@@ -1,9 +1,9 @@
-"""Runs some commands on a real broker's store and draws what they print as screens, for docs/screens.md and README.md.
+"""Run commands on a real broker's store and draw their output as screens, for docs/screens.md and README.md.
 
-    python scripts/draw_screens.py            # compare with what is there; exit 1 where a screen shows something else
-    python scripts/draw_screens.py --write    # draw anew; with matplotlib the picture of `stats`, too
+    python scripts/draw_screens.py            # compare with the screens; exit 1 if one differs
+    python scripts/draw_screens.py --write    # draw the screens, and with matplotlib the picture of `stats`
 
-The store is that of examples/store. A screen is what the command prints; lines that are too long for it go on in the next.
+The store is that of examples/store. A screen is the output of the command; long lines continue on the next line.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ STORE = HOME / "examples" / "store" / "store.tar.xz"
 _BREAK = """\
 cp -r store broken
 printf '\\140' | dd of=broken/commitlog/00000000000000065536 bs=1 seek=33198 conv=notrunc status=none"""
-"""Spoils a byte of a message's body."""
+"""Changes a byte of a message's body."""
 
 
 @dataclass(frozen=True)
 class Screen:
-    """What is typed, and what must be done before."""
+    """The typed commands, and those that prepare them."""
 
     commands: tuple[str, ...]
     before: str = ""
@@ -73,7 +73,7 @@ _MARKED = re.compile(
 
 
 def run(screen: Screen) -> list[tuple[str, list[str]]]:
-    """Run the commands of a screen; give each with the lines that it prints.
+    """Run the commands of a screen, and return each with its output lines.
 
     Raises:
         subprocess.CalledProcessError: A command failed.
@@ -87,7 +87,7 @@ def run(screen: Screen) -> list[tuple[str, list[str]]]:
 
 
 def draw(printed: list[tuple[str, list[str]]]) -> str:
-    """Draw commands and what they print as a terminal, in SVG."""
+    """Draw commands and their output as a terminal, in SVG."""
     longest = max(len(line) for command, lines in printed for line in (f"$ {command}", *lines))
     columns = min(_COLUMNS, longest)
     rows: list[tuple[str, int]] = []
@@ -119,18 +119,18 @@ def draw(printed: list[tuple[str, list[str]]]) -> str:
 
 
 def _look(kind: str, text: str) -> str:
-    """Give words the look of their kind."""
+    """Mark words by their kind."""
     return f"<tspan {_LOOKS[kind]}>{escape(text)}</tspan>"
 
 
 def _broken(line: str) -> list[str]:
-    """Go on in the next line where a line is too long."""
+    """Continue a long line on the next line."""
     indent = " " * (len(line) - len(line.lstrip()) + 4)
     return textwrap.wrap(line, _COLUMNS, subsequent_indent=indent, drop_whitespace=False) or [""]
 
 
 def _marked(line: str) -> str:
-    """Colour what people look for."""
+    """Colour the important words."""
     parts = []
     end = 0
     for found in _MARKED.finditer(line):
@@ -140,7 +140,7 @@ def _marked(line: str) -> str:
 
 
 def stale(folder: Path = SCREENS) -> list[str]:
-    """Give the names of the screens that show something else than is printed now."""
+    """Return the names of the screens that differ from the output."""
     files = {name: folder / f"{name}.svg" for name in COMMANDS}
     return [
         name
@@ -150,7 +150,7 @@ def stale(folder: Path = SCREENS) -> list[str]:
 
 
 def write(folder: Path = SCREENS) -> None:
-    """Draw all screens, and the picture of `stats` where matplotlib is."""
+    """Draw all screens, and the picture of `stats` if matplotlib is installed."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, screen in COMMANDS.items():
         (folder / f"{name}.svg").write_text(draw(run(screen)), encoding="utf-8")
@@ -162,7 +162,7 @@ def write(folder: Path = SCREENS) -> None:
 
 def main() -> int:
     """Compare, or draw."""
-    parser = argparse.ArgumentParser(description="Draw what some commands print.")
+    parser = argparse.ArgumentParser(description="Draw the output of commands.")
     parser.add_argument("--write", action="store_true", help="draw the screens anew")
     if parser.parse_args().write:
         write()

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Usage: scripts/need.sh TOOL... with TOOL one of rust, cc, cxx, python, java, maven.
-# Says in one line what is missing or too old and how to get it; silent when all is there.
+# Prints in one line what is missing or too old and how to install it; prints nothing if all is there.
 set -eu
 
 missing() {
