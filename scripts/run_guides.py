@@ -1,10 +1,10 @@
 """Run the guides of docs/guides and compare their output with the output that they show.
 
-    python scripts/run_guides.py            # run all; exit 1 if a guide shows other output
+    python scripts/run_guides.py            # run all; exit 1 if a guide shows another output
     python scripts/run_guides.py --write    # write the output into the guides
 
-A block marked `sh` is run by a shell, one marked `python` in one interpreter a guide; both in an empty directory in which
-`examples` links to this repository's. A block marked `text` directly after it shows the output.
+A block `sh` is run by a shell, a block `python` in one interpreter for each guide, both in an empty directory with a link to
+`examples`. A block `text` right after it shows the output.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _COLUMNS = 80
 
 @dataclass
 class Difference:
-    """A place where a guide shows other output than its command prints."""
+    """A place where a guide shows another output than it prints."""
 
     guide: Path
     code: str
@@ -42,7 +42,7 @@ def run_guide(guide: Path, directory: Path) -> tuple[str, list[Difference]]:
     """Run one guide in a directory.
 
     Returns:
-        The guide's text with the output of this run, and where the two differ.
+        The guide's text with the current output, and the places where it shows another output.
 
     Raises:
         subprocess.CalledProcessError: A shell block failed.
@@ -60,7 +60,7 @@ def run_guide(guide: Path, directory: Path) -> tuple[str, list[Difference]]:
         end = block.end()
         kind, content = block.groups()
         if kind == "text":
-            # Only directly after its command.
+            # Only right after the block that printed it.
             if code and not parts[-1].strip():
                 if content != printed:
                     differences.append(Difference(guide, code, content, printed))
