@@ -75,13 +75,12 @@ def message_batches(messages: Any) -> Iterator[RecordBatch]:  # noqa: ANN401 -- 
     rest = iter(messages)
     while part := list(islice(rest, _MESSAGES_A_BATCH)):
         try:
-            columns: dict[str, Any] = {
-                name: _column([getattr(message, name) for message in part], name) for name in INDEXED_COLUMNS
-            }
+            columns = [_column(part, name) for name in INDEXED_COLUMNS]
         except AttributeError as error:
             raise TypeError(f"expected Arrow data or messages: {error}") from error
-        yield _core.message_columns(RecordBatch.from_pydict(columns))
+        yield _core.message_columns(RecordBatch.from_arrays(columns, names=INDEXED_COLUMNS))
 
 
-def _column(values: list[Any], name: str) -> Array:
-    return Array(values, type=DataType.int64() if name in _INTEGERS else DataType.utf8())
+def _column(messages: list[Any], name: str) -> Array:
+    kind = DataType.int64() if name in _INTEGERS else DataType.utf8()
+    return Array([getattr(message, name) for message in messages], type=kind)
