@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use pyo3::prelude::*;
 
 use super::convert;
-use super::keys::{self, Keys};
+use super::keys;
 use crate::rocketmq::entry_table::EntryTable;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -44,7 +44,7 @@ impl PyEntryTable {
         phy_offsets: &Bound<'_, PyAny>,
         topics: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        let keys = Keys::new(keys, topics)?;
+        let keys = keys::keys(keys, topics)?;
         let offsets = convert::int64_column(phy_offsets, "phy_offsets")?;
         py.detach(|| {
             let hashes = keys.hashes();
@@ -78,7 +78,7 @@ impl PyEntryTable {
         keys: &Bound<'py, PyAny>,
         topics: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let keys = Keys::new(keys, topics)?;
+        let keys = keys::keys(keys, topics)?;
         let answer = py.detach(|| {
             let hashes = keys.hashes();
             self.table.lock().unwrap_or_else(PoisonError::into_inner).select(&hashes)

@@ -21,7 +21,6 @@ mod index_file;
 mod index_header;
 mod integer;
 mod kafka;
-mod key_column;
 mod keys;
 mod message_dict;
 mod message_input;
