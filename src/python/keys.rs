@@ -66,7 +66,7 @@ pub(super) fn text_column(value: &Bound<'_, PyAny>, what: &str) -> PyResult<KeyC
     refuse_one_key(value, what)?;
     let texts = value.try_iter()?.map(|item| {
         let item = item?;
-        if item.is_none() { Ok(None) } else { text_of(&item).map(Some) }
+        if item.is_none() { Ok(None) } else { text_of(&item, what).map(Some) }
     });
     Ok(KeyColumn::Text(texts.collect::<PyResult<StringArray>>()?))
 }
@@ -92,11 +92,17 @@ fn refuse_one_key(value: &Bound<'_, PyAny>, what: &str) -> PyResult<()> {
     Ok(())
 }
 
-fn text_of(item: &Bound<'_, PyAny>) -> PyResult<String> {
+fn text_of(item: &Bound<'_, PyAny>, what: &str) -> PyResult<String> {
     if let Ok(bytes) = item.cast::<PyBytes>() {
         return Ok(decode_utf8(bytes.as_bytes()).into_owned());
     }
-    item.extract()
+    match item.cast::<PyString>() {
+        Ok(text) => text.extract(),
+        Err(_) => {
+            let found = item.get_type().name()?;
+            Err(PyTypeError::new_err(format!("{what}: expected str, UTF-8 bytes or None, found {found}")))
+        }
+    }
 }
 
 /// The hash of one index key: a `str`, which may hold lone surrogates, or UTF-8 `bytes`.
