@@ -1,4 +1,4 @@
-"""The segments of a partition directory: opened when they are needed, listed again when the directory changed, planned for a read."""
+"""The segments of a partition directory: opened when needed, listed again when the directory changed, planned for a read."""
 
 from __future__ import annotations
 

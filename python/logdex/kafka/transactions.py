@@ -104,7 +104,7 @@ def last_stable_offset(segments: Segments) -> int:
 
 
 def _producers_at(segments: Segments, number: int) -> ProducerState:
-    """Return the open transactions at the start of a segment: those of the last valid snapshot before it, carried on from there."""
+    """Return the open transactions at the start of a segment: the last valid snapshot before it, carried on from there."""
     first, producers = 0, ProducerState()
     for before in range(number, -1, -1):
         path = segments.listing.snapshots.get(segments.segments[before].base_offset)
