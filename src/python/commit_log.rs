@@ -56,7 +56,7 @@ fn cut_log(
     #[pyo3(from_py_with = integer::end_phy_offset)] end_phy_offset: i64,
 ) -> PyResult<Bound<'_, PyAny>> {
     let end = end_phy_offset.try_into().map_err(|_| PyValueError::new_err("an offset of the log is 0 or more"))?;
-    report::of_store(py, &py.detach(|| commit_log::cut_log(&directory, end))?)
+    report::report(py, &py.detach(|| commit_log::cut_log(&directory, end))?)
 }
 
 /// The most bytes that one row of an Arrow column can have, with room to spare.
@@ -243,7 +243,7 @@ impl PyCommitLog {
     ///     OSError: The system refuses.
     fn check_files<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let log = self.inner()?;
-        report::of_store(py, &py.detach(|| log.check_files())?)
+        report::report(py, &py.detach(|| log.check_files())?)
     }
 
     /// The files: `path`, `begin_phy_offset`, `end_phy_offset`, and `first_store_timestamp`, null where a file begins with

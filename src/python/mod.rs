@@ -48,6 +48,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     consume_queue_writer::register(m)?;
     followers::register(m)?;
     given_batches::register(m)?;
+    report::register(m)?;
     store_lock::register(m)?;
     message_reader::register(m)?;
     index_entries::register(m)?;

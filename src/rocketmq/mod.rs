@@ -7,7 +7,6 @@ pub mod consume_queue;
 mod cut;
 pub mod entry_table;
 pub mod file_name;
-pub mod findings;
 pub mod index_entries;
 pub mod index_follower;
 mod message_columns;

@@ -8,8 +8,8 @@ use super::unit::{BATCH_UNIT_LEN, BatchUnit, UNIT_LEN, Unit};
 use crate::error::{Error, Result};
 use crate::hash_index::Compat;
 use crate::io::{Access, ReadAt};
+use crate::report::{self, Report};
 use crate::rocketmq::commit_log::CommitLog;
-use crate::rocketmq::findings::Checked;
 use crate::rocketmq::offset_files::{self, OffsetFile, OpenFiles};
 
 /// Bytes that are read at once.
@@ -252,7 +252,7 @@ impl ConsumeQueue {
     ///
     /// # Errors
     /// The system's error, with the path.
-    pub fn check_files(&self) -> Result<Checked> {
+    pub fn check_files(&self) -> Result<Report> {
         let mut checked = offset_files::check(std::slice::from_ref(&self.directory))?;
         let files = self.files()?;
         let end = bounds::written_end(self, &files)?;
@@ -266,14 +266,14 @@ impl ConsumeQueue {
                     checked.find(
                         &file.path,
                         at,
-                        "queue-unit",
+                        report::Kind::QueueUnit,
                         "an offset of 0 or more and a size above 0",
                         describe(unit.unit),
                     );
                 } else if unit.unit.is_message() {
                     if unit.unit.phy_offset < before {
                         let expected = format!("a message at {before} or behind");
-                        checked.find(&file.path, at, "queue-order", expected, describe(unit.unit));
+                        checked.find(&file.path, at, report::Kind::QueueOrder, expected, describe(unit.unit));
                     }
                     before = before.max(unit.unit.end());
                 }
