@@ -16,6 +16,7 @@ mod compat;
 mod finding;
 pub mod format;
 pub mod index;
+mod key_entries;
 pub mod read;
 mod recover;
 #[cfg(test)]
@@ -25,6 +26,7 @@ mod verify;
 pub use compat::Compat;
 pub use finding::{Finding, Kind, OnError};
 pub use format::names::{base_offset, topic_partition};
+pub use format::control_record;
 pub use format::producer_snapshot;
 pub use index::index_file::{Check, IndexOptions};
 pub use index::offset_index::{OffsetEntry, OffsetIndex};
@@ -33,12 +35,15 @@ pub use index::time_index::{TimeEntry, TimeIndex};
 pub use index::transaction_index;
 pub use read::batch_reader::{BatchReader, BatchScan};
 pub use read::lookup::{Fetched, TimedOffset, Translated};
+pub use key_entries::{key_entries, key_text};
+pub use read::record_filter::KeyFilter;
 pub use read::record_reader::{RecordReader, RecordScan};
 pub use read::segment::{Segment, SegmentOptions};
 pub use read::segment_range::{AbortedRange, AbortedRanges, SegmentRange};
 pub use read::{batch_columns, record_columns};
 pub use recover::Recovered;
 pub use recover::producer_state::ProducerState;
+pub use verify::in_log::InLog;
 
 /// Segments and indexes are shared between threads, readers move between them.
 const _: () = {

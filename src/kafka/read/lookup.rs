@@ -173,7 +173,7 @@ impl Segment {
     }
 
     /// Offset of the first record's slot; that of a legacy wrapper is found by decompressing it.
-    fn first_offset(&self, header: &Header) -> Result<i64> {
+    pub(crate) fn first_offset(&self, header: &Header) -> Result<i64> {
         if !header.is_legacy() || header.codec_id() == 0 {
             return Ok(header.base_offset);
         }
@@ -186,7 +186,7 @@ impl Segment {
     }
 
     /// Gives timestamp and offset of the records of a batch to `take` until it says no.
-    fn each_record(&self, header: &Header, mut take: impl FnMut(i64, i64) -> bool) -> Result<()> {
+    pub(crate) fn each_record(&self, header: &Header, mut take: impl FnMut(i64, i64) -> bool) -> Result<()> {
         if header.size as usize > self.options.max_batch_bytes {
             return Err(self.corrupt(header.position, too_large(header, self.options.max_batch_bytes)));
         }

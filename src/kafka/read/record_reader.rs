@@ -9,6 +9,7 @@ use super::batch_order::BatchOrder;
 use super::lookup::too_large;
 use super::record_builder::{Owner, RecordBuilder};
 use super::record_columns::Column;
+use super::record_filter::{KeyFilter, RecordFilter};
 use super::segment_range::SegmentRange;
 use super::walk::{Reads, Tail, Walk};
 use crate::error::{Error, Result};
@@ -16,7 +17,7 @@ use crate::io::{FileSource, ReadAt};
 use crate::kafka::finding::{Finding, Flaw, Kind, OnError};
 use crate::kafka::format::batch_cursor::{BatchCursor, CHUNK};
 use crate::kafka::format::header::Header;
-use crate::kafka::format::record::Span;
+use crate::kafka::format::record::{Span, Wants};
 use crate::time_range::TimeRange;
 
 /// What to read.
@@ -24,6 +25,10 @@ use crate::time_range::TimeRange;
 pub struct RecordScan {
     /// Records of these times.
     pub times: TimeRange,
+    /// Records that carry one of these keys; `None`: all.
+    pub keys: Option<KeyFilter>,
+    /// Records at these offsets, in any order; `None`: all.
+    pub offsets: Option<Vec<i64>>,
     /// Columns in this order.
     pub columns: Vec<Column>,
     /// Rows of a batch; it ends earlier at 64 MiB.
@@ -49,11 +54,16 @@ struct Current {
     beyond: Option<u64>,
 }
 
+/// Bytes of log that are read for one batch of a selective read. Then an empty batch lets the caller stop.
+const MOST_BYTES_A_BATCH: u64 = 256 * 1024 * 1024;
+
 /// A walk over parts of segments that gives record batches. Files are open only while they are read.
 #[derive(Debug)]
 pub struct RecordReader {
     parts: std::iter::Peekable<std::vec::IntoIter<SegmentRange>>,
     scan: RecordScan,
+    filter: RecordFilter,
+    wants: Wants,
     current: Option<Current>,
     walk: Walk,
     cursor: BatchCursor,
@@ -73,13 +83,17 @@ impl RecordReader {
     ///
     /// # Errors
     /// `InvalidArgument` when `batch_size` is 0.
-    pub fn new(parts: Vec<SegmentRange>, scan: RecordScan) -> Result<Self> {
+    pub fn new(parts: Vec<SegmentRange>, mut scan: RecordScan) -> Result<Self> {
         if scan.batch_size == 0 {
             return Err(Error::InvalidArgument("batch_size is 1 or more, not 0".to_owned()));
         }
+        let filter = RecordFilter::new(scan.keys.take(), scan.offsets.take(), scan.times);
+        let builder = RecordBuilder::new(&scan.columns);
         Ok(Self {
-            parts: parts.into_iter().peekable(),
-            builder: RecordBuilder::new(&scan.columns),
+            parts: filter.narrow(parts).into_iter().peekable(),
+            wants: if filter.wants_keys() { Wants::All } else { builder.wants() },
+            builder,
+            filter,
             scan,
             current: None,
             walk: Walk::new(Reads::Whole, 0, 0),
@@ -113,7 +127,8 @@ impl RecordReader {
     /// # Errors
     /// `Corrupt` for what cannot be true, with [`OnError::Raise`]; the system's error.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
-        while !self.ended && self.builder.rows() < self.scan.batch_size {
+        let most = if self.filter.is_selective() { self.bytes_read() + MOST_BYTES_A_BATCH } else { u64::MAX };
+        while !self.ended && self.builder.rows() < self.scan.batch_size && self.bytes_read() < most {
             match self.step() {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -123,7 +138,7 @@ impl RecordReader {
                 }
             }
         }
-        if self.builder.rows() > 0 {
+        if self.builder.rows() > 0 || (!self.ended && self.bytes_read() >= most) {
             return Ok(Some(self.builder.take()));
         }
         self.pending.take().map_or(Ok(None), Err)
@@ -306,27 +321,24 @@ impl RecordReader {
         let path = current.part.segment.path();
         let batch = self.walk.batch(&current.source, header).map_err(|e| Error::io(path, e))?;
         if self.spans.is_empty() && !self.read {
-            match self.cursor.fill(header, batch, self.builder.wants(), CHUNK, &mut self.spans) {
+            match self.cursor.fill(header, batch, self.wants, CHUNK, &mut self.spans) {
                 Ok(ended) => self.read = ended,
                 Err(flaw) => {
                     self.read = true;
                     self.flaw = Some(flaw);
                 }
             }
-            let (begin, end, times) = (current.part.begin_offset, current.part.end_offset, self.scan.times);
-            if (begin, end) != (i64::MIN, i64::MAX) || !times.is_all() {
-                self.spans.retain(|span| {
-                    begin <= span.offset && span.offset < end && times.meets(span.timestamp, span.timestamp)
-                });
+            if !self.filter.retain(&current.part, &mut self.spans, self.cursor.bytes(batch)) {
+                (self.read, self.flaw) = (true, Some(unreadable_headers()));
+                self.spans.clear();
             }
         }
         let rows = self.spans.len().min(self.scan.batch_size - self.builder.rows());
         let fitting = self.builder.room_for(self.spans.get(..rows).unwrap_or_default());
         let taken = self.spans.get(..fitting).unwrap_or_default();
         if !self.builder.append(taken, self.cursor.bytes(batch), header) {
-            let flaw = Flaw::new(Kind::Records, "headers as they are written", "something else");
             self.spans.clear();
-            (self.read, self.flaw) = (true, Some(flaw));
+            (self.read, self.flaw) = (true, Some(unreadable_headers()));
         }
         self.spans.drain(..fitting.min(self.spans.len()));
         if self.spans.is_empty() && self.read {
@@ -337,6 +349,10 @@ impl RecordReader {
         }
         Ok(fitting == rows)
     }
+}
+
+fn unreadable_headers() -> Flaw {
+    Flaw::new(Kind::Records, "headers as they are written", "something else")
 }
 
 impl Iterator for RecordReader {

@@ -114,7 +114,7 @@ impl Segment {
         self.path.with_file_name(name.replacen(".log", suffix, 1))
     }
 
-    fn index_options(&self) -> IndexOptions {
+    pub(crate) fn index_options(&self) -> IndexOptions {
         IndexOptions {
             check: self.options.check,
             base_offset: Some(self.base_offset),

@@ -2,6 +2,7 @@
 //!
 //! Nothing is written: the caller decides what to do with the result.
 
+mod index_files;
 pub(crate) mod producer_state;
 
 use std::sync::Arc;
@@ -10,11 +11,11 @@ use crate::error::{Error, Result};
 use crate::io::FileSource;
 use crate::kafka::finding::{Finding, Flaw, Kind};
 use crate::kafka::format::batch_cursor::BatchCursor;
+use crate::kafka::format::control_record::control_type;
 use crate::kafka::format::header::{Header, NO_TIMESTAMP};
 use crate::kafka::format::record::{Wants, field};
 use crate::kafka::index::offset_index;
 use crate::kafka::index::time_index::{self, TimeEntry};
-use crate::kafka::read::batch_reader::control_type;
 use crate::kafka::read::lookup::too_large;
 use crate::kafka::read::segment::Segment;
 use crate::kafka::read::walk::{Reads, Walk};

@@ -4,8 +4,11 @@
 //! checked, because what lies in the log was accepted when it was written.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 
+use crate::error::Result;
 use crate::kafka::format::header::Header;
+use crate::kafka::format::producer_snapshot;
 use crate::kafka::index::transaction_index::AbortedTransaction;
 
 /// Carried from segment to segment.
@@ -18,6 +21,26 @@ pub struct ProducerState {
 }
 
 impl ProducerState {
+    /// Reads the open transactions from a snapshot of the producers.
+    ///
+    /// # Errors
+    /// `Corrupt` when the snapshot is damaged; the system's error.
+    pub fn of_snapshot(path: &Path) -> Result<Self> {
+        let mut state = Self::default();
+        for producer in producer_snapshot::read(path)? {
+            if let Some(first) = producer.current_txn_first_offset {
+                state.open.insert(producer.producer_id, first);
+                state.by_offset.insert(first, producer.producer_id);
+            }
+        }
+        Ok(state)
+    }
+
+    /// The first offset of the open transactions; `None` when none is open.
+    pub fn first_open_offset(&self) -> Option<i64> {
+        self.open.values().min().copied()
+    }
+
     /// Takes the batches of a producer.
     pub(crate) fn data(&mut self, header: &Header, first_offset: i64) {
         if header.is_transactional() && !self.open.contains_key(&header.producer_id) {

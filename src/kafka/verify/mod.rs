@@ -1,5 +1,7 @@
 //! A check of a segment and of the indexes beside it. Never ends at what it finds.
 
+pub(crate) mod in_log;
+
 use std::path::Path;
 use std::sync::Arc;
 
