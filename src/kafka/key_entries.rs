@@ -38,7 +38,8 @@ pub fn key_entries(records: &RecordBatch, header: Option<&str>) -> Result<Record
     let times = column(records, "timestamp", |a| a.as_primitive_opt::<TimestampMillisecondType>())?;
     let headers = header.map(|name| Headers::of(records, name)).transpose()?;
 
-    if headers.is_none() && keys.null_count() == 0
+    if headers.is_none()
+        && keys.null_count() == 0
         && let Ok(text) = StringArray::try_new(keys.offsets().clone(), keys.values().clone(), None)
     {
         // Nearly always the columns are taken as they are.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from logdex._types import MAX_INT64
 from logdex.errors import CorruptFileError
 from logdex.kafka.files import TopicPartition
 
@@ -90,4 +91,5 @@ def _lines(path: Path, fields: int) -> list[list[str]]:
 
 
 def _is_number(text: str) -> bool:
-    return len(text) <= _MOST_DIGITS and text.removeprefix("-").isdecimal() and text.isascii()
+    digits = text.removeprefix("-")
+    return len(text) <= _MOST_DIGITS and digits.isdecimal() and text.isascii() and int(digits) <= MAX_INT64

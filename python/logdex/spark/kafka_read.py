@@ -17,7 +17,7 @@ from logdex.errors import CorruptFileError
 from logdex.kafka import LogDir
 from logdex.kafka.files import MAX_OFFSET
 from logdex.spark.schema import RECORD_COLUMNS, arrow_schema, lay_out, warn_of_lost_instants
-from logdex.spark.tasks import pack, task_bytes
+from logdex.spark.workers import pack, task_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -10,7 +10,6 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from logdex._types import Isolation, OnError
 from logdex.kafka import LogDir, TopicPartition
 from logdex.spark import options as opt
-from logdex.spark.files import require_directory
 from logdex.spark.kafka_offsets import (
     OFFSET_OPTIONS,
     TOPIC_OPTIONS,
@@ -25,7 +24,7 @@ from logdex.spark.kafka_offsets import (
 from logdex.spark.kafka_read import LogTask, ReadOptions, RecordFilter, earliest_of, latest_of, plan, read_ranges
 from logdex.spark.schema import RECORD_COLUMNS, checked_schema, spark_schema
 from logdex.spark.streams import SupportsTriggerAvailableNow, report_loss
-from logdex.spark.tasks import PARTITION_BYTES
+from logdex.spark.workers import PARTITION_BYTES, require_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -105,7 +104,7 @@ class KafkaLogSource(DataSource):
         )
 
     def _read_options(self, schema: StructType) -> ReadOptions:
-        opt.check_names(self.options, _OPTIONS, FORMAT, passed_over=_OF_BROKERS)
+        opt.check_names(self.options, _OPTIONS, FORMAT, ignored_prefixes=_OF_BROKERS)
         directory = opt.path(self.options, FORMAT)
         require_directory(directory)
         isolation = self.options.get("kafka.isolation.level", self.options.get("isolation", "read_uncommitted")).lower()

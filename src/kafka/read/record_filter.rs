@@ -121,8 +121,9 @@ impl RecordFilter {
     pub(crate) fn retain(&self, part: &SegmentRange, spans: &mut Vec<Span>, bytes: &[u8]) -> bool {
         let (begin, end, times) = (part.begin_offset, part.end_offset, self.times);
         if (begin, end) != (i64::MIN, i64::MAX) || !times.is_all() {
-            spans
-                .retain(|span| begin <= span.offset && span.offset < end && times.meets(span.timestamp, span.timestamp));
+            spans.retain(|span| {
+                begin <= span.offset && span.offset < end && times.meets(span.timestamp, span.timestamp)
+            });
         }
         if let Some(offsets) = &self.offsets {
             spans.retain(|span| offsets.binary_search(&span.offset).is_ok());
@@ -163,7 +164,8 @@ mod tests {
         // Two headers "a": null and "v"; then "b": "v". Lengths are zigzag varints.
         let bytes = b"\x02a\x01\x02a\x02v\x02b\x02v";
         let span = Span { headers: (0, 11), header_count: 3, ..Span::default() };
-        let matches = |name: &str, value: &[u8]| KeyFilter::new(Some(name.to_owned()), [value.to_vec()]).matches(&span, bytes);
+        let matches =
+            |name: &str, value: &[u8]| KeyFilter::new(Some(name.to_owned()), [value.to_vec()]).matches(&span, bytes);
         assert_eq!(matches("a", b"v"), Some(true));
         assert_eq!(matches("b", b"v"), Some(true));
         assert_eq!(matches("a", b""), Some(false));

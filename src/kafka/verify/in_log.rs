@@ -20,7 +20,7 @@ const LEADER_EPOCH_AT: u64 = 12;
 #[derive(Clone, Copy, Debug)]
 pub struct InLog<'a> {
     /// Leader epochs of the partition as (epoch, first offset), in the order of their file.
-    pub epochs: &'a [(i32, i64)],
+    pub epochs: &'a [(i64, i64)],
     /// The offset behind the segment before; `None` without one.
     pub previous_end: Option<i64>,
     /// A segment follows, so the broker closed this one.
@@ -51,7 +51,7 @@ impl Segment {
             // Messages of magic 0 and 1 have no epoch. Who led before the first line of the file is not recorded.
             if let Some((epoch, first)) = known.and_then(|at| log.epochs.get(at))
                 && header.leader_epoch >= 0
-                && header.leader_epoch != *epoch
+                && i64::from(header.leader_epoch) != *epoch
             {
                 let expected = format_args!("{epoch}, which leads from offset {first} on").to_string();
                 let flaw = Flaw::new(Kind::LeaderEpoch, expected, header.leader_epoch);

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::bounds::{self, Bounds};
 use super::unit::{BATCH_UNIT_LEN, BatchUnit, UNIT_LEN, Unit};
 use crate::error::{Error, Result};
-use crate::hash_index::Compat;
 use crate::io::{Access, ReadAt};
 use crate::report::{self, Report};
 use crate::rocketmq::commit_log::CommitLog;
 use crate::rocketmq::offset_files::{self, OffsetFile, OpenFiles};
+use crate::rocketmq::release::Release;
 
 /// Bytes that are read at once.
 const CHUNK: usize = 256 * 1024;
@@ -48,7 +48,7 @@ pub struct Options {
     /// How files are reached; `Auto` is `pread`.
     pub access: Access,
     /// A release whose answers are wanted, faults included.
-    pub compat: Option<Compat>,
+    pub compat: Option<Release>,
     /// The log that the units lead into: tells what is deleted, and the times of messages.
     pub commit_log: Option<Arc<CommitLog>>,
     /// The directory of the queue's extension files.
