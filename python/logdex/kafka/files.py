@@ -38,7 +38,7 @@ _TEXT_FILES = {
 MAX_OFFSET = MAX_INT64
 _MAX_PARTITION = 2**31 - 1
 
-_SEGMENT_FILE = re.compile(r"([0-9]{1,20})(\.[a-z]+)")
+_SEGMENT_FILE = re.compile(r"(\d{1,20})(\.[a-z]+)")
 _PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>0|[1-9][0-9]{0,9})", re.DOTALL)
 _METADATA_SNAPSHOT = re.compile(
     r"(?P<offset>[0-9]{20})-(?P<epoch>[0-9]{10})(?P<ending>\.checkpoint(?:\.deleted)?|-[0-9]+\.checkpoint\.part)"
@@ -66,7 +66,7 @@ class TopicPartition:
 def parse_segment_file(name: str) -> tuple[int, str] | None:
     """Return the base offset and the suffix of a segment's file; None for any other name.
 
-    Leading zeros are not required, as for a broker.
+    Leading zeros are not required, as for a broker. The locale of the broker's JVM chooses the script of the digits.
 
     Example:
         >>> parse_segment_file("00000000000000000042.timeindex")

@@ -201,8 +201,10 @@ def _records_of(batch: RecordBatch) -> Iterator[Record]:
     """Make objects of the rows of a batch with the columns of a record."""
     columns = [batch.column(name) for name in RECORD_COLUMNS]
     columns[3] = columns[3].cast(DataType.int64())
-    for *fields, headers in zip(*(column.to_pylist() for column in columns), strict=True):
-        yield Record(*fields, tuple((header["key"], header["value"]) for header in headers or ()))
+    rows = zip(*(column.to_pylist() for column in columns), strict=True)
+    for topic, partition, offset, time, kind, key, value, headers in rows:
+        pairs = tuple((header["key"], header["value"]) for header in headers or ())
+        yield Record(topic, partition, offset, time, kind, key, value, pairs)
 
 
 def _merge(lists: list[list[Record]]) -> list[Record]:

@@ -254,7 +254,9 @@ class Log(Closing):
         self, offsets: Sequence[int], *, columns: Iterable[str], keys: Iterable[str | bytes], header: str | None = None
     ) -> SegmentReader:
         """Read the records at some offsets that carry one of some keys; see `records`."""
-        parts = list(self.parts(min(offsets), max(offsets) + 1)) if offsets else []
+        segments = self._current()
+        first, end = (max(min(offsets), self._log_start(segments)), max(offsets) + 1) if offsets else (0, 0)
+        parts = list(segments.parts(first, end))
         return _core.read_records(parts, columns=columns, keys=keys, header=header, offsets=offsets)
 
     def parts(

@@ -110,13 +110,16 @@ class RecordFilter:
         column: tuple[str, ...] = getattr(each, "attribute", ())
         if len(column) != 1:
             return None
-        name, value = column[0], getattr(each, "value", None)
+        name: str = column[0]
+        value: Any = getattr(each, "value", None)
         if isinstance(each, ds.IsNotNull):
             return self if name in _NEVER_NULL else None
         if name in ("topic", "partition") and isinstance(each, ds.EqualTo | ds.In):
-            known, field = (self.topics, "topics") if name == "topic" else (self.partitions, "partitions")
-            wanted: frozenset[Any] = frozenset(value if isinstance(each, ds.In) else [value])
-            return replace(self, **{field: wanted if known is None else known & wanted})
+            changes: dict[str, Any] = {f"{name}s": frozenset(value if isinstance(each, ds.In) else [value])}
+            known: frozenset[Any] | None = getattr(self, f"{name}s")
+            if known is not None:
+                changes[f"{name}s"] &= known
+            return replace(self, **changes)
         is_begin = isinstance(each, ds.EqualTo | ds.GreaterThan | ds.GreaterThanOrEqual)
         is_end = isinstance(each, ds.EqualTo | ds.LessThan | ds.LessThanOrEqual)
         if name == "offset" and (is_begin or is_end):

@@ -83,6 +83,15 @@ fn key_bytes(key: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     }
 }
 
+/// Leader epochs, each with its first offset.
+pub(super) fn epochs(epochs: &Bound<'_, PyAny>) -> PyResult<Vec<(i64, i64)>> {
+    let each = epochs.try_iter()?.map(|epoch| {
+        let (epoch, first): (Bound<'_, PyAny>, Bound<'_, PyAny>) = epoch?.extract()?;
+        Ok((integer(&epoch, "epochs")?, integer(&first, "epochs")?))
+    });
+    each.collect()
+}
+
 /// Ranges of transactions that were rolled back.
 pub(super) fn aborted(ranges: Option<&Bound<'_, PyAny>>) -> PyResult<AbortedRanges> {
     let Some(ranges) = ranges.filter(|ranges| !ranges.is_none()) else { return Ok(AbortedRanges::default()) };

@@ -432,7 +432,11 @@ impl PyLogSegment {
     }
 
     /// Places to cut the segment, about `piece_bytes` apart, as (offset, byte offset); from the offset index, if there is one.
-    fn cut_points(&self, py: Python<'_>, piece_bytes: u64) -> PyResult<Vec<(i64, u64)>> {
+    fn cut_points(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = integer::piece_bytes)] piece_bytes: u64,
+    ) -> PyResult<Vec<(i64, u64)>> {
         let segment = self.inner()?;
         Ok(py.detach(|| segment.cut_points(piece_bytes)))
     }
@@ -546,13 +550,14 @@ impl PyLogSegment {
     fn verify_in_log<'py>(
         &self,
         py: Python<'py>,
-        epochs: Vec<(i64, i64)>,
-        previous_end: Option<i64>,
+        epochs: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = integer::previous_end)] previous_end: Option<i64>,
         closed: bool,
         offset_index: Option<PathBuf>,
         time_index: Option<PathBuf>,
     ) -> PyResult<(Vec<Bound<'py, PyAny>>, i64)> {
         let segment = self.inner()?;
+        let epochs = arguments::epochs(epochs)?;
         let log = InLog {
             epochs: &epochs,
             previous_end,

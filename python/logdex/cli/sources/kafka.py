@@ -71,11 +71,11 @@ class KafkaSource(Source):
             return Description("Kafka segment", facts)
         if isinstance(self.opened, Log):
             log = self.opened
-            heads = ("name", "base_offset", "begin_timestamp", "end_timestamp", "log_bytes")
+            columns = ("name", "base_offset", "begin_timestamp", "end_timestamp", "log_bytes")
             rows: list[Sequence[Any]] = [
                 (segment.path.name, segment.base_offset, *_times([segment]), segment.size) for segment in log.segments
             ]
-            return Description("Kafka partition", _log_facts(log), [Listing("segments", heads, rows)])
+            return Description("Kafka partition", _log_facts(log), [Listing("segments", columns, rows)])
         logs = [self.opened.log(each.topic, each.partition) for each in self.opened.partitions()]
         heads = (
             *("topic", "partition", "segments", "begin_offset", "end_offset"),
