@@ -13,7 +13,6 @@
 //! is no partition here, only one segment at a time. The format is written down in docs/formats/kafka-log.md.
 
 mod compat;
-mod finding;
 pub mod format;
 pub mod index;
 mod key_entries;
@@ -24,7 +23,6 @@ mod test_data;
 mod verify;
 
 pub use compat::Compat;
-pub use finding::{Finding, Kind, OnError};
 pub use format::control_record;
 pub use format::names::{base_offset, topic_partition};
 pub use format::producer_snapshot;
@@ -34,16 +32,17 @@ pub use index::sparse_index::SparseIndex;
 pub use index::time_index::{TimeEntry, TimeIndex};
 pub use index::transaction_index;
 pub use key_entries::{key_entries, key_text};
-pub use read::batch_reader::{BatchReader, BatchScan};
+pub use read::batch_reader::BatchScan;
 pub use read::lookup::{Fetched, TimedOffset, Translated};
+pub use read::producer_state::ProducerState;
 pub use read::record_filter::KeyFilter;
-pub use read::record_reader::{RecordReader, RecordScan};
+pub use read::record_reader::RecordScan;
 pub use read::segment::{Segment, SegmentOptions};
 pub use read::segment_range::{AbortedRange, AbortedRanges, SegmentRange};
+pub use read::segment_reader::{OnError, SegmentReader};
 pub use read::{batch_columns, record_columns};
 pub use recover::Recovered;
-pub use recover::producer_state::ProducerState;
-pub use verify::in_log::InLog;
+pub use verify::{InLog, VerifiableIndex, verify_index};
 
 /// Segments and indexes are shared between threads, readers move between them.
 const _: () = {
@@ -52,8 +51,7 @@ const _: () = {
     shared::<Segment>();
     shared::<OffsetIndex>();
     shared::<TimeIndex>();
-    moved::<RecordReader>();
-    moved::<BatchReader>();
+    moved::<SegmentReader>();
 };
 
 #[cfg(test)]

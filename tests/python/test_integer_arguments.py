@@ -143,7 +143,6 @@ STORE_CHECKPOINT: dict[str, Call] = {
     for name in ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp")
 }
 COMMIT_LOG: dict[str, Call] = {
-    "records_at:offsets": lambda o, n: o.log.records_at([n], columns=["offset"], keys=["k"]),
     "open:max_body_bytes": lambda o, n: CommitLog.open(o.commit_log.path, max_body_bytes=n),
     "messages:phy_offsets": lambda o, n: o.commit_log.messages([n]),
     "message_batches:phy_offsets": lambda o, n: list(o.commit_log.message_batches([n])),
@@ -244,6 +243,7 @@ LOG_SEGMENT: dict[str, Call] = {
     "rebuild_indexes:max_index_bytes": lambda o, n: o.segment.rebuild_indexes(o.new(), max_index_bytes=n),
 }
 LOG: dict[str, Call] = {
+    "records_at:offsets": lambda o, n: o.log.records_at([n], columns=["offset"], keys=["k"]),
     "open:partition": lambda o, n: Log.open(o.log.path, partition=n),
     "open:max_batch_bytes": lambda o, n: Log.open(o.log.path, max_batch_bytes=n),
     "read:offset": lambda o, n: o.log.read(n, 1),

@@ -2,6 +2,7 @@
 //!
 //! A scan ends at the first damage, as a broker's log does.
 
+use super::producer_state::ProducerState;
 use super::segment::Segment;
 use super::walk::{Reads, Walk};
 use crate::error::{Error, Result};
@@ -12,7 +13,6 @@ use crate::kafka::format::record::{Wants, field};
 use crate::kafka::index::offset_index::OffsetIndex;
 use crate::kafka::index::sparse_index::SparseIndex;
 use crate::kafka::index::transaction_index::AbortedTransaction;
-use crate::kafka::recover::producer_state::ProducerState;
 
 impl Segment {
     /// Gives the header of each batch to `take`, up to the first damage.

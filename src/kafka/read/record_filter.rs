@@ -5,8 +5,9 @@
 use std::collections::HashSet;
 
 use super::segment_range::SegmentRange;
+use crate::arrow::byte_column::Place;
 use crate::java_text::decode_utf8;
-use crate::kafka::format::record::{Place, Span, field};
+use crate::kafka::format::record::{Span, field};
 use crate::time_range::TimeRange;
 
 /// Offsets that lie this close are read in one go: passing over the records between them costs less than a new start.

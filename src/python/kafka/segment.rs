@@ -12,13 +12,13 @@ use super::super::time::{self, Round};
 use super::super::{convert, integer, report};
 use super::arguments::{self, check_word};
 use super::producer_state::PyProducerState;
-use super::reader::{PySegmentReader, Reader};
+use super::reader::PySegmentReader;
 use super::records::record_scan;
 use super::recovered::PyRecoveredSegment;
 use super::slice::PySlice;
 use crate::kafka::{
-    BatchReader, BatchScan, Check, InLog, OnError, ProducerState, RecordReader, Recovered, Segment, SegmentOptions,
-    SegmentRange, TimedOffset, batch_columns,
+    BatchScan, Check, InLog, OnError, ProducerState, Recovered, Segment, SegmentOptions, SegmentRange, SegmentReader,
+    TimedOffset, batch_columns,
 };
 use crate::report::Report;
 
@@ -67,8 +67,7 @@ impl PyLogSegment {
 
     fn batch_reader(&self, py: Python<'_>, scan: BatchScan) -> PyResult<PySegmentReader> {
         let segment = self.inner()?;
-        let reader = py.detach(|| BatchReader::new(segment, scan))?;
-        Ok(PySegmentReader::new(Reader::Batches(reader)))
+        Ok(PySegmentReader::new(py.detach(|| SegmentReader::batches(segment, scan))?))
     }
 
     pub(super) fn bytes_at<'py>(&self, py: Python<'py>, position: u64, size: u64) -> PyResult<Bound<'py, PyBytes>> {
@@ -303,7 +302,7 @@ impl PyLogSegment {
             aborted: arguments::aborted(aborted)?,
             ..self.part()?
         };
-        Ok(PySegmentReader::new(Reader::Records(RecordReader::new(vec![part], scan)?)))
+        Ok(PySegmentReader::new(SegmentReader::records(vec![part], scan)?))
     }
 
     /// The first batch whose last offset is at or above an offset.

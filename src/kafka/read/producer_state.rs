@@ -1,7 +1,7 @@
 //! Open transactions of a partition's producers, as far as a rebuilt index of aborted transactions needs them.
 //!
 //! Source: `ProducerStateManager`, `ProducerAppendInfo#append`, `#appendEndTxnMarker`. Sequence numbers and epochs are not
-//! checked, because what lies in the log was accepted when it was written.
+//! checked: the broker checked them when it appended the batches.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::kafka::format::header::Header;
 use crate::kafka::format::producer_snapshot;
 use crate::kafka::index::transaction_index::AbortedTransaction;
 
-/// Carried from segment to segment.
+/// Open transactions, carried from segment to segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProducerState {
     /// First offset of the open transaction of each producer.
@@ -21,10 +21,10 @@ pub struct ProducerState {
 }
 
 impl ProducerState {
-    /// Reads the open transactions from a snapshot of the producers.
+    /// Read the open transactions from a snapshot of the producers.
     ///
     /// # Errors
-    /// `Corrupt` when the snapshot is damaged; the system's error.
+    /// `Corrupt` if the snapshot is damaged; the system's error.
     pub fn of_snapshot(path: &Path) -> Result<Self> {
         let mut state = Self::default();
         for producer in producer_snapshot::read(path)? {
@@ -36,12 +36,12 @@ impl ProducerState {
         Ok(state)
     }
 
-    /// The first offset of the open transactions; `None` when none is open.
+    /// The first offset of the open transactions; `None` if none is open.
     pub fn first_open_offset(&self) -> Option<i64> {
         self.open.values().min().copied()
     }
 
-    /// Takes the batches of a producer.
+    /// Add a data batch of a producer.
     pub(crate) fn data(&mut self, header: &Header, first_offset: i64) {
         if header.is_transactional() && !self.open.contains_key(&header.producer_id) {
             self.open.insert(header.producer_id, first_offset);
@@ -49,11 +49,11 @@ impl ProducerState {
         }
     }
 
-    /// Takes a marker; what it rolled back is an entry of the index.
+    /// Add a marker, and return the index entry of the transaction that it aborted.
     pub(crate) fn marker(&mut self, producer_id: i64, offset: i64, is_abort: bool) -> Option<AbortedTransaction> {
         let first_offset = self.open.remove(&producer_id)?;
         self.by_offset.remove(&first_offset);
-        // All before the first transaction that is still open is decided.
+        // Everything before the first transaction that is still open is decided.
         let undecided = self.by_offset.keys().next().copied();
         is_abort.then(|| AbortedTransaction {
             version: 0,
