@@ -45,13 +45,7 @@ _LARGE_BYTES = 1 << 30
 
 
 class WrittenFile(NamedTuple):
-    """One index file that an attempt finished.
-
-    Attributes:
-        path: Its path below the job's directory.
-        entries: Entries in it.
-        reserved_bytes: Disk space of the file.
-    """
+    """One index file that an attempt finished, with its path below the job's directory."""
 
     path: str
     entries: int
