@@ -115,8 +115,8 @@ def _of_candidates(explanation: Explanation) -> Iterator[Cause]:
     if "cut-off" in by_verdict:
         yield Cause(
             "cut-off",
-            f"entries with this hash lead to whole messages at offsets {_some(by_verdict['cut-off'])} that begin after the end of "
-            'the log: a broker cut them off; read them with CommitLog.scan(stop="salvage")',
+            f"entries with this hash lead to whole messages at offsets {_some(by_verdict['cut-off'])} that begin after the end "
+            'of the log: a broker cut them off; read them with CommitLog.scan(stop="salvage")',
         )
     if "damaged" in by_verdict:
         yield Cause(
