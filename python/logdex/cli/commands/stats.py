@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from logdex._core import chain_statistics
+from logdex import _core
 from logdex.cli.arguments import add_geometry, command
 from logdex.cli.output import Progress, say, say_json, table, time_text
 from logdex.cli.sources.registry import open_source
@@ -214,15 +214,16 @@ def measure(files: Sequence[IndexFile], progress: _types.Progress) -> IndexStati
     begin, end = _time_span(files)
     width = max(1, -(-(end - begin + 1) // _TIME_BINS))
     chains: Counter[int] = Counter()
-    regions, times = Counter[int](), Counter[int]()
+    regions: Counter[int] = Counter()
+    bins: Counter[int] = Counter()
     distinct = done = 0
     for file in files:
-        lengths, in_region, at_time, hashes = chain_statistics(
+        lengths, of_regions, of_bins, hashes = _core.chain_statistics(
             file, begin=begin, end=end, width=width, regions=_REGIONS
         )
         chains.update(lengths)
-        regions.update(dict(enumerate(in_region)))
-        times.update(dict(enumerate(at_time)))
+        regions.update(dict(enumerate(of_regions)))
+        bins.update(dict(enumerate(of_bins)))
         distinct += hashes
         done += len(file) * ENTRY_SIZE
         progress(done, total)
@@ -234,7 +235,7 @@ def measure(files: Sequence[IndexFile], progress: _types.Progress) -> IndexStati
         loads=[(len(file), file.hash_slots) for file in files],
         distinct_hashes=distinct,
         regions=[regions[region] for region in range(_REGIONS)],
-        times=[(begin + number * width, times[number]) for number in range(max(times, default=-1) + 1)],
+        times=[(begin + number * width, bins[number]) for number in range(max(bins, default=-1) + 1)],
     )
 
 
