@@ -95,6 +95,8 @@ struct Read {
 fn read(segment: &Arc<Segment>, columns: &[record_columns::Column], rows: usize, on_error: OnError, crc: bool) -> Read {
     let scan = RecordScan {
         times: TimeRange::ALL,
+        keys: None,
+        offsets: None,
         columns: columns.to_vec(),
         batch_size: rows,
         control: true,
