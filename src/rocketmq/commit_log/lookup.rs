@@ -3,10 +3,10 @@
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-use super::frame::{self, Found, Frame};
-use super::log::CommitLog;
-use super::scan::Place;
-use super::window::{LOOKUP_WINDOW, Window};
+use crate::rocketmq::commit_log::frame::{self, Found, Frame};
+use crate::rocketmq::commit_log::log::CommitLog;
+use crate::rocketmq::commit_log::decode::row::Place;
+use crate::rocketmq::commit_log::scan::window::{LOOKUP_WINDOW, Window};
 use crate::error::{Error, Result};
 use crate::mmap::FileSource;
 use crate::rocketmq::offset_files::OffsetFile;

@@ -5,38 +5,31 @@
 //! frame stands that a broker would refuse. Only [`mod@write`] and [`cut_log`] create or change files. The
 //! format is written down in docs/formats/rocketmq-commitlog.md.
 
-mod batch;
-pub mod body;
-mod buffers;
-mod column_builder;
-pub mod columns;
-mod cut;
-mod cut_off;
+mod decode;
 pub mod frame;
+mod left_over;
 mod log;
 mod lookup;
-mod message;
-mod parallel;
-pub mod properties;
-pub(super) mod property_map;
-mod reader;
-mod recovery;
-mod salvage;
+mod read;
+mod repair;
 mod scan;
-mod suspect;
-pub mod text;
-mod window;
 pub mod write;
 
-pub use batch::Bodies;
-pub use cut::cut_log;
-pub use log::{CommitLog, Options, ScanOptions, StoreTimes};
-pub use message::Message;
-pub use property_map::PropertyMap;
-pub use reader::MessageReader;
-pub use recovery::{Recovery, Start, file_batch};
-pub use scan::{Place, Scan, Stop};
-pub use suspect::Suspect;
+pub use decode::batch::Bodies;
+pub use decode::message::Message;
+pub use decode::property_map::{self, PropertyMap};
+pub use decode::row::Place;
+pub use decode::suspect::Suspect;
+pub use decode::{body, columns, text};
+pub use frame::{Stop, properties};
+pub use log::{CommitLog, Options};
+pub use read::StoreTimes;
+pub use repair::recovery::{self, Recovery, Start, file_batch};
+pub use repair::truncate::cut_log;
+pub use scan::filter::{Filter, TextSet};
+pub use scan::options::{AtDamage, ScanOptions};
+pub use scan::reader::MessageReader;
+pub use scan::walk::Scan;
 
 /// Logs are shared between threads, readers move between them.
 const _: () = {

@@ -2,7 +2,7 @@
 
 use super::fields::{Frame, Layout, body_crc};
 use super::{MAGIC_BLANK, MAGIC_V1, MAGIC_V2, array, i32_at};
-use crate::rocketmq::commit_log::properties;
+use crate::rocketmq::commit_log::frame::properties;
 use crate::rocketmq::names::{DELAY, SCHEDULE_TOPIC};
 
 /// Which frames are messages.
@@ -38,6 +38,15 @@ pub enum Refusal {
     },
     /// A delayed message whose level is no number.
     DelayLevel,
+}
+
+/// Where a walk ended, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stop {
+    /// Offset in the log.
+    pub phy_offset: u64,
+    /// What stands there; `None` at the end of the range asked for, or after the last file.
+    pub refusal: Option<Refusal>,
 }
 
 /// What stands at a place of the log.

@@ -20,8 +20,10 @@
 
 mod check;
 mod fields;
+pub(crate) mod piece;
+pub mod properties;
 
-pub use check::{Found, Needs, Refusal, Versions, check, check_with};
+pub use check::{Found, Needs, Refusal, Stop, Versions, check, check_with};
 pub use fields::{Frame, Layout, PropCrc, body_crc};
 
 /// First four bytes after the size of a message with a one-byte topic length.

@@ -8,7 +8,7 @@ use arrow_array::cast::AsArray;
 
 use super::encoder::{TestLog, TestMessage};
 use super::small_log;
-use crate::rocketmq::commit_log::columns::Column;
+use crate::rocketmq::commit_log::decode::columns::Column;
 use crate::rocketmq::commit_log::{Bodies, CommitLog, Options, ScanOptions};
 use crate::rocketmq::file_name;
 use crate::source::Access;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::buffers::Piece;
+use crate::rocketmq::commit_log::frame::piece::Piece;
 
 /// Writes `ip:port`, an IPv6 address as `[RFC 5952]:port`, in place of what `text` held.
 ///
@@ -42,12 +42,12 @@ fn write_hex(bytes: &[u8], text: &mut String) {
     }
 }
 
-pub(super) fn text_of(digits: &[u8]) -> &str {
+pub(crate) fn text_of(digits: &[u8]) -> &str {
     std::str::from_utf8(digits).unwrap_or_default()
 }
 
 /// The 16 upper-case hex digits of a number, all nibbles of a half at once.
-pub(super) fn hex(number: u64) -> [u8; 16] {
+pub(crate) fn hex(number: u64) -> [u8; 16] {
     let mut digits = [0; 16];
     let (high, low) = digits.split_at_mut(8);
     high.copy_from_slice(&hex_half(number >> 32).to_be_bytes());
@@ -71,7 +71,7 @@ const HOST_ROOM: usize = 64;
 
 /// A host as text.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct HostText {
+pub(crate) struct HostText {
     key: [u64; 3],
     text: [u8; HOST_ROOM],
     text_len: usize,
@@ -88,12 +88,12 @@ impl HostText {
     }
 
     /// `ip:port`.
-    pub(super) fn text(&self) -> Piece<'_> {
+    pub(crate) fn text(&self) -> Piece<'_> {
         Piece { from: &self.text, len: self.text_len }
     }
 
     /// All bytes in upper-case hex: what the ids of its messages begin with.
-    pub(super) fn hex(&self) -> Piece<'_> {
+    pub(crate) fn hex(&self) -> Piece<'_> {
         Piece { from: &self.hex, len: self.hex_len }
     }
 }
@@ -108,7 +108,7 @@ fn padded(text: &str) -> [u8; HOST_ROOM] {
 
 /// The texts of hosts that came before: the messages of a log come from few hosts.
 #[derive(Debug, Default)]
-pub(super) struct HostTexts {
+pub(crate) struct HostTexts {
     /// By a hash of the host, the number of a text.
     places: Vec<usize>,
     texts: Vec<HostText>,
@@ -121,7 +121,7 @@ impl HostTexts {
     const MOST: usize = 1024;
 
     /// Forgets the texts if they are many. Numbers that were given before then count no more.
-    pub(super) fn limit(&mut self) {
+    pub(crate) fn limit(&mut self) {
         self.places.resize(1 << Self::BITS, 0);
         if self.texts.len() > Self::MOST {
             self.texts.clear();
@@ -130,7 +130,7 @@ impl HostTexts {
 
     /// The text of this number.
     #[inline]
-    pub(super) fn get(&self, number: usize) -> &HostText {
+    pub(crate) fn get(&self, number: usize) -> &HostText {
         const NONE: HostText =
             HostText { key: [0; 3], text: [0; HOST_ROOM], text_len: 0, hex: [0; HOST_ROOM], hex_len: 0 };
         self.texts.get(number).unwrap_or(&NONE)
@@ -138,7 +138,7 @@ impl HostTexts {
 
     /// The number of the text of a host of 8 or 20 bytes.
     #[inline]
-    pub(super) fn number(&mut self, host: &[u8]) -> usize {
+    pub(crate) fn number(&mut self, host: &[u8]) -> usize {
         let key = match host.first_chunk::<8>() {
             Some(v4) if host.len() == 8 => [u64::from_be_bytes(*v4), 0, u64::MAX],
             _ => long_key(host),

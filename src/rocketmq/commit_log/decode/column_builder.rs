@@ -8,17 +8,18 @@ use arrow_array::{Array as _, ArrayRef, MapArray, StructArray};
 use arrow_buffer::{NullBufferBuilder, OffsetBuffer};
 use arrow_schema::{DataType, Field};
 
-use super::batch::Block;
-use super::buffers::{Bytes, Numbers, Piece, Recycled};
-use super::columns::{self, Column};
-use super::frame::Frame;
-use super::properties::Entry;
-use super::text;
+use crate::rocketmq::commit_log::decode::batch::Block;
+use crate::rocketmq::commit_log::decode::buffers::{Bytes, Numbers, Recycled};
+use crate::rocketmq::commit_log::frame::piece::Piece;
+use crate::rocketmq::commit_log::decode::columns::{self, Column};
+use crate::rocketmq::commit_log::frame::Frame;
+use crate::rocketmq::commit_log::frame::properties::Entry;
+use crate::rocketmq::commit_log::decode::text;
 use crate::java_text::decode_utf8;
 
 /// Builder of one column.
 #[derive(Debug)]
-pub(super) enum ColumnBuilder {
+pub(crate) enum ColumnBuilder {
     Int32(Numbers<Int32Type>),
     Int64(Numbers<Int64Type>),
     Time(Numbers<TimestampMillisecondType>),
@@ -29,7 +30,7 @@ pub(super) enum ColumnBuilder {
 
 /// Names and values of the properties.
 #[derive(Debug)]
-pub(super) struct Map {
+pub(crate) struct Map {
     names: Bytes,
     values: Bytes,
     /// Where each row ends.
@@ -38,7 +39,7 @@ pub(super) struct Map {
 }
 
 impl ColumnBuilder {
-    pub(super) fn new(column: Column) -> Self {
+    pub(crate) fn new(column: Column) -> Self {
         match column.data_type() {
             DataType::Int32 => Self::Int32(Numbers::new()),
             DataType::Int64 => Self::Int64(Numbers::new()),
@@ -54,7 +55,7 @@ impl ColumnBuilder {
         }
     }
 
-    pub(super) fn append_null(&mut self) {
+    pub(crate) fn append_null(&mut self) {
         match self {
             Self::Int32(b) => b.append_option(None),
             Self::Int64(b) => b.append_option(None),
@@ -65,7 +66,7 @@ impl ColumnBuilder {
     }
 
     /// Adds what `column` holds of the block's messages. Bodies are added elsewhere.
-    pub(super) fn append(&mut self, column: Column, block: &Block<'_>) {
+    pub(crate) fn append(&mut self, column: Column, block: &Block<'_>) {
         match (self, column) {
             (Self::Int32(b), Column::QueueId) => numbers(b, block, Frame::queue_id),
             (Self::Int32(b), Column::Flag) => numbers(b, block, Frame::flag),
@@ -86,7 +87,7 @@ impl ColumnBuilder {
         }
     }
 
-    pub(super) fn finish(&mut self, column: Column) -> ArrayRef {
+    pub(crate) fn finish(&mut self, column: Column) -> ArrayRef {
         match self {
             Self::Int32(b) => b.finish(&column.data_type()),
             Self::Int64(b) => b.finish(&column.data_type()),

@@ -1,48 +1,19 @@
 //! The walk of a log: message after message, over the files in the order of their offsets.
 
-use std::path::Path;
-
-use super::batch::Row;
-use super::body::BodyError;
-use super::frame::{self, Found, Frame, Layout, Refusal, Versions};
-use super::salvage::{self, Past};
-use super::suspect::Suspect;
-use super::window::{LOOKUP_WINDOW, SCAN_WINDOW, Window};
+use crate::rocketmq::commit_log::decode::row::{Place, Row};
+use crate::rocketmq::commit_log::frame::{self, Found, Frame, Layout, Refusal, Stop, Versions};
+use crate::rocketmq::commit_log::scan::filter::Filter;
+use crate::rocketmq::commit_log::scan::salvage::{self, Past};
+use crate::rocketmq::commit_log::decode::suspect::Suspect;
+use crate::rocketmq::commit_log::scan::window::{LOOKUP_WINDOW, SCAN_WINDOW, Window};
 use crate::error::{Error, Result};
 use crate::rocketmq::findings::Checked;
 use crate::rocketmq::offset_files::OffsetFile;
 use crate::source::ReadAt;
 
-/// Where a walk ended, and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stop {
-    /// Offset in the log.
-    pub phy_offset: u64,
-    /// What stands there; `None` at the end of the range asked for, or after the last file.
-    pub refusal: Option<Refusal>,
-}
-
-/// Where a frame lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place<'a> {
-    /// Offset in the log.
-    pub phy_offset: u64,
-    /// Name of the file.
-    pub path: &'a Path,
-    /// Offset in the file.
-    pub file_offset: u64,
-}
-
-impl Place<'_> {
-    /// What is said where a body cannot be decoded.
-    pub(super) fn body_error(&self, error: &BodyError) -> String {
-        format!("{} at byte {}: {error}", self.path.display(), self.file_offset)
-    }
-}
-
-/// Where in the current file a message lies.
+/// A message in the current file.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Located {
+pub(crate) struct Located {
     at: u64,
     layout: Layout,
     suspect: Suspect,
@@ -73,6 +44,9 @@ pub struct Scan<S> {
     stop: Option<Stop>,
     salvage: Option<Box<Salvage>>,
     checked: Checked,
+    filter: Filter,
+    /// Messages from this offset on are left out if a broker truncated them.
+    truncated_from: Option<u64>,
 }
 
 /// What a walk needs that goes on behind damage.
@@ -123,6 +97,8 @@ impl<S: ReadAt> Scan<S> {
             stop: None,
             salvage: None,
             checked: Checked::default(),
+            filter: Filter::default(),
+            truncated_from: None,
         }
     }
 
@@ -147,6 +123,21 @@ impl<S: ReadAt> Scan<S> {
         self
     }
 
+    /// Finds only messages that pass a filter. All others are walked over as before: they count for what is wrong with
+    /// later messages.
+    #[must_use]
+    pub fn filtering(mut self, filter: Filter) -> Self {
+        self.filter = filter;
+        self
+    }
+
+    /// Leaves out messages from this offset on that a broker truncated.
+    #[must_use]
+    pub fn without_truncated(mut self, from: u64) -> Self {
+        self.truncated_from = Some(from);
+        self
+    }
+
     /// What was refused so far.
     pub fn checked(&self) -> &Checked {
         &self.checked
@@ -156,7 +147,7 @@ impl<S: ReadAt> Scan<S> {
     ///
     /// # Errors
     /// The system's error, with the path.
-    pub(super) fn starting_at_begin(mut self) -> Result<Self> {
+    pub(crate) fn starting_at_begin(mut self) -> Result<Self> {
         self.enter_next_file()?;
         if let Some((file, _)) = &self.current {
             self.next = self.begin.saturating_sub(file.start);
@@ -297,23 +288,33 @@ impl<S: ReadAt> Scan<S> {
         }
     }
 
-    /// Goes over the next messages, at most so many, as far as they are in memory already; at least one if there is one.
-    /// Replaces what `found` held.
+    /// Goes over the next messages, as far as they are in memory already, until so many pass the filter. None may pass
+    /// although there are more. Replaces what `found` held.
     ///
     /// # Errors
     /// The system's error, with the path; the messages before it are found then.
-    pub(super) fn advance_block(&mut self, most: usize, found: &mut Vec<Located>) -> Result<()> {
+    pub(crate) fn advance_block(&mut self, most: usize, found: &mut Vec<Located>) -> Result<()> {
         found.clear();
         if self.advance()?
             && let Some(layout) = self.layout
         {
-            found.push(Located { at: self.at, layout, suspect: self.suspect() });
+            let suspect = self.suspect();
+            if self.is_wanted(&self.window.frame(self.at, layout), self.position, suspect) {
+                found.push(Located { at: self.at, layout, suspect });
+            }
             self.advance_in_window(most, found);
         }
         Ok(())
     }
 
-    /// Goes over the next messages, at most so many, that are held whole.
+    /// Returns whether a message is to be returned.
+    #[inline]
+    fn is_wanted(&self, frame: &Frame<'_>, phy_offset: u64, suspect: Suspect) -> bool {
+        let is_truncated = self.truncated_from.is_some_and(|from| phy_offset >= from && suspect.has(Suspect::CUT_OFF));
+        !is_truncated && self.filter.passes(frame, phy_offset)
+    }
+
+    /// Goes over the next messages that are held whole, until so many were found.
     fn advance_in_window(&mut self, most: usize, found: &mut Vec<Located>) {
         let Some((file, _)) = &self.current else {
             return;
@@ -326,21 +327,25 @@ impl<S: ReadAt> Scan<S> {
                 // To be looked at again, with all that may come of it.
                 break;
             };
+            let frame = Frame::new(held, layout);
+            let phy_offset = file.start.saturating_add(self.next);
             if let Some(salvage) = &mut self.salvage {
-                let frame = self.window.frame(self.next, layout);
-                salvage.suspect = salvage.past.judge(&frame, file.start.saturating_add(self.next));
+                salvage.suspect = salvage.past.judge(&frame, phy_offset);
             }
-            found.push(Located { at: self.next, layout, suspect: self.suspect() });
+            let suspect = self.suspect();
+            if self.is_wanted(&frame, phy_offset, suspect) {
+                found.push(Located { at: self.next, layout, suspect });
+            }
+            self.layout = Some(layout);
             self.at = self.next;
             self.next += u64::from(layout.total());
             held = held.get(layout.total() as usize..).unwrap_or_default();
         }
-        self.layout = found.last().map(|located| located.layout);
         self.position = file.start.saturating_add(self.at);
     }
 
     /// The messages that [`Self::advance_block`] found.
-    pub(super) fn rows<'a>(&'a self, found: &[Located]) -> Vec<Row<'a>> {
+    pub(crate) fn rows<'a>(&'a self, found: &[Located]) -> Vec<Row<'a>> {
         let Some((file, _)) = &self.current else {
             return Vec::new();
         };
@@ -380,18 +385,23 @@ impl<S: ReadAt> Scan<S> {
     }
 
     /// What speaks against it, where the walk salvages.
-    pub(super) fn suspect(&self) -> Suspect {
+    pub(crate) fn suspect(&self) -> Suspect {
         self.salvage.as_ref().map_or(Suspect::default(), |salvage| salvage.suspect)
     }
 
     /// Bytes that the walk holds in memory.
     #[cfg(test)]
-    pub(super) fn window_len(&self) -> usize {
+    pub(crate) fn window_len(&self) -> usize {
         self.window.len()
     }
 
+    /// In the log: where the walk has come to.
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
     /// In the log: where the last BLANK frame stood that the walk came to.
-    pub(super) fn last_blank(&self) -> Option<u64> {
+    pub(crate) fn last_blank(&self) -> Option<u64> {
         self.last_blank
     }
 

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::io;
 
-use super::frame::{self, Frame, INNER_BATCH, Refusal, is_in_queue};
-use super::scan::Stop;
-use super::suspect::Suspect;
-use super::window::Window;
+use crate::rocketmq::commit_log::frame::{self, Frame, INNER_BATCH, Refusal, is_in_queue};
+use crate::rocketmq::commit_log::frame::Stop;
+use crate::rocketmq::commit_log::decode::suspect::Suspect;
+use crate::rocketmq::commit_log::scan::window::Window;
 use crate::rocketmq::commit_log::frame::{Found, Versions};
 use crate::rocketmq::findings::Checked;
 use crate::rocketmq::offset_files::OffsetFile;
@@ -63,7 +63,7 @@ struct LastFile {
 
 /// What is remembered of the messages so far.
 #[derive(Debug)]
-pub(super) struct Past {
+pub(crate) struct Past {
     memory: Memory,
     /// A broker's walk has ended.
     stopped: bool,
@@ -76,12 +76,12 @@ pub(super) struct Past {
 
 impl Past {
     /// Nothing yet; the last file that holds messages begins at `last_begin`.
-    pub(super) fn new(last_begin: u64) -> Self {
+    pub(crate) fn new(last_begin: u64) -> Self {
         Self { memory: Memory::default(), stopped: false, left_file: false, last_begin, last: None }
     }
 
     /// What speaks against a message, which then is remembered itself.
-    pub(super) fn judge(&mut self, frame: &Frame<'_>, phy_offset: u64) -> Suspect {
+    pub(crate) fn judge(&mut self, frame: &Frame<'_>, phy_offset: u64) -> Suspect {
         let mut signs = Suspect::default();
         let mut sign = |holds: bool, sign| {
             if holds {
@@ -111,7 +111,7 @@ impl Past {
     }
 
     /// A broker's walk ends here.
-    pub(super) fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         self.stopped = true;
         if let Some(last) = &mut self.last {
             last.stopped = true;
@@ -120,18 +120,18 @@ impl Past {
     }
 
     /// A broker's walk goes on in the next file, whatever this one still holds.
-    pub(super) fn leave_file(&mut self) {
+    pub(crate) fn leave_file(&mut self) {
         self.left_file = true;
     }
 
-    pub(super) fn enter_file(&mut self, begin: u64) {
+    pub(crate) fn enter_file(&mut self, begin: u64) {
         self.left_file = false;
         self.last = (begin == self.last_begin).then(LastFile::default);
     }
 }
 
 /// The next place behind `after` where a message stands that states its own offset, or filling that ends with the file.
-pub(super) fn next_frame<S: ReadAt + ?Sized>(
+pub(crate) fn next_frame<S: ReadAt + ?Sized>(
     source: &S,
     file: &OffsetFile,
     after: u64,
@@ -157,7 +157,7 @@ pub(super) fn next_frame<S: ReadAt + ?Sized>(
 }
 
 /// Says in a report what a broker refuses.
-pub(super) fn tell(checked: &mut Checked, file: &OffsetFile, stop: &Stop) {
+pub(crate) fn tell(checked: &mut Checked, file: &OffsetFile, stop: &Stop) {
     // That a file is empty is a finding of its own.
     let Some(refusal) = stop.refusal.filter(|_| file.len > 0) else {
         return;
@@ -184,6 +184,6 @@ pub(super) fn tell(checked: &mut Checked, file: &OffsetFile, stop: &Stop) {
 }
 
 /// True when a BLANK frame says that it ends with its file, as a broker writes it.
-pub(super) fn is_whole_blank(head: &[u8], at: u64, file_len: u64) -> bool {
+pub(crate) fn is_whole_blank(head: &[u8], at: u64, file_len: u64) -> bool {
     frame::stated_size(head).is_some_and(|size| at.saturating_add(size) == file_len)
 }

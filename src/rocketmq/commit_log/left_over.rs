@@ -1,4 +1,4 @@
-//! Which whole messages are none: what a broker cut off and left on the disk (see [`super::suspect`]).
+//! Which whole messages are none: what a broker cut off and left on the disk (see [`crate::rocketmq::commit_log::decode::suspect`]).
 //!
 //! Such ghosts can only lie behind the end of the log in the last file that holds messages, because a cut deletes all files
 //! behind it; and in the filling of a file that was written to its end later, because only the first bytes of a BLANK frame
@@ -7,11 +7,11 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use super::frame::Found;
-use super::log::CommitLog;
-use super::salvage::{is_whole_blank, next_frame};
-use super::suspect::Suspect;
-use super::window::{LOOKUP_WINDOW, SCAN_WINDOW, Window};
+use crate::rocketmq::commit_log::frame::Found;
+use crate::rocketmq::commit_log::log::CommitLog;
+use crate::rocketmq::commit_log::scan::salvage::{is_whole_blank, next_frame};
+use crate::rocketmq::commit_log::decode::suspect::Suspect;
+use crate::rocketmq::commit_log::scan::window::{LOOKUP_WINDOW, SCAN_WINDOW, Window};
 use crate::error::{Error, Result};
 use crate::rocketmq::offset_files::OffsetFile;
 use crate::source::ReadAt;
@@ -37,7 +37,7 @@ struct Behind {
 }
 
 impl CommitLog {
-    /// True when a message that is whole in itself is none: a broker cut it off. With [`super::log::Options::broker_end`]
+    /// True when a message that is whole in itself is none: a broker cut it off. With [`crate::rocketmq::commit_log::log::Options::broker_end`]
     /// nothing behind the end of the log is a message.
     ///
     /// # Errors

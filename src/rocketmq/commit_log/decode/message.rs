@@ -1,13 +1,13 @@
 //! One message, owned.
 
-use super::body::BodyDecoder;
-use super::frame::Frame;
-use super::properties;
-use super::scan::Place;
-use super::text;
+use crate::rocketmq::commit_log::decode::body::BodyDecoder;
+use crate::rocketmq::commit_log::frame::Frame;
+use crate::rocketmq::commit_log::frame::properties;
+use crate::rocketmq::commit_log::decode::row::Place;
+use crate::rocketmq::commit_log::decode::text;
 use crate::java_text::decode_utf8;
 
-/// A message with every column; see [`super::columns::Column`] for what they mean.
+/// A message with every column; see [`crate::rocketmq::commit_log::decode::columns::Column`] for what they mean.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are the columns")]
 pub struct Message {
@@ -32,7 +32,7 @@ pub struct Message {
 }
 
 impl Message {
-    pub(super) fn new(frame: &Frame<'_>, place: Place<'_>, max_body_bytes: usize) -> Self {
+    pub(crate) fn new(frame: &Frame<'_>, place: Place<'_>, max_body_bytes: usize) -> Self {
         let (mut msg_id, mut born_host, mut store_host) = (String::new(), String::new(), String::new());
         text::write_msg_id(frame.store_host(), place.phy_offset, &mut msg_id);
         text::write_host(frame.born_host(), &mut born_host);

@@ -8,15 +8,15 @@ use std::sync::Arc;
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 
-use super::body::BodyDecoder;
-use super::buffers::{Bytes, Piece};
-use super::column_builder::ColumnBuilder;
-use super::columns::{self, Column};
-use super::frame::{COMPRESSED, Frame};
-use super::properties::{Entry, KnownNames, Names};
-use super::scan::Place;
-use super::suspect::Suspect;
-use super::text::{HostText, HostTexts};
+use crate::rocketmq::commit_log::decode::body::BodyDecoder;
+use crate::rocketmq::commit_log::decode::buffers::Bytes;
+use crate::rocketmq::commit_log::frame::piece::Piece;
+use crate::rocketmq::commit_log::decode::column_builder::ColumnBuilder;
+use crate::rocketmq::commit_log::decode::columns::{self, Column};
+use crate::rocketmq::commit_log::frame::{COMPRESSED, Frame};
+use crate::rocketmq::commit_log::frame::properties::{Entry, KnownNames, Names};
+use crate::rocketmq::commit_log::decode::row::Row;
+use crate::rocketmq::commit_log::decode::text::{HostText, HostTexts};
 use crate::java_text::decode_utf8;
 
 /// A batch ends before it is larger than this, if it has a row.
@@ -33,35 +33,27 @@ pub enum Bodies {
     Stored,
 }
 
-/// A message that is to be added.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Row<'a> {
-    pub(super) frame: Frame<'a>,
-    pub(super) place: Place<'a>,
-    pub(super) suspect: Suspect,
-}
-
 /// The properties of a message.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Properties {
+pub(crate) struct Properties {
     /// Number of the names.
     names: usize,
     /// Numbers of the entries in the block.
     begin: usize,
-    pub(super) end: usize,
+    pub(crate) end: usize,
 }
 
 /// What the columns of a block are made of.
-pub(super) struct Block<'a> {
-    pub(super) rows: &'a [Row<'a>],
+pub(crate) struct Block<'a> {
+    pub(crate) rows: &'a [Row<'a>],
     /// Of every row, where any column needs them.
-    pub(super) properties: Vec<Properties>,
-    pub(super) entries: Vec<Entry<'a>>,
+    pub(crate) properties: Vec<Properties>,
+    pub(crate) entries: Vec<Entry<'a>>,
     /// Numbers of the texts of born host and store host of every row, where any column needs them.
-    pub(super) hosts: Vec<[usize; 2]>,
+    pub(crate) hosts: Vec<[usize; 2]>,
     known: &'a Known,
     /// Why bodies are missing; nothing where none is.
-    pub(super) body_errors: Vec<Option<String>>,
+    pub(crate) body_errors: Vec<Option<String>>,
 }
 
 /// What came before and comes again.
@@ -72,17 +64,17 @@ struct Known {
 }
 
 impl<'a> Block<'a> {
-    pub(super) fn host(&self, number: usize) -> &'a HostText {
+    pub(crate) fn host(&self, number: usize) -> &'a HostText {
         self.known.hosts.get(number)
     }
 
     /// The names of a message's properties.
-    pub(super) fn names(&self, properties: &Properties) -> Option<&'a Names> {
+    pub(crate) fn names(&self, properties: &Properties) -> Option<&'a Names> {
         self.known.names.get(properties.names)
     }
 
     /// The value of one of the properties that have columns of their own.
-    pub(super) fn value(&self, properties: &Properties, which: usize) -> Option<Piece<'a>> {
+    pub(crate) fn value(&self, properties: &Properties, which: usize) -> Option<Piece<'a>> {
         let entry = self.names(properties)?.known.get(which).copied().flatten()?;
         self.entries.get(properties.begin + entry).map(Entry::value)
     }
@@ -135,7 +127,7 @@ fn decoded(rows: &[Row<'_>]) -> Vec<Option<String>> {
 }
 
 /// Takes messages and gives record batches.
-pub(super) struct BatchBuilder {
+pub(crate) struct BatchBuilder {
     schema: SchemaRef,
     columns: Vec<(Column, ColumnBuilder)>,
     body: Option<usize>,
@@ -151,7 +143,7 @@ pub(super) struct BatchBuilder {
 }
 
 impl BatchBuilder {
-    pub(super) fn new(columns: &[Column], bodies: Bodies, max_body_bytes: usize) -> Self {
+    pub(crate) fn new(columns: &[Column], bodies: Bodies, max_body_bytes: usize) -> Self {
         let any = |wanted: &[Column]| columns.iter().any(|c| wanted.contains(c));
         Self {
             schema: columns::schema(columns),
@@ -170,21 +162,21 @@ impl BatchBuilder {
     }
 
     /// Takes as much as a batch can hold at all.
-    pub(super) fn unbounded(mut self) -> Self {
+    pub(crate) fn unbounded(mut self) -> Self {
         self.most_bytes = MOST_BYTES;
         self
     }
 
-    pub(super) fn schema(&self) -> SchemaRef {
+    pub(crate) fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
 
-    pub(super) fn rows(&self) -> usize {
+    pub(crate) fn rows(&self) -> usize {
         self.rows
     }
 
     /// Adds messages and gives how many: fewer than all when the batch is full of bytes and must be taken first.
-    pub(super) fn append(&mut self, rows: &[Row<'_>]) -> usize {
+    pub(crate) fn append(&mut self, rows: &[Row<'_>]) -> usize {
         let mut known = std::mem::take(&mut self.known);
         let decoded = if self.wants_properties { decoded(rows) } else { Vec::new() };
         let (properties, entries) =
@@ -263,7 +255,7 @@ impl BatchBuilder {
     }
 
     /// Adds a row that has only an offset. Always finds room.
-    pub(super) fn append_missing(&mut self, phy_offset: Option<i64>) {
+    pub(crate) fn append_missing(&mut self, phy_offset: Option<i64>) {
         for (column, builder) in &mut self.columns {
             match builder {
                 ColumnBuilder::Int64(b) if *column == Column::PhyOffset => b.append_option(phy_offset),
@@ -274,7 +266,7 @@ impl BatchBuilder {
     }
 
     /// What was added since the last batch was taken.
-    pub(super) fn take(&mut self) -> RecordBatch {
+    pub(crate) fn take(&mut self) -> RecordBatch {
         let arrays = self.columns.iter_mut().map(|(column, builder)| builder.finish(*column)).collect();
         let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
         (self.rows, self.bytes) = (0, 0);

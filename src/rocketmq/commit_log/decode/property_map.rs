@@ -5,7 +5,7 @@ use std::ops::Range;
 use arrow_array::builder::{MapBuilder, MapFieldNames, StringBuilder};
 use arrow_array::{Array as _, MapArray};
 
-use super::columns::map_fields;
+use crate::rocketmq::commit_log::decode::columns::map_fields;
 
 /// Makes the column `properties` row by row.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ mod tests {
     use arrow_array::Array as _;
 
     use super::PropertyMap;
-    use crate::rocketmq::commit_log::columns::Column;
+    use crate::rocketmq::commit_log::decode::columns::Column;
 
     #[test]
     fn it_is_the_column_of_a_scan() {

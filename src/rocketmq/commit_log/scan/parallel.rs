@@ -11,12 +11,14 @@ use std::thread;
 
 use arrow_array::RecordBatch;
 
-use super::batch::BatchBuilder;
-use super::log::{Options, ScanOptions};
-use super::reader::MessageReader;
-use super::salvage::next_frame;
-use super::scan::{Scan, Stop};
-use super::window::{LOOKUP_WINDOW, SCAN_WINDOW, Window};
+use crate::rocketmq::commit_log::decode::batch::BatchBuilder;
+use crate::rocketmq::commit_log::log::Options;
+use crate::rocketmq::commit_log::scan::options::ScanOptions;
+use crate::rocketmq::commit_log::scan::block_reader::BlockReader;
+use crate::rocketmq::commit_log::scan::salvage::next_frame;
+use crate::rocketmq::commit_log::scan::walk::Scan;
+use crate::rocketmq::commit_log::frame::Stop;
+use crate::rocketmq::commit_log::scan::window::{LOOKUP_WINDOW, SCAN_WINDOW, Window};
 use crate::error::{Error, Result};
 use crate::mmap::FileSource;
 use crate::rocketmq::findings::Checked;
@@ -68,12 +70,12 @@ impl Rules {
     }
 
     /// The messages of a piece from `begin` on, where a frame begins.
-    fn read(&self, piece: &Piece, begin: u64, builder: BatchBuilder) -> Result<MessageReader<FileSource>> {
+    fn read(&self, piece: &Piece, begin: u64, builder: BatchBuilder) -> Result<BlockReader<FileSource>> {
         let access = self.options.access;
         let open = move |file: &OffsetFile| offset_files::open(file, access);
         let walk = Scan::new(vec![piece.file.clone()], open, self.options.versions, begin, piece.end);
-        let walk = walk.checking(self.scan.check_crc).starting_at_begin()?;
-        MessageReader::with_builder(walk, builder, self.scan.batch_size)
+        let walk = walk.checking(self.scan.check_crc).filtering(self.scan.filter.clone()).starting_at_begin()?;
+        BlockReader::new(walk, builder, self.scan.batch_size)
     }
 
     /// Where the first frame of a piece seems to begin.
@@ -102,9 +104,9 @@ impl Rules {
                     break;
                 }
             }
-            let stop = reader.stop().cloned().unwrap_or(Stop { phy_offset: begin, refusal: None });
-            let checked = reader.checked().clone();
-            *kept = Some(reader.into_builder());
+            let stop = reader.scan.stop().cloned().unwrap_or(Stop { phy_offset: begin, refusal: None });
+            let checked = reader.scan.checked().clone();
+            *kept = Some(reader.builder);
             Ok(Told::End(stop, checked))
         });
         // The same.
@@ -117,11 +119,11 @@ enum Running {
     /// By a thread.
     Told(Receiver<Told>),
     /// Here, because the thread had begun at the wrong place.
-    Here(Box<MessageReader<FileSource>>),
+    Here(Box<BlockReader<FileSource>>),
 }
 
 /// The pieces of a scan.
-pub(super) struct Parallel {
+pub(crate) struct Parallel {
     rules: Arc<Rules>,
     pieces: std::vec::IntoIter<Piece>,
     tasks: Option<Sender<Task>>,
@@ -136,7 +138,7 @@ pub(super) struct Parallel {
 
 impl Parallel {
     /// A scan of `files` that begins at `begin`, where a frame begins, or with the first file.
-    pub(super) fn new(files: &[OffsetFile], begin: u64, options: Options, scan: &ScanOptions) -> Result<Self> {
+    pub(crate) fn new(files: &[OffsetFile], begin: u64, options: Options, scan: &ScanOptions) -> Result<Self> {
         let mut pieces = Vec::new();
         for file in files.iter().filter(|file| file.end() > begin) {
             let mut at = file.start.max(begin);
@@ -184,11 +186,11 @@ impl Parallel {
         Ok(parallel)
     }
 
-    pub(super) fn stop(&self) -> Option<&Stop> {
+    pub(crate) fn stop(&self) -> Option<&Stop> {
         self.stop.as_ref()
     }
 
-    pub(super) fn checked(&self) -> &Checked {
+    pub(crate) fn checked(&self) -> &Checked {
         &self.checked
     }
 
@@ -206,7 +208,7 @@ impl Parallel {
         self.ahead.push_back((piece, told));
     }
 
-    pub(super) fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+    pub(crate) fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         while self.stop.is_none() {
             let Some((piece, running)) = &mut self.current else {
                 self.enter_next_piece()?;
@@ -215,7 +217,7 @@ impl Parallel {
             let (stop, checked) = match running {
                 Running::Here(reader) => match reader.next_batch()? {
                     Some(batch) => return Ok(Some(batch)),
-                    None => (reader.stop().cloned(), reader.checked().clone()),
+                    None => (reader.scan.stop().cloned(), reader.scan.checked().clone()),
                 },
                 Running::Told(told) => match told.recv() {
                     Ok(Told::Batch(batch)) => return Ok(Some(batch)),

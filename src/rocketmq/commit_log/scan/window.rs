@@ -6,41 +6,41 @@
 
 use std::io;
 
-use super::frame::{
+use crate::rocketmq::commit_log::frame::{
     self, BEFORE_BODY_LENGTH, Found, Frame, Layout, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, Needs, Refusal, SYS_FLAG, Versions,
 };
 use crate::source::{Holes, ReadAt};
 
 /// Window of a sequential walk: stays in the processor's second-level cache.
-pub(super) const SCAN_WINDOW: usize = 256 * 1024;
+pub(crate) const SCAN_WINDOW: usize = 256 * 1024;
 /// Window of a single look-up.
-pub(super) const LOOKUP_WINDOW: usize = 4096;
+pub(crate) const LOOKUP_WINDOW: usize = 4096;
 /// A buffer that grew beyond this for one frame is given back.
 const KEEP: usize = 16 * 1024 * 1024;
 
 /// A buffer and what part of a file it holds.
 #[derive(Debug)]
-pub(super) struct Window {
+pub(crate) struct Window {
     buffer: Vec<u8>,
     begin: u64,
     filled: usize,
     size: usize,
     /// Bodies are checked.
-    pub(super) crc: bool,
+    pub(crate) crc: bool,
 }
 
 impl Window {
-    pub(super) fn new(size: usize) -> Self {
+    pub(crate) fn new(size: usize) -> Self {
         Self { buffer: Vec::new(), begin: 0, filled: 0, size, crc: true }
     }
 
     /// Forgets what it holds; to be called before another file is read.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.filled = 0;
     }
 
     #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.buffer.len()
     }
 
@@ -54,12 +54,12 @@ impl Window {
     }
 
     /// The frame that [`Self::check`] found at `at`.
-    pub(super) fn frame(&self, at: u64, layout: Layout) -> Frame<'_> {
+    pub(crate) fn frame(&self, at: u64, layout: Layout) -> Frame<'_> {
         Frame::new(self.held(at), layout)
     }
 
     /// Checks the frame at byte `at` of a file that ends at byte `end`.
-    pub(super) fn check<S: ReadAt + ?Sized>(
+    pub(crate) fn check<S: ReadAt + ?Sized>(
         &mut self,
         file: &S,
         at: u64,
@@ -82,7 +82,7 @@ impl Window {
     }
 
     /// True when a message's magic stands at `at` and the frame states that offset, or filling that ends with the file.
-    pub(super) fn begins_frame<S: ReadAt + ?Sized>(
+    pub(crate) fn begins_frame<S: ReadAt + ?Sized>(
         &mut self,
         file: &S,
         at: u64,
@@ -106,7 +106,7 @@ impl Window {
     }
 
     /// The first place from `from` on where four bytes are the magic of any frame.
-    pub(super) fn find_magic<S: ReadAt + ?Sized>(&mut self, file: &S, from: u64, end: u64) -> io::Result<Option<u64>> {
+    pub(crate) fn find_magic<S: ReadAt + ?Sized>(&mut self, file: &S, from: u64, end: u64) -> io::Result<Option<u64>> {
         let mut at = from;
         let mut holes = Holes::default();
         while at.saturating_add(4) <= end {
@@ -137,7 +137,7 @@ impl Window {
     }
 
     /// The first bytes of what [`Self::check`] looked at.
-    pub(super) fn head(&self, at: u64) -> &[u8] {
+    pub(crate) fn head(&self, at: u64) -> &[u8] {
         self.held(at)
     }
 

@@ -8,41 +8,16 @@ use arrow_array::types::ArrowPrimitiveType;
 use arrow_array::{ArrayRef, BinaryArray, PrimitiveArray, StringArray};
 use arrow_buffer::{ArrowNativeType, Buffer, NullBuffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 
+use crate::rocketmq::commit_log::frame::piece::Piece;
+
 /// How many batches may be alive beside the one that is built, so that their memory comes back.
 const HANDED: usize = 8;
 /// Values up to this length are copied in one go, with what stands behind them.
 const SHORT: usize = 32;
 
-/// The first `len` bytes of `from`, which should go on behind them: a copy may then take more.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Piece<'a> {
-    pub(super) from: &'a [u8],
-    pub(super) len: usize,
-}
-
-impl<'a> Piece<'a> {
-    pub(super) fn whole(from: &'a [u8]) -> Self {
-        Self { from, len: from.len() }
-    }
-
-    /// True when all bytes that count are ASCII.
-    #[inline]
-    pub(super) fn is_ascii(&self) -> bool {
-        let (words, rest) = self.bytes().as_chunks::<8>();
-        let seen = words.iter().fold(0, |seen, word| seen | u64::from_le_bytes(*word));
-        let seen = rest.iter().fold(seen, |seen, byte| seen | u64::from(*byte));
-        seen & 0x8080_8080_8080_8080 == 0
-    }
-
-    /// The bytes that count.
-    pub(super) fn bytes(&self) -> &'a [u8] {
-        self.from.get(..self.len).unwrap_or_default()
-    }
-}
-
 /// A vector that comes back.
 #[derive(Debug)]
-pub(super) struct Recycled<T> {
+pub(crate) struct Recycled<T> {
     values: Vec<T>,
     handed: Vec<Buffer>,
     /// How many values the last batch had.
@@ -50,7 +25,7 @@ pub(super) struct Recycled<T> {
 }
 
 impl<T: ArrowNativeType> Recycled<T> {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { values: Vec::new(), handed: Vec::new(), last: 0 }
     }
 
@@ -88,7 +63,7 @@ impl<T: ArrowNativeType> Recycled<T> {
 
     /// Adds values one after the other.
     #[inline]
-    pub(super) fn extend(&mut self, values: impl ExactSizeIterator<Item = T>) {
+    pub(crate) fn extend(&mut self, values: impl ExactSizeIterator<Item = T>) {
         if !self.is_begun() {
             self.begin();
             self.values.clear();
@@ -97,7 +72,7 @@ impl<T: ArrowNativeType> Recycled<T> {
     }
 
     /// What was added with [`Self::extend`].
-    pub(super) fn finish(&mut self) -> ScalarBuffer<T> {
+    pub(crate) fn finish(&mut self) -> ScalarBuffer<T> {
         let len = self.values.len();
         ScalarBuffer::new(self.hand_out(len), 0, len)
     }
@@ -105,28 +80,28 @@ impl<T: ArrowNativeType> Recycled<T> {
 
 /// A column of numbers.
 #[derive(Debug)]
-pub(super) struct Numbers<P: ArrowPrimitiveType> {
+pub(crate) struct Numbers<P: ArrowPrimitiveType> {
     numbers: Recycled<P::Native>,
     nulls: NullBufferBuilder,
 }
 
 impl<P: ArrowPrimitiveType> Numbers<P> {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { numbers: Recycled::new(), nulls: NullBufferBuilder::new(0) }
     }
 
     #[inline]
-    pub(super) fn extend(&mut self, numbers: impl ExactSizeIterator<Item = P::Native>) {
+    pub(crate) fn extend(&mut self, numbers: impl ExactSizeIterator<Item = P::Native>) {
         self.nulls.append_n_non_nulls(numbers.len());
         self.numbers.extend(numbers);
     }
 
-    pub(super) fn append_option(&mut self, number: Option<P::Native>) {
+    pub(crate) fn append_option(&mut self, number: Option<P::Native>) {
         self.nulls.append(number.is_some());
         self.numbers.extend(iter::once(number.unwrap_or_default()));
     }
 
-    pub(super) fn finish(&mut self, kind: &arrow_schema::DataType) -> ArrayRef {
+    pub(crate) fn finish(&mut self, kind: &arrow_schema::DataType) -> ArrayRef {
         let numbers = self.numbers.finish();
         Arc::new(PrimitiveArray::<P>::new(numbers, self.nulls.finish()).with_data_type(kind.clone()))
     }
@@ -134,7 +109,7 @@ impl<P: ArrowPrimitiveType> Numbers<P> {
 
 /// A column of texts or bytes.
 #[derive(Debug)]
-pub(super) struct Bytes {
+pub(crate) struct Bytes {
     /// As long as there is room; what counts ends with the last offset.
     content: Recycled<u8>,
     offsets: Recycled<i32>,
@@ -145,7 +120,7 @@ pub(super) struct Bytes {
 }
 
 impl Bytes {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let (content, offsets) = (Recycled::new(), Recycled::new());
         Self { content, offsets, used: 0, nulls: NullBufferBuilder::new(0), valid: Vec::new() }
     }
@@ -158,13 +133,13 @@ impl Bytes {
     }
 
     /// Rows so far.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.offsets.values.len().saturating_sub(1)
     }
 
     /// Adds a row for each piece.
     #[inline]
-    pub(super) fn extend<'a>(&mut self, pieces: impl ExactSizeIterator<Item = Piece<'a>>) {
+    pub(crate) fn extend<'a>(&mut self, pieces: impl ExactSizeIterator<Item = Piece<'a>>) {
         self.begin();
         self.nulls.append_n_non_nulls(pieces.len());
         let Self { content, offsets, used, .. } = self;
@@ -173,7 +148,7 @@ impl Bytes {
 
     /// Adds the rows of which each piece is made, and where in the piece each ends.
     #[inline]
-    pub(super) fn extend_rows<'a>(&mut self, pieces: impl Iterator<Item = (Piece<'a>, &'a [usize])>) {
+    pub(crate) fn extend_rows<'a>(&mut self, pieces: impl Iterator<Item = (Piece<'a>, &'a [usize])>) {
         self.begin();
         let Self { content, offsets, used, nulls, .. } = self;
         for (piece, ends) in pieces {
@@ -186,7 +161,7 @@ impl Bytes {
 
     /// Adds a row for each pair of pieces, which are put together.
     #[inline]
-    pub(super) fn extend_joined<'a>(&mut self, pairs: impl ExactSizeIterator<Item = (Piece<'a>, [u8; SHORT], usize)>) {
+    pub(crate) fn extend_joined<'a>(&mut self, pairs: impl ExactSizeIterator<Item = (Piece<'a>, [u8; SHORT], usize)>) {
         self.begin();
         self.nulls.append_n_non_nulls(pairs.len());
         let Self { content, offsets, used, .. } = self;
@@ -198,7 +173,7 @@ impl Bytes {
 
     /// Adds a row for each piece, null where there is none.
     #[inline]
-    pub(super) fn extend_optional<'a>(&mut self, pieces: impl ExactSizeIterator<Item = Option<Piece<'a>>>) {
+    pub(crate) fn extend_optional<'a>(&mut self, pieces: impl ExactSizeIterator<Item = Option<Piece<'a>>>) {
         self.begin();
         let Self { content, offsets, used, valid, nulls } = self;
         valid.clear();
@@ -216,21 +191,21 @@ impl Bytes {
     }
 
     /// Adds so many rows that are null.
-    pub(super) fn extend_nulls(&mut self, rows: usize) {
+    pub(crate) fn extend_nulls(&mut self, rows: usize) {
         self.begin();
         self.nulls.append_n_nulls(rows);
         self.offsets.extend(iter::repeat_n(offset(self.used), rows));
     }
 
     /// What the rows from this one on hold.
-    pub(super) fn content_from(&self, row: usize) -> &[u8] {
+    pub(crate) fn content_from(&self, row: usize) -> &[u8] {
         let begin = self.offsets.values.get(row).copied().unwrap_or_default();
         let content = self.content.values.get(..self.used).unwrap_or_default();
         content.get(usize::try_from(begin).unwrap_or_default()..).unwrap_or_default()
     }
 
     /// Forgets the rows from this one on.
-    pub(super) fn truncate(&mut self, rows: usize) {
+    pub(crate) fn truncate(&mut self, rows: usize) {
         self.offsets.values.truncate(rows + 1);
         let used = self.offsets.values.last().copied().unwrap_or_default();
         self.used = usize::try_from(used).unwrap_or_default();
@@ -244,12 +219,12 @@ impl Bytes {
         (OffsetBuffer::new(self.offsets.finish()), bytes, self.nulls.finish())
     }
 
-    pub(super) fn finish_text(&mut self) -> StringArray {
+    pub(crate) fn finish_text(&mut self) -> StringArray {
         let (offsets, bytes, nulls) = self.parts();
         StringArray::try_new(offsets, bytes, nulls).expect("malformed text is replaced before it is added")
     }
 
-    pub(super) fn finish_binary(&mut self) -> BinaryArray {
+    pub(crate) fn finish_binary(&mut self) -> BinaryArray {
         let (offsets, bytes, nulls) = self.parts();
         BinaryArray::new(offsets, bytes, nulls)
     }

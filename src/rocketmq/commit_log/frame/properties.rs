@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::buffers::Piece;
+use crate::rocketmq::commit_log::frame::piece::Piece;
 
 /// The space-separated keys that a producer gave.
 pub const KEYS: &str = "KEYS";
@@ -23,7 +23,7 @@ const KNOWN: [&str; 3] = [UNIQ_KEY, TAGS, KEYS];
 
 /// Name and value of an entry.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry<'a> {
+pub(crate) struct Entry<'a> {
     /// The text from the name on.
     from: &'a [u8],
     /// Bytes of the name; the value begins after the separator.
@@ -34,12 +34,12 @@ pub(super) struct Entry<'a> {
 
 impl<'a> Entry<'a> {
     #[inline]
-    pub(super) fn name(&self) -> Piece<'a> {
+    pub(crate) fn name(&self) -> Piece<'a> {
         Piece { from: self.from, len: self.name }
     }
 
     #[inline]
-    pub(super) fn value(&self) -> Piece<'a> {
+    pub(crate) fn value(&self) -> Piece<'a> {
         Piece { from: self.from.get(self.name + 1..).unwrap_or_default(), len: self.value }
     }
 }
@@ -57,8 +57,28 @@ fn part(piece: Piece<'_>) -> &str {
     std::str::from_utf8(piece.bytes()).unwrap_or_default()
 }
 
+/// The values of these names, `None` where an entry is missing. `text` is UTF-8.
+pub(crate) fn values<'a, const N: usize>(text: Piece<'a>, names: [&str; N]) -> [Option<&'a str>; N] {
+    let mut values = [None; N];
+    for_each_entry(text, |entry| {
+        let name = entry.name().bytes();
+        for (value, wanted) in values.iter_mut().zip(names) {
+            if name == wanted.as_bytes() {
+                *value = Some(entry.value());
+            }
+        }
+    });
+    values.map(|value| value.map(part))
+}
+
 /// Adds the entries that count to `entries`, in their order, names that come twice twice.
-pub(super) fn split<'a>(text: Piece<'a>, entries: &mut Vec<Entry<'a>>) {
+pub(crate) fn split<'a>(text: Piece<'a>, entries: &mut Vec<Entry<'a>>) {
+    for_each_entry(text, |entry| entries.push(entry));
+}
+
+/// Gives `take` the entries that count, in their order.
+#[inline]
+fn for_each_entry<'a>(text: Piece<'a>, mut take: impl FnMut(Entry<'a>)) {
     let (mut begin, mut name_end) = (0, None);
     for chunk in (0..text.len).step_by(CHUNK) {
         let mut found = separators(&text, chunk);
@@ -66,14 +86,14 @@ pub(super) fn split<'a>(text: Piece<'a>, entries: &mut Vec<Entry<'a>>) {
             let at = chunk + found.trailing_zeros() as usize;
             found &= found - 1;
             if text.from.get(at) == Some(&VALUE_END) {
-                entries.extend(entry(text, begin, name_end.take(), at));
+                entry(text, begin, name_end.take(), at).into_iter().for_each(&mut take);
                 begin = at + 1;
             } else if name_end.is_none() {
                 name_end = Some(at);
             }
         }
     }
-    entries.extend(entry(text, begin, name_end, text.len));
+    entry(text, begin, name_end, text.len).into_iter().for_each(take);
 }
 
 /// The entry between two places of a text, if it counts.
@@ -133,10 +153,10 @@ fn separators_of(chunk: &[u8; CHUNK]) -> u64 {
 
 /// The names of a text in their order, each once: messages of one producer have the same.
 #[derive(Debug)]
-pub(super) struct Names {
+pub(crate) struct Names {
     each: Vec<Name>,
     /// Numbers of the entries of `UNIQ_KEY`, `TAGS` and `KEYS`.
-    pub(super) known: [Option<usize>; 3],
+    pub(crate) known: [Option<usize>; 3],
     /// All names behind each other, with room behind them, and where each ends.
     text: Vec<u8>,
     ends: Vec<usize>,
@@ -173,7 +193,7 @@ impl Names {
     }
 
     /// All names behind each other, and where each ends.
-    pub(super) fn joined(&self) -> (Piece<'_>, &[usize]) {
+    pub(crate) fn joined(&self) -> (Piece<'_>, &[usize]) {
         (Piece { from: &self.text, len: self.text.len() - CHUNK }, &self.ends)
     }
 }
@@ -202,7 +222,7 @@ impl Name {
 
 /// The names of texts that came before.
 #[derive(Debug, Default)]
-pub(super) struct KnownNames {
+pub(crate) struct KnownNames {
     /// By a hash of the names' lengths, the number of names.
     places: Vec<usize>,
     names: Vec<Names>,
@@ -215,7 +235,7 @@ impl KnownNames {
     const MOST: usize = 256;
 
     /// Forgets the names if they are many. Numbers that were given before then count no more.
-    pub(super) fn limit(&mut self) {
+    pub(crate) fn limit(&mut self) {
         self.places.resize(1 << Self::BITS, 0);
         if self.names.len() > Self::MOST {
             self.names.clear();
@@ -223,13 +243,13 @@ impl KnownNames {
     }
 
     /// The names of this number.
-    pub(super) fn get(&self, number: usize) -> Option<&Names> {
+    pub(crate) fn get(&self, number: usize) -> Option<&Names> {
         self.names.get(number)
     }
 
     /// Adds the entries of a text as [`split`] does, each name once, and gives the number of the names.
     #[inline]
-    pub(super) fn split<'a>(&mut self, text: Piece<'a>, entries: &mut Vec<Entry<'a>>) -> usize {
+    pub(crate) fn split<'a>(&mut self, text: Piece<'a>, entries: &mut Vec<Entry<'a>>) -> usize {
         let first = entries.len();
         split(text, entries);
         let of_text = entries.get(first..).unwrap_or_default();

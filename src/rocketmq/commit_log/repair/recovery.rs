@@ -11,16 +11,16 @@ use arrow_array::builder::{Int64Builder, StringBuilder, TimestampMillisecondBuil
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{Field, Schema};
 
-use super::columns::timestamp_type;
-use super::log::CommitLog;
-use super::lookup::LookUp;
+use crate::rocketmq::commit_log::decode::columns::timestamp_type;
+use crate::rocketmq::commit_log::log::CommitLog;
+use crate::rocketmq::commit_log::lookup::LookUp;
 use crate::error::Result;
 use crate::hash_index::Compat;
 use crate::rocketmq::checkpoint::Timestamps;
 use crate::rocketmq::offset_files::OffsetFile;
 
 /// The checkpoint is taken to be so much older, in ms.
-pub(super) const CHECKPOINT_SLACK_MS: i64 = 3000;
+pub(crate) const CHECKPOINT_SLACK_MS: i64 = 3000;
 /// A clean start walks so many of the last files (4.9.3).
 const FILES_OF_CLEAN_START: usize = 3;
 

@@ -86,7 +86,7 @@ impl Column {
         Self::ALL.into_iter().find(|column| column.name() == name)
     }
 
-    pub(super) fn unknown(name: &str) -> Error {
+    pub(crate) fn unknown(name: &str) -> Error {
         let all = Self::ALL.map(Self::name).join(", ");
         Error::InvalidArgument(format!("no message column {name:?}; there are {all}"))
     }
@@ -172,7 +172,7 @@ pub(crate) fn timestamp_type() -> DataType {
 }
 
 /// Key and value of the properties' map.
-pub(super) fn map_fields() -> [Field; 2] {
+pub(crate) fn map_fields() -> [Field; 2] {
     [Field::new("key", DataType::Utf8, false), Field::new("value", DataType::Utf8, true)]
 }
 

@@ -9,7 +9,7 @@ use std::fmt;
 use flate2::{Decompress, FlushDecompress, Status};
 use zstd::zstd_safe;
 
-use super::frame::COMPRESSED;
+use crate::rocketmq::commit_log::frame::COMPRESSED;
 use crate::decompress::{DecodeError, Output, lz4_frame, zstd_frame};
 
 /// Why a body cannot be decoded.
