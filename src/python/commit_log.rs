@@ -14,13 +14,14 @@ use super::closable::Closable;
 use super::convert;
 use super::integer;
 use super::message_dict::message_dict;
+use super::message_filter::PyMessageFilter;
 use super::message_reader::PyMessageReader;
 use super::report;
 use crate::error::Result;
 use crate::hash_index::Compat;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::frame::Versions;
-use crate::rocketmq::commit_log::{self, Bodies, CommitLog, Options, ScanOptions, Start, file_batch};
+use crate::rocketmq::commit_log::{self, AtDamage, Bodies, CommitLog, Options, ScanOptions, Start, file_batch};
 use crate::rocketmq::offset_files;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -358,23 +359,35 @@ impl PyCommitLog {
         })
     }
 
-    /// The messages that begin at the first of these offsets: as many rows of `messages` as a batch of 64 MiB holds, one at
-    /// least where there is an offset.
+    /// The messages that begin at the first of these offsets, as many as a batch of 64 MiB holds.
+    ///
+    /// Args:
+    ///     phy_offsets: An Arrow column or a sequence of integers.
+    ///     columns: Names of columns; all where not given.
+    ///     body: "decoded" or "stored".
+    ///     filter: Only messages that pass it; None: one row for each offset, as `messages` returns them.
+    ///
+    /// Returns:
+    ///     The batch, and how many of the offsets were read: 1 or more where there are offsets.
     ///
     /// Raises:
     ///     OSError: The system refuses.
     ///     ValueError: An unknown column.
-    #[pyo3(signature = (phy_offsets, *, columns=None, body="decoded"))]
+    #[pyo3(signature = (phy_offsets, *, columns=None, body="decoded", filter=None))]
     fn first_messages<'py>(
         &self,
         py: Python<'py>,
         phy_offsets: &Bound<'py, PyAny>,
         columns: Option<&Bound<'py, PyAny>>,
         body: &str,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.rows_at(py, phy_offsets, columns, body, |log, offsets, columns, bodies| {
-            log.first_messages(offsets, columns, bodies)
-        })
+        filter: Option<&Bound<'py, PyMessageFilter>>,
+    ) -> PyResult<(Bound<'py, PyAny>, usize)> {
+        let log = self.inner()?;
+        let (columns, bodies, filter) =
+            (self::columns(columns)?, bodies(body)?, filter.map(|filter| filter.get().inner()));
+        let offsets = convert::int64_column(phy_offsets, "phy_offsets")?;
+        let (batch, read) = py.detach(|| log.first_messages(&offsets, &columns, bodies, filter.as_ref()))?;
+        Ok((PyRecordBatch::new(batch).into_arro3(py)?, read))
     }
 
     /// The messages in log order, up to the first frame that a broker would refuse.
@@ -390,11 +403,14 @@ impl PyCommitLog {
     ///         message, words with spaces between. "after-stop": a broker's walk ends before it. "time-back": stored
     ///         earlier than a message before it. "queue-back": its queue had its queue offset already. "phy-offset": it
     ///         states another offset. "prop-crc": its property `__CRC32#` does not fit. "cut-off": it is none any more, a
-    ///         broker cut it off and left it on the disk.
+    ///         broker truncated it and left it on the disk. "valid": goes on as well, without the messages that are
+    ///         "cut-off" and without that column.
     ///     body: "decoded", or "stored": as the log holds it, perhaps compressed.
     ///     threads: How many check and decode. With more than one, batches may end before `batch_size`; their order is
     ///         that of the log. "salvage" takes one in any case.
     ///     check_crc: False takes bodies without a look at their checksums, as a broker does when it dispatches.
+    ///     filter: Which messages are returned; the others are checked all the same.
+    ///     queue_end: With "valid": messages before this offset are returned even if they look truncated.
     ///
     /// Returns:
     ///     A reader of record batches, which is also an Arrow stream.
@@ -404,7 +420,7 @@ impl PyCommitLog {
     ///     ValueError: An unknown column or word.
     ///
     /// Source: `CommitLog#checkMessageAndReturnSize`.
-    #[pyo3(signature = (*, begin_phy_offset=None, end_phy_offset=None, columns=None, batch_size=8_192, stop="broker", body="decoded", threads=1, check_crc=true))]
+    #[pyo3(signature = (*, begin_phy_offset=None, end_phy_offset=None, columns=None, batch_size=8_192, stop="broker", body="decoded", threads=1, check_crc=true, filter=None, queue_end=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn scan(
         &self,
@@ -417,12 +433,18 @@ impl PyCommitLog {
         body: &str,
         #[pyo3(from_py_with = integer::threads)] threads: i64,
         check_crc: bool,
+        filter: Option<&Bound<'_, PyMessageFilter>>,
+        #[pyo3(from_py_with = integer::queue_end)] queue_end: Option<i64>,
     ) -> PyResult<PyMessageReader> {
         let log = self.inner()?;
-        let salvage = match stop {
-            "broker" => false,
-            "salvage" => true,
-            _ => return Err(PyValueError::new_err(format!("stop is \"broker\" or \"salvage\", not {stop:?}"))),
+        let at_damage = match stop {
+            "broker" => AtDamage::Stop,
+            "salvage" => AtDamage::Salvage,
+            "valid" => AtDamage::Skip { queue_end: log_offset(queue_end, 0) },
+            _ => {
+                let text = format!("stop={stop:?}: expected \"broker\", \"salvage\" or \"valid\"");
+                return Err(PyValueError::new_err(text));
+            }
         };
         let most_threads = 64;
         let wanted = usize::try_from(threads).ok().filter(|threads| (1..=most_threads).contains(threads));
@@ -434,9 +456,10 @@ impl PyCommitLog {
             columns: self::columns(columns)?,
             batch_size: usize::try_from(batch_size).unwrap_or(0),
             bodies: bodies(body)?,
-            salvage,
+            at_damage,
             threads,
             check_crc,
+            filter: PyMessageFilter::of(filter),
         };
         let reader = py.detach(|| log.scan(&scan))?;
         Ok(PyMessageReader::new(reader))

@@ -24,6 +24,7 @@ mod kafka;
 mod key_column;
 mod keys;
 mod message_dict;
+mod message_filter;
 mod message_input;
 mod message_reader;
 mod prepared_file;
@@ -49,6 +50,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     followers::register(m)?;
     given_batches::register(m)?;
     store_lock::register(m)?;
+    message_filter::register(m)?;
     message_reader::register(m)?;
     index_entries::register(m)?;
     entry_table::register(m)?;

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from arro3.core import Array, DataType, Field, RecordBatch, Schema
 
-from logdex.batch_stream import BatchStream
+from logdex.arrow import BatchStream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

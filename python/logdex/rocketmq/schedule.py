@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from arro3.core import Array, DataType, RecordBatch
 
-from logdex.hash_index.arrow_input import take_rows
+from logdex.arrow import take_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -4,37 +4,19 @@
 //! behind it; and in the filling of a file that was written to its end later, because only the first bytes of a BLANK frame
 //! are written. So only a look-up that leads to one of these places asks further, and what it learns is kept.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 
-use crate::rocketmq::commit_log::frame::Found;
-use crate::rocketmq::commit_log::log::CommitLog;
-use crate::rocketmq::commit_log::scan::salvage::{is_whole_blank, next_frame};
-use crate::rocketmq::commit_log::decode::suspect::Suspect;
-use crate::rocketmq::commit_log::scan::window::{LOOKUP_WINDOW, SCAN_WINDOW, Window};
 use crate::error::{Error, Result};
+use crate::io::ReadAt;
+use crate::rocketmq::commit_log::decode::suspect::Suspect;
+use crate::rocketmq::commit_log::frame::Found;
+use crate::rocketmq::commit_log::log::{Behind, CommitLog};
+use crate::rocketmq::commit_log::scan::salvage::{is_whole_blank, next_frame};
+use crate::rocketmq::commit_log::scan::window::{LOOKUP_WINDOW, SCAN_WINDOW, Window};
 use crate::rocketmq::offset_files::OffsetFile;
-use crate::source::ReadAt;
 
 /// Filling is shorter than the message that had no room, and that has 4 MiB and 64 KiB at most by default.
 const LONGEST_FILLING: u64 = (4 << 20) + (64 << 10) + 8;
-
-/// What was learned about the ends of files.
-#[derive(Debug, Default)]
-pub(super) struct Ends {
-    /// Of files that are written to their end: where their filling begins, by their beginnings.
-    filling: Mutex<HashMap<u64, Option<u64>>>,
-    behind: Mutex<Option<Behind>>,
-}
-
-/// What lies behind the end of the log.
-#[derive(Debug)]
-struct Behind {
-    file: u64,
-    end: u64,
-    /// Offsets of the messages that were cut off, rising.
-    cut_off: Vec<u64>,
-}
 
 impl CommitLog {
     /// True when a message that is whole in itself is none: a broker cut it off. With [`crate::rocketmq::commit_log::log::Options::broker_end`]

@@ -1,25 +1,15 @@
 //! The log of a store directory.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use arrow_array::RecordBatch;
-
-use crate::rocketmq::commit_log::decode::batch::{BatchBuilder, Bodies, Row};
-use crate::rocketmq::commit_log::decode::columns::Column;
-use crate::rocketmq::commit_log::left_over::Ends;
+use crate::error::Result;
+use crate::io::{Access, FileSource};
 use crate::rocketmq::commit_log::frame::Versions;
-use crate::rocketmq::commit_log::lookup::LookUp;
-use crate::rocketmq::commit_log::decode::message::Message;
-use crate::rocketmq::commit_log::scan::parallel::Parallel;
-use crate::rocketmq::commit_log::scan::reader::MessageReader;
 use crate::rocketmq::commit_log::scan::walk::Scan;
-use crate::rocketmq::commit_log::decode::suspect::Suspect;
-use crate::error::{Error, Result};
-use crate::mmap::FileSource;
 use crate::rocketmq::findings::Checked;
 use crate::rocketmq::offset_files::{self, OffsetFile, OpenFiles};
-use crate::source::Access;
 
 /// How a log is read.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +28,23 @@ impl Default for Options {
     fn default() -> Self {
         Self { access: Access::Auto, versions: Versions::V1AndV2, max_body_bytes: 64 * 1024 * 1024, broker_end: false }
     }
+}
+
+/// What was learned about the ends of files.
+#[derive(Debug, Default)]
+pub(super) struct Ends {
+    /// Of files that are written to their end: where their filling begins, by their beginnings.
+    pub(super) filling: Mutex<HashMap<u64, Option<u64>>>,
+    pub(super) behind: Mutex<Option<Behind>>,
+}
+
+/// What lies behind the end of the log.
+#[derive(Debug)]
+pub(super) struct Behind {
+    pub(super) file: u64,
+    pub(super) end: u64,
+    /// Offsets of the messages that were cut off, rising.
+    pub(super) cut_off: Vec<u64>,
 }
 
 /// The commit log of one directory, for reading. Calls list the directory anew: a broker adds and deletes files.

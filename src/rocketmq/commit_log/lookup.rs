@@ -3,14 +3,13 @@
 use std::io::ErrorKind;
 use std::sync::Arc;
 
+use crate::error::{Error, Result};
+use crate::io::{FileSource, ReadAt};
+use crate::rocketmq::commit_log::decode::row::Place;
 use crate::rocketmq::commit_log::frame::{self, Found, Frame};
 use crate::rocketmq::commit_log::log::CommitLog;
-use crate::rocketmq::commit_log::decode::row::Place;
 use crate::rocketmq::commit_log::scan::window::{LOOKUP_WINDOW, Window};
-use crate::error::{Error, Result};
-use crate::mmap::FileSource;
 use crate::rocketmq::offset_files::OffsetFile;
-use crate::source::ReadAt;
 
 /// Look-ups of single messages, with the files as they were listed at its beginning.
 #[derive(Debug)]

@@ -17,14 +17,16 @@ pub mod write;
 
 pub use decode::batch::Bodies;
 pub use decode::message::Message;
-pub use decode::property_map::{self, PropertyMap};
+pub(crate) use decode::property_map;
+pub use decode::property_map::PropertyMap;
 pub use decode::row::Place;
 pub use decode::suspect::Suspect;
 pub use decode::{body, columns, text};
 pub use frame::{Stop, properties};
 pub use log::{CommitLog, Options};
 pub use read::StoreTimes;
-pub use repair::recovery::{self, Recovery, Start, file_batch};
+pub(crate) use repair::recovery;
+pub use repair::recovery::{Recovery, Start, file_batch};
 pub use repair::truncate::cut_log;
 pub use scan::filter::{Filter, TextSet};
 pub use scan::options::{AtDamage, ScanOptions};
@@ -36,7 +38,7 @@ const _: () = {
     const fn shared<T: Send + Sync>() {}
     const fn moved<T: Send>() {}
     shared::<CommitLog>();
-    moved::<MessageReader<crate::mmap::FileSource>>();
+    moved::<MessageReader<crate::io::FileSource>>();
 };
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use arrow_array::RecordBatch;
 
 use crate::error::{Error, Result};
-use crate::io::mmap::FileSource;
+use crate::io::FileSource;
 use crate::rocketmq::commit_log::decode::batch::{BatchBuilder, Bodies};
 use crate::rocketmq::commit_log::decode::columns::Column;
 use crate::rocketmq::commit_log::decode::message::Message;
@@ -85,7 +85,7 @@ impl CommitLog {
         columns: &[Column],
         bodies: Bodies,
     ) -> Result<RecordBatch> {
-        let (batch, is_whole) = self.rows_of(phy_offsets, self.builder(columns, bodies).unbounded())?;
+        let (batch, _, is_whole) = self.rows_of(phy_offsets, self.builder(columns, bodies).unbounded(), None)?;
         if !is_whole {
             let text = "these messages do not fit into one batch: ask for fewer offsets at a time";
             return Err(Error::InvalidArgument(text.to_owned()));
@@ -93,7 +93,8 @@ impl CommitLog {
         Ok(batch)
     }
 
-    /// The rows of [`Self::messages`] for the first of the offsets: as many as a batch holds, one at least.
+    /// The messages that begin at the first of these offsets, as many as a batch holds, and how many of the offsets were read:
+    /// one at least. Without a filter there is one row for each offset, as in [`Self::messages`].
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -102,36 +103,44 @@ impl CommitLog {
         phy_offsets: impl IntoIterator<Item = Option<i64>>,
         columns: &[Column],
         bodies: Bodies,
-    ) -> Result<RecordBatch> {
-        Ok(self.rows_of(phy_offsets, self.builder(columns, bodies))?.0)
+        filter: Option<&Filter>,
+    ) -> Result<(RecordBatch, usize)> {
+        let (batch, read, _) = self.rows_of(phy_offsets, self.builder(columns, bodies), filter)?;
+        Ok((batch, read))
     }
 
     fn builder(&self, columns: &[Column], bodies: Bodies) -> BatchBuilder {
         BatchBuilder::new(columns, bodies, self.options.max_body_bytes)
     }
 
-    /// The rows that find room, and whether all do.
+    /// The rows that fit into one batch, how many of the offsets they are of, and whether that is all of them.
     fn rows_of(
         &self,
         phy_offsets: impl IntoIterator<Item = Option<i64>>,
         mut builder: BatchBuilder,
-    ) -> Result<(RecordBatch, bool)> {
+        filter: Option<&Filter>,
+    ) -> Result<(RecordBatch, usize, bool)> {
         let mut look_up = LookUp::new(self)?;
+        let mut read = 0;
         for phy_offset in phy_offsets {
             let offset = phy_offset.and_then(|offset| u64::try_from(offset).ok());
-            let fits = look_up.find(offset, |found| {
-                if let Some((frame, place)) = found {
+            let fits = look_up.find(offset, |found| match found {
+                Some((frame, place)) if filter.is_none_or(|filter| filter.passes(&frame, place.phy_offset)) => {
                     builder.append(&[Row { frame, place, suspect: Suspect::default() }]) == 1
-                } else {
-                    builder.append_missing(phy_offset);
+                }
+                _ => {
+                    if filter.is_none() {
+                        builder.append_missing(phy_offset);
+                    }
                     true
                 }
             })?;
             if !fits {
-                return Ok((builder.take(), false));
+                return Ok((builder.take(), read, false));
             }
+            read += 1;
         }
-        Ok((builder.take(), true))
+        Ok((builder.take(), read, true))
     }
 
     /// Look-ups of store times alone, with the files as they are listed now.

@@ -8,16 +8,16 @@ use std::sync::Arc;
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 
+use crate::java_text::decode_utf8;
 use crate::rocketmq::commit_log::decode::body::BodyDecoder;
 use crate::rocketmq::commit_log::decode::buffers::Bytes;
-use crate::rocketmq::commit_log::frame::piece::Piece;
 use crate::rocketmq::commit_log::decode::column_builder::ColumnBuilder;
 use crate::rocketmq::commit_log::decode::columns::{self, Column};
-use crate::rocketmq::commit_log::frame::{COMPRESSED, Frame};
-use crate::rocketmq::commit_log::frame::properties::{Entry, KnownNames, Names};
 use crate::rocketmq::commit_log::decode::row::Row;
 use crate::rocketmq::commit_log::decode::text::{HostText, HostTexts};
-use crate::java_text::decode_utf8;
+use crate::rocketmq::commit_log::frame::COMPRESSED;
+use crate::rocketmq::commit_log::frame::piece::Piece;
+use crate::rocketmq::commit_log::frame::properties::{Entry, KnownNames, Names};
 
 /// A batch ends before it is larger than this, if it has a row.
 const BATCH_BYTES: usize = 64 * 1024 * 1024;

@@ -9,8 +9,8 @@ use std::fmt;
 use flate2::{Decompress, FlushDecompress, Status};
 use zstd::zstd_safe;
 
-use crate::rocketmq::commit_log::frame::COMPRESSED;
 use crate::decompress::{DecodeError, Output, lz4_frame, zstd_frame};
+use crate::rocketmq::commit_log::frame::COMPRESSED;
 
 /// Why a body cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]

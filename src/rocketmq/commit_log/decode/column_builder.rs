@@ -8,14 +8,14 @@ use arrow_array::{Array as _, ArrayRef, MapArray, StructArray};
 use arrow_buffer::{NullBufferBuilder, OffsetBuffer};
 use arrow_schema::{DataType, Field};
 
+use crate::java_text::decode_utf8;
 use crate::rocketmq::commit_log::decode::batch::Block;
 use crate::rocketmq::commit_log::decode::buffers::{Bytes, Numbers, Recycled};
-use crate::rocketmq::commit_log::frame::piece::Piece;
 use crate::rocketmq::commit_log::decode::columns::{self, Column};
-use crate::rocketmq::commit_log::frame::Frame;
-use crate::rocketmq::commit_log::frame::properties::Entry;
 use crate::rocketmq::commit_log::decode::text;
-use crate::java_text::decode_utf8;
+use crate::rocketmq::commit_log::frame::Frame;
+use crate::rocketmq::commit_log::frame::piece::Piece;
+use crate::rocketmq::commit_log::frame::properties::Entry;
 
 /// Builder of one column.
 #[derive(Debug)]

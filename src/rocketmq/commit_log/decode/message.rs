@@ -1,11 +1,11 @@
 //! One message, owned.
 
+use crate::java_text::decode_utf8;
 use crate::rocketmq::commit_log::decode::body::BodyDecoder;
-use crate::rocketmq::commit_log::frame::Frame;
-use crate::rocketmq::commit_log::frame::properties;
 use crate::rocketmq::commit_log::decode::row::Place;
 use crate::rocketmq::commit_log::decode::text;
-use crate::java_text::decode_utf8;
+use crate::rocketmq::commit_log::frame::Frame;
+use crate::rocketmq::commit_log::frame::properties;
 
 /// A message with every column; see [`crate::rocketmq::commit_log::decode::columns::Column`] for what they mean.
 #[derive(Clone, Debug, PartialEq, Eq)]

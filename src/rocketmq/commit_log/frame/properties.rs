@@ -52,33 +52,31 @@ pub fn parse(text: &str) -> Vec<(&str, &str)> {
     entries.into_iter().map(|entry| (part(entry.name()), part(entry.value()))).collect()
 }
 
+/// The values of `UNIQ_KEY`, `TAGS` and `KEYS` in raw properties, as [`parse`] finds them.
+///
+/// Separators are ASCII, so splitting before decoding finds the same entries as splitting after it.
+pub fn key_values(bytes: &[u8]) -> [Option<&[u8]>; 3] {
+    let mut values = [None; 3];
+    for entry in bytes.split(|byte| *byte == VALUE_END) {
+        let Some(name_end) = memchr::memchr(NAME_END, entry) else {
+            continue;
+        };
+        let (name, value) = entry.split_at(name_end);
+        let place = KNOWN.iter().position(|known| known.as_bytes() == name);
+        if let (Some(found), Some(value @ [_, ..])) = (place.and_then(|at| values.get_mut(at)), value.get(1..)) {
+            *found = Some(value);
+        }
+    }
+    values
+}
+
 /// A piece of a text between ASCII bytes, which is text itself.
 fn part(piece: Piece<'_>) -> &str {
     std::str::from_utf8(piece.bytes()).unwrap_or_default()
 }
 
-/// The values of these names, `None` where an entry is missing. `text` is UTF-8.
-pub(crate) fn values<'a, const N: usize>(text: Piece<'a>, names: [&str; N]) -> [Option<&'a str>; N] {
-    let mut values = [None; N];
-    for_each_entry(text, |entry| {
-        let name = entry.name().bytes();
-        for (value, wanted) in values.iter_mut().zip(names) {
-            if name == wanted.as_bytes() {
-                *value = Some(entry.value());
-            }
-        }
-    });
-    values.map(|value| value.map(part))
-}
-
 /// Adds the entries that count to `entries`, in their order, names that come twice twice.
 pub(crate) fn split<'a>(text: Piece<'a>, entries: &mut Vec<Entry<'a>>) {
-    for_each_entry(text, |entry| entries.push(entry));
-}
-
-/// Gives `take` the entries that count, in their order.
-#[inline]
-fn for_each_entry<'a>(text: Piece<'a>, mut take: impl FnMut(Entry<'a>)) {
     let (mut begin, mut name_end) = (0, None);
     for chunk in (0..text.len).step_by(CHUNK) {
         let mut found = separators(&text, chunk);
@@ -86,14 +84,14 @@ fn for_each_entry<'a>(text: Piece<'a>, mut take: impl FnMut(Entry<'a>)) {
             let at = chunk + found.trailing_zeros() as usize;
             found &= found - 1;
             if text.from.get(at) == Some(&VALUE_END) {
-                entry(text, begin, name_end.take(), at).into_iter().for_each(&mut take);
+                entries.extend(entry(text, begin, name_end.take(), at));
                 begin = at + 1;
             } else if name_end.is_none() {
                 name_end = Some(at);
             }
         }
     }
-    entry(text, begin, name_end, text.len).into_iter().for_each(take);
+    entries.extend(entry(text, begin, name_end, text.len));
 }
 
 /// The entry between two places of a text, if it counts.
@@ -281,7 +279,7 @@ impl KnownNames {
 
 #[cfg(test)]
 mod tests {
-    use super::{CHUNK, Piece, VALUE_END, parse, separators};
+    use super::{CHUNK, KNOWN, Piece, VALUE_END, key_values, parse, separators};
 
     fn of(text: &str) -> Vec<(String, String)> {
         let text = text.replace('^', "\u{1}").replace('|', "\u{2}");
@@ -322,6 +320,19 @@ mod tests {
         assert_eq!(read.len(), 50);
         assert_eq!(read.first().map(|(n, v)| (n.as_str(), v.as_str())), Some(("k0", "50")));
         assert_eq!(read.last().map(|(n, v)| (n.as_str(), v.as_str())), Some(("k49", "99")));
+    }
+
+    #[test]
+    fn key_values_are_those_of_all_properties() {
+        for text in
+            ["", "KEYS^a b|TAGS^t|UNIQ_KEY^u|", "KEYS^a|KEYS^b", "KEYS^a|KEYS^|TAGS^|", "KEYS^a^b|^KEYS^c", "KEYS|TAGS"]
+        {
+            let text = text.replace('^', "\u{1}").replace('|', "\u{2}");
+            let all = parse(&text);
+            let wanted =
+                KNOWN.map(|name| all.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_bytes()));
+            assert_eq!(key_values(text.as_bytes()), wanted, "{text:?}");
+        }
     }
 
     #[test]

@@ -11,12 +11,12 @@ use arrow_array::builder::{Int64Builder, StringBuilder, TimestampMillisecondBuil
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{Field, Schema};
 
-use crate::rocketmq::commit_log::decode::columns::timestamp_type;
-use crate::rocketmq::commit_log::log::CommitLog;
-use crate::rocketmq::commit_log::lookup::LookUp;
 use crate::error::Result;
 use crate::hash_index::Compat;
 use crate::rocketmq::checkpoint::Timestamps;
+use crate::rocketmq::commit_log::decode::columns::timestamp_type;
+use crate::rocketmq::commit_log::log::CommitLog;
+use crate::rocketmq::commit_log::lookup::LookUp;
 use crate::rocketmq::offset_files::OffsetFile;
 
 /// The checkpoint is taken to be so much older, in ms.

@@ -3,7 +3,7 @@
 use arrow_array::RecordBatch;
 
 use crate::error::{Error, Result};
-use crate::io::source::ReadAt;
+use crate::io::ReadAt;
 use crate::rocketmq::commit_log::decode::batch::BatchBuilder;
 use crate::rocketmq::commit_log::scan::walk::{Located, Scan};
 

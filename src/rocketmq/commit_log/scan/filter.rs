@@ -7,9 +7,7 @@ use std::ops::{Range, RangeInclusive};
 
 use crate::java_text::decode_utf8;
 use crate::rocketmq::commit_log::frame::Frame;
-use crate::rocketmq::commit_log::frame::piece::Piece;
-use crate::rocketmq::commit_log::frame::properties::{self, KEYS, TAGS, UNIQ_KEY};
-use crate::rocketmq::index_entries::carries_key;
+use crate::rocketmq::index_entries::KeyTexts;
 use crate::time_range::TimeRange;
 
 /// A set of texts of which a message must have one.
@@ -55,7 +53,7 @@ pub struct Filter {
     pub phy_offsets: Range<u64>,
     /// The store time is in this range.
     pub times: TimeRange,
-    /// The message carries one of these keys (see [`carries_key`]).
+    /// The unique key or one of the space-separated keys is one of these.
     pub keys: Option<TextSet>,
     /// The property `TAGS` is one of these.
     pub tags: Option<TextSet>,
@@ -98,9 +96,8 @@ impl Filter {
         if self.keys.is_none() && self.tags.is_none() {
             return true;
         }
-        let text = decode_utf8(frame.properties());
-        let [uniq_key, keys, tags] = properties::values(Piece::whole(text.as_bytes()), [UNIQ_KEY, KEYS, TAGS]);
-        self.keys.as_ref().is_none_or(|wanted| carries_key(uniq_key, keys, |key| wanted.contains(key)))
-            && self.tags.as_ref().is_none_or(|wanted| tags.is_some_and(|tags| wanted.contains(tags)))
+        let texts = KeyTexts::of_properties(frame.properties());
+        self.keys.as_ref().is_none_or(|wanted| texts.plain_keys().any(|key| wanted.contains(key)))
+            && self.tags.as_ref().is_none_or(|wanted| texts.tags.as_deref().is_some_and(|tags| wanted.contains(tags)))
     }
 }

@@ -11,16 +11,16 @@ use std::thread;
 
 use arrow_array::RecordBatch;
 
+use crate::error::{Error, Result};
+use crate::io::FileSource;
 use crate::rocketmq::commit_log::decode::batch::BatchBuilder;
+use crate::rocketmq::commit_log::frame::Stop;
 use crate::rocketmq::commit_log::log::Options;
-use crate::rocketmq::commit_log::scan::options::ScanOptions;
 use crate::rocketmq::commit_log::scan::block_reader::BlockReader;
+use crate::rocketmq::commit_log::scan::options::ScanOptions;
 use crate::rocketmq::commit_log::scan::salvage::next_frame;
 use crate::rocketmq::commit_log::scan::walk::Scan;
-use crate::rocketmq::commit_log::frame::Stop;
 use crate::rocketmq::commit_log::scan::window::{LOOKUP_WINDOW, SCAN_WINDOW, Window};
-use crate::error::{Error, Result};
-use crate::mmap::FileSource;
 use crate::rocketmq::findings::Checked;
 use crate::rocketmq::offset_files::{self, OffsetFile};
 

@@ -4,7 +4,7 @@ use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
 
 use crate::error::Result;
-use crate::io::source::ReadAt;
+use crate::io::ReadAt;
 use crate::rocketmq::commit_log::decode::batch::{BatchBuilder, Bodies};
 use crate::rocketmq::commit_log::decode::columns::{self, Column};
 use crate::rocketmq::commit_log::frame::Stop;

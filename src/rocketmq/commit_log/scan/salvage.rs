@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::io;
 
-use crate::rocketmq::commit_log::frame::{self, Frame, INNER_BATCH, Refusal, is_in_queue};
-use crate::rocketmq::commit_log::frame::Stop;
+use crate::io::ReadAt;
 use crate::rocketmq::commit_log::decode::suspect::Suspect;
-use crate::rocketmq::commit_log::scan::window::Window;
+use crate::rocketmq::commit_log::frame::Stop;
+use crate::rocketmq::commit_log::frame::{self, Frame, INNER_BATCH, Refusal, is_in_queue};
 use crate::rocketmq::commit_log::frame::{Found, Versions};
+use crate::rocketmq::commit_log::scan::window::Window;
 use crate::rocketmq::findings::Checked;
 use crate::rocketmq::offset_files::OffsetFile;
-use crate::source::ReadAt;
 
 /// Bytes of a frame before its magic.
 const BEFORE_MAGIC: u64 = 4;

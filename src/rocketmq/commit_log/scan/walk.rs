@@ -1,15 +1,15 @@
 //! The walk of a log: message after message, over the files in the order of their offsets.
 
+use crate::error::{Error, Result};
+use crate::io::ReadAt;
 use crate::rocketmq::commit_log::decode::row::{Place, Row};
+use crate::rocketmq::commit_log::decode::suspect::Suspect;
 use crate::rocketmq::commit_log::frame::{self, Found, Frame, Layout, Refusal, Stop, Versions};
 use crate::rocketmq::commit_log::scan::filter::Filter;
 use crate::rocketmq::commit_log::scan::salvage::{self, Past};
-use crate::rocketmq::commit_log::decode::suspect::Suspect;
 use crate::rocketmq::commit_log::scan::window::{LOOKUP_WINDOW, SCAN_WINDOW, Window};
-use crate::error::{Error, Result};
 use crate::rocketmq::findings::Checked;
 use crate::rocketmq::offset_files::OffsetFile;
-use crate::source::ReadAt;
 
 /// A message in the current file.
 #[derive(Clone, Copy, Debug)]

@@ -6,10 +6,10 @@
 
 use std::io;
 
+use crate::io::{Holes, ReadAt};
 use crate::rocketmq::commit_log::frame::{
     self, BEFORE_BODY_LENGTH, Found, Frame, Layout, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, Needs, Refusal, SYS_FLAG, Versions,
 };
-use crate::source::{Holes, ReadAt};
 
 /// Window of a sequential walk: stays in the processor's second-level cache.
 pub(crate) const SCAN_WINDOW: usize = 256 * 1024;

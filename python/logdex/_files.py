@@ -1,0 +1,65 @@
+"""Open handles and small files: closing, atomic replacement, durable names."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from typing_extensions import Self
+
+
+class Closing(ABC):
+    """A context manager that returns itself and closes itself at the end of the block."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release what is open. A second call does nothing."""
+
+    def _check_open(self) -> None:  # noqa: B027 -- an object that lives in one `with` block has nothing to check
+        """Raise an error after `close`.
+
+        Raises:
+            ValueError: The object is closed.
+        """
+
+    def __enter__(self) -> Self:
+        """Return the object; a closed one is refused here, not at the first call in the block."""
+        self._check_open()
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        """Close it. An error of the block propagates."""
+        self.close()
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a temporary file and rename it, so that a crash leaves the old content or the new one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with temporary.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def sync_directory(directory: Path) -> None:
+    """Call fsync on a directory, where the system supports it."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,298 @@
+//! The lock that a broker holds on its store while it runs, and whoever writes to the store in its place.
+//!
+//! It is Java's `FileLock` of the first byte of `<store>/lock`, an `fcntl` record lock (upstream `DefaultMessageStore#start`).
+//! A plain one belongs to the process, which loses it as soon as it closes *any* descriptor of the file. Linux has others
+//! that belong to the open file, and conflict with plain ones both ways; they do not say whose they are, so there a plain
+//! lock of the second byte, which no broker touches, gives the process. `fcntl` does not tell a process of its own locks, so
+//! they are kept in a list.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::error::{Error, Result};
+use crate::io::disk::write_all_at;
+
+/// What a broker writes into the file.
+const CONTENT: &[u8] = b"lock";
+
+/// The locks that this process holds, and that process: a forked child finds its parent's here.
+static HELD: Mutex<BTreeMap<Identity, u32>> = Mutex::new(BTreeMap::new());
+
+fn held() -> MutexGuard<'static, BTreeMap<Identity, u32>> {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn is_ours(held: &BTreeMap<Identity, u32>, identity: &Identity) -> bool {
+    held.get(identity) == Some(&std::process::id())
+}
+
+/// The lock of a store, held until it is dropped.
+///
+/// A forked child can neither use nor release it. Where the system has locks of open files only the process that took it lets it
+/// go, unless it is killed: then the last of its children does.
+#[derive(Debug)]
+pub struct StoreLock {
+    path: PathBuf,
+    file: File,
+    identity: Identity,
+    process: u32,
+}
+
+impl StoreLock {
+    /// Takes the lock of a file, `lock` in the root of a store, which is made where it is missing.
+    ///
+    /// # Errors
+    /// `Locked` when a broker or another writer has it, in this process or another; else the system's error, with the path.
+    pub fn take(path: &Path) -> Result<Self> {
+        let fail = |e| Error::io(path, e);
+        let process = std::process::id();
+        let mut held = held();
+        // Asked before the file is opened: closing it again would lose a plain lock.
+        if identity(path).map_err(fail)?.is_some_and(|identity| is_ours(&held, &identity)) {
+            return Err(Error::Locked { path: path.to_owned(), pid: process });
+        }
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        // Otherwise a pipe that nobody reads is waited for.
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
+        let file = options.open(path).map_err(fail)?;
+        if !system::lock(&file).map_err(fail)? {
+            let pid = system::holder(&file).map_err(fail)?.unwrap_or(0);
+            return Err(Error::Locked { path: path.to_owned(), pid });
+        }
+        if file.metadata().map_err(fail)?.len() < CONTENT.len() as u64 {
+            write_all_at(&file, CONTENT, 0).and_then(|()| file.sync_all()).map_err(fail)?;
+        }
+        let identity = identity(path).map_err(fail)?.ok_or_else(|| fail(io::ErrorKind::NotFound.into()))?;
+        held.insert(identity.clone(), process);
+        Ok(Self { path: path.to_owned(), file, identity, process })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for StoreLock {
+    fn drop(&mut self) {
+        // In a forked child the lock is the parent's.
+        if self.process == std::process::id() {
+            held().remove(&self.identity);
+            // Children may have the file open as well. There is nobody to tell of an error, and closing follows.
+            let _ = system::unlock(&self.file);
+        }
+    }
+}
+
+/// Asks who holds a lock of the kind that Java's `FileLock` takes (`fcntl`; `flock` does not see it).
+///
+/// Returns the process, which is this one where a [`StoreLock`] of it is held, 0 where the system does not say, or `None`
+/// when nobody holds one or there is no such file. Of other processes only those can be seen that run on a system with `fcntl`.
+///
+/// # Errors
+/// The system's error, with the path.
+pub fn fcntl_lock_holder(path: &Path) -> Result<Option<u32>> {
+    let fail = |e| Error::io(path, e);
+    let held = held();
+    match identity(path).map_err(fail)? {
+        None => Ok(None),
+        Some(identity) if is_ours(&held, &identity) => Ok(Some(std::process::id())),
+        Some(_) => match File::open(path) {
+            Ok(file) => system::holder(&file).map_err(fail),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(fail(e)),
+        },
+    }
+}
+
+/// Refuses to go on while another process holds the lock of a store.
+///
+/// # Errors
+/// `Locked` when one does; else the system's error, with the path.
+pub fn refuse_other_holder(path: &Path) -> Result<()> {
+    match fcntl_lock_holder(path)? {
+        Some(pid) if pid != std::process::id() => Err(Error::Locked { path: path.to_owned(), pid }),
+        _ => Ok(()),
+    }
+}
+
+/// What tells a file from another one of its name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg(unix)]
+struct Identity {
+    device: u64,
+    inode: u64,
+}
+#[cfg(not(unix))]
+type Identity = PathBuf;
+
+fn identity(path: &Path) -> io::Result<Option<Identity>> {
+    #[cfg(unix)]
+    let found = fs::metadata(path).map(|file| {
+        use std::os::unix::fs::MetadataExt as _;
+        Identity { device: file.dev(), inode: file.ino() }
+    });
+    #[cfg(not(unix))]
+    let found = fs::canonicalize(path);
+    match found {
+        Ok(identity) => Ok(Some(identity)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod system {
+    use std::fs::File;
+    use std::io;
+
+    use nix::errno::Errno;
+    use nix::fcntl::{FcntlArg, fcntl};
+    use nix::libc;
+
+    /// The byte that a broker locks.
+    const LOCKED: libc::off_t = 0;
+    /// The byte whose plain lock says which process holds the other one.
+    const SIGNED: libc::off_t = 1;
+
+    #[expect(clippy::cast_possible_truncation, reason = "the system's own constants, of a wider type than its field")]
+    fn record(kind: i32, begin: libc::off_t, len: libc::off_t) -> libc::flock {
+        libc::flock {
+            l_type: kind as libc::c_short,
+            l_whence: libc::SEEK_SET as libc::c_short,
+            l_start: begin,
+            l_len: len,
+            l_pid: 0,
+        }
+    }
+
+    /// True when the lock was free.
+    pub(super) fn lock(file: &File) -> io::Result<bool> {
+        match fcntl(file, FcntlArg::F_OFD_SETLK(&record(libc::F_WRLCK, LOCKED, 1))) {
+            Ok(_) => {}
+            Err(Errno::EAGAIN | Errno::EACCES) => return Ok(false),
+            Err(e) => return Err(e.into()),
+        }
+        // Without it the lock is as good.
+        let _ = fcntl(file, FcntlArg::F_SETLK(&record(libc::F_WRLCK, SIGNED, 1)));
+        Ok(true)
+    }
+
+    pub(super) fn unlock(file: &File) -> io::Result<()> {
+        let _ = fcntl(file, FcntlArg::F_SETLK(&record(libc::F_UNLCK, SIGNED, 1)));
+        fcntl(file, FcntlArg::F_OFD_SETLK(&record(libc::F_UNLCK, LOCKED, 1)))?;
+        Ok(())
+    }
+
+    pub(super) fn holder(file: &File) -> io::Result<Option<u32>> {
+        let ask = |begin| -> io::Result<Option<u32>> {
+            let mut found = record(libc::F_WRLCK, begin, 0);
+            fcntl(file, FcntlArg::F_GETLK(&mut found))?;
+            let is_free = i32::from(found.l_type) == libc::F_UNLCK;
+            Ok((!is_free).then(|| u32::try_from(found.l_pid).unwrap_or(0)))
+        };
+        match ask(LOCKED)? {
+            Some(0) => Ok(Some(ask(SIGNED)?.unwrap_or(0))),
+            holder => Ok(holder),
+        }
+    }
+}
+
+#[cfg(all(unix, not(target_os = "linux")))]
+mod system {
+    use std::fs::File;
+    use std::io;
+
+    use rustix::fs::{FlockOperation, fcntl_lock};
+    use rustix::io::Errno;
+    use rustix::process::{Flock, FlockType, fcntl_getlk};
+
+    /// True when the lock was free.
+    pub(super) fn lock(file: &File) -> io::Result<bool> {
+        match fcntl_lock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(true),
+            Err(Errno::AGAIN | Errno::ACCESS) => Ok(false),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    pub(super) fn unlock(file: &File) -> io::Result<()> {
+        Ok(fcntl_lock(file, FlockOperation::NonBlockingUnlock)?)
+    }
+
+    pub(super) fn holder(file: &File) -> io::Result<Option<u32>> {
+        let held = fcntl_getlk(file, &Flock::from(FlockType::WriteLock))?;
+        Ok(held.map(|lock| lock.pid.map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs())))
+    }
+}
+
+#[cfg(not(unix))]
+mod system {
+    use std::fs::{File, TryLockError};
+    use std::io;
+
+    /// True when the lock was free.
+    pub(super) fn lock(file: &File) -> io::Result<bool> {
+        match file.try_lock() {
+            Ok(()) => Ok(true),
+            Err(TryLockError::WouldBlock) => Ok(false),
+            Err(TryLockError::Error(e)) => Err(e),
+        }
+    }
+
+    pub(super) fn unlock(file: &File) -> io::Result<()> {
+        file.unlock()
+    }
+
+    /// Nobody can be asked on this system.
+    #[expect(clippy::unnecessary_wraps, reason = "other systems can fail")]
+    pub(super) fn holder(_file: &File) -> io::Result<Option<u32>> {
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_has_one_lock_in_a_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        assert_eq!(fcntl_lock_holder(&path).unwrap(), None);
+        let lock = StoreLock::take(&path).unwrap();
+        assert_eq!(lock.path(), path);
+        assert_eq!(fs::read(&path).unwrap(), b"lock");
+        // Also after the file was opened and closed by somebody else.
+        drop(File::open(&path).unwrap());
+        assert_eq!(fcntl_lock_holder(&path).unwrap(), Some(std::process::id()));
+        refuse_other_holder(&path).unwrap();
+        match StoreLock::take(&path) {
+            Err(Error::Locked { path: named, pid }) => assert_eq!((named, pid), (path.clone(), std::process::id())),
+            other => panic!("{other:?}"),
+        }
+        drop(lock);
+        assert_eq!(fcntl_lock_holder(&path).unwrap(), None);
+        drop(StoreLock::take(&path).unwrap());
+    }
+
+    #[test]
+    fn what_the_file_holds_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        fs::write(&path, b"something").unwrap();
+        drop(StoreLock::take(&path).unwrap());
+        assert_eq!(fs::read(&path).unwrap(), b"something");
+        for wrong in [folder.path().to_owned(), folder.path().join("none/lock")] {
+            assert!(matches!(StoreLock::take(&wrong), Err(Error::Io { .. })));
+        }
+        fs::write(&path, b"").unwrap();
+        drop(StoreLock::take(&path).unwrap());
+        assert_eq!(fs::read(&path).unwrap(), b"lock");
+    }
+}
