@@ -23,6 +23,8 @@ use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::frame::Versions;
 use crate::rocketmq::commit_log::{self, AtDamage, Bodies, CommitLog, Options, ScanOptions, Start, file_batch};
 use crate::rocketmq::offset_files;
+use crate::rocketmq::queue_stream;
+use crate::time_range::TimeRange;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyCommitLog>()?;
@@ -64,7 +66,7 @@ fn cut_log(
 const MOST_BODY_BYTES: i64 = 2_000_000_000;
 
 /// The message columns of these names; all where none are given.
-fn columns(names: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<Column>> {
+pub(super) fn columns(names: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<Column>> {
     Ok(Column::choose(convert::column_names(names)?.as_deref())?)
 }
 
@@ -78,7 +80,7 @@ pub(super) fn bodies(word: &str) -> PyResult<Bodies> {
 }
 
 /// An offset of the log; what is below it is 0.
-fn log_offset(offset: Option<i64>, otherwise: u64) -> u64 {
+pub(super) fn log_offset(offset: Option<i64>, otherwise: u64) -> u64 {
     offset.map_or(otherwise, |offset| u64::try_from(offset).unwrap_or(0))
 }
 
@@ -256,6 +258,46 @@ impl PyCommitLog {
         let log = self.inner()?;
         let batch = py.detach(|| log.file_times().map(|files| file_batch(&files)))?;
         PyRecordBatch::new(batch).into_arro3(py)
+    }
+
+    /// The ranges of the log that may hold messages of a range of time: its files, by the store times of their first messages.
+    ///
+    /// Args:
+    ///     begin: First store time, in ms.
+    ///     end: Last store time, in ms.
+    ///     clock_slack_ms: How far the broker's clock may have stepped within a file.
+    ///
+    /// Returns:
+    ///     A tuple (begin, end) of offsets for each range, rising.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    fn ranges_in_time(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = integer::begin)] begin: i64,
+        #[pyo3(from_py_with = integer::end)] end: i64,
+        #[pyo3(from_py_with = integer::clock_slack_ms)] clock_slack_ms: i64,
+    ) -> PyResult<Vec<(u64, u64)>> {
+        let log = self.inner()?;
+        let times = TimeRange { begin_ms: begin, end_ms: end };
+        Ok(py.detach(|| log.ranges_in_time(times, clock_slack_ms))?)
+    }
+
+    /// Return whether a message of this topic, queue and queue offset begins at an offset of the log.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    fn is_message_of(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = integer::phy_offset)] phy_offset: i64,
+        topic: &str,
+        #[pyo3(from_py_with = integer::queue_id)] queue_id: i64,
+        #[pyo3(from_py_with = integer::queue_offset)] queue_offset: i64,
+    ) -> PyResult<bool> {
+        let log = self.inner()?;
+        Ok(py.detach(|| queue_stream::is_message_of(&log, phy_offset, topic, queue_id, queue_offset))?)
     }
 
     /// What a broker would do with this log at its start.

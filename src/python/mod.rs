@@ -28,6 +28,7 @@ mod message_filter;
 mod message_input;
 mod message_reader;
 mod prepared_file;
+mod queue_reader;
 mod report;
 mod store_lock;
 mod time;
@@ -51,6 +52,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     given_batches::register(m)?;
     store_lock::register(m)?;
     message_filter::register(m)?;
+    queue_reader::register(m)?;
     message_reader::register(m)?;
     index_entries::register(m)?;
     entry_table::register(m)?;

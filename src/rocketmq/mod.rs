@@ -13,3 +13,4 @@ pub mod index_follower;
 mod message_columns;
 mod names;
 pub mod offset_files;
+pub mod queue_stream;

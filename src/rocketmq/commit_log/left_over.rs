@@ -16,7 +16,7 @@ use crate::rocketmq::commit_log::scan::window::{LOOKUP_WINDOW, SCAN_WINDOW, Wind
 use crate::rocketmq::offset_files::OffsetFile;
 
 /// Filling is shorter than the message that had no room, and that has 4 MiB and 64 KiB at most by default.
-const LONGEST_FILLING: u64 = (4 << 20) + (64 << 10) + 8;
+pub(super) const LONGEST_FILLING: u64 = (4 << 20) + (64 << 10) + 8;
 
 impl CommitLog {
     /// True when a message that is whole in itself is none: a broker cut it off. With [`crate::rocketmq::commit_log::log::Options::broker_end`]

@@ -1,10 +1,11 @@
 //! The log of a store directory.
 
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::io::{Access, FileSource};
 use crate::rocketmq::commit_log::frame::Versions;
 use crate::rocketmq::commit_log::scan::walk::Scan;
@@ -168,6 +169,15 @@ impl CommitLog {
             if !walk.advance()? {
                 return Ok(walk.stop().map_or(file.start, |stop| stop.phy_offset));
             }
+        }
+    }
+
+    /// Opens a file of the log; `None` where the broker deleted it since the directory was listed.
+    pub(super) fn open_file(&self, file: &OffsetFile) -> Result<Option<Arc<FileSource>>> {
+        match self.open.get(file, self.options.access) {
+            Ok(source) => Ok(Some(source)),
+            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
         }
     }
 

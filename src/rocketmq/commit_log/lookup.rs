@@ -1,6 +1,5 @@
 //! Look-ups of single messages.
 
-use std::io::ErrorKind;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
@@ -124,16 +123,12 @@ impl<'a> LookUp<'a> {
         {
             return Ok(Some((number, Arc::clone(source))));
         }
-        match self.log.open.get(file, self.log.options.access) {
-            Ok(source) => {
-                self.window.clear();
-                self.current = Some((file.start, Arc::clone(&source)));
-                Ok(Some((number, source)))
-            }
-            // Deleted by the broker since the directory was listed.
-            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(e),
+        let source = self.log.open_file(file)?;
+        if let Some(source) = &source {
+            self.window.clear();
+            self.current = Some((file.start, Arc::clone(source)));
         }
+        Ok(source.map(|source| (number, source)))
     }
 
     /// True when a walk of the file comes to a message at this offset.

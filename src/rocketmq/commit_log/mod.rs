@@ -7,6 +7,7 @@
 
 mod decode;
 pub mod frame;
+mod frames_at;
 mod left_over;
 mod log;
 mod lookup;
@@ -15,14 +16,17 @@ mod repair;
 mod scan;
 pub mod write;
 
+pub(crate) use decode::batch::BatchBuilder;
 pub use decode::batch::Bodies;
 pub use decode::message::Message;
 pub(crate) use decode::property_map;
 pub use decode::property_map::PropertyMap;
 pub use decode::row::Place;
+pub(crate) use decode::row::Row;
 pub use decode::suspect::Suspect;
 pub use decode::{body, columns, text};
 pub use frame::{Stop, properties};
+pub(crate) use frames_at::{FramesAt, Wanted};
 pub use log::{CommitLog, Options};
 pub use read::StoreTimes;
 pub(crate) use repair::recovery;

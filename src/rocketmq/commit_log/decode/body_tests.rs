@@ -73,7 +73,7 @@ fn decodes_the_broker_s_own_vector() {
         0x00, 0x00, 0x00, 0x80, 0xb7, 0x01, 0x13, 0x88, 0x00, 0x01,
     ];
     assert_eq!(BodyDecoder::new(LIMIT).decode(&stored, OLD_ZLIB).unwrap(), vec![0; 5000]);
-    assert_eq!(super::super::frame::body_crc(&stored), 0x600f_0065);
+    assert_eq!(crate::rocketmq::commit_log::frame::body_crc(&stored), 0x600f_0065);
 }
 
 #[test]

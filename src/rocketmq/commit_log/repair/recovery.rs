@@ -18,6 +18,7 @@ use crate::rocketmq::commit_log::decode::columns::timestamp_type;
 use crate::rocketmq::commit_log::log::CommitLog;
 use crate::rocketmq::commit_log::lookup::LookUp;
 use crate::rocketmq::offset_files::OffsetFile;
+use crate::time_range::TimeRange;
 
 /// The checkpoint is taken to be so much older, in ms.
 pub(crate) const CHECKPOINT_SLACK_MS: i64 = 3000;
@@ -110,6 +111,35 @@ impl CommitLog {
                 Ok((file, time))
             })
             .collect()
+    }
+}
+
+impl CommitLog {
+    /// The ranges of the log that may hold messages of a range of time: its files, by the times of their first messages. The
+    /// broker's clock may have stepped by `slack_ms` within a file.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn ranges_in_time(&self, times: TimeRange, slack_ms: i64) -> Result<Vec<(u64, u64)>> {
+        let files = self.file_times()?;
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        for (number, (file, first)) in files.iter().enumerate() {
+            let after = files.get(number + 1).and_then(|(_, time)| *time);
+            let may_hold = match (first, after) {
+                (Some(first), Some(after)) => {
+                    let (low, high) = ((*first).min(after), (*first).max(after));
+                    times.meets(low.saturating_sub(slack_ms), high.saturating_add(slack_ms))
+                }
+                (Some(first), None) => first.saturating_sub(slack_ms) <= times.end_ms,
+                (None, _) => true,
+            };
+            match ranges.last_mut() {
+                _ if !may_hold => {}
+                Some(last) if last.1 == file.start => last.1 = file.end(),
+                _ => ranges.push((file.start, file.end())),
+            }
+        }
+        Ok(ranges)
     }
 }
 

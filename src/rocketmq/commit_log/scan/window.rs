@@ -158,7 +158,7 @@ impl Window {
 }
 
 /// True when the length fields of the message at `at` make a frame of `total` bytes, all of which the file has.
-fn lengths_add_up<S: ReadAt + ?Sized>(file: &S, at: u64, total: u64) -> io::Result<bool> {
+pub(crate) fn lengths_add_up<S: ReadAt + ?Sized>(file: &S, at: u64, total: u64) -> io::Result<bool> {
     let mut offset = at;
     let end = at.saturating_add(total);
     let mut next = |skip: u64, bytes: &mut [u8]| -> io::Result<bool> {
