@@ -18,12 +18,12 @@ use super::message_filter::PyMessageFilter;
 use super::message_reader::PyMessageReader;
 use super::report;
 use crate::error::Result;
-use crate::hash_index::Compat;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::frame::Versions;
 use crate::rocketmq::commit_log::{self, AtDamage, Bodies, CommitLog, Options, ScanOptions, Start, file_batch};
 use crate::rocketmq::offset_files;
 use crate::rocketmq::queue_stream;
+use crate::rocketmq::release::Release;
 use crate::time_range::TimeRange;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -59,7 +59,7 @@ fn cut_log(
     #[pyo3(from_py_with = integer::end_phy_offset)] end_phy_offset: i64,
 ) -> PyResult<Bound<'_, PyAny>> {
     let end = end_phy_offset.try_into().map_err(|_| PyValueError::new_err("an offset of the log is 0 or more"))?;
-    report::of_store(py, &py.detach(|| commit_log::cut_log(&directory, end))?)
+    report::report(py, &py.detach(|| commit_log::cut_log(&directory, end))?)
 }
 
 /// The most bytes that one row of an Arrow column can have, with room to spare.
@@ -173,7 +173,7 @@ impl PyCommitLog {
             broker_end: release.is_some(),
             versions: match release {
                 // COMPAT(rocketmq CommitLog#checkMessageAndReturnSize): a frame of version 2 ends the log.
-                Some(Compat::V4_9_3) => Versions::V1,
+                Some(Release::V4_9_3) => Versions::V1,
                 _ => Versions::V1AndV2,
             },
             max_body_bytes: limit.ok_or_else(|| {
@@ -246,7 +246,7 @@ impl PyCommitLog {
     ///     OSError: The system refuses.
     fn check_files<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let log = self.inner()?;
-        report::of_store(py, &py.detach(|| log.check_files())?)
+        report::report(py, &py.detach(|| log.check_files())?)
     }
 
     /// The files: `path`, `begin_phy_offset`, `end_phy_offset`, and `first_store_timestamp`, null where a file begins with
@@ -328,7 +328,7 @@ impl PyCommitLog {
     ) -> PyResult<(u64, u64, u64)> {
         let log = self.inner()?;
         let timestamps = checkpoint.map(PyStoreCheckpoint::timestamps).transpose()?.unwrap_or_default();
-        let compat = convert::compat(self.compat.as_deref())?.unwrap_or(Compat::V4_9_3);
+        let compat = convert::compat(self.compat.as_deref())?.unwrap_or(Release::V4_9_3);
         let start = Start { last_exit_ok, timestamps, queue_end: queue_end.unwrap_or(-1), message_index_safe, compat };
         let recovery = py.detach(|| log.recovery(start))?;
         Ok((recovery.begin, recovery.end, recovery.dispatch))

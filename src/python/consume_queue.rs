@@ -263,7 +263,7 @@ impl PyConsumeQueue {
     ///     OSError: The system refuses.
     fn check_files<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let queue = self.inner()?;
-        report::of_store(py, &py.detach(|| queue.check_files())?)
+        report::report(py, &py.detach(|| queue.check_files())?)
     }
 
     /// True after `close`.

@@ -50,6 +50,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     consume_queue_writer::register(m)?;
     followers::register(m)?;
     given_batches::register(m)?;
+    report::register(m)?;
     store_lock::register(m)?;
     message_filter::register(m)?;
     queue_reader::register(m)?;

@@ -1,16 +1,17 @@
 //! What a RocketMQ store holds besides the index: the commit log, the consume queues, the checkpoint, and the rules that
 //! turn a message into index entries.
 
+pub mod broker_lock;
 pub mod checkpoint;
 pub mod commit_log;
 pub mod consume_queue;
 mod cut;
 pub mod entry_table;
 pub mod file_name;
-pub mod findings;
 pub mod index_entries;
 pub mod index_follower;
 mod message_columns;
 mod names;
 pub mod offset_files;
 pub mod queue_stream;
+pub mod release;

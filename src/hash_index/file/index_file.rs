@@ -9,17 +9,18 @@ use std::sync::{Mutex, PoisonError};
 use super::bytes::{Bytes, on_bytes, on_writable};
 use super::cold::LastWarm;
 use crate::error::{Error, Result};
-use crate::hash_index::compat::Compat;
+use crate::hash_index::format::answers::Answers;
 use crate::hash_index::format::entry::Entry;
 use crate::hash_index::format::geometry::{ENTRY_LEN, Geometry};
 use crate::hash_index::format::header::Header;
 use crate::hash_index::key_hash::java_hash::{KeySource, key_hash};
 use crate::hash_index::read::select;
-use crate::hash_index::repair::verify::{self, Checked};
+use crate::hash_index::repair::verify;
 use crate::hash_index::write::bulk::{CHUNK, put_bulk};
 use crate::hash_index::write::put::{PutColumns, put_one, read_header};
 use crate::io::disk::sync_parent;
 use crate::io::{ReadAt, WriteAt};
+use crate::report::Report;
 
 /// An open index file. Any number of threads may read it; puts are taken one after the other.
 #[derive(Debug)]
@@ -29,7 +30,7 @@ pub struct IndexFile {
     /// Length on disk when it was opened.
     pub(super) file_len: u64,
     pub(super) geometry: Geometry,
-    pub(super) compat: Option<Compat>,
+    pub(super) answers: Answers,
     pub(super) last_exit_ok: bool,
     /// Puts, one at a time; holds the lock of the file.
     pub(super) writer: Option<Mutex<File>>,
@@ -148,7 +149,7 @@ impl IndexFile {
 
     /// The store time to show for an entry, in milliseconds; in compat as the broker computes it for entry 1, too (B3).
     pub fn shown_time(&self, header: &Header, position: u32, entry: &Entry) -> i64 {
-        if self.compat.is_some() {
+        if self.answers.are_the_brokers() {
             return crate::hash_index::format::entry::broker_time(header.begin_timestamp, entry.time_diff);
         }
         select::shown_time(header, position, entry.time_diff)
@@ -158,10 +159,10 @@ impl IndexFile {
     ///
     /// # Errors
     /// Errors of the system; what is wrong with the bytes is in the result.
-    pub fn verify(&self) -> Result<Checked> {
+    pub fn verify(&self) -> Result<Report> {
         on_bytes!(&self.bytes, source => {
             source.load();
-            verify::verify(source, self.geometry, self.file_len)
+            verify::verify(&self.path, source, self.geometry, self.file_len)
         })
         .map_err(|e| Error::io(&self.path, e))
     }
@@ -195,8 +196,8 @@ impl IndexFile {
     }
 
     /// Whose answers.
-    pub fn compat(&self) -> Option<Compat> {
-        self.compat
+    pub fn answers(&self) -> Answers {
+        self.answers
     }
 
     /// False when the file was opened as one that a crash left.

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::{Error, Result};
 use crate::io::{Access, FileSource};
+use crate::report::Report;
 use crate::rocketmq::commit_log::frame::Versions;
 use crate::rocketmq::commit_log::scan::walk::Scan;
-use crate::rocketmq::findings::Checked;
 use crate::rocketmq::offset_files::{self, OffsetFile, OpenFiles};
 
 /// How a log is read.
@@ -94,7 +94,7 @@ impl CommitLog {
     ///
     /// # Errors
     /// The system's error, with the path.
-    pub fn check_files(&self) -> Result<Checked> {
+    pub fn check_files(&self) -> Result<Report> {
         offset_files::check(&self.directories)
     }
 

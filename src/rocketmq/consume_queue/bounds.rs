@@ -9,8 +9,8 @@
 use super::queue::{ConsumeQueue, Kind, Numbered};
 use super::unit::BatchUnit;
 use crate::error::Result;
-use crate::hash_index::Compat;
 use crate::rocketmq::offset_files::OffsetFile;
+use crate::rocketmq::release::Release;
 
 /// Units that are looked at together.
 const UNITS_AT_ONCE: u64 = 4096;
@@ -106,7 +106,7 @@ fn log_begin(queue: &ConsumeQueue) -> Result<Option<i64>> {
 }
 
 /// COMPAT(rocketmq `ConsumeQueue#recover`, `#truncateDirtyLogicFiles`, `#correctMinOffset`).
-fn of_broker(queue: &ConsumeQueue, files: &[OffsetFile], compat: Compat) -> Result<Bounds> {
+fn of_broker(queue: &ConsumeQueue, files: &[OffsetFile], compat: Release) -> Result<Bounds> {
     let mut units = recovered_end(queue, files)?;
     let mut left: Vec<OffsetFile> =
         files.iter().filter(|file| file.start / queue.unit_bytes() <= units).cloned().collect();
@@ -119,7 +119,7 @@ fn of_broker(queue: &ConsumeQueue, files: &[OffsetFile], compat: Compat) -> Resu
     }
     let max = max_offset(queue, &left, units)?;
     let log_begin = log_begin(queue)?.unwrap_or(0);
-    if compat != Compat::V4_9_3 {
+    if compat != Release::V4_9_3 {
         let last = units.checked_sub(1).map(|last| queue.unit(&left, last)).transpose()?.flatten();
         if last.is_none_or(|last| last.unit.unit.phy_offset < log_begin) {
             return Ok(Bounds { min: max, max, units });

@@ -19,8 +19,8 @@ use super::queue::{ConsumeQueue, Kind, Numbered, Options, describe};
 use super::unit::BatchUnit;
 use super::written_queue::QueueEnd;
 use crate::error::{Error, Result};
+use crate::report::{self, Report};
 use crate::rocketmq::cut::{Cut, cut_files, data_len};
-use crate::rocketmq::findings::Checked;
 use crate::rocketmq::offset_files::OffsetFile;
 
 /// A start walks so many of the last files.
@@ -50,7 +50,7 @@ impl OpenedQueue {
         extension: &Path,
         file_size: u64,
         log_end: i64,
-        checked: &mut Checked,
+        checked: &mut Report,
     ) -> Result<Self> {
         let queue = ConsumeQueue::open(directory, Options::default())?;
         let files = queue.files()?;
@@ -195,7 +195,7 @@ fn look_behind(
     number: u64,
     walk: &Walk,
     log_end: i64,
-    checked: &mut Checked,
+    checked: &mut Report,
 ) -> Result<(u64, bool)> {
     let position = number * queue.unit_bytes();
     let (mut cut, mut damage, mut before) = (0, None, walk.last.map_or(0, |last| last.unit.unit.end()));
@@ -228,15 +228,15 @@ fn look_behind(
         if walk.is_unextended {
             let extension = offset_of(stop.unit.unit.tags_code);
             let expected = format!("the tags code at {extension} in the extension files");
-            checked.find(&file.path, at, "queue-tags", expected, "none, or another message's");
+            checked.find(&file.path, at, report::Kind::QueueTags, expected, "none, or another message's");
         } else {
             let expected = "an offset of 0 or more and a size above 0";
-            checked.find(&file.path, at, "queue-unit", expected, describe(stop.unit.unit));
+            checked.find(&file.path, at, report::Kind::QueueUnit, expected, describe(stop.unit.unit));
         }
     } else {
         let at = found.number * queue.unit_bytes() - file.start;
         let expected = format!("a message at {before} or behind");
-        checked.find(&file.path, at, "queue-order", expected, describe(found.unit.unit));
+        checked.find(&file.path, at, report::Kind::QueueOrder, expected, describe(found.unit.unit));
     }
     Ok((cut, true))
 }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::bounds::{self, Bounds};
 use super::unit::{BATCH_UNIT_LEN, BatchUnit, UNIT_LEN, Unit};
 use crate::error::{Error, Result};
-use crate::hash_index::Compat;
 use crate::io::{Access, ReadAt};
+use crate::report::{self, Report};
 use crate::rocketmq::commit_log::CommitLog;
-use crate::rocketmq::findings::Checked;
 use crate::rocketmq::offset_files::{self, OffsetFile, OpenFiles};
+use crate::rocketmq::release::Release;
 
 /// Bytes that are read at once.
 const CHUNK: usize = 256 * 1024;
@@ -48,7 +48,7 @@ pub struct Options {
     /// How files are reached; `Auto` is `pread`.
     pub access: Access,
     /// A release whose answers are wanted, faults included.
-    pub compat: Option<Compat>,
+    pub compat: Option<Release>,
     /// The log that the units lead into: tells what is deleted, and the times of messages.
     pub commit_log: Option<Arc<CommitLog>>,
     /// The directory of the queue's extension files.
@@ -293,7 +293,7 @@ impl ConsumeQueue {
     ///
     /// # Errors
     /// The system's error, with the path.
-    pub fn check_files(&self) -> Result<Checked> {
+    pub fn check_files(&self) -> Result<Report> {
         let mut checked = offset_files::check(std::slice::from_ref(&self.directory))?;
         let files = self.files()?;
         let end = bounds::written_end(self, &files)?;
@@ -307,14 +307,14 @@ impl ConsumeQueue {
                     checked.find(
                         &file.path,
                         at,
-                        "queue-unit",
+                        report::Kind::QueueUnit,
                         "an offset of 0 or more and a size above 0",
                         describe(unit.unit),
                     );
                 } else if unit.unit.is_message() {
                     if unit.unit.phy_offset < before {
                         let expected = format!("a message at {before} or behind");
-                        checked.find(&file.path, at, "queue-order", expected, describe(unit.unit));
+                        checked.find(&file.path, at, report::Kind::QueueOrder, expected, describe(unit.unit));
                     }
                     before = before.max(unit.unit.end());
                 }

@@ -11,9 +11,9 @@ use super::batch_time_lookup;
 use super::bounds::{self, Bounds};
 use super::queue::{ConsumeQueue, Kind};
 use crate::error::{Error, Result};
-use crate::hash_index::Compat;
 use crate::rocketmq::commit_log::StoreTimes;
 use crate::rocketmq::offset_files::OffsetFile;
+use crate::rocketmq::release::Release;
 
 /// A queue of so many units or fewer is read whole: some ten milliseconds.
 const READ_WHOLE: u64 = 65_536;
@@ -83,7 +83,7 @@ impl ConsumeQueue {
             return batch_time_lookup::offset_by_time(self, &files, bounds, time, boundary);
         }
         let times = Times { queue: self, files: &files, log: RefCell::new(log.store_times()?) };
-        if self.options.compat == Some(Compat::V4_9_3) {
+        if self.options.compat == Some(Release::V4_9_3) {
             return nearest(&times, bounds, time);
         }
         let begin = files.first().map_or(0, |file| file.start / self.unit_bytes());

@@ -21,9 +21,9 @@ use super::written_queue::{QueueEnd, WrittenQueue};
 use crate::error::{Error, Result};
 use crate::io::disk;
 use crate::io::store_lock::refuse_other_holder;
+use crate::report::{self, Report};
 use crate::rocketmq::commit_log::frame::{INNER_BATCH, is_in_queue};
 use crate::rocketmq::cut::cut_files;
-use crate::rocketmq::findings::Checked;
 use crate::rocketmq::message_columns::MessageColumns;
 use crate::rocketmq::names::{
     DELAY, INNER_BASE, INNER_NUM, MULTI_DISPATCH, MULTI_QUEUE_OFFSET, dispatched_queue_id, is_folder_name,
@@ -71,7 +71,7 @@ pub struct ConsumeQueueWriter {
     written: Written,
     /// The same of extension files.
     extensions: Written,
-    checked: Checked,
+    checked: Report,
 }
 
 impl ConsumeQueueWriter {
@@ -168,7 +168,7 @@ impl ConsumeQueueWriter {
             kept: 0,
             written: Written::default(),
             extensions: Written::default(),
-            checked: Checked::default(),
+            checked: Report::default(),
         }
     }
 
@@ -210,7 +210,7 @@ impl ConsumeQueueWriter {
     }
 
     /// What opening found and did, and what was found since.
-    pub fn checked(&self) -> &Checked {
+    pub fn checked(&self) -> &Report {
         &self.checked
     }
 
@@ -302,7 +302,7 @@ impl ConsumeQueueWriter {
         if !is_folder_name(topic) || queue_id < 0 || !unit.is_valid() {
             let found = format!("topic {topic:?}, queue {queue_id}, queue offset {}", unit.base_offset);
             let expected = "a topic that can name a folder, and numbers of 0 or more";
-            self.checked.find(&self.root, 0, "queue-name", expected, found);
+            self.checked.find(&self.root, 0, report::Kind::QueueName, expected, found);
             return 0;
         }
         let key = (queue_id, kind == Kind::Batch);
@@ -347,7 +347,7 @@ impl ConsumeQueueWriter {
     ///
     /// # Errors
     /// The system's error, with the path.
-    pub fn finish(mut self) -> Result<Checked> {
+    pub fn finish(mut self) -> Result<Report> {
         self.flush(true)?;
         let queues = self.queues.values().map(HashMap::len).sum::<usize>();
         self.checked.count("queues", queues as u64);

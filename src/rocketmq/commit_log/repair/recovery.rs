@@ -12,12 +12,12 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{Field, Schema};
 
 use crate::error::Result;
-use crate::hash_index::Compat;
 use crate::rocketmq::checkpoint::Timestamps;
 use crate::rocketmq::commit_log::decode::columns::timestamp_type;
 use crate::rocketmq::commit_log::log::CommitLog;
 use crate::rocketmq::commit_log::lookup::LookUp;
 use crate::rocketmq::offset_files::OffsetFile;
+use crate::rocketmq::release::Release;
 use crate::time_range::TimeRange;
 
 /// The checkpoint is taken to be so much older, in ms.
@@ -37,7 +37,7 @@ pub struct Start {
     /// The broker's setting messageIndexSafe.
     pub message_index_safe: bool,
     /// The release.
-    pub compat: Compat,
+    pub compat: Release,
 }
 
 /// What a broker's start does.
@@ -165,8 +165,8 @@ pub fn file_batch(files: &[(OffsetFile, Option<i64>)]) -> RecordBatch {
     RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).expect("the fields were made from the columns")
 }
 
-fn clean_begin(files: &[OffsetFile], queue_end: u64, compat: Compat) -> usize {
-    if compat == Compat::V4_9_3 {
+fn clean_begin(files: &[OffsetFile], queue_end: u64, compat: Release) -> usize {
+    if compat == Release::V4_9_3 {
         files.len().saturating_sub(FILES_OF_CLEAN_START)
     } else {
         files.iter().rposition(|file| file.start <= queue_end).unwrap_or(0)

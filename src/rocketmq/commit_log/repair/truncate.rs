@@ -5,8 +5,8 @@
 use std::path::Path;
 
 use crate::error::{Error, Result};
+use crate::report::Report;
 use crate::rocketmq::cut::{Cut, delete, zero_rest};
-use crate::rocketmq::findings::Checked;
 use crate::rocketmq::offset_files;
 
 /// Deletes the files that begin behind an offset and makes the rest of the file that holds it zero, all on the disk when it
@@ -16,7 +16,7 @@ use crate::rocketmq::offset_files;
 ///
 /// # Errors
 /// `InvalidArgument` for an offset before the log; the system's error, with the path.
-pub fn cut_log(directory: &Path, end_phy_offset: u64) -> Result<Checked> {
+pub fn cut_log(directory: &Path, end_phy_offset: u64) -> Result<Report> {
     let directories = offset_files::directories(directory);
     let mut cut = Cut::default();
     loop {
@@ -38,7 +38,7 @@ pub fn cut_log(directory: &Path, end_phy_offset: u64) -> Result<Checked> {
         cut.files += behind.len() as u64;
         cut.bytes += delete(behind)?;
     }
-    let mut checked = Checked::default();
+    let mut checked = Report::default();
     checked.count("bytes_cut", cut.bytes);
     checked.count("files_deleted", cut.files);
     Ok(checked)
@@ -59,9 +59,9 @@ mod tests {
         fs::write(directory.join("stray"), b"kept").unwrap();
     }
 
-    fn counts(checked: &Checked) -> [u64; 2] {
-        let [("bytes_cut", bytes), ("files_deleted", files)] = checked.counts[..] else {
-            panic!("{:?}", checked.counts);
+    fn counts(checked: &Report) -> [u64; 2] {
+        let [("bytes_cut", bytes), ("files_deleted", files)] = checked.checked[..] else {
+            panic!("{:?}", checked.checked);
         };
         [bytes, files]
     }

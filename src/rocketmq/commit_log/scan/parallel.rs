@@ -13,6 +13,7 @@ use arrow_array::RecordBatch;
 
 use crate::error::{Error, Result};
 use crate::io::FileSource;
+use crate::report::Report;
 use crate::rocketmq::commit_log::decode::batch::BatchBuilder;
 use crate::rocketmq::commit_log::frame::Stop;
 use crate::rocketmq::commit_log::log::Options;
@@ -21,7 +22,6 @@ use crate::rocketmq::commit_log::scan::options::ScanOptions;
 use crate::rocketmq::commit_log::scan::salvage::next_frame;
 use crate::rocketmq::commit_log::scan::walk::Scan;
 use crate::rocketmq::commit_log::scan::window::{LOOKUP_WINDOW, SCAN_WINDOW, Window};
-use crate::rocketmq::findings::Checked;
 use crate::rocketmq::offset_files::{self, OffsetFile};
 
 /// Bytes of a file that one thread takes at once.
@@ -42,7 +42,7 @@ struct Piece {
 enum Told {
     Begin(u64),
     Batch(RecordBatch),
-    End(Stop, Checked),
+    End(Stop, Report),
     Failed(Error),
 }
 
@@ -94,7 +94,7 @@ impl Rules {
     fn run(&self, piece: &Piece, tell: &SyncSender<Told>, kept: &mut Option<BatchBuilder>) {
         let told = self.guess(piece).and_then(|begin| {
             if tell.send(Told::Begin(begin)).is_err() || begin >= piece.end {
-                return Ok(Told::End(Stop { phy_offset: begin, refusal: None }, Checked::default()));
+                return Ok(Told::End(Stop { phy_offset: begin, refusal: None }, Report::default()));
             }
             let builder = kept.take().unwrap_or_else(|| self.builder());
             let mut reader = self.read(piece, begin, builder)?;
@@ -133,7 +133,7 @@ pub(crate) struct Parallel {
     /// End of the last file that was come to.
     last_end: u64,
     stop: Option<Stop>,
-    checked: Checked,
+    checked: Report,
 }
 
 impl Parallel {
@@ -178,7 +178,7 @@ impl Parallel {
             next,
             last_end: begin,
             stop: None,
-            checked: Checked::default(),
+            checked: Report::default(),
         };
         for _ in 0..=parallel.rules.scan.threads {
             parallel.hand_out();
@@ -190,7 +190,7 @@ impl Parallel {
         self.stop.as_ref()
     }
 
-    pub(crate) fn checked(&self) -> &Checked {
+    pub(crate) fn checked(&self) -> &Report {
         &self.checked
     }
 

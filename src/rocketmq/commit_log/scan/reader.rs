@@ -5,13 +5,13 @@ use arrow_schema::{ArrowError, SchemaRef};
 
 use crate::error::Result;
 use crate::io::ReadAt;
+use crate::report::Report;
 use crate::rocketmq::commit_log::decode::batch::{BatchBuilder, Bodies};
 use crate::rocketmq::commit_log::decode::columns::{self, Column};
 use crate::rocketmq::commit_log::frame::Stop;
 use crate::rocketmq::commit_log::scan::block_reader::BlockReader;
 use crate::rocketmq::commit_log::scan::parallel::Parallel;
 use crate::rocketmq::commit_log::scan::walk::Scan;
-use crate::rocketmq::findings::Checked;
 
 /// Where batches come from.
 enum Source<S> {
@@ -73,7 +73,7 @@ impl<S: ReadAt> MessageReader<S> {
     }
 
     /// What was refused so far.
-    pub fn checked(&self) -> &Checked {
+    pub fn checked(&self) -> &Report {
         match &self.source {
             Source::Walk(reader) => reader.scan.checked(),
             Source::Threads(parallel) => parallel.checked(),

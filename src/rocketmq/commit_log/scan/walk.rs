@@ -2,13 +2,13 @@
 
 use crate::error::{Error, Result};
 use crate::io::ReadAt;
+use crate::report::{Kind, Report};
 use crate::rocketmq::commit_log::decode::row::{Place, Row};
 use crate::rocketmq::commit_log::decode::suspect::Suspect;
 use crate::rocketmq::commit_log::frame::{self, Found, Frame, Layout, Refusal, Stop, Versions};
 use crate::rocketmq::commit_log::scan::filter::Filter;
 use crate::rocketmq::commit_log::scan::salvage::{self, Past};
 use crate::rocketmq::commit_log::scan::window::{LOOKUP_WINDOW, SCAN_WINDOW, Window};
-use crate::rocketmq::findings::Checked;
 use crate::rocketmq::offset_files::OffsetFile;
 
 /// A message in the current file.
@@ -43,7 +43,7 @@ pub struct Scan<S> {
     looked_again: Option<u64>,
     stop: Option<Stop>,
     salvage: Option<Box<Salvage>>,
-    checked: Checked,
+    checked: Report,
     filter: Filter,
     /// Messages from this offset on are left out if a broker truncated them.
     truncated_from: Option<u64>,
@@ -96,7 +96,7 @@ impl<S: ReadAt> Scan<S> {
             looked_again: None,
             stop: None,
             salvage: None,
-            checked: Checked::default(),
+            checked: Report::default(),
             filter: Filter::default(),
             truncated_from: None,
         }
@@ -139,7 +139,7 @@ impl<S: ReadAt> Scan<S> {
     }
 
     /// What was refused so far.
-    pub fn checked(&self) -> &Checked {
+    pub fn checked(&self) -> &Report {
         &self.checked
     }
 
@@ -199,7 +199,7 @@ impl<S: ReadAt> Scan<S> {
                     {
                         let expected = "filling that ends with its file";
                         let size = frame::stated_size(self.window.head(self.next)).map_or(-1, u64::cast_signed);
-                        self.checked.find(&file.path, self.next, "log-blank", expected, format!("size {size}"));
+                        self.checked.find(&file.path, self.next, Kind::LogBlank, expected, format!("size {size}"));
                         salvage.past.leave_file();
                         let behind = self.next_frame()?;
                         self.go_on(behind);

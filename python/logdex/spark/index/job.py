@@ -1,0 +1,212 @@
+"""Commit of index files that parallel tasks wrote: all of them appear in the directory, or none.
+
+    <index_dir>/_temporary/<job>/<partition>-<attempt>-<random>/<n>    files of the attempts of tasks
+    <index_dir>/yyyyMMddHHmmssSSS                                      the files after the commit by the driver
+
+Each attempt of a task writes into its own directory, so retried and speculative attempts never meet. The driver uses only the
+files that an attempt reported. The commit links each file to its final name, which fails if the name is taken. If one link
+fails, the commit removes all of them. It creates `_SUCCESS` last. Brokers ignore names that are not numbers, so they ignore
+`_temporary` and `_SUCCESS`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import shutil
+import socket
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark import TaskContext
+
+from logdex._files import sync_directory
+from logdex.hash_index.directory import DirectoryLock, list_directory, refuse_running_broker
+from logdex.hash_index.file_name import create_next
+from logdex.hash_index.geometry import file_size
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+logger = logging.getLogger("logdex.spark")
+
+TEMPORARY = "_temporary"
+SUCCESS = "_SUCCESS"
+
+_LARGE_BYTES = 1 << 30
+"""A job that reserves more than this, most of it empty, logs a warning."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """One index file that an attempt finished.
+
+    Attributes:
+        path: Its path below the job's directory.
+        entries: Entries in it.
+        reserved_bytes: Disk space of the file.
+    """
+
+    path: str
+    entries: int
+    reserved_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job that writes index files into one directory.
+
+    Attributes:
+        index_dir: The directory.
+        job_id: Its name below `_temporary`.
+        zone: Time zone of the file names; None: the driver's own.
+        made_index_dir: Whether the job created the directory.
+    """
+
+    index_dir: str
+    job_id: str
+    zone: str | None
+    made_index_dir: bool
+
+    @classmethod
+    def start(cls, index_dir: Path, zone: str | None) -> Job:
+        """Create the job's directory, on the driver.
+
+        Raises:
+            LockedError: The directory belongs to a store whose broker is running.
+        """
+        refuse_running_broker(index_dir)
+        job = cls(str(index_dir), uuid.uuid4().hex, zone, not index_dir.exists())
+        job.directory.mkdir(parents=True)
+        return job
+
+    @property
+    def directory(self) -> Path:
+        """The directory in which attempts write."""
+        return Path(self.index_dir) / TEMPORARY / self.job_id
+
+    def start_attempt(self) -> Path:
+        """Create the directory of this attempt of a task, in a worker.
+
+        Only the last part is created: an attempt that outlives its job must fail and leave nothing behind.
+
+        Raises:
+            FileNotFoundError: The job's directory is missing on this machine.
+        """
+        context = TaskContext.get()
+        task = f"{context.partitionId()}-{context.taskAttemptId()}" if context else "0-0"
+        directory = self.directory / f"{task}-{uuid.uuid4().hex[:8]}"
+        try:
+            directory.mkdir()
+        except FileNotFoundError:
+            where = (
+                f"{self.directory} on {socket.gethostname()} (the job has ended, or this worker does not see "
+                "the driver's files: the index directory must be on a file system that all machines share)"
+            )
+            raise FileNotFoundError(errno.ENOENT, "no such directory", where) from None
+        return directory
+
+    def commit(self, files: Sequence[WrittenFile], *, overwrite: bool) -> list[Path]:
+        """Give the files their final names, in their order, after the files of the directory or in place of them.
+
+        Afterwards either all files are there or none; if `overwrite` fails, the former files are there.
+
+        Raises:
+            LockedError: The broker of the store was started meanwhile.
+            BlockingIOError: Another writer holds the directory.
+            OSError: A file could not be linked to its name.
+        """
+        target = Path(self.index_dir)
+        refuse_running_broker(target)
+        lock = DirectoryLock(target)
+        try:
+            return self._publish(target, files, overwrite=overwrite)
+        finally:
+            lock.release()
+
+    def _publish(self, target: Path, files: Sequence[WrittenFile], *, overwrite: bool) -> list[Path]:
+        former = index_files(target)
+        success = target / SUCCESS
+        published: list[Path] = []
+        with contextlib.ExitStack() as undo:
+            if success.exists():
+                success.unlink()
+                undo.callback(success.touch)
+            if overwrite:
+                aside = self.directory / "former"
+                aside.mkdir()
+                for path in former:
+                    undo.callback(path.rename(aside / path.name).rename, path)
+            names = [path.name for path in former]
+            for file in files:
+                path = _link_to_next_name(self.directory / file.path, target, names, self.zone)
+                undo.callback(path.unlink)
+                names.append(path.name)
+                published.append(path)
+            sync_directory(target)
+            undo.pop_all()
+        self.clean_up()
+        success.touch()
+        sync_directory(target)
+        return published
+
+    def clean_up(self) -> None:
+        """Remove all files that the job's attempts left."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+        # Other jobs may be writing below the same directory.
+        with contextlib.suppress(OSError):
+            self.directory.parent.rmdir()
+
+    def abort(self) -> None:
+        """Remove all files of the job, and the index directory if the job created it and it is empty."""
+        self.clean_up()
+        if self.made_index_dir:
+            with contextlib.suppress(OSError):
+                Path(self.index_dir).rmdir()
+
+
+def index_files(directory: Path) -> list[Path]:
+    """Return the index files of a directory in a broker's load order; none if there is no directory."""
+    try:
+        entries = list_directory(directory)
+    except FileNotFoundError:
+        return []
+    return [directory / entry.name for entry in entries if entry.is_numeric and entry.is_file]
+
+
+def log_reserved_space(files: Sequence[WrittenFile], index_dir: str, hash_slots: int) -> None:
+    """Log the disk space that the files reserve: as a warning if it is large and mostly empty."""
+    reserved = sum(file.reserved_bytes for file in files)
+    used = sum(file_size((hash_slots, file.entries)) for file in files)
+    wasteful = reserved > _LARGE_BYTES and used * 2 < reserved
+    logger.log(
+        logging.WARNING if wasteful else logging.INFO,
+        "%s: %d index files with %d entries reserve %d bytes of disk%s",
+        index_dir,
+        len(files),
+        sum(file.entries for file in files),
+        reserved,
+        "; fewer partitions or a smaller maxEntries reserve less" if wasteful else "",
+    )
+
+
+def _link_to_next_name(source: Path, target: Path, names: list[str], zone: str | None) -> Path:
+    """Link a finished file to the next free name; never replace an existing file."""
+
+    def link(path: Path) -> Path:
+        try:
+            path.hardlink_to(source)
+        except FileExistsError:
+            raise
+        except OSError:
+            # The file system has no hard links, so check first and rename.
+            if path.exists():
+                raise FileExistsError(errno.EEXIST, "file exists", str(path)) from None
+            source.rename(path)
+        return path
+
+    return create_next(names, target, time.time_ns() // 1_000_000, zone, link)

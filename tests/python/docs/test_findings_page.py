@@ -1,0 +1,31 @@
+"""docs/findings.md lists the kinds of findings and the causes, and no others."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from logdex._core import finding_kinds
+from logdex.report import Finding
+from logdex.rocketmq.explanation import CAUSES
+
+HOME = Path(__file__).resolve().parents[3]
+PAGE = (HOME / "docs" / "findings.md").read_text(encoding="utf-8")
+
+
+def test_the_kinds_are_those_of_the_page() -> None:
+    sections = PAGE.split("\n## ")[1:]
+    tables = "\n".join(section for section in sections if not section.startswith("Causes"))
+    assert sorted(set(re.findall(r"^\| `([a-z-]+)` \|", tables, re.MULTILINE))) == finding_kinds()
+
+
+def test_a_finding_has_a_kind_of_the_page() -> None:
+    with pytest.raises(ValueError, match="ghost-kind"):
+        Finding("f", 0, "ghost-kind", "", "")
+
+
+def test_the_causes_are_those_of_the_page() -> None:
+    listed = re.findall(r"^\| `([a-z-]+)` \| (.+) \|$", PAGE.split("## Causes")[1].split("\n## ")[0], re.MULTILINE)
+    assert dict(listed) == CAUSES

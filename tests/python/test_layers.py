@@ -1,0 +1,206 @@
+"""The layers of the package: which module imports which, and what runs without the optional packages."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import textwrap
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HOME = Path(__file__).resolve().parents[2]
+PACKAGE = HOME / "python" / "logdex"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+# Each layer may import itself and the layers named here. A module directly in the package is a layer of one file.
+BASE = {"_core", "_files", "_types", "errors", "report"}
+LAYERS = {
+    "errors": set(),
+    "report": {"_core"},
+    "_types": set(),
+    "_files": set(),
+    "arrow": {"_core", "_types"},
+    "hash_index": BASE | {"arrow"},
+    "rocketmq": BASE | {"arrow", "hash_index"},
+    "kafka": BASE | {"arrow", "hash_index"},
+    "spark": BASE | {"arrow", "hash_index", "rocketmq", "kafka"},
+    "cli": BASE | {"arrow", "hash_index", "rocketmq", "kafka"},
+}
+# These two import everything.
+ENTRY_POINTS = {"__init__", "__main__"}
+REQUIRED = {"arro3"}
+OPTIONAL = {"pyspark", "pyarrow", "py4j", "pandas", "polars", "numpy", "duckdb", "matplotlib"}
+# Commands that name the package they need.
+OPTIONAL_IN = {"cli/commands/read.py": {"pyarrow"}, "cli/commands/stats.py": {"matplotlib"}}
+
+SOURCES = [
+    file
+    for pattern in ("*.rs", "*.py", "*.pyi", "*.toml", "*.sh", "*.java", "Makefile")
+    for folder in ("src", "python", "tests", "benches", "examples", "scripts", ".")
+    for file in sorted((HOME / folder).glob(pattern) if folder == "." else (HOME / folder).rglob(pattern))
+    if not {"target", "__pycache__", "golden"} & set(file.relative_to(HOME).parts)
+]
+
+
+class _WithoutTypes(ast.NodeTransformer):
+    """Removes the imports that only a type checker runs."""
+
+    def visit_If(self, node: ast.If) -> ast.If | None:
+        return None if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING" else node
+
+
+def _imports(module: Path, *, when_it_runs: bool = False) -> Iterator[tuple[str, int]]:
+    """Iterate over imported names and their lines; `from a import b` is a.b. Imports in functions count."""
+    package = ("logdex", *module.relative_to(PACKAGE).parts[:-1])
+    tree = ast.parse(module.read_text(encoding="utf-8"), str(module))
+    if when_it_runs:
+        tree = _WithoutTypes().visit(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else ()
+            source = ".".join((*above, *([node.module] if node.module else [])))
+            yield from ((f"{source}.{alias.name}", node.lineno) for alias in node.names)
+
+
+def _layer(module: Path) -> str:
+    return module.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def _name(module: Path) -> str:
+    parts = ("logdex", *module.relative_to(PACKAGE).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def test_modules_are_found() -> None:
+    assert set(LAYERS) | ENTRY_POINTS == {_layer(module) for module in MODULES}
+    assert len(SOURCES) > len(MODULES)
+
+
+@pytest.mark.parametrize(
+    "module",
+    [module for module in MODULES if _layer(module) not in ENTRY_POINTS],
+    ids=lambda module: module.relative_to(PACKAGE).as_posix(),
+)
+def test_modules_import_only_lower_layers(module: Path) -> None:
+    layer = _layer(module)
+    allowed = LAYERS[layer] | {layer}
+    for name, line in _imports(module):
+        if name.split(".")[0] == "logdex":
+            target = name.split(".")[1]
+            # `from logdex import open` takes a public name, not a layer.
+            assert target in allowed or (target not in LAYERS and layer in {"spark", "cli"}), (
+                f"{module}:{line} imports {name}"
+            )
+
+
+def test_no_module_imports_itself_in_a_circle() -> None:
+    """Neither through imports in functions. A package's `__init__` runs before its modules, so it counts as imported."""
+    names = {_name(module): module for module in MODULES}
+    graph: dict[str, set[str]] = {}
+    for name, module in names.items():
+        targets: set[str] = set()
+        for imported, _ in _imports(module, when_it_runs=True):
+            # a.b is the module a.b, or the name b of the module a.
+            found = imported if imported in names else imported.rpartition(".")[0]
+            if found in names and not imported.startswith("logdex._core"):
+                targets.add(found)
+        graph[name] = targets - {name}
+    assert sum(map(len, graph.values())) > len(graph)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])))
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.relative_to(PACKAGE).as_posix())
+def test_only_spark_imports_optional_packages(module: Path) -> None:
+    found = {name.split(".")[0] for name, _ in _imports(module)} & OPTIONAL
+    allowed = OPTIONAL_IN.get(module.relative_to(PACKAGE).as_posix(), set())
+    assert not found - allowed or _layer(module) == "spark", f"{module} imports {sorted(found)}"
+
+
+def test_imported_packages_are_declared() -> None:
+    known = sys.stdlib_module_names | OPTIONAL | REQUIRED | {"logdex"}
+    found = {
+        name.split(".")[0]: f"{module}:{line}"
+        for module in MODULES
+        for name, line in _imports(module, when_it_runs=True)
+    }
+    assert found.keys() >= REQUIRED
+    assert not {name: where for name, where in found.items() if name not in known}
+
+
+@pytest.mark.parametrize("file", SOURCES, ids=lambda file: file.relative_to(HOME).as_posix())
+def test_sources_are_ascii(file: Path) -> None:
+    for number, line in enumerate(file.read_bytes().splitlines(), 1):
+        assert line.isascii(), f"{file}:{number}"
+
+
+def test_two_files_may_hold_unsafe_code() -> None:
+    """The compiler denies it everywhere else (`unsafe_code` in Cargo.toml)."""
+    cargo = tomllib.loads((HOME / "Cargo.toml").read_text(encoding="utf-8"))
+    assert cargo["lints"]["rust"]["unsafe_code"] == "deny"
+    lifted = re.compile(r"^\s*#!?\[(allow|expect|warn)\([^\]]*unsafe_code", re.MULTILINE)
+    found = {file.name for file in (HOME / "src").rglob("*.rs") if lifted.search(file.read_text(encoding="utf-8"))}
+    assert found == {"mmap.rs", "kernels.rs"}
+
+
+def test_package_runs_without_optional_packages() -> None:
+    program = f"""
+        import sys
+
+        class Blocked:
+            def find_spec(self, name, path=None, target=None):
+                if name.split(".")[0] in {sorted(OPTIONAL)!r}:
+                    raise ModuleNotFoundError(name, name=name)
+                return None
+
+        sys.meta_path.insert(0, Blocked())
+        import logdex
+        import logdex.cli
+        import logdex.kafka
+        import logdex.rocketmq
+        assert logdex.rocketmq.key_hash("polygenelubricants") == 0
+        assert logdex.__version__
+        print("ran", logdex.__version__)
+    """
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    cargo = tomllib.loads((HOME / "Cargo.toml").read_text(encoding="utf-8"))
+    assert done.stdout == f"ran {cargo['package']['version']}\n"
+
+
+def test_development_group_includes_the_dependencies_of_users() -> None:
+    project = tomllib.loads((HOME / "pyproject.toml").read_text(encoding="utf-8"))
+    needed = [*project["project"]["dependencies"], *project["project"]["optional-dependencies"]["spark"]]
+    assert set(project["dependency-groups"]["run"]) == {line for line in needed if not line.startswith("tzdata")}
+
+
+def test_lock_file_pins_versions_without_addresses() -> None:
+    lines = (HOME / "requirements-dev.lock").read_text(encoding="utf-8").splitlines()
+    pinned = [line for line in lines if line and not line.lstrip().startswith("#")]
+    assert pinned
+    for line in pinned:
+        assert re.fullmatch(r"[a-z0-9.-]+==[0-9a-z.]+( ; .+)?", line), line
+    assert not any("://" in line for line in lines)
