@@ -94,13 +94,13 @@ impl PyQueueReader {
     ///     columns: Names of message columns; all where not given.
     ///     body: "decoded" or "stored".
     ///     batch_size: Rows of a batch; it ends earlier at 64 MiB.
-    ///     filter: Which of the messages are returned.
+    ///     selection: Which of the messages are returned.
     ///
     /// Raises:
     ///     OSError: The system refuses; raised by the reader, too.
     ///     ValueError: An unknown column or word.
     #[new]
-    #[pyo3(signature = (log, parts, *, begin_phy_offset=None, end_phy_offset=None, columns=None, body="decoded", batch_size=8_192, filter=None))]
+    #[pyo3(signature = (log, parts, *, begin_phy_offset=None, end_phy_offset=None, columns=None, body="decoded", batch_size=8_192, selection=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn new(
         py: Python<'_>,
@@ -111,7 +111,7 @@ impl PyQueueReader {
         columns: Option<&Bound<'_, PyAny>>,
         body: &str,
         #[pyo3(from_py_with = integer::batch_size)] batch_size: i64,
-        filter: Option<&Bound<'_, PyMessageFilter>>,
+        selection: Option<&Bound<'_, PyMessageFilter>>,
     ) -> PyResult<Self> {
         let log = log.inner()?;
         let options = StreamOptions {
@@ -120,7 +120,7 @@ impl PyQueueReader {
             columns: self::columns(columns)?,
             bodies: bodies(body)?,
             batch_size: usize::try_from(batch_size).unwrap_or(0),
-            filter: PyMessageFilter::of(filter),
+            filter: PyMessageFilter::of(selection),
         };
         let mut given = Vec::with_capacity(parts.len());
         for (topic, queue_id, queue, first, last) in parts {

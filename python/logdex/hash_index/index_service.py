@@ -126,7 +126,7 @@ class IndexService(OpenedIndex):
         """
         with self._lock:
             writer = self._writable()
-            log = commit_log.core
+            log = commit_log
             if self._compat is None:
                 return writer.index_again(log, tags=self._tags)
             path = self._checkpoint

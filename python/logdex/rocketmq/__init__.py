@@ -1,14 +1,13 @@
 """RocketMQ: a broker's store directory, its commit log and its key index, without the broker."""
 
-from logdex._core import ConsumeQueue, ConsumeQueueWriter, StoreCheckpoint
+from logdex._core import CommitLog, ConsumeQueue, ConsumeQueueWriter, StoreCheckpoint
 from logdex.hash_index import IndexFile, IndexHeader, IndexService, QueryOffsetResult, index_key, key_hash
-from logdex.rocketmq.commit_log import CommitLog
+from logdex.rocketmq.copy import copy_messages
 from logdex.rocketmq.explanation import Explanation
 from logdex.rocketmq.find_result import FindResult
 from logdex.rocketmq.message import Message
-from logdex.rocketmq.message_store import MessageStore
 from logdex.rocketmq.put_input import PutResult
-from logdex.rocketmq.store_copy import copy_messages
+from logdex.rocketmq.store import MessageStore
 from logdex.rocketmq.store_writer import StoreWriter
 
 __all__ = [

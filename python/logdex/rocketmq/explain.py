@@ -16,12 +16,11 @@ from logdex.rocketmq.key_search import TAG_PREFIX
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from logdex._core import IndexFile
+    from logdex._core import CommitLog, IndexFile
     from logdex.hash_index.query import TimeRange
-    from logdex.rocketmq.commit_log import CommitLog
     from logdex.rocketmq.find_result import FindResult
     from logdex.rocketmq.message import Message
-    from logdex.rocketmq.message_store import MessageStore
+    from logdex.rocketmq.store import MessageStore
 
 _MAX_LINKS = 1_000
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, overload
 
 if TYPE_CHECKING:
     from logdex.rocketmq.message import Message
-    from logdex.rocketmq.ranges import Range
+    from logdex.rocketmq.read import Range
 
 
 @dataclass(frozen=True, slots=True, repr=False)

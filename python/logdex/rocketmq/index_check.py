@@ -14,16 +14,15 @@ from logdex.hash_index import recovery
 from logdex.hash_index.geometry import entry_offset
 from logdex.report import Finding, Report, merge
 from logdex.rocketmq.key_search import TAG_PREFIX
-from logdex.rocketmq.ranges import Range, subtract, union
+from logdex.rocketmq.read import Range, subtract, union
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from arro3.core import RecordBatch
 
-    from logdex._core import IndexFile
+    from logdex._core import CommitLog, IndexFile
     from logdex.hash_index import IndexService
-    from logdex.rocketmq.commit_log import CommitLog
 
 Entry: TypeAlias = tuple[int, int, int]
 """Offset in the log, hash of the key, position in the file."""
@@ -41,7 +40,7 @@ class IndexCheck:
         self._log = log
         self._index = index
         self._files: list[IndexFile] = [file for file in index.files if len(file)]
-        self._tags = bool(recovery.holds_tags(self._files, log.core))
+        self._tags = bool(recovery.holds_tags(self._files, log))
         self._follower = IndexFollower(self._files, tags=self._tags, log_begin=log.min_offset)
         # The messages at a file's ends may have keys in the files beside it.
         headers = [file.header for file in self._files]

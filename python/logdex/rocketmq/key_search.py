@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from arro3.core import Schema
 
+    from logdex._core import CommitLog
     from logdex._types import Progress, Scan
     from logdex.hash_index import IndexService
     from logdex.hash_index.query import TimeRange
-    from logdex.rocketmq.commit_log import CommitLog
     from logdex.rocketmq.message import Message
-    from logdex.rocketmq.ranges import Range
+    from logdex.rocketmq.read import Range
 
     _Facts: TypeAlias = tuple[str | None, str | None, str | None, str | None, int | None]
 
@@ -76,7 +76,7 @@ class KeySearch:
         if self._has_tags is None:
             index = self._index()
             files = index.files if index is not None else []
-            self._has_tags = not any(map(len, files)) or bool(recovery.holds_tags(files, self._log.core))
+            self._has_tags = not any(map(len, files)) or bool(recovery.holds_tags(files, self._log))
         return self._has_tags
 
     def find(

@@ -12,16 +12,15 @@ from arro3.core import RecordBatchReader
 
 from logdex import _core
 from logdex.arrow import INDEXED_COLUMNS
-from logdex.rocketmq.ranges import Range, subtract, union
-from logdex.rocketmq.sound import sound_messages
+from logdex.rocketmq.read import Range, subtract, union, valid_messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import TypeAlias
 
+    from logdex._core import CommitLog
     from logdex._types import Progress
     from logdex.report import Finding
-    from logdex.rocketmq.commit_log import CommitLog
 
     _Tell: TypeAlias = Callable[[int], None] | None
 
@@ -137,7 +136,7 @@ class LogEntries:
         `tell` is called now and then with the offset that was reached.
         """
         reached = begin
-        for messages in sound_messages(self._log, _COLUMNS, begin, stop, salvage=salvage, on_damage=on_damage):
+        for messages in valid_messages(self._log, _COLUMNS, begin, stop, salvage=salvage, on_damage=on_damage):
             offsets = messages.column("phy_offset")
             if starts is not None:
                 starts.extend(offsets.to_pylist())

@@ -11,6 +11,7 @@ mod frames_at;
 mod left_over;
 mod log;
 mod lookup;
+mod offset_reader;
 mod read;
 mod repair;
 mod scan;

@@ -1,20 +1,27 @@
 //! Reading messages of a log: scans, and look-ups at known offsets.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use arrow_array::RecordBatch;
 
 use crate::error::{Error, Result};
 use crate::io::FileSource;
+use crate::java_text::decode_utf8;
+use crate::report::Report;
 use crate::rocketmq::commit_log::decode::batch::{BatchBuilder, Bodies};
 use crate::rocketmq::commit_log::decode::columns::Column;
 use crate::rocketmq::commit_log::decode::message::Message;
-use crate::rocketmq::commit_log::decode::row::Row;
 use crate::rocketmq::commit_log::decode::suspect::Suspect;
 use crate::rocketmq::commit_log::log::CommitLog;
 use crate::rocketmq::commit_log::lookup::LookUp;
+use crate::rocketmq::commit_log::offset_reader::{OffsetReader, add_messages};
 use crate::rocketmq::commit_log::scan::filter::Filter;
 use crate::rocketmq::commit_log::scan::options::{AtDamage, ScanOptions};
 use crate::rocketmq::commit_log::scan::parallel::Parallel;
 use crate::rocketmq::commit_log::scan::reader::MessageReader;
+use crate::rocketmq::commit_log::scan::walk::Scan;
+use crate::rocketmq::offset_files::OffsetFile;
 
 impl CommitLog {
     /// The messages in log order, as record batches, up to the first frame that a broker would refuse.
@@ -35,23 +42,52 @@ impl CommitLog {
             let parallel = Parallel::new(&files, begin, self.options, scan)?;
             return Ok(MessageReader::of_threads(parallel, &scan.columns));
         }
-        let last = if stops { None } else { self.last_written(&files)? };
-        let last_begin = last.and_then(|number| files.get(number)).map_or(0, |file| file.start);
-        let walk = self.walk(files, begin, scan.end_phy_offset).checking(scan.check_crc);
-        let mut walk = walk.filtering(scan.filter.clone());
         let mut columns = scan.columns.clone();
-        match scan.at_damage {
-            AtDamage::Stop => {}
-            AtDamage::Salvage => {
-                walk = walk.salvaging(last_begin);
-                columns.push(Column::Suspect);
-            }
-            AtDamage::Skip { queue_end } => walk = walk.salvaging(last_begin).without_truncated(queue_end),
+        if scan.at_damage == AtDamage::Salvage {
+            columns.push(Column::Suspect);
         }
+        let mut walk = self.scan_walk(scan, files)?;
         if known {
             walk = walk.starting_at_begin()?;
         }
         MessageReader::new(walk, &columns, scan.bodies, self.options.max_body_bytes, scan.batch_size)
+    }
+
+    /// The walk of a scan, which begins with the file that holds the first offset.
+    fn scan_walk(&self, scan: &ScanOptions, files: Vec<OffsetFile>) -> Result<Scan<FileSource>> {
+        let last_begin = match scan.at_damage {
+            AtDamage::Stop => 0,
+            AtDamage::Salvage | AtDamage::Skip { .. } => {
+                let last = self.last_written(&files)?;
+                last.and_then(|number| files.get(number)).map_or(0, |file| file.start)
+            }
+        };
+        let walk = self.walk(files, scan.begin_phy_offset, scan.end_phy_offset).checking(scan.check_crc);
+        let walk = walk.filtering(scan.filter.clone());
+        Ok(match scan.at_damage {
+            AtDamage::Stop => walk,
+            AtDamage::Salvage => walk.salvaging(last_begin),
+            AtDamage::Skip { queue_end } => walk.salvaging(last_begin).without_truncated(queue_end),
+        })
+    }
+
+    /// The topics of all messages, sorted, and the damage that was met; linear in the log.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn topics(&self, at_damage: AtDamage) -> Result<(Vec<String>, Report)> {
+        let mut walk = self.scan_walk(&ScanOptions { at_damage, ..ScanOptions::default() }, self.files()?)?;
+        let mut topics = BTreeSet::new();
+        while walk.advance()? {
+            let is_truncated = walk.suspect().has(Suspect::CUT_OFF);
+            if let Some((_, frame)) = walk.message().filter(|_| !is_truncated)
+                && !topics.contains(frame.topic())
+            {
+                topics.insert(frame.topic().to_vec());
+            }
+        }
+        let topics: BTreeSet<String> = topics.iter().map(|topic| decode_utf8(topic).into_owned()).collect();
+        Ok((topics.into_iter().collect(), walk.checked().clone()))
     }
 
     /// The message that begins at this offset; `None` where none does, where its checksum is wrong, or where a broker cut it
@@ -85,62 +121,30 @@ impl CommitLog {
         columns: &[Column],
         bodies: Bodies,
     ) -> Result<RecordBatch> {
-        let (batch, _, is_whole) = self.rows_of(phy_offsets, self.builder(columns, bodies).unbounded(), None)?;
+        let mut builder = self.builder(columns, bodies).unbounded();
+        let (_, is_whole) = add_messages(self, phy_offsets, &mut builder, None)?;
         if !is_whole {
             let text = "these messages do not fit into one batch: ask for fewer offsets at a time";
             return Err(Error::InvalidArgument(text.to_owned()));
         }
-        Ok(batch)
+        Ok(builder.take())
     }
 
-    /// The messages that begin at the first of these offsets, as many as a batch holds, and how many of the offsets were read:
-    /// one at least. Without a filter there is one row for each offset, as in [`Self::messages`].
-    ///
-    /// # Errors
-    /// The system's error, with the path.
-    pub fn first_messages(
-        &self,
-        phy_offsets: impl IntoIterator<Item = Option<i64>>,
+    /// The messages that begin at these offsets, in their order, as a stream of batches. Without a filter there is one row for
+    /// each offset, as in [`Self::messages`].
+    pub fn message_batches(
+        log: &Arc<Self>,
+        phy_offsets: Vec<Option<i64>>,
         columns: &[Column],
         bodies: Bodies,
-        filter: Option<&Filter>,
-    ) -> Result<(RecordBatch, usize)> {
-        let (batch, read, _) = self.rows_of(phy_offsets, self.builder(columns, bodies), filter)?;
-        Ok((batch, read))
+        filter: Option<Filter>,
+    ) -> MessageReader<FileSource> {
+        let builder = log.builder(columns, bodies);
+        MessageReader::of_offsets(OffsetReader::new(Arc::clone(log), phy_offsets, builder, filter), columns)
     }
 
     fn builder(&self, columns: &[Column], bodies: Bodies) -> BatchBuilder {
         BatchBuilder::new(columns, bodies, self.options.max_body_bytes)
-    }
-
-    /// The rows that fit into one batch, how many of the offsets they are of, and whether that is all of them.
-    fn rows_of(
-        &self,
-        phy_offsets: impl IntoIterator<Item = Option<i64>>,
-        mut builder: BatchBuilder,
-        filter: Option<&Filter>,
-    ) -> Result<(RecordBatch, usize, bool)> {
-        let mut look_up = LookUp::new(self)?;
-        let mut read = 0;
-        for phy_offset in phy_offsets {
-            let offset = phy_offset.and_then(|offset| u64::try_from(offset).ok());
-            let fits = look_up.find(offset, |found| match found {
-                Some((frame, place)) if filter.is_none_or(|filter| filter.passes(&frame, place.phy_offset)) => {
-                    builder.append(&[Row { frame, place, suspect: Suspect::default() }]) == 1
-                }
-                _ => {
-                    if filter.is_none() {
-                        builder.append_missing(phy_offset);
-                    }
-                    true
-                }
-            })?;
-            if !fits {
-                return Ok((builder.take(), read, false));
-            }
-            read += 1;
-        }
-        Ok((builder.take(), read, true))
     }
 
     /// Look-ups of store times alone, with the files as they are listed now.

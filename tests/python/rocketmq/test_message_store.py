@@ -17,7 +17,7 @@ import logdex
 from index_inputs import snapshot
 from logdex.hash_index import recovery
 from logdex.rocketmq import MessageStore, StoreWriter
-from logdex.rocketmq.ranges import subtract, union
+from logdex.rocketmq.read import subtract, union
 
 if TYPE_CHECKING:
     from collections.abc import Callable

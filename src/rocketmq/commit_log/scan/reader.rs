@@ -9,6 +9,7 @@ use crate::report::Report;
 use crate::rocketmq::commit_log::decode::batch::{BatchBuilder, Bodies};
 use crate::rocketmq::commit_log::decode::columns::{self, Column};
 use crate::rocketmq::commit_log::frame::Stop;
+use crate::rocketmq::commit_log::offset_reader::OffsetReader;
 use crate::rocketmq::commit_log::scan::block_reader::BlockReader;
 use crate::rocketmq::commit_log::scan::parallel::Parallel;
 use crate::rocketmq::commit_log::scan::walk::Scan;
@@ -19,6 +20,8 @@ enum Source<S> {
     Walk(Box<BlockReader<S>>),
     /// Walks of other threads.
     Threads(Box<Parallel>),
+    /// Look-ups.
+    Offsets(Box<OffsetReader>, Report),
 }
 
 /// A scan of the log that returns record batches.
@@ -55,6 +58,12 @@ impl<S: ReadAt> MessageReader<S> {
         Self { source: Source::Threads(Box::new(parallel)), schema: columns::schema(columns), failed: false }
     }
 
+    /// Returns what look-ups at offsets find.
+    pub(crate) fn of_offsets(reader: OffsetReader, columns: &[Column]) -> Self {
+        let source = Source::Offsets(Box::new(reader), Report::default());
+        Self { source, schema: columns::schema(columns), failed: false }
+    }
+
     /// Returns the next batch; `None` at the end, and after an error. A batch may be empty: a filter that few messages
     /// pass does not block the caller for long.
     ///
@@ -67,6 +76,7 @@ impl<S: ReadAt> MessageReader<S> {
         let batch = match &mut self.source {
             Source::Threads(parallel) => parallel.next_batch(),
             Source::Walk(reader) => reader.next_batch(),
+            Source::Offsets(reader, _) => reader.next_batch(),
         };
         self.failed = batch.is_err();
         batch
@@ -76,6 +86,7 @@ impl<S: ReadAt> MessageReader<S> {
     pub fn checked(&self) -> &Report {
         match &self.source {
             Source::Walk(reader) => reader.scan.checked(),
+            Source::Offsets(_, report) => report,
             Source::Threads(parallel) => parallel.checked(),
         }
     }
@@ -84,6 +95,7 @@ impl<S: ReadAt> MessageReader<S> {
     pub fn stop(&self) -> Option<&Stop> {
         match &self.source {
             Source::Walk(reader) => reader.scan.stop(),
+            Source::Offsets(..) => None,
             Source::Threads(parallel) => parallel.stop(),
         }
     }

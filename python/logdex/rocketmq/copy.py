@@ -11,7 +11,7 @@ from logdex.hash_index.index_service import INDEXES_TAGS
 from logdex.hash_index.query import MIN_TIME, TimeRange
 from logdex.report import Finding, Report
 from logdex.rocketmq.delay_offsets import DelayOffsets
-from logdex.rocketmq.queue_set import QueueSet
+from logdex.rocketmq.queues import QueueSet
 from logdex.rocketmq.schedule import SCHEDULE_TOPIC
 from logdex.rocketmq.store_options import DEFAULT_FILE_SIZE, StoreOptions
 from logdex.rocketmq.store_parts import StoreParts
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from arro3.core import RecordBatch
 
     from logdex._types import Progress, Time
-    from logdex.rocketmq.message_store import MessageStore
+    from logdex.rocketmq.store import MessageStore
 
 _COLUMNS = (
     "topic",

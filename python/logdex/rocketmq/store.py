@@ -3,39 +3,42 @@
 from __future__ import annotations
 
 import operator
+import threading
 from typing import TYPE_CHECKING, Any
 
+from logdex._core import CommitLog
+from logdex._files import Closing
 from logdex._types import check_int64
+from logdex.hash_index import IndexService
 from logdex.hash_index.index_service import INDEXES_TAGS
-from logdex.hash_index.query import TimeRange
+from logdex.hash_index.query import CLOCK_SLACK_MS, TimeRange, check_clock_slack
 from logdex.rocketmq.explain import explain
 from logdex.rocketmq.index_build import build_index
 from logdex.rocketmq.key_search import KeySearch
+from logdex.rocketmq.layout import StoreLayout, configured_topics, find_layout, is_store
 from logdex.rocketmq.message import is_msg_id, offset_in_msg_id
-from logdex.rocketmq.message_scan import Filter, MessageScan
-from logdex.rocketmq.opened_store import OpenedStore
 from logdex.rocketmq.overview import overview
 from logdex.rocketmq.queue_build import build_queues
-from logdex.rocketmq.sound import warn
+from logdex.rocketmq.queues import QueueSet
+from logdex.rocketmq.read import MessageRead, expect_end, warn
 from logdex.rocketmq.store_check import StoreCheck
-from logdex.rocketmq.topics import configured_topics, topics_in_log
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable
     from datetime import tzinfo
+    from pathlib import Path
 
     from logdex._core import ConsumeQueue
-    from logdex._types import Body, Progress, Scan, Time
+    from logdex._types import Access, Body, Compat, Progress, Scan, Time
     from logdex.arrow import BatchStream
     from logdex.report import Finding, Report
     from logdex.rocketmq.explanation import Explanation
     from logdex.rocketmq.find_result import FindResult
-    from logdex.rocketmq.layout import StoreLayout
     from logdex.rocketmq.message import Message
 
 
-class MessageStore(OpenedStore):
+class MessageStore(Closing):
     """The store of a broker, a backup of it, or what a dead broker left; nothing in it is created, locked or changed.
 
     Open it with `MessageStore.open`. It may be used from several threads, and pickles by path and options.
@@ -48,16 +51,117 @@ class MessageStore(OpenedStore):
     """
 
     def __init__(self, layout: StoreLayout, options: dict[str, Any]) -> None:
-        """Open the parts; `open` is the way in."""
-        super().__init__(layout, options)
+        """Open the log; call `open` instead."""
+        self._layout = layout
+        self._options = options
+        self._lock = threading.Lock()
+        self._index: IndexService | None = None
+        reading = {"access": options["access"], "compat": options["compat"]}
+        self._commit_log = CommitLog.open(layout.commit_log, **reading)
+        self._queues = QueueSet(layout, self._commit_log, {**reading, "clock_slack_ms": options["clock_slack_ms"]})
+        self._closed = False
         salvage = options["compat"] is None
-        self._scan = MessageScan(layout, self._commit_log, self._queues, salvage=salvage)
+        self._read = MessageRead(layout, self._commit_log, self._queues, salvage=salvage)
         self._search = KeySearch(self._commit_log, lambda: self.index, self._known_topics, salvage=salvage)
         self._topics_in_log: list[str] | None = None
 
+    @classmethod
+    def open(
+        cls,
+        root: str | os.PathLike[str],
+        *,
+        hash_slots: int | None = None,
+        max_entries: int | None = None,
+        clock_slack_ms: int = CLOCK_SLACK_MS,
+        commit_log: str | os.PathLike[str] | None = None,
+        access: Access = "auto",
+        compat: Compat | None = None,
+    ) -> MessageStore:
+        """Open a store directory; every part but the log may be missing.
+
+        Args:
+            root: The store's root, which holds `commitlog`, `consumequeue` and `index`; or a `commitlog` directory.
+            hash_slots: Slots of each index file (maxHashSlotNum); None: found from the fullest file.
+            max_entries: Entries of each index file plus one (maxIndexNum); None: as above.
+            clock_slack_ms: How far the broker's clock may have stepped within one index file, in ms.
+            commit_log: The directory of the log if it is not in the root (storePathCommitLog); several directories are
+                separated by commas.
+            access: "mmap", "pread", or "auto": map, and read plainly where mapping fails.
+            compat: Search the index as this release of the broker does, faults included; None: without its faults.
+
+        Raises:
+            OSError: There is no store at `root`, or the system refuses.
+            GeometryError: Slots and entries were not given and cannot be inferred from the index files.
+            ValueError: The index files have other slots and entries than those given; a negative slack.
+        """
+        check_int64(hash_slots=hash_slots, max_entries=max_entries)
+        check_clock_slack(clock_slack_ms)
+        layout = find_layout(root, commit_log)
+        options = {
+            "hash_slots": hash_slots,
+            "max_entries": max_entries,
+            "clock_slack_ms": clock_slack_ms,
+            "access": access,
+            "compat": compat,
+        }
+        store = cls(layout, options)
+        index = store.index
+        if index is not None and compat is None:
+            expect_end(layout, store.commit_log, index, store._queues)
+        return store
+
+    @staticmethod
+    def lies_at(path: Path) -> bool:
+        """Return whether `open` takes a path: the root of a store or the directory of a commit log.
+
+        Raises:
+            PermissionError: The system does not tell.
+        """
+        return is_store(path)
+
+    @property
+    def root(self) -> Path:
+        """The root directory of the store; of a log without a store its own directory."""
+        return self._layout.root
+
+    @property
+    def layout(self) -> StoreLayout:
+        """The paths of the store."""
+        return self._layout
+
+    @property
+    def commit_log(self) -> CommitLog:
+        """The log that holds the messages."""
+        self._check_open()
+        return self._commit_log
+
+    @property
+    def index(self) -> IndexService | None:
+        """The key index; None while the store has no index directory."""
+        self._check_open()
+        with self._lock:
+            directory = self._layout.index
+            if self._index is None and directory.is_dir():
+                self._index = IndexService.open(directory, **self._options)
+            return self._index
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ValueError("the store is closed")
+
+    def close(self) -> None:
+        """Close the files; a second call does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._index is not None:
+            self._index.close()
+        self._queues.close()
+        self._commit_log.close()
+
     @staticmethod
     def is_msg_id(text: str) -> bool:
-        """Say whether a text has the shape of an offset id; a client's unique key may have it, too."""
+        """Return whether a text has the form of an offset id; a unique key of a client may have it as well."""
         return is_msg_id(text)
 
     def find(
@@ -151,54 +255,76 @@ class MessageStore(OpenedStore):
         end: Time | None = None,
         columns: Iterable[str] | None = None,
         *,
+        topics: Iterable[str] | None = None,
+        keys: Iterable[str] | None = None,
+        tags: Iterable[str] | None = None,
         scan: Scan = "auto",
         body: Body = "decoded",
         on_damage: Callable[[Finding], None] = warn,
     ) -> BatchStream:
         """Read messages in the order of the log, also those behind damage, which is logged.
 
-        Log files whose time cannot match are not read. A topic's messages can be had from its queues instead of the log;
-        queues do not lead to messages of the raw transaction types PREPARED and ROLLBACK (before 4.3.0), nor to those of a
-        topic that was deleted. What the queues do not cover, because the broker crashed or had yet to dispatch it, is read
-        from the log in any case, and so is the rest where a queue turns out to be damaged.
+        All conditions must hold. They are checked on the stored message, so the bodies of other messages are not
+        decompressed, and log files whose time cannot match are not read. The messages of topics can be read through their
+        queues instead of the log. Queues do not lead to messages of the raw transaction types PREPARED and ROLLBACK (before
+        4.3.0), nor to those of a deleted topic. What the queues do not cover, because the broker crashed or had yet to
+        dispatch it, is read from the log in any case, and so is the rest if a queue is damaged.
 
         Args:
             topic: Only this topic, as stored; None: all.
             queue_id: Only this queue of the topic, or of every topic.
             begin: First store time, ms or an aware datetime; None: no bound.
             end: Last store time, included.
-            columns: Names of message columns, in the order wanted; all where not given.
-            scan: Whether the log is read for a topic: "auto" where 1 GiB of it at most may match, else the queues; True
+            columns: Names of message columns, in the order wanted; all if not given.
+            topics: Only these topics.
+            keys: Only messages that carry one of these: as their unique key, or as one of their space-separated keys.
+            tags: Only messages with one of these tags.
+            scan: Whether the log is read for given topics: "auto" if at most 1 GiB of it may match, else the queues; True
                 always; False never.
             body: "decoded", or "stored": as the log holds it, perhaps compressed.
-            on_damage: Called for each place of the log that is no good message, behind the rows around it; logs it where not
-                given.
+            on_damage: Called for each place of the log that is not a valid message, behind the rows around it; None logs it.
 
         Returns:
             An Arrow stream.
 
         Raises:
+            TypeError: A text is not a str, or `topics`, `keys` or `tags` is one str.
             ValueError: An unknown column.
             OSError: The system refuses; from the reader, too.
         """
         self._check_open()
         check_int64(queue_id=queue_id)
-        filters = Filter(topic, queue_id, TimeRange.of(begin, end))
-        slack = self._options["clock_slack_ms"]
-        return self._scan.messages(filters, columns, scan, slack, body=body, on_damage=on_damage)
+        chosen = None if topics is None else list(_texts("topics", topics))
+        if topic is not None:
+            (topic,) = _texts("topic", [topic])
+            chosen = [topic] if chosen is None or topic in chosen else []
+        return self._read.messages(
+            chosen,
+            queue_id,
+            TimeRange.of(begin, end),
+            columns=columns,
+            scan=scan,
+            slack_ms=self._options["clock_slack_ms"],
+            keys=keys,
+            tags=tags,
+            body=body,
+            on_damage=on_damage,
+        )
 
     @property
     def topics(self) -> list[str]:
-        """Topics with messages, sorted: those that have queues; in a store without queues those that the log holds.
+        """Topics with messages, sorted: those that have queues; in a store without queues those in the log.
 
-        Linear in the log where there are no queues, the first time.
+        Without queues the first call is linear in the log.
         """
         self._check_open()
         topics = self._queues.topics()
         if topics:
             return topics
         if self._topics_in_log is None:
-            self._topics_in_log = topics_in_log(self._commit_log, salvage=self._options["compat"] is None)
+            self._topics_in_log, report = self._commit_log.topics(salvage=self._options["compat"] is None)
+            for finding in report.findings:
+                warn(finding)
         return self._topics_in_log
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
@@ -212,18 +338,18 @@ class MessageStore(OpenedStore):
         return self._queues.queue(topic, queue_id)
 
     def explain(self, topic: str, key: str, *, begin: Time | None = None, end: Time | None = None) -> Explanation:
-        """Tell why a key is found, or why not: the whole way, and the likely causes.
+        """Explain why a key is found or not: each step of the search, and the likely causes.
 
-        What no index file covers is read from the log, up to 1 GiB a call.
+        Log ranges that no index file covers are read, up to 1 GiB a call.
 
         Args:
             topic: The topic asked for.
-            key: What was looked for.
+            key: The key asked for.
             begin: First store time, ms or an aware datetime; None: no bound.
             end: Last store time, included.
 
         Returns:
-            Something to print, or to take apart.
+            The explanation, to print or to inspect.
         """
         self._check_open()
         return explain(self, topic, key, TimeRange.of(begin, end), self._options["clock_slack_ms"])
@@ -235,9 +361,9 @@ class MessageStore(OpenedStore):
         return self._search.has_tags()
 
     def overview(self) -> dict[str, Any]:
-        """Give files, ranges of offsets and times, topics and index files, as `logdex info` shows them.
+        """Return files, ranges of offsets and times, topics and index files, as `logdex info` shows them.
 
-        Cheap: of the log only the newest file is walked.
+        Of the log only the newest file is walked.
         """
         self._check_open()
         return overview(self._layout, self._commit_log, self._queues, self.index)
@@ -314,15 +440,15 @@ class MessageStore(OpenedStore):
     def build_queues(
         self, directory: str | os.PathLike[str], *, threads: int = 2, progress: Progress | None = None
     ) -> Report:
-        """Make the consume queues of the log anew; the store itself is only read.
+        """Build the consume queues from the log; the store itself is only read.
 
-        Their files are as long as the store's own, else as a broker's by default. Where the store has extension files, the
-        new queues have them, too, with empty bit maps: which consumers' filters take a message the log does not tell.
+        Their files have the size of the store's queue files, else a broker's default. If the store has extension files, the
+        new queues have them as well, with empty bit maps: the log does not tell which consumer filters match a message.
 
         Args:
-            directory: Where `consumequeue`, `batchconsumequeue` and `consumequeue_ext` go; made where it is not there.
+            directory: Where `consumequeue`, `batchconsumequeue` and `consumequeue_ext` go; created if it is missing.
             threads: Threads that read the log.
-            progress: Called now and then with the bytes of the log that are done, and those there are.
+            progress: Called with the bytes of the log that are done, and all of them.
 
         Returns:
             A report that counts messages, units and queues. A finding is where the log is damaged, and where queue offsets
@@ -336,5 +462,31 @@ class MessageStore(OpenedStore):
         return build_queues(self._commit_log, self._queues, directory, threads=threads, progress=progress)
 
     def _known_topics(self) -> list[str]:
-        """Give what a message's topic may be, with topics that have no queue any more."""
+        """Return the topics that a message may have, including those without a queue."""
         return sorted({*self.topics, *configured_topics(self._layout.config)})
+
+    def __repr__(self) -> str:
+        """Name the root."""
+        return f"{type(self).__name__}({str(self._layout.root)!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle by path and options."""
+        return _reopen, (self._layout.root, {**self._options, "commit_log": self._layout.commit_log})
+
+
+def _reopen(root: Path, options: dict[str, Any]) -> MessageStore:
+    return MessageStore.open(root, **options)
+
+
+def _texts(name: str, values: Iterable[str]) -> Iterable[str]:
+    """Check texts.
+
+    Raises:
+        TypeError: One of them is not a str, or there is one str instead of several.
+    """
+    if isinstance(values, str):
+        raise TypeError(f"{name}: expected an iterable of str, found one str; put it into a list")
+    for value in values:
+        if not isinstance(value, str):
+            raise TypeError(f"{name}: expected str, found {type(value).__name__}")
+        yield value

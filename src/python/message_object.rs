@@ -1,14 +1,16 @@
-//! A message as Python takes it: a dict of its columns.
+//! A message as Python takes it: `logdex.rocketmq.Message`.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyDict, PyType};
 
 use crate::rocketmq::commit_log::Message;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::properties::{KEYS, TAGS, UNIQ_KEY};
 
-/// The columns of a message as a dict: times in ms, the properties as a dict.
-pub(super) fn message_dict<'py>(py: Python<'py>, message: &Message) -> PyResult<Bound<'py, PyDict>> {
+/// Make a `Message` of the columns: times in ms, the properties as a dict.
+pub(super) fn message_object<'py>(py: Python<'py>, message: &Message) -> PyResult<Bound<'py, PyAny>> {
+    static MESSAGE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let dict = PyDict::new(py);
     for column in Column::ALL {
         let name = column.name();
@@ -43,5 +45,5 @@ pub(super) fn message_dict<'py>(py: Python<'py>, message: &Message) -> PyResult<
             Column::Suspect => Ok(()),
         }?;
     }
-    Ok(dict)
+    MESSAGE.import(py, "logdex.rocketmq.message", "Message")?.call((), Some(&dict))
 }
