@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::bytes::{Bytes, on_bytes, on_writable};
-use super::cold::LastWarm;
+use super::last_warm::LastWarm;
 use crate::error::{Error, Result};
 use crate::hash_index::format::answers::Answers;
 use crate::hash_index::format::entry::Entry;

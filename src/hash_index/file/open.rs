@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
 use super::bytes::{Bytes, infer_geometry, mend_file, on_writable, readable_bytes, writable_bytes};
-use super::cold;
 use super::index_file::IndexFile;
+use super::last_warm::LastWarm;
 use crate::error::{Error, Result};
 use crate::hash_index::format::answers::Answers;
 use crate::hash_index::format::geometry::Geometry;
@@ -77,7 +77,7 @@ impl IndexFile {
             last_exit_ok: true,
             writer: Some(Mutex::new(writer)),
             is_new: AtomicBool::new(true),
-            last_warm: cold::LastWarm::default(),
+            last_warm: LastWarm::default(),
         }
     }
 
@@ -111,7 +111,7 @@ impl IndexFile {
             last_exit_ok: options.last_exit_ok,
             writer: writer.map(Mutex::new),
             is_new: AtomicBool::new(false),
-            last_warm: cold::LastWarm::default(),
+            last_warm: LastWarm::default(),
         };
         if options.write {
             open.mend(mend)?;
