@@ -18,7 +18,6 @@ from logdex.hash_index.opened_index import OpenedIndex
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
-    from typing import Protocol
 
     from arro3.core import Array
 
@@ -26,13 +25,6 @@ if TYPE_CHECKING:
     from logdex._types import Time
     from logdex.hash_index.query import QueryOffsetResult
     from logdex.report import Report
-
-    class Log(Protocol):
-        """A commit log: `logdex.rocketmq.CommitLog`."""
-
-        @property
-        def core(self) -> _core.CommitLog:
-            """The native log."""
 
 
 MAX_THREADS: Final = 64
@@ -104,7 +96,7 @@ class IndexService(OpenedIndex):
         with self._lock:
             return self._writable().build(messages, tags=self._compat == INDEXES_TAGS if tags is None else tags)
 
-    def recover(self, commit_log: Log, *, message_index_safe: bool = False) -> int:
+    def recover(self, commit_log: _core.CommitLog, *, message_index_safe: bool = False) -> int:
         """Index again what a start after a crash dispatches again; for a service opened with `last_exit_ok=False`.
 
         By default all that the log holds beyond the index, and the entries of the last messages that were not put

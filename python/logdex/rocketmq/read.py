@@ -157,7 +157,9 @@ class MessageRead:
                     for (topic, number), paths in queues.items()
                     for path in paths
                 ]
-                reader = QueueReader(self._log, parts, end_phy_offset=end, columns=names, body=body, selection=selection)
+                reader = QueueReader(
+                    self._log, parts, end_phy_offset=end, columns=names, body=body, selection=selection
+                )
                 yield from reader
                 at = reader.position
                 if reader.fault is not None:
