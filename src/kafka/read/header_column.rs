@@ -6,8 +6,8 @@ use arrow_array::{ArrayRef, ListArray, StructArray};
 use arrow_buffer::{NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Fields};
 
-use super::byte_column::ByteColumn;
-use crate::kafka::format::record::{Place, Span};
+use crate::arrow::byte_column::{ByteColumn, Place};
+use crate::kafka::format::record::Span;
 
 fn fields() -> Fields {
     Fields::from(vec![Field::new("key", DataType::Utf8, true), Field::new("value", DataType::Binary, true)])
@@ -44,7 +44,7 @@ impl HeaderColumn {
     #[inline]
     pub(crate) fn append(&mut self, spans: &[Span], bytes: &[u8]) -> bool {
         let mut all = true;
-        let before = self.keys.rows();
+        let before = self.keys.len();
         self.places.clear();
         for span in spans {
             all &= span.each_header(bytes, |key, value| self.places.push((key, value))).is_some();
@@ -57,8 +57,8 @@ impl HeaderColumn {
                 self.nulls.append(span.header_count > 0);
             }
         }
-        self.keys.extend(self.places.iter().map(|place| place.0), bytes);
-        self.values.extend(self.places.iter().map(|place| place.1), bytes);
+        self.keys.extend_places(self.places.iter().map(|place| place.0), bytes);
+        self.values.extend_places(self.places.iter().map(|place| place.1), bytes);
         all
     }
 
@@ -66,7 +66,7 @@ impl HeaderColumn {
         let mut next = Vec::with_capacity(self.ends.len());
         next.push(0);
         let ends = std::mem::replace(&mut self.ends, next);
-        let arrays: Vec<ArrayRef> = vec![Arc::new(self.keys.finish_text()), Arc::new(self.values.finish())];
+        let arrays: Vec<ArrayRef> = vec![Arc::new(self.keys.finish_text()), Arc::new(self.values.finish_binary())];
         let headers = StructArray::new(fields(), arrays, None);
         let ends = OffsetBuffer::new(ScalarBuffer::from(ends));
         Arc::new(ListArray::new(item(), ends, Arc::new(headers), self.nulls.finish()))

@@ -8,9 +8,9 @@ use arrow_array::{ArrayRef, BooleanArray, PrimitiveArray, RecordBatch, RecordBat
 use arrow_buffer::NullBufferBuilder;
 use arrow_schema::SchemaRef;
 
-use super::byte_column::ByteColumn;
 use super::header_column::HeaderColumn;
 use super::record_columns::{Column, schema};
+use crate::arrow::byte_column::ByteColumn;
 use crate::kafka::format::header::Header;
 use crate::kafka::format::record::{Span, Wants};
 
@@ -120,10 +120,10 @@ impl RecordBuilder {
             run.rows += spans.len();
         }
         if let Some(keys) = &mut self.keys {
-            keys.extend(spans.iter().map(|span| span.key), bytes);
+            keys.extend_places(spans.iter().map(|span| span.key), bytes);
         }
         if let Some(values) = &mut self.values {
-            values.extend(spans.iter().map(|span| span.value), bytes);
+            values.extend_places(spans.iter().map(|span| span.value), bytes);
         }
         if let Some(offsets) = &mut self.offsets {
             offsets.extend(spans.iter().map(|span| span.offset));
@@ -162,7 +162,7 @@ impl RecordBuilder {
             builder.as_mut().map(ArrayBuilder::finish).expect("a builder of every column that was chosen")
         }
         fn bytes(column: &mut Option<ByteColumn>) -> ArrayRef {
-            Arc::new(column.as_mut().map(ByteColumn::finish).expect("a builder of every column that was chosen"))
+            Arc::new(column.as_mut().map(ByteColumn::finish_binary).expect("a builder of every column that was chosen"))
         }
         /// The next rows will be as many.
         fn taken<T>(values: &mut Option<Vec<T>>) -> Vec<T> {

@@ -2,8 +2,7 @@
 
 use std::io;
 
-use super::window::Window;
-use crate::io::ReadAt;
+use crate::io::{ReadAt, Window};
 use crate::kafka::compat::Compat;
 use crate::kafka::format::header::{self, HEADER_SIZE, Header, LEAST_SIZE, LOG_OVERHEAD, UP_TO_MAGIC};
 use crate::report::{Flaw, Kind};

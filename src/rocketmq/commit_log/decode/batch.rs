@@ -8,15 +8,15 @@ use std::sync::Arc;
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 
+use crate::arrow::byte_column::ByteColumn;
+use crate::arrow::byte_column::Piece;
 use crate::java_text::decode_utf8;
 use crate::rocketmq::commit_log::decode::body::BodyDecoder;
-use crate::rocketmq::commit_log::decode::buffers::Bytes;
 use crate::rocketmq::commit_log::decode::column_builder::ColumnBuilder;
 use crate::rocketmq::commit_log::decode::columns::{self, Column};
 use crate::rocketmq::commit_log::decode::row::Row;
 use crate::rocketmq::commit_log::decode::text::{HostText, HostTexts};
 use crate::rocketmq::commit_log::frame::COMPRESSED;
-use crate::rocketmq::commit_log::frame::piece::Piece;
 use crate::rocketmq::commit_log::frame::properties::{Entry, KnownNames, Names};
 
 /// A batch ends before it is larger than this, if it has a row.
@@ -247,7 +247,7 @@ impl BatchBuilder {
         true
     }
 
-    fn body_column(&mut self) -> Option<&mut Bytes> {
+    fn body_column(&mut self) -> Option<&mut ByteColumn> {
         match self.columns.get_mut(self.body?) {
             Some((_, ColumnBuilder::Bytes(column))) => Some(column),
             _ => None,

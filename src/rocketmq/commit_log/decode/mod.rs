@@ -2,7 +2,6 @@
 
 pub(crate) mod batch;
 pub mod body;
-pub(crate) mod buffers;
 pub(crate) mod column_builder;
 pub mod columns;
 pub(crate) mod message;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::rocketmq::commit_log::frame::piece::Piece;
+use crate::arrow::byte_column::Piece;
 
 /// Writes `ip:port`, an IPv6 address as `[RFC 5952]:port`, in place of what `text` held.
 ///

@@ -20,7 +20,6 @@
 
 mod check;
 mod fields;
-pub(crate) mod piece;
 pub mod properties;
 
 pub use check::{Found, Needs, Refusal, Stop, Versions, check, check_with};

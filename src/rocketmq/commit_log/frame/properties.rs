@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use crate::rocketmq::commit_log::frame::piece::Piece;
+use crate::arrow::byte_column::Piece;
 
 /// The space-separated keys that a producer gave.
 pub const KEYS: &str = "KEYS";
