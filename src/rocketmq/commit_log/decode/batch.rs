@@ -1,7 +1,6 @@
 //! Messages to Arrow. A block of messages is added column by column: each loop touches one field of every frame, which
 //! are all in the processor's cache.
 
-use std::borrow::Cow;
 use std::iter;
 use std::sync::Arc;
 
@@ -10,14 +9,12 @@ use arrow_schema::SchemaRef;
 
 use crate::arrow::byte_column::ByteColumn;
 use crate::arrow::byte_column::Piece;
-use crate::java_text::decode_utf8;
+use crate::rocketmq::commit_log::decode::block::{Block, Known, decoded};
 use crate::rocketmq::commit_log::decode::body::BodyDecoder;
 use crate::rocketmq::commit_log::decode::column_builder::ColumnBuilder;
 use crate::rocketmq::commit_log::decode::columns::{self, Column};
 use crate::rocketmq::commit_log::decode::row::Row;
-use crate::rocketmq::commit_log::decode::text::{HostText, HostTexts};
 use crate::rocketmq::commit_log::frame::COMPRESSED;
-use crate::rocketmq::commit_log::frame::properties::{Entry, KnownNames, Names};
 
 /// A batch ends before it is larger than this, if it has a row.
 const BATCH_BYTES: usize = 64 * 1024 * 1024;
@@ -31,99 +28,6 @@ pub enum Bodies {
     Decoded,
     /// As the log holds it, perhaps compressed.
     Stored,
-}
-
-/// The properties of a message.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Properties {
-    /// Number of the names.
-    names: usize,
-    /// Numbers of the entries in the block.
-    begin: usize,
-    pub(crate) end: usize,
-}
-
-/// What the columns of a block are made of.
-pub(crate) struct Block<'a> {
-    pub(crate) rows: &'a [Row<'a>],
-    /// Of every row, where any column needs them.
-    pub(crate) properties: Vec<Properties>,
-    pub(crate) entries: Vec<Entry<'a>>,
-    /// Numbers of the texts of born host and store host of every row, where any column needs them.
-    pub(crate) hosts: Vec<[usize; 2]>,
-    known: &'a Known,
-    /// Why bodies are missing; nothing where none is.
-    pub(crate) body_errors: Vec<Option<String>>,
-}
-
-/// What came before and comes again.
-#[derive(Debug, Default)]
-struct Known {
-    hosts: HostTexts,
-    names: KnownNames,
-}
-
-impl<'a> Block<'a> {
-    pub(crate) fn host(&self, number: usize) -> &'a HostText {
-        self.known.hosts.get(number)
-    }
-
-    /// The names of a message's properties.
-    pub(crate) fn names(&self, properties: &Properties) -> Option<&'a Names> {
-        self.known.names.get(properties.names)
-    }
-
-    /// The value of one of the properties that have columns of their own.
-    pub(crate) fn value(&self, properties: &Properties, which: usize) -> Option<Piece<'a>> {
-        let entry = self.names(properties)?.known.get(which).copied().flatten()?;
-        self.entries.get(properties.begin + entry).map(Entry::value)
-    }
-
-    /// Forgets the rows from this one on.
-    fn truncate(&mut self, rows: usize) {
-        self.rows = self.rows.get(..rows).unwrap_or_default();
-        self.properties.truncate(rows);
-        self.entries.truncate(self.properties.last().map_or(0, |last| last.end));
-        self.hosts.truncate(rows);
-    }
-}
-
-impl Known {
-    /// Splits the properties of every row. `decoded` holds the texts of those that are no UTF-8.
-    fn split<'a>(&mut self, rows: &[Row<'a>], decoded: &'a [Option<String>]) -> (Vec<Properties>, Vec<Entry<'a>>) {
-        self.names.limit();
-        let (mut properties, mut entries) = (Vec::with_capacity(rows.len()), Vec::with_capacity(8 * rows.len()));
-        for (number, row) in rows.iter().enumerate() {
-            let begin = entries.len();
-            let text = match decoded.get(number) {
-                Some(Some(text)) => Piece::whole(text.as_bytes()),
-                _ => row.frame.properties_piece(),
-            };
-            let names = self.names.split(text, &mut entries);
-            properties.push(Properties { names, begin, end: entries.len() });
-        }
-        (properties, entries)
-    }
-
-    /// The numbers of the hosts' texts.
-    fn hosts(&mut self, rows: &[Row<'_>]) -> Vec<[usize; 2]> {
-        self.hosts.limit();
-        let hosts = &mut self.hosts;
-        let numbers = |row: &Row<'_>| [row.frame.born_host(), row.frame.store_host()].map(|host| hosts.number(host));
-        rows.iter().map(numbers).collect()
-    }
-}
-
-/// The properties of rows as text, where their bytes are no UTF-8; nothing where all are ASCII.
-fn decoded(rows: &[Row<'_>]) -> Vec<Option<String>> {
-    if rows.iter().all(|row| row.frame.properties_piece().is_ascii()) {
-        return Vec::new();
-    }
-    let decode = |row: &Row<'_>| match decode_utf8(row.frame.properties()) {
-        Cow::Owned(text) => Some(text),
-        Cow::Borrowed(_) => None,
-    };
-    rows.iter().map(decode).collect()
 }
 
 /// Takes messages and gives record batches.

@@ -13,7 +13,7 @@ use crate::arrow::byte_column::Piece;
 use crate::arrow::number_column::NumberColumn;
 use crate::arrow::recycled::Recycled;
 use crate::java_text::decode_utf8;
-use crate::rocketmq::commit_log::decode::batch::Block;
+use crate::rocketmq::commit_log::decode::block::Block;
 use crate::rocketmq::commit_log::decode::columns::{self, Column};
 use crate::rocketmq::commit_log::decode::text;
 use crate::rocketmq::commit_log::frame::Frame;

@@ -1,6 +1,7 @@
 //! From frames to values: bodies, texts, and Arrow columns.
 
 pub(crate) mod batch;
+pub(crate) mod block;
 pub mod body;
 pub(crate) mod column_builder;
 pub mod columns;
