@@ -1,4 +1,4 @@
-"""Index files and directories that pass from the real class to logdex and back while they grow."""
+"""Index files and directories that the real class and logdex fill in turns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAME = "20250102030405006"
 
 
 class Shape(NamedTuple):
-    """Geometry and seeds of a file, and how many of the entries go to it."""
+    """Geometry and seeds of a file, and the number of its entries."""
 
     hash_slots: int
     max_entries: int
@@ -33,7 +33,7 @@ class Shape(NamedTuple):
 
 
 SHAPES = {
-    "room-left": Shape(97, 5_000, 0, 0, 3_000),
+    "partly-full": Shape(97, 5_000, 0, 0, 3_000),
     "seeded": Shape(97, 5_000, 77, 1_699_999_990_000, 3_000),
     "full-in-the-last-part": Shape(53, 900, 5, 1_700_000_000_000, 1_200),
     "full-in-the-second-part": Shape(53, 500, 0, 0, 1_200),
@@ -42,7 +42,7 @@ SHAPES = {
 
 
 class Side:
-    """Writes one file with one of the two implementations, opening it anew for every part."""
+    """Writes one file with one of the two implementations, and opens it again for every part."""
 
     def __init__(self, path: Path, shape: Shape, driver: Driver) -> None:
         path.parent.mkdir(exist_ok=True)

@@ -11,7 +11,7 @@ from logdex.errors import LogdexError
 
 if TYPE_CHECKING:
     from logdex._core import CommitLog
-    from logdex.hash_index import IndexService
+    from logdex.rocketmq.index_service import IndexService
     from logdex.rocketmq.layout import StoreLayout
     from logdex.rocketmq.queues import QueueSet
 

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from logdex._core import CommitLog, MessageReader
     from logdex._types import Body, Scan
-    from logdex.hash_index import IndexService
     from logdex.hash_index.query import TimeRange
     from logdex.report import Finding
+    from logdex.rocketmq.index_service import IndexService
     from logdex.rocketmq.layout import StoreLayout
     from logdex.rocketmq.queues import QueueSet
 

@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Any
 from logdex._core import CommitLog
 from logdex._files import Closing
 from logdex._types import check_int64
-from logdex.hash_index import IndexService
-from logdex.hash_index.index_service import INDEXES_TAGS
 from logdex.hash_index.query import CLOCK_SLACK_MS, TimeRange, check_clock_slack
 from logdex.rocketmq.explain import explain
-from logdex.rocketmq.index_build import build_index
-from logdex.rocketmq.key_search import KeySearch
+from logdex.rocketmq.find import KeySearch
+from logdex.rocketmq.index_service import INDEXES_TAGS, IndexService
 from logdex.rocketmq.layout import StoreLayout, configured_topics, find_layout, is_store
 from logdex.rocketmq.message import is_msg_id, offset_in_msg_id
 from logdex.rocketmq.overview import overview
 from logdex.rocketmq.queue_build import build_queues
 from logdex.rocketmq.queues import QueueSet
 from logdex.rocketmq.read import MessageRead, expect_end, warn
+from logdex.rocketmq.rebuild import build_index
 from logdex.rocketmq.store_check import StoreCheck
 
 if TYPE_CHECKING:
@@ -33,8 +32,8 @@ if TYPE_CHECKING:
     from logdex._types import Access, Body, Compat, Progress, Scan, Time
     from logdex.arrow import BatchStream
     from logdex.report import Finding, Report
-    from logdex.rocketmq.explanation import Explanation
-    from logdex.rocketmq.find_result import FindResult
+    from logdex.rocketmq.explain import Explanation
+    from logdex.rocketmq.find import FindResult
     from logdex.rocketmq.message import Message
 
 

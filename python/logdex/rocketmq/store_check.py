@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from logdex.arrow import take_rows
 from logdex.report import Finding, Report, merge
-from logdex.rocketmq.index_check import IndexCheck
+from logdex.rocketmq.check import IndexCheck
 from logdex.rocketmq.queue_check import QueueCheck
 from logdex.rocketmq.read import is_truncated, read_ahead
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from logdex._core import CommitLog
     from logdex._types import Progress
-    from logdex.hash_index import IndexService
+    from logdex.rocketmq.index_service import IndexService
     from logdex.rocketmq.layout import StoreLayout
     from logdex.rocketmq.queues import QueueSet
 

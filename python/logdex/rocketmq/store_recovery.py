@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from logdex import _core
 from logdex._core import CommitLog, StoreCheckpoint
 from logdex.errors import CorruptFileError
-from logdex.hash_index import IndexService
 from logdex.hash_index.directory import DirectoryLock, list_directory
 from logdex.hash_index.geometry import refuse_other_geometry
-from logdex.hash_index.recovery import holds_tags
 from logdex.report import Finding
+from logdex.rocketmq.index_service import IndexService
 from logdex.rocketmq.layout import FRAME_MAGICS
 from logdex.rocketmq.queues import QueueSet
 from logdex.rocketmq.read import valid_messages
@@ -244,7 +244,12 @@ def _look_at_index(
         ends = {file.path: file.header.end_phy_offset for file in files if len(file)}
         beyond = tuple(path for path, last in ends.items() if last >= end)
         # The last message that was indexed is not indexed again.
-        return _Index(len(files) > len(beyond), max(ends.values(), default=-1) + 1, beyond, holds_tags(files, log))
+        return _Index(
+            len(files) > len(beyond),
+            max(ends.values(), default=-1) + 1,
+            beyond,
+            _core.index_holds_tags(log, files),
+        )
 
 
 def complete_last_file(layout: StoreLayout, file_size: int) -> None:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from logdex._types import MAX_INT64
 from logdex.errors import LogdexError
-from logdex.hash_index import IndexService
 from logdex.hash_index.query import CLOCK_SLACK_MS
-from logdex.rocketmq.key_search import covered_ranges
+from logdex.rocketmq import IndexService
+from logdex.rocketmq.find import covered_ranges
 from logdex.rocketmq.layout import configured_topics
 from logdex.rocketmq.message import is_msg_id, offset_in_msg_id
 from logdex.rocketmq.queues import QueueSet

@@ -1,4 +1,4 @@
-//! The column of a record's headers, written straight into Arrow's layout.
+//! The column of record headers, in Arrow's layout.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ fn fields() -> Fields {
     Fields::from(vec![Field::new("key", DataType::Utf8, true), Field::new("value", DataType::Binary, true)])
 }
 
-/// What the list holds.
+/// The item of the list.
 pub(crate) fn item() -> Arc<Field> {
     Arc::new(Field::new("item", DataType::Struct(fields()), true))
 }
@@ -25,7 +25,7 @@ pub(crate) struct HeaderColumn {
     nulls: NullBufferBuilder,
     keys: ByteColumn,
     values: ByteColumn,
-    /// Where those of some records lie: used again and again.
+    /// Places of the headers that are being added.
     places: Vec<(Place, Place)>,
 }
 
@@ -40,7 +40,7 @@ impl HeaderColumn {
         }
     }
 
-    /// Adds the headers of these rows. False, and what could be read of them, when some are none.
+    /// Add the headers of these rows. False if some cannot be parsed; what could be parsed is added.
     #[inline]
     pub(crate) fn append(&mut self, spans: &[Span], bytes: &[u8]) -> bool {
         let mut all = true;

@@ -8,6 +8,7 @@
 mod decode;
 pub mod frame;
 mod frames_at;
+mod gather;
 mod left_over;
 mod log;
 mod lookup;
@@ -28,6 +29,7 @@ pub use decode::suspect::Suspect;
 pub use decode::{body, columns, text};
 pub use frame::{Stop, properties};
 pub(crate) use frames_at::{FramesAt, Wanted};
+pub(crate) use gather::Gather;
 pub use log::{CommitLog, Options};
 pub use read::StoreTimes;
 pub(crate) use repair::recovery;

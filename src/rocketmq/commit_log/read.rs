@@ -143,7 +143,20 @@ impl CommitLog {
         MessageReader::of_offsets(OffsetReader::new(Arc::clone(log), phy_offsets, builder, filter), columns)
     }
 
-    fn builder(&self, columns: &[Column], bodies: Bodies) -> BatchBuilder {
+    /// A walk over the frames of a range of the log. It starts at `begin` where a message begins there, else at the
+    /// beginning of the file that holds it. With `salvage` it continues after a corrupt region.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn frames(&self, begin: u64, end: u64, salvage: bool) -> Result<Scan<FileSource>> {
+        let at_damage = if salvage { AtDamage::Salvage } else { AtDamage::Stop };
+        let options = ScanOptions { begin_phy_offset: begin, end_phy_offset: end, at_damage, ..ScanOptions::default() };
+        let walk = self.scan_walk(&options, self.files()?)?;
+        let known = !salvage && begin > 0 && LookUp::new(self)?.is_message(begin)?;
+        if known { walk.starting_at_begin() } else { Ok(walk) }
+    }
+
+    pub(crate) fn builder(&self, columns: &[Column], bodies: Bodies) -> BatchBuilder {
         BatchBuilder::new(columns, bodies, self.options.max_body_bytes)
     }
 

@@ -14,7 +14,7 @@ import pytest
 from index_inputs import entries
 from logdex import _core
 from logdex.errors import LockedError
-from logdex.hash_index import IndexFile, IndexService
+from logdex.rocketmq import IndexFile, IndexService
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +54,7 @@ WRITER = textwrap.dedent("""
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Path]:
-    """Give the root of a store."""
+    """Return the root of a store."""
     (tmp_path / "commitlog").mkdir()
     yield tmp_path
     assert _core.broker_lock_holder(tmp_path / "lock") is None, "the test kept the lock"
