@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from logdex import _core
 from logdex._files import Closing, replace_file
 from logdex.errors import CorruptFileError
-from logdex.hash_index import IndexService
+from logdex.hash_index import IndexDirectory
 from logdex.hash_index.directory import list_directory
 from logdex.hash_index.geometry import DEFAULT_MAX_ENTRIES, file_size
 from logdex.kafka.files import is_partition
@@ -97,9 +97,9 @@ class KeySettings:
                 path = str(directory / entry.name)
                 raise CorruptFileError(path, min(entry.size, expected), what, f"{entry.size} bytes")
 
-    def open(self, directory: Path, mode: Literal["r", "a"]) -> IndexService:
+    def open(self, directory: Path, mode: Literal["r", "a"]) -> IndexDirectory:
         """Open the index files."""
-        return IndexService.open(directory, mode=mode, hash_slots=self.hash_slots, max_entries=self.max_entries)
+        return IndexDirectory.open(directory, mode=mode, hash_slots=self.hash_slots, max_entries=self.max_entries)
 
 
 class KeyIndex(Closing):
@@ -114,7 +114,7 @@ class KeyIndex(Closing):
         if not directory.is_dir():
             raise FileNotFoundError(errno.ENOENT, "no key index", str(directory))
         self._directory = directory
-        self._open: dict[TopicPartition, tuple[KeySettings, IndexService]] = {}
+        self._open: dict[TopicPartition, tuple[KeySettings, IndexDirectory]] = {}
         self._lock = threading.Lock()
 
     def candidates(self, partition: TopicPartition, key: bytes, header: str | None) -> tuple[int, list[int]]:
@@ -271,7 +271,7 @@ def _geometry(log: Log, max_entries: int | None) -> tuple[int, int]:
     return max(1, max_entries // _ENTRIES_A_SLOT), max_entries
 
 
-def indexed_end(index: IndexService) -> int:
+def indexed_end(index: IndexDirectory) -> int:
     """Return the offset after the last indexed record."""
     ends = [file.header.end_phy_offset + 1 for file in index.files if len(file)]
     return max(ends, default=0)

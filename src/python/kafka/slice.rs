@@ -11,7 +11,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PySlice>()
 }
 
-/// A part of a segment that begins with a batch, as a fetch returns it. It may end inside of a batch.
+/// The bytes of a fetch: they begin with a batch, and may end inside one.
 #[pyclass(name = "Slice", module = "logdex.kafka", frozen)]
 pub(super) struct PySlice {
     /// The segment.
