@@ -1,14 +1,14 @@
-//! Integer arguments from Python: one that has no room is a `ValueError` that names it.
+//! Integer arguments from Python: a `ValueError` names the one that does not fit.
 //!
-//! Python's own error is an `OverflowError`, which is no `ValueError` and names nothing. The functions of [`named!`] stand
-//! in `#[pyo3(from_py_with = integer::offset)]` before the argument `offset`.
+//! Python's own error is an `OverflowError`, which is no `ValueError` and names no argument. Use the functions of [`named!`]
+//! as `#[pyo3(from_py_with = integer::offset)]` before the argument `offset`.
 
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 
-/// What an argument becomes: an integer of Rust, or none where `None` is allowed.
+/// The type of an argument: an integer of Rust, or an option of one where `None` is allowed.
 pub(super) trait Integer: Sized {
-    /// What is asked for, in words.
+    /// The rule that an argument breaks, in words.
     const RANGE: &str;
 
     fn extract(value: &Bound<'_, PyAny>) -> PyResult<Self>;
@@ -26,7 +26,9 @@ macro_rules! integers {
     )*};
 }
 
-integers!(i32: "an integer of 32 bits at most", i64: "an integer of 64 bits at most", u64: "an integer from 0 to 2^64 - 1");
+integers!(i32: "must fit in a signed 32-bit integer",
+    i64: "must fit in a signed 64-bit integer",
+    u64: "must be an integer from 0 to 2^64 - 1");
 
 impl<T: Integer> Integer for Option<T> {
     const RANGE: &str = T::RANGE;
@@ -36,11 +38,11 @@ impl<T: Integer> Integer for Option<T> {
     }
 }
 
-/// The integer that an object of Python is.
+/// The integer value of a Python object.
 pub(super) fn integer<T: Integer>(value: &Bound<'_, PyAny>, name: &str) -> PyResult<T> {
     T::extract(value).map_err(|error| {
         if error.is_instance_of::<PyOverflowError>(value.py()) {
-            PyValueError::new_err(format!("{name} is {}, this one is not", T::RANGE))
+            PyValueError::new_err(format!("{name} {}", T::RANGE))
         } else {
             error
         }

@@ -12,7 +12,7 @@ from logdex.cli.output import body_text, json_bytes, printable, time_text
 from logdex.cli.sources import Description, Filters, Listing, Part, Source
 from logdex.cli.sources.kafka_dump import Dump, is_known
 from logdex.errors import CorruptFileError
-from logdex.hash_index import IndexService
+from logdex.hash_index import IndexDirectory
 from logdex.kafka import Log, LogDir, LogSegment, OffsetIndex, TimeIndex, checkpoint
 from logdex.kafka.files import LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TXN_INDEX, parse_segment_file
 from logdex.kafka.find import RECORD_COLUMNS
@@ -364,7 +364,7 @@ def _key_index(path: Path) -> Part | None:
     def tell() -> _Told:
         rows: list[Sequence[Any]] = []
         for place in parts:
-            with IndexService.open(place) as index:
+            with IndexDirectory.open(place) as index:
                 rows.append((place.name, len(index.files), sum(map(len, index.files))))
         facts = {"entries": sum(row[2] for row in rows)}
         return facts, [Listing("partitions", ("name", "files", "entries"), rows)]
@@ -372,7 +372,7 @@ def _key_index(path: Path) -> Part | None:
     def check() -> Report:
         reports = []
         for place in parts:
-            with IndexService.open(place) as index:
+            with IndexDirectory.open(place) as index:
                 reports.append(index.verify())
         return merge(reports)
 
