@@ -3,6 +3,8 @@
 #![allow(missing_docs, clippy::doc_markdown, reason = "the doc comments are Python docstrings")]
 
 mod batch_stream;
+mod candidates;
+mod chains;
 mod checkpoint;
 mod closable;
 mod commit_log;
@@ -16,9 +18,11 @@ mod errors;
 mod followers;
 mod given_batches;
 mod hash_index;
+mod index_cross_check;
 mod index_entries;
 mod index_file;
 mod index_header;
+mod index_recovery;
 mod integer;
 mod kafka;
 mod key_column;
@@ -52,6 +56,10 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     store_lock::register(m)?;
     message_reader::register(m)?;
     index_entries::register(m)?;
+    index_cross_check::register(m)?;
+    index_recovery::register(m)?;
+    candidates::register(m)?;
+    chains::register(m)?;
     entry_table::register(m)?;
     message_input::register(m)?;
     kafka::register(m)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from logdex.arrow import take_rows
 from logdex.report import Finding, Report, merge
-from logdex.rocketmq.index_check import IndexCheck
+from logdex.rocketmq.check import IndexCheck
 from logdex.rocketmq.queue_check import QueueCheck
 from logdex.rocketmq.read_ahead import read_ahead
 from logdex.rocketmq.sound import is_ghost
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from arro3.core import RecordBatch
 
     from logdex._types import Progress
-    from logdex.hash_index import IndexService
     from logdex.rocketmq.commit_log import CommitLog
+    from logdex.rocketmq.index_service import IndexService
     from logdex.rocketmq.layout import StoreLayout
     from logdex.rocketmq.queue_set import QueueSet
 

@@ -7,10 +7,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from logdex.hash_index.index_service import INDEXES_TAGS
 from logdex.hash_index.query import MIN_TIME, TimeRange
 from logdex.report import Finding, Report
 from logdex.rocketmq.delay_offsets import DelayOffsets
+from logdex.rocketmq.index_service import INDEXES_TAGS
 from logdex.rocketmq.queue_set import QueueSet
 from logdex.rocketmq.schedule import SCHEDULE_TOPIC
 from logdex.rocketmq.store_options import DEFAULT_FILE_SIZE, StoreOptions

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from logdex._types import check_int64
-from logdex.hash_index.file_name import resolve_zone
+from logdex.hash_index.rolling import resolve_zone
 from logdex.rocketmq.queue_set import UNIT_BYTES
 
 if TYPE_CHECKING:

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING
 
 from logdex._core import CommitLogWriter, ConsumeQueueWriter, StoreLock, cut_log, delay_levels_ms
 from logdex._files import sync_directory
-from logdex.hash_index import IndexService
-from logdex.hash_index.index_service import INDEXES_TAGS
 from logdex.report import Report
 from logdex.rocketmq.commit_log import CommitLog
 from logdex.rocketmq.delay_offsets import DelayOffsets
 from logdex.rocketmq.dispatch import Dispatcher
+from logdex.rocketmq.index_service import INDEXES_TAGS, IndexService
 from logdex.rocketmq.layout import StoreLayout
 from logdex.rocketmq.queue_set import QueueSet
 from logdex.rocketmq.schedule import ScheduleService

@@ -12,6 +12,7 @@ pub mod columns;
 mod cut;
 mod cut_off;
 pub mod frame;
+mod gather;
 mod log;
 mod lookup;
 mod message;
@@ -28,7 +29,9 @@ mod window;
 pub mod write;
 
 pub use batch::Bodies;
+pub(in crate::rocketmq) use batch::{BatchBuilder, Row};
 pub use cut::cut_log;
+pub(in crate::rocketmq) use gather::Gather;
 pub use log::{CommitLog, Options, ScanOptions, StoreTimes};
 pub use message::Message;
 pub use property_map::PropertyMap;

@@ -27,8 +27,8 @@ from logdex._core import index_entries
 from logdex._types import MAX_INT64, check_int64
 from logdex.arrow import INDEXED_COLUMNS
 from logdex.hash_index.geometry import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES
-from logdex.hash_index.index_service import INDEXES_TAGS
 from logdex.report import Report
+from logdex.rocketmq.index_service import INDEXES_TAGS
 from logdex.rocketmq.layout import find_layout
 from logdex.spark.index.job import Job, WrittenFile, index_files
 from logdex.spark.index.rolling import ROW_SCHEMA, RollingFiles, entry_rows

@@ -1,4 +1,4 @@
-"""Building a key index from the log of a store, into a directory of its own."""
+"""Building parts of a store from its log, into a directory of their own: the key index."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from logdex.arrow import INDEXED_COLUMNS
-from logdex.hash_index import IndexService
 from logdex.hash_index.directory import list_directory
-from logdex.hash_index.index_service import INDEXES_TAGS
 from logdex.report import Report
+from logdex.rocketmq.index_service import INDEXES_TAGS, IndexService
 from logdex.rocketmq.read_ahead import bytes_read, read_ahead
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ def build_index(
     """Index the messages of a log by the broker's rules; see `MessageStore.build_index`."""
     target = Path(directory)
     if target.is_dir() and list_directory(target):
-        # Index files would be written over; between other files, of a log above all, a broker takes ours for one of them.
+        # Index files would be overwritten, and among other files a broker would load ours as one of them.
         raise FileExistsError(errno.EEXIST, "the directory is not empty; give the index one of its own", str(target))
     hash_slots, max_entries = geometry or (None, None)
     first = log.min_offset
@@ -51,7 +50,7 @@ def build_index(
             hash_slots=hash_slots,
             max_entries=max_entries,
             zone=zone,
-            # What is written is the same in every release but for the tags.
+            # Every release writes the same files, except for tags.
             compat=INDEXES_TAGS if tags else None,
         ) as index,
         closing(read_ahead(reader)) as batches,
