@@ -70,6 +70,8 @@ fn records(question: &Question) -> Value {
 pub(crate) fn read(part: SegmentRange) -> usize {
     let scan = RecordScan {
         times: TimeRange::ALL,
+        keys: None,
+        offsets: None,
         columns: Column::choose::<&str>(None).expect(OK),
         batch_size: ROWS,
         control: false,

@@ -46,7 +46,7 @@ pub fn mend_snapshot(snapshot: &mut [u8]) {
     put(snapshot, 2, &crc.to_be_bytes());
 }
 
-/// A batch of the log of [`sound_log`].
+/// A batch of the log of [`valid_log`].
 #[derive(Clone, Copy, Debug)]
 pub struct Sound {
     /// Position of its first byte.
@@ -57,15 +57,15 @@ pub struct Sound {
     pub last_offset: i64,
 }
 
-/// Batches of [`sound_log`], and records of each.
+/// Batches of [`valid_log`], and records of each.
 pub const BATCHES: i64 = 12;
 /// Records of each batch.
 pub const RECORDS: i64 = 3;
-/// The time of the first record of [`sound_log`]; that of each later one is 1 ms later.
+/// The time of the first record of [`valid_log`]; that of each later one is 1 ms later.
 pub const FIRST_TIME: i64 = 1_700_000_000_000;
 
 /// A log from offset `base` on, without gaps, each record later than the one before it.
-pub fn sound_log(base: i64) -> (Vec<u8>, Vec<Sound>) {
+pub fn valid_log(base: i64) -> (Vec<u8>, Vec<ValidBatch>) {
     let (mut log, mut batches) = (Vec::new(), Vec::new());
     for number in 0..BATCHES {
         let first = number * RECORDS;
@@ -82,7 +82,7 @@ pub fn sound_log(base: i64) -> (Vec<u8>, Vec<Sound>) {
         }
         repair(&mut batch);
         let position = log.len() as u64;
-        batches.push(Sound { position, base_offset: base + first, last_offset: base + first + RECORDS - 1 });
+        batches.push(ValidBatch { position, base_offset: base + first, last_offset: base + first + RECORDS - 1 });
         log.extend(batch);
     }
     (log, batches)

@@ -38,6 +38,7 @@ __all__ = [
     "QueueFollower",
     "RecoveredSegment",
     "SegmentReader",
+    "Slice",
     "StoreCheckpoint",
     "StoreLock",
     "TimeIndex",
@@ -49,9 +50,11 @@ __all__ = [
     "_open_offset_index",
     "_open_store_checkpoint",
     "_open_time_index",
+    "aborted_transactions",
     "broker_lock_holder",
     "chain_statistics",
     "commit_log_directories",
+    "control_record",
     "cut_log",
     "delay_levels_ms",
     "entry_columns",
@@ -64,8 +67,10 @@ __all__ = [
     "index_lacks_entries",
     "infer_geometry",
     "judge_candidates",
+    "key_entries",
     "key_hash",
     "key_hashes",
+    "key_text",
     "message_lists",
     "missing_index_entries",
     "newest_first",
@@ -772,16 +777,20 @@ class LogSegment:
     ) -> SegmentReader: ...
     # (offset, position, size); the offset is the batch's base offset, its last one with compat below 4.0.
     def translate_offset(self, offset: int, starting_position: int = 0) -> tuple[int, int, int] | None: ...
-    # (position, size, first_entry_incomplete); None: nothing at or after the offset.
     def read(
         self, offset: int, max_bytes: int, *, max_position: int | None = None, min_one_message: bool = True
-    ) -> tuple[int, int, bool] | None: ...
-    # The bytes of a slice.
+    ) -> Slice | None: ...
     def slice_bytes(self, position: int, size: int) -> bytes: ...
-    # (timestamp, offset, leader epoch). `control=None`: control records count only with compat.
     def offset_for_timestamp(
-        self, timestamp: Time, starting_offset: int | None = None, *, control: bool | None = None
+        self, t: Time, starting_offset: int | None = None, *, control: bool | None = None
+    ) -> tuple[int, int] | None: ...
+    def find_timestamp(
+        self, t: Time, starting_offset: int | None = None, *, control: bool | None = None
     ) -> tuple[int, int, int | None] | None: ...
+    def largest_data_timestamp(self, start: int) -> int: ...
+    def record_count(self) -> int: ...
+    def cut_points(self, piece_bytes: int) -> list[tuple[int, int]]: ...
+    def aborted_transactions(self, producers: ProducerState) -> list[tuple[int, int, int]]: ...
     # Offset after the last batch; the base offset of an empty segment.
     def next_offset(self) -> int: ...
     # (timestamp, offset) of the largest timestamp; (-1, base offset) without any. With compat: the time index's last entry.
@@ -793,6 +802,24 @@ class LogSegment:
         max_index_bytes: int = 10_485_760,
         producers: ProducerState | None = None,
     ) -> RecoveredSegment: ...
+    def rebuild_indexes(
+        self,
+        directory: _Path,
+        *,
+        index_interval_bytes: int = 4096,
+        max_index_bytes: int = 10_485_760,
+        producers: ProducerState | None = None,
+        overwrite: bool = False,
+    ) -> Report: ...
+    def verify_in_log(
+        self,
+        epochs: Sequence[tuple[int, int]],
+        *,
+        previous_end: int | None = None,
+        closed: bool = False,
+        offset_index: _Path | None = None,
+        time_index: _Path | None = None,
+    ) -> tuple[list[Finding], int]: ...
     # deep: decode every record as well. Indexes beside the log are checked against it.
     def verify(self, *, deep: bool = True) -> Report: ...
     def close(self) -> None: ...
@@ -800,10 +827,27 @@ class LogSegment:
     def __exit__(self, *args: object) -> None: ...
     def __reduce__(self) -> tuple[Any, ...]: ...
 
+@final
+class Slice:
+    @property
+    def segment(self) -> LogSegment: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def first_entry_incomplete(self) -> bool: ...
+    def batches(self) -> SegmentReader: ...
+    def __bytes__(self) -> bytes: ...
+
 # Open transactions of the producers of a partition, carried from segment to segment by `LogSegment.recover`.
 @final
 class ProducerState:
     def __init__(self) -> None: ...
+    @staticmethod
+    def of_snapshot(path: _Path) -> ProducerState: ...
+    @property
+    def first_open_offset(self) -> int | None: ...
 
 # What `LogSegment.recover` of the broker would leave.
 @final
@@ -836,6 +880,9 @@ def read_records(
     begin: Time | None = None,
     end: Time | None = None,
     columns: Iterable[str] | None = None,
+    keys: _ArrowArray | Iterable[str | bytes] | None = None,
+    header: str | None = None,
+    offsets: _Ints | None = None,
     batch_size: int = 8_192,
     control: bool = False,
     check_crc: bool = True,
@@ -844,6 +891,10 @@ def read_records(
 
 # Columns: version i32, producerId, firstOffset, lastOffset, lastStableOffset i64; and the bytes of a torn last entry.
 def read_transaction_index(path: _Path) -> tuple[RecordBatch, int]: ...
+def aborted_transactions(path: _Path, base_offset: int) -> list[tuple[int, int, int]] | None: ...
+def control_record(key: bytes, value: bytes) -> dict[str, Any]: ...
+def key_entries(records: RecordBatch, header: str | None = None) -> RecordBatch: ...
+def key_text(key: bytes) -> str: ...
 
 # Columns: producerId i64, producerEpoch i32, lastSequence i32, lastOffset i64, offsetDelta i32, timestamp timestamp[ms, UTC],
 # coordinatorEpoch i32, currentTxnFirstOffset i64 (null: none).

@@ -1,6 +1,11 @@
 //! The answers of a batch: one list of offsets a row, laid out as an Arrow list column is.
 
 use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_array::{Int64Array, ListArray};
+use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_schema::{DataType, Field};
 
 use crate::error::{Error, Result};
 use crate::hash_index::key_hash::java_hash::KeySource;
@@ -64,9 +69,11 @@ impl Hits {
         })
     }
 
-    /// Offsets and values of an Arrow list: `len() + 1` ends, the first of them 0, and the offsets of all rows.
-    pub fn into_parts(self) -> (Vec<i32>, Vec<i64>) {
-        (self.ends, self.phy_offsets)
+    /// The rows as an Arrow list column; a row of `nulls` is null.
+    pub fn into_list_array(self, nulls: Option<NullBuffer>) -> ListArray {
+        let item = Arc::new(Field::new("item", DataType::Int64, true));
+        let offsets = OffsetBuffer::new(ScalarBuffer::from(self.ends));
+        ListArray::new(item, offsets, Arc::new(Int64Array::from(self.phy_offsets)), nulls)
     }
 }
 

@@ -1,13 +1,16 @@
 //! The Kafka part of the extension module.
 
 mod arguments;
+mod control_record;
 mod files;
+mod key_entries;
 mod offset_index;
 mod producer_state;
 mod reader;
 mod records;
 mod recovered;
 mod segment;
+mod slice;
 mod sparse_index;
 mod time_index;
 
@@ -18,6 +21,9 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     time_index::register(m)?;
     reader::register(m)?;
     segment::register(m)?;
+    slice::register(m)?;
+    key_entries::register(m)?;
+    control_record::register(m)?;
     records::register(m)?;
     producer_state::register(m)?;
     recovered::register(m)?;
