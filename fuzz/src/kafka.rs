@@ -1,13 +1,13 @@
-//! Batches of a Kafka log: their positions, the repair of their sizes and checksums, and a valid log for indexes.
+//! Batches of a Kafka log: where they begin, how their sizes and checksums are made right, and a log to hold indexes against.
 
 use crate::{i32_at, mutate_piece, put};
 
 /// Bytes before those that the size of a batch counts.
 const LOG_OVERHEAD: usize = 12;
-/// Position of the magic byte, the format of a batch.
+/// Offset of the magic, which is the format of a batch.
 const MAGIC_AT: usize = 16;
 
-/// Mutates bytes of a log: anywhere, or in one batch, whose size and checksum are then corrected.
+/// Mutates bytes of a log: anywhere, or one batch, whose size and checksum are right again afterwards.
 pub fn mutate(data: &mut [u8], size: usize, max_size: usize, seed: u32) -> usize {
     if seed.is_multiple_of(4) {
         return libfuzzer_sys::fuzzer_mutate(data, size, max_size);
@@ -16,7 +16,7 @@ pub fn mutate(data: &mut [u8], size: usize, max_size: usize, seed: u32) -> usize
     mutate_piece(data, (size, max_size), &pieces, seed, |batch, _| repair(batch))
 }
 
-/// The beginning of each batch, by their sizes, and the end of the last one.
+/// Where each batch begins, as their sizes say, and where the last one ends.
 fn begins(log: &[u8]) -> Vec<usize> {
     let mut begins = vec![0];
     let mut at = 0;
@@ -28,7 +28,7 @@ fn begins(log: &[u8]) -> Vec<usize> {
     begins
 }
 
-/// Corrects size and checksum.
+/// Makes size and checksum those of the bytes.
 fn repair(batch: &mut [u8]) {
     let size = i32::try_from(batch.len().saturating_sub(LOG_OVERHEAD)).unwrap_or(0);
     put(batch, 8, &size.to_be_bytes());
@@ -38,8 +38,8 @@ fn repair(batch: &mut [u8]) {
     put(batch, at, &crc.to_be_bytes());
 }
 
-/// Corrects the checksum and the count of a snapshot of producers.
-pub fn mend_snapshot(snapshot: &mut [u8]) {
+/// Makes the checksum of a snapshot of producers that of its bytes, and its count that of its entries.
+pub fn repair_snapshot(snapshot: &mut [u8]) {
     let count = i32::try_from(snapshot.len().saturating_sub(10) / 46).unwrap_or(0);
     put(snapshot, 6, &count.to_be_bytes());
     let crc = crc_fast::crc32_iscsi(snapshot.get(6..).unwrap_or_default());
@@ -48,8 +48,8 @@ pub fn mend_snapshot(snapshot: &mut [u8]) {
 
 /// A batch of the log of [`valid_log`].
 #[derive(Clone, Copy, Debug)]
-pub struct Sound {
-    /// Position of its first byte.
+pub struct ValidBatch {
+    /// Where it begins.
     pub position: u64,
     /// Offset of its first record.
     pub base_offset: i64,
@@ -77,7 +77,7 @@ pub fn valid_log(base: i64) -> (Vec<u8>, Vec<ValidBatch>) {
         batch.extend([0xff; 14]);
         batch.extend(i32::try_from(RECORDS).unwrap_or(0).to_be_bytes());
         for record in 0..u8::try_from(RECORDS).unwrap_or(0) {
-            // Length, attributes, deltas of time and offset, no key, a value of one byte, no header; zig-zag.
+            // Length, attributes, time and offset behind the first's, no key, a value of one byte, no header; zig-zag.
             batch.extend([14, 0, 2 * record, 2 * record, 1, 2, b'v', 0]);
         }
         repair(&mut batch);
