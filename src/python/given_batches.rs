@@ -1,4 +1,4 @@
-//! An Arrow stream of record batches that Python makes one by one.
+//! An Arrow stream of record batches that a Python iterator yields.
 
 use std::sync::Arc;
 
@@ -8,15 +8,15 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyIterator};
 use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader, PySchema};
 
-/// An iterator of Python that gives record batches.
+/// A Python iterator of record batches.
 struct GivenBatches {
     schema: SchemaRef,
-    /// Nothing after its end, or an error.
+    /// `None` after its end, or an error.
     batches: Option<Py<PyIterator>>,
 }
 
 impl GivenBatches {
-    /// The next batch, which must have the columns that were promised: whoever takes the stream reads its memory by them.
+    /// The next batch. Its columns must have the types of the schema, because a consumer reads its memory by them.
     fn next_of(&self, batches: &mut Bound<'_, PyIterator>) -> PyResult<Option<RecordBatch>> {
         let Some(batch) = batches.next().transpose()? else { return Ok(None) };
         let batch = batch.extract::<PyRecordBatch>()?.into_inner();
@@ -24,7 +24,7 @@ impl GivenBatches {
         if promised.iter().map(|field| field.data_type()).eq(given.iter().map(|field| field.data_type())) {
             return Ok(Some(batch));
         }
-        let text = format!("a stream of {promised:?} was given a batch of {given:?}");
+        let text = format!("batch of a stream: expected the columns {promised:?}, got {given:?}");
         Err(pyo3::exceptions::PyTypeError::new_err(text))
     }
 }
@@ -50,7 +50,7 @@ impl RecordBatchReader for GivenBatches {
     }
 }
 
-/// Hands record batches over as an Arrow stream, each made when it is asked for.
+/// Export record batches as an Arrow stream. Each is made when it is asked for.
 ///
 /// Args:
 ///     schema: Their schema.
@@ -70,7 +70,7 @@ fn stream_capsule<'py>(
     PyRecordBatchReader::new(Box::new(given)).into_arro3(py)?.call_method1("__arrow_c_stream__", (requested_schema,))
 }
 
-/// Adds the function to the module.
+/// Add the function to the module.
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(stream_capsule, m)?)
 }

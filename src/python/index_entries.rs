@@ -9,17 +9,17 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(index_entries, m)?)
 }
 
-/// Index entries of a batch of messages, by the rules of the broker's dispatcher.
+/// Return the index entries of a batch of messages, by the rules of the broker's dispatcher.
 ///
 /// Args:
 ///     messages: An Arrow record batch with `topic`, `phy_offset`, `store_timestamp`, `sys_flag`, `uniq_key`, `keys`,
-///         and `tags` where they are asked for.
-///     end_phy_offset: Messages before it are left out; it moves to each message that gave an entry.
-///     tags: Give an entry `T#` and the whole tags text as well, as 5.5.0 does.
+///         and with `tags` if tags are wanted.
+///     end_phy_offset: Messages before it are left out; it moves to each message that has an entry.
+///     tags: Add an entry for `T#` and the whole tags text as well, as 5.5.0 does.
 ///
 /// Returns:
 ///     A record batch of `topic`, `key`, `phy_offset`, `store_timestamp`, and `row`, the number of the message in
-///     `messages`. In order: the unique key, each of the space-separated keys, the tags. Rolled-back messages give none.
+///     `messages`. In order: the unique key, each of the space-separated keys, the tags. Rolled-back messages have none.
 ///
 /// Raises:
 ///     ValueError: A column is missing, of another type, or null where a message must have a value.

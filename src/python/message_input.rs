@@ -1,4 +1,4 @@
-//! What Python needs to make messages of: the column of properties, the delays of a broker's levels.
+//! Input for messages that Python makes: the column of properties, the delays of a broker's levels.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(delay_levels_ms, m)?)
 }
 
-/// The column `properties` of a batch of messages.
+/// Return the column `properties` of a batch of messages.
 ///
 /// Args:
-///     rows: A mapping from names to values a message, or None.
+///     rows: For each message a mapping from names to values, or None.
 ///
 /// Raises:
 ///     TypeError: A row is no mapping, or a name or value no text.
@@ -40,7 +40,7 @@ fn property_column<'py>(py: Python<'py>, rows: Vec<Option<Bound<'py, PyMapping>>
     column.map_err(|e| PyValueError::new_err(e.to_string()))?.into_arro3(py)
 }
 
-/// The delays of a broker's levels in ms, level 1 first.
+/// Return the delays of a broker's levels in ms, level 1 first.
 ///
 /// Args:
 ///     text: Upstream's `messageDelayLevel`: numbers with the units s, m, h and d, and spaces between them.

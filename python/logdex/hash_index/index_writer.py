@@ -106,7 +106,7 @@ class IndexWriter:
         if newest is None or newest[1].is_full or not self._files.is_whole(newest[0]):
             return None
         try:
-            file = self._files.open_writer(newest[1].path)
+            file = self._files.open_file(newest[1].path, "r+")
         except CorruptFileError as error:
             # It stays as it is, for inspection. The index continues in a new file.
             _log.warning("%s takes no more puts: %s", newest[1].path, error)
@@ -153,7 +153,7 @@ class IndexWriter:
             file.flush()
         else:
             try:
-                with self._files.open_writer(file.path) as writer:
+                with self._files.open_file(file.path, "r+") as writer:
                     writer.flush()
             except CorruptFileError as error:
                 # For example its count is above its capacity.
