@@ -104,10 +104,6 @@ class IndexSource(Source):
         kind = "RocketMQ index directory" if isinstance(self.index, IndexService) else "RocketMQ index file"
         return Description(kind, facts, [Listing("index files", heads, rows)])
 
-    def rows(self, filters: Filters, *, body: bool) -> Any:  # noqa: ANN401, ARG002 -- no stream
-        """Raise ValueError: an index holds hashes."""
-        raise ValueError("an index holds no messages; give the store, or its commit log")
-
     def verify(self, progress: Progress) -> Report:  # noqa: ARG002 -- one file after another, quickly
         """Check every file."""
         return self.index.verify()
