@@ -1,11 +1,11 @@
-//! A check of a segment against the rest of its log: the segment before it, the leader epochs, and that the indexes of a closed
-//! segment are complete and trimmed.
+//! The check of a segment against the rest of its log: the segment before it, the leader epochs, and the indexes of a closed
+//! segment, which must exist and be trimmed.
 
 use std::fs;
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::io::ReadAt;
+use crate::io::{Access, FileSource, ReadAt};
 use crate::kafka::format::header::NO_TIMESTAMP;
 use crate::kafka::index::index_file::{Check, IndexOptions};
 use crate::kafka::index::sparse_index::SparseIndex;
@@ -18,25 +18,25 @@ const LEADER_EPOCH_AT: u64 = 12;
 
 /// What a segment is checked against.
 #[derive(Clone, Copy, Debug)]
-pub struct InLog<'a> {
+pub struct LogContext<'a> {
     /// Leader epochs of the partition as (epoch, first offset), in the order of their file.
     pub epochs: &'a [(i64, i64)],
-    /// The offset behind the segment before; `None` without one.
+    /// End offset of the segment before it; `None` without one.
     pub previous_end: Option<i64>,
-    /// A segment follows, so the broker closed this one.
+    /// Another segment follows, so that the broker closed this one.
     pub is_closed: bool,
-    /// The offset index, where there is one.
+    /// The offset index, if there is one.
     pub offset_index: Option<&'a Path>,
-    /// The time index, where there is one.
+    /// The time index, if there is one.
     pub time_index: Option<&'a Path>,
 }
 
 impl Segment {
-    /// Checks the segment against its log, and returns what is wrong and the offset behind the segment.
+    /// Check the segment against its log. Return the findings and the end offset of the segment.
     ///
     /// # Errors
     /// The system's error.
-    pub fn verify_in_log(&self, log: &InLog<'_>) -> Result<(Vec<Finding>, i64)> {
+    pub fn verify_in_log(&self, log: &LogContext<'_>) -> Result<(Vec<Finding>, i64)> {
         let mut findings = Vec::new();
         self.check_indexes(log, &mut findings)?;
         if let Some(end) = log.previous_end.filter(|end| self.base_offset() < *end) {
@@ -65,34 +65,34 @@ impl Segment {
         Ok((findings, end.unwrap_or(self.base_offset())))
     }
 
-    /// Names the indexes that are missing, and those of a closed segment that are not trimmed.
-    fn check_indexes(&self, log: &InLog<'_>, findings: &mut Vec<Finding>) -> Result<()> {
+    /// Report missing indexes, and indexes of a closed segment that are not trimmed.
+    fn check_indexes(&self, log: &LogContext<'_>, findings: &mut Vec<Finding>) -> Result<()> {
         let indexes = [
             (log.offset_index, OffsetIndex::SUFFIX, "an offset index", offset_index::ENTRY_SIZE, 1),
-            // One entry of zeros may be right here: timestamp 0 at the first offset.
+            // One entry of zeros may be valid here: timestamp 0 at the first offset.
             (log.time_index, TimeIndex::SUFFIX, "a time index", time_index::ENTRY_SIZE, 2),
         ];
         for (path, suffix, what, entry_size, least) in indexes {
-            match path {
-                // A broker rebuilds a segment without an offset index when it starts; a missing time index it makes empty.
-                None if !self.is_empty() => {
+            match (path, log.is_closed) {
+                // When a broker starts, it rebuilds a missing offset index, but creates an empty time index.
+                (None, _) if !self.is_empty() => {
                     let flaw = Flaw::new(Kind::FileMissing, what, "none");
                     findings.push(Finding::new(&self.beside(suffix), 0, flaw));
                 }
-                Some(path) if log.is_closed => findings.extend(unused_slots(path, entry_size as u64, least)?),
-                _ => {}
+                (Some(path), true) => findings.extend(unused_slots(path, entry_size as u64, least)?),
+                (None, _) | (Some(_), false) => {}
             }
         }
         Ok(())
     }
 
-    /// Compares the last entry of the time index with the largest timestamp of the batches.
+    /// Compare the last entry of the time index with the largest timestamp of the batches.
     fn check_end_of_times(&self, path: &Path, largest: i64) -> Result<Option<Finding>> {
         let options =
             IndexOptions { check: Check::Trust, base_offset: Some(self.base_offset()), ..IndexOptions::default() };
         let index = match TimeIndex::open(path, &options) {
             Ok(index) => index,
-            // Both are named elsewhere.
+            // Other checks report both.
             Err(Error::Corrupt { .. } | Error::Io { .. }) => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -107,7 +107,7 @@ impl Segment {
     }
 }
 
-/// Names the last slot of an index that only zeros fill.
+/// Report the last slot of an index if it is zeros.
 fn unused_slots(path: &Path, entry_size: u64, least: u64) -> Result<Option<Finding>> {
     let io = |e| Error::io(path, e);
     let whole = match fs::metadata(path) {
@@ -121,7 +121,9 @@ fn unused_slots(path: &Path, entry_size: u64, least: u64) -> Result<Option<Findi
     }
     let at = (whole - 1) * entry_size;
     let mut entry = vec![0; usize::try_from(entry_size).unwrap_or(0)];
-    crate::io::FileSource::open(path, crate::io::Access::Pread)?.read_exact_at(&mut entry, at).map_err(io)?;
-    let flaw = || Flaw::new(Kind::IndexTail, "an index cut to its entries, as of any but the last segment", "zeros");
+    FileSource::open(path, Access::Pread)?.read_exact_at(&mut entry, at).map_err(io)?;
+    let flaw = || {
+        Flaw::new(Kind::IndexTail, "an index that is trimmed to its entries, as in every segment but the last", "zeros")
+    };
     Ok(entry.iter().all(|byte| *byte == 0).then(|| Finding::new(path, at, flaw())))
 }
