@@ -378,7 +378,7 @@ def _declared(kind: type) -> Iterator[str]:
     """Give the integer arguments of the public methods of a class, as its sources declare them."""
     native = getattr(logdex._core, kind.__name__, None) is kind
     for each in kind.__mro__:
-        if each.__module__ in ("abc", "builtins", "logdex.closing"):
+        if each.__module__ in ("abc", "builtins", "logdex._files"):
             continue
         file = Path(logdex.__file__).with_name("_core.pyi") if native else Path(inspect.getfile(each))
         tree = ast.parse(file.read_text(encoding="utf-8"))

@@ -10,7 +10,7 @@ from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from logdex.closing import Closing
+from logdex._files import Closing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

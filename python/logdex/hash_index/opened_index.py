@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from logdex.closing import Closing
+from logdex._files import Closing
 from logdex.hash_index import recovery
 from logdex.hash_index.directory import refuse_running_broker
 from logdex.hash_index.file_name import resolve_zone

@@ -6,7 +6,7 @@ import errno
 from typing import TYPE_CHECKING
 
 from logdex import _core
-from logdex.durable import replace_file
+from logdex._files import replace_file
 from logdex.errors import LockedError
 from logdex.kafka.file_name import OFFSET_INDEX, TIME_INDEX, TXN_INDEX, segment_file_name
 

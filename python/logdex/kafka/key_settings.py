@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from logdex.durable import replace_file
+from logdex._files import replace_file
 from logdex.errors import CorruptFileError
 
 if TYPE_CHECKING:

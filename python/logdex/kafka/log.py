@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from logdex import _core
-from logdex.closing import Closing
+from logdex._files import Closing
 from logdex.int64 import check_int64
 from logdex.kafka import checkpoint, time_search
 from logdex.kafka.aborted import aborted_between, last_stable_offset

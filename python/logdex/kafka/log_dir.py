@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logdex import _core
-from logdex.closing import Closing
+from logdex._files import Closing
 from logdex.errors import CorruptFileError
 from logdex.int64 import check_int64
 from logdex.kafka import checkpoint

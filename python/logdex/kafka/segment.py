@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logdex import _core
-from logdex.closing import Closing
+from logdex._files import Closing
 from logdex.kafka.index_files import write_rebuilt
 from logdex.report import Report
 

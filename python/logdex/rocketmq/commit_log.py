@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from logdex import _core
-from logdex.closing import Closing
+from logdex._files import Closing
 from logdex.int64 import MAX_INT64, MIN_INT64
 from logdex.rocketmq.message import Message
 

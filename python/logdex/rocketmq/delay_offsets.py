@@ -11,7 +11,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from logdex.durable import replace_file, sync_directory
+from logdex._files import replace_file, sync_directory
 from logdex.errors import CorruptFileError
 
 if TYPE_CHECKING:

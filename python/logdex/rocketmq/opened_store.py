@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from logdex.closing import Closing
+from logdex._files import Closing
 from logdex.hash_index import IndexService
 from logdex.hash_index.query import CLOCK_SLACK_MS, check_clock_slack
 from logdex.int64 import check_int64

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from logdex._core import CommitLogWriter, ConsumeQueueWriter, StoreLock, cut_log, delay_levels_ms
-from logdex.durable import sync_directory
+from logdex._files import sync_directory
 from logdex.hash_index import IndexService
 from logdex.hash_index.index_service import INDEXES_TAGS
 from logdex.report import Report

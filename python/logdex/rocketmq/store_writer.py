@@ -7,7 +7,7 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from logdex.closing import Closing
+from logdex._files import Closing
 from logdex.rocketmq.put_input import PutResult, all_properties, joined, no_messages, optional_ms, put_batches
 from logdex.rocketmq.store_options import DEFAULT_DELAY_LEVELS, StoreOptions
 from logdex.rocketmq.store_parts import StoreParts

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 
-from logdex.durable import sync_directory
+from logdex._files import sync_directory
 from logdex.hash_index.directory import DirectoryLock, list_directory, refuse_running_broker
 from logdex.hash_index.file_name import create_next
 from logdex.hash_index.geometry import file_size

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from logdex._core import key_hashes, offset_order
-from logdex.closing import Closing
+from logdex._files import Closing
 from logdex.spark.schema import milliseconds
 
 if TYPE_CHECKING:
