@@ -12,7 +12,7 @@ from logdex.cli.output import complain, say_json
 from logdex.errors import CorruptFileError
 from logdex.report import Report
 from logdex.rocketmq import StoreWriter
-from logdex.rocketmq.store_root import holds_log
+from logdex.rocketmq.write.recovery import holds_log
 
 if TYPE_CHECKING:
     import argparse

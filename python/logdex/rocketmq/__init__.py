@@ -7,9 +7,9 @@ from logdex.rocketmq.explanation import Explanation
 from logdex.rocketmq.find_result import FindResult
 from logdex.rocketmq.message import Message
 from logdex.rocketmq.message_store import MessageStore
-from logdex.rocketmq.put_input import PutResult
 from logdex.rocketmq.store_copy import copy_messages
-from logdex.rocketmq.store_writer import StoreWriter
+from logdex.rocketmq.write.input import PutResult
+from logdex.rocketmq.write.store_writer import StoreWriter
 
 __all__ = [
     "CommitLog",

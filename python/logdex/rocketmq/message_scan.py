@@ -16,7 +16,6 @@ from logdex.hash_index.query import MAX_TIME, MIN_TIME
 from logdex.rocketmq.key_search import check_scan
 from logdex.rocketmq.queue_set import parts
 from logdex.rocketmq.sound import sound_messages, warn
-from logdex.rocketmq.store_root import written_by_logdex
 from logdex.rocketmq.unit_facts import FACTS, facts_at, facts_of
 
 if TYPE_CHECKING:
@@ -222,7 +221,7 @@ def _is_running(layout: StoreLayout) -> bool:
 
     What logdex writes itself is not meant: its queues come to their files one after the other.
     """
-    if written_by_logdex(layout):
+    if layout.written_by_logdex:
         return False
     try:
         return broker_lock_holder(layout.root / "lock") is not None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from logdex.hash_index.index_service import INDEXES_TAGS
 from logdex.hash_index.query import TimeRange
 from logdex.int64 import check_int64
+from logdex.rocketmq.check import StoreCheck
 from logdex.rocketmq.explain import explain
 from logdex.rocketmq.index_build import build_index
 from logdex.rocketmq.key_search import KeySearch
@@ -15,9 +16,8 @@ from logdex.rocketmq.message import is_msg_id, offset_in_msg_id
 from logdex.rocketmq.message_scan import Filter, MessageScan
 from logdex.rocketmq.opened_store import OpenedStore
 from logdex.rocketmq.overview import overview
-from logdex.rocketmq.queue_build import build_queues
+from logdex.rocketmq.rebuild import build_queues
 from logdex.rocketmq.sound import warn
-from logdex.rocketmq.store_check import StoreCheck
 from logdex.rocketmq.topics import configured_topics, topics_in_log
 
 if TYPE_CHECKING:

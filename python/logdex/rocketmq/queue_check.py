@@ -9,7 +9,6 @@ from logdex._core import QueueFollower
 from logdex.report import Finding, Report, merge
 from logdex.rocketmq.layout import OFFSET_NAME
 from logdex.rocketmq.queue_set import UNIT_BYTES, parts
-from logdex.rocketmq.store_root import written_by_logdex
 from logdex.rocketmq.topics import configured_topics
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ class QueueCheck:
                     end = max([end, *(phy_offset + size for phy_offset, size in last.values())])
         self._files = merge(reports)
         # What logdex writes comes to the files of one queue after the other, so each of them may end earlier.
-        self._one_by_one = unclean and written_by_logdex(layout)
+        self._one_by_one = unclean and layout.written_by_logdex
         # Without a clean stop the end of the log may not have come to the queues yet.
         dispatched = end if unclean else None
         self._follower = QueueFollower(dispatched=dispatched, topics=configured_topics(layout.config))

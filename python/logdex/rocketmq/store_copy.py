@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING
 from logdex.hash_index.index_service import INDEXES_TAGS
 from logdex.hash_index.query import MIN_TIME, TimeRange
 from logdex.report import Finding, Report
-from logdex.rocketmq.delay_offsets import DelayOffsets
 from logdex.rocketmq.queue_set import QueueSet
-from logdex.rocketmq.schedule import SCHEDULE_TOPIC
-from logdex.rocketmq.store_options import DEFAULT_FILE_SIZE, StoreOptions
-from logdex.rocketmq.store_parts import StoreParts
-from logdex.rocketmq.store_recovery import READING, file_at
-from logdex.rocketmq.store_root import holds_log
+from logdex.rocketmq.write.options import DEFAULT_FILE_SIZE, StoreOptions
+from logdex.rocketmq.write.parts import StoreParts
+from logdex.rocketmq.write.recovery import READING, file_at, holds_log
+from logdex.rocketmq.write.schedule import SCHEDULE_TOPIC, DelayOffsets
 
 if TYPE_CHECKING:
     import os

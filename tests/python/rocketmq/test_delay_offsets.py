@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from logdex.errors import CorruptFileError
-from logdex.rocketmq.delay_offsets import DelayOffsets
+from logdex.rocketmq.write.schedule import DelayOffsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,7 +22,7 @@ SMALL: dict[str, Any] = {"file_size": 4096, "hash_slots": 100, "max_entries": 10
 LIVE = 1_800_000_000_000
 OLD = 1_700_000_000_000
 
-LOCK = "logdex.rocketmq.store_parts.StoreLock"
+LOCK = "logdex.rocketmq.write.parts.StoreLock"
 
 CRASH = """
     import os, sys

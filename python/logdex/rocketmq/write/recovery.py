@@ -6,6 +6,7 @@ and deletes every file behind, whatever they hold; here that is refused where so
 
 from __future__ import annotations
 
+import errno
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +20,7 @@ from logdex.hash_index.geometry import refuse_other_geometry
 from logdex.hash_index.recovery import holds_tags
 from logdex.report import Finding
 from logdex.rocketmq.commit_log import CommitLog
-from logdex.rocketmq.layout import FRAME_MAGICS
+from logdex.rocketmq.layout import FRAME_MAGICS, OFFSET_NAME
 from logdex.rocketmq.queue_set import QueueSet
 from logdex.rocketmq.sound import sound_messages
 
@@ -30,6 +31,38 @@ if TYPE_CHECKING:
 
 _BLANK_BYTES = 8
 READING = {"access": "auto", "compat": None, "clock_slack_ms": 0}
+
+
+_MARKS = {"abort", "abort.bak", "checkpoint", "config", "lock", "lost+found"}
+"""What may lie in a store in which no message was stored yet."""
+
+
+def holds_log(root: Path) -> bool:
+    """Say whether a store lies at a root; if not, a new one can begin there.
+
+    Raises:
+        FileExistsError: Neither: other things lie there, a log by itself, or parts of a store whose log is elsewhere.
+        OSError: The system refuses.
+    """
+    try:
+        names = set(os.listdir(root))  # noqa: PTH208 -- names are wanted
+    except FileNotFoundError:
+        return False
+    if "commitlog" in names and any(map(OFFSET_NAME.fullmatch, os.listdir(root / "commitlog"))):  # noqa: PTH208 -- as above
+        return True
+    others = sorted(name for name in names - _MARKS if not _is_empty_tree(root / name))
+    if others:
+        raise FileExistsError(
+            errno.EEXIST,
+            f"no store with a log in commitlog, and no empty directory: it has {', '.join(others[:3])}",
+            str(root),
+        )
+    return False
+
+
+def _is_empty_tree(path: Path) -> bool:
+    """Say whether a path is a directory in which there are directories at most."""
+    return path.is_dir() and all(map(_is_empty_tree, path.iterdir()))
 
 
 @dataclass(frozen=True, slots=True)

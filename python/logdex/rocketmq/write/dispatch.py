@@ -14,7 +14,7 @@ from logdex._core import ConsumeQueueWriter, index_entries
 from logdex.errors import CorruptFileError
 from logdex.hash_index.arrow_input import INDEXED_COLUMNS
 from logdex.rocketmq.read_ahead import read_ahead
-from logdex.rocketmq.store_recovery import file_at
+from logdex.rocketmq.write.recovery import file_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

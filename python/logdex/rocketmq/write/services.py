@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from logdex.rocketmq.store_parts import StoreParts
+    from logdex.rocketmq.write.parts import StoreParts
 
 _PAUSE_SECONDS = 0.005
 _DELIVER_SECONDS = 0.1

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logdex._files import Closing
-from logdex.rocketmq.put_input import PutResult, all_properties, joined, no_messages, optional_ms, put_batches
-from logdex.rocketmq.store_options import DEFAULT_DELAY_LEVELS, StoreOptions
-from logdex.rocketmq.store_parts import StoreParts
-from logdex.rocketmq.store_services import store_services
+from logdex.rocketmq.write.input import PutResult, all_properties, joined, no_messages, optional_ms, put_batches
+from logdex.rocketmq.write.options import DEFAULT_DELAY_LEVELS, StoreOptions
+from logdex.rocketmq.write.parts import StoreParts
+from logdex.rocketmq.write.services import store_services
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from logdex.report import Report
-    from logdex.rocketmq.store_services import ServiceThread
+    from logdex.rocketmq.write.services import ServiceThread
 
     _Time: TypeAlias = int | datetime | None
     _Compat: TypeAlias = Literal["4.9.3", "5.3.3", "5.5.0"] | None

@@ -20,21 +20,26 @@ from logdex.hash_index import IndexService
 from logdex.hash_index.index_service import INDEXES_TAGS
 from logdex.report import Report
 from logdex.rocketmq.commit_log import CommitLog
-from logdex.rocketmq.delay_offsets import DelayOffsets
-from logdex.rocketmq.dispatch import Dispatcher
-from logdex.rocketmq.layout import StoreLayout
+from logdex.rocketmq.layout import ABORT, StoreLayout
 from logdex.rocketmq.queue_set import QueueSet
-from logdex.rocketmq.schedule import ScheduleService
-from logdex.rocketmq.store_options import DEFAULT_FILE_SIZE
-from logdex.rocketmq.store_recovery import READING, RecoveryPlan, complete_last_file, plan_recovery, sync_files
-from logdex.rocketmq.store_root import ABORT, holds_log
+from logdex.rocketmq.write.dispatch import Dispatcher
+from logdex.rocketmq.write.options import DEFAULT_FILE_SIZE
+from logdex.rocketmq.write.recovery import (
+    READING,
+    RecoveryPlan,
+    complete_last_file,
+    holds_log,
+    plan_recovery,
+    sync_files,
+)
+from logdex.rocketmq.write.schedule import DelayOffsets, ScheduleService
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from arro3.core import RecordBatch
 
-    from logdex.rocketmq.store_options import StoreOptions
+    from logdex.rocketmq.write.options import StoreOptions
 
 
 class StoreParts:
