@@ -4,10 +4,8 @@
 //! from the search of other queues, and from what it says of itself: a time after the last unit gives that unit and not the
 //! end; a time between two units gives the later one for [`Boundary::Upper`], too, or none, which is then the beginning.
 
-use super::bounds::Bounds;
-use super::queue::ConsumeQueue;
-use super::time_lookup::Boundary;
-use super::unit::BatchUnit;
+use super::queue::{Boundary, Bounds, ConsumeQueue};
+use crate::rocketmq::consume_queue::unit::BatchUnit;
 use crate::error::Result;
 use crate::rocketmq::offset_files::OffsetFile;
 

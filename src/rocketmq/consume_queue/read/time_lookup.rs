@@ -8,8 +8,7 @@ use std::cell::RefCell;
 use std::time::UNIX_EPOCH;
 
 use super::batch_time_lookup;
-use super::bounds::{self, Bounds};
-use super::queue::{ConsumeQueue, Kind};
+use super::queue::{Boundary, Bounds, ConsumeQueue, Kind, bounds_of};
 use crate::error::{Error, Result};
 use crate::hash_index::Compat;
 use crate::rocketmq::commit_log::StoreTimes;
@@ -17,15 +16,6 @@ use crate::rocketmq::offset_files::OffsetFile;
 
 /// A queue of so many units or fewer is read whole: some ten milliseconds.
 const READ_WHOLE: u64 = 65_536;
-
-/// Which message is wanted where none has the very time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Boundary {
-    /// The first one of that time or later; the end of the queue where there is none.
-    Lower,
-    /// The last one of that time or earlier; the first message where there is none.
-    Upper,
-}
 
 /// The units of a queue and the times of their messages.
 struct Times<'a> {
@@ -78,7 +68,7 @@ impl ConsumeQueue {
             return Err(Error::InvalidArgument(text));
         };
         let files = self.files()?;
-        let bounds = bounds::of(self, &files)?;
+        let bounds = bounds_of(self, &files)?;
         if self.options.compat.is_some() && self.kind() == Kind::Batch {
             return batch_time_lookup::offset_by_time(self, &files, bounds, time, boundary);
         }

@@ -1,9 +1,13 @@
-//! One queue, for reading.
+//! One queue, for reading: its files, its units, and where it begins and ends.
+//!
+//! The ends are not recorded. A broker finds the end at a start: it walks the last three files up to the first invalid unit, and
+//! cuts off the units behind the end of the log (upstream `ConsumeQueue#recover`, `#truncateDirtyLogicFiles`). The beginning is
+//! the first unit of the first file whose message the log still has (`#correctMinOffset`). In compat these rules are followed,
+//! faults included. Without compat an invalid unit hides nothing: the queue ends after its last valid unit, and filling is no message.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::bounds::{self, Bounds};
 use super::unit::{BATCH_UNIT_LEN, BatchUnit, UNIT_LEN, Unit};
 use crate::error::{Error, Result};
 use crate::hash_index::Compat;
@@ -72,6 +76,15 @@ impl Default for Options {
     }
 }
 
+/// Which message answers a look-up by time if none has exactly this time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Boundary {
+    /// The first one of that time or later; the end of the queue where there is none.
+    Lower,
+    /// The last one of that time or earlier; the first message where there is none.
+    Upper,
+}
+
 /// A unit and its place: its number, which is the queue offset of a plain queue's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Numbered {
@@ -135,7 +148,7 @@ impl ConsumeQueue {
     /// # Errors
     /// The system's error, with the path.
     pub fn bounds(&self) -> Result<(i64, i64)> {
-        let Bounds { min, max, .. } = bounds::of(self, &self.files()?)?;
+        let Bounds { min, max, .. } = bounds_of(self, &self.files()?)?;
         Ok((min, max))
     }
 
@@ -145,7 +158,7 @@ impl ConsumeQueue {
     /// The system's error, with the path.
     pub fn log_end(&self) -> Result<i64> {
         let files = self.files()?;
-        let last = bounds::of(self, &files)?.units.checked_sub(1);
+        let last = bounds_of(self, &files)?.units.checked_sub(1);
         let last = last.map(|last| self.unit(&files, last)).transpose()?.flatten();
         Ok(last.filter(|last| last.unit.is_valid()).map_or(-1, |last| last.unit.unit.end()))
     }
@@ -228,7 +241,7 @@ impl ConsumeQueue {
             // What lies outside of the bounds is no message.
             (None, Kind::Plain) => (begin.max(0), end, 0),
             (compat, _) => {
-                let Bounds { min, max, units } = bounds::of(self, &files)?;
+                let Bounds { min, max, units } = bounds_of(self, &files)?;
                 (begin.max(if compat.is_some() { min } else { 0 }), end.min(max), units)
             }
         };
@@ -255,7 +268,7 @@ impl ConsumeQueue {
     pub fn check_files(&self) -> Result<Checked> {
         let mut checked = offset_files::check(std::slice::from_ref(&self.directory))?;
         let files = self.files()?;
-        let end = bounds::written_end(self, &files)?;
+        let end = written_end(self, &files)?;
         let mut before = 0;
         for file in &files {
             let mut units = 0;
@@ -287,4 +300,151 @@ impl ConsumeQueue {
 
 pub(super) fn describe(unit: Unit) -> String {
     format!("offset {}, size {}", unit.phy_offset, unit.size)
+}
+
+/// What of a queue is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Bounds {
+    /// Queue offset of the first message.
+    pub(super) min: i64,
+    /// Queue offset after the last message.
+    pub(super) max: i64,
+    /// Number of the unit after the last.
+    pub(super) units: u64,
+}
+
+/// Bounds by the rule that the queue was opened with.
+pub(super) fn bounds_of(queue: &ConsumeQueue, files: &[OffsetFile]) -> Result<Bounds> {
+    match queue.options.compat {
+        Some(compat) => of_broker(queue, files, compat),
+        None => of_messages(queue, files),
+    }
+}
+
+/// Number of the unit after the last one that can be true.
+fn written_end(queue: &ConsumeQueue, files: &[OffsetFile]) -> Result<u64> {
+    for file in files.iter().rev() {
+        let mut end = 0;
+        queue.read_file(file, 0, u64::MAX, |Numbered { number, unit }| {
+            if unit.is_valid() {
+                end = number + 1;
+            }
+            true
+        })?;
+        if end > 0 {
+            return Ok(end);
+        }
+    }
+    Ok(files.first().map_or(0, |file| file.start / queue.unit_bytes()))
+}
+
+/// The first unit before `end` that `wanted` takes.
+fn first_unit(
+    queue: &ConsumeQueue,
+    files: &[OffsetFile],
+    end: u64,
+    wanted: impl Fn(BatchUnit) -> bool,
+) -> Result<Option<Numbered>> {
+    let mut found = None;
+    for file in files {
+        queue.read_file(file, 0, end, |unit| {
+            if wanted(unit.unit) {
+                found = Some(unit);
+            }
+            found.is_none()
+        })?;
+        if found.is_some() {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+fn of_messages(queue: &ConsumeQueue, files: &[OffsetFile]) -> Result<Bounds> {
+    let units = written_end(queue, files)?;
+    let log_begin = log_begin(queue)?.unwrap_or(0);
+    let max = max_offset(queue, files, units)?;
+    let begin = first_unit(queue, files, units, |unit| {
+        unit.is_valid() && unit.unit.is_message() && unit.unit.phy_offset >= log_begin
+    })?;
+    Ok(Bounds { min: begin.map_or(max, |begin| begin.unit.base_offset), max, units })
+}
+
+/// Queue offset after the unit before `end`.
+fn max_offset(queue: &ConsumeQueue, files: &[OffsetFile], end: u64) -> Result<i64> {
+    if queue.kind() == Kind::Plain {
+        return Ok(end.cast_signed());
+    }
+    let last = end.checked_sub(1).map(|last| queue.unit(files, last)).transpose()?.flatten();
+    Ok(last.map_or(0, |last| last.unit.end_offset()))
+}
+
+fn log_begin(queue: &ConsumeQueue) -> Result<Option<i64>> {
+    queue.options.commit_log.as_ref().map(|log| Ok(log.min_offset()?.cast_signed())).transpose()
+}
+
+/// COMPAT(rocketmq `ConsumeQueue#recover`, `#truncateDirtyLogicFiles`, `#correctMinOffset`).
+fn of_broker(queue: &ConsumeQueue, files: &[OffsetFile], compat: Compat) -> Result<Bounds> {
+    let mut units = recovered_end(queue, files)?;
+    let mut left: Vec<OffsetFile> =
+        files.iter().filter(|file| file.start / queue.unit_bytes() <= units).cloned().collect();
+    let log_end = match (queue.options.log_end, &queue.options.commit_log) {
+        (None, Some(log)) => Some(log.max_offset()?.cast_signed()),
+        (log_end, _) => log_end,
+    };
+    if let Some(log_end) = log_end {
+        units = truncated_end(queue, &mut left, log_end)?;
+    }
+    let max = max_offset(queue, &left, units)?;
+    let log_begin = log_begin(queue)?.unwrap_or(0);
+    if compat != Compat::V4_9_3 {
+        let last = units.checked_sub(1).map(|last| queue.unit(&left, last)).transpose()?.flatten();
+        if last.is_none_or(|last| last.unit.unit.phy_offset < log_begin) {
+            return Ok(Bounds { min: max, max, units });
+        }
+    }
+    // Only the first file is looked at.
+    let first = first_unit(queue, left.get(..1).unwrap_or_default(), units, |unit| unit.unit.phy_offset >= log_begin)?;
+    Ok(Bounds { min: first.map_or(0, |first| first.unit.base_offset), max, units })
+}
+
+/// Where the walk over the last three files ends.
+fn recovered_end(queue: &ConsumeQueue, files: &[OffsetFile]) -> Result<u64> {
+    let mut end = files.first().map_or(0, |file| file.start / queue.unit_bytes());
+    for file in files.get(files.len().saturating_sub(3)..).unwrap_or_default() {
+        end = file.start / queue.unit_bytes();
+        let mut stopped = false;
+        queue.read_file(file, 0, u64::MAX, |Numbered { number, unit }| {
+            stopped = !unit.is_valid();
+            if !stopped {
+                end = number + 1;
+            }
+            !stopped
+        })?;
+        if stopped {
+            break;
+        }
+    }
+    Ok(end)
+}
+
+/// Takes away what lies behind the end of the log. The first unit of the last file is not asked whether it can be true.
+fn truncated_end(queue: &ConsumeQueue, files: &mut Vec<OffsetFile>, log_end: i64) -> Result<u64> {
+    while let Some(file) = files.last() {
+        let begin = file.start.div_ceil(queue.unit_bytes());
+        let mut end = None;
+        queue.read_file(file, 0, u64::MAX, |Numbered { number, unit }| {
+            let behind = unit.unit.phy_offset >= log_end;
+            let keeps = if number == begin { !behind } else { unit.is_valid() && !behind };
+            if keeps {
+                end = Some(number + 1);
+            }
+            keeps
+        })?;
+        match end {
+            Some(end) => return Ok(end),
+            None => files.pop(),
+        };
+    }
+    Ok(0)
 }
