@@ -12,7 +12,7 @@ use logdex::error::Error;
 use logdex::hash_index::{
     Compat, CreateOptions, Geometry, Hits, IndexFile, KeySource, OpenOptions, PutColumns, key_hash, select_files,
 };
-use logdex::source::Access;
+use logdex::io::Access;
 use logdex::time_range::TimeRange;
 use proptest::prelude::*;
 

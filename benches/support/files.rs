@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use logdex::hash_index::{CreateOptions, Geometry, IndexFile, OpenOptions};
-use logdex::source::Access;
+use logdex::io::Access;
 
 use super::calls;
 use super::keys::Columns;

@@ -7,7 +7,7 @@ use std::path::Path;
 use libfuzzer_sys::fuzz_target;
 use logdex::error::Error;
 use logdex::hash_index::{Compat, Entry, Geometry, Hits, IndexFile, KeySource, OpenOptions, PutColumns};
-use logdex::source::Access;
+use logdex::io::Access;
 use logdex::time_range::TimeRange;
 use logdex_fuzz::Scratch;
 

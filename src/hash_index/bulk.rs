@@ -33,7 +33,7 @@ use super::key_hash::KeySource;
 use super::layout::Geometry;
 use super::put::{PutColumns, prev_index, read_header};
 use super::put_batch::{put_batch, put_first};
-use crate::source::WriteAt;
+use crate::io::WriteAt;
 
 /// Puts published together.
 pub(crate) const CHUNK: usize = 8192;

@@ -8,10 +8,9 @@ use std::path::Path;
 use super::infer;
 use super::layout::Geometry;
 use super::relink::{self, Overlay, ZeroExtended};
-use crate::disk::reserve;
 use crate::error::{Error, Result};
-use crate::mmap::{FileSource, MappedFile};
-use crate::source::{Access, PlainFile, ReadAt, WriteAt};
+use crate::io::disk::reserve;
+use crate::io::{Access, FileSource, MappedFile, PlainFile, ReadAt, WriteAt};
 
 /// The bytes of an open file.
 #[derive(Debug)]

@@ -36,7 +36,7 @@ use super::entry::Entry;
 use super::file::IndexFile;
 use super::hits::Chunk;
 use super::layout::{ENTRY_LEN, SLOT_LEN};
-use crate::source::ReadAt;
+use crate::io::ReadAt;
 
 /// Walks in one round. The first reads of a round wait least if many others were asked for before them.
 pub(super) const WALKS: usize = 4096;
@@ -181,7 +181,7 @@ mod tests {
     use super::super::{CreateOptions, OpenOptions, PutColumns, key_hash, select_files};
     use super::*;
     use crate::hash_index::Geometry;
-    use crate::source::Access;
+    use crate::io::Access;
     use crate::time_range::TimeRange;
 
     const ENTRIES: u32 = 60_000;

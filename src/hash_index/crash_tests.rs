@@ -18,7 +18,7 @@ use super::put_batch::put_batch;
 use super::relink::{Overlay, apply, mend_tail, relink};
 use super::select::{Times, View, select};
 use super::verify::verify;
-use crate::source::{ReadAt, WriteAt};
+use crate::io::{ReadAt, WriteAt};
 use crate::time_range::TimeRange;
 
 const T0: i64 = 1_700_000_000_000;

@@ -11,7 +11,7 @@ use std::io;
 
 use super::header::Header;
 use super::layout::{ENTRY_LEN, Geometry};
-use crate::source::{ReadAt, WriteAt};
+use crate::io::{ReadAt, WriteAt};
 
 /// Offset of `time_diff` in an entry.
 pub(crate) const TIME_DIFF: u64 = 12;

@@ -17,9 +17,9 @@ use super::layout::{ENTRY_LEN, Geometry};
 use super::put::{PutColumns, put_one, read_header};
 use super::select;
 use super::verify::{self, Checked};
-use crate::disk::sync_parent;
 use crate::error::{Error, Result};
-use crate::source::{ReadAt, WriteAt};
+use crate::io::disk::sync_parent;
+use crate::io::{ReadAt, WriteAt};
 
 /// An open index file. Any number of threads may read it; puts are taken one after the other.
 #[derive(Debug)]

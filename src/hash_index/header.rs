@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::source::{ReadAt, WriteAt};
+use crate::io::{ReadAt, WriteAt};
 
 /// Byte offsets of the fields.
 pub(crate) mod at {

@@ -12,7 +12,7 @@ use super::bulk::CHUNK;
 use super::entry::Entry;
 use super::header::Header;
 use super::layout::{ENTRY_LEN, Geometry, HEADER_LEN, SLOT_LEN};
-use crate::source::ReadAt;
+use crate::io::ReadAt;
 
 /// Entries looked at for each geometry that the newest entry speaks for.
 const SAMPLES: u32 = 4096;

@@ -40,7 +40,7 @@ use std::hint::select_unpredictable;
 use super::hits::{Chunk, DOUBTFUL, Found};
 use super::layout::{ENTRY_LEN, Geometry};
 use super::select::TimeWindow;
-use crate::mmap::Words;
+use crate::io::Words;
 
 /// Walks under way. More bring nothing: a core cannot wait for more lines than that.
 const LANES: usize = 48;

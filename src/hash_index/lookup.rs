@@ -13,7 +13,7 @@ use super::key_hash::KeySource;
 use super::lanes::{self, Chains};
 use super::select::{self, Damage, TimeWindow, Times, View};
 use crate::error::{Error, Result};
-use crate::source::ReadAt;
+use crate::io::ReadAt;
 use crate::time_range::TimeRange;
 
 impl IndexFile {
@@ -260,7 +260,7 @@ impl Search<'_, '_> {
 mod tests {
     use super::super::{Compat, CreateOptions, Geometry, OpenOptions};
     use super::*;
-    use crate::source::Access;
+    use crate::io::Access;
 
     /// A broker that was killed in its first put of a file: the slot is stored, the count is not.
     #[test]

@@ -12,11 +12,10 @@ use super::compat::Compat;
 use super::file::IndexFile;
 use super::header::{Header, at};
 use super::layout::Geometry;
-use crate::disk::{NewFile, lock_writer, open_file};
 use crate::error::{Error, Result};
-use crate::mmap::FileSource;
-use crate::source::{Access, PlainFile, ReadAt, WriteAt};
-use crate::store_lock::refuse_other_holder;
+use crate::io::disk::{NewFile, lock_writer, open_file};
+use crate::io::store_lock::refuse_other_holder;
+use crate::io::{Access, FileSource, PlainFile, ReadAt, WriteAt};
 
 /// How to create an index file.
 #[derive(Clone, Copy, Debug)]

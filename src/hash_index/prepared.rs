@@ -17,9 +17,9 @@ use super::bytes::{Bytes, on_writable, writable_bytes};
 use super::file::IndexFile;
 use super::layout::Geometry;
 use super::open::{CreateOptions, clone, refuse_running_broker, write_seeds};
-use crate::disk::{NewFile, lock_writer};
 use crate::error::{Error, Result};
-use crate::source::{Access, WriteAt};
+use crate::io::disk::{NewFile, lock_writer};
+use crate::io::{Access, WriteAt};
 
 /// Bytes populated between two looks at whether the file is still wanted.
 const STEP: u64 = 16 << 20;

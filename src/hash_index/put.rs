@@ -21,7 +21,7 @@ use std::io;
 use super::entry::{Entry, time_diff};
 use super::header::Header;
 use super::layout::Geometry;
-use crate::source::WriteAt;
+use crate::io::WriteAt;
 
 /// The columns of a batch of puts, all of one length.
 pub struct PutColumns<'a, K: ?Sized> {

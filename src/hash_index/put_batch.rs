@@ -24,7 +24,7 @@ use super::header::Header;
 use super::key_hash::KeySource;
 use super::layout::{ENTRY_LEN, Geometry};
 use super::put::{PutColumns, prev_index, put_one, read_header};
-use crate::source::WriteAt;
+use crate::io::WriteAt;
 
 /// Puts published together.
 pub(crate) const BLOCK: usize = 32;

@@ -11,9 +11,8 @@ use super::key_hash::KeySource;
 use super::layout::Geometry;
 use super::put::{PutColumns, put_one, read_header};
 use super::put_batch::put_batch;
-use crate::disk::reserve;
-use crate::mmap::MappedFile;
-use crate::source::{PlainFile, ReadAt, WriteAt};
+use crate::io::disk::reserve;
+use crate::io::{MappedFile, PlainFile, ReadAt, WriteAt};
 
 /// Bytes in memory, with nothing but the plain calls of the trait.
 struct Memory(RwLock<Vec<u8>>);

@@ -10,7 +10,7 @@ use super::bulk::CHUNK;
 use super::entry::{Entry, PREV_INDEX, times_agree};
 use super::header::Header;
 use super::layout::{ENTRY_LEN, Geometry, HEADER_LEN};
-use crate::source::{ReadAt, WriteAt};
+use crate::io::{ReadAt, WriteAt};
 
 /// Rolls the count forward over whole entries that a slot already leads to, links the entries of the last chunk that no
 /// slot leads to, and brings the end of the header up to the last entry.

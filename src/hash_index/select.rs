@@ -12,7 +12,7 @@ use std::io;
 use super::entry::{self, Entry, PREV_INDEX, TIME_DIFF, broker_time, stored_between, times_agree};
 use super::header::Header;
 use super::layout::Geometry;
-use crate::source::ReadAt;
+use crate::io::ReadAt;
 use crate::time_range::TimeRange;
 
 /// What a walk met that cannot be true.

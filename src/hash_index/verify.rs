@@ -7,7 +7,7 @@ use super::entry::{PREV_INDEX, TIME_DIFF, times_agree};
 use super::header::at;
 use super::layout::{Geometry, HEADER_LEN};
 use super::select::View;
-use crate::source::ReadAt;
+use crate::io::ReadAt;
 
 /// One thing that cannot be true.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use super::records::BatchCursor;
 use super::segment::Segment;
 use super::walk::{Reads, Tail, Walk};
 use crate::error::{Error, Result};
-use crate::mmap::FileSource;
+use crate::io::FileSource;
 
 /// Types of control records by their number. Source: `ControlRecordType`.
 const CONTROL_TYPES: [&str; 7] =

@@ -11,10 +11,9 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use super::file_name::base_offset;
-use crate::disk::{NewFile, lock_writer, open_file, write_all_at};
 use crate::error::{Error, Result};
-use crate::mmap::FileSource;
-use crate::source::{Access, ReadAt};
+use crate::io::disk::{NewFile, lock_writer, open_file, write_all_at};
+use crate::io::{Access, FileSource, ReadAt};
 
 /// The broker cannot map more.
 const MOST_BYTES: u64 = 2_147_483_647;

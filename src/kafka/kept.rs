@@ -10,7 +10,7 @@ use super::attested::Attested;
 use super::offset_index::OffsetIndex;
 use super::time_index::TimeIndex;
 use crate::error::Result;
-use crate::mmap::FileSource;
+use crate::io::FileSource;
 
 /// Segments that keep something. With segments and an index interval of the usual size that is at most 350 MiB.
 pub(super) const MOST: usize = 64;

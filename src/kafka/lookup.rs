@@ -16,8 +16,7 @@ use super::segment::Segment;
 use super::time_index::TimeEntry;
 use super::walk::{Reads, Tail, Walk};
 use crate::error::{Error, Result};
-use crate::mmap::FileSource;
-use crate::source::ReadAt;
+use crate::io::{FileSource, ReadAt};
 
 /// Where the batch of an offset lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

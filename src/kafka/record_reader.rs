@@ -16,8 +16,7 @@ use super::record_columns::Column;
 use super::records::{BatchCursor, CHUNK};
 use super::walk::{Reads, Tail, Walk};
 use crate::error::{Error, Result};
-use crate::mmap::FileSource;
-use crate::source::ReadAt;
+use crate::io::{FileSource, ReadAt};
 use crate::time_range::TimeRange;
 
 /// What to read.

@@ -16,7 +16,7 @@ use super::segment::Segment;
 use super::time_index::{self, NO_TIMESTAMP, TimeEntry};
 use super::walk::{Reads, Walk};
 use crate::error::{Error, Result};
-use crate::mmap::FileSource;
+use crate::io::FileSource;
 
 /// What the broker would leave.
 #[derive(Clone, Debug)]

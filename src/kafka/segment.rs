@@ -12,8 +12,7 @@ use super::offset_index::OffsetIndex;
 use super::sparse_index::SparseIndex;
 use super::time_index::TimeIndex;
 use crate::error::{Error, Result};
-use crate::mmap::FileSource;
-use crate::source::Access;
+use crate::io::{Access, FileSource};
 
 /// How to open a segment.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +55,7 @@ impl Segment {
         })?;
         let len = std::fs::metadata(path).map_err(|e| Error::io(path, e))?.len();
         // A directory or the like is refused at once.
-        drop(crate::disk::open_file(path, false)?);
+        drop(crate::io::disk::open_file(path, false)?);
         let topic_partition = std::path::absolute(path)
             .ok()
             .and_then(|path| path.parent().and_then(topic_partition).map(|(topic, id)| (topic.to_owned(), id)));

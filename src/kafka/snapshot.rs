@@ -11,8 +11,7 @@ use std::path::Path;
 
 use super::finding::{Finding, Flaw, Kind};
 use crate::error::{Error, Result};
-use crate::mmap::FileSource;
-use crate::source::{Access, ReadAt};
+use crate::io::{Access, FileSource, ReadAt};
 
 const HEADER_SIZE: usize = 10;
 const CRC_FROM: usize = 6;

@@ -6,7 +6,7 @@ use super::compat::Compat;
 use super::finding::{Flaw, Kind};
 use super::header::{self, HEADER_SIZE, Header, LEAST_SIZE, LOG_OVERHEAD, UP_TO_MAGIC};
 use super::window::Window;
-use crate::source::ReadAt;
+use crate::io::ReadAt;
 
 /// What is read ahead where whole batches are wanted: stays in the processor's second-level cache.
 const WHOLE: usize = 512 * 1024;

@@ -5,7 +5,7 @@
 
 use std::io;
 
-use crate::source::ReadAt;
+use crate::io::ReadAt;
 
 /// A buffer that grew beyond this for one batch is given back.
 const KEEP: usize = 16 * 1024 * 1024;

@@ -16,7 +16,7 @@ use pyo3_arrow::ffi::to_array_pycapsules;
 
 use super::integer::integer;
 use crate::hash_index::{Compat, Geometry};
-use crate::source::Access;
+use crate::io::Access;
 
 /// Whether a file is opened for writing as well: "r" or "r+".
 pub(super) fn write_mode(mode: &str) -> PyResult<bool> {

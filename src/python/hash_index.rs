@@ -15,7 +15,7 @@ use super::keys::{Keys, list_array, warn_damage};
 use super::time::{self, Round};
 use crate::error::Result;
 use crate::hash_index::{self, IndexFile, KeySource};
-use crate::mmap::FileSource;
+use crate::io::FileSource;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(key_hash, m)?)?;

@@ -8,7 +8,7 @@ use pyo3::types::PyCapsule;
 use super::batch_stream::{BatchStream, Batches};
 use super::report;
 use crate::error::Result;
-use crate::mmap::FileSource;
+use crate::io::FileSource;
 use crate::rocketmq::commit_log::MessageReader;
 use crate::rocketmq::findings::Checked;
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use pyo3::prelude::*;
 
 use super::closable::Closable;
-use crate::store_lock::{StoreLock, fcntl_lock_holder};
+use crate::io::store_lock::{StoreLock, fcntl_lock_holder};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyStoreLock>()?;

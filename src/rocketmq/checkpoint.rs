@@ -14,9 +14,9 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::disk::open_file;
 use crate::error::{Error, Result};
-use crate::source::{PlainFile, ReadAt, WriteAt};
+use crate::io::disk::open_file;
+use crate::io::{PlainFile, ReadAt, WriteAt};
 
 /// Bytes of the file.
 pub const CHECKPOINT_LEN: u64 = 4096;

@@ -7,7 +7,7 @@ use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray, Ti
 
 use super::*;
 use crate::hash_index::{CreateOptions, Geometry, key_hash};
-use crate::source::Access;
+use crate::io::Access;
 
 /// Messages of topic T as offset in the log, keys and tags.
 fn messages(rows: &[(i64, &str, Option<&str>)]) -> RecordBatch {

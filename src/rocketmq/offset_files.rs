@@ -11,9 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::findings::Checked;
 use crate::error::{Error, Result};
-use crate::mmap::FileSource;
+use crate::io::{Access, FileSource};
 use crate::rocketmq::file_name;
-use crate::source::Access;
 
 /// How many open files are kept for look-ups.
 const KEPT: usize = 8;

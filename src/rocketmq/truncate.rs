@@ -7,9 +7,9 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use super::offset_files::OffsetFile;
-use crate::disk::{self, open_file, write_all_at};
 use crate::error::{Error, Result};
-use crate::source::{Holes, PlainFile, ReadAt as _};
+use crate::io::disk::{self, open_file, write_all_at};
+use crate::io::{Holes, PlainFile, ReadAt as _};
 
 /// Bytes that are looked at together.
 const CHUNK: usize = 64 * 1024;

@@ -112,8 +112,8 @@ mod tests {
         let path = folder.path().join(file_name::of_offset(0));
         let file = fs::File::create(&path).unwrap();
         file.set_len(1 << 40).unwrap();
-        crate::disk::write_all_at(&file, b"message", 3 << 20).unwrap();
-        crate::disk::write_all_at(&file, b"ghost", 1 << 39).unwrap();
+        crate::io::disk::write_all_at(&file, b"message", 3 << 20).unwrap();
+        crate::io::disk::write_all_at(&file, b"ghost", 1 << 39).unwrap();
         let counted = counts(&cut_log(folder.path(), (3 << 20) + 7).unwrap());
         assert_eq!(counted, [(1 << 39) + 5 - (3 << 20) - 7, 0]);
         let mut head = vec![1; 8];

@@ -13,8 +13,8 @@ use super::salvage::{is_whole_blank, next_frame};
 use super::suspect::Suspect;
 use super::window::{LOOKUP_WINDOW, SCAN_WINDOW, Window};
 use crate::error::{Error, Result};
+use crate::io::ReadAt;
 use crate::rocketmq::offset_files::OffsetFile;
-use crate::source::ReadAt;
 
 /// Filling is shorter than the message that had no room, and that has 4 MiB and 64 KiB at most by default.
 const LONGEST_FILLING: u64 = (4 << 20) + (64 << 10) + 8;

@@ -16,10 +16,9 @@ use super::reader::MessageReader;
 use super::scan::Scan;
 use super::suspect::Suspect;
 use crate::error::{Error, Result};
-use crate::mmap::FileSource;
+use crate::io::{Access, FileSource};
 use crate::rocketmq::findings::Checked;
 use crate::rocketmq::offset_files::{self, OffsetFile, OpenFiles};
-use crate::source::Access;
 
 /// How a log is read.
 #[derive(Clone, Copy, Debug)]

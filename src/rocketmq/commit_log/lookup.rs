@@ -8,9 +8,8 @@ use super::log::CommitLog;
 use super::scan::Place;
 use super::window::{LOOKUP_WINDOW, Window};
 use crate::error::{Error, Result};
-use crate::mmap::FileSource;
+use crate::io::{FileSource, ReadAt};
 use crate::rocketmq::offset_files::OffsetFile;
-use crate::source::ReadAt;
 
 /// Look-ups of single messages, with the files as they were listed at its beginning.
 #[derive(Debug)]

@@ -43,7 +43,7 @@ const _: () = {
     const fn shared<T: Send + Sync>() {}
     const fn moved<T: Send>() {}
     shared::<CommitLog>();
-    moved::<MessageReader<crate::mmap::FileSource>>();
+    moved::<MessageReader<crate::io::FileSource>>();
 };
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use super::salvage::next_frame;
 use super::scan::{Scan, Stop};
 use super::window::{LOOKUP_WINDOW, SCAN_WINDOW, Window};
 use crate::error::{Error, Result};
-use crate::mmap::FileSource;
+use crate::io::FileSource;
 use crate::rocketmq::findings::Checked;
 use crate::rocketmq::offset_files::{self, OffsetFile};
 

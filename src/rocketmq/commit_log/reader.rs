@@ -8,8 +8,8 @@ use super::columns::Column;
 use super::parallel::Parallel;
 use super::scan::{Located, Scan, Stop};
 use crate::error::{Error, Result};
+use crate::io::ReadAt;
 use crate::rocketmq::findings::Checked;
-use crate::source::ReadAt;
 
 /// Messages that are added in one go: their frames stay in the processor's cache meanwhile.
 const BLOCK: usize = 64;

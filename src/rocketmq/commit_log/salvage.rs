@@ -7,10 +7,10 @@ use super::frame::{self, Frame, INNER_BATCH, Refusal, is_in_queue};
 use super::scan::Stop;
 use super::suspect::Suspect;
 use super::window::Window;
+use crate::io::ReadAt;
 use crate::rocketmq::commit_log::frame::{Found, Versions};
 use crate::rocketmq::findings::Checked;
 use crate::rocketmq::offset_files::OffsetFile;
-use crate::source::ReadAt;
 
 /// Bytes of a frame before its magic.
 const BEFORE_MAGIC: u64 = 4;

@@ -9,9 +9,9 @@ use super::salvage::{self, Past};
 use super::suspect::Suspect;
 use super::window::{LOOKUP_WINDOW, SCAN_WINDOW, Window};
 use crate::error::{Error, Result};
+use crate::io::ReadAt;
 use crate::rocketmq::findings::Checked;
 use crate::rocketmq::offset_files::OffsetFile;
-use crate::source::ReadAt;
 
 /// Where a walk ended, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use std::io;
 use super::frame::{
     self, BEFORE_BODY_LENGTH, Found, Frame, Layout, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, Needs, Refusal, SYS_FLAG, Versions,
 };
-use crate::source::{Holes, ReadAt};
+use crate::io::{Holes, ReadAt};
 
 /// Window of a sequential walk: stays in the processor's second-level cache.
 pub(super) const SCAN_WINDOW: usize = 256 * 1024;

@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 use self::encoder::TestLog;
 use super::{Scan, Stop};
+use crate::io::ReadAt;
 use crate::rocketmq::commit_log::frame::Versions;
 use crate::rocketmq::offset_files::OffsetFile;
-use crate::source::ReadAt;
 
 /// Bytes in memory that must not be asked for what they do not have.
 #[derive(Clone, Debug)]

@@ -8,10 +8,10 @@ use arrow_array::cast::AsArray;
 
 use super::encoder::{TestLog, TestMessage};
 use super::small_log;
+use crate::io::Access;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::{Bodies, CommitLog, Options, ScanOptions};
 use crate::rocketmq::file_name;
-use crate::source::Access;
 
 fn write(directory: &Path, log: &TestLog) {
     for (start, bytes) in &log.files {

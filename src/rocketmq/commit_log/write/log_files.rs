@@ -5,8 +5,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::disk::{self, NewFile, open_file};
 use crate::error::{Error, Result};
+use crate::io::disk::{self, NewFile, open_file};
 use crate::rocketmq::file_name;
 
 /// Open files by the offset that they begin at.

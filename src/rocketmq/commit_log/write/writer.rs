@@ -12,8 +12,8 @@ use super::new_message::GivenMessage;
 use super::placed::{Placed, PlacedColumns};
 use super::put_columns::PutColumns;
 use super::shared::Shared;
-use crate::disk;
 use crate::error::{Error, Result};
+use crate::io::disk;
 use crate::rocketmq::commit_log::Bodies;
 use crate::rocketmq::commit_log::frame::BLANK_LEN;
 

@@ -12,9 +12,8 @@ use std::path::Path;
 
 use super::queue::ConsumeQueue;
 use crate::error::{Error, Result};
-use crate::mmap::FileSource;
+use crate::io::{Access, FileSource, ReadAt as _};
 use crate::rocketmq::offset_files::{self, OffsetFile};
-use crate::source::{Access, ReadAt as _};
 
 /// Tags codes up to this are addresses (upstream `ConsumeQueueExt.MAX_ADDR`).
 const MAX_ADDRESS: i64 = i32::MIN as i64 - 1;

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use super::unit::{BATCH_UNIT_LEN, BatchUnit, UNIT_LEN, Unit};
 use crate::error::{Error, Result};
 use crate::hash_index::Compat;
+use crate::io::{Access, ReadAt};
 use crate::rocketmq::commit_log::CommitLog;
 use crate::rocketmq::findings::Checked;
 use crate::rocketmq::offset_files::{self, OffsetFile, OpenFiles};
-use crate::source::{Access, ReadAt};
 
 /// Bytes that are read at once.
 const CHUNK: usize = 256 * 1024;

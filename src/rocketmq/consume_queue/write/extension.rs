@@ -4,9 +4,9 @@ use super::extension::{ExtensionReader, ExtensionUnit, HEAD, offset_of};
 use super::written_files::{Written, WrittenFiles};
 use super::written_queue::QueueEnd;
 use crate::error::Result;
+use crate::io::Access;
 use crate::rocketmq::cut::cut_files;
 use crate::rocketmq::offset_files;
-use crate::source::Access;
 
 /// Bytes that a unit leaves free at the end of a file.
 const END_BLANK: u64 = 4;

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use super::extension::{ExtensionReader, is_extension_address, offset_of};
 use crate::error::{Error, Result};
-use crate::source::Access;
+use crate::io::Access;
 
 /// Looks at the addresses of one queue.
 #[derive(Debug)]

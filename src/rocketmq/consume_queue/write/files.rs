@@ -5,8 +5,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::disk::{self, NewFile, write_all_at};
 use crate::error::{Error, Result};
+use crate::io::disk::{self, NewFile, write_all_at};
 use crate::rocketmq::file_name;
 
 /// What was written, and what of it may not be on the disk yet.

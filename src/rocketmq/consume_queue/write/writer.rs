@@ -18,8 +18,9 @@ use super::tags_code::{DelayLevels, tags_code};
 use super::unit::{BatchUnit, Unit};
 use super::written_files::{Written, WrittenFiles};
 use super::written_queue::{QueueEnd, WrittenQueue};
-use crate::disk;
 use crate::error::{Error, Result};
+use crate::io::disk;
+use crate::io::store_lock::refuse_other_holder;
 use crate::rocketmq::commit_log::frame::{INNER_BATCH, is_in_queue};
 use crate::rocketmq::cut::cut_files;
 use crate::rocketmq::findings::Checked;
@@ -28,7 +29,6 @@ use crate::rocketmq::names::{
     DELAY, INNER_BASE, INNER_NUM, MULTI_DISPATCH, MULTI_QUEUE_OFFSET, dispatched_queue_id, is_folder_name,
 };
 use crate::rocketmq::offset_files;
-use crate::store_lock::refuse_other_holder;
 
 /// Units are kept in memory up to so many bytes, over all queues.
 const KEPT: usize = 32 * 1024 * 1024;

@@ -8,21 +8,19 @@
 //! - The length is fixed when the map is made, and every access is checked against it.
 //! - A file that shrinks under its map raises SIGBUS at the next access beyond the new end. Nothing in a process can
 //!   prevent that; `Access::Pread` is the way out for files that may shrink. A full disk raises the same signal at a
-//!   store into a hole, so writers reserve the space first ([`crate::disk::reserve`]).
+//!   store into a hole, so writers reserve the space first ([`crate::io::disk::reserve`]).
 #![allow(unsafe_code)]
 #![expect(clippy::cast_ptr_alignment, reason = "alignment is checked before each cast")]
 
 use std::fs::File;
 use std::io;
-use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 #[cfg(unix)]
 use memmap2::Advice;
 use memmap2::{MmapOptions, MmapRaw};
 
-use crate::error::{Error, Result};
-use crate::source::{Access, PlainFile, ReadAt, WriteAt};
+use super::source::{ReadAt, WriteAt};
 
 /// A whole file in the address space, from its first byte to the length it had when it was mapped.
 #[derive(Debug)]
@@ -370,160 +368,5 @@ impl Words<'_> {
         }
         #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
         let _ = at;
-    }
-}
-
-/// A file by the access that was asked for, or that worked.
-#[derive(Debug)]
-pub enum FileSource {
-    /// By a map.
-    Mapped(MappedFile),
-    /// By `pread` and `pwrite`.
-    Plain(PlainFile),
-}
-
-impl FileSource {
-    /// Reaches an open file by `access`. An empty file has no map, so it is plain whatever was asked for.
-    ///
-    /// # Errors
-    /// The system's error, with the path; with `Access::Auto` a map that cannot be made is not an error.
-    pub fn new(file: File, path: &Path, writable: bool, access: Access) -> Result<Self> {
-        let len = file.metadata().map_err(|e| Error::io(path, e))?.len();
-        if access != Access::Pread && len > 0 {
-            match MappedFile::new(&file, writable) {
-                Ok(map) => return Ok(Self::Mapped(map)),
-                Err(e) if access == Access::Mmap => return Err(Error::io(path, e)),
-                Err(_) => {}
-            }
-        }
-        Ok(Self::Plain(PlainFile::new(file).map_err(|e| Error::io(path, e))?))
-    }
-
-    /// Opens a file for reading by `access`.
-    ///
-    /// # Errors
-    /// The system's error, with the path.
-    pub fn open(path: &Path, access: Access) -> Result<Self> {
-        Self::new(crate::disk::open_file(path, false)?, path, false, access)
-    }
-
-    /// True when the bytes are reached by a map.
-    pub fn is_mapped(&self) -> bool {
-        matches!(self, Self::Mapped(_))
-    }
-}
-
-impl ReadAt for FileSource {
-    fn len(&self) -> u64 {
-        match self {
-            Self::Mapped(f) => f.len(),
-            Self::Plain(f) => f.len(),
-        }
-    }
-
-    fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {
-        match self {
-            Self::Mapped(f) => f.next_data(offset),
-            Self::Plain(f) => f.next_data(offset),
-        }
-    }
-
-    #[inline]
-    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        match self {
-            Self::Mapped(f) => f.read_exact_at(buf, offset),
-            Self::Plain(f) => f.read_exact_at(buf, offset),
-        }
-    }
-
-    #[inline]
-    fn words<const N: usize>(&self, offset: u64) -> io::Result<[u32; N]> {
-        match self {
-            Self::Mapped(f) => f.words(offset),
-            Self::Plain(f) => f.words(offset),
-        }
-    }
-
-    #[inline]
-    fn long(&self, offset: u64) -> io::Result<u64> {
-        match self {
-            Self::Mapped(f) => f.long(offset),
-            Self::Plain(f) => f.long(offset),
-        }
-    }
-
-    #[inline]
-    fn acquire(&self, offset: u64) -> io::Result<u32> {
-        match self {
-            Self::Mapped(f) => f.acquire(offset),
-            Self::Plain(f) => f.acquire(offset),
-        }
-    }
-
-    fn is_in_memory(&self, offset: u64) -> bool {
-        match self {
-            Self::Mapped(f) => f.is_in_memory(offset),
-            Self::Plain(f) => f.is_in_memory(offset),
-        }
-    }
-
-    fn will_need(&self, offset: u64, len: u64) {
-        match self {
-            Self::Mapped(f) => f.will_need(offset, len),
-            Self::Plain(f) => f.will_need(offset, len),
-        }
-    }
-
-    fn load(&self) {
-        match self {
-            Self::Mapped(f) => f.load(),
-            Self::Plain(f) => f.load(),
-        }
-    }
-}
-
-impl WriteAt for FileSource {
-    #[inline]
-    fn put_words<const N: usize>(&self, offset: u64, words: [u32; N]) -> io::Result<()> {
-        match self {
-            Self::Mapped(f) => f.put_words(offset, words),
-            Self::Plain(f) => f.put_words(offset, words),
-        }
-    }
-
-    #[inline]
-    fn put_long(&self, offset: u64, value: u64) -> io::Result<()> {
-        match self {
-            Self::Mapped(f) => f.put_long(offset, value),
-            Self::Plain(f) => f.put_long(offset, value),
-        }
-    }
-
-    #[inline]
-    fn publish(&self, offset: u64, word: u32) -> io::Result<()> {
-        match self {
-            Self::Mapped(f) => f.publish(offset, word),
-            Self::Plain(f) => f.publish(offset, word),
-        }
-    }
-
-    #[inline]
-    fn put_records<const N: usize>(
-        &self,
-        offset: u64,
-        count: usize,
-        records: impl Iterator<Item = [u8; N]>,
-    ) -> io::Result<()> {
-        match self {
-            Self::Mapped(f) => f.put_records(offset, count, records),
-            Self::Plain(f) => f.put_records(offset, count, records),
-        }
-    }
-
-    fn flush(&self, offset: u64, len: u64) -> io::Result<()> {
-        match self {
-            Self::Mapped(f) => f.flush(offset, len),
-            Self::Plain(f) => f.flush(offset, len),
-        }
     }
 }

@@ -12,8 +12,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::disk::write_all_at;
 use crate::error::{Error, Result};
+use crate::io::disk::write_all_at;
 
 /// What a broker writes into the file.
 const CONTENT: &[u8] = b"lock";

@@ -1,0 +1,22 @@
+//! Files: opening, creating and locking them, and positioned reads and writes that are the same calls whether the bytes
+//! are reached by a map, by `pread`/`pwrite`, or in memory.
+//!
+//! - [`disk`]: opening, creating, locking, reserving space
+//! - [`store_lock`]: the lock that a broker holds on its store
+//! - `source`: [`ReadAt`] and [`WriteAt`], for bytes in memory as well
+//! - `plain_file`, `mmap`, `file_source`: [`PlainFile`], [`MappedFile`], and [`FileSource`], which is one of the two
+//! - `holes`: parts of a file that were never written
+
+pub mod disk;
+mod file_source;
+mod holes;
+mod mmap;
+mod plain_file;
+mod source;
+pub mod store_lock;
+
+pub use file_source::{Access, FileSource};
+pub(crate) use holes::Holes;
+pub use mmap::{MappedFile, Words};
+pub use plain_file::PlainFile;
+pub use source::{ReadAt, WriteAt};

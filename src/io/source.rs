@@ -1,0 +1,187 @@
+//! Positioned reads and writes: the same calls on a mapped file, on a file by `pread`/`pwrite`, and on bytes in memory.
+//!
+//! Everything above this layer works on owned copies, so that another process may change the file at any time. All
+//! integers in the files are big-endian; the word calls convert.
+//!
+//! Words are 4 bytes at an offset that is a multiple of 4. A map reads and writes each word in one piece; `pread` and
+//! `pwrite` of one word do so as well on every system known to us (the kernel copies an aligned word in one go).
+
+use std::io;
+
+/// Reads at an offset that change nothing and need no shared position.
+pub trait ReadAt: Send + Sync {
+    /// Length in bytes. Fixed when a file is opened.
+    fn len(&self) -> u64;
+
+    /// True when there is no byte.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Fills `buf` from `offset`.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` when the range is not all there, else the system's error.
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
+
+    /// Offset of the first byte from `offset` on that may have been written: what lies before it is zero. `None`: nothing is
+    /// there any more.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {
+        Ok(Some(offset))
+    }
+
+    /// Copies `N` words from `offset`, each read in one piece, in rising order.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` when the range is not all there, else the system's error.
+    fn words<const N: usize>(&self, offset: u64) -> io::Result<[u32; N]>;
+
+    /// Reads 8 bytes in one piece, from an offset that is a multiple of 8.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` when the range is not all there, else the system's error.
+    fn long(&self, offset: u64) -> io::Result<u64> {
+        self.words::<2>(offset).map(|[high, low]| u64::from(high) << 32 | u64::from(low))
+    }
+
+    /// Reads one word; what was stored before it with [`WriteAt::publish`] is then visible, too.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` when the range is not all there, else the system's error.
+    fn acquire(&self, offset: u64) -> io::Result<u32> {
+        self.words::<1>(offset).map(|[word]| word)
+    }
+
+    /// Reads words of the table that begins at `table`: word `numbers[i]` of it to `words[i]`, each in one piece.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` when one is not there, else the system's error.
+    fn gather(&self, table: u64, numbers: &[u32], words: &mut [u32]) -> io::Result<()> {
+        for (word, &number) in words.iter_mut().zip(numbers) {
+            [*word] = self.words(table + 4 * u64::from(number))?;
+        }
+        Ok(())
+    }
+
+    /// Whether a byte can be read without waiting for the disk. True where the system does not tell.
+    fn is_in_memory(&self, _offset: u64) -> bool {
+        true
+    }
+
+    /// Has the system begin to read some bytes from the disk, and does not wait for them. A hint: errors are none.
+    fn will_need(&self, _offset: u64, _len: u64) {}
+
+    /// Has the system read the whole file into memory. A hint, as [`Self::will_need`].
+    fn load(&self) {
+        self.will_need(0, self.len());
+    }
+}
+
+/// Writes at an offset, by one writer at a time.
+pub trait WriteAt: ReadAt {
+    /// Stores `N` words at `offset`, each in one piece, in rising order.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` when the range is not all there (nothing is stored then), else the system's error.
+    fn put_words<const N: usize>(&self, offset: u64, words: [u32; N]) -> io::Result<()>;
+
+    /// Stores 8 bytes in one piece, at an offset that is a multiple of 8, after every earlier store.
+    ///
+    /// # Errors
+    /// As [`Self::put_words`].
+    fn put_long(&self, offset: u64, value: u64) -> io::Result<()>;
+
+    /// Stores one word so that whoever reads it with [`ReadAt::acquire`] sees every earlier store as well.
+    ///
+    /// # Errors
+    /// As [`Self::put_words`].
+    fn publish(&self, offset: u64, word: u32) -> io::Result<()>;
+
+    /// Stores records one after the other, at most `count`, from `offset` on, given as the bytes of the file: whole words
+    /// that nobody reads before something after them is published.
+    ///
+    /// # Errors
+    /// As [`Self::put_words`], for `count` records; `InvalidInput` when a record is no whole words.
+    fn put_records<const N: usize>(
+        &self,
+        offset: u64,
+        count: usize,
+        records: impl Iterator<Item = [u8; N]>,
+    ) -> io::Result<()> {
+        for (record, at) in records.take(count).zip((offset..).step_by(N)) {
+            let (words, []) = record.as_chunks::<4>() else { return Err(io::ErrorKind::InvalidInput.into()) };
+            for (word, at) in words.iter().zip((at..).step_by(4)) {
+                self.put_words(at, [u32::from_be_bytes(*word)])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Publishes words of the table that begins at `table`: each of `words` at the word of it that `numbers` says, in this
+    /// order.
+    ///
+    /// # Errors
+    /// As [`Self::put_words`]; the words before the one that failed are stored.
+    fn scatter(&self, table: u64, numbers: &[u32], words: impl Iterator<Item = u32>) -> io::Result<()> {
+        numbers.iter().zip(words).try_for_each(|(&number, word)| self.publish(table + 4 * u64::from(number), word))
+    }
+
+    /// Asks the processor to fetch the line of `offset` for a store; does nothing where that makes no sense.
+    #[inline]
+    fn prefetch_to_store(&self, _offset: u64) {}
+
+    /// Brings the bytes of a new file into memory before they are stored. A hint: errors are none, and does nothing where
+    /// that makes no sense.
+    fn populate(&self, _offset: u64, _len: u64) {}
+
+    /// Where the bytes end that need no [`Self::populate`].
+    fn populated(&self) -> u64 {
+        u64::MAX
+    }
+
+    /// Waits until the bytes from `offset` on are on the disk.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn flush(&self, offset: u64, len: u64) -> io::Result<()>;
+}
+
+impl ReadAt for [u8] {
+    fn len(&self) -> u64 {
+        <[u8]>::len(self) as u64
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let bytes = usize::try_from(offset).ok().and_then(|from| self.get(from..)).and_then(|b| b.get(..buf.len()));
+        buf.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn words<const N: usize>(&self, offset: u64) -> io::Result<[u32; N]> {
+        words_by_copy(self, offset)
+    }
+}
+
+impl ReadAt for Vec<u8> {
+    fn len(&self) -> u64 {
+        ReadAt::len(self.as_slice())
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.as_slice().read_exact_at(buf, offset)
+    }
+
+    fn words<const N: usize>(&self, offset: u64) -> io::Result<[u32; N]> {
+        self.as_slice().words(offset)
+    }
+}
+
+/// Reads words for a source that copies bytes.
+pub(super) fn words_by_copy<const N: usize, S: ReadAt + ?Sized>(source: &S, offset: u64) -> io::Result<[u32; N]> {
+    let mut words = [[0u8; 4]; N];
+    source.read_exact_at(words.as_flattened_mut(), offset)?;
+    Ok(words.map(u32::from_be_bytes))
+}
