@@ -20,43 +20,13 @@ use crate::error::Result;
 use crate::hash_index::Compat;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::frame::Versions;
-use crate::rocketmq::commit_log::{self, Bodies, CommitLog, Options, ScanOptions, Start, file_batch};
+use crate::rocketmq::commit_log::{Bodies, CommitLog, Options, ScanOptions, Start, file_batch};
 use crate::rocketmq::offset_files;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyCommitLog>()?;
     m.add_function(wrap_pyfunction!(commit_log_directories, m)?)?;
-    m.add_function(wrap_pyfunction!(cut_log, m)?)?;
     m.add_function(wrap_pyfunction!(_open_commit_log, m)?)
-}
-
-/// Cut a log where it ends: files that begin behind that are deleted, the rest of the file that holds it becomes zero.
-///
-/// All is on the disk when it returns. A broker leaves the bytes behind the end, and its next crash may bring them back.
-/// Whoever calls it holds the store's lock.
-///
-/// Args:
-///     directory: The directory of the log, or several, separated by commas.
-///     end_phy_offset: Where the log ends.
-///
-/// Returns:
-///     A `logdex.report.Report` without findings; checked: bytes_cut, up to the last one of each file that was not zero, and
-///     files_deleted.
-///
-/// Raises:
-///     OSError: The system refuses.
-///     ValueError: The offset lies before the log.
-///
-/// Source: `CommitLog#recoverNormally`, `MappedFileQueue#truncateDirtyFiles`.
-#[pyfunction]
-#[pyo3(signature = (directory, end_phy_offset))]
-fn cut_log(
-    py: Python<'_>,
-    directory: PathBuf,
-    #[pyo3(from_py_with = integer::end_phy_offset)] end_phy_offset: i64,
-) -> PyResult<Bound<'_, PyAny>> {
-    let end = end_phy_offset.try_into().map_err(|_| PyValueError::new_err("an offset of the log is 0 or more"))?;
-    report::of_store(py, &py.detach(|| commit_log::cut_log(&directory, end))?)
 }
 
 /// The most bytes that one row of an Arrow column can have, with room to spare.

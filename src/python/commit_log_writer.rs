@@ -13,16 +13,48 @@ use pyo3_arrow::PyRecordBatch;
 
 use super::commit_log::bodies;
 use super::convert::cast;
-use super::integer;
+use super::{integer, report};
 use super::time::times_of;
 use crate::rocketmq::commit_log::Bodies;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::write::{
-    CommitLogWriter, FlushMode, GivenMessage, Host, Placed, PutOptions, WriterOptions,
+    CommitLogWriter, FlushMode, GivenMessage, Host, PutOptions, PutResult, WriterOptions,
 };
+use crate::rocketmq::truncate;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<PyCommitLogWriter>()
+    m.add_class::<PyCommitLogWriter>()?;
+    m.add_function(wrap_pyfunction!(truncate_log, m)?)
+}
+
+/// Truncate a log: delete the files that begin behind its end, and clear the rest of the file that holds the end.
+///
+/// When this returns, the result is on the disk. A broker leaves the bytes behind the end, and its next crash may bring them back.
+/// The caller holds the store's lock.
+///
+/// Args:
+///     directory: The directory of the log, or several, separated by commas.
+///     end_phy_offset: The end of the log.
+///
+/// Returns:
+///     A `logdex.report.Report` without findings. Checked: bytes_cut, in each file up to the last byte that was not zero, and
+///     files_deleted.
+///
+/// Raises:
+///     OSError: The system refuses.
+///     ValueError: The offset is before the log.
+///
+/// Source: `CommitLog#recoverNormally`, `MappedFileQueue#truncateDirtyFiles`.
+#[pyfunction]
+#[pyo3(signature = (directory, end_phy_offset))]
+fn truncate_log(
+    py: Python<'_>,
+    directory: PathBuf,
+    #[pyo3(from_py_with = integer::end_phy_offset)] end_phy_offset: i64,
+) -> PyResult<Bound<'_, PyAny>> {
+    let wrong = |_| PyValueError::new_err(format!("end_phy_offset={end_phy_offset}: expected 0 or more"));
+    let end = end_phy_offset.try_into().map_err(wrong)?;
+    report::of_store(py, &py.detach(|| truncate::truncate_log(&directory, end))?)
 }
 
 /// Appends messages to a commit log, byte for byte as a broker does (upstream CommitLog#asyncPutMessage).
@@ -177,9 +209,9 @@ impl PyCommitLogWriter {
         };
         let options = PutOptions { bodies: Bodies::Stored, park };
         let properties = properties.iter().map(|(name, value)| (&**name, &**value));
-        let placed = py.detach(|| self.writer.put_message(given, properties, options))?;
-        let Placed { topic, queue_id, queue_offset, phy_offset, store_timestamp, store_size, .. } = placed;
-        Ok((topic.to_owned(), queue_id, queue_offset, phy_offset, store_timestamp, placed.msg_id(), store_size))
+        let result = py.detach(|| self.writer.put_message(given, properties, options))?;
+        let PutResult { topic, queue_id, queue_offset, phy_offset, store_timestamp, store_size, .. } = result;
+        Ok((topic.to_owned(), queue_id, queue_offset, phy_offset, store_timestamp, result.msg_id(), store_size))
     }
 
     /// Keep the checkpoint of a store true: lower it before a message is put whose store time is earlier than what it says.

@@ -4,7 +4,6 @@
 pub mod checkpoint;
 pub mod commit_log;
 pub mod consume_queue;
-mod cut;
 pub mod entry_table;
 pub mod file_name;
 pub mod findings;
@@ -13,3 +12,4 @@ pub mod index_follower;
 mod message_columns;
 mod names;
 pub mod offset_files;
+pub mod truncate;

@@ -5,12 +5,13 @@
 //! otherwise, here it is a finding.
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::findings::Checked;
 use crate::error::{Error, Result};
+use crate::io::disk::{self, NewFile};
 use crate::io::{Access, FileSource};
 use crate::rocketmq::file_name;
 
@@ -124,6 +125,31 @@ pub(super) fn check(directories: &[PathBuf]) -> Result<Checked> {
     }
     checked.count("files", files.len() as u64);
     Ok(checked)
+}
+
+/// How the space of a new file is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Space {
+    /// From the disk, so that a later write cannot fail for lack of space.
+    Reserved,
+    /// When it is written.
+    Sparse,
+}
+
+/// Creates a file of zeros with its whole length: a kill leaves the whole file or none.
+///
+/// # Errors
+/// The system's error, with the path.
+pub(super) fn create(path: &Path, len: u64, space: Space) -> Result<File> {
+    let fail = |e| Error::io(path, e);
+    let new = NewFile::create(path)?;
+    match space {
+        Space::Reserved => _ = disk::reserve(new.file(), len).map_err(fail)?,
+        Space::Sparse => new.file().set_len(len).map_err(fail)?,
+    }
+    let file = new.file().try_clone().map_err(fail)?;
+    new.publish()?;
+    Ok(file)
 }
 
 /// Opens a file for reading.

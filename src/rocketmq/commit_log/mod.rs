@@ -2,7 +2,7 @@
 //!
 //! Offsets are positions in the endless log; a file's name is the offset of its first byte. A file is a gapless sequence
 //! of frames ([`frame`]) that ends with a BLANK frame; the end of the log is not recorded anywhere, it is where the first
-//! frame stands that a broker would refuse. Only [`mod@write`] and [`cut_log`] create or change files. The
+//! frame stands that a broker would refuse. Only [`mod@write`] and [`super::truncate`] create or change files. The
 //! format is written down in docs/formats/rocketmq-commitlog.md.
 
 mod batch;
@@ -10,7 +10,6 @@ pub mod body;
 mod buffers;
 mod column_builder;
 pub mod columns;
-mod cut;
 mod cut_off;
 pub mod frame;
 mod log;
@@ -29,7 +28,6 @@ mod window;
 pub mod write;
 
 pub use batch::Bodies;
-pub use cut::cut_log;
 pub use log::{CommitLog, Options, ScanOptions, StoreTimes};
 pub use message::Message;
 pub use property_map::PropertyMap;

@@ -1,15 +1,37 @@
-//! The queues that lie in a store: their directories, and the sizes of their files.
+//! The directories of the queues of a store, and the sizes of their files.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::extension_writer::SHORTEST_FILE;
-use super::queue::{BATCH_FOLDER, Kind};
+use super::read::{BATCH_FOLDER, Kind, SHORTEST_EXTENSION_FILE};
+use super::tags_code::DelayLevels;
 use super::unit::{BATCH_UNIT_LEN, UNIT_LEN};
-use super::writer::WriterOptions;
 use crate::error::{Error, Result};
 use crate::rocketmq::offset_files;
+
+/// How queues are written.
+#[derive(Clone, Debug)]
+pub struct WriterOptions {
+    /// Bytes of a file of a plain queue, rounded up to whole units. `None`: as the existing files, else [`Self::FILE_SIZE`].
+    pub file_size: Option<u64>,
+    /// The same of a batch queue, else [`Self::BATCH_FILE_SIZE`].
+    pub batch_file_size: Option<u64>,
+    /// The broker's delays.
+    pub delay_levels: DelayLevels,
+    /// A message also goes to the queues that its property `INNER_MULTI_DISPATCH` names (the broker's `enableMultiDispatch`).
+    pub multi_dispatch: bool,
+    /// Bytes of an extension file (`mappedFileSizeConsumeQueueExt`), for queues with such files (`enableConsumeQueueExt`): the unit of
+    /// a message in its own queue then has its tags code there. `None`: as the existing files, else no extension files.
+    pub extension_file_size: Option<u64>,
+}
+
+impl WriterOptions {
+    /// Bytes of a plain queue's file by default (`mappedFileSizeConsumeQueue`).
+    pub const FILE_SIZE: u64 = 6_000_000;
+    /// Bytes of a batch queue's file by default (`mapperFileSizeBatchConsumeQueue`).
+    pub const BATCH_FILE_SIZE: u64 = 13_800_000;
+}
 
 /// The folder of the extension files in a store.
 pub(super) const EXTENSION_FOLDER: &str = "consumequeue_ext";
@@ -32,11 +54,11 @@ pub(super) struct FileSizes {
 }
 
 impl FileSizes {
-    /// Those that are wanted, else those of the files that are there, else the broker's own.
+    /// Returns the requested sizes, else those of the existing files, else the broker's defaults.
     ///
     /// # Errors
-    /// `InvalidArgument` for a size without room for a unit, or other than that of the files there; `Corrupt` where those have
-    /// none that they can have; the system's error, with the path.
+    /// `InvalidArgument` for a size that fits no unit or differs from that of the existing files; `Corrupt` if these do not hold
+    /// whole units; the system's error, with the path.
     pub(super) fn of(root: &Path, options: &WriterOptions) -> Result<Self> {
         let plain = size_of(root, folder(Kind::Plain), options.file_size, UNIT_LEN)?;
         let batch = size_of(root, folder(Kind::Batch), options.batch_file_size, BATCH_UNIT_LEN)?;
@@ -50,24 +72,24 @@ impl FileSizes {
     }
 }
 
-/// Whether files of the wanted sizes have room for a unit.
+/// Checks that a unit fits a file of each requested size.
 ///
 /// # Errors
-/// `InvalidArgument` where they have not.
+/// `InvalidArgument` if it does not.
 pub(super) fn check_sizes(options: &WriterOptions) -> Result<()> {
     for (size, shortest, what) in [
-        (options.file_size, UNIT_LEN as u64, "a queue file"),
-        (options.batch_file_size, BATCH_UNIT_LEN as u64, "a queue file"),
-        (options.extension_file_size, SHORTEST_FILE, "an extension file"),
+        (options.file_size, 1, "queue files"),
+        (options.batch_file_size, BATCH_UNIT_LEN as u64, "batch queue files"),
+        (options.extension_file_size, SHORTEST_EXTENSION_FILE, "extension files"),
     ] {
         if let Some(size) = size.filter(|size| *size < shortest || i64::try_from(*size).is_err()) {
-            return Err(Error::InvalidArgument(format!("{what} cannot have {size} bytes")));
+            return Err(Error::InvalidArgument(format!("{what} of {size} bytes: expected {shortest} or more")));
         }
     }
     Ok(())
 }
 
-/// A wanted size is rounded up to whole units.
+/// The size of the files in a folder: the requested one, rounded up to whole units, or that of the existing files.
 fn size_of(root: &Path, folder: &str, wanted: Option<u64>, unit: usize) -> Result<Option<u64>> {
     let unit = unit as u64;
     let wanted = wanted.map(|size| size.next_multiple_of(unit));
@@ -82,7 +104,7 @@ fn size_of(root: &Path, folder: &str, wanted: Option<u64>, unit: usize) -> Resul
     if let Some(wanted) = wanted.filter(|wanted| *wanted != found) {
         let folder = root.join(folder);
         return Err(Error::InvalidArgument(format!(
-            "the files in {} have {found} bytes, not {wanted}",
+            "{}: the existing files have {found} bytes, the requested size is {wanted}",
             folder.display()
         )));
     }
@@ -95,7 +117,7 @@ fn size_of(root: &Path, folder: &str, wanted: Option<u64>, unit: usize) -> Resul
     }
 }
 
-/// A queue that has a directory.
+/// The directory of a queue.
 #[derive(Debug)]
 pub(super) struct QueueDirectory {
     pub(super) topic: String,
@@ -103,14 +125,14 @@ pub(super) struct QueueDirectory {
     pub(super) directory: PathBuf,
 }
 
-/// The queues in a folder of a store, sorted; none where it is not there. What no broker names so is left out.
+/// Lists the queues in a folder of a store, sorted; none if the folder is missing. Names that no broker uses are ignored.
 ///
 /// # Errors
-/// `InvalidArgument` where the folder is a database of a 5.x broker; the system's error, with the path.
+/// `InvalidArgument` if the folder is a database of a 5.x broker; the system's error, with the path.
 pub(super) fn queues(root: &Path, folder: &str) -> Result<Vec<QueueDirectory>> {
     let folder = root.join(folder);
     if folder.join("CURRENT").is_file() {
-        let text = format!("{}: a database of a 5.x broker (RocksDB), which logdex does not write", folder.display());
+        let text = format!("{}: expected queue files, found a RocksDB of a 5.x broker, which logdex does not write", folder.display());
         return Err(Error::InvalidArgument(text));
     }
     let mut queues = Vec::new();

@@ -14,7 +14,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from logdex._core import CommitLogWriter, ConsumeQueueWriter, StoreLock, cut_log, delay_levels_ms
+from logdex._core import CommitLogWriter, ConsumeQueueWriter, StoreLock, truncate_log, delay_levels_ms
 from logdex._files import sync_directory
 from logdex.hash_index import IndexService
 from logdex.hash_index.index_service import INDEXES_TAGS
@@ -128,7 +128,7 @@ class StoreParts:
         """Cut off what lies behind the log's end, in the log and in the index, and count what was done."""
         counts = {"log_bytes": plan.end - plan.begin, "messages_cut_off": plan.messages_lost}
         if plan.file_size:
-            cut = cut_log(self._layout.commit_log, plan.end).checked
+            cut = truncate_log(self._layout.commit_log, plan.end).checked
             counts |= {"bytes_cut": cut["bytes_cut"], "log_files_deleted": cut["files_deleted"]}
             complete_last_file(self._layout, plan.file_size)
         # The newest first: a crash in between leaves an index without a hole.

@@ -1,9 +1,9 @@
-//! What a store's checkpoint vouches for while its log is written.
+//! Keeps the checkpoint of a store correct while its log is written.
 //!
-//! A start after a crash goes by times: it dispatches from the newest file whose first message is as old as the checkpoint
-//! says that queues are (see [`crate::rocketmq::commit_log::Recovery`]). So no message that is not in its queue yet may be older than
-//! that. A broker's times only go up; those of restored messages go back, and so does a clock that is set. Then the
-//! checkpoint is lowered before the message is written.
+//! A start after a crash goes by times: it dispatches from the newest file whose first message is not younger than the queues
+//! according to the checkpoint (see [`crate::rocketmq::commit_log::Recovery`]). So no message without its queue unit may be older
+//! than that. A broker's store times only rise. The times of restored messages go back, and so does a clock that is set. In
+//! these cases the checkpoint is lowered before the message is written.
 
 use std::path::PathBuf;
 
@@ -11,21 +11,21 @@ use crate::error::{Error, Result};
 use crate::rocketmq::checkpoint::StoreCheckpoint;
 use crate::rocketmq::commit_log::recovery::CHECKPOINT_SLACK_MS;
 
-/// It is lowered by so much more, in ms: times that go back go back again.
+/// The checkpoint is lowered by this much more, in ms: times that went back once often do it again.
 const LOWERED_BY_MS: i64 = 3_600_000;
 
-/// The times of a checkpoint file, or of none.
+/// The checkpoint file of a store, or no file.
 #[derive(Debug, Default)]
-pub(super) struct Vouched {
+pub(super) struct CheckpointGuard {
     path: Option<PathBuf>,
-    /// Store time up to which the file says that queues were written.
+    /// Store time up to which, according to the file, the queues were written.
     logics: i64,
     /// The earliest store time since [`Self::begin`].
     earliest: Option<i64>,
 }
 
-impl Vouched {
-    /// The checkpoint of a store; the file may be missing.
+impl CheckpointGuard {
+    /// Reads the checkpoint of a store; the file may be missing.
     pub(super) fn of(path: PathBuf) -> Result<Self> {
         let logics = match StoreCheckpoint::open(&path) {
             Ok(checkpoint) => checkpoint.timestamps.logics_msg_timestamp,
@@ -35,7 +35,7 @@ impl Vouched {
         Ok(Self { path: Some(path), logics, earliest: None })
     }
 
-    /// Called before messages are written, the earliest of which has this store time.
+    /// Lowers the checkpoint if necessary. Call it before messages are written, with the earliest of their store times.
     ///
     /// # Errors
     /// The system's error, with the path: then the messages must not be written.
@@ -52,7 +52,7 @@ impl Vouched {
         self.earliest = None;
     }
 
-    /// Says that the log is on the disk up to one store time, and the queues up to another; 0 leaves a time as it is.
+    /// Records that the log is on the disk up to one store time, and the queues up to another; 0 keeps a time as it is.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -63,7 +63,7 @@ impl Vouched {
 
     fn set(&mut self, physic: Option<i64>, logics: i64) -> Result<()> {
         let Some(path) = &self.path else { return Ok(()) };
-        // Opened anew each time: the index writes its own time into it.
+        // Opened again each time: the index writes its own time into the file.
         let mut checkpoint = StoreCheckpoint::open_or_create(path)?;
         let times = &mut checkpoint.timestamps;
         times.physic_msg_timestamp = physic.unwrap_or(times.physic_msg_timestamp);

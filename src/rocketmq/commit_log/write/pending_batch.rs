@@ -1,13 +1,13 @@
-//! The messages of one put on their way into frames: checked, placed, parked.
+//! The messages of one put before they are written: checked, numbered, parked, and encoded as frames.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::frames::Frames;
 use super::new_message::{GivenMessage, NewMessage};
 use super::new_properties::NewProperties;
-use super::placed::Placed;
+use super::options::{PutOptions, WriterOptions};
+use super::put_result::PutResult;
 use super::queue_table::QueueTable;
-use super::writer::{PutOptions, WriterOptions};
 use crate::error::{Error, Result};
 use crate::rocketmq::commit_log::Bodies;
 use crate::rocketmq::commit_log::frame::{COMPRESSED, COMPRESSION_TYPE, INNER_BATCH, is_in_queue};
@@ -16,23 +16,23 @@ use crate::rocketmq::names::{
     dispatched_queue_id, is_folder_name,
 };
 
-/// Turns messages into frames that wait to be written.
+/// Encodes messages as frames that are written together.
 #[derive(Debug)]
-pub(super) struct Draft<'s, 'a> {
+pub(super) struct PendingBatch<'s, 'a> {
     writer: WriterOptions,
     put: PutOptions,
     now: i64,
     frames: &'s mut Frames,
     table: &'s mut QueueTable,
     properties: NewProperties<'a>,
-    /// The properties of the message that is drafted, as text.
+    /// The properties of the current message, as text.
     text: &'s mut String,
     /// Store times of the earliest message and of the last one.
     store_timestamps: Option<(i64, i64)>,
 }
 
-impl<'s, 'a> Draft<'s, 'a> {
-    /// Adds to frames that have begun at the end of the log.
+impl<'s, 'a> PendingBatch<'s, 'a> {
+    /// Begins with `frames`, which begin at the end of the log.
     pub(super) fn new(
         writer: WriterOptions,
         put: PutOptions,
@@ -45,23 +45,23 @@ impl<'s, 'a> Draft<'s, 'a> {
         Self { writer, put, now, frames, table, properties: NewProperties::default(), text, store_timestamps: None }
     }
 
-    /// The properties of the message that is drafted next.
+    /// The properties of the next message.
     pub(super) fn properties(&mut self) -> &mut NewProperties<'a> {
         &mut self.properties
     }
 
-    /// Drafts a message with its [`Self::properties`].
+    /// Adds a message with its [`Self::properties`].
     ///
     /// # Errors
-    /// `InvalidArgument` for what no frame can hold.
-    pub(super) fn append(&mut self, given: GivenMessage<'a>) -> Result<Placed<'a>> {
+    /// `InvalidArgument` for a message that no frame can hold.
+    pub(super) fn append(&mut self, given: GivenMessage<'a>) -> Result<PutResult<'a>> {
         let GivenMessage { mut topic, mut queue_id, mut sys_flag, .. } = given;
         if self.put.bodies == Bodies::Decoded {
             sys_flag &= !(COMPRESSED | COMPRESSION_TYPE);
         }
         if !is_folder_name(topic) || queue_id < 0 {
-            let wanted = format!("1 to {LONGEST_TOPIC} bytes that can name a folder, and a queue of 0 or more");
-            return Err(Error::InvalidArgument(format!("topic {topic:?}, queue {queue_id}: expected {wanted}")));
+            let expected = format!("a topic of 1 to {LONGEST_TOPIC} bytes that can name a folder, and a queue of 0 or more");
+            return Err(Error::InvalidArgument(format!("topic {topic:?}, queue {queue_id}: expected {expected}")));
         }
         let in_queue = is_in_queue(sys_flag);
         if in_queue && (self.put.park || topic == SCHEDULE_TOPIC) {
@@ -92,17 +92,17 @@ impl<'s, 'a> Draft<'s, 'a> {
         let (phy_offset, store_size) = self.frames.add(&message, queue_offset)?;
         let earliest = self.store_timestamps.map_or(store_timestamp, |(earliest, _)| earliest.min(store_timestamp));
         self.store_timestamps = Some((earliest, store_timestamp));
-        Ok(Placed { topic, queue_id, queue_offset, phy_offset, store_timestamp, store_host, store_size })
+        Ok(PutResult { topic, queue_id, queue_offset, phy_offset, store_timestamp, store_host, store_size })
     }
 
-    /// The delay level, 0 where there is none.
+    /// The delay level; 0 without one.
     fn delay_level(&self) -> Result<i32> {
         let Some(level) = self.properties.get(DELAY) else { return Ok(0) };
         let wrong = || Error::InvalidArgument(format!("delay level {level:?}: expected a number"));
         level.parse().map_err(|_| wrong())
     }
 
-    /// Turns a message into one that waits under its level (upstream `CommitLog#asyncPutMessage`).
+    /// Turns a message into a parked one (upstream `CommitLog#asyncPutMessage`).
     fn park(&mut self, topic: &'a str, queue_id: i32, level: i32) {
         if level > self.writer.levels {
             self.properties.set(DELAY, self.writer.levels.to_string());
@@ -112,13 +112,13 @@ impl<'s, 'a> Draft<'s, 'a> {
         self.properties.order_as_java();
     }
 
-    /// Gives the message its places: in its queue, in the queues that it names itself, in a batch queue for each of its
-    /// messages.
+    /// Takes the queue offsets of a message: in its own queue, and in the queues that it names. An inner batch takes one for each of
+    /// its messages.
     fn take_offsets(&mut self, topic: &str, queue_id: i32, sys_flag: i32) -> Result<i64> {
         if sys_flag & INNER_BATCH != 0 {
             let messages = self.properties.get(INNER_NUM).and_then(|count| count.parse::<i16>().ok());
             let Some(messages) = messages.filter(|count| *count > 0) else {
-                let text = "an inner batch without the number of its messages in the property INNER_NUM";
+                let text = "property INNER_NUM: expected the number of messages of the inner batch";
                 return Err(Error::InvalidArgument(text.into()));
             };
             let base = self.table.take(topic, queue_id, i64::from(messages));

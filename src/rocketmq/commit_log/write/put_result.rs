@@ -1,4 +1,4 @@
-//! Where messages went.
+//! The places of messages that were put.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use super::host::Host;
 use crate::rocketmq::commit_log::columns::{Column, schema};
 use crate::rocketmq::commit_log::text::write_msg_id;
 
-/// Where one message went.
+/// The place of one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Placed<'a> {
-    /// The topic: of a message that is parked, that of delayed messages.
+pub struct PutResult<'a> {
+    /// The topic; for a parked message that of delayed messages.
     pub topic: &'a str,
     /// Queue of the topic.
     pub queue_id: i32,
@@ -28,8 +28,8 @@ pub struct Placed<'a> {
     pub store_size: i32,
 }
 
-impl Placed<'_> {
-    /// The broker's id of it.
+impl PutResult<'_> {
+    /// The broker's message id.
     pub fn msg_id(&self) -> String {
         let mut id = String::with_capacity(2 * (self.store_host.bytes().len() + 8));
         write_msg_id(self.store_host.bytes(), self.phy_offset, &mut id);
@@ -37,9 +37,9 @@ impl Placed<'_> {
     }
 }
 
-/// Where the messages of a batch went, a row each.
+/// The places of the messages of a batch, one row for each.
 #[derive(Debug)]
-pub(super) struct PlacedColumns {
+pub(super) struct PutResultColumns {
     topic: StringBuilder,
     queue_id: Vec<i32>,
     queue_offset: Vec<i64>,
@@ -47,11 +47,11 @@ pub(super) struct PlacedColumns {
     store_timestamp: Vec<i64>,
     msg_id: StringBuilder,
     store_size: Vec<i32>,
-    /// The id that was written last, as text.
+    /// A buffer for ids.
     id: String,
 }
 
-impl PlacedColumns {
+impl PutResultColumns {
     pub(super) fn with_capacity(rows: usize) -> Self {
         Self {
             topic: StringBuilder::with_capacity(rows, 16 * rows),
@@ -65,18 +65,18 @@ impl PlacedColumns {
         }
     }
 
-    pub(super) fn push(&mut self, placed: Placed<'_>) {
-        write_msg_id(placed.store_host.bytes(), placed.phy_offset, &mut self.id);
-        self.topic.append_value(placed.topic);
-        self.queue_id.push(placed.queue_id);
-        self.queue_offset.push(placed.queue_offset);
-        self.phy_offset.push(placed.phy_offset.cast_signed());
-        self.store_timestamp.push(placed.store_timestamp);
+    pub(super) fn push(&mut self, result: PutResult<'_>) {
+        write_msg_id(result.store_host.bytes(), result.phy_offset, &mut self.id);
+        self.topic.append_value(result.topic);
+        self.queue_id.push(result.queue_id);
+        self.queue_offset.push(result.queue_offset);
+        self.phy_offset.push(result.phy_offset.cast_signed());
+        self.store_timestamp.push(result.store_timestamp);
         self.msg_id.append_value(&self.id);
-        self.store_size.push(placed.store_size);
+        self.store_size.push(result.store_size);
     }
 
-    /// A row a message, in the order in which they were put.
+    /// Returns one row for each message, in the order in which they were put.
     pub(super) fn into_batch(mut self) -> RecordBatch {
         let times = TimestampMillisecondArray::from(self.store_timestamp).with_timezone("UTC");
         let arrays: Vec<ArrayRef> = vec![

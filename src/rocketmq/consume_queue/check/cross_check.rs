@@ -7,10 +7,9 @@ use std::path::{Path, PathBuf};
 
 use arrow_array::RecordBatch;
 
-use super::batch_blocks::BatchBlocks;
-use super::extension::is_extension_address;
-use super::queue::{ConsumeQueue, Kind, Options};
-use super::unit::{BatchUnit, Unit};
+use crate::rocketmq::consume_queue::read::BatchBlocks;
+use crate::rocketmq::consume_queue::read::{ConsumeQueue, Kind, Options, is_extension_address};
+use crate::rocketmq::consume_queue::unit::{BatchUnit, Unit};
 use crate::error::Result;
 use crate::hash_index::carry_utf8;
 use crate::rocketmq::commit_log::frame::is_in_queue;
@@ -299,5 +298,5 @@ impl QueueFollower {
 }
 
 #[cfg(test)]
-#[path = "follow_tests.rs"]
+#[path = "cross_check_tests.rs"]
 mod tests;

@@ -5,7 +5,7 @@
 //! damage does not hide what lies behind it.
 
 use super::queue::{ConsumeQueue, Numbered};
-use super::unit::BatchUnit;
+use crate::rocketmq::consume_queue::unit::BatchUnit;
 use crate::error::Result;
 use crate::rocketmq::offset_files::OffsetFile;
 
@@ -25,7 +25,7 @@ struct Block {
 
 /// The blocks of one batch queue.
 #[derive(Debug, Default)]
-pub(super) struct BatchBlocks {
+pub(crate) struct BatchBlocks {
     blocks: Vec<Block>,
     /// After the largest queue offset of the last block, were it alone.
     last_most: i64,
@@ -38,7 +38,7 @@ impl BatchBlocks {
     ///
     /// # Errors
     /// The system's error, with the path.
-    pub(super) fn units(
+    pub(crate) fn units(
         &mut self,
         queue: &ConsumeQueue,
         begin: i64,
@@ -67,7 +67,7 @@ impl BatchBlocks {
 
     /// How many units were read up to now, each as often as it was.
     #[cfg(test)]
-    pub(super) fn units_read(&self) -> u64 {
+    pub(crate) fn units_read(&self) -> u64 {
         self.units_read
     }
 
@@ -131,7 +131,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::rocketmq::consume_queue::queue::Options;
+    use crate::rocketmq::consume_queue::read::Options;
     use crate::rocketmq::consume_queue::unit::{BATCH_UNIT_LEN, Unit};
     use crate::rocketmq::file_name;
 

@@ -18,7 +18,11 @@ use crate::rocketmq::offset_files::{self, OffsetFile};
 /// Tags codes up to this are addresses (upstream `ConsumeQueueExt.MAX_ADDR`).
 const MAX_ADDRESS: i64 = i32::MIN as i64 - 1;
 /// Bytes of a unit without its bit map.
-pub(super) const HEAD: usize = 20;
+pub(crate) const HEAD: usize = 20;
+/// Bytes that a unit leaves free at the end of a file.
+pub(crate) const END_BLANK: u64 = 4;
+/// The shortest file that holds a unit without a bit map.
+pub(crate) const SHORTEST_EXTENSION_FILE: u64 = HEAD as u64 + END_BLANK;
 
 /// Bytes that are read at once.
 const WINDOW: usize = 4096;
@@ -29,7 +33,7 @@ pub fn is_extension_address(tags_code: i64) -> bool {
 }
 
 /// Offset in the extension files that an address stands for.
-pub(super) fn offset_of(address: i64) -> u64 {
+pub(crate) fn offset_of(address: i64) -> u64 {
     address.wrapping_sub(i64::MIN).cast_unsigned()
 }
 
@@ -46,7 +50,7 @@ pub struct ExtensionUnit {
 
 impl ExtensionUnit {
     /// The bytes of the unit, whose bit map has less than 32 KiB.
-    pub(super) fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let size = |bytes: usize| i16::try_from(bytes).unwrap_or(i16::MAX).to_be_bytes();
         let (tags_code, time) = (self.tags_code.to_be_bytes(), self.store_timestamp.to_be_bytes());
         let fields =
@@ -56,7 +60,7 @@ impl ExtensionUnit {
 }
 
 /// Reads the unit that begins `bytes`; `None` where none does.
-pub(super) fn parse(bytes: &[u8]) -> Option<ExtensionUnit> {
+pub(crate) fn parse(bytes: &[u8]) -> Option<ExtensionUnit> {
     let size = i16::from_be_bytes(bytes.first_chunk().copied()?);
     let head: &[u8; HEAD] = bytes.first_chunk()?;
     let [_, _, head @ ..] = head;
@@ -93,7 +97,7 @@ impl ConsumeQueue {
 
 /// Reads extension units; fastest in the order of their addresses.
 #[derive(Debug)]
-pub(super) struct ExtensionReader {
+pub(crate) struct ExtensionReader {
     files: Vec<OffsetFile>,
     access: Access,
     /// The file that was read last, and where it begins.
@@ -108,13 +112,13 @@ impl ExtensionReader {
     ///
     /// # Errors
     /// The system's error, with the path.
-    pub(super) fn open(directory: &Path, access: Access) -> Result<Self> {
+    pub(crate) fn open(directory: &Path, access: Access) -> Result<Self> {
         let files = offset_files::list(&[directory.to_owned()])?;
         Ok(Self { files, access, opened: None, window: Vec::new(), begin: 0 })
     }
 
     /// Offset of the first byte that is still there; `None` without files.
-    pub(super) fn first(&self) -> Option<u64> {
+    pub(crate) fn first(&self) -> Option<u64> {
         self.files.first().map(|file| file.start)
     }
 
@@ -122,7 +126,7 @@ impl ExtensionReader {
     ///
     /// # Errors
     /// The system's error, with the path.
-    pub(super) fn unit(&mut self, tags_code: i64) -> Result<Option<ExtensionUnit>> {
+    pub(crate) fn unit(&mut self, tags_code: i64) -> Result<Option<ExtensionUnit>> {
         if !is_extension_address(tags_code) {
             return Ok(None);
         }

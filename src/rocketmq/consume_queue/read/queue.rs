@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::unit::{BATCH_UNIT_LEN, BatchUnit, UNIT_LEN, Unit};
+use crate::rocketmq::consume_queue::unit::{BATCH_UNIT_LEN, BatchUnit, UNIT_LEN, Unit};
 use crate::error::{Error, Result};
 use crate::hash_index::Compat;
 use crate::io::{Access, ReadAt};
@@ -19,7 +19,7 @@ use crate::rocketmq::offset_files::{self, OffsetFile, OpenFiles};
 /// Bytes that are read at once.
 const CHUNK: usize = 256 * 1024;
 /// The folder of the batch queues in a store.
-pub(super) const BATCH_FOLDER: &str = "batchconsumequeue";
+pub(crate) const BATCH_FOLDER: &str = "batchconsumequeue";
 
 /// What the units of a queue are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,9 +87,9 @@ pub enum Boundary {
 
 /// A unit and its place: its number, which is the queue offset of a plain queue's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Numbered {
-    pub(super) number: u64,
-    pub(super) unit: BatchUnit,
+pub(crate) struct Numbered {
+    pub(crate) number: u64,
+    pub(crate) unit: BatchUnit,
 }
 
 /// The queue of one directory, `<topic>/<queue>`. Calls list it anew: a broker adds and deletes files.
@@ -97,7 +97,7 @@ pub(super) struct Numbered {
 pub struct ConsumeQueue {
     directory: PathBuf,
     kind: Kind,
-    pub(super) options: Options,
+    pub(crate) options: Options,
     open: OpenFiles,
 }
 
@@ -164,13 +164,13 @@ impl ConsumeQueue {
     }
 
     /// Bytes of a unit, for arithmetic with offsets.
-    pub(super) fn unit_bytes(&self) -> u64 {
+    pub(crate) fn unit_bytes(&self) -> u64 {
         self.kind.unit_len() as u64
     }
 
     /// Gives `take` the units of one file whose numbers are in `begin..end`, as far as the file has them.
     /// `take` returns false to end it.
-    pub(super) fn read_file(
+    pub(crate) fn read_file(
         &self,
         file: &OffsetFile,
         begin: u64,
@@ -201,7 +201,7 @@ impl ConsumeQueue {
     }
 
     /// One unit by its number.
-    pub(super) fn unit(&self, files: &[OffsetFile], number: u64) -> Result<Option<Numbered>> {
+    pub(crate) fn unit(&self, files: &[OffsetFile], number: u64) -> Result<Option<Numbered>> {
         let at = number.saturating_mul(self.unit_bytes());
         let after = files.partition_point(|file| file.start <= at);
         let Some(file) = after.checked_sub(1).and_then(|i| files.get(i)) else {
@@ -298,23 +298,23 @@ impl ConsumeQueue {
     }
 }
 
-pub(super) fn describe(unit: Unit) -> String {
+pub(crate) fn describe(unit: Unit) -> String {
     format!("offset {}, size {}", unit.phy_offset, unit.size)
 }
 
 /// What of a queue is there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Bounds {
+pub(crate) struct Bounds {
     /// Queue offset of the first message.
-    pub(super) min: i64,
+    pub(crate) min: i64,
     /// Queue offset after the last message.
-    pub(super) max: i64,
+    pub(crate) max: i64,
     /// Number of the unit after the last.
-    pub(super) units: u64,
+    pub(crate) units: u64,
 }
 
 /// Bounds by the rule that the queue was opened with.
-pub(super) fn bounds_of(queue: &ConsumeQueue, files: &[OffsetFile]) -> Result<Bounds> {
+pub(crate) fn bounds_of(queue: &ConsumeQueue, files: &[OffsetFile]) -> Result<Bounds> {
     match queue.options.compat {
         Some(compat) => of_broker(queue, files, compat),
         None => of_messages(queue, files),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::builder::{BinaryBuilder, Int32Builder, Int64Builder, TimestampMillisecondBuilder};
-use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
+use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{Field, Schema};
 
 use super::extension::ExtensionUnit;
@@ -11,7 +11,8 @@ use super::queue::{ConsumeQueue, Kind};
 use crate::error::Result;
 use crate::rocketmq::commit_log::columns::timestamp_type;
 
-fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
+/// Makes a record batch of named columns.
+pub(crate) fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
     let fields: Vec<Field> =
         columns.iter().map(|(name, array)| Field::new(*name, array.data_type().clone(), true)).collect();
     let arrays = columns.into_iter().map(|(_, array)| array).collect();
@@ -19,7 +20,7 @@ fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
 }
 
 impl ConsumeQueue {
-    /// What [`Self::units`] gives, as a record batch: `queue_offset`, `phy_offset`, `size`, `tags_code`; of a batch queue
+    /// Returns the units of [`Self::units`] as a record batch: `queue_offset`, `phy_offset`, `size`, `tags_code`; of a batch queue
     /// also `messages` and `store_timestamp`.
     ///
     /// # Errors
@@ -54,7 +55,7 @@ impl ConsumeQueue {
     }
 }
 
-/// Extension units as a record batch of `tags_code`, `store_timestamp` and `bit_map`; `None` is a row of nulls.
+/// Returns extension units as a record batch of `tags_code`, `store_timestamp` and `bit_map`; `None` is a row of nulls.
 pub fn extension_batch(units: &[Option<ExtensionUnit>]) -> RecordBatch {
     let mut tags_code = Int64Builder::new();
     let mut time = TimestampMillisecondBuilder::new().with_data_type(timestamp_type());
@@ -69,14 +70,5 @@ pub fn extension_batch(units: &[Option<ExtensionUnit>]) -> RecordBatch {
         ("tags_code", Arc::new(tags_code.finish())),
         ("store_timestamp", Arc::new(time.finish())),
         ("bit_map", Arc::new(bit_map.finish())),
-    ])
-}
-
-/// Topic, queue and queue offset, as a record batch.
-pub(super) fn offset_batch(rows: &[(&str, i32, i64)]) -> RecordBatch {
-    batch(vec![
-        ("topic", Arc::new(StringArray::from_iter_values(rows.iter().map(|row| row.0)))),
-        ("queue_id", Arc::new(Int32Array::from_iter_values(rows.iter().map(|row| row.1)))),
-        ("queue_offset", Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.2)))),
     ])
 }

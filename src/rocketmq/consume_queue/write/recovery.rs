@@ -1,50 +1,50 @@
-//! A queue that is there already: where it ends, and the cut behind that.
+//! Opens an existing queue for writing: finds its end and truncates it there.
 //!
-//! As a broker's start does, the last three files are walked up to the first unit that cannot be true (upstream
-//! `ConsumeQueue#recover`), and what leads behind the end of the log is cut off (`#truncateDirtyLogicFiles`). Other than a broker:
+//! As at a broker's start, the last three files are walked up to the first invalid unit (upstream `ConsumeQueue#recover`), and the
+//! units of messages behind the end of the log are removed (`#truncateDirtyLogicFiles`). There are differences:
 //!
-//! - what is cut off becomes zero, and files without a message are deleted, so nothing can come back, and no start counts
-//!   a unit of zeros as one;
-//! - filling behind the last message is no unit: of a queue of nothing else a broker believes that it ends at 2 GiB of the log;
-//! - a unit whose tags code lies in the extension files ends the queue where it is not there ([`ExtensionCheck`]);
-//! - a unit that leads to a place before that of the unit before it is left over from before a cut;
-//! - where units behind the end lead to messages that the log has, the queue lost some, and says so.
+//! - Removed units become zero and files without a message are deleted. So nothing can come back, and no later start counts a
+//!   unit of zeros.
+//! - Filling behind the last message is no unit. A broker takes a queue of nothing else to end at 2 GiB of the log.
+//! - A unit whose extension unit is missing ends the queue ([`ExtensionCheck`]).
+//! - A unit that refers to an earlier offset than the unit before it is stale: it is from before an earlier truncation.
+//! - If units behind the end refer to messages that the log has, the queue lost units. This is a finding.
 
 use std::fs::{self, OpenOptions};
 use std::path::Path;
 
-use super::extension::{is_extension_address, offset_of};
 use super::extension_check::ExtensionCheck;
-use super::queue::{ConsumeQueue, Kind, Numbered, Options, describe};
-use super::unit::BatchUnit;
-use super::written_queue::QueueEnd;
+use crate::rocketmq::consume_queue::read::{ConsumeQueue, Kind, Numbered, Options, describe, is_extension_address, offset_of};
+use crate::rocketmq::consume_queue::unit::BatchUnit;
+use super::queue::QueueEnd;
 use crate::error::{Error, Result};
-use crate::rocketmq::cut::{Cut, cut_files, data_len};
+use crate::rocketmq::truncate::{Truncated, truncate_files, written_len};
 use crate::rocketmq::findings::Checked;
 use crate::rocketmq::offset_files::OffsetFile;
 
-/// A start walks so many of the last files.
+/// The number of files that a start walks.
 const WALKED: usize = 3;
 
 /// What opening a queue found and did.
 #[derive(Debug)]
-pub(super) struct OpenedQueue {
-    /// Where it is written on.
+pub(super) struct RecoveredQueue {
+    /// The end of the queue.
     pub(super) end: QueueEnd,
-    /// Address of the extension unit of the last message that has one, of those that were walked.
+    /// Address of the last extension unit that a walked message has.
     pub(super) address: Option<i64>,
-    /// Units of messages that were cut off.
+    /// Units of messages that were removed.
     pub(super) units_cut: u64,
-    pub(super) cut: Cut,
-    /// It lost units of messages that lie before the end of the log.
+    pub(super) truncated: Truncated,
+    /// The queue lost units of messages before the end of the log.
     pub(super) is_damaged: bool,
 }
 
-impl OpenedQueue {
-    /// Finds the end of the queue in a directory and cuts off what lies behind it. Its extension lies in `extension`, or nowhere.
+impl RecoveredQueue {
+    /// Finds the end of the queue in a directory and truncates it there. `extension` is the directory of its extension files, which
+    /// may be missing.
     ///
     /// # Errors
-    /// `Corrupt` for a file that is longer than `file_size` or begins in the middle of one; the system's error, with the path.
+    /// `Corrupt` for a file that is longer than `file_size` or whose name is no multiple of it; the system's error, with the path.
     pub(super) fn open(
         directory: &Path,
         extension: &Path,
@@ -65,23 +65,23 @@ impl OpenedQueue {
             log_end: last.map_or(-1, |last| last.unit.unit.end()),
         };
         let (units_cut, is_damaged) = look_behind(&queue, &files, number, &walk, log_end, checked)?;
-        let cut = cut_files(&files, end.position)?;
-        fill_up(&files, end.position, file_size)?;
-        Ok(Self { end, address: walk.address, units_cut, cut, is_damaged })
+        let truncated = truncate_files(&files, end.position)?;
+        extend_last(&files, end.position, file_size)?;
+        Ok(Self { end, address: walk.address, units_cut, truncated, is_damaged })
     }
 }
 
-/// How far a walk came.
+/// The result of a walk.
 #[derive(Clone, Copy, Debug)]
 struct Walk {
     /// The last unit of a message.
     last: Option<Numbered>,
     address: Option<i64>,
-    /// Number of the unit after the last one that was taken, filling or not.
+    /// Number of the unit after the last valid one, filling included.
     end: u64,
-    /// The unit that ended it; `None` at the end of the last file, or of one that is too short.
+    /// The unit that ended it; `None` at the end of the last file, or of a file that is too short.
     stop: Option<Numbered>,
-    /// That unit leads to no extension unit of its own.
+    /// That unit has no extension unit of its own.
     is_unextended: bool,
     is_whole: bool,
 }
@@ -118,7 +118,7 @@ fn walk(
 ) -> Result<Walk> {
     let end = extension.end();
     let walk = walk_once(queue, files, file_size, log_end, extension)?;
-    // Where an address came twice, the first unit that leads there, or behind, is the end.
+    // If an address came twice, the queue ends at the first unit that refers to it or behind it.
     if extension.end() < end { walk_once(queue, files, file_size, log_end, extension) } else { Ok(walk) }
 }
 
@@ -136,11 +136,11 @@ fn walk_once(
     for file in files {
         let mut failed = None;
         queue.read_file(file, 0, u64::MAX, |unit| {
-            if !is_sound(unit.unit, before, log_end) {
+            if !is_in_order(unit.unit, before, log_end) {
                 walk.stop = Some(unit);
                 return false;
             }
-            match extension.is_sound(unit.unit.unit.tags_code) {
+            match extension.is_valid(unit.unit.unit.tags_code) {
                 Ok(true) => {}
                 Ok(false) => {
                     (walk.stop, walk.is_unextended) = (Some(unit), true);
@@ -171,16 +171,16 @@ fn walk_once(
     Ok(walk)
 }
 
-/// True for filling, and for a message behind the one before it that lies in the log.
-fn is_sound(unit: BatchUnit, before: i64, log_end: i64) -> bool {
+/// True for filling, and for a message of the log behind the one before it.
+fn is_in_order(unit: BatchUnit, before: i64, log_end: i64) -> bool {
     let is_in_log = unit.unit.phy_offset >= before && unit.unit.end() <= log_end;
     unit.is_valid() && (unit.unit.is_pre_blank() || is_in_log)
 }
 
-/// Queue offset of the message that comes next; -1 where the queue does not tell.
+/// The queue offset of the next message; -1 if the queue does not tell.
 fn expected(kind: Kind, walk: &Walk, last: Option<Numbered>) -> i64 {
     match (kind, last) {
-        // Where filling, or messages that are cut off, end the queue, it goes on with their offsets.
+        // If filling or removed messages end the queue, their offsets are used again.
         (Kind::Plain, _) if walk.end > 0 => walk.end.cast_signed(),
         (Kind::Plain, _) => -1,
         (Kind::Batch, Some(last)) => last.unit.end_offset(),
@@ -188,7 +188,8 @@ fn expected(kind: Kind, walk: &Walk, last: Option<Numbered>) -> i64 {
     }
 }
 
-/// Looks at what will be cut off: counts the units that lead behind the end of the log, and says whether there are others.
+/// Checks the units that will be removed: counts those of messages behind the end of the log, and returns whether there are
+/// others.
 fn look_behind(
     queue: &ConsumeQueue,
     files: &[OffsetFile],
@@ -201,7 +202,7 @@ fn look_behind(
     let (mut cut, mut damage, mut before) = (0, None, walk.last.map_or(0, |last| last.unit.unit.end()));
     for file in files.iter().filter(|file| file.end() > position) {
         let begin = position.saturating_sub(file.start);
-        let data = data_len(&file.path, begin)?;
+        let data = written_len(&file.path, begin)?;
         let end = (file.start + begin + data).div_ceil(queue.unit_bytes());
         queue.read_file(file, number, end, |found| {
             let unit = found.unit.unit;
@@ -228,27 +229,27 @@ fn look_behind(
         if walk.is_unextended {
             let extension = offset_of(stop.unit.unit.tags_code);
             let expected = format!("the tags code at {extension} in the extension files");
-            checked.find(&file.path, at, "queue-tags", expected, "none, or another message's");
+            checked.find(&file.path, at, "queue-tags", expected, "none, or one of another message");
         } else {
             let expected = "an offset of 0 or more and a size above 0";
             checked.find(&file.path, at, "queue-unit", expected, describe(stop.unit.unit));
         }
     } else {
         let at = found.number * queue.unit_bytes() - file.start;
-        let expected = format!("a message at {before} or behind");
+        let expected = format!("a message at offset {before} or behind");
         checked.find(&file.path, at, "queue-order", expected, describe(found.unit.unit));
     }
     Ok((cut, true))
 }
 
-/// All files of a queue have one size; the last that was begun may be shorter.
+/// Checks that all files of a queue have one size; the last one may be shorter.
 pub(super) fn check_files(files: &[OffsetFile], file_size: u64) -> Result<()> {
     for file in files {
         if file.start % file_size != 0 {
             let expected = format!("a name that is a multiple of {file_size}");
             return Err(Error::corrupt(&file.path, 0, expected, file.start.to_string()));
         }
-        // Its listed length ends where the next file begins.
+        // The listed length ends at the next file.
         let len = fs::metadata(&file.path).map_err(|e| Error::io(&file.path, e))?.len();
         if len > file_size {
             let expected = format!("{file_size} bytes, as most files here");
@@ -258,8 +259,8 @@ pub(super) fn check_files(files: &[OffsetFile], file_size: u64) -> Result<()> {
     Ok(())
 }
 
-/// Gives the last file its whole length.
-fn fill_up(files: &[OffsetFile], position: u64, file_size: u64) -> Result<()> {
+/// Extends the last file to its whole length.
+fn extend_last(files: &[OffsetFile], position: u64, file_size: u64) -> Result<()> {
     let last = files.iter().rfind(|file| file.start < position);
     let Some(file) = last.filter(|file| file.len < file_size) else {
         return Ok(());

@@ -1,28 +1,29 @@
-//! Queues made from the messages of a log, as a broker makes them: anew where they are missing, or behind what is there.
+//! Writes the queues of a store from the messages of its log: new ones, or from the ends of the existing ones on.
 //!
 //! Source: upstream `CommitLogDispatcherBuildConsumeQueue`, `ConsumeQueue#multiDispatchLmqQueue`. Every message without a
-//! transaction, or of a committed one, gets a unit at its queue offset; what a queue has already is passed over.
+//! transaction, or of a committed one, gets a unit at its queue offset. A message that a queue has already is skipped.
 
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use arrow_array::RecordBatch;
+use std::sync::Arc;
 
-use super::batch::offset_batch;
-use super::extension_writer::ExtensionWriter;
-use super::opened_queue::{OpenedQueue, check_files};
-use super::queue::Kind;
-use super::store_queues::{EXTENSION_FOLDER, FileSizes, QueueDirectory, check_sizes, folder, queues};
-use super::tags_code::{DelayLevels, tags_code};
-use super::unit::{BatchUnit, Unit};
-use super::written_files::{Written, WrittenFiles};
-use super::written_queue::{QueueEnd, WrittenQueue};
+use arrow_array::{Int32Array, Int64Array, RecordBatch, StringArray};
+
+use super::extension::ExtensionWriter;
+use super::recovery::{RecoveredQueue, check_files};
+use crate::rocketmq::consume_queue::directories::{EXTENSION_FOLDER, FileSizes, QueueDirectory, WriterOptions, check_sizes, folder, queues};
+use crate::rocketmq::consume_queue::read::{ConsumeQueue, Kind, Options, batch};
+use crate::rocketmq::consume_queue::tags_code::tags_code;
+use crate::rocketmq::consume_queue::unit::{BatchUnit, Unit};
+use super::files::{Written, WrittenFiles};
+use super::queue::{QueueEnd, WrittenQueue};
 use crate::error::{Error, Result};
 use crate::io::disk;
 use crate::io::store_lock::refuse_other_holder;
 use crate::rocketmq::commit_log::frame::{INNER_BATCH, is_in_queue};
-use crate::rocketmq::cut::cut_files;
+use crate::rocketmq::truncate::truncate_files;
 use crate::rocketmq::findings::Checked;
 use crate::rocketmq::message_columns::MessageColumns;
 use crate::rocketmq::names::{
@@ -30,31 +31,8 @@ use crate::rocketmq::names::{
 };
 use crate::rocketmq::offset_files;
 
-/// Units are kept in memory up to so many bytes, over all queues.
-const KEPT: usize = 32 * 1024 * 1024;
-
-/// How queues are written.
-#[derive(Clone, Debug)]
-pub struct WriterOptions {
-    /// Bytes of a file of a plain queue, rounded up to whole units. `None`: of the files there, else [`Self::FILE_SIZE`].
-    pub file_size: Option<u64>,
-    /// The same of a batch queue, else [`Self::BATCH_FILE_SIZE`].
-    pub batch_file_size: Option<u64>,
-    /// The broker's delays.
-    pub delay_levels: DelayLevels,
-    /// Messages go to the queues that `INNER_MULTI_DISPATCH` names as well (the broker's `enableMultiDispatch`).
-    pub multi_dispatch: bool,
-    /// Bytes of an extension file (`mappedFileSizeConsumeQueueExt`), where there are such files (`enableConsumeQueueExt`): each
-    /// message's own unit then has its tags code there. `None`: of the files there, else there are none.
-    pub extension_file_size: Option<u64>,
-}
-
-impl WriterOptions {
-    /// Bytes of a plain queue's file by default (`mappedFileSizeConsumeQueue`).
-    pub const FILE_SIZE: u64 = 6_000_000;
-    /// Bytes of a batch queue's file by default (`mapperFileSizeBatchConsumeQueue`).
-    pub const BATCH_FILE_SIZE: u64 = 13_800_000;
-}
+/// The most bytes of units that are buffered, over all queues.
+const BUFFERED: usize = 32 * 1024 * 1024;
 
 /// Writes the queues of a store.
 #[derive(Debug)]
@@ -65,9 +43,9 @@ pub struct ConsumeQueueWriter {
     queues: HashMap<String, HashMap<(i32, bool), WrittenQueue>>,
     /// Offset in the log behind the last unit of any queue; -1 without any.
     log_end: i64,
-    /// The same of the queue that ends first of those that lost units.
+    /// The same of the damaged queue that ends first.
     damaged_end: Option<i64>,
-    kept: usize,
+    buffered: usize,
     written: Written,
     /// The same of extension files.
     extensions: Written,
@@ -88,11 +66,11 @@ impl ConsumeQueueWriter {
         "store_size",
     ];
 
-    /// Begins the directories `consumequeue` and `batchconsumequeue` in `root`, which is made where it is missing.
+    /// Begins new queues in the folders `consumequeue` and `batchconsumequeue` of `root`, which is created if it is missing.
     ///
     /// # Errors
-    /// `AlreadyExists` when one of the two is there, or `consumequeue_ext` where extension files are asked for;
-    /// `InvalidArgument` for file sizes without room for a unit; the system's error, with the path.
+    /// `AlreadyExists` if one of the two exists, or `consumequeue_ext` if extension files are requested; `InvalidArgument` for
+    /// file sizes that fit no unit; the system's error, with the path.
     pub fn create(root: &Path, options: WriterOptions) -> Result<Self> {
         check_sizes(&options)?;
         let root = &disk::absolute(root)?;
@@ -103,36 +81,39 @@ impl ConsumeQueueWriter {
                 return Err(Error::io(&folder, std::io::ErrorKind::AlreadyExists.into()));
             }
         }
-        // Extension files of other queues stay as they are.
+        // Extension files of other queues are left alone.
         let sizes = FileSizes { extension: options.extension_file_size, ..FileSizes::of(root, &options)? };
         let queues = root.join(folder(Kind::Plain));
         fs::create_dir_all(&queues).map_err(|e| Error::io(&queues, e))?;
         Ok(Self::new(root, options, sizes))
     }
 
-    /// Refuses what [`Self::open`] would refuse because of names and sizes; nothing is changed.
+    /// Checks names and sizes as [`Self::open`] does, without changing anything. Returns the offset in the log behind the last
+    /// unit of any queue, -1 without units.
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn check_files(root: &Path, options: &WriterOptions) -> Result<()> {
+    pub fn check_files(root: &Path, options: &WriterOptions) -> Result<i64> {
         check_sizes(options)?;
         let sizes = FileSizes::of(root, options)?;
+        let mut log_end = -1;
         for (kind, size) in [(Kind::Plain, sizes.plain), (Kind::Batch, sizes.batch)] {
-            for queue in queues(root, folder(kind))? {
-                check_files(&offset_files::list(&[queue.directory])?, size)?;
+            for QueueDirectory { directory, .. } in queues(root, folder(kind))? {
+                check_files(&offset_files::list(std::slice::from_ref(&directory))?, size)?;
+                log_end = log_end.max(ConsumeQueue::open(&directory, Options::default())?.log_end()?);
             }
         }
-        Ok(())
+        Ok(log_end)
     }
 
-    /// Opens the queues of the store in `root`, which may lack any of the directories, to go on behind their ends.
+    /// Opens the queues of the store in `root` to write on at their ends. Any of the folders may be missing.
     ///
-    /// What leads to `end_phy_offset` in the log or behind it is cut off, for good. Counted are `units_cut` and
-    /// `queue_files_deleted`; findings are units that were lost to damage ([`Self::dispatch_offset`]).
+    /// Units of messages at `end_phy_offset` in the log or behind it are removed. Counts `units_cut` and `queue_files_deleted`. The
+    /// findings are units that were lost to damage ([`Self::dispatch_offset`]).
     ///
     /// # Errors
-    /// `Locked` while a broker holds the store; `InvalidArgument` for sizes other than those of the files there, or queues that
-    /// are a database; `Corrupt` for files whose sizes or names do not go together; the system's error, with the path.
+    /// `Locked` while a broker holds the store; `InvalidArgument` for sizes that differ from those of the existing files, or for
+    /// queues in a database; `Corrupt` for files whose sizes or names do not fit together; the system's error, with the path.
     pub fn open(root: &Path, end_phy_offset: i64, options: WriterOptions) -> Result<Self> {
         check_sizes(&options)?;
         let root = &disk::absolute(root)?;
@@ -148,10 +129,10 @@ impl ConsumeQueueWriter {
                 writer.open_queue(kind, queue, end_phy_offset)?;
             }
         }
-        // No unit leads to the extensions of a queue that is gone, and one that is made anew begins at their beginning.
+        // A queue without files has no unit that refers to its extension files. A new queue begins at their beginning.
         for QueueDirectory { topic, queue_id, directory } in queues(root, EXTENSION_FOLDER)? {
             if writer.queues.get(&topic).is_none_or(|queues| !queues.contains_key(&(queue_id, false))) {
-                cut_files(&offset_files::list(&[directory])?, 0)?;
+                truncate_files(&offset_files::list(&[directory])?, 0)?;
             }
         }
         Ok(writer)
@@ -165,7 +146,7 @@ impl ConsumeQueueWriter {
             queues: HashMap::new(),
             log_end: -1,
             damaged_end: None,
-            kept: 0,
+            buffered: 0,
             written: Written::default(),
             extensions: Written::default(),
             checked: Checked::default(),
@@ -176,16 +157,16 @@ impl ConsumeQueueWriter {
         let QueueDirectory { topic, queue_id, directory } = queue;
         let (files, extension) = self.files(kind, &topic, queue_id);
         let addresses = self.directory(EXTENSION_FOLDER, &topic, queue_id);
-        let opened = OpenedQueue::open(&directory, &addresses, files.file_size, end_phy_offset, &mut self.checked)?;
-        let OpenedQueue { end, address, units_cut, cut, is_damaged } = opened;
+        let opened = RecoveredQueue::open(&directory, &addresses, files.file_size, end_phy_offset, &mut self.checked)?;
+        let RecoveredQueue { end, address, units_cut, truncated, is_damaged } = opened;
         self.checked.count("units_cut", units_cut);
-        self.checked.count("queue_files_deleted", cut.files);
+        self.checked.count("queue_files_deleted", truncated.files);
         self.log_end = self.log_end.max(end.log_end);
         if is_damaged {
             self.damaged_end = Some(self.damaged_end.map_or(end.log_end, |damaged| damaged.min(end.log_end)));
         }
         let extension = match extension {
-            Some(files) => Some(ExtensionWriter::open(files, &end, address)?),
+            Some(files) => Some(ExtensionWriter::open(files, end.log_end >= 0, address)?),
             None => None,
         };
         let queue = WrittenQueue::new(files, extension, kind, end);
@@ -193,7 +174,7 @@ impl ConsumeQueueWriter {
         Ok(())
     }
 
-    /// The files of a queue, and those of its extension where it has one.
+    /// Returns the files of a queue, and those of its extension if it has one.
     fn files(&self, kind: Kind, topic: &str, queue_id: i32) -> (WrittenFiles, Option<WrittenFiles>) {
         let files = |folder, file_size| WrittenFiles { directory: self.directory(folder, topic, queue_id), file_size };
         match kind {
@@ -209,18 +190,18 @@ impl ConsumeQueueWriter {
         self.root.join(folder).join(topic).join(queue_id.to_string())
     }
 
-    /// What opening found and did, and what was found since.
+    /// What opening found and did, and the findings since.
     pub fn checked(&self) -> &Checked {
         &self.checked
     }
 
-    /// Offset in the log behind the last unit of any queue, -1 without units.
+    /// Offset in the log behind the last unit of any queue; -1 without units.
     pub fn log_end(&self) -> i64 {
         self.log_end
     }
 
-    /// From here in the log messages are dispatched so that no queue lacks one: [`Self::log_end`], or where the first of
-    /// the queues ends that opening found damaged. -1 where that is the beginning.
+    /// The offset in the log from which messages must be dispatched so that no queue lacks one: [`Self::log_end`], or the end of
+    /// the damaged queue that ends first. -1 is the beginning.
     pub fn dispatch_offset(&self) -> i64 {
         self.damaged_end.unwrap_or(self.log_end)
     }
@@ -235,7 +216,7 @@ impl ConsumeQueueWriter {
         offset_batch(&rows)
     }
 
-    /// Adds the units of a batch of messages, in the order of the log. Gives how many there were.
+    /// Adds the units of a batch of messages, in the order of the log. Returns how many there were.
     ///
     /// # Errors
     /// `InvalidArgument` for a column that is missing, of another type, or null; the system's error, with the path.
@@ -247,7 +228,7 @@ impl ConsumeQueueWriter {
         }
         self.checked.count("messages", messages.num_rows() as u64);
         self.checked.count("units", units as u64);
-        if self.kept > KEPT {
+        if self.buffered > BUFFERED {
             self.flush(false)?;
         }
         Ok(units)
@@ -290,14 +271,14 @@ impl ConsumeQueueWriter {
                 };
                 let queue_id = dispatched_queue_id(queue, queue_id);
                 let unit = BatchUnit { base_offset, ..plain };
-                // Their units hold the tags code itself.
+                // These units hold the tags code itself.
                 units += self.put(queue, queue_id, Kind::Plain, unit, false);
             }
         }
         Ok(units)
     }
 
-    /// Puts one unit, with an extension where they are written; 1 where it was put.
+    /// Puts one unit, with an extension unit if the queue has them. Returns 1 if it was put, else 0.
     fn put(&mut self, topic: &str, queue_id: i32, kind: Kind, unit: BatchUnit, extended: bool) -> usize {
         if !is_folder_name(topic) || queue_id < 0 || !unit.is_valid() {
             let found = format!("topic {topic:?}, queue {queue_id}, queue offset {}", unit.base_offset);
@@ -319,16 +300,16 @@ impl ConsumeQueueWriter {
         if put {
             self.log_end = self.log_end.max(unit.unit.end());
         }
-        // As much again for the extension.
-        self.kept += if put { kind.unit_len() << u8::from(extended) } else { 0 };
+        // An extension unit takes as much again.
+        self.buffered += if put { kind.unit_len() << u8::from(extended) } else { 0 };
         usize::from(put)
     }
 
-    /// Writes what is kept, so that readers see it; with `sync` it is on the disk when this returns. Extension units go before the
-    /// units that lead to them.
+    /// Writes the buffered units, so that readers see them; with `sync` they are on the disk when this returns. Extension units are
+    /// written before the units that refer to them.
     ///
     /// # Errors
-    /// The system's error, with the path. What was not written stays kept.
+    /// The system's error, with the path. Units that were not written stay in the buffer.
     pub fn flush(&mut self, sync: bool) -> Result<()> {
         for queue in self.queues.values_mut().flat_map(HashMap::values_mut) {
             queue.write_extension(&mut self.extensions)?;
@@ -337,13 +318,13 @@ impl ConsumeQueueWriter {
             self.extensions.sync()?;
         }
         for queue in self.queues.values_mut().flat_map(HashMap::values_mut) {
-            queue.write_kept(&mut self.written)?;
+            queue.write_units(&mut self.written)?;
         }
-        self.kept = 0;
+        self.buffered = 0;
         if sync { self.written.sync() } else { Ok(()) }
     }
 
-    /// Writes what is left and waits until all files are on the disk.
+    /// Writes the buffered units and waits until all files are on the disk.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -354,6 +335,15 @@ impl ConsumeQueueWriter {
         self.checked.count("files", (self.written.files() + self.extensions.files()) as u64);
         Ok(self.checked)
     }
+}
+
+/// Returns topics, queues and queue offsets as a record batch.
+fn offset_batch(rows: &[(&str, i32, i64)]) -> RecordBatch {
+    batch(vec![
+        ("topic", Arc::new(StringArray::from_iter_values(rows.iter().map(|row| row.0)))),
+        ("queue_id", Arc::new(Int32Array::from_iter_values(rows.iter().map(|row| row.1)))),
+        ("queue_offset", Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.2)))),
+    ])
 }
 
 #[cfg(test)]
