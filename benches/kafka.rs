@@ -14,7 +14,9 @@ use arrow_array::cast::AsArray as _;
 use arrow_array::types::Int64Type;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime};
 use logdex::kafka::batch_columns::Column;
-use logdex::kafka::{Check, IndexOptions, OffsetIndex, Part, ProducerState, Segment, SegmentOptions, SparseIndex};
+use logdex::kafka::{
+    Check, IndexOptions, OffsetIndex, ProducerState, Segment, SegmentOptions, SegmentRange, SparseIndex,
+};
 use support::keys::mix;
 use support::segment_files::{self, Codec};
 use support::segments;
@@ -36,7 +38,7 @@ fn group<'c>(criterion: &'c mut Criterion, name: &str) -> BenchmarkGroup<'c, Wal
 }
 
 /// The segment in `pieces` parts of about the same size, each beginning with a batch.
-fn parts(segment: &Arc<Segment>, pieces: u64) -> Vec<Part> {
+fn parts(segment: &Arc<Segment>, pieces: u64) -> Vec<SegmentRange> {
     let mut begins = vec![0];
     for batch in segments::heads(Arc::clone(segment), vec![Column::Position], false) {
         let positions = batch.expect(OK);
@@ -48,10 +50,10 @@ fn parts(segment: &Arc<Segment>, pieces: u64) -> Vec<Part> {
         }
     }
     let ends = begins.iter().skip(1).map(|end| Some(*end)).chain([None]);
-    let part = |(begin, end): (&u64, Option<u64>)| Part {
+    let part = |(begin, end): (&u64, Option<u64>)| SegmentRange {
         begin_position: Some(*begin),
         end_position: end,
-        ..Part::whole(Arc::clone(segment))
+        ..SegmentRange::whole(Arc::clone(segment))
     };
     begins.iter().zip(ends).map(part).collect()
 }
@@ -65,7 +67,9 @@ fn decode(criterion: &mut Criterion) {
             let mut group = group(criterion, &format!("kafka/{}/{value_len}", codec.name()));
             group.throughput(Throughput::Elements(written.records));
             group.bench_function("decode", |bencher| {
-                bencher.iter(|| assert_eq!(segments::read(Part::whole(Arc::clone(&segment))) as u64, written.records));
+                bencher.iter(|| {
+                    assert_eq!(segments::read(SegmentRange::whole(Arc::clone(&segment))) as u64, written.records)
+                });
             });
             group.bench_function("decode, 2 threads", |bencher| {
                 bencher.iter(|| {

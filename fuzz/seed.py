@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 HOME = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(HOME / "tests" / "python"))
+sys.path.insert(0, str(HOME / "tests" / "python" / "support"))
 
 import golden  # noqa: E402 -- found by the line above
 import golden_kafka  # noqa: E402

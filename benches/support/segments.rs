@@ -11,8 +11,8 @@ use arrow_array::RecordBatchReader;
 use logdex::kafka::batch_columns::Column as BatchColumn;
 use logdex::kafka::record_columns::Column;
 use logdex::kafka::{
-    BatchReader, BatchScan, IndexOptions, OffsetIndex, OnError, Part, ProducerState, RecordReader, RecordScan, Segment,
-    SegmentOptions, SparseIndex,
+    BatchReader, BatchScan, IndexOptions, OffsetIndex, OnError, ProducerState, RecordReader, RecordScan, Segment,
+    SegmentOptions, SegmentRange, SparseIndex,
 };
 use logdex::time_range::TimeRange;
 use serde_json::{Value, json};
@@ -52,7 +52,7 @@ fn records(question: &Question) -> Value {
         thread::scope(|scope| {
             let workers: Vec<_> = (0..threads)
                 .map(|worker| {
-                    let mut part = Part::whole(Arc::clone(&segment));
+                    let mut part = SegmentRange::whole(Arc::clone(&segment));
                     if threads > 1 {
                         part.begin_offset = end * worker / threads;
                         part.end_offset = end * (worker + 1) / threads;
@@ -67,7 +67,7 @@ fn records(question: &Question) -> Value {
 }
 
 /// Reads a part to record batches with the columns that are given by default, checksums compared, and counts its rows.
-pub(crate) fn read(part: Part) -> usize {
+pub(crate) fn read(part: SegmentRange) -> usize {
     let scan = RecordScan {
         times: TimeRange::ALL,
         columns: Column::choose::<&str>(None).expect(OK),

@@ -11,8 +11,8 @@ use arrow_array::types::{Int32Type, Int64Type, TimestampMillisecondType};
 use libfuzzer_sys::{fuzz_mutator, fuzz_target};
 use logdex::error::Error;
 use logdex::kafka::{
-    BatchReader, BatchScan, Check, Compat, Finding, OnError, Part, ProducerState, RecordReader, RecordScan, Recovered,
-    Segment, SegmentOptions, batch_columns, record_columns,
+    BatchReader, BatchScan, Check, Compat, Finding, OnError, ProducerState, RecordReader, RecordScan, Recovered,
+    Segment, SegmentOptions, SegmentRange, batch_columns, record_columns,
 };
 use logdex::time_range::TimeRange;
 use logdex_fuzz::Scratch;
@@ -100,7 +100,7 @@ fn read(segment: &Arc<Segment>, columns: &[record_columns::Column], rows: usize,
         check_crc: crc,
         on_error,
     };
-    let mut reader = RecordReader::new(vec![Part::whole(Arc::clone(segment))], scan).expect("a batch has rows");
+    let mut reader = RecordReader::new(vec![SegmentRange::whole(Arc::clone(segment))], scan).expect("a batch has rows");
     let mut batches = Vec::new();
     let error = loop {
         match reader.next_batch() {

@@ -10,7 +10,7 @@ use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
 use logdex::error::Error;
 use logdex::kafka::{
     Check, IndexOptions, OffsetEntry, OffsetIndex, Segment, SegmentOptions, SparseIndex, TimeEntry, TimeIndex,
-    snapshot, transaction_index,
+    producer_snapshot, transaction_index,
 };
 use logdex_fuzz::Scratch;
 use logdex_fuzz::kafka::{BATCHES, FIRST_TIME, RECORDS, mend_snapshot, sound_log};
@@ -177,7 +177,7 @@ fn check_transactions(path: &Path, bytes: &[u8]) {
 }
 
 fn check_snapshot(path: &Path, bytes: &[u8]) {
-    match snapshot::read(path) {
+    match producer_snapshot::read(path) {
         Ok(producers) => {
             assert_eq!(10 + 46 * producers.len(), bytes.len());
             let ids = bytes[10..]

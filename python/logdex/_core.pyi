@@ -1,21 +1,16 @@
 """Signatures of the Rust extension. The docstrings live in the Rust sources."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, final
 
 from arro3.core import Array, RecordBatch, RecordBatchReader, Schema, Table
 
+from logdex._types import Access, Body, Check, Compat, Flush, OnError, Stop, Time
 from logdex.report import Finding, Report
 
 _Path: TypeAlias = str | PathLike[str]
-_Time: TypeAlias = int | datetime
-_Access: TypeAlias = Literal["auto", "mmap", "pread"]
-_Compat: TypeAlias = Literal["4.9.3", "5.3.3", "5.5.0"] | None
-_Check: TypeAlias = Literal["verify", "trust"]
-_OnError: TypeAlias = Literal["raise", "skip", "stop"]
 
 class _ArrowArray(Protocol):
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
@@ -23,7 +18,7 @@ class _ArrowArray(Protocol):
 # Texts, or in Arrow also the hashes of whole index keys.
 _Keys: TypeAlias = _ArrowArray | Sequence[str | bytes | None]
 _Ints: TypeAlias = _ArrowArray | Sequence[int | None]
-_Times: TypeAlias = _ArrowArray | Sequence[_Time | None]
+_Times: TypeAlias = _ArrowArray | Sequence[Time | None]
 
 __all__ = [
     "CommitLog",
@@ -55,7 +50,6 @@ __all__ = [
     "_open_time_index",
     "broker_lock_holder",
     "commit_log_directories",
-    "truncate_log",
     "delay_levels_ms",
     "entry_columns",
     "index_entries",
@@ -72,6 +66,7 @@ __all__ = [
     "select_files",
     "stream_capsule",
     "time_ms",
+    "truncate_log",
 ]
 
 __version__: str
@@ -82,19 +77,19 @@ def offset_order(phy_offsets: _Ints) -> Array: ...
 def entry_columns(topic: _Keys, key: _Keys, phy_offset: _Ints, store_timestamp: _Times) -> list[Array]: ...
 def index_key(topic: str, key: str) -> str: ...
 def stream_capsule(schema: Schema, batches: Iterator[RecordBatch], requested_schema: object | None) -> object: ...
-def time_ms(value: _Time, *, end: bool = False, name: str = "value") -> int: ...
+def time_ms(value: Time, *, end: bool = False, name: str = "value") -> int: ...
 def broker_lock_holder(path: _Path) -> int | None: ...
 def commit_log_directories(path: _Path) -> list[Path]: ...
 def truncate_log(directory: _Path, end_phy_offset: int) -> Report: ...
 def delay_levels_ms(text: str) -> list[int]: ...
 def property_column(rows: Sequence[Mapping[str, str | None] | None]) -> Array: ...
-def _open_commit_log(path: _Path, access: _Access, compat: _Compat, max_body_bytes: int) -> CommitLog: ...
+def _open_commit_log(path: _Path, access: Access, compat: Compat | None, max_body_bytes: int) -> CommitLog: ...
 def _open_consume_queue(
     directory: _Path,
     commit_log: CommitLog | None,
     extension: _Path | None,
-    access: _Access,
-    compat: _Compat,
+    access: Access,
+    compat: Compat | None,
     log_end: int | None,
     clock_slack_ms: int,
 ) -> ConsumeQueue: ...
@@ -106,26 +101,26 @@ def select_files(
     *,
     topics: _Keys | str | None = None,
     max_num: int | None = None,
-    begin: _Time | None = None,
-    end: _Time | None = None,
+    begin: Time | None = None,
+    end: Time | None = None,
 ) -> Array: ...
 def newest_first(
     files: Sequence[IndexFile],
     *,
-    begin: _Time | None = None,
-    end: _Time | None = None,
+    begin: Time | None = None,
+    end: Time | None = None,
     clock_slack_ms: int = 3_600_000,
 ) -> list[IndexFile]: ...
 def _open_index_file(
     path: _Path,
     hash_slots: int | None,
     max_entries: int | None,
-    access: _Access,
-    compat: _Compat,
+    access: Access,
+    compat: Compat | None,
     last_exit_ok: bool,
 ) -> IndexFile: ...
 def infer_geometry(
-    path: _Path, *, given: tuple[int, int] | None = None, access: _Access = "auto"
+    path: _Path, *, given: tuple[int, int] | None = None, access: Access = "auto"
 ) -> tuple[int, int]: ...
 
 @final
@@ -156,7 +151,7 @@ class EntryTable:
 @final
 class PreparedFile:
     @staticmethod
-    def start(directory: _Path, *, hash_slots: int, max_entries: int, access: _Access = "auto") -> PreparedFile: ...
+    def start(directory: _Path, *, hash_slots: int, max_entries: int, access: Access = "auto") -> PreparedFile: ...
     def close(self) -> None: ...
 
 @final
@@ -167,10 +162,10 @@ class IndexFile:
         *,
         hash_slots: int = 5_000_000,
         max_entries: int = 20_000_000,
-        begin_timestamp: _Time = 0,
+        begin_timestamp: Time = 0,
         begin_phy_offset: int = 0,
-        access: _Access = "auto",
-        compat: _Compat = None,
+        access: Access = "auto",
+        compat: Compat | None = None,
         prepared: PreparedFile | None = None,
     ) -> IndexFile: ...
     @staticmethod
@@ -180,11 +175,11 @@ class IndexFile:
         mode: Literal["r", "r+"] = "r",
         hash_slots: int | None = None,
         max_entries: int | None = None,
-        access: _Access = "auto",
-        compat: _Compat = None,
+        access: Access = "auto",
+        compat: Compat | None = None,
         last_exit_ok: bool = True,
     ) -> IndexFile: ...
-    def put_key(self, key: str | bytes, phy_offset: int, store_timestamp: _Time) -> bool: ...
+    def put_key(self, key: str | bytes, phy_offset: int, store_timestamp: Time) -> bool: ...
     def put_batch(
         self,
         keys: _Keys,
@@ -199,8 +194,8 @@ class IndexFile:
         self,
         key: str | bytes,
         max_num: int | None = None,
-        begin: _Time | None = None,
-        end: _Time | None = None,
+        begin: Time | None = None,
+        end: Time | None = None,
     ) -> list[int]: ...
     def select_batch(
         self,
@@ -208,10 +203,10 @@ class IndexFile:
         *,
         topics: _Keys | str | None = None,
         max_num: int | None = None,
-        begin: _Time | None = None,
-        end: _Time | None = None,
+        begin: Time | None = None,
+        end: Time | None = None,
     ) -> Array: ...
-    def is_time_matched(self, begin: _Time, end: _Time, clock_slack_ms: int = 3_600_000) -> bool: ...
+    def is_time_matched(self, begin: Time, end: Time, clock_slack_ms: int = 3_600_000) -> bool: ...
     @property
     def header(self) -> IndexHeader: ...
     @property
@@ -243,7 +238,7 @@ class IndexFile:
 class StoreCheckpoint:
     @staticmethod
     def open(
-        path: _Path, *, mode: Literal["r", "r+"] = "r", access: _Access = "auto", compat: _Compat = None
+        path: _Path, *, mode: Literal["r", "r+"] = "r", access: Access = "auto", compat: Compat | None = None
     ) -> StoreCheckpoint: ...
     physic_msg_timestamp: int
     logics_msg_timestamp: int
@@ -292,8 +287,8 @@ class CommitLog:
     def open(
         directory: _Path,
         *,
-        access: _Access = "auto",
-        compat: _Compat = None,
+        access: Access = "auto",
+        compat: Compat | None = None,
         max_body_bytes: int = 67_108_864,
     ) -> CommitLog: ...
     @property
@@ -324,14 +319,14 @@ class CommitLog:
         phy_offsets: _Ints,
         *,
         columns: Iterable[str] | None = None,
-        body: Literal["decoded", "stored"] = "decoded",
+        body: Body = "decoded",
     ) -> RecordBatch: ...
     def first_messages(
         self,
         phy_offsets: _Ints,
         *,
         columns: Iterable[str] | None = None,
-        body: Literal["decoded", "stored"] = "decoded",
+        body: Body = "decoded",
     ) -> RecordBatch: ...
     def scan(
         self,
@@ -340,8 +335,8 @@ class CommitLog:
         end_phy_offset: int | None = None,
         columns: Iterable[str] | None = None,
         batch_size: int = 8_192,
-        stop: Literal["broker", "salvage"] = "broker",
-        body: Literal["decoded", "stored"] = "decoded",
+        stop: Stop = "broker",
+        body: Body = "decoded",
         threads: int = 1,
         check_crc: bool = True,
     ) -> MessageReader: ...
@@ -360,8 +355,8 @@ class ConsumeQueue:
         *,
         commit_log: CommitLog | None = None,
         extension: _Path | None = None,
-        access: _Access = "auto",
-        compat: _Compat = None,
+        access: Access = "auto",
+        compat: Compat | None = None,
         log_end: int | None = None,
         clock_slack_ms: int = 3_600_000,
     ) -> ConsumeQueue: ...
@@ -381,7 +376,7 @@ class ConsumeQueue:
     def log_end(self) -> int: ...
     def units(self, begin: int | None = None, end: int | None = None) -> RecordBatch: ...
     def extension_units(self, addresses: _Ints) -> RecordBatch: ...
-    def offset_by_time(self, t: _Time, *, boundary: Literal["lower", "upper"] = "lower") -> int: ...
+    def offset_by_time(self, t: Time, *, boundary: Literal["lower", "upper"] = "lower") -> int: ...
     def check_files(self) -> Report: ...
     @property
     def closed(self) -> bool: ...
@@ -423,14 +418,14 @@ class CommitLogWriter:
         file_size: int = ...,
         store_host: str = "127.0.0.1:10911",
         levels: int = 18,
-        flush: Literal["async", "sync", "none"] = "async",
+        flush: Flush = "async",
     ) -> CommitLogWriter: ...
     def set_queue_offset(self, topic: str, queue_id: int, queue_offset: int) -> None: ...
     def put_messages(
         self,
         messages: Any,
         *,
-        body: Literal["decoded", "stored"] = "decoded",
+        body: Body = "decoded",
         park: bool = True,
     ) -> RecordBatch: ...
     def put_message(
@@ -520,8 +515,8 @@ class OffsetIndex:
         path: _Path,
         *,
         mode: Literal["r", "r+"] = "r",
-        check: _Check = "verify",
-        access: _Access = "auto",
+        check: Check = "verify",
+        access: Access = "auto",
         compat: str | None = None,
         base_offset: int | None = None,
     ) -> OffsetIndex: ...
@@ -536,7 +531,7 @@ class OffsetIndex:
     @property
     def mode(self) -> Literal["r", "r+"]: ...
     @property
-    def check(self) -> _Check: ...
+    def check(self) -> Check: ...
     @property
     def file_len(self) -> int: ...
     @property
@@ -572,8 +567,8 @@ class TimeIndex:
         path: _Path,
         *,
         mode: Literal["r", "r+"] = "r",
-        check: _Check = "verify",
-        access: _Access = "auto",
+        check: Check = "verify",
+        access: Access = "auto",
         compat: str | None = None,
         base_offset: int | None = None,
     ) -> TimeIndex: ...
@@ -588,7 +583,7 @@ class TimeIndex:
     @property
     def mode(self) -> Literal["r", "r+"]: ...
     @property
-    def check(self) -> _Check: ...
+    def check(self) -> Check: ...
     @property
     def file_len(self) -> int: ...
     @property
@@ -601,10 +596,10 @@ class TimeIndex:
     def closed(self) -> bool: ...
     def __len__(self) -> int: ...
     def entry(self, n: int) -> tuple[int, int]: ...
-    def lookup(self, timestamp: _Time) -> tuple[int, int]: ...
+    def lookup(self, timestamp: Time) -> tuple[int, int]: ...
     def lookup_batch(self, timestamps: _Times) -> Array: ...
     def entries(self, batch_size: int = 65_536) -> RecordBatchReader: ...
-    def maybe_append(self, timestamp: _Time, offset: int, *, skip_full_check: bool = False) -> bool: ...
+    def maybe_append(self, timestamp: Time, offset: int, *, skip_full_check: bool = False) -> bool: ...
     def truncate_to(self, offset: int) -> None: ...
     def resize(self, max_bytes: int) -> bool: ...
     def trim(self) -> None: ...
@@ -649,8 +644,8 @@ class LogSegment:
         *,
         topic: str | None = None,
         partition: int | None = None,
-        check: _Check | None = None,
-        access: _Access = "auto",
+        check: Check | None = None,
+        access: Access = "auto",
         compat: str | None = None,
         max_batch_bytes: int = 67_108_864,
     ) -> LogSegment: ...
@@ -678,7 +673,7 @@ class LogSegment:
         columns: Iterable[str] | None = None,
         batch_size: int = 8_192,
         check_crc: bool = True,
-        on_error: _OnError = "raise",
+        on_error: OnError = "raise",
     ) -> SegmentReader: ...
     # Columns: key, value binary, topic utf8, partition i32, offset i64, timestamp timestamp[ms, UTC], timestampType i32,
     # headers list<struct<key utf8, value binary>>; more by name: partitionLeaderEpoch i32, producerId i64,
@@ -689,14 +684,14 @@ class LogSegment:
         *,
         begin_offset: int | None = None,
         end_offset: int | None = None,
-        begin: _Time | None = None,
-        end: _Time | None = None,
+        begin: Time | None = None,
+        end: Time | None = None,
         columns: Iterable[str] | None = None,
         batch_size: int = 8_192,
         control: bool = False,
         aborted: Iterable[tuple[int, int, int]] | None = None,
         check_crc: bool = True,
-        on_error: _OnError = "raise",
+        on_error: OnError = "raise",
         begin_position: int | None = None,
         end_position: int | None = None,
     ) -> SegmentReader: ...
@@ -710,7 +705,7 @@ class LogSegment:
     def slice_bytes(self, position: int, size: int) -> bytes: ...
     # (timestamp, offset, leader epoch). `control=None`: control records count only with compat.
     def offset_for_timestamp(
-        self, timestamp: _Time, starting_offset: int | None = None, *, control: bool | None = None
+        self, timestamp: Time, starting_offset: int | None = None, *, control: bool | None = None
     ) -> tuple[int, int, int | None] | None: ...
     # Offset after the last batch; the base offset of an empty segment.
     def next_offset(self) -> int: ...
@@ -763,13 +758,13 @@ class RecoveredSegment:
 def read_records(
     parts: Iterable[tuple[LogSegment, int | None, int | None, Iterable[tuple[int, int, int]] | None]],
     *,
-    begin: _Time | None = None,
-    end: _Time | None = None,
+    begin: Time | None = None,
+    end: Time | None = None,
     columns: Iterable[str] | None = None,
     batch_size: int = 8_192,
     control: bool = False,
     check_crc: bool = True,
-    on_error: _OnError = "raise",
+    on_error: OnError = "raise",
 ) -> SegmentReader: ...
 
 # Columns: version i32, producerId, firstOffset, lastOffset, lastStableOffset i64; and the bytes of a torn last entry.
@@ -779,17 +774,17 @@ def read_transaction_index(path: _Path) -> tuple[RecordBatch, int]: ...
 # coordinatorEpoch i32, currentTxnFirstOffset i64 (null: none).
 def read_producer_snapshot(path: _Path) -> RecordBatch: ...
 def _open_offset_index(
-    path: _Path, check: _Check, access: _Access, compat: str | None, base_offset: int | None
+    path: _Path, check: Check, access: Access, compat: str | None, base_offset: int | None
 ) -> OffsetIndex: ...
 def _open_time_index(
-    path: _Path, check: _Check, access: _Access, compat: str | None, base_offset: int | None
+    path: _Path, check: Check, access: Access, compat: str | None, base_offset: int | None
 ) -> TimeIndex: ...
 def _open_log_segment(
     path: _Path,
     topic: str | None,
     partition: int | None,
-    check: _Check | None,
-    access: _Access,
+    check: Check | None,
+    access: Access,
     compat: str | None,
     max_batch_bytes: int,
 ) -> LogSegment: ...

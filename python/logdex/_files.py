@@ -1,4 +1,4 @@
-"""Handles that close with their `with` block, and files that a power loss leaves whole or absent."""
+"""Open handles and small files: closing, atomic replacement, durable names."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ if TYPE_CHECKING:
 
 
 class Closing(ABC):
-    """A context manager that returns itself and closes itself, whatever the block raises."""
+    """A context manager that returns itself and closes itself at the end of the block."""
 
     __slots__ = ()
 
     @abstractmethod
     def close(self) -> None:
-        """Close what is open."""
+        """Release what is open. A second call does nothing."""
 
-    def _check_open(self) -> None:  # noqa: B027 -- a class that is used in one `with` block only has nothing to check
-        """Raise if this object is closed.
+    def _check_open(self) -> None:  # noqa: B027 -- an object that lives in one `with` block has nothing to check
+        """Raise an error after `close`.
 
         Raises:
-            ValueError: It is closed.
+            ValueError: The object is closed.
         """
 
     def __enter__(self) -> Self:
-        """Return the object itself; a closed one is refused here, not at the first call in the block."""
+        """Return the object; a closed one is refused here, not at the first call in the block."""
         self._check_open()
         return self
 
     def __exit__(self, *args: object) -> None:
-        """Close it; an error of the block propagates."""
+        """Close it. An error of the block propagates."""
         self.close()
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file under a temporary name and rename it, so that a kill leaves the old or the new content."""
+    """Write a temporary file and rename it, so that a crash leaves the old content or the new one."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with temporary.open("xb") as file:
@@ -55,7 +55,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Make the names in a directory durable, where the system can."""
+    """Call fsync on a directory, where the system supports it."""
     if os.name != "posix":
         return
     descriptor = os.open(directory, os.O_RDONLY)

@@ -5,52 +5,40 @@
 //!             | slot[h % S] -----> newest entry --prev--> older --prev--> 0
 //! ```
 //!
-//! One writer at a time, any number of readers, in this process or others. The format is written down in
-//! docs/formats/rocketmq-index.md; [`IndexFile`] is the way in.
+//! One writer at a time, any number of readers, in this process or others. The format is described in
+//! docs/formats/rocketmq-index.md; [`IndexFile`] is the entry point.
+//!
+//! The packages, lowest first; each uses only those named before it:
+//!
+//! - `format`: header, entries and geometry
+//! - `key_hash`: the hash of a key
+//! - `write`: puts
+//! - `read`: lookups
+//! - `repair`: checks, recovery after a crash, inference of the geometry
+//! - `file`: the open file
 
-mod bulk;
-mod bytes;
-mod cold;
 mod compat;
-#[cfg(test)]
-mod crash_tests;
-mod entry;
 mod file;
-mod header;
-mod hits;
-mod infer;
-#[cfg(test)]
-mod kernel_tests;
-mod kernels;
+mod format;
 mod key_hash;
-mod lanes;
-mod layout;
-mod lookup;
-mod open;
-mod prepared;
-mod put;
-mod put_batch;
-#[cfg(test)]
-mod put_tests;
-mod relink;
-mod select;
-mod text_keys;
-mod verify;
+mod read;
+mod repair;
+mod write;
 
-#[cfg(feature = "python")]
-pub(crate) use bytes::infer_geometry;
 pub use compat::Compat;
-pub use entry::Entry;
-pub use file::IndexFile;
-pub use header::Header;
-pub use hits::Hits;
-pub use kernels::Kernel;
-pub use key_hash::{KeySource, carry_utf8, finish, key_hash, key_hash_of_units, key_hash_of_utf8};
-pub use layout::Geometry;
-pub use lookup::{newest_first, select_files};
-pub use open::{CreateOptions, OpenOptions};
-pub use prepared::Prepared;
-pub use put::PutColumns;
-pub use select::Damage;
-pub use text_keys::TextKeys;
-pub use verify::{Checked, Finding};
+#[cfg(feature = "python")]
+pub(crate) use file::bytes::infer_geometry;
+pub use file::index_file::IndexFile;
+pub use file::lookup::{newest_first, select_files};
+pub use file::open::{CreateOptions, OpenOptions};
+pub use file::prepared::Prepared;
+pub use format::entry::Entry;
+pub use format::geometry::Geometry;
+pub use format::header::Header;
+pub use key_hash::java_hash::{KeySource, carry_utf8, finish, key_hash, key_hash_of_units, key_hash_of_utf8};
+pub use key_hash::kernels::Kernel;
+pub use key_hash::text_keys::TextKeys;
+pub use read::hits::Hits;
+pub use read::select::Damage;
+pub use repair::verify::{Checked, Finding};
+pub use write::put::PutColumns;

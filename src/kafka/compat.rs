@@ -24,12 +24,12 @@ impl Compat {
     }
 
     /// COMPAT(kafka `LogSegment#translateOffset`): the last offset of the batch, not its base offset.
-    pub(super) fn translates_to_last_offset(self) -> bool {
+    pub(crate) fn translates_to_last_offset(self) -> bool {
         self < Self::from_minor(4, 0)
     }
 
     /// COMPAT(kafka `FileRecords#searchForOffsetFromPosition`): batches are searched by their base offsets.
-    pub(super) fn searches_by_base_offset(self) -> bool {
+    pub(crate) fn searches_by_base_offset(self) -> bool {
         self >= Self::from_minor(4, 1)
     }
 }

@@ -3,10 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::record_columns::Column;
-use super::test_data::{SEVEN, SEVEN_BATCHES, SEVEN_INDEX, SEVEN_RECORDS, SEVEN_TIMES, T, batch, hex, record, segment};
-use super::{OnError, Part, ProducerState, RecordReader, RecordScan, Segment, SegmentOptions};
+use super::{OnError, ProducerState, RecordReader, RecordScan, Segment, SegmentOptions, SegmentRange};
 use crate::error::Error;
+use crate::kafka::read::record_columns::Column;
+use crate::kafka::test_data::{
+    SEVEN, SEVEN_BATCHES, SEVEN_INDEX, SEVEN_RECORDS, SEVEN_TIMES, T, batch, hex, record, segment,
+};
 use crate::time_range::TimeRange;
 
 fn scan(on_error: OnError) -> RecordScan {
@@ -22,7 +24,7 @@ fn scan(on_error: OnError) -> RecordScan {
 
 /// Rows, findings and whether it ended with an error.
 fn read(segment: &Arc<Segment>, on_error: OnError) -> (usize, usize, bool) {
-    count(RecordReader::new(vec![Part::whole(Arc::clone(segment))], scan(on_error)).unwrap())
+    count(RecordReader::new(vec![SegmentRange::whole(Arc::clone(segment))], scan(on_error)).unwrap())
 }
 
 fn count(mut reader: RecordReader) -> (usize, usize, bool) {
@@ -40,11 +42,11 @@ fn count(mut reader: RecordReader) -> (usize, usize, bool) {
 /// Reads segments of one partition, each up to the next one's base: offsets, findings and whether it ended with an error.
 fn read_log(segments: &[&Arc<Segment>], on_error: OnError) -> (usize, usize, bool) {
     let ends = segments.iter().skip(1).map(|next| next.base_offset()).chain([i64::MAX]);
-    let parts = segments.iter().zip(ends).map(|(segment, end_offset)| Part {
+    let parts = segments.iter().zip(ends).map(|(segment, end_offset)| SegmentRange {
         end_offset,
         topic: Some("topic".to_owned()),
         partition: Some(3),
-        ..Part::whole(Arc::clone(segment))
+        ..SegmentRange::whole(Arc::clone(segment))
     });
     count(RecordReader::new(parts.collect(), scan(on_error)).unwrap())
 }
@@ -226,7 +228,7 @@ fn a_batch_beyond_the_limit_is_refused_by_place() {
     let options = SegmentOptions { max_batch_bytes: 4096, ..SegmentOptions::default() };
     let segment = Arc::new(Segment::open(&path, options).unwrap());
     assert_eq!(read(&segment, OnError::Skip), (12, 2, false));
-    let mut reader = RecordReader::new(vec![Part::whole(segment)], scan(OnError::Raise)).unwrap();
+    let mut reader = RecordReader::new(vec![SegmentRange::whole(segment)], scan(OnError::Raise)).unwrap();
     let error = std::iter::from_fn(|| reader.next_batch().transpose()).find_map(Result::err).unwrap();
     match error {
         Error::Corrupt { path: at, offset, .. } => assert_eq!((at, offset), (path, 808)),

@@ -70,7 +70,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    pub(super) fn new(path: &Path, offset: u64, flaw: Flaw) -> Self {
+    pub(crate) fn new(path: &Path, offset: u64, flaw: Flaw) -> Self {
         Self { path: path.to_owned(), offset, kind: flaw.kind, expected: flaw.expected, found: flaw.found }
     }
 }
@@ -83,14 +83,14 @@ impl From<Finding> for Error {
 
 /// A finding whose place is not known yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Flaw {
-    pub(super) kind: Kind,
-    pub(super) expected: String,
-    pub(super) found: String,
+pub(crate) struct Flaw {
+    pub(crate) kind: Kind,
+    pub(crate) expected: String,
+    pub(crate) found: String,
 }
 
 impl Flaw {
-    pub(super) fn new(kind: Kind, expected: impl fmt::Display, found: impl fmt::Display) -> Self {
+    pub(crate) fn new(kind: Kind, expected: impl fmt::Display, found: impl fmt::Display) -> Self {
         Self { kind, expected: expected.to_string(), found: found.to_string() }
     }
 }

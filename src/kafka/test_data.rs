@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 
 /// The millisecond that the literal batches count from.
-pub(super) const T: i64 = 1_700_000_000_000;
+pub(crate) const T: i64 = 1_700_000_000_000;
 
-pub(super) fn hex(text: &str) -> Vec<u8> {
+pub(crate) fn hex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
 }
 
 /// Seven batches from offset 100 on, at 0, 115, 244, 356, 496, 601 and 709.
-pub(super) const SEVEN: &str = "00000000000000640000006700000001027bc17bfc0000000000010000018bcfe568000000018bcfe5680affffffffffffff\
+pub(crate) const SEVEN: &str = "00000000000000640000006700000001027bc17bfc0000000000010000018bcfe568000000018bcfe5680affffffffffffff\
     ffffffffffffff00000002340000000128787878787878787878787878787878787878787800340014020128787878787878\
     7878787878787878787878787878000000000000000066000000750000000102547b6a120000000000000000018bcfe56805\
     0000018bcfe56805ffffffffffffffffffffffffffff00000001840100000001787878787878787878787878787878787878\
@@ -28,10 +28,10 @@ pub(super) const SEVEN: &str = "00000000000000640000006700000001027bc17bfc000000
     683cffffffffffffffffffffffffffff00000002240000000118787878787878787878787878002400160201187878787878\
     7878787878787800";
 /// Their index at an interval of 150 bytes, and their time index.
-pub(super) const SEVEN_INDEX: &str = "00000005000000f400000008000001f00000000b000002c5";
-pub(super) const SEVEN_TIMES: &str = "0000018bcfe5681e000000050000018bcfe5683c0000000b";
+pub(crate) const SEVEN_INDEX: &str = "00000005000000f400000008000001f00000000b000002c5";
+pub(crate) const SEVEN_TIMES: &str = "0000018bcfe5681e000000050000018bcfe5683c0000000b";
 /// Position, size, first and last offset, largest timestamp after `T`.
-pub(super) const SEVEN_BATCHES: [(u64, u32, i64, i64, i64); 7] = [
+pub(crate) const SEVEN_BATCHES: [(u64, u32, i64, i64, i64); 7] = [
     (0, 115, 100, 101, 10),
     (115, 129, 102, 102, 5),
     (244, 112, 103, 105, 30),
@@ -41,26 +41,26 @@ pub(super) const SEVEN_BATCHES: [(u64, u32, i64, i64, i64); 7] = [
     (709, 99, 110, 111, 60),
 ];
 /// Timestamps of its records after `T`, from offset 100 on.
-pub(super) const SEVEN_RECORDS: [i64; 12] = [0, 10, 5, 30, 20, 25, 30, 1, 2, 50, 49, 60];
+pub(crate) const SEVEN_RECORDS: [i64; 12] = [0, 10, 5, 30, 20, 25, 30, 1, 2, 50, 49, 60];
 /// Three records from offset 1000 on: key and headers; no key; no value.
-pub(super) const PLAIN: &str = "00000000000003e80000005c00000007029d2a9db50000000000020000018bcfe568000000018bcfe56805ffffffffffffff\
+pub(crate) const PLAIN: &str = "00000000000003e80000005c00000007029d2a9db50000000000020000018bcfe568000000018bcfe56805ffffffffffffff\
     ffffffffffffff0000000330000000046b310e76616c75652d310404683102780468320110000a0201047632001000130404\
     6b330100";
 /// A COMMIT marker at offset 42.
-pub(super) const MARKER: &str = "000000000000002a00000042000000050232e6fec90030000000000000018bcfe568640000018bcfe5686400000000000180\
+pub(crate) const MARKER: &str = "000000000000002a00000042000000050232e6fec90030000000000000018bcfe568640000018bcfe5686400000000000180\
     130063ffffffff000000012000000008000000010c00000000000300";
 /// Two records with the time of the append.
-pub(super) const APPEND_TIME: &str = "00000000000001f4000000410000000002b76943230008000000010000018bcfe568000000018bcfe6ee9fffffffffffffff\
+pub(crate) const APPEND_TIME: &str = "00000000000001f4000000410000000002b76943230008000000010000018bcfe568000000018bcfe6ee9fffffffffffffff\
     ffffffffffffff000000020e000000010261000e00020201026200";
 /// What compaction leaves of a batch of ten.
-pub(super) const EMPTIED: &str = "00000000000002bc0000003100000003026ae991ff000000000009ffffffffffffffff0000018bcfe56b0900000000000000\
+pub(crate) const EMPTIED: &str = "00000000000002bc0000003100000003026ae991ff000000000009ffffffffffffffff0000018bcfe56b0900000000000000\
     0500010000002800000000";
 /// A message of magic 0 at offset 5, and one of magic 1 at offset 6.
-pub(super) const MAGIC_0: &str = "0000000000000005000000101fecd70a0000000000016b0000000176";
-pub(super) const MAGIC_1: &str = "00000000000000060000001bca1882f401000000015d3ef79800ffffffff0000000568656c6c6f";
+pub(crate) const MAGIC_0: &str = "0000000000000005000000101fecd70a0000000000016b0000000176";
+pub(crate) const MAGIC_1: &str = "00000000000000060000001bca1882f401000000015d3ef79800ffffffff0000000568656c6c6f";
 
 /// A segment of these files in a directory of a partition.
-pub(super) fn segment(dir: &Path, base: i64, log: &[u8], index: Option<&[u8]>, times: Option<&[u8]>) -> PathBuf {
+pub(crate) fn segment(dir: &Path, base: i64, log: &[u8], index: Option<&[u8]>, times: Option<&[u8]>) -> PathBuf {
     let partition = dir.join("topic-3");
     std::fs::create_dir_all(&partition).unwrap();
     let file = |suffix: &str| partition.join(format!("{base:020}{suffix}"));
@@ -74,7 +74,7 @@ pub(super) fn segment(dir: &Path, base: i64, log: &[u8], index: Option<&[u8]>, t
     file(".log")
 }
 
-pub(super) fn varint(value: i64, out: &mut Vec<u8>) {
+pub(crate) fn varint(value: i64, out: &mut Vec<u8>) {
     let mut rest = (value << 1 ^ value >> 63).cast_unsigned();
     while rest >= 0x80 {
         out.push(u8::try_from(rest & 0x7f).unwrap() | 0x80);
@@ -89,7 +89,7 @@ fn field(bytes: Option<&[u8]>, out: &mut Vec<u8>) {
 }
 
 /// A record without headers.
-pub(super) fn record(time_delta: i64, delta: i64, key: Option<&[u8]>, value: Option<&[u8]>, out: &mut Vec<u8>) {
+pub(crate) fn record(time_delta: i64, delta: i64, key: Option<&[u8]>, value: Option<&[u8]>, out: &mut Vec<u8>) {
     let mut body = vec![0];
     varint(time_delta, &mut body);
     varint(delta, &mut body);
@@ -101,7 +101,7 @@ pub(super) fn record(time_delta: i64, delta: i64, key: Option<&[u8]>, value: Opt
 }
 
 /// A batch of magic 2 around these bytes.
-pub(super) fn batch(
+pub(crate) fn batch(
     base: i64,
     last_delta: i32,
     count: i32,
@@ -128,7 +128,7 @@ pub(super) fn batch(
 }
 
 /// A message of magic 0 or 1.
-pub(super) fn message(
+pub(crate) fn message(
     offset: i64,
     magic: i8,
     attributes: u8,

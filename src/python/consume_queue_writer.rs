@@ -144,13 +144,16 @@ impl PyConsumeQueueWriter {
         Ok(Self::new(writer))
     }
 
-    /// Refuse the files and sizes that `open` would refuse; nothing is changed.
+    /// Check names and sizes as `open` does, without changing anything.
     ///
     /// Args:
     ///     root: The root of the store, which may be missing.
     ///     file_size: As for `open`.
     ///     batch_file_size: As for `open`.
     ///     extension_file_size: As for `open`.
+    ///
+    /// Returns:
+    ///     Offset in the log behind the last unit of any queue; -1 without units.
     ///
     /// Raises:
     ///     CorruptFileError: Sizes or names of a queue's files do not go together.
@@ -164,7 +167,7 @@ impl PyConsumeQueueWriter {
         #[pyo3(from_py_with = integer::file_size)] file_size: Option<u64>,
         #[pyo3(from_py_with = integer::batch_file_size)] batch_file_size: Option<u64>,
         #[pyo3(from_py_with = integer::extension_file_size)] extension_file_size: Option<u64>,
-    ) -> PyResult<()> {
+    ) -> PyResult<i64> {
         let delay_levels = DelayLevels::parse(DelayLevels::DEFAULT)?;
         let options =
             WriterOptions { file_size, batch_file_size, delay_levels, multi_dispatch: true, extension_file_size };

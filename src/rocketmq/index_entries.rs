@@ -1,9 +1,13 @@
-//! From messages to index entries: the rules of the broker's dispatcher (upstream `IndexService#buildIndex`).
+//! The keys of a message, and the index entries that they need: the rules of the broker's dispatcher (upstream
+//! `IndexService#buildIndex`).
 //!
-//! One message gives, in this order, an entry for its unique key, one for each of its space-separated keys, and with
-//! `tags` (as 5.5.0 does) one for `T#` and the whole tags text. Nothing is removed that comes twice. A message that was
-//! rolled back gives none, nor does one that lies before the end of what is indexed already.
+//! A message has, in this order, its unique key, each of its space-separated keys, and with `tags` (as 5.5.0 indexes
+//! them) `T#` followed by the whole tags text. Duplicate keys are kept. [`KeyTexts`] is the only place that knows this
+//! rule: index entries are made by it, and it decides whether a message carries a key.
+//!
+//! A message that was rolled back needs no entry, nor does one before the end of what is indexed already.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow_array::builder::{Int32Builder, Int64Builder, StringBuilder, TimestampMillisecondBuilder};
@@ -12,14 +16,68 @@ use arrow_schema::{DataType, Field, Schema};
 
 use super::commit_log::columns::timestamp_type;
 use super::commit_log::frame::{TRANSACTION_ROLLBACK, TRANSACTION_TYPE};
+use super::commit_log::properties;
 use super::message_columns::{Int32s, Texts, integers, null, times};
 use crate::error::{Error, Result};
 use crate::hash_index::{carry_utf8, finish};
+use crate::java_text::decode_utf8;
 
-/// Between two keys of a message; no other character is (upstream `MessageConst.KEY_SEPARATOR`).
+/// Separates the keys of a message; no other character does (upstream `MessageConst.KEY_SEPARATOR`).
 const KEY_SEPARATOR: char = ' ';
-/// What the key of a tags entry begins with.
+/// The prefix of the key of a tags entry.
 const TAG_MARK: &str = "T#";
+
+/// Return whether a broker indexes a message with this `sys_flag`: not if its transaction was rolled back.
+pub fn is_indexed(sys_flag: i32) -> bool {
+    sys_flag & TRANSACTION_TYPE != TRANSACTION_ROLLBACK
+}
+
+/// The three properties of a message that hold its keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyTexts<'a> {
+    /// The producer's message id.
+    pub uniq_key: Option<Cow<'a, str>>,
+    /// The space-separated keys.
+    pub keys: Option<Cow<'a, str>>,
+    /// The tags.
+    pub tags: Option<Cow<'a, str>>,
+}
+
+impl<'a> KeyTexts<'a> {
+    /// Read them from the raw properties of a frame.
+    pub fn of_properties(bytes: &'a [u8]) -> Self {
+        let [uniq_key, tags, keys] = properties::key_values(bytes).map(|value| value.map(decode_utf8));
+        Self { uniq_key, keys, tags }
+    }
+
+    /// The keys of the message, each as a prefix and the text after it.
+    fn marked_keys(&self, tags: bool) -> impl Iterator<Item = (&'static str, &str)> {
+        let unique = self.uniq_key.as_deref().into_iter();
+        let user = self.keys.as_deref().unwrap_or_default().split(KEY_SEPARATOR).filter(|key| !key.is_empty());
+        let tag = self.tags.as_deref().filter(|text| tags && !text.is_empty());
+        unique.chain(user).map(|key| ("", key)).chain(tag.map(|tag| (TAG_MARK, tag)))
+    }
+
+    /// The unique key and the space-separated keys of the message, without its tags.
+    pub fn plain_keys(&self) -> impl Iterator<Item = &str> {
+        self.marked_keys(false).map(|(_, key)| key)
+    }
+
+    /// Return whether the message carries a key; its tags count as a key if `tags` is set. An empty key is never carried.
+    pub fn carries(&self, key: &str, tags: bool) -> bool {
+        !key.is_empty() && self.marked_keys(tags).any(|(mark, text)| key.strip_prefix(mark) == Some(text))
+    }
+
+    /// Return whether the message has a key whose index key `topic#key` has this hash.
+    pub fn has_hash(&self, topic: &str, key_hash: i32, tags: bool) -> bool {
+        self.marked_keys(tags).any(|(mark, text)| hash_of([topic, "#", mark, text]) == key_hash)
+    }
+}
+
+/// The index hash of a key that is given in parts.
+fn hash_of(parts: [&str; 4]) -> i32 {
+    finish(parts.into_iter().fold(0, |hash, part| carry_utf8(hash, part.as_bytes())))
+}
 
 /// The index entries of a batch of messages.
 ///
@@ -43,7 +101,7 @@ pub fn index_entries(messages: &RecordBatch, end_phy_offset: i64, tags: bool) ->
 /// One key of a message that the index has an entry for.
 pub(super) struct IndexKey<'a> {
     pub(super) topic: &'a str,
-    /// Stands before the key.
+    /// The prefix of the key.
     mark: &'static str,
     key: &'a str,
     pub(super) phy_offset: i64,
@@ -54,17 +112,16 @@ pub(super) struct IndexKey<'a> {
 impl IndexKey<'_> {
     /// The hash of the whole index key, `topic#key`.
     pub(super) fn hash(&self) -> i32 {
-        let parts = [self.topic, "#", self.mark, self.key];
-        finish(parts.into_iter().fold(0, |hash, part| carry_utf8(hash, part.as_bytes())))
+        hash_of([self.topic, "#", self.mark, self.key])
     }
 
-    /// The key behind the topic.
+    /// The key without the topic.
     pub(super) fn text(&self) -> String {
         [self.mark, self.key].concat()
     }
 }
 
-/// Gives `take` the keys of a batch of messages in the order of their entries; see [`index_entries`].
+/// Calls `take` with each key of a batch of messages, in the order of their entries; see [`index_entries`].
 pub(super) fn for_each_key(
     messages: &RecordBatch,
     end_phy_offset: i64,
@@ -82,13 +139,15 @@ pub(super) fn for_each_key(
     let mut end = end_phy_offset;
     for row in 0..messages.num_rows() {
         let offset = phy_offset(row).ok_or_else(|| null("phy_offset", row))?;
-        if offset < end || sys_flag.get(row)? & TRANSACTION_TYPE == TRANSACTION_ROLLBACK {
+        if offset < end || !is_indexed(sys_flag.get(row)?) {
             continue;
         }
-        let unique = uniq_key.get(row).into_iter();
-        let user = keys.get(row).unwrap_or_default().split(KEY_SEPARATOR).filter(|key| !key.is_empty());
-        let tag = tag_text.as_ref().and_then(|tags| tags.get(row)).filter(|tags| !tags.is_empty());
-        let mut found = unique.chain(user).map(|key| ("", key)).chain(tag.map(|tag| (TAG_MARK, tag))).peekable();
+        let texts = KeyTexts {
+            uniq_key: uniq_key.get(row).map(Cow::Borrowed),
+            keys: keys.get(row).map(Cow::Borrowed),
+            tags: tag_text.as_ref().and_then(|tags| tags.get(row)).map(Cow::Borrowed),
+        };
+        let mut found = texts.marked_keys(tags).peekable();
         if found.peek().is_none() {
             continue;
         }

@@ -9,7 +9,7 @@ use arrow_array::{
     TimestampMicrosecondArray, TimestampMillisecondArray,
 };
 
-use super::index_entries;
+use super::{KeyTexts, index_entries};
 
 type Texts = Vec<Option<&'static str>>;
 
@@ -133,4 +133,22 @@ fn missing_values_are_errors() {
         let error = index_entries(&RecordBatch::try_from_iter(others).unwrap(), 0, false).unwrap_err();
         assert_eq!(error.to_string(), format!("messages: there is no column {missing}"));
     }
+}
+
+#[test]
+fn a_message_carries_its_unique_key_each_word_of_keys_and_indexed_tags() {
+    let texts = KeyTexts::of_properties(b"KEYS\x01a  b\x02UNIQ_KEY\x01u v\x02TAGS\x01x y\x02");
+    assert_eq!(texts.plain_keys().collect::<Vec<_>>(), ["u v", "a", "b"]);
+    for key in ["u v", "a", "b"] {
+        assert!(texts.carries(key, false) && texts.carries(key, true), "{key}");
+    }
+    for key in ["", " ", "a  b", "u", "x y", "T#x"] {
+        assert!(!texts.carries(key, true), "{key}");
+    }
+    assert!(texts.carries("T#x y", true) && !texts.carries("T#x y", false));
+    assert!(!KeyTexts::of_properties(b"").carries("T#", true));
+    let broken = KeyTexts::of_properties(b"KEYS\x01k\xed\xa0\x80\x02");
+    assert!(broken.carries("k\u{fffd}", false));
+    let hash = crate::hash_index::key_hash("T#T#x y");
+    assert!(texts.has_hash("T", hash, true) && !texts.has_hash("T", hash, false));
 }

@@ -368,7 +368,7 @@ def _integers_in(function: ast.FunctionDef) -> Iterator[str]:
     arguments = function.args
     for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
         words = ast.unparse(argument.annotation) if argument.annotation else ""
-        if {"int", "_Time", "_Ints", "_Times"} & set(
+        if {"int", "Time", "_Ints", "_Times"} & set(
             words.replace("[", " ").replace("]", " ").replace(",", " ").split()
         ):
             yield argument.arg

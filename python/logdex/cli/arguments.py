@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from logdex import _core
-from logdex.int64 import MAX_INT64
+from logdex._types import MAX_INT64
 
 if TYPE_CHECKING:
     from typing import Any, TypeAlias

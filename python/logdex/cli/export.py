@@ -6,7 +6,7 @@ import errno
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from logdex.batch_stream import BatchStream
+from logdex.arrow import BatchStream
 from logdex.cli.arguments import add_filters, add_open_options, command, open_options
 from logdex.cli.cat import filters_of, say_passed_over
 from logdex.cli.kinds import open_source

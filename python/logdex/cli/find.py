@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from logdex.cli.arguments import add_store, add_times, command, count, open_options, word
 from logdex.cli.messages import message_json, message_text
@@ -15,6 +15,7 @@ from logdex.rocketmq import MessageStore
 if TYPE_CHECKING:
     import argparse
 
+    from logdex._types import Scan
     from logdex.cli.arguments import Subparsers
     from logdex.rocketmq import FindResult, Message
 
@@ -31,7 +32,7 @@ covers is read from the log, up to 1 GiB, and said.
   logdex find /data/store Orders order-1001 --begin -2d --max 1 --json"""
 
 ANY_TOPIC = "*"
-_SCANS: dict[str, Literal["auto", True, False]] = {"auto": "auto", "all": True, "none": False}
+_SCANS: dict[str, Scan] = {"auto": "auto", "all": True, "none": False}
 
 
 def add_parsers(subparsers: Subparsers) -> None:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 from zoneinfo import ZoneInfo
 
-from logdex.int64 import MAX_INT64, MIN_INT64
+from logdex._types import MAX_INT64, MIN_INT64
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -22,8 +22,8 @@ from logdex.report import Finding
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from typing import Literal
 
+    from logdex._types import Access, Compat
     from logdex.hash_index.directory import Entry
 
 _log = logging.getLogger(__name__)
@@ -36,8 +36,8 @@ class FileOptions:
     hash_slots: int | None
     max_entries: int | None
     last_exit_ok: bool
-    access: Literal["auto", "mmap", "pread"]
-    compat: Literal["4.9.3", "5.3.3", "5.5.0"] | None
+    access: Access
+    compat: Compat | None
 
     @property
     def geometry(self) -> tuple[int, int] | None:

@@ -11,8 +11,8 @@ from logdex.errors import GeometryError
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from typing import Literal
 
+    from logdex._types import Access
     from logdex.hash_index.directory import Entry
 
 DEFAULT_HASH_SLOTS = 5_000_000
@@ -43,9 +43,7 @@ def entry_offset(hash_slots: int, position: int) -> int:
     return _HEADER_SIZE + _SLOT_SIZE * hash_slots + ENTRY_SIZE * position
 
 
-def find_geometry(
-    directory: Path, entries: list[Entry], access: Literal["auto", "mmap", "pread"]
-) -> tuple[int, int] | None:
+def find_geometry(directory: Path, entries: list[Entry], access: Access) -> tuple[int, int] | None:
     """Find (hash_slots, max_entries) of a directory from its fullest file.
 
     Files of the commonest size come first: a damaged file's size says nothing. A file whose content fits no geometry is
@@ -92,9 +90,7 @@ def _fullest_first(directory: Path, entries: list[Entry]) -> list[tuple[Entry, i
     return [(entry, counts[entry]) for entry in files]
 
 
-def refuse_other_geometry(
-    directory: Path, entries: list[Entry], geometry: tuple[int, int], access: Literal["auto", "mmap", "pread"]
-) -> None:
+def refuse_other_geometry(directory: Path, entries: list[Entry], geometry: tuple[int, int], access: Access) -> None:
     """Refuse (hash_slots, max_entries) that are not those of the files in a directory, before a put makes a mess of them.
 
     A file speaks by its content; one without an entry only where it is too long. Not by damage: nothing fits it, or it has
@@ -120,9 +116,7 @@ def refuse_other_geometry(
         raise _other_geometry(path, geometry, content, entry.size)
 
 
-def refuse_to_read(
-    directory: Path, entries: list[Entry], geometry: tuple[int, int], access: Literal["auto", "mmap", "pread"]
-) -> None:
+def refuse_to_read(directory: Path, entries: list[Entry], geometry: tuple[int, int], access: Access) -> None:
     """Refuse (hash_slots, max_entries) in which the fullest file of a directory would not give what it holds.
 
     A file that became shorter or longer gives what is left of it; of a damaged one or of one with few entries nothing tells it.
@@ -150,9 +144,7 @@ def _in_words(fits: list[tuple[int, int]]) -> str:
     return " or ".join(f"{slots} slots and {most} entries" for slots, most in fits)
 
 
-def _fits(
-    path: Path, given: tuple[int, int], access: Literal["auto", "mmap", "pread"]
-) -> tuple[list[tuple[int, int]], int]:
+def _fits(path: Path, given: tuple[int, int], access: Access) -> tuple[list[tuple[int, int]], int]:
     """Give the first few geometries that fit a file, the given one alone where it does, and how many there are.
 
     None where nothing tells.
@@ -167,7 +159,7 @@ def _fits(
         return error.fits, error.count
 
 
-def _infer(path: Path, access: Literal["auto", "mmap", "pread"]) -> tuple[int, int]:
+def _infer(path: Path, access: Access) -> tuple[int, int]:
     """Find the geometry of a file; a writer may be between an entry and its slot, so no fit is asked for twice."""
     try:
         return _core.infer_geometry(path, access=access)

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 from logdex import _core
 from logdex._core import StoreCheckpoint
+from logdex._types import check_int64
+from logdex.arrow import INDEXED_COLUMNS, entry_batches
 from logdex.hash_index import query
-from logdex.hash_index.arrow_input import INDEXED_COLUMNS, entry_batches
 from logdex.hash_index.check import verify_directory
 from logdex.hash_index.opened_index import OpenedIndex
-from logdex.int64 import check_int64
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
     from pathlib import Path
-    from typing import Protocol, TypeAlias
+    from typing import Protocol
 
     from arro3.core import Array
 
     from logdex._core import IndexFile, IndexHeader
+    from logdex._types import Time
     from logdex.hash_index.query import QueryOffsetResult
     from logdex.report import Report
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
         def core(self) -> _core.CommitLog:
             """The native log."""
 
-    _Time: TypeAlias = int | datetime | None
 
 MAX_THREADS: Final = 64
 """More threads than any put can use."""
@@ -142,7 +141,7 @@ class IndexService(OpenedIndex):
     # Questions
 
     def query_offset(
-        self, topic: str, key: str, max_num: int | None = None, begin: _Time = None, end: _Time = None
+        self, topic: str, key: str, max_num: int | None = None, begin: Time | None = None, end: Time | None = None
     ) -> QueryOffsetResult:
         """Find the candidates of one key, newest first.
 
@@ -177,8 +176,8 @@ class IndexService(OpenedIndex):
         keys: Any,  # noqa: ANN401 -- as above
         *,
         max_num: int | None = None,
-        begin: _Time = None,
-        end: _Time = None,
+        begin: Time | None = None,
+        end: Time | None = None,
     ) -> Array:
         """Find the candidates of many keys in one call.
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from logdex import _core
 from logdex._core import CommitLog, IndexFile, PreparedFile, StoreCheckpoint
+from logdex.arrow import entry_batches, message_batches, take_rows
 from logdex.errors import CorruptFileError
 from logdex.hash_index import recovery
-from logdex.hash_index.arrow_input import entry_batches, message_batches, take_rows
 from logdex.hash_index.directory import DirectoryLock, list_directory, refuse_running_broker
 from logdex.hash_index.file_name import create_next
 from logdex.hash_index.geometry import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES, file_size

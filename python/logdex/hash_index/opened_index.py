@@ -9,25 +9,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from logdex._files import Closing
+from logdex._types import check_int64
 from logdex.hash_index import recovery
 from logdex.hash_index.directory import refuse_running_broker
 from logdex.hash_index.file_name import resolve_zone
 from logdex.hash_index.file_set import FileOptions, FileSet
 from logdex.hash_index.index_writer import IndexWriter
 from logdex.hash_index.query import CLOCK_SLACK_MS, check_clock_slack
-from logdex.int64 import check_int64
 
 if TYPE_CHECKING:
     from datetime import tzinfo
     from os import PathLike
-    from typing import Literal, TypeAlias
+    from typing import Literal
 
     from typing_extensions import Self
 
     from logdex._core import IndexFile
+    from logdex._types import Access, Compat
 
-    _Access: TypeAlias = Literal["auto", "mmap", "pread"]
-    _Compat: TypeAlias = Literal["4.9.3", "5.3.3", "5.5.0"] | None
 
 _Index = TypeVar("_Index", bound="OpenedIndex")
 
@@ -65,8 +64,8 @@ class OpenedIndex(Closing):
         zone: str | tzinfo | None = None,
         last_exit_ok: bool = True,
         clock_slack_ms: int = CLOCK_SLACK_MS,
-        access: _Access = "auto",
-        compat: _Compat = None,
+        access: Access = "auto",
+        compat: Compat | None = None,
         tags: bool = False,
     ) -> Self:
         """Open an index directory.

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from logdex import _core
-from logdex.int64 import MAX_INT64, MIN_INT64, check_int64
+from logdex._types import MAX_INT64, MIN_INT64, check_int64
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
 
     from logdex._core import IndexFile
+    from logdex._types import Time
 
 MAX_MSGS_NUM_BATCH = 64
 """The broker's cap on one answer (MessageStoreConfig#maxMsgsNumBatch)."""
@@ -49,7 +49,7 @@ class TimeRange:
     end: int
 
     @classmethod
-    def of(cls, begin: int | datetime | None, end: int | datetime | None) -> TimeRange:
+    def of(cls, begin: Time | None, end: Time | None) -> TimeRange:
         """Convert a caller's bounds; None is no bound.
 
         Raises:

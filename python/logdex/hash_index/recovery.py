@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from logdex import _core
 from logdex._core import CommitLog, StoreCheckpoint
+from logdex.arrow import INDEXED_COLUMNS, arrow_batches, take_rows
 from logdex.errors import CorruptFileError
-from logdex.hash_index.arrow_input import INDEXED_COLUMNS, arrow_batches, take_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from logdex.int64 import MAX_INT64
+from logdex._types import MAX_INT64
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from os import PathLike
 
-    from logdex._core import _Time
+    from logdex._types import Time
     from logdex.kafka.log import Log
     from logdex.kafka.log_dir import LogDir
 
@@ -38,8 +38,8 @@ def find(
     key: str | bytes,
     *,
     index: str | PathLike[str] | None = None,
-    begin: _Time | None = None,
-    end: _Time | None = None,
+    begin: Time | None = None,
+    end: Time | None = None,
     header: str | None = None,
     max_num: int | None = None,
 ) -> FindResult:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import errno
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from logdex import _core
 from logdex._files import Closing
-from logdex.int64 import check_int64
+from logdex._types import check_int64
 from logdex.kafka import checkpoint, time_search
 from logdex.kafka.aborted import aborted_between, last_stable_offset
 from logdex.kafka.check import verify_log
@@ -21,15 +21,14 @@ from logdex.report import merge
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from os import PathLike
-    from typing import TypeAlias
 
-    from logdex._core import SegmentReader, _Access, _Check, _OnError, _Time
+    from logdex._core import SegmentReader
+    from logdex._types import Access, Check, Isolation, OnError, Time
     from logdex.kafka.plan import Part
     from logdex.kafka.segment import LogSegment, Slice
     from logdex.kafka.transactions import AbortedTransaction
     from logdex.report import Report
 
-    Isolation: TypeAlias = Literal["read_uncommitted", "read_committed"]
 
 ISOLATION = ("read_uncommitted", "read_committed")
 
@@ -61,8 +60,8 @@ class Log(Closing):
         *,
         topic: str | None = None,
         partition: int | None = None,
-        check: _Check | None = None,
-        access: _Access = "auto",
+        check: Check | None = None,
+        access: Access = "auto",
         compat: str | None = None,
         max_batch_bytes: int = 67_108_864,
     ) -> Log:
@@ -171,7 +170,7 @@ class Log(Closing):
                 return found
         return None
 
-    def offset_for_timestamp(self, t: _Time, *, special: bool | None = None) -> tuple[int, int] | None:
+    def offset_for_timestamp(self, t: Time, *, special: bool | None = None) -> tuple[int, int] | None:
         """Find the first record, by offset, with a timestamp at or after `t`, as (timestamp, offset); None without any.
 
         Args:
@@ -204,15 +203,15 @@ class Log(Closing):
         self,
         begin_offset: int | None = None,
         end_offset: int | None = None,
-        begin: _Time | None = None,
-        end: _Time | None = None,
+        begin: Time | None = None,
+        end: Time | None = None,
         columns: Iterable[str] | None = None,
         *,
         batch_size: int = BATCH_ROWS,
         isolation: Isolation = "read_uncommitted",
         control: bool = False,
         check_crc: bool = True,
-        on_error: _OnError = "raise",
+        on_error: OnError = "raise",
     ) -> SegmentReader:
         """Read records in the order of their offsets; the indexes tell where to begin.
 
@@ -256,7 +255,7 @@ class Log(Closing):
         self,
         begin_offset: int | None = None,
         end_offset: int | None = None,
-        begin: _Time | None = None,
+        begin: Time | None = None,
         *,
         isolation: Isolation = "read_uncommitted",
     ) -> Iterator[Part]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from logdex import _core
 from logdex._files import Closing
+from logdex._types import check_int64
 from logdex.errors import CorruptFileError
-from logdex.int64 import check_int64
 from logdex.kafka import checkpoint
 from logdex.kafka.check import verify_checkpoints
 from logdex.kafka.file_name import LOG, MAX_OFFSET, TopicPartition, parse_partition_directory
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from os import PathLike
 
-    from logdex._core import SegmentReader, _Access, _Check, _OnError, _Time
-    from logdex.kafka.log import Isolation
+    from logdex._core import SegmentReader
+    from logdex._types import Access, Check, Isolation, OnError, Time
     from logdex.kafka.segment import LogSegment
     from logdex.report import Report
 
@@ -56,8 +56,8 @@ class LogDir(Closing):
         cls,
         log_dir: str | PathLike[str],
         *,
-        check: _Check | None = None,
-        access: _Access = "auto",
+        check: Check | None = None,
+        access: Access = "auto",
         compat: str | None = None,
         max_batch_bytes: int = 67_108_864,
     ) -> LogDir:
@@ -134,15 +134,15 @@ class LogDir(Closing):
         topic: str | Iterable[str] | None = None,
         begin_offset: int | None = None,
         end_offset: int | None = None,
-        begin: _Time | None = None,
-        end: _Time | None = None,
+        begin: Time | None = None,
+        end: Time | None = None,
         *,
         columns: Iterable[str] | None = None,
         batch_size: int = BATCH_ROWS,
         isolation: Isolation = "read_uncommitted",
         control: bool = False,
         check_crc: bool = True,
-        on_error: _OnError = "raise",
+        on_error: OnError = "raise",
     ) -> SegmentReader:
         """Read the records of several partitions, one partition after the other, each in the order of its offsets.
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from os import PathLike
     from typing import TypeAlias
 
-    from logdex._core import ProducerState, SegmentReader, _Access, _Check, _OnError, _Time
+    from logdex._core import ProducerState, SegmentReader
+    from logdex._types import Access, Check, OnError, Time
 
     Aborted: TypeAlias = tuple[int, int, int]
 
@@ -80,8 +81,8 @@ class LogSegment(Closing):
         *,
         topic: str | None = None,
         partition: int | None = None,
-        check: _Check | None = None,
-        access: _Access = "auto",
+        check: Check | None = None,
+        access: Access = "auto",
         compat: str | None = None,
         max_batch_bytes: int = 67_108_864,
     ) -> LogSegment:
@@ -147,7 +148,7 @@ class LogSegment(Closing):
         columns: Iterable[str] | None = None,
         batch_size: int = BATCH_ROWS,
         check_crc: bool = True,
-        on_error: _OnError = "raise",
+        on_error: OnError = "raise",
     ) -> SegmentReader:
         """Read the headers of the batches, one row each; nothing is decompressed.
 
@@ -179,14 +180,14 @@ class LogSegment(Closing):
         *,
         begin_offset: int | None = None,
         end_offset: int | None = None,
-        begin: _Time | None = None,
-        end: _Time | None = None,
+        begin: Time | None = None,
+        end: Time | None = None,
         columns: Iterable[str] | None = None,
         batch_size: int = BATCH_ROWS,
         control: bool = False,
         aborted: Iterable[Aborted] | None = None,
         check_crc: bool = True,
-        on_error: _OnError = "raise",
+        on_error: OnError = "raise",
     ) -> SegmentReader:
         """Read records.
 
@@ -247,7 +248,7 @@ class LogSegment(Closing):
         """Read bytes of the `.log` file."""
         return self._segment.slice_bytes(position, size)
 
-    def offset_for_timestamp(self, t: _Time, starting_offset: int | None = None) -> tuple[int, int] | None:
+    def offset_for_timestamp(self, t: Time, starting_offset: int | None = None) -> tuple[int, int] | None:
         """Find the first record with a timestamp at or after `t`, as (timestamp, offset); None where there is none.
 
         Args:

@@ -17,7 +17,7 @@ from logdex.kafka.file_name import LOG
 if TYPE_CHECKING:
     from arro3.core import Array
 
-    from logdex._core import _Time
+    from logdex._types import Time
     from logdex.kafka.segments import Segments
 
 LATEST = -1
@@ -46,7 +46,7 @@ class TimeSearch:
     start: int
     broker: bool
 
-    def find(self, t: _Time, *, special: bool | None) -> _Answer:
+    def find(self, t: Time, *, special: bool | None) -> _Answer:
         """Find the first record at or after a time, or what a special timestamp means; see `Log.offset_for_timestamp`."""
         time_ms = _core.time_ms(t, name="t")
         if special is None:

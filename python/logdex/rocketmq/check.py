@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from logdex.hash_index.arrow_input import take_rows
+from logdex.arrow import take_rows
 from logdex.report import Finding, Report, merge
 from logdex.rocketmq.index_check import IndexCheck
 from logdex.rocketmq.queue_check import QueueCheck
@@ -13,10 +13,9 @@ from logdex.rocketmq.read_ahead import read_ahead
 from logdex.rocketmq.sound import is_ghost
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from arro3.core import RecordBatch
 
+    from logdex._types import Progress
     from logdex.hash_index import IndexService
     from logdex.rocketmq.commit_log import CommitLog
     from logdex.rocketmq.layout import StoreLayout
@@ -49,7 +48,7 @@ class StoreCheck:
         self._findings: list[Finding] = []
         self._back_in_time = 0
 
-    def run(self, progress: Callable[[int, int], None] | None) -> Report:
+    def run(self, progress: Progress | None) -> Report:
         """Check everything; never raises for what it finds."""
         files = self._log.check_files()
         begin, end = self._log.min_offset, self._log.max_offset

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from logdex import _core
 from logdex._files import Closing
-from logdex.int64 import MAX_INT64, MIN_INT64
+from logdex._types import MAX_INT64, MIN_INT64
 from logdex.rocketmq.message import Message
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from os import PathLike
     from pathlib import Path
-    from typing import TypeAlias
 
     from arro3.core import RecordBatch
 
     from logdex._core import MessageReader, _Ints
+    from logdex._types import Access, Body, Compat, Stop
     from logdex.report import Report
-
-    Body: TypeAlias = Literal["decoded", "stored"]
 
 
 class CommitLog(Closing):
@@ -46,8 +44,8 @@ class CommitLog(Closing):
         cls,
         directory: str | PathLike[str],
         *,
-        access: Literal["auto", "mmap", "pread"] = "auto",
-        compat: Literal["4.9.3", "5.3.3", "5.5.0"] | None = None,
+        access: Access = "auto",
+        compat: Compat | None = None,
         max_body_bytes: int = 67_108_864,
     ) -> CommitLog:
         """Open the log of a directory, in a store named `commitlog`.
@@ -181,7 +179,7 @@ class CommitLog(Closing):
         end_phy_offset: int | None = None,
         columns: Iterable[str] | None = None,
         batch_size: int = 8_192,
-        stop: Literal["broker", "salvage"] = "broker",
+        stop: Stop = "broker",
         body: Body = "decoded",
         threads: int = 1,
         check_crc: bool = True,

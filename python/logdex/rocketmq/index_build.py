@@ -7,8 +7,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from logdex.arrow import INDEXED_COLUMNS
 from logdex.hash_index import IndexService
-from logdex.hash_index.arrow_input import INDEXED_COLUMNS
 from logdex.hash_index.directory import list_directory
 from logdex.hash_index.index_service import INDEXES_TAGS
 from logdex.report import Report
@@ -16,9 +16,9 @@ from logdex.rocketmq.read_ahead import bytes_read, read_ahead
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable
     from datetime import tzinfo
 
+    from logdex._types import Progress
     from logdex.rocketmq.commit_log import CommitLog
 
 _COLUMNS = (*INDEXED_COLUMNS, "store_size")
@@ -32,7 +32,7 @@ def build_index(
     zone: str | tzinfo | None,
     tags: bool,
     threads: int,
-    progress: Callable[[int, int], None] | None,
+    progress: Progress | None,
 ) -> Report:
     """Index the messages of a log by the broker's rules; see `MessageStore.build_index`."""
     target = Path(directory)

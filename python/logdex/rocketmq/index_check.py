@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from logdex import _core
 from logdex._core import IndexFollower
+from logdex.arrow import INDEXED_COLUMNS, take_rows
 from logdex.hash_index import recovery
-from logdex.hash_index.arrow_input import INDEXED_COLUMNS, take_rows
 from logdex.hash_index.geometry import entry_offset
 from logdex.report import Finding, Report, merge
 from logdex.rocketmq.key_search import TAG_PREFIX

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from arro3.core import Array, ChunkedArray, DataType, Field, RecordBatch
 
-from logdex.batch_stream import BatchStream
+from logdex._types import check_int64
+from logdex.arrow import BatchStream
 from logdex.hash_index import recovery
 from logdex.hash_index.query import check_max_num
-from logdex.int64 import check_int64
 from logdex.rocketmq.find_result import FindResult
 from logdex.rocketmq.log_entries import LogEntries
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
     from arro3.core import Schema
 
+    from logdex._types import Progress, Scan
     from logdex.hash_index import IndexService
     from logdex.hash_index.query import TimeRange
     from logdex.rocketmq.commit_log import CommitLog
     from logdex.rocketmq.message import Message
     from logdex.rocketmq.ranges import Range
 
-    Scan: TypeAlias = Literal["auto", True, False]
     _Facts: TypeAlias = tuple[str | None, str | None, str | None, str | None, int | None]
 
 TAG_PREFIX = "T#"
@@ -87,7 +87,7 @@ class KeySearch:
         times: TimeRange,
         max_num: int | None,
         scan: Scan,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Progress | None = None,
     ) -> FindResult:
         """Find the messages of one key; see `MessageStore.find`."""
         check_max_num(max_num)
@@ -171,9 +171,7 @@ class KeySearch:
             offsets.update(also or ())
         return sorted(offsets, reverse=True), capped
 
-    def _read_unindexed(
-        self, scan: Scan, progress: Callable[[int, int], None] | None = None
-    ) -> tuple[int, list[Range]]:
+    def _read_unindexed(self, scan: Scan, progress: Progress | None = None) -> tuple[int, list[Range]]:
         """Read what no index file covers; give the bytes read and what stays unread."""
         check_scan(scan)
         # The index first: what is indexed while the log is measured is then at worst read once more.

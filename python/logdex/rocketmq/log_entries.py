@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from arro3.core import RecordBatchReader
 
 from logdex import _core
-from logdex.hash_index.arrow_input import INDEXED_COLUMNS
+from logdex.arrow import INDEXED_COLUMNS
 from logdex.rocketmq.ranges import Range, subtract, union
 from logdex.rocketmq.sound import sound_messages
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import TypeAlias
 
+    from logdex._types import Progress
     from logdex.report import Finding
     from logdex.rocketmq.commit_log import CommitLog
 
@@ -57,9 +58,7 @@ class LogEntries:
         """Give the parts of a range that are neither covered otherwise nor read yet, rising."""
         return subtract(whole, [*covered, *self._seen])
 
-    def read(
-        self, ranges: list[Range], budget_bytes: int | None, progress: Callable[[int, int], None] | None = None
-    ) -> int:
+    def read(self, ranges: list[Range], budget_bytes: int | None, progress: Progress | None = None) -> int:
         """Read ranges of the log, the newest first, as far as the budget goes, and keep their entries.
 
         Args:

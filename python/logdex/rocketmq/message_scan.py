@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from arro3.core import DataType
 
 from logdex._core import StoreCheckpoint, broker_lock_holder
-from logdex.batch_stream import BatchStream
-from logdex.hash_index.arrow_input import take_rows
+from logdex.arrow import BatchStream, take_rows
 from logdex.hash_index.query import MAX_TIME, MIN_TIME
 from logdex.rocketmq.key_search import check_scan
 from logdex.rocketmq.queue_set import parts
@@ -24,10 +23,10 @@ if TYPE_CHECKING:
     from arro3.core import RecordBatch
 
     from logdex._core import ConsumeQueue
+    from logdex._types import Body, Scan
     from logdex.hash_index.query import TimeRange
     from logdex.report import Finding
-    from logdex.rocketmq.commit_log import Body, CommitLog
-    from logdex.rocketmq.key_search import Scan
+    from logdex.rocketmq.commit_log import CommitLog
     from logdex.rocketmq.layout import StoreLayout
     from logdex.rocketmq.queue_set import QueueSet
     from logdex.rocketmq.ranges import Range

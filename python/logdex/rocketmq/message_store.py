@@ -5,9 +5,9 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any
 
+from logdex._types import check_int64
 from logdex.hash_index.index_service import INDEXES_TAGS
 from logdex.hash_index.query import TimeRange
-from logdex.int64 import check_int64
 from logdex.rocketmq.check import StoreCheck
 from logdex.rocketmq.explain import explain
 from logdex.rocketmq.index_build import build_index
@@ -23,21 +23,16 @@ from logdex.rocketmq.topics import configured_topics, topics_in_log
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable
-    from datetime import datetime, tzinfo
-    from typing import TypeAlias
+    from datetime import tzinfo
 
     from logdex._core import ConsumeQueue
-    from logdex.batch_stream import BatchStream
+    from logdex._types import Body, Progress, Scan, Time
+    from logdex.arrow import BatchStream
     from logdex.report import Finding, Report
-    from logdex.rocketmq.commit_log import Body
     from logdex.rocketmq.explanation import Explanation
     from logdex.rocketmq.find_result import FindResult
-    from logdex.rocketmq.key_search import Scan
     from logdex.rocketmq.layout import StoreLayout
     from logdex.rocketmq.message import Message
-
-    Progress: TypeAlias = Callable[[int, int], None]
-    _Time: TypeAlias = int | datetime | None
 
 
 class MessageStore(OpenedStore):
@@ -70,8 +65,8 @@ class MessageStore(OpenedStore):
         topic: str | None,
         key: str,
         *,
-        begin: _Time = None,
-        end: _Time = None,
+        begin: Time | None = None,
+        end: Time | None = None,
         max_num: int | None = None,
         scan: Scan = "auto",
         progress: Progress | None = None,
@@ -105,8 +100,8 @@ class MessageStore(OpenedStore):
         topics: Any,  # noqa: ANN401 -- anything with the PyCapsule interface
         keys: Any,  # noqa: ANN401 -- as above
         *,
-        begin: _Time = None,
-        end: _Time = None,
+        begin: Time | None = None,
+        end: Time | None = None,
         max_num: int | None = None,
         scan: Scan = "auto",
         batch_size: int = 1_024,
@@ -152,8 +147,8 @@ class MessageStore(OpenedStore):
         self,
         topic: str | None = None,
         queue_id: int | None = None,
-        begin: _Time = None,
-        end: _Time = None,
+        begin: Time | None = None,
+        end: Time | None = None,
         columns: Iterable[str] | None = None,
         *,
         scan: Scan = "auto",
@@ -216,7 +211,7 @@ class MessageStore(OpenedStore):
         self._check_open()
         return self._queues.queue(topic, queue_id)
 
-    def explain(self, topic: str, key: str, *, begin: _Time = None, end: _Time = None) -> Explanation:
+    def explain(self, topic: str, key: str, *, begin: Time | None = None, end: Time | None = None) -> Explanation:
         """Tell why a key is found, or why not: the whole way, and the likely causes.
 
         What no index file covers is read from the log, up to 1 GiB a call.

@@ -6,9 +6,9 @@ import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from logdex._files import Closing
+from logdex._types import check_int64
 from logdex.hash_index import IndexService
 from logdex.hash_index.query import CLOCK_SLACK_MS, check_clock_slack
-from logdex.int64 import check_int64
 from logdex.rocketmq.commit_log import CommitLog
 from logdex.rocketmq.end_of_log import expect_end
 from logdex.rocketmq.layout import StoreLayout, find_layout, is_store
@@ -17,12 +17,11 @@ from logdex.rocketmq.queue_set import QueueSet
 if TYPE_CHECKING:
     import os
     from pathlib import Path
-    from typing import Literal, TypeAlias
 
     from typing_extensions import Self
 
-    _Access: TypeAlias = Literal["auto", "mmap", "pread"]
-    _Compat: TypeAlias = Literal["4.9.3", "5.3.3", "5.5.0"] | None
+    from logdex._types import Access, Compat
+
 
 _Store = TypeVar("_Store", bound="OpenedStore")
 
@@ -50,8 +49,8 @@ class OpenedStore(Closing):
         max_entries: int | None = None,
         clock_slack_ms: int = CLOCK_SLACK_MS,
         commit_log: str | os.PathLike[str] | None = None,
-        access: _Access = "auto",
-        compat: _Compat = None,
+        access: Access = "auto",
+        compat: Compat | None = None,
     ) -> Self:
         """Open a store directory; all but the log may be missing.
 

@@ -11,8 +11,8 @@ from logdex.rocketmq.read_ahead import bytes_read, read_ahead
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable
 
+    from logdex._types import Progress
     from logdex.rocketmq.commit_log import CommitLog
     from logdex.rocketmq.queue_set import QueueSet
 
@@ -23,7 +23,7 @@ def build_queues(
     directory: str | os.PathLike[str],
     *,
     threads: int,
-    progress: Callable[[int, int], None] | None,
+    progress: Progress | None,
 ) -> Report:
     """Write the queues of a log by the broker's rules; see `MessageStore.build_queues`."""
     first = log.min_offset

@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from logdex.hash_index.arrow_input import take_rows
+from logdex.arrow import take_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from arro3.core import RecordBatch
 
+    from logdex._types import Body
     from logdex.report import Finding
-    from logdex.rocketmq.commit_log import Body, CommitLog
+    from logdex.rocketmq.commit_log import CommitLog
 
 _log = logging.getLogger(__name__)
 

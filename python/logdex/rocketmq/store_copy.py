@@ -18,11 +18,12 @@ from logdex.rocketmq.write.schedule import SCHEDULE_TOPIC, DelayOffsets
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from datetime import datetime, tzinfo
+    from collections.abc import Iterable, Iterator, Mapping
+    from datetime import tzinfo
 
     from arro3.core import RecordBatch
 
+    from logdex._types import Progress, Time
     from logdex.rocketmq.message_store import MessageStore
 
 _COLUMNS = (
@@ -54,10 +55,10 @@ def copy_messages(
     directory: str | os.PathLike[str],
     *,
     topic: str | None = None,
-    begin: int | datetime | None = None,
-    end: int | datetime | None = None,
+    begin: Time | None = None,
+    end: Time | None = None,
     zone: str | tzinfo | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Report:
     """Copy messages into a new store, also those behind damage; what was cut off before is left out.
 
@@ -168,7 +169,7 @@ def _put_all(
     findings: list[Finding],
     delivered: _DeliveredLevels,
     *,
-    progress: Callable[[int, int], None] | None,
+    progress: Progress | None,
 ) -> int:
     """Put and dispatch messages; give their number."""
     first, end = store.commit_log.min_offset, store.commit_log.max_offset

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sf
 
-from logdex.int64 import check_int64
+from logdex._types import check_int64
 from logdex.spark.schema import require_columns
 
 if TYPE_CHECKING:

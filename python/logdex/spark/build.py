@@ -20,11 +20,11 @@ import pyarrow.compute as pc
 from pyspark.errors import PySparkException
 
 from logdex._core import index_entries
-from logdex.hash_index.arrow_input import INDEXED_COLUMNS
+from logdex._types import check_int64
+from logdex.arrow import INDEXED_COLUMNS
 from logdex.hash_index.file_name import resolve_zone
 from logdex.hash_index.geometry import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES
 from logdex.hash_index.index_service import INDEXES_TAGS
-from logdex.int64 import check_int64
 from logdex.report import Report
 from logdex.spark import files
 from logdex.spark.build_plan import LogFileCount, TaskPlan, plan_build
@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from logdex.spark.options import Access, Compat
+    from logdex._types import Access, Compat
+
 
 logger = logging.getLogger("logdex.spark")
 
@@ -61,7 +62,7 @@ def build_index(
     mode: str = "errorifexists",
     max_tasks: int | None = None,
     access: Access = "auto",
-    compat: Compat = None,
+    compat: Compat | None = None,
 ) -> Report:
     """Build the key index of a store's commit log: byte for byte the files of a sequential `IndexService.build_index`.
 
@@ -135,7 +136,7 @@ class _Work:
     job: Job
     log_directory: str
     access: Access
-    compat: Compat
+    compat: Compat | None
 
     def messages(self, begin: int) -> Iterator[Any]:
         """Scan the log from a message on, in batches that are never empty."""

@@ -21,7 +21,8 @@ from logdex.rocketmq import CommitLog, IndexService, MessageStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from logdex.spark.options import Access, Compat
+    from logdex._types import Access, Compat
+
 
 _Handle = TypeVar("_Handle")
 
@@ -38,7 +39,7 @@ def index_service(
     hash_slots: int | None = None,
     max_entries: int | None = None,
     access: Access = "auto",
-    compat: Compat = None,
+    compat: Compat | None = None,
 ) -> IndexService:
     """Give the open index service of a directory."""
 
@@ -50,7 +51,7 @@ def index_service(
     return _kept((directory, hash_slots, max_entries, access, compat), [directory], open_service)
 
 
-def commit_log(directory: str, *, access: Access = "auto", compat: Compat = None) -> CommitLog:
+def commit_log(directory: str, *, access: Access = "auto", compat: Compat | None = None) -> CommitLog:
     """Give the open commit log of a directory, or of several with commas between them."""
 
     def open_log() -> CommitLog:
@@ -66,7 +67,7 @@ def message_store(
     hash_slots: int | None = None,
     max_entries: int | None = None,
     access: Access = "auto",
-    compat: Compat = None,
+    compat: Compat | None = None,
 ) -> MessageStore:
     """Give the open store at a root directory."""
 

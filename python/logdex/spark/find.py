@@ -9,8 +9,8 @@ import pyarrow as pa
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StringType, TimestampType
 
+from logdex._types import check_int64
 from logdex.hash_index.query import check_max_num
-from logdex.int64 import check_int64
 from logdex.rocketmq.key_search import check_scan
 from logdex.spark import files
 from logdex.spark.checks import check_worker_python
@@ -27,9 +27,10 @@ from logdex.spark.schema import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from os import PathLike
-    from typing import Literal
 
     from pyspark.sql import Column, DataFrame
+
+    from logdex._types import Scan
 
 _QUERY_COLUMNS = {"query_topic": StringType(), "query_key": StringType()}
 _COLUMNS = {**_QUERY_COLUMNS, **MESSAGE_COLUMNS}
@@ -40,7 +41,7 @@ def find(
     store: str | PathLike[str],
     max_num: int | None = None,
     *,
-    scan: Literal["auto", True, False] = "auto",
+    scan: Scan = "auto",
     hash_slots: int | None = None,
     max_entries: int | None = None,
 ) -> DataFrame:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
+    from logdex._types import Access, Compat
+
 FORMAT = "rocketmq_index"
 _OPTIONS = ("path", "paths", "hashSlots", "maxEntries", "zone", "access", "compat", "columns")
 
@@ -112,8 +114,8 @@ class EntriesReader(DataSourceReader):
         *,
         hash_slots: int | None,
         max_entries: int | None,
-        access: opt.Access,
-        compat: opt.Compat,
+        access: Access,
+        compat: Compat | None,
     ) -> None:
         self.directory = directory
         self.columns = columns

@@ -23,7 +23,7 @@ from logdex.spark.rolling import RollingFiles
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from logdex.spark.options import Access
+    from logdex._types import Access
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from pyspark.sql import functions as sf
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 
+from logdex._types import check_int64
 from logdex.hash_index.query import check_max_num
-from logdex.int64 import check_int64
 from logdex.spark import files
 from logdex.spark.checks import check_worker_python
 from logdex.spark.schema import require_columns

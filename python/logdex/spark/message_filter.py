@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from logdex._core import time_ms
-from logdex.int64 import MAX_INT64, MIN_INT64
+from logdex._types import MAX_INT64, MIN_INT64
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

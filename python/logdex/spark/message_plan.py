@@ -6,10 +6,10 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from logdex._types import MAX_INT64
 from logdex.errors import LogdexError
 from logdex.hash_index import IndexService
 from logdex.hash_index.query import CLOCK_SLACK_MS, TimeRange
-from logdex.int64 import MAX_INT64
 from logdex.rocketmq.end_of_log import expect_end
 from logdex.rocketmq.key_search import covered_ranges
 from logdex.rocketmq.message import is_msg_id, offset_in_msg_id

@@ -20,9 +20,9 @@ from logdex.spark.schema import MESSAGE_COLUMNS, arrow_schema, lay_out, record_b
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from logdex._types import Access, Compat
     from logdex.rocketmq import CommitLog
     from logdex.spark.message_work import Piece, QueuePiece
-    from logdex.spark.options import Access, Compat
 
 logger = logging.getLogger("logdex.spark")
 
@@ -45,7 +45,7 @@ class LogReading:
     directory: str
     columns: tuple[str, ...]
     access: Access = "auto"
-    compat: Compat = None
+    compat: Compat | None = None
 
     def open(self) -> CommitLog:
         """Open the log, or give the one that this process has open.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
-from logdex.int64 import MAX_INT64
+from logdex._types import MAX_INT64
 from logdex.rocketmq.layout import find_layout
 from logdex.spark import files
 from logdex.spark import options as opt

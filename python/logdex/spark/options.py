@@ -6,16 +6,15 @@ import json
 import re
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, cast
 
 from logdex._core import time_ms
-from logdex.int64 import check_int64
+from logdex._types import check_int64
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-Access = Literal["auto", "mmap", "pread"]
-Compat = Literal["4.9.3", "5.3.3", "5.5.0"] | None
+    from logdex._types import Access, Compat
 
 
 def check_names(
@@ -174,7 +173,7 @@ def access(options: Mapping[str, str]) -> Access:
     return cast("Access", _one_of(options, "access", ("auto", "mmap", "pread"), "auto"))
 
 
-def compat(options: Mapping[str, str]) -> Compat:
+def compat(options: Mapping[str, str]) -> Compat | None:
     """Give the option `compat`, None when it is not set."""
     if "compat" not in options:
         return None

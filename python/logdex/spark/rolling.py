@@ -17,7 +17,7 @@ from logdex.spark.commit import WrittenFile
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from logdex.spark.options import Access
+    from logdex._types import Access
 
 
 @dataclass(frozen=True, slots=True)

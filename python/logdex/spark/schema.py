@@ -25,7 +25,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from logdex.int64 import MAX_INT64
+from logdex._types import MAX_INT64
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -7,7 +7,7 @@ use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, TimestampMillis
 use pyo3::prelude::*;
 use pyo3_arrow::PyRecordBatch;
 
-use crate::kafka::{snapshot, transaction_index};
+use crate::kafka::{producer_snapshot, transaction_index};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(read_transaction_index, m)?)?;
@@ -59,11 +59,11 @@ fn read_transaction_index(py: Python<'_>, path: PathBuf) -> PyResult<(Bound<'_, 
 /// Source: `ProducerStateManager#readSnapshot`.
 #[pyfunction]
 fn read_producer_snapshot(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyAny>> {
-    let producers = py.detach(|| snapshot::read(&path))?;
-    let longs = |value: fn(&snapshot::ProducerEntry) -> i64| -> ArrayRef {
+    let producers = py.detach(|| producer_snapshot::read(&path))?;
+    let longs = |value: fn(&producer_snapshot::ProducerEntry) -> i64| -> ArrayRef {
         Arc::new(Int64Array::from_iter_values(producers.iter().map(value)))
     };
-    let ints = |value: fn(&snapshot::ProducerEntry) -> i32| -> ArrayRef {
+    let ints = |value: fn(&producer_snapshot::ProducerEntry) -> i32| -> ArrayRef {
         Arc::new(Int32Array::from_iter_values(producers.iter().map(value)))
     };
     let times = TimestampMillisecondArray::from_iter_values(producers.iter().map(|p| p.timestamp));

@@ -16,7 +16,7 @@ use super::reader::{PySegmentReader, Reader};
 use super::records::record_scan;
 use super::recovered::PyRecoveredSegment;
 use crate::kafka::{
-    BatchReader, BatchScan, Check, Part, ProducerState, RecordReader, Segment, SegmentOptions, batch_columns,
+    BatchReader, BatchScan, Check, ProducerState, RecordReader, Segment, SegmentOptions, SegmentRange, batch_columns,
 };
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -51,8 +51,8 @@ impl PyLogSegment {
     }
 
     /// All of it, as a part of a stream.
-    pub(super) fn part(&self) -> PyResult<Part> {
-        Ok(Part { topic: self.topic.clone(), partition: self.partition, ..Part::whole(self.inner()?) })
+    pub(super) fn part(&self) -> PyResult<SegmentRange> {
+        Ok(SegmentRange { topic: self.topic.clone(), partition: self.partition, ..SegmentRange::whole(self.inner()?) })
     }
 }
 
@@ -238,7 +238,7 @@ impl PyLogSegment {
         #[pyo3(from_py_with = integer::end_position)] end_position: Option<i64>,
     ) -> PyResult<PySegmentReader> {
         let scan = record_scan(begin, end, columns, batch_size, control, check_crc, on_error)?;
-        let part = Part {
+        let part = SegmentRange {
             begin_offset: begin_offset.unwrap_or(i64::MIN),
             end_offset: end_offset.unwrap_or(i64::MAX),
             begin_position: begin_position.map(|p| arguments::size(p, "begin_position")).transpose()?,

@@ -52,6 +52,24 @@ pub fn parse(text: &str) -> Vec<(&str, &str)> {
     entries.into_iter().map(|entry| (part(entry.name()), part(entry.value()))).collect()
 }
 
+/// The values of `UNIQ_KEY`, `TAGS` and `KEYS` in raw properties, as [`parse`] finds them.
+///
+/// Separators are ASCII, so splitting before decoding finds the same entries as splitting after it.
+pub fn key_values(bytes: &[u8]) -> [Option<&[u8]>; 3] {
+    let mut values = [None; 3];
+    for entry in bytes.split(|byte| *byte == VALUE_END) {
+        let Some(name_end) = memchr::memchr(NAME_END, entry) else {
+            continue;
+        };
+        let (name, value) = entry.split_at(name_end);
+        let place = KNOWN.iter().position(|known| known.as_bytes() == name);
+        if let (Some(found), Some(value @ [_, ..])) = (place.and_then(|at| values.get_mut(at)), value.get(1..)) {
+            *found = Some(value);
+        }
+    }
+    values
+}
+
 /// A piece of a text between ASCII bytes, which is text itself.
 fn part(piece: Piece<'_>) -> &str {
     std::str::from_utf8(piece.bytes()).unwrap_or_default()
@@ -261,7 +279,7 @@ impl KnownNames {
 
 #[cfg(test)]
 mod tests {
-    use super::{CHUNK, Piece, VALUE_END, parse, separators};
+    use super::{CHUNK, KNOWN, Piece, VALUE_END, key_values, parse, separators};
 
     fn of(text: &str) -> Vec<(String, String)> {
         let text = text.replace('^', "\u{1}").replace('|', "\u{2}");
@@ -302,6 +320,19 @@ mod tests {
         assert_eq!(read.len(), 50);
         assert_eq!(read.first().map(|(n, v)| (n.as_str(), v.as_str())), Some(("k0", "50")));
         assert_eq!(read.last().map(|(n, v)| (n.as_str(), v.as_str())), Some(("k49", "99")));
+    }
+
+    #[test]
+    fn key_values_are_those_of_all_properties() {
+        for text in
+            ["", "KEYS^a b|TAGS^t|UNIQ_KEY^u|", "KEYS^a|KEYS^b", "KEYS^a|KEYS^|TAGS^|", "KEYS^a^b|^KEYS^c", "KEYS|TAGS"]
+        {
+            let text = text.replace('^', "\u{1}").replace('|', "\u{2}");
+            let all = parse(&text);
+            let wanted =
+                KNOWN.map(|name| all.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_bytes()));
+            assert_eq!(key_values(text.as_bytes()), wanted, "{text:?}");
+        }
     }
 
     #[test]

@@ -310,7 +310,7 @@ def test_a_process_that_dies_loses_nothing(services: bool, tmp_path: Path) -> No
     """
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program)],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "support")},
         timeout=60,
         check=False,
     )

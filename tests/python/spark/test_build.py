@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from logdex.spark.options import Compat
+    from logdex._types import Compat
 
 
 def contents(directory: Path) -> list[bytes]:
@@ -26,7 +26,7 @@ def contents(directory: Path) -> list[bytes]:
     return [path.read_bytes() for path in paths]
 
 
-def sequential(store: Path, directory: Path, geometry: tuple[int, int], compat: Compat = None) -> list[bytes]:
+def sequential(store: Path, directory: Path, geometry: tuple[int, int], compat: Compat | None = None) -> list[bytes]:
     slots, entries = geometry
     with IndexService.open(directory, mode="a", hash_slots=slots, max_entries=entries, compat=compat) as index:
         index.build_index(CommitLog.open(store / "commitlog").scan())
@@ -41,7 +41,7 @@ class Build:
     hash_slots: int
     max_entries: int
     max_tasks: int | None = None
-    compat: Compat = None
+    compat: Compat | None = None
 
 
 BUILDS = [
@@ -111,7 +111,7 @@ def test_equals_the_brokers_files(
     spark: SparkSession, shared_store: Callable[[str], Path], tmp_path: Path, case: str
 ) -> None:
     slots, entries = golden.geometry(case)
-    compat: Compat = "5.5.0" if case == "v5-basic" else None
+    compat: Compat | None = "5.5.0" if case == "v5-basic" else None
     ls.build_index(spark, shared_store(case), tmp_path / "spark", hash_slots=slots, max_entries=entries, compat=compat)
     assert contents(tmp_path / "spark") == contents(shared_store(case) / "index")
 

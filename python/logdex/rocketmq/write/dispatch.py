@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from arro3.core import DataType
 
 from logdex._core import ConsumeQueueWriter, index_entries
+from logdex.arrow import INDEXED_COLUMNS
 from logdex.errors import CorruptFileError
-from logdex.hash_index.arrow_input import INDEXED_COLUMNS
 from logdex.rocketmq.read_ahead import read_ahead
 from logdex.rocketmq.write.recovery import file_at
 

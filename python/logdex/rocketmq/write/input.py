@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from arro3.core import Array, DataType, RecordBatch, Table
 
 from logdex._core import property_column, time_ms
-from logdex.hash_index.arrow_input import arrow_batches, is_arrow
-from logdex.int64 import check_int64
+from logdex._types import check_int64
+from logdex.arrow import arrow_batches, is_arrow
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from logdex._types import Time
 
 _UTC_MS = DataType.timestamp("ms", tz="UTC")
 _TYPES = {
@@ -94,7 +94,7 @@ def no_messages() -> RecordBatch:
     return RecordBatch.from_pydict({"topic": _array([], "topic")})
 
 
-def optional_ms(value: int | datetime | None, name: str) -> int | None:
+def optional_ms(value: Time | None, name: str) -> int | None:
     """Give a time in ms; None stays None. Errors call it by its name."""
     return None if value is None else time_ms(value, name=name)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+from logdex._types import check_int64
 from logdex.hash_index.file_name import resolve_zone
-from logdex.int64 import check_int64
 from logdex.rocketmq.queue_set import UNIT_BYTES
 
 if TYPE_CHECKING:
     from datetime import tzinfo
-    from typing import Literal
+
+    from logdex._types import Compat, Flush
 
 DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 """messageDelayLevel."""
@@ -41,11 +42,11 @@ class StoreOptions:
     zone: str | tzinfo | None = None
     store_host: str = "127.0.0.1:10911"
     delay_levels: str = DEFAULT_DELAY_LEVELS
-    flush: Literal["async", "sync", "none"] = "async"
+    flush: Flush = "async"
     last_exit_ok: bool | None = None
     truncate: bool = False
     begin_phy_offset: int = 0
-    compat: Literal["4.9.3", "5.3.3", "5.5.0"] | None = None
+    compat: Compat | None = None
 
     def __post_init__(self) -> None:
         """Refuse what cannot be, before anything is touched.

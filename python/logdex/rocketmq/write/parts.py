@@ -14,7 +14,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from logdex._core import CommitLogWriter, ConsumeQueueWriter, StoreLock, truncate_log, delay_levels_ms
+from logdex._core import CommitLogWriter, ConsumeQueueWriter, StoreLock, delay_levels_ms, truncate_log
 from logdex._files import sync_directory
 from logdex.hash_index import IndexService
 from logdex.hash_index.index_service import INDEXES_TAGS

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from arro3.core import Array, DataType, RecordBatch
 
 from logdex._files import replace_file, sync_directory
+from logdex.arrow import take_rows
 from logdex.errors import CorruptFileError
-from logdex.hash_index.arrow_input import take_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

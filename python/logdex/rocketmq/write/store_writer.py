@@ -15,18 +15,16 @@ from logdex.rocketmq.write.services import store_services
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from datetime import datetime, tzinfo
+    from datetime import tzinfo
     from os import PathLike
-    from typing import Literal, NoReturn, TypeAlias
+    from typing import NoReturn
 
     from arro3.core import RecordBatch
     from typing_extensions import Self
 
+    from logdex._types import Body, Compat, Flush, Time
     from logdex.report import Report
     from logdex.rocketmq.write.services import ServiceThread
-
-    _Time: TypeAlias = int | datetime | None
-    _Compat: TypeAlias = Literal["4.9.3", "5.3.3", "5.5.0"] | None
 
 
 class StoreWriter(Closing):
@@ -71,12 +69,12 @@ class StoreWriter(Closing):
         zone: str | tzinfo | None = None,
         store_host: str = "127.0.0.1:10911",
         delay_levels: str = DEFAULT_DELAY_LEVELS,
-        flush: Literal["async", "sync", "none"] = "async",
+        flush: Flush = "async",
         last_exit_ok: bool | None = None,
         truncate: bool = False,
         services: bool = True,
         begin_phy_offset: int = 0,
-        compat: _Compat = None,
+        compat: Compat | None = None,
     ) -> Self:
         """Open a store for writing, or begin a new one.
 
@@ -146,9 +144,9 @@ class StoreWriter(Closing):
         flag: int = 0,
         uniq_key: str | None = None,
         sys_flag: int = 0,
-        born_timestamp: _Time = None,
+        born_timestamp: Time | None = None,
         born_host: str | None = None,
-        store_timestamp: _Time = None,
+        store_timestamp: Time | None = None,
         store_host: str | None = None,
     ) -> PutResult:
         """Put one message. For many, `put_messages` is much faster.
@@ -194,7 +192,7 @@ class StoreWriter(Closing):
         self,
         messages: Any,  # noqa: ANN401 -- anything with the PyCapsule interface
         *,
-        body: Literal["decoded", "stored"] = "decoded",
+        body: Body = "decoded",
         park: bool = True,
     ) -> RecordBatch:
         """Put messages in their order.
@@ -237,7 +235,7 @@ class StoreWriter(Closing):
         self._check_open()
         return self._parts.dispatch()
 
-    def deliver_due(self, now: _Time = None) -> int:
+    def deliver_due(self, now: Time | None = None) -> int:
         """Put the scheduled messages whose time has come into their own topics; give their number.
 
         Args:

@@ -1,0 +1,38 @@
+"""Types of arguments that several packages take, and the limits of a Java `long`."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+Access: TypeAlias = Literal["auto", "mmap", "pread"]
+Body: TypeAlias = Literal["decoded", "stored"]
+Check: TypeAlias = Literal["verify", "trust"]
+Compat: TypeAlias = Literal["4.9.3", "5.3.3", "5.5.0"]
+"""A release of RocketMQ."""
+Flush: TypeAlias = Literal["async", "sync", "none"]
+Isolation: TypeAlias = Literal["read_uncommitted", "read_committed"]
+OnError: TypeAlias = Literal["raise", "skip", "stop"]
+Progress: TypeAlias = Callable[[int, int], None]
+"""Called with the bytes done and the bytes in all."""
+Scan: TypeAlias = Literal["auto", True, False]
+Stop: TypeAlias = Literal["broker", "salvage"]
+Time: TypeAlias = int | datetime
+"""Milliseconds since the epoch, or an aware datetime."""
+
+MIN_INT64 = -(1 << 63)
+MAX_INT64 = (1 << 63) - 1
+
+
+def check_int64(**arguments: int | None) -> None:
+    """Check that each argument is None or fits in a signed 64-bit integer.
+
+    Raises:
+        TypeError: An argument is not an integer.
+        ValueError: An argument does not fit; the message names it.
+    """
+    for name, value in arguments.items():
+        if value is not None and not MIN_INT64 <= operator.index(value) <= MAX_INT64:
+            raise ValueError(f"{name} must fit in a signed 64-bit integer")

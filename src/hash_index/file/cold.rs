@@ -1,0 +1,286 @@
+//! Files that are on the disk and not in memory: how a batch of lookups does not wait for one read after the other.
+//!
+//! A walk through a file that is not in memory stops at every entry until the disk has brought a page: six times or so
+//! some ten microseconds. As with memory (`lanes`), one walk cannot be made faster, and the disk answers many requests at
+//! a time. But here the work of a lane would be far too small, and a page fault stops the whole thread; so the walks go
+//! in rounds, all of them one step a round:
+//!
+//! ```text
+//! round 1   ask for the page of every key's slot          then read the slots
+//! round 2   ask for the page of every newest entry        then read these entries
+//! round 3   ask for the page of every entry before that   ...until every chain has come to its end
+//! ```
+//!
+//! "To ask" is an advice to the system (`MADV_WILLNEED`, `POSIX_FADV_WILLNEED`), which starts the read and returns. When
+//! the last page of a round has been asked for, the first ones are there.
+//!
+//! The rounds give no answers: they bring pages into memory, and then the same code answers as always. So nothing that
+//! goes wrong here can make an answer wrong, and a hint that the system does not know costs time only.
+//!
+//! Three more things belong to this:
+//!
+//! - A file that is opened for reading is advised to be read at random. Otherwise each fault would read a window of
+//!   neighbours as well, up to megabytes of them, and nobody asks for those. Who reads all of it asks for it first.
+//! - From a number of keys on it is cheaper to read the file from end to end: rounds cost a number of random reads a
+//!   key, and a disk that reads in one go moves about [`BYTES_A_KEY`] in that time.
+//! - Whether a file is in memory is asked of a few of the pages that the keys need, and after a good answer not again
+//!   for some milliseconds. A file that is in memory pays one look at the clock a call.
+
+use std::io;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use super::bytes::on_bytes;
+use super::index_file::IndexFile;
+use crate::hash_index::format::entry::Entry;
+use crate::hash_index::format::geometry::{ENTRY_LEN, SLOT_LEN};
+use crate::hash_index::read::hits::Chunk;
+use crate::io::ReadAt;
+
+/// Walks in one round. The first reads of a round wait least if many others were asked for before them.
+pub(super) const WALKS: usize = 4096;
+/// What the disk reads from end to end in the time of one lookup by rounds: measured, 2 GB/s and 48 us.
+const BYTES_A_KEY: u64 = 96 * 1024;
+/// Fewer walks than this are not worth a question.
+const FEW: usize = 4;
+/// Keys whose pages are asked about.
+const SAMPLES: usize = 8;
+/// How long a file that was in memory is taken to be, in milliseconds.
+const TRUST_MS: u64 = 10;
+
+/// When the file was last seen to be in memory; 0 = never.
+#[derive(Debug, Default)]
+pub(super) struct LastWarm(AtomicU64);
+
+impl LastWarm {
+    fn is_recent(&self, now: u64) -> bool {
+        now < self.0.load(Ordering::Relaxed).saturating_add(TRUST_MS)
+    }
+}
+
+/// Milliseconds since this was first asked, and some more, so that 0 is long ago.
+fn now_ms() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    let passed = START.get_or_init(Instant::now).elapsed().as_millis();
+    u64::try_from(passed).unwrap_or(u64::MAX).saturating_add(TRUST_MS + 1)
+}
+
+/// Whether the pages that a chunk's keys need are likely not to be in memory, in any of the files.
+pub(super) fn are_cold(files: &[&IndexFile], chunk: &Chunk) -> bool {
+    let walks = files.len() * chunk.key_hashes.len();
+    let now = now_ms();
+    if walks < FEW || files.first().is_none_or(|file| file.last_warm.is_recent(now)) {
+        return false;
+    }
+    let mut samples = (0..SAMPLES.min(walks)).map(|i| i * walks / SAMPLES.min(walks));
+    let is_cold = samples.any(|walk| {
+        let file = files.get(walk / chunk.key_hashes.len());
+        let key_hash = chunk.key_hashes.get(walk % chunk.key_hashes.len());
+        file.zip(key_hash).is_some_and(|(file, &key_hash)| key_hash >= 0 && file.is_cold_for(key_hash))
+    });
+    if !is_cold {
+        for file in files {
+            file.last_warm.0.store(now, Ordering::Relaxed);
+        }
+    }
+    is_cold
+}
+
+/// Brings into memory what the walks of a chunk through some files will read. `keys_ahead`: keys of the whole call that
+/// are still to be looked up, those of the chunk included.
+pub(super) fn fetch(files: &[&IndexFile], chunk: &Chunk, max_num: Option<usize>, keys_ahead: usize) {
+    let mut walks = Vec::new();
+    for file in files {
+        if (keys_ahead as u64).saturating_mul(BYTES_A_KEY) >= file.file_len {
+            on_bytes!(&file.bytes, source => source.load());
+            continue;
+        }
+        for row in 0..u32::try_from(chunk.key_hashes.len()).unwrap_or(u32::MAX) {
+            if let Some((key_hash, room)) = chunk.wanted(row, max_num) {
+                walks.push(Walk::new(file, key_hash, room));
+                if walks.len() == WALKS {
+                    go(&mut walks);
+                }
+            }
+        }
+    }
+    go(&mut walks);
+}
+
+/// Rounds, until no walk goes on.
+fn go(walks: &mut Vec<Walk<'_>>) {
+    while !walks.is_empty() {
+        for walk in walks.iter() {
+            let (offset, len) = walk.place();
+            on_bytes!(&walk.file.bytes, source => source.will_need(offset, len));
+        }
+        // An error ends a walk here; whoever answers meets it again and reports it.
+        walks.retain_mut(|walk| on_bytes!(&walk.file.bytes, source => walk.step(source)).unwrap_or(false));
+    }
+}
+
+struct Walk<'a> {
+    file: &'a IndexFile,
+    key_hash: i32,
+    /// Matches still wanted.
+    room: usize,
+    /// The entry to read next; `None`: the slot.
+    position: Option<u32>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(file: &'a IndexFile, key_hash: i32, room: Option<usize>) -> Self {
+        Self { file, key_hash, room: room.unwrap_or(usize::MAX), position: None }
+    }
+
+    /// Offset and length of what is read next.
+    fn place(&self) -> (u64, u64) {
+        let geometry = self.file.geometry;
+        match self.position {
+            None => (geometry.slot(geometry.slot_of(self.key_hash)), SLOT_LEN),
+            Some(position) => (geometry.entry(position), ENTRY_LEN),
+        }
+    }
+
+    /// Reads it. Returns whether the walk goes on: positions only fall, so it ends.
+    fn step<S: ReadAt>(&mut self, source: &S) -> io::Result<bool> {
+        let (link, below) = match self.position {
+            None => (source.acquire(self.place().0)?, self.file.geometry.entries_within(self.file.file_len)),
+            Some(position) => {
+                let entry = Entry::read(source, self.file.geometry, position)?;
+                self.room -= usize::from(entry.key_hash == self.key_hash);
+                (entry.prev_index.cast_unsigned(), position)
+            }
+        };
+        self.position = Some(link);
+        Ok(link > 0 && link < below && self.room > 0)
+    }
+}
+
+impl IndexFile {
+    /// Whether the slot of a key or the newest entry of its chain is not in memory.
+    fn is_cold_for(&self, key_hash: i32) -> bool {
+        let mut walk = Walk::new(self, key_hash, None);
+        on_bytes!(&self.bytes, source => {
+            !source.is_in_memory(walk.place().0)
+                || (walk.step(source).unwrap_or(false) && !source.is_in_memory(walk.place().0))
+        })
+    }
+}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use std::fs::File;
+    use std::path::Path;
+
+    use rustix::fs::{Advice, fadvise};
+
+    use super::*;
+    use crate::hash_index::Geometry;
+    use crate::hash_index::read::hits::Hits;
+    use crate::hash_index::{CreateOptions, OpenOptions, PutColumns, key_hash, select_files};
+    use crate::io::Access;
+    use crate::time_range::TimeRange;
+
+    const ENTRIES: u32 = 60_000;
+
+    fn key(number: u32) -> String {
+        format!("T#{}", number % (ENTRIES / 3))
+    }
+
+    /// A full file of 1.3 MB in which every key was put three times.
+    fn build(path: &Path) {
+        let geometry = Geometry::new(ENTRIES / 4, ENTRIES + 1).unwrap();
+        let options =
+            CreateOptions { geometry, begin_timestamp: 0, begin_phy_offset: 0, access: Access::Auto, compat: None };
+        let file = IndexFile::create(path, options).unwrap();
+        let keys: Vec<String> = (0..ENTRIES).map(key).collect();
+        let numbers: Vec<i64> = (0..i64::from(ENTRIES)).collect();
+        let columns = PutColumns { keys: &keys[..], phy_offsets: &numbers, store_timestamps: &numbers };
+        assert_eq!(file.put_batch(&columns, 0).unwrap(), ENTRIES as usize);
+        file.flush().unwrap();
+    }
+
+    /// Opens a file of which no page is in memory, but for what opening reads and where the file system has no disk.
+    fn open_evicted(path: &Path, access: Access) -> IndexFile {
+        let file = File::open(path).unwrap();
+        file.sync_all().unwrap();
+        fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+        let geometry = Some(Geometry::new(ENTRIES / 4, ENTRIES + 1).unwrap());
+        IndexFile::open(path, OpenOptions { geometry, access, ..OpenOptions::default() }).unwrap()
+    }
+
+    fn loaded(keys: &[String]) -> Chunk {
+        let mut chunk = Chunk::default();
+        chunk.load(keys, &(0..keys.len()));
+        chunk
+    }
+
+    #[test]
+    fn files_that_are_not_in_memory_answer_alike() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = [dir.path().join("1"), dir.path().join("2")];
+        for path in &paths {
+            build(path);
+        }
+        // Few keys go in rounds, many load the file; keys that nobody put end without a match.
+        for (count, access) in [(7, Access::Mmap), (7, Access::Pread), (500, Access::Mmap), (500, Access::Pread)] {
+            let keys: Vec<String> = (0..count).map(|i| key(i * 7919)).chain([String::from("T#absent")]).collect();
+            let files = paths.each_ref().map(|path| open_evicted(path, access));
+            let mut hits = Hits::new();
+            let files = files.each_ref();
+            select_files(&files, &keys[..], 0..keys.len(), None, TimeRange::ALL, &mut hits).unwrap();
+            assert_eq!(hits.len(), keys.len());
+            for (key, row) in keys.iter().zip(hits.rows()) {
+                let one: Vec<i64> =
+                    files.iter().flat_map(|f| f.select(key_hash(key), None, TimeRange::ALL).unwrap().0).collect();
+                assert_eq!(row, one, "{key}");
+                assert_eq!(row.len(), if key == "T#absent" { 0 } else { 6 }, "{key}");
+            }
+        }
+    }
+
+    #[test]
+    fn rounds_bring_in_what_the_walks_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("1");
+        build(&path);
+        let keys: Vec<String> = (0..5).map(|i| key(i * 7919)).collect();
+        let chunk = loaded(&keys);
+        for access in [Access::Mmap, Access::Pread] {
+            let file = open_evicted(&path, access);
+            if !are_cold(&[&file], &chunk) {
+                println!("nothing can be evicted here");
+                continue;
+            }
+            fetch(&[&file], &chunk, None, keys.len());
+            for key in &keys {
+                let mut walk = Walk::new(&file, key_hash(key), None);
+                on_bytes!(&file.bytes, source => {
+                    assert!(source.is_in_memory(walk.place().0));
+                    while walk.step(source).unwrap() {
+                        assert!(source.is_in_memory(walk.place().0));
+                    }
+                });
+            }
+            assert!(!are_cold(&[&file], &chunk));
+            drop(file); // pages of a map are not given up
+            let other = open_evicted(&path, access);
+            assert!(are_cold(&[&other], &chunk));
+            fetch(&[&other], &chunk, None, usize::MAX); // so many keys that the file is read from end to end
+            let pages = (0..other.file_len).step_by(4096);
+            assert!(on_bytes!(&other.bytes, source => pages.clone().all(|at| source.is_in_memory(at))));
+        }
+    }
+
+    #[test]
+    fn a_file_seen_in_memory_is_not_asked_about_again_at_once() {
+        let now = now_ms();
+        assert!(!LastWarm::default().is_recent(now));
+        let seen = LastWarm(AtomicU64::new(now));
+        assert!(seen.is_recent(now));
+        assert!(!seen.is_recent(now + TRUST_MS));
+    }
+}

@@ -1,0 +1,235 @@
+//! An open index file: puts, what it holds, flushing. Opening is in `open`, asking in `lookup`.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use super::bytes::{Bytes, on_bytes, on_writable};
+use super::cold::LastWarm;
+use crate::error::{Error, Result};
+use crate::hash_index::compat::Compat;
+use crate::hash_index::format::entry::Entry;
+use crate::hash_index::format::geometry::{ENTRY_LEN, Geometry};
+use crate::hash_index::format::header::Header;
+use crate::hash_index::key_hash::java_hash::{KeySource, key_hash};
+use crate::hash_index::read::select;
+use crate::hash_index::repair::verify::{self, Checked};
+use crate::hash_index::write::bulk::{CHUNK, put_bulk};
+use crate::hash_index::write::put::{PutColumns, put_one, read_header};
+use crate::io::disk::sync_parent;
+use crate::io::{ReadAt, WriteAt};
+
+/// An open index file. Any number of threads may read it; puts are taken one after the other.
+#[derive(Debug)]
+pub struct IndexFile {
+    pub(super) path: PathBuf,
+    pub(super) bytes: Bytes,
+    /// Length on disk when it was opened.
+    pub(super) file_len: u64,
+    pub(super) geometry: Geometry,
+    pub(super) compat: Option<Compat>,
+    pub(super) last_exit_ok: bool,
+    /// Puts, one at a time; holds the lock of the file.
+    pub(super) writer: Option<Mutex<File>>,
+    /// Whether the directory has yet to be told of a new file.
+    pub(super) is_new: AtomicBool,
+    pub(super) last_warm: LastWarm,
+}
+
+impl IndexFile {
+    /// Puts one key; false when the file is full, which changes nothing. Source: `IndexFile#putKey`.
+    ///
+    /// # Errors
+    /// As [`Self::put_batch`].
+    pub fn put_key(&self, key: &str, phy_offset: i64, store_timestamp: i64) -> Result<bool> {
+        self.put_hash(key_hash(key), phy_offset, store_timestamp)
+    }
+
+    /// Puts one key by its hash, as [`Self::put_key`].
+    ///
+    /// # Errors
+    /// As [`Self::put_batch`].
+    pub fn put_hash(&self, key_hash: i32, phy_offset: i64, store_timestamp: i64) -> Result<bool> {
+        let _one_at_a_time = self.writer()?.lock().unwrap_or_else(PoisonError::into_inner);
+        on_writable!(&self.bytes, target => {
+            read_header(target)
+                .and_then(|mut h| put_one(target, self.geometry, &mut h, key_hash, phy_offset, store_timestamp))
+        })
+        .map_err(|e| Error::io(&self.path, e))
+    }
+
+    /// Puts the rows from `start` on; returns how many were taken, fewer than there are only when the file became full.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the file is open for reading or the columns differ in length; errors of the system.
+    pub fn put_batch<K: KeySource + ?Sized>(&self, columns: &PutColumns<'_, K>, start: usize) -> Result<usize> {
+        self.put_batch_threads(columns, start, 1)
+    }
+
+    /// [`Self::put_batch`] by several threads: the same bytes. Pays for tens of thousands of rows.
+    ///
+    /// # Errors
+    /// As [`Self::put_batch`].
+    pub fn put_batch_threads<K: KeySource + ?Sized>(
+        &self,
+        columns: &PutColumns<'_, K>,
+        start: usize,
+        threads: usize,
+    ) -> Result<usize> {
+        let rows = columns.keys.len();
+        if columns.phy_offsets.len() != rows || columns.store_timestamps.len() != rows {
+            return Err(Error::InvalidArgument(format!(
+                "columns differ in length: {rows} keys, {} phy_offsets, {} store_timestamps",
+                columns.phy_offsets.len(),
+                columns.store_timestamps.len()
+            )));
+        }
+        let _one_at_a_time = self.writer()?.lock().unwrap_or_else(PoisonError::into_inner);
+        on_writable!(&self.bytes, target => {
+            put_bulk(target, self.geometry, columns, start, threads, CHUNK)
+        })
+        .map_err(|e| Error::io(&self.path, e))
+    }
+
+    fn writer(&self) -> Result<&Mutex<File>> {
+        self.writer
+            .as_ref()
+            .ok_or_else(|| Error::InvalidArgument(format!("{} is open for reading", self.path.display())))
+    }
+
+    /// The header as it is now. A file without a whole header reads as if zeros followed.
+    ///
+    /// # Errors
+    /// Errors of the system.
+    pub fn header(&self) -> Result<Header> {
+        on_bytes!(&self.bytes, source => Header::read(source)).map_err(|e| Error::io(&self.path, e))
+    }
+
+    /// Entries held, as the count says.
+    ///
+    /// # Errors
+    /// Errors of the system.
+    pub fn len(&self) -> Result<u32> {
+        Ok(self.header()?.next_position() - 1)
+    }
+
+    /// True when there is no entry.
+    ///
+    /// # Errors
+    /// Errors of the system.
+    pub fn is_empty(&self) -> Result<bool> {
+        self.len().map(|len| len == 0)
+    }
+
+    /// True when no entry can be put any more. Source: `IndexFile#isWriteFull`.
+    ///
+    /// # Errors
+    /// Errors of the system.
+    pub fn is_full(&self) -> Result<bool> {
+        Ok(self.header()?.next_position() >= self.geometry.max_entries())
+    }
+
+    /// The entries from `position` on that the count says and the file holds, at most `limit`.
+    ///
+    /// # Errors
+    /// Errors of the system.
+    pub fn read_entries(&self, position: u32, limit: u32) -> Result<Vec<Entry>> {
+        let end = self.header()?.next_position().min(self.geometry.entries_within(self.file_len));
+        let end = end.min(position.saturating_add(limit));
+        let len = ENTRY_LEN * u64::from(end.saturating_sub(position));
+        on_bytes!(&self.bytes, source => {
+            source.will_need(self.geometry.entry(position), len);
+            (position..end).map(|at| Entry::read(source, self.geometry, at)).collect::<io::Result<_>>()
+        })
+        .map_err(|e| Error::io(&self.path, e))
+    }
+
+    /// The store time to show for an entry, in milliseconds; in compat as the broker computes it for entry 1, too (B3).
+    pub fn shown_time(&self, header: &Header, position: u32, entry: &Entry) -> i64 {
+        if self.compat.is_some() {
+            return crate::hash_index::format::entry::broker_time(header.begin_timestamp, entry.time_diff);
+        }
+        select::shown_time(header, position, entry.time_diff)
+    }
+
+    /// Looks through the whole file. Linear.
+    ///
+    /// # Errors
+    /// Errors of the system; what is wrong with the bytes is in the result.
+    pub fn verify(&self) -> Result<Checked> {
+        on_bytes!(&self.bytes, source => {
+            source.load();
+            verify::verify(source, self.geometry, self.file_len)
+        })
+        .map_err(|e| Error::io(&self.path, e))
+    }
+
+    /// Rewrites the header as the broker does (a count of 0 becomes 1) and waits until all of the file is on the disk.
+    ///
+    /// Source: `IndexFile#flush`. Does nothing for a file that is open for reading.
+    ///
+    /// # Errors
+    /// Errors of the system.
+    pub fn flush(&self) -> Result<()> {
+        let Some(writer) = &self.writer else { return Ok(()) };
+        {
+            let _one_at_a_time = writer.lock().unwrap_or_else(PoisonError::into_inner);
+            on_writable!(&self.bytes, target => flush_file(target)).map_err(|e| Error::io(&self.path, e))?;
+        }
+        if self.is_new.swap(false, Ordering::Relaxed) {
+            sync_parent(&self.path)?;
+        }
+        Ok(())
+    }
+
+    /// Slots and entries.
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// Where the file lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whose answers.
+    pub fn compat(&self) -> Option<Compat> {
+        self.compat
+    }
+
+    /// False when the file was opened as one that a crash left.
+    pub fn last_exit_ok(&self) -> bool {
+        self.last_exit_ok
+    }
+
+    /// True when puts are possible.
+    pub fn is_writable(&self) -> bool {
+        self.writer.is_some()
+    }
+
+    /// True when the bytes are reached by a map.
+    pub fn is_mapped(&self) -> bool {
+        match &self.bytes {
+            Bytes::Mapped(_) => true,
+            Bytes::Plain(_) => false,
+            Bytes::Extended(f) => f.base.is_mapped(),
+            Bytes::Mended(f) => f.base.is_mapped(),
+        }
+    }
+
+    /// Disk space held for the file, in bytes.
+    pub fn reserved_bytes(&self) -> u64 {
+        if self.is_writable() { self.file_len } else { 0 }
+    }
+}
+
+fn flush_file(target: &impl WriteAt) -> io::Result<()> {
+    let mut header = Header::read(target)?;
+    if header.index_count <= 0 {
+        header.index_count = 1;
+        header.write_counts(target)?;
+    }
+    target.flush(0, target.len())
+}

@@ -1,0 +1,8 @@
+//! An open index file: creating, opening, preparing the next one, puts, lookups in one file and in many.
+
+pub(super) mod bytes;
+mod cold;
+pub(super) mod index_file;
+pub(super) mod lookup;
+pub(super) mod open;
+pub(super) mod prepared;

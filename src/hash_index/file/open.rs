@@ -1,0 +1,185 @@
+//! Creating and opening index files: exclusive names, locks, reserved space, mending.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+
+use super::bytes::{Bytes, infer_geometry, mend_file, on_writable, readable_bytes, writable_bytes};
+use super::cold;
+use super::index_file::IndexFile;
+use crate::error::{Error, Result};
+use crate::hash_index::compat::Compat;
+use crate::hash_index::format::geometry::Geometry;
+use crate::hash_index::format::header::{Header, at};
+use crate::io::disk::{NewFile, lock_writer, open_file};
+use crate::io::store_lock::refuse_other_holder;
+use crate::io::{Access, FileSource, PlainFile, ReadAt, WriteAt};
+
+/// How to create an index file.
+#[derive(Clone, Copy, Debug)]
+pub struct CreateOptions {
+    /// Slots and entries.
+    pub geometry: Geometry,
+    /// Seed: the end time of the file before, in milliseconds; 0 or less is none.
+    pub begin_timestamp: i64,
+    /// Seed: the end offset of the file before; 0 or less is none.
+    pub begin_phy_offset: i64,
+    /// Map or `pwrite`.
+    pub access: Access,
+    /// Whose answers.
+    pub compat: Option<Compat>,
+}
+
+/// How to open an index file.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenOptions {
+    /// For puts as well.
+    pub write: bool,
+    /// Slots and entries; `None`: found from the content.
+    pub geometry: Option<Geometry>,
+    /// Map or `pread`.
+    pub access: Access,
+    /// Whose answers.
+    pub compat: Option<Compat>,
+    /// False after a crash of the machine: slots are linked anew from the entries, up to the first that cannot be true.
+    pub last_exit_ok: bool,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { write: false, geometry: None, access: Access::Auto, compat: None, last_exit_ok: true }
+    }
+}
+
+impl IndexFile {
+    /// Creates a file of the full size, its space reserved, and opens it for puts.
+    ///
+    /// # Errors
+    /// `AlreadyExists`, `StorageFull` and other errors of the system: then no file is left. `Locked` while a broker runs
+    /// on the store that the directory belongs to.
+    pub fn create(path: &Path, options: CreateOptions) -> Result<Self> {
+        refuse_running_broker(path)?;
+        let new = NewFile::create(path)?;
+        let writer = lock_writer(path, new.file())?;
+        let bytes = writable_bytes(path, clone(path, new.file())?, options.geometry, options.access)?;
+        on_writable!(&bytes, target => write_seeds(target, options)).map_err(|e| Error::io(path, e))?;
+        new.publish()?;
+        Ok(Self::created(path, options, bytes, writer))
+    }
+
+    /// The handle of a file that was just created.
+    pub(super) fn created(path: &Path, options: CreateOptions, bytes: Bytes, writer: File) -> Self {
+        Self {
+            path: path.to_owned(),
+            bytes,
+            file_len: options.geometry.file_len(),
+            geometry: options.geometry,
+            compat: options.compat,
+            last_exit_ok: true,
+            writer: Some(Mutex::new(writer)),
+            is_new: AtomicBool::new(true),
+            last_warm: cold::LastWarm::default(),
+        }
+    }
+
+    /// Opens a file for reading, or for puts as well.
+    ///
+    /// Reading changes nothing. A file that is shorter than its geometry reads as if zeros followed. Opening for puts
+    /// takes the lock of the file, reserves what space is missing, and, unless in compat, mends what a crash left.
+    ///
+    /// # Errors
+    /// `Geometry` when it is not given and not to be told from the content; `Corrupt` when puts are asked for and the
+    /// file is shorter than its geometry or its count is above it; `WouldBlock` when another writer has the file;
+    /// `Locked` while a broker runs on the store; errors of the system.
+    pub fn open(path: &Path, options: OpenOptions) -> Result<Self> {
+        if options.write {
+            refuse_running_broker(path)?;
+        }
+        let file = open_file(path, options.write)?;
+        let writer = options.write.then(|| lock_writer(path, &file)).transpose()?;
+        let file_len = file.metadata().map_err(|e| Error::io(path, e))?.len();
+        let geometry = geometry_of(path, &file, options)?;
+        let mend = !options.last_exit_ok && options.compat.is_none();
+        let bytes = if options.write {
+            check_appendable(path, &file, geometry, options.compat)?;
+            writable_bytes(path, file, geometry, options.access)?
+        } else {
+            readable_bytes(path, file, geometry, options.access, mend)?
+        };
+        let open = Self {
+            path: path.to_owned(),
+            bytes,
+            file_len,
+            geometry,
+            compat: options.compat,
+            last_exit_ok: options.last_exit_ok,
+            writer: writer.map(Mutex::new),
+            is_new: AtomicBool::new(false),
+            last_warm: cold::LastWarm::default(),
+        };
+        if options.write {
+            open.mend(mend)?;
+        }
+        Ok(open)
+    }
+
+    fn mend(&self, after_power_loss: bool) -> Result<()> {
+        if self.compat.is_some() {
+            return Ok(());
+        }
+        on_writable!(&self.bytes, target => mend_file(target, self.geometry, after_power_loss))
+            .map_err(|e| Error::io(&self.path, e))
+    }
+}
+
+pub(super) fn clone(path: &Path, file: &File) -> Result<File> {
+    file.try_clone().map_err(|e| Error::io(path, e))
+}
+
+/// Stores the end of the file before. Source: the constructor of `IndexFile`.
+#[expect(clippy::cast_sign_loss, reason = "above 0")]
+pub(super) fn write_seeds(target: &impl WriteAt, options: CreateOptions) -> io::Result<()> {
+    if options.begin_phy_offset > 0 {
+        target.put_long(at::BEGIN_PHY_OFFSET, options.begin_phy_offset as u64)?;
+        target.put_long(at::END_PHY_OFFSET, options.begin_phy_offset as u64)?;
+    }
+    if options.begin_timestamp > 0 {
+        target.put_long(at::BEGIN_TIMESTAMP, options.begin_timestamp as u64)?;
+        target.put_long(at::END_TIMESTAMP, options.begin_timestamp as u64)?;
+    }
+    Ok(())
+}
+
+/// Puts need the whole file and, but for compat, a count that it can have.
+fn check_appendable(path: &Path, file: &File, geometry: Geometry, compat: Option<Compat>) -> Result<()> {
+    let plain = PlainFile::new(clone(path, file)?).map_err(|e| Error::io(path, e))?;
+    if plain.len() < geometry.file_len() {
+        let expected = format!("{} bytes", geometry.file_len());
+        return Err(Error::corrupt(path, plain.len(), expected, format!("{} bytes", plain.len())));
+    }
+    let count = Header::read(&plain).map_err(|e| Error::io(path, e))?.index_count;
+    if compat.is_none() && (count < 0 || count.unsigned_abs() > geometry.max_entries()) {
+        let expected = format!("a count of at most {}", geometry.max_entries());
+        return Err(Error::corrupt(path, at::INDEX_COUNT, expected, count.to_string()));
+    }
+    Ok(())
+}
+
+/// Asks for the lock that a broker holds on its store, where the directory of `path` is the index of one.
+pub(super) fn refuse_running_broker(path: &Path) -> Result<()> {
+    let absolute = std::path::absolute(path).map_err(|e| Error::io(path, e))?;
+    let Some(root) = absolute.parent().and_then(Path::parent) else { return Ok(()) };
+    if !root.join("commitlog").is_dir() {
+        return Ok(());
+    }
+    refuse_other_holder(&root.join("lock"))
+}
+
+fn geometry_of(path: &Path, file: &File, options: OpenOptions) -> Result<Geometry> {
+    if let Some(geometry) = options.geometry {
+        return Ok(geometry);
+    }
+    infer_geometry(path, &FileSource::new(clone(path, file)?, path, false, options.access)?, None)
+}

@@ -1,0 +1,331 @@
+//! Lookups: from a key hash to the commit-log offsets of its candidates, newest first.
+//!
+//! Only the hash of a key is stored, so every answer is a list of candidates: some may belong to another key.
+//!
+//! The default walk follows a chain as long as each link can be true: the entry exists, its hash belongs to the slot,
+//! and the next link goes down. Where one is not, the walk is given up and the entries are read from end to end, so the
+//! answer is complete all the same, and the [`Damage`] is reported. A walk that ends well took at most one step an
+//! entry, because positions fall.
+
+use std::io;
+
+use crate::hash_index::format::entry::{self, Entry, PREV_INDEX, TIME_DIFF, broker_time, stored_between, times_agree};
+use crate::hash_index::format::geometry::Geometry;
+use crate::hash_index::format::header::Header;
+use crate::io::ReadAt;
+use crate::time_range::TimeRange;
+
+/// What a walk met that cannot be true.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Byte offset in the file.
+    pub offset: u64,
+    /// What the chain asks for.
+    pub expected: String,
+    /// What the file holds.
+    pub found: String,
+}
+
+/// An index file as it is at the beginning of a call: the bytes, the geometry and the header.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a, S> {
+    pub(crate) source: &'a S,
+    pub(crate) geometry: Geometry,
+    pub(crate) header: Header,
+    /// Entries that lie whole within the file, entry 0 included.
+    pub(crate) present: u32,
+}
+
+impl<'a, S: ReadAt> View<'a, S> {
+    /// `file_len` is the length on disk; the source may read as if the file were longer.
+    pub(crate) fn new(source: &'a S, geometry: Geometry, file_len: u64) -> io::Result<Self> {
+        let header = Header::read(source)?;
+        Ok(Self { source, geometry, header, present: geometry.entries_within(file_len) })
+    }
+
+    pub(crate) fn entry(&self, position: u32) -> io::Result<Entry> {
+        Entry::read(self.source, self.geometry, position)
+    }
+
+    #[expect(clippy::cast_possible_wrap, reason = "bit pattern of the file")]
+    pub(crate) fn slot(&self, slot: u32) -> io::Result<i32> {
+        self.source.acquire(self.geometry.slot(slot)).map(|word| word as i32)
+    }
+
+    /// Entries that the count says and the file holds, entry 0 included.
+    pub(crate) fn counted(&self) -> u32 {
+        self.header.next_position().min(self.present)
+    }
+
+    /// The times of this file as far as they can be trusted.
+    pub(crate) fn times(&self) -> io::Result<Times> {
+        let last = self.counted().saturating_sub(1);
+        let known = last > 0 && times_agree(&self.header, last, &self.entry(last)?);
+        Ok(Times { begin_timestamp: self.header.begin_timestamp, known })
+    }
+}
+
+/// What is known of when the messages of a file were stored.
+#[derive(Clone, Copy)]
+pub(crate) struct Times {
+    begin_timestamp: i64,
+    /// False where begin is not set or does not agree with the end: then any entry can have been stored at any time.
+    known: bool,
+}
+
+impl Times {
+    /// For a search over all times, which needs none.
+    pub(crate) fn unknown() -> Self {
+        Self { begin_timestamp: 0, known: false }
+    }
+
+    #[inline]
+    fn may_match(self, range: TimeRange, position: u32, time_diff: i32) -> bool {
+        if !self.known || range.is_all() || time_diff < 0 {
+            return true;
+        }
+        let (first, last) = stored_between(self.begin_timestamp, position, time_diff);
+        range.meets(first, last)
+    }
+}
+
+/// Time differences that a search takes: the times of a file and the range asked for, turned into whole numbers once, so
+/// that a walk compares and does not compute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TimeWindow {
+    /// The differences from `first` on that match, less one; compared in 32 bits that wrap.
+    first: u32,
+    width: u32,
+    /// A position whose entry matches or not whatever its difference: entry 1, by default. 0 = none.
+    apart: u32,
+    apart_matches: bool,
+    /// In compat, a walk ends after an entry with a smaller difference.
+    ends_below: u32,
+}
+
+impl TimeWindow {
+    /// Takes every difference.
+    pub(crate) const ALL: Self = Self { first: 0, width: u32::MAX, apart: 0, apart_matches: true, ends_below: 0 };
+
+    pub(crate) fn is_all(&self) -> bool {
+        *self == Self::ALL
+    }
+
+    /// What [`Times::may_match`] takes. `None` where the times of the file run over: then it must be asked.
+    pub(crate) fn new(times: Times, range: TimeRange) -> Option<Self> {
+        if !times.known || range.is_all() {
+            return Some(Self::ALL);
+        }
+        let begin = times.begin_timestamp;
+        begin.checked_add(i64::from(i32::MAX) * 1000 + 999)?;
+        // The smallest difference also stands for all times before, the largest for all beyond.
+        let (first, last) = differences(begin, i128::from(range.begin_ms) - 999, i128::from(range.end_ms));
+        let between = Self::of(first.min(i128::from(i32::MAX)), last.max(0));
+        Some(Self { apart: 1, apart_matches: range.meets(begin, begin), ..between })
+    }
+
+    /// What the broker takes. COMPAT(rocketmq IndexFile#selectPhyOffset). `None` as with [`Self::new`].
+    pub(crate) fn of_broker(header: &Header, range: TimeRange) -> Option<Self> {
+        let begin = header.begin_timestamp;
+        if range.is_all() {
+            return Some(Self::ALL);
+        }
+        begin.checked_add(i64::from(i32::MAX) * 1000)?;
+        let (first, last) = differences(begin, i128::from(range.begin_ms), i128::from(range.end_ms));
+        let ends_below = u32::try_from(first.clamp(0, 1 << 31)).unwrap_or(0);
+        Some(Self { ends_below, ..Self::of(first, last) })
+    }
+
+    /// `first..=last`, of which only 0 to `i32::MAX` can be asked about.
+    fn of(first: i128, last: i128) -> Self {
+        let (first, last) = (first.max(0), last.min(i128::from(i32::MAX)));
+        let none = Self { first: 1 << 31, width: 0, ..Self::ALL };
+        let width = u32::try_from(last - first);
+        width.map_or(none, |width| Self { first: u32::try_from(first).unwrap_or(1 << 31), width, ..Self::ALL })
+    }
+
+    /// Whether an entry matches, and whether the walk ends after it. `time_diff` is 0 or more.
+    #[inline]
+    #[expect(clippy::needless_bitwise_bool, reason = "called where a branch is dear")]
+    pub(crate) fn judge(&self, position: u32, time_diff: u32) -> (bool, bool) {
+        let inside = time_diff.wrapping_sub(self.first) <= self.width;
+        let is_apart = position == self.apart;
+        ((inside & !is_apart) | (self.apart_matches & is_apart), time_diff < self.ends_below)
+    }
+}
+
+/// First and last difference whose time, in whole seconds from `begin`, lies in a range of milliseconds.
+fn differences(begin: i64, from_ms: i128, until_ms: i128) -> (i128, i128) {
+    let begin = i128::from(begin);
+    (-(begin - from_ms).div_euclid(1000), (until_ms - begin).div_euclid(1000))
+}
+
+/// Appends the candidates of `key_hash` until `out` holds `max_num` in all.
+///
+/// Returns the damage that made the walk fall back to reading all entries.
+#[expect(clippy::cast_sign_loss, reason = "checked to be above 0")]
+pub(crate) fn select<S: ReadAt>(
+    view: &View<'_, S>,
+    times: Times,
+    key_hash: i32,
+    max_num: usize,
+    range: TimeRange,
+    out: &mut Vec<i64>,
+) -> io::Result<Option<Damage>> {
+    if out.len() >= max_num || key_hash < 0 {
+        return Ok(None);
+    }
+    let slot = view.geometry.slot_of(key_hash);
+    let kept = out.len();
+    let mut link = view.slot(slot)?;
+    let mut link_at = view.geometry.slot(slot);
+    let mut above = view.present; // a link must be below
+    let damage = loop {
+        if link == 0 {
+            return Ok(None);
+        }
+        if link < 0 || link as u32 >= above {
+            break Damage {
+                offset: link_at,
+                expected: format!("0 or an entry of slot {slot} below {above}"),
+                found: link.to_string(),
+            };
+        }
+        let position = link as u32;
+        let entry = view.entry(position)?;
+        if entry.time_diff < 0 || entry.key_hash < 0 || view.geometry.slot_of(entry.key_hash) != slot {
+            break misplaced(view.geometry, slot, position, &entry, link_at);
+        }
+        if entry.key_hash == key_hash && times.may_match(range, position, entry.time_diff) {
+            out.push(entry.phy_offset);
+            if out.len() >= max_num {
+                return Ok(None);
+            }
+        }
+        link = entry.prev_index;
+        link_at = view.geometry.entry(position) + PREV_INDEX;
+        above = position;
+    };
+    out.truncate(kept);
+    scan(view, times, key_hash, max_num, range, out)?;
+    Ok(Some(damage))
+}
+
+fn misplaced(geometry: Geometry, slot: u32, position: u32, entry: &Entry, link_at: u64) -> Damage {
+    if entry.time_diff < 0 {
+        let offset = geometry.entry(position) + TIME_DIFF;
+        return Damage {
+            offset,
+            expected: "a time difference of 0 or more".into(),
+            found: entry.time_diff.to_string(),
+        };
+    }
+    let found = format!("{position}, an entry of hash {}", entry.key_hash);
+    Damage { offset: link_at, expected: format!("an entry of slot {slot}"), found }
+}
+
+/// Linear: every entry whose hash is `key_hash`, newest first, whatever the links say.
+fn scan<S: ReadAt>(
+    view: &View<'_, S>,
+    times: Times,
+    key_hash: i32,
+    max_num: usize,
+    range: TimeRange,
+    out: &mut Vec<i64>,
+) -> io::Result<()> {
+    let mut hits = Vec::new();
+    view.source.load();
+    for position in 1..view.present {
+        let entry = view.entry(position)?;
+        if position >= view.counted() && entry.is_zero() {
+            break;
+        }
+        if entry.key_hash == key_hash && times.may_match(range, position, entry.time_diff) {
+            hits.push(entry.phy_offset);
+        }
+    }
+    let room = max_num.saturating_sub(out.len());
+    out.extend(hits.into_iter().rev().take(room));
+    Ok(())
+}
+
+/// The broker's walk, bit for bit. COMPAT(rocketmq IndexFile#selectPhyOffset): B13, B14, B19, B23, B24.
+///
+/// `max_num` is the broker's: nothing is appended once `out` holds that many. A walk that would not return is cut: one
+/// full round without a new match, or, where the caller set no limit, one full round.
+#[expect(clippy::cast_sign_loss, reason = "checked to be above 0")]
+pub(crate) fn select_as_broker<S: ReadAt>(
+    view: &View<'_, S>,
+    key_hash: i32,
+    max_num: Option<usize>,
+    range: TimeRange,
+    out: &mut Vec<i64>,
+) -> io::Result<Option<Damage>> {
+    let count = view.header.index_count.max(1);
+    let limit = max_num.unwrap_or(usize::MAX);
+    let slot = view.geometry.slot_of(key_hash);
+    let mut position = view.slot(slot)?;
+    if position <= 0 || position > count || count <= 1 {
+        return Ok(None);
+    }
+    // No position at the geometry's end or behind it is read, whatever the count says.
+    let round = i64::from(count).min(i64::from(view.geometry.max_entries()));
+    let mut idle_steps: i64 = 0;
+    while out.len() < limit {
+        if position as u32 >= view.geometry.max_entries() {
+            return Ok(None); // the broker meets the end of its buffer, logs it and keeps what it has
+        }
+        let entry = view.entry(position as u32)?;
+        if entry.time_diff < 0 {
+            return Ok(None);
+        }
+        let time = broker_time(view.header.begin_timestamp, entry.time_diff);
+        idle_steps += 1;
+        if range.begin_ms <= time && time <= range.end_ms && entry.key_hash == key_hash {
+            out.push(entry.phy_offset);
+            if max_num.is_some() {
+                idle_steps = 0;
+            }
+        }
+        let prev = entry.prev_index;
+        if prev <= 0 || prev > count || prev == position || time < range.begin_ms {
+            return Ok(None);
+        }
+        if idle_steps > round {
+            return Ok(Some(Damage {
+                offset: view.geometry.entry(position as u32) + PREV_INDEX,
+                expected: format!("a chain of slot {slot} that ends"),
+                found: "a cycle, in which the broker would not return".into(),
+            }));
+        }
+        position = prev;
+    }
+    Ok(None)
+}
+
+/// Whether a file can hold messages of a time range, by its header alone.
+///
+/// Skipped only when the range misses the span of the two header times widened by `clock_slack_ms` at both ends: the
+/// header has the first and the last time, not the smallest and the largest.
+pub(crate) fn may_hold<S: ReadAt>(view: &View<'_, S>, range: TimeRange, clock_slack_ms: i64) -> io::Result<bool> {
+    if range.is_all() {
+        return Ok(true);
+    }
+    if !view.times()?.known {
+        return Ok(true);
+    }
+    let Header { begin_timestamp: begin, end_timestamp: end, .. } = view.header;
+    Ok(range.meets(begin.min(end).saturating_sub(clock_slack_ms), begin.max(end).saturating_add(clock_slack_ms)))
+}
+
+/// The broker's own test. COMPAT(rocketmq IndexFile#isTimeMatched).
+pub(crate) fn is_time_matched(header: &Header, range: TimeRange) -> bool {
+    let (begin, end) = (range.begin_ms, range.end_ms);
+    let file = header.begin_timestamp..=header.end_timestamp;
+    (begin < header.begin_timestamp && end > header.end_timestamp) || file.contains(&begin) || file.contains(&end)
+}
+
+/// The store time to show for an entry, in milliseconds: the header's own for entry 1, else cut to the second.
+pub(crate) fn shown_time(header: &Header, position: u32, time_diff: i32) -> i64 {
+    if position == 1 { header.begin_timestamp } else { entry::broker_time(header.begin_timestamp, time_diff) }
+}

@@ -1,0 +1,252 @@
+//! The head of a batch: what can be told without its records.
+//!
+//! ```text
+//! magic 2                                    magic 0 and 1: every message is a batch
+//!  0 baseOffset i64                           0 offset i64, of the last message inside
+//!  8 batchLength i32, of what follows         8 size i32, of what follows
+//! 12 partitionLeaderEpoch i32                12 crc u32, CRC-32 from 16 on
+//! 16 magic i8                                16 magic i8
+//! 17 crc u32, CRC-32C from 21 on             17 attributes i8
+//! 21 attributes i16                          18 timestamp i64 (magic 1)
+//! 23 lastOffsetDelta i32                        key, value: length i32, bytes
+//! 27 baseTimestamp i64
+//! 35 maxTimestamp i64
+//! 43 producerId i64
+//! 51 producerEpoch i16
+//! 53 baseSequence i32
+//! 57 recordsCount i32
+//! 61 records
+//! ```
+
+use super::codec::Codec;
+use crate::kafka::finding::{Flaw, Kind};
+
+/// The timestamp of a record or an index that has none.
+pub(crate) const NO_TIMESTAMP: i64 = -1;
+/// Bytes before those that the size field counts.
+pub(crate) const LOG_OVERHEAD: usize = 12;
+/// Bytes that tell where the next batch begins.
+pub(crate) const UP_TO_MAGIC: usize = 17;
+/// The smallest value of the size field.
+pub(crate) const LEAST_SIZE: i32 = 14;
+/// Bytes before the records of magic 2.
+pub const HEADER_SIZE: usize = 61;
+/// Bytes before the key of magic 0 and 1.
+const LEGACY_HEADER: [usize; 2] = [18, 26];
+/// Where the checksum of magic 2 begins, and that of the older ones.
+const CRC_FROM: usize = 21;
+const LEGACY_CRC_FROM: usize = 16;
+
+/// Whose clock a timestamp is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimestampType {
+    /// Messages of magic 0 have none.
+    None,
+    /// The producer's.
+    Create,
+    /// The broker's, at the append.
+    LogAppend,
+}
+
+impl TimestampType {
+    /// The number that consumers know it by.
+    pub fn id(self) -> i32 {
+        match self {
+            Self::None => -1,
+            Self::Create => 0,
+            Self::LogAppend => 1,
+        }
+    }
+}
+
+/// The head of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Byte offset in the log.
+    pub position: u64,
+    /// Bytes of the whole batch.
+    pub size: u32,
+    /// The format: 0, 1, 2; above is read as 2, as the broker does.
+    pub magic: i8,
+    /// Offset of the first record's slot. Of magic 0 and 1: of the last message, like `last_offset`.
+    pub base_offset: i64,
+    /// Offset of the last record's slot.
+    pub last_offset: i64,
+    /// The checksum as stored.
+    pub crc: u32,
+    /// All attribute bits.
+    pub attributes: i16,
+    /// What record timestamps are relative to, or the delete horizon. Magic 0 and 1: as `max_timestamp`.
+    pub base_timestamp: i64,
+    /// The largest timestamp inside; -1: none.
+    pub max_timestamp: i64,
+    /// -1: none.
+    pub producer_id: i64,
+    /// -1: none.
+    pub producer_epoch: i16,
+    /// -1: none.
+    pub base_sequence: i32,
+    /// Records that the batch says it has; `None` for magic 0 and 1.
+    pub count: Option<i32>,
+    /// -1: unknown.
+    pub leader_epoch: i32,
+}
+
+fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    bytes.get(at..).and_then(|b| b.first_chunk()).copied().unwrap_or([0; N])
+}
+
+/// The size field as stored, from the first bytes of a batch.
+pub(crate) fn size_field(head: &[u8]) -> i32 {
+    i32::from_be_bytes(field(head, 8))
+}
+
+/// The format, from the first bytes of a batch.
+pub(crate) fn magic(head: &[u8]) -> i8 {
+    i8::from_be_bytes(field(head, 16))
+}
+
+/// Bytes that [`Header::parse`] wants of a batch of this format.
+pub(crate) fn needed(magic: i8) -> usize {
+    match magic {
+        2.. => HEADER_SIZE,
+        0 => LEGACY_HEADER[0],
+        _ => LEGACY_HEADER[1],
+    }
+}
+
+impl Header {
+    /// Reads the head of a batch of `size` bytes; `None` when the batch is too small for its format.
+    pub(crate) fn parse(head: &[u8], position: u64, size: u32) -> Option<Self> {
+        let magic = magic(head);
+        let needed = needed(magic);
+        if head.len() < needed || (size as usize) < needed {
+            return None;
+        }
+        let offset = i64::from_be_bytes(field(head, 0));
+        if magic < 2 {
+            let timestamp = if magic == 0 { NO_TIMESTAMP } else { i64::from_be_bytes(field(head, 18)) };
+            return Some(Self {
+                position,
+                size,
+                magic,
+                base_offset: offset,
+                last_offset: offset,
+                crc: u32::from_be_bytes(field(head, 12)),
+                attributes: i16::from(head.get(17).copied().unwrap_or(0)),
+                base_timestamp: timestamp,
+                max_timestamp: timestamp,
+                producer_id: -1,
+                producer_epoch: -1,
+                base_sequence: -1,
+                count: None,
+                leader_epoch: -1,
+            });
+        }
+        Some(Self {
+            position,
+            size,
+            magic,
+            base_offset: offset,
+            last_offset: offset.wrapping_add(i64::from(i32::from_be_bytes(field(head, 23)))),
+            crc: u32::from_be_bytes(field(head, 17)),
+            attributes: i16::from_be_bytes(field(head, 21)),
+            base_timestamp: i64::from_be_bytes(field(head, 27)),
+            max_timestamp: i64::from_be_bytes(field(head, 35)),
+            producer_id: i64::from_be_bytes(field(head, 43)),
+            producer_epoch: i16::from_be_bytes(field(head, 51)),
+            base_sequence: i32::from_be_bytes(field(head, 53)),
+            count: Some(i32::from_be_bytes(field(head, 57))),
+            leader_epoch: i32::from_be_bytes(field(head, 12)),
+        })
+    }
+
+    /// Byte offset behind the batch.
+    pub fn end(&self) -> u64 {
+        self.position + u64::from(self.size)
+    }
+
+    /// A message set of magic 0 or 1, not a batch of magic 2.
+    pub fn is_legacy(&self) -> bool {
+        self.magic < 2
+    }
+
+    /// The low three bits, which name the compression.
+    pub fn codec_id(&self) -> u8 {
+        self.attributes.to_le_bytes()[0] & 7
+    }
+
+    /// How the records are compressed.
+    pub(crate) fn codec(&self) -> Result<Codec, Flaw> {
+        Codec::from_id(self.codec_id()).ok_or_else(|| {
+            Flaw::new(Kind::Records, "a compression of 0 to 4", format!("compression {}", self.codec_id()))
+        })
+    }
+
+    /// Whose clock the timestamps are of.
+    pub fn timestamp_type(&self) -> TimestampType {
+        match (self.magic, self.attributes & 8) {
+            (0, _) => TimestampType::None,
+            (_, 0) => TimestampType::Create,
+            _ => TimestampType::LogAppend,
+        }
+    }
+
+    /// SegmentRange of a transaction.
+    pub fn is_transactional(&self) -> bool {
+        !self.is_legacy() && self.attributes & 0x10 != 0
+    }
+
+    /// Markers of the broker, which consumers do not see.
+    pub fn is_control(&self) -> bool {
+        !self.is_legacy() && self.attributes & 0x20 != 0
+    }
+
+    /// When compaction may remove the batch's tombstones and markers.
+    pub fn delete_horizon(&self) -> Option<i64> {
+        (!self.is_legacy() && self.attributes & 0x40 != 0).then_some(self.base_timestamp)
+    }
+
+    /// Sequence number of the record `delta` slots after the first. Source: `DefaultRecordBatch#incrementSequence`.
+    pub fn sequence(&self, delta: i32) -> i32 {
+        if self.base_sequence < 0 {
+            return -1;
+        }
+        let sum = i64::from(self.base_sequence) + i64::from(delta);
+        // After the largest comes 0.
+        let wrapped = if sum > i64::from(i32::MAX) { sum - i64::from(i32::MAX) - 1 } else { sum };
+        i32::try_from(wrapped).unwrap_or(-1)
+    }
+
+    /// Sequence number of the last record's slot.
+    pub fn last_sequence(&self) -> i32 {
+        let delta = self.last_offset.wrapping_sub(self.base_offset);
+        self.sequence(i32::try_from(delta).unwrap_or(0))
+    }
+
+    /// Where the bytes begin that the checksum is of.
+    pub(crate) fn crc_from(&self) -> usize {
+        if self.is_legacy() { LEGACY_CRC_FROM } else { CRC_FROM }
+    }
+
+    /// Compares the checksum with that of the batch's bytes.
+    pub(crate) fn check_crc(&self, batch: &[u8]) -> Result<(), Flaw> {
+        let covered = batch.get(self.crc_from()..).unwrap_or_default();
+        self.compare_crc(if self.is_legacy() { crc32fast::hash(covered) } else { crc_fast::crc32_iscsi(covered) })
+    }
+
+    pub(crate) fn compare_crc(&self, computed: u32) -> Result<(), Flaw> {
+        if computed == self.crc {
+            return Ok(());
+        }
+        Err(Flaw::new(
+            Kind::BatchCrc,
+            format_args!("crc {computed:08x}, that of the bytes"),
+            format_args!("{:08x}", self.crc),
+        ))
+    }
+}
+
+#[cfg(test)]
+#[path = "header_tests.rs"]
+mod tests;

@@ -1,0 +1,10 @@
+//! The bytes of a log: batches, their records and codecs, names of files, snapshots of producers. Nothing here opens a segment.
+
+pub(crate) mod batch_cursor;
+pub(crate) mod codec;
+pub mod header;
+pub(crate) mod legacy;
+pub(crate) mod names;
+pub mod producer_snapshot;
+pub(crate) mod record;
+pub(crate) mod varint;

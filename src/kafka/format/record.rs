@@ -1,0 +1,125 @@
+//! One record of a batch of magic 2, after decompression. Source: `DefaultRecord#readFrom`.
+//!
+//! ```text
+//! length varint | attributes i8 | timestampDelta varlong | offsetDelta varint | key | value | headerCount varint | headers
+//! key, value: length varint (negative: null), bytes        header: key (never null), value
+//! ```
+
+use super::header::{Header, TimestampType};
+use super::varint::Cursor;
+
+/// The smallest record: seven numbers of one byte.
+pub(crate) const LEAST_RECORD: usize = 7;
+
+/// Where a field begins and its length; below 0: null.
+pub(crate) type Place = (u32, i32);
+
+/// Where a record lies in the bytes of its batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) offset: i64,
+    pub(crate) timestamp: i64,
+    pub(crate) key: Place,
+    pub(crate) value: Place,
+    /// Begin and length of all headers, which were not looked at.
+    pub(crate) headers: (u32, u32),
+    pub(crate) header_count: u32,
+    /// Slots after the first of the batch.
+    pub(crate) delta: i32,
+    /// Magic 0 and 1: the stored checksum.
+    pub(crate) crc: u32,
+    /// Magic 0 and 1: it is that of the bytes.
+    pub(crate) is_valid: bool,
+}
+
+/// Where the next field lies in bytes of which what is left ends at `end`, which is stepped over.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "as for `parse`")]
+#[expect(clippy::cast_possible_truncation, reason = "a batch has at most 2^31 bytes, so places in it fit")]
+fn place(cursor: &mut Cursor<'_>, end: usize) -> Option<Place> {
+    let len = cursor.varint()?;
+    let at = end - cursor.rest.len();
+    if let Ok(len) = usize::try_from(len) {
+        cursor.rest = cursor.rest.get(len..)?;
+    }
+    Some((at as u32, len))
+}
+
+/// The bytes of a key or value; `None` for null.
+#[inline]
+pub(crate) fn field((at, len): Place, bytes: &[u8]) -> Option<&[u8]> {
+    let len = usize::try_from(len).ok()?;
+    bytes.get(at as usize..)?.get(..len)
+}
+
+impl Span {
+    /// Bytes of key, value and headers.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        let len = |field: Place| usize::try_from(field.1).unwrap_or(0);
+        len(self.key) + len(self.value) + self.headers.1 as usize
+    }
+
+    /// Gives the places of each header's key and value in `bytes` to `take`; a length below 0 is null. `None` when the
+    /// bytes are no headers.
+    #[inline]
+    pub(crate) fn each_header(&self, bytes: &[u8], mut take: impl FnMut(Place, Place)) -> Option<()> {
+        let (at, len) = (self.headers.0 as usize, self.headers.1 as usize);
+        let end = at + len;
+        let mut cursor = Cursor::new(bytes.get(at..end)?);
+        for _ in 0..self.header_count {
+            let (key, value) = (place(&mut cursor, end)?, place(&mut cursor, end)?);
+            if key.1 < 0 {
+                return None;
+            }
+            take(key, value);
+        }
+        cursor.rest.is_empty().then_some(())
+    }
+}
+
+/// Which parts of a record are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wants {
+    /// Offset and timestamp: the rest is stepped over by the record's length.
+    Times,
+    /// All of it.
+    All,
+}
+
+/// Reads the next record of `size` bytes of records; `None` when the bytes are none.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "else the span goes through memory, field by field")]
+#[expect(clippy::cast_possible_truncation, reason = "a batch has at most 2^31 bytes, so places in it fit")]
+pub(crate) fn parse(cursor: &mut Cursor<'_>, size: usize, header: &Header, wants: Wants) -> Option<Span> {
+    let len = usize::try_from(cursor.varint()?).ok()?;
+    let (record, rest) = cursor.rest.split_at_checked(len)?;
+    cursor.rest = rest;
+    let end = size - rest.len();
+    let mut body = Cursor::new(record);
+    body.byte()?;
+    let timestamp_delta = body.varlong()?;
+    let delta = body.varint()?;
+    let mut span = Span {
+        offset: header.base_offset.wrapping_add(i64::from(delta)),
+        timestamp: if header.timestamp_type() == TimestampType::LogAppend {
+            header.max_timestamp
+        } else {
+            header.base_timestamp.wrapping_add(timestamp_delta)
+        },
+        delta,
+        ..Span::default()
+    };
+    if wants == Wants::All {
+        span.key = place(&mut body, end)?;
+        span.value = place(&mut body, end)?;
+        let count = usize::try_from(body.varint()?).ok()?;
+        // A header takes two bytes at least.
+        if count > body.rest.len() || (count == 0 && !body.rest.is_empty()) {
+            return None;
+        }
+        span.headers = ((end - body.rest.len()) as u32, body.rest.len() as u32);
+        span.header_count = count as u32;
+    }
+    Some(span)
+}

@@ -1,0 +1,176 @@
+//! What both sparse indexes have in common: a file of entries of one size, without header, count or checksum.
+//!
+//! How many entries are valid is not stored. The broker takes a file that is there as wholly valid ([`Check::Trust`]); that
+//! is right for a trimmed file, and wrong for one that a crash left at its full size, with zeros or old entries behind the
+//! valid ones. [`Check::Verify`] takes the longest prefix that can be valid; valid entries are always a prefix.
+//!
+//! The entries are copied to memory when the file is opened, because the broker may cut the file at any time. Stores go
+//! through `pwrite`, so that a full disk is an error and not a signal.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::io::disk::{NewFile, lock_writer, open_file, write_all_at};
+use crate::io::{Access, FileSource, ReadAt};
+use crate::kafka::format::names::base_offset;
+
+/// The broker cannot map more.
+const MOST_BYTES: u64 = 2_147_483_647;
+/// Bytes that are read at a time: a multiple of both entry sizes.
+const CHUNK: usize = 8 * 12 * 1024;
+
+/// Which entries of a file that is there are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Check {
+    /// The longest prefix that can be valid.
+    Verify,
+    /// All of them, as the broker does.
+    Trust,
+}
+
+/// How to open an index.
+#[derive(Clone, Copy, Debug)]
+pub struct IndexOptions {
+    /// For appends as well.
+    pub write: bool,
+    /// Which entries are taken.
+    pub check: Check,
+    /// Map or `pread`, for the one pass at opening.
+    pub access: Access,
+    /// Offset that entries are relative to; `None`: from the file's name.
+    pub base_offset: Option<i64>,
+    /// Length of the log that the entries point into, where it is known.
+    pub log_len: Option<u64>,
+}
+
+impl Default for IndexOptions {
+    fn default() -> Self {
+        Self { write: false, check: Check::Verify, access: Access::Auto, base_offset: None, log_len: None }
+    }
+}
+
+/// The file of an index.
+#[derive(Debug)]
+pub struct IndexFile {
+    pub(crate) path: PathBuf,
+    pub(crate) base_offset: i64,
+    pub(crate) len: u64,
+    entry_size: u64,
+    writer: Option<File>,
+}
+
+impl IndexFile {
+    /// Opens a file and gives each whole entry to `take` until it says no.
+    pub(crate) fn open<const N: usize>(
+        path: &Path,
+        options: &IndexOptions,
+        mut take: impl FnMut(&[u8; N]) -> bool,
+    ) -> Result<Self> {
+        let base_offset = options.base_offset.or_else(|| base_offset(path)).ok_or_else(|| {
+            Error::InvalidArgument(format!("{}: the name does not begin with a base offset", path.display()))
+        })?;
+        let file = open_file(path, options.write)?;
+        let writer = options.write.then(|| lock_writer(path, &file)).transpose()?;
+        let source = FileSource::new(file, path, false, options.access)?;
+        let len = source.len();
+        if len > MOST_BYTES {
+            return Err(Error::corrupt(
+                path,
+                MOST_BYTES,
+                format!("at most {MOST_BYTES} bytes"),
+                format!("{len} bytes"),
+            ));
+        }
+        let mut chunk = vec![0; CHUNK];
+        let mut at = 0;
+        'file: while at < len {
+            let bytes = chunk.get_mut(..usize::try_from(len - at).unwrap_or(CHUNK).min(CHUNK)).unwrap_or_default();
+            source.read_exact_at(bytes, at).map_err(|e| Error::io(path, e))?;
+            for entry in bytes.as_chunks::<N>().0 {
+                if !take(entry) {
+                    break 'file;
+                }
+            }
+            at += bytes.len() as u64;
+        }
+        Ok(Self { path: path.to_owned(), base_offset, len, entry_size: N as u64, writer })
+    }
+
+    /// Creates a file of as many whole entries as `max_bytes` has room for, all zeros.
+    ///
+    /// Source: `AbstractIndex#createAndAssignMmap`.
+    pub(crate) fn create(path: &Path, base_offset: i64, max_bytes: u64, entry_size: u64) -> Result<Self> {
+        if max_bytes < entry_size || max_bytes > MOST_BYTES {
+            let text = format!("invalid max index size: {max_bytes}; it is {entry_size} to {MOST_BYTES} bytes");
+            return Err(Error::InvalidArgument(text));
+        }
+        let new = NewFile::create(path)?;
+        let writer = lock_writer(path, new.file())?;
+        let len = max_bytes - max_bytes % entry_size;
+        writer.set_len(len).map_err(|e| Error::io(path, e))?;
+        new.publish()?;
+        Ok(Self { path: path.to_owned(), base_offset, len, entry_size, writer: Some(writer) })
+    }
+
+    /// Entries that the file has room for.
+    pub(crate) fn max_entries(&self) -> u64 {
+        self.len / self.entry_size
+    }
+
+    fn writer(&self) -> Result<&File> {
+        self.writer
+            .as_ref()
+            .ok_or_else(|| Error::InvalidArgument(format!("{} is open for reading", self.path.display())))
+    }
+
+    /// The offset relative to the base, where an entry can hold it. Source: `AbstractIndex#relativeOffset`.
+    pub(crate) fn relative(&self, offset: i64) -> Result<i32> {
+        offset.checked_sub(self.base_offset).and_then(|r| i32::try_from(r).ok()).filter(|r| *r >= 0).ok_or_else(|| {
+            Error::InvalidArgument(format!("integer overflow for offset: {offset} ({})", self.path.display()))
+        })
+    }
+
+    /// Stores an entry behind `entries` others.
+    pub(crate) fn put(&self, entries: usize, bytes: &[u8]) -> Result<()> {
+        let at = entries as u64 * self.entry_size;
+        write_all_at(self.writer()?, bytes, at).map_err(|e| Error::io(&self.path, e))
+    }
+
+    /// Says that appends are possible.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        self.writer().map(|_| ())
+    }
+
+    /// Gives the file another length, of whole entries; false when it had it. Source: `AbstractIndex#resize`.
+    ///
+    /// Unlike the broker, it refuses before it cuts valid entries off, not after.
+    pub(crate) fn resize(&mut self, max_bytes: u64, entries: usize) -> Result<bool> {
+        let len = max_bytes - max_bytes % self.entry_size;
+        let file = self.writer()?;
+        if len == self.len {
+            return Ok(false);
+        }
+        let used = entries as u64 * self.entry_size;
+        if used > len || len > MOST_BYTES {
+            let text = format!("{}: {used} bytes are in use, so it cannot have {len}", self.path.display());
+            return Err(Error::InvalidArgument(text));
+        }
+        file.set_len(len).map_err(|e| Error::io(&self.path, e))?;
+        self.len = len;
+        Ok(true)
+    }
+
+    pub(crate) fn flush(&self) -> Result<()> {
+        self.writer.as_ref().map_or(Ok(()), File::sync_data).map_err(|e| Error::io(&self.path, e))
+    }
+
+    /// The length is one of whole entries. Source: `OffsetIndex#sanityCheck`, `TimeIndex#sanityCheck`.
+    pub(crate) fn check_len(&self) -> Result<()> {
+        if self.len.is_multiple_of(self.entry_size) {
+            return Ok(());
+        }
+        let expected = format!("a length that is a multiple of {}", self.entry_size);
+        Err(Error::corrupt(&self.path, self.len, expected, format!("{} bytes", self.len)))
+    }
+}

@@ -1,0 +1,46 @@
+//! Whether batches follow each other as a broker writes them. No checksum covers a base offset, so this is what tells a damaged
+//! one.
+
+use crate::kafka::finding::{Flaw, Kind};
+use crate::kafka::format::header::Header;
+
+/// The place of one batch after the other in a segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BatchOrder {
+    base: i64,
+    last: Option<i64>,
+}
+
+impl BatchOrder {
+    /// Begins with the first batch of a segment, or in its middle.
+    pub(crate) fn new(segment_base: i64) -> Self {
+        Self { base: segment_base, last: None }
+    }
+
+    /// Last offset of the batch before; `None` before the first one. One that no segment can have does not count.
+    pub(crate) fn last(self) -> Option<i64> {
+        self.last
+    }
+
+    /// What is said of the next batch when it does not begin behind the one before it, or ends where no segment does: the
+    /// indexes have 31 bits for an offset. Source: `LogSegment#ensureOffsetInRange`.
+    pub(crate) fn check(&mut self, header: &Header) -> Option<Flaw> {
+        let from = self.last.map_or(self.base, |last| last.saturating_add(1));
+        let highest = self.base.saturating_add(i64::from(i32::MAX));
+        let (first, last) = (lowest_offset(header), header.last_offset);
+        let found = || format!("{first} to {last}");
+        if last > highest && first >= from {
+            return Some(Flaw::new(Kind::BatchOffset, format_args!("offsets up to {highest}"), found()));
+        }
+        if last >= first.max(self.base) {
+            self.last = Some(last);
+        }
+        (first < from || last < first)
+            .then(|| Flaw::new(Kind::BatchOffset, format_args!("offsets from {from} on"), found()))
+    }
+}
+
+/// The lowest offset that is known of a batch. The base offset of a legacy wrapper is not in its head.
+pub(crate) fn lowest_offset(header: &Header) -> i64 {
+    if header.is_legacy() { header.last_offset } else { header.base_offset }
+}

@@ -1,0 +1,193 @@
+//! The walk from batch to batch, by their sizes. Source: `FileLogInputStream#nextBatch`.
+
+use std::io;
+
+use super::window::Window;
+use crate::io::ReadAt;
+use crate::kafka::compat::Compat;
+use crate::kafka::finding::{Flaw, Kind};
+use crate::kafka::format::header::{self, HEADER_SIZE, Header, LEAST_SIZE, LOG_OVERHEAD, UP_TO_MAGIC};
+
+/// What is read ahead where whole batches are wanted: stays in the processor's second-level cache.
+const WHOLE: usize = 512 * 1024;
+/// What is read ahead where headers are wanted and batches are small.
+const HEADS: usize = 64 * 1024;
+/// A batch of this size or more is stepped over, not read.
+const STEP_OVER: u32 = 4 * 1024;
+/// Bytes of a batch that are checked at a time where it does not fit into a window.
+const PIECE: usize = 256 * 1024;
+
+/// How a walk ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Tail {
+    /// At the end asked for, or of the file.
+    End,
+    /// With bytes that are no whole batch: few of them, or one that runs past the end.
+    Torn {
+        /// What the size field asks for, in all; 0 where there is none.
+        claimed: u64,
+        /// What is there.
+        left: u64,
+    },
+    /// With zeros only, as a preallocated log has them after a crash.
+    Zeros {
+        /// How many.
+        left: u64,
+    },
+    /// At a size field that no batch has.
+    Size {
+        /// The field.
+        stated: i32,
+        /// The format that the head names.
+        magic: i8,
+    },
+}
+
+impl Tail {
+    /// The finding; `None` for a clean end.
+    pub(crate) fn flaw(&self) -> Option<Flaw> {
+        match self {
+            Self::End => None,
+            Self::Torn { claimed: 0, left } => {
+                Some(Flaw::new(Kind::TornBatch, "a batch", format_args!("{left} bytes")))
+            }
+            Self::Torn { claimed, left } => {
+                let expected = format_args!("{claimed} bytes, the size of the batch").to_string();
+                Some(Flaw::new(Kind::TornBatch, expected, format_args!("{left} bytes to the end of the file")))
+            }
+            Self::Zeros { left } => Some(Flaw::new(Kind::ZeroTail, "a batch", format_args!("{left} zero bytes"))),
+            Self::Size { stated, magic } => {
+                let least = if *magic < 2 { LEAST_SIZE.unsigned_abs() as usize } else { HEADER_SIZE - LOG_OVERHEAD };
+                Some(Flaw::new(Kind::BatchSize, format_args!("a size of at least {least}"), format_args!("{stated}")))
+            }
+        }
+    }
+
+    /// Something that a whole log of a broker that still runs, or was killed, may end with.
+    pub(crate) fn is_quiet(&self) -> bool {
+        !matches!(self, Self::Size { .. })
+    }
+
+    /// [`Self::is_quiet`] to whoever answers as `compat` does.
+    pub(crate) fn is_quiet_in(&self, compat: Option<Compat>) -> bool {
+        // COMPAT(kafka FileLogInputStream#nextBatch): zeros are a size that no batch has, where there is room for a size.
+        let refused = compat.is_some() && matches!(self, Self::Zeros { left } if *left > UP_TO_MAGIC as u64);
+        self.is_quiet() && !refused
+    }
+}
+
+/// Whether the walk reads whole batches or steps over them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reads {
+    Heads,
+    Whole,
+}
+
+/// A walk over the batches of one file.
+#[derive(Debug)]
+pub(crate) struct Walk {
+    pub(crate) window: Window,
+    reads: Reads,
+    /// Where the next batch begins, and where the walk ends.
+    pub(crate) at: u64,
+    pub(crate) end: u64,
+    last_size: u32,
+}
+
+impl Walk {
+    pub(crate) fn new(reads: Reads, begin: u64, end: u64) -> Self {
+        Self { window: Window::default(), reads, at: begin, end, last_size: 0 }
+    }
+
+    /// Goes on in another file, or elsewhere in this one after it changed.
+    pub(crate) fn restart(&mut self, begin: u64, end: u64) {
+        self.window.clear();
+        (self.at, self.end) = (begin, end);
+    }
+
+    /// The next batch, or how the walk ended.
+    pub(crate) fn next<S: ReadAt + ?Sized>(&mut self, source: &S) -> io::Result<Result<Header, Tail>> {
+        let left = self.end.saturating_sub(self.at);
+        if left <= UP_TO_MAGIC as u64 {
+            return Ok(Err(if left == 0 { Tail::End } else { self.short_tail(source, left)? }));
+        }
+        let ahead = match self.reads {
+            Reads::Whole => WHOLE,
+            Reads::Heads if self.last_size < STEP_OVER => HEADS,
+            Reads::Heads => HEADER_SIZE,
+        };
+        let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(HEADER_SIZE);
+        let head = self.window.get(source, self.at, wanted, self.end, ahead)?;
+        let (stated, magic) = (header::size_field(head), header::magic(head));
+        if stated == 0 && head.iter().all(|byte| *byte == 0) && self.zeros_to_the_end(source)? {
+            return Ok(Err(Tail::Zeros { left }));
+        }
+        let Some(size) = u32::try_from(stated).ok().filter(|_| stated >= LEAST_SIZE) else {
+            return Ok(Err(Tail::Size { stated, magic }));
+        };
+        let size = size + u32::try_from(LOG_OVERHEAD).unwrap_or(0);
+        if u64::from(size) > left {
+            return Ok(Err(Tail::Torn { claimed: u64::from(size), left }));
+        }
+        let head = self.window.held(self.at, wanted).unwrap_or_default();
+        let Some(header) = Header::parse(head, self.at, size) else {
+            return Ok(Err(Tail::Size { stated, magic }));
+        };
+        self.at += u64::from(size);
+        self.last_size = size;
+        Ok(Ok(header))
+    }
+
+    fn short_tail<S: ReadAt + ?Sized>(&mut self, source: &S, left: u64) -> io::Result<Tail> {
+        Ok(if self.zeros_to_the_end(source)? { Tail::Zeros { left } } else { Tail::Torn { claimed: 0, left } })
+    }
+
+    /// Looks at the rest of the file; begins at its end, where something else would show first.
+    fn zeros_to_the_end<S: ReadAt + ?Sized>(&self, source: &S) -> io::Result<bool> {
+        let mut piece = vec![0; HEADS];
+        let mut end = self.end;
+        while end > self.at {
+            let len = usize::try_from(end - self.at).unwrap_or(HEADS).min(HEADS);
+            let bytes = piece.get_mut(..len).unwrap_or_default();
+            end -= len as u64;
+            source.read_exact_at(bytes, end)?;
+            if bytes.iter().any(|byte| *byte != 0) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// All bytes of the batch that [`Self::next`] gave last. The caller has looked at its size.
+    pub(crate) fn batch<S: ReadAt + ?Sized>(&mut self, source: &S, header: &Header) -> io::Result<&[u8]> {
+        let ahead = if self.reads == Reads::Whole { WHOLE } else { 0 };
+        self.window.get(source, header.position, header.size as usize, self.end, ahead)
+    }
+
+    /// Checks the checksum of the batch that [`Self::next`] gave last, without more memory than a window.
+    pub(crate) fn check_crc<S: ReadAt + ?Sized>(
+        &mut self,
+        source: &S,
+        header: &Header,
+    ) -> io::Result<Result<(), Flaw>> {
+        if header.size as usize <= PIECE {
+            return self.batch(source, header).map(|batch| header.check_crc(batch));
+        }
+        let mut crc32 = crc32fast::Hasher::new();
+        let mut crc32c = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
+        let mut at = header.position + header.crc_from() as u64;
+        while at < header.end() {
+            let len = usize::try_from(header.end() - at).unwrap_or(PIECE).min(PIECE);
+            let piece = self.window.get(source, at, len, self.end, len)?;
+            if header.is_legacy() {
+                crc32.update(piece);
+            } else {
+                crc32c.update(piece);
+            }
+            at += len as u64;
+        }
+        let computed =
+            if header.is_legacy() { crc32.finalize() } else { u32::try_from(crc32c.finalize()).unwrap_or(u32::MAX) };
+        Ok(header.compare_crc(computed))
+    }
+}

@@ -1,0 +1,72 @@
+//! A copy of a part of the log in a buffer that is used again.
+//!
+//! A broker may be writing the file, so a batch is checked and read in the copy, never in a map. The buffer grows only for
+//! bytes that the file has.
+
+use std::io;
+
+use crate::io::ReadAt;
+
+/// A buffer that grew beyond this for one batch is given back.
+const KEEP: usize = 16 * 1024 * 1024;
+
+/// A buffer and what part of a file it holds.
+#[derive(Debug, Default)]
+pub(crate) struct Window {
+    buffer: Vec<u8>,
+    begin: u64,
+    filled: usize,
+    /// Bytes read from files in all.
+    pub(crate) bytes_read: u64,
+}
+
+impl Window {
+    /// Forgets what it holds; to be called before another file is read.
+    pub(crate) fn clear(&mut self) {
+        self.filled = 0;
+    }
+
+    /// What the window holds of the `len` bytes at `at`, if it holds them all.
+    pub(crate) fn held(&self, at: u64, len: usize) -> Option<&[u8]> {
+        let skip = usize::try_from(at.checked_sub(self.begin)?).ok()?;
+        self.buffer.get(..self.filled)?.get(skip..skip.checked_add(len)?)
+    }
+
+    /// The `len` bytes at `at` of a file, all of which must be there before `end`. Where they are not held yet, as many
+    /// as `size` are read from there on.
+    pub(crate) fn get<S: ReadAt + ?Sized>(
+        &mut self,
+        source: &S,
+        at: u64,
+        len: usize,
+        end: u64,
+        size: usize,
+    ) -> io::Result<&[u8]> {
+        if self.held(at, len).is_none() {
+            self.fill(source, at, end.saturating_sub(at), len, size)?;
+        }
+        self.held(at, len).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    }
+
+    fn fill<S: ReadAt + ?Sized>(
+        &mut self,
+        source: &S,
+        at: u64,
+        available: u64,
+        len: usize,
+        size: usize,
+    ) -> io::Result<()> {
+        self.filled = 0;
+        if self.buffer.len() > KEEP && len <= size {
+            self.buffer = Vec::new();
+        }
+        let wanted = usize::try_from(available).unwrap_or(usize::MAX).min(len.max(size));
+        if self.buffer.len() < wanted {
+            self.buffer = vec![0; wanted];
+        }
+        source.read_exact_at(self.buffer.get_mut(..wanted).unwrap_or_default(), at)?;
+        self.bytes_read += wanted as u64;
+        (self.begin, self.filled) = (at, wanted);
+        Ok(())
+    }
+}

@@ -1,0 +1,237 @@
+//! What is left of a segment after a crash, and its indexes anew. Source: `LogSegment#recover`.
+//!
+//! Nothing is written: the caller decides what to do with the result.
+
+pub(crate) mod producer_state;
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::io::FileSource;
+use crate::kafka::finding::{Finding, Flaw, Kind};
+use crate::kafka::format::batch_cursor::BatchCursor;
+use crate::kafka::format::header::{Header, NO_TIMESTAMP};
+use crate::kafka::format::record::{Wants, field};
+use crate::kafka::index::offset_index;
+use crate::kafka::index::time_index::{self, TimeEntry};
+use crate::kafka::read::batch_reader::control_type;
+use crate::kafka::read::lookup::too_large;
+use crate::kafka::read::segment::Segment;
+use crate::kafka::read::walk::{Reads, Walk};
+use crate::kafka::recover::producer_state::ProducerState;
+
+/// What the broker would leave.
+#[derive(Clone, Debug)]
+pub struct Recovered {
+    /// Bytes of the log before the first that cannot be true.
+    pub valid_bytes: u64,
+    /// Bytes behind them, which the broker cuts off.
+    pub truncated_bytes: u64,
+    /// Batches in the valid bytes.
+    pub batches: u64,
+    /// The rebuilt `.index`, trimmed.
+    pub offset_index: Vec<u8>,
+    /// The rebuilt `.timeindex`, trimmed.
+    pub time_index: Vec<u8>,
+    /// The rebuilt `.txnindex`; `None` where there was none and there is nothing for it.
+    pub transaction_index: Option<Vec<u8>>,
+    /// The largest timestamp and the last offset of the first batch that has it.
+    pub max_timestamp: TimeEntry,
+    /// Offset behind the last batch.
+    pub next_offset: i64,
+    /// Why it ends before the end of the log.
+    pub findings: Vec<Finding>,
+}
+
+/// The two indexes while they are rebuilt.
+struct Rebuild<'a> {
+    segment: &'a Segment,
+    interval: u64,
+    max_bytes: u64,
+    offset_index: Vec<u8>,
+    time_index: Vec<u8>,
+    last_offset: Option<i64>,
+    last_time: TimeEntry,
+    max_timestamp: TimeEntry,
+    /// Where the last indexed batch begins.
+    last_indexed: u64,
+}
+
+impl Rebuild<'_> {
+    fn relative(&self, header: &Header, offset: i64) -> Result<i32> {
+        offset
+            .checked_sub(self.segment.base_offset())
+            .and_then(|r| i32::try_from(r).ok())
+            .filter(|r| *r >= 0)
+            .ok_or_else(|| {
+                let base = self.segment.base_offset();
+                let flaw =
+                    Flaw::new(Kind::BatchOffset, format_args!("an offset from {base} to 2147483647 more"), offset);
+                self.segment.corrupt(header.position, flaw)
+            })
+    }
+
+    fn full(&self, suffix: &str, entries: usize) -> Error {
+        Error::IndexFull { path: self.segment.beside(suffix), entries: entries as u64 }
+    }
+
+    fn batch(&mut self, header: &Header) -> Result<()> {
+        self.relative(header, header.last_offset)?;
+        if header.max_timestamp > self.max_timestamp.timestamp {
+            self.max_timestamp = TimeEntry { timestamp: header.max_timestamp, offset: header.last_offset };
+        }
+        if header.position - self.last_indexed > self.interval {
+            self.append_offset(header)?;
+            self.append_time(header, false)?;
+            self.last_indexed = header.position;
+        }
+        Ok(())
+    }
+
+    fn append_offset(&mut self, header: &Header) -> Result<()> {
+        let entries = self.offset_index.len() / offset_index::ENTRY_SIZE;
+        if (entries + 1) * offset_index::ENTRY_SIZE > usize::try_from(self.max_bytes).unwrap_or(usize::MAX) {
+            return Err(self.full(".index", entries));
+        }
+        if let Some(last) = self.last_offset.filter(|last| header.last_offset <= *last) {
+            let flaw = Flaw::new(Kind::BatchOffset, format_args!("a last offset above {last}"), header.last_offset);
+            return Err(self.segment.corrupt(header.position, flaw));
+        }
+        let position = i32::try_from(header.position).map_err(|_| {
+            let flaw = Flaw::new(Kind::BatchOffset, "a position below 2147483648", header.position);
+            self.segment.corrupt(header.position, flaw)
+        })?;
+        let key = self.relative(header, header.last_offset)?;
+        self.offset_index.extend_from_slice(offset_index::encode(key, position).as_flattened());
+        self.last_offset = Some(header.last_offset);
+        Ok(())
+    }
+
+    fn append_time(&mut self, header: &Header, skip_full_check: bool) -> Result<()> {
+        let entries = self.time_index.len() / time_index::ENTRY_SIZE;
+        let room = usize::try_from(self.max_bytes).unwrap_or(usize::MAX) / time_index::ENTRY_SIZE;
+        if entries + usize::from(!skip_full_check) >= room {
+            return Err(self.full(".timeindex", entries));
+        }
+        let next = self.max_timestamp;
+        if entries > 0 && next.offset < self.last_time.offset {
+            let flaw =
+                Flaw::new(Kind::BatchOffset, format_args!("an offset from {} on", self.last_time.offset), next.offset);
+            return Err(self.segment.corrupt(header.position, flaw));
+        }
+        if next.timestamp > self.last_time.timestamp {
+            let relative = self.relative(header, next.offset)?;
+            self.time_index.extend_from_slice(&time_index::encode(next.timestamp, relative));
+            self.last_time = next;
+        }
+        Ok(())
+    }
+}
+
+/// What the walk needs beside the indexes.
+struct Markers<'a> {
+    source: &'a FileSource,
+    cursor: BatchCursor,
+    producers: &'a mut ProducerState,
+    index: Vec<u8>,
+}
+
+impl Markers<'_> {
+    /// Follows the transactions. Source: `LogSegment#updateProducerState`.
+    fn batch(&mut self, segment: &Segment, walk: &mut Walk, header: &Header) -> Result<()> {
+        if header.is_legacy() || header.producer_id < 0 {
+            return Ok(());
+        }
+        if !header.is_control() {
+            self.producers.data(header, header.base_offset);
+            return Ok(());
+        }
+        if header.size as usize > segment.options().max_batch_bytes {
+            return Err(segment.corrupt(header.position, too_large(header, segment.options().max_batch_bytes)));
+        }
+        let batch = walk.batch(self.source, header).map_err(|e| Error::io(segment.path(), e))?;
+        let mut kind = None;
+        let read = self.cursor.each(header, batch, Wants::All, |span, bytes| {
+            kind.get_or_insert(control_type(field(span.key, bytes)));
+            false
+        });
+        read.map_err(|flaw| segment.corrupt(header.position, flaw))?;
+        if let Some(kind) = kind.filter(|kind| ["ABORT", "COMMIT"].contains(kind))
+            && let Some(aborted) = self.producers.marker(header.producer_id, header.base_offset, kind == "ABORT")
+        {
+            aborted.encode(&mut self.index);
+        }
+        Ok(())
+    }
+}
+
+impl Segment {
+    /// Walks the log up to the first batch that cannot be true, and rebuilds the indexes of what is before it.
+    ///
+    /// # Errors
+    /// `Corrupt` where the broker's own recovery fails: offsets that step back or do not fit; `IndexFull`; the system's
+    /// error.
+    pub fn recover(
+        self: &Arc<Self>,
+        index_interval_bytes: u64,
+        max_index_bytes: u64,
+        producers: &mut ProducerState,
+    ) -> Result<Recovered> {
+        let source = self.open_source()?;
+        let mut walk = Walk::new(Reads::Whole, 0, self.len());
+        let front = TimeEntry { timestamp: NO_TIMESTAMP, offset: self.base_offset() };
+        let mut rebuild = Rebuild {
+            segment: self,
+            interval: index_interval_bytes,
+            max_bytes: max_index_bytes,
+            offset_index: Vec::new(),
+            time_index: Vec::new(),
+            last_offset: None,
+            last_time: front,
+            max_timestamp: front,
+            last_indexed: 0,
+        };
+        let cursor = BatchCursor::new(self.options().max_batch_bytes);
+        let mut markers = Markers { source: &source, cursor, producers, index: Vec::new() };
+        let (mut valid_bytes, mut batches, mut findings) = (0, 0, Vec::new());
+        let mut end = self.base_offset();
+        let mut last = None;
+        let stop = loop {
+            let header = match walk.next(&source).map_err(|e| Error::io(self.path(), e))? {
+                Ok(header) => header,
+                Err(tail) => break tail.flaw(),
+            };
+            if let Err(flaw) = walk.check_crc(&source, &header).map_err(|e| Error::io(self.path(), e))? {
+                break Some(flaw);
+            }
+            rebuild.batch(&header)?;
+            markers.batch(self, &mut walk, &header)?;
+            valid_bytes = header.end();
+            batches += 1;
+            end = header.last_offset.wrapping_add(1);
+            last = Some(header);
+        };
+        if let Some(flaw) = stop {
+            findings.push(Finding::new(self.path(), valid_bytes, flaw));
+        }
+        if let Some(header) = last {
+            rebuild.append_time(&header, true)?;
+        }
+        Ok(Recovered {
+            valid_bytes,
+            truncated_bytes: self.len() - valid_bytes,
+            batches,
+            offset_index: rebuild.offset_index,
+            time_index: rebuild.time_index,
+            // The broker empties a file that is there, and creates one only for an entry.
+            transaction_index: (!markers.index.is_empty() || self.beside(".txnindex").is_file())
+                .then_some(markers.index),
+            max_timestamp: rebuild.max_timestamp,
+            next_offset: end,
+            findings,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,74 @@
+"""docs/compat.md and docs/findings.md keep to what the code and the tests say."""
+
+from __future__ import annotations
+
+import doctest
+import re
+from pathlib import Path
+
+import pytest
+
+from logdex.hash_index import index_service
+
+ROOT = Path(__file__).resolve().parents[3]
+COMPAT = (ROOT / "docs" / "compat.md").read_text()
+FINDINGS = (ROOT / "docs" / "findings.md").read_text()
+FILES = {
+    "golden": "tests/python/rocketmq/test_golden_index_service.py",
+    "store": "tests/python/rocketmq/test_message_store.py",
+}
+
+
+def rows() -> dict[str, list[str]]:
+    found = re.findall(r"^\| (B\d+) \|(.*)\|$", COMPAT, re.MULTILINE)
+    return {number: [cell.strip() for cell in cells.split("|")] for number, cells in found}
+
+
+def test_every_fault_has_a_row() -> None:
+    assert list(rows()) == [f"B{number}" for number in range(1, 36)]
+    words = ("written alike", "answered differently", "not applicable", "alike")
+    for number, (_, _, answer, _) in rows().items():
+        assert any(word in answer.lower() for word in words), number
+
+
+@pytest.mark.parametrize("number", rows())
+def test_the_tests_that_a_row_names_exist(number: str) -> None:
+    cell = rows()[number][3]
+    file = FILES["golden"] if cell.startswith("golden") else FILES["store"]
+    for part in re.findall(r"(golden|store)?\s*`([^`]*)`", cell):
+        label, name = part
+        module, _, test = name.partition("::")
+        if module:
+            paths = list((ROOT / "tests" / "python").rglob(f"{module}.py"))
+            # Names of single golden cases stand in parentheses.
+            if not module.startswith("test_"):
+                assert (ROOT / "tests" / "golden" / "rocketmq" / module).is_dir() or list(
+                    (ROOT / "tests" / "golden" / "rocketmq").rglob(f"{module}.json*")
+                ), name
+                continue
+            assert len(paths) == 1, name
+            file = str(paths[0].relative_to(ROOT))
+        elif label:
+            file = FILES[label]
+        assert not test or f"def {test}(" in (ROOT / file).read_text(), name
+
+
+def test_the_kinds_of_findings_are_a_closed_list() -> None:
+    # The index's own two sections.
+    own = FINDINGS.split("## In an index file")[1].split("## In the files of log and queues")[0]
+    documented = set(re.findall(r"^\| `([a-z-]+)` \|", own, re.MULTILINE))
+    used: set[str] = set()
+    for file in (ROOT / "src" / "hash_index").rglob("verify.rs"):
+        used |= set(re.findall(r'find\([^"]*?"([a-z-]+)"', file.read_text()))
+    for name in ("file_set", "check"):
+        text = (ROOT / "python" / "logdex" / "hash_index" / f"{name}.py").read_text()
+        used |= set(re.findall(r'(?:Finding|_report)\([^"]*?"([a-z-]+)"', text))
+    assert used == documented
+
+
+def test_the_example_of_the_class_runs() -> None:
+    finder = doctest.DocTestFinder(recurse=False)
+    examples = [test for test in finder.find(index_service.IndexService, "IndexService") if test.examples]
+    assert examples
+    for example in examples:
+        assert doctest.DocTestRunner().run(example).failed == 0
