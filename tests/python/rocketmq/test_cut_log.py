@@ -25,7 +25,7 @@ def test_a_clean_log_is_cut_at_its_end_without_a_change(store: Store) -> None:
         before = {path.name: path.read_bytes() for path in sorted(log.iterdir())}
         with _core.CommitLog.open(log) as opened:
             end = opened.max_offset
-        report = _core.cut_log(log, end)
+        report = _core.truncate_log(log, end)
         assert report.ok
         assert report.checked == {"bytes_cut": 0, "files_deleted": 0}, case
         assert {path.name: path.read_bytes() for path in sorted(log.iterdir())} == before
@@ -42,7 +42,7 @@ def test_a_log_is_cut_at_a_message(store: Store) -> None:
     with _core.CommitLog.open(log) as opened:
         ghosts = [row["physicalOffset"] for row in rows if row["physicalOffset"] >= at]
         assert len(ghosts) > 10
-        report = _core.cut_log(log, at)
+        report = _core.truncate_log(log, at)
         assert opened.max_offset == at
         assert opened.scan(stop="salvage").read_all().num_rows == len(rows) - len(ghosts)
         assert opened.messages(ghosts, columns=["topic"]).column("topic").null_count == len(ghosts)
@@ -59,11 +59,11 @@ def test_offsets_before_the_log_are_refused(store: Store) -> None:
     assert first > 0, "files of this store expired"
     before = sorted(log.iterdir())
     for offset in (first - 1, 0):
-        with pytest.raises(ValueError, match=f"begins at offset {first}"):
-            _core.cut_log(log, offset)
+        with pytest.raises(ValueError, match=f"the log begins at {first}"):
+            _core.truncate_log(log, offset)
     for offset in (-1, 2**63):
         with pytest.raises(ValueError, match=r"offset|64 bits"):
-            _core.cut_log(log, offset)
+            _core.truncate_log(log, offset)
     with pytest.raises(FileNotFoundError):
-        _core.cut_log(log / "none", 0)
+        _core.truncate_log(log / "none", 0)
     assert sorted(log.iterdir()) == before
