@@ -2,7 +2,7 @@
 //!
 //! The layers, lowest first; each uses only those named before it:
 //!
-//! - [`error`], [`time_range`], [`java_text`]
+//! - [`error`], [`time_range`], [`java_text`], [`report`]
 //! - [`io`]: files: opening, creating, locking; positioned reads and writes of maps, files and bytes in memory
 //! - `decompress`: decoders that both brokers' formats need
 //! - [`hash_index`]: the index from message key to commit-log offset
@@ -18,5 +18,6 @@ pub mod java_text;
 pub mod kafka;
 #[cfg(feature = "python")]
 mod python;
+pub mod report;
 pub mod rocketmq;
 pub mod time_range;

@@ -212,7 +212,7 @@ fn compat_repeats_what_the_broker_does_after_an_interrupted_put() {
     let file = open(&path, given);
     assert_eq!(all(&file, "T#a"), [33, 2, 1]);
     let findings = file.verify().unwrap().findings;
-    assert_eq!(findings.iter().map(|f| (f.kind, f.offset)).collect::<Vec<_>>(), [("prev-index", 80 + 60 + 16)]);
+    assert_eq!(findings.iter().map(|f| (f.kind.word(), f.offset)).collect::<Vec<_>>(), [("prev-index", 80 + 60 + 16)]);
 
     let path = dir.path().join("2");
     interrupted(&path, 2);

@@ -1,24 +1,24 @@
-"""The start of the command line: `python -m logdex` and `logdex`."""
+"""The entry point of `python -m logdex` and `logdex`."""
 
 from __future__ import annotations
 
 import sys
 
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, as a shell gives it."""
+_INTERRUPTED = 130
+"""Exit code after Ctrl-C, as in a shell."""
 
 
 def main() -> int:
-    """Run the command line with the process's own words, and give its exit code."""
+    """Run the command line with the arguments of the process; return the exit code."""
     try:
-        # Imports take a moment, in which people change their mind, too.
+        # Imports take a moment, in which Ctrl-C must be quiet, too.
         from logdex.cli import main as run  # noqa: PLC0415
 
         return run()
     except KeyboardInterrupt:
         if sys.stderr is not None:
             sys.stderr.write("logdex: interrupted\n")
-        return INTERRUPTED
+        return _INTERRUPTED
 
 
 if __name__ == "__main__":

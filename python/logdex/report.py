@@ -6,6 +6,10 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from logdex._core import finding_kinds
+
+_KINDS = frozenset(finding_kinds())
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -24,6 +28,11 @@ class Finding:
     kind: str
     expected: str
     found: str
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a kind that is not in the list."""
+        if self.kind not in _KINDS:
+            raise ValueError(f"kind={self.kind!r}: expected a word of docs/findings.md")
 
 
 @dataclass(frozen=True, slots=True)

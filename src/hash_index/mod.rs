@@ -40,5 +40,4 @@ pub use key_hash::kernels::Kernel;
 pub use key_hash::text_keys::TextKeys;
 pub use read::hits::Hits;
 pub use read::select::Damage;
-pub use repair::verify::{Checked, Finding};
 pub use write::put::PutColumns;

@@ -39,7 +39,6 @@ pub use read::segment_range::{AbortedRange, AbortedRanges, SegmentRange};
 pub use read::{batch_columns, record_columns};
 pub use recover::Recovered;
 pub use recover::producer_state::ProducerState;
-pub use verify::Verified;
 
 /// Segments and indexes are shared between threads, readers move between them.
 const _: () = {

@@ -21,7 +21,7 @@ use crate::hash_index::Compat;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::frame::Versions;
 use crate::rocketmq::commit_log::{Bodies, CommitLog, Options, ScanOptions, Start, file_batch};
-use crate::rocketmq::offset_files;
+use crate::rocketmq::{consume_queue, offset_files};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyCommitLog>()?;
@@ -67,6 +67,11 @@ pub(super) struct PyCommitLog {
 impl PyCommitLog {
     pub(super) fn inner(&self) -> PyResult<Arc<CommitLog>> {
         self.log.get()
+    }
+
+    /// How the log is read, for the queues beside it.
+    pub(super) fn reading(&self) -> PyResult<(crate::io::Access, Option<Compat>)> {
+        Ok((convert::access(&self.access)?, convert::compat(self.compat.as_deref())?))
     }
 
     /// What `read` gives for offsets and names of columns that came from Python.
@@ -204,6 +209,43 @@ impl PyCommitLog {
         Ok(py.detach(|| log.expect_message(phy_offset))?)
     }
 
+    /// Let the first `max_offset` begin at a message whose unit is in the queues of the store, not at the beginning of its file.
+    ///
+    /// Args:
+    ///     phy_offset: Offset of the message. If no message begins there, or no queue leads to it, nothing happens.
+    ///     root: The root of the store.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    fn expect_dispatched(&self, py: Python<'_>, phy_offset: u64, root: PathBuf) -> PyResult<()> {
+        let log = self.inner()?;
+        let is_dispatched = || consume_queue::is_dispatched(&root, &log, phy_offset);
+        Ok(py.detach(|| if is_dispatched()? { log.expect_message(phy_offset) } else { Ok(()) })?)
+    }
+
+    /// The file that holds an offset, or the last one before it, and the offset in this file; without such a file the log's
+    /// directory.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    fn place(&self, py: Python<'_>, phy_offset: u64) -> PyResult<(String, u64)> {
+        let log = self.inner()?;
+        let (path, offset) = py.detach(|| log.place(phy_offset))?;
+        Ok((path.display().to_string(), offset))
+    }
+
+    /// Whether the only file of the log lacks its end, so that its length does not tell the size of the log's files.
+    ///
+    /// Args:
+    ///     end_phy_offset: The end of the log.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    fn is_cut_short(&self, py: Python<'_>, end_phy_offset: u64) -> PyResult<bool> {
+        let log = self.inner()?;
+        Ok(py.detach(|| log.is_cut_short(end_phy_offset))?)
+    }
+
     /// Look for strays, gaps between files, and files of another length.
     ///
     /// Returns:
@@ -213,7 +255,7 @@ impl PyCommitLog {
     ///     OSError: The system refuses.
     fn check_files<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let log = self.inner()?;
-        report::of_store(py, &py.detach(|| log.check_files())?)
+        report::report(py, &py.detach(|| log.check_files())?)
     }
 
     /// The files: `path`, `begin_phy_offset`, `end_phy_offset`, and `first_store_timestamp`, null where a file begins with

@@ -13,8 +13,8 @@ use pyo3_arrow::PyRecordBatch;
 
 use super::commit_log::bodies;
 use super::convert::cast;
-use super::{integer, report};
 use super::time::times_of;
+use super::{integer, report};
 use crate::rocketmq::commit_log::Bodies;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::write::{
@@ -54,7 +54,7 @@ fn truncate_log(
 ) -> PyResult<Bound<'_, PyAny>> {
     let wrong = |_| PyValueError::new_err(format!("end_phy_offset={end_phy_offset}: expected 0 or more"));
     let end = end_phy_offset.try_into().map_err(wrong)?;
-    report::of_store(py, &py.detach(|| truncate::truncate_log(&directory, end))?)
+    report::report(py, &py.detach(|| truncate::truncate_log(&directory, end))?)
 }
 
 /// Appends messages to a commit log, byte for byte as a broker does (upstream CommitLog#asyncPutMessage).
@@ -115,6 +115,19 @@ impl PyCommitLogWriter {
         #[pyo3(from_py_with = integer::queue_offset)] queue_offset: i64,
     ) -> PyResult<()> {
         Ok(self.writer.set_queue_offset(topic, queue_id, queue_offset)?)
+    }
+
+    /// Set the offsets of the next messages of queues.
+    ///
+    /// Args:
+    ///     queues: A record batch of `topic`, `queue_id` and `queue_offset`. With `sys_flag` the rows are messages: a queue without
+    ///         an offset begins with that of its first message, and messages without a place in a queue are skipped.
+    ///
+    /// Raises:
+    ///     ValueError: A column is missing, of another type or null; a number below 0; or another process opened the writer.
+    fn set_queue_offsets(&self, py: Python<'_>, queues: PyRecordBatch) -> PyResult<()> {
+        let queues = queues.into_inner();
+        Ok(py.detach(|| self.writer.set_queue_offsets(&queues))?)
     }
 
     /// Append a batch of messages.

@@ -16,6 +16,7 @@ use super::integer;
 use super::report;
 use super::time::{self, Round};
 use crate::rocketmq::consume_queue::{Boundary, ConsumeQueue, Kind, Options, extension_batch};
+use crate::rocketmq::schedule;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyConsumeQueue>()?;
@@ -212,6 +213,35 @@ impl PyConsumeQueue {
         to_python(py, batch)
     }
 
+    /// Read the next messages of a delay level that are due, ready to be put under their own topics.
+    ///
+    /// Args:
+    ///     begin: Queue offset to begin at.
+    ///     now: The time, ms since the epoch.
+    ///     delay_ms: The delay of the level. A unit whose time is further ahead is due, too.
+    ///
+    /// Returns:
+    ///     None if no more are due. Else a record batch with bodies as they are stored, perhaps without rows; the queue offset
+    ///     to go on from; and the messages that cannot be delivered, each with its offset in the log and the reason.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    ///     ValueError: The queue was opened without its commit log.
+    ///
+    /// Source: `ScheduleMessageService#executeOnTimeup`.
+    #[pyo3(signature = (begin, *, now, delay_ms))]
+    fn due_messages<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = integer::begin)] begin: i64,
+        now: i64,
+        delay_ms: i64,
+    ) -> PyResult<Option<(Bound<'py, PyAny>, i64, Vec<(i64, &'static str)>)>> {
+        let queue = self.inner()?;
+        let due = py.detach(|| schedule::due_messages(&queue, begin, now, delay_ms))?;
+        due.map(|due| Ok((to_python(py, due.messages)?, due.next_offset, due.skipped))).transpose()
+    }
+
     /// The queue offset of a store time.
     ///
     /// Args:
@@ -249,7 +279,7 @@ impl PyConsumeQueue {
     ///     OSError: The system refuses.
     fn check_files<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let queue = self.inner()?;
-        report::of_store(py, &py.detach(|| queue.check_files())?)
+        report::report(py, &py.detach(|| queue.check_files())?)
     }
 
     /// True after `close`.

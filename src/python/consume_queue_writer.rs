@@ -9,8 +9,8 @@ use pyo3::types::PyTuple;
 use pyo3_arrow::PyRecordBatch;
 
 use super::{integer, report};
+use crate::report::Report;
 use crate::rocketmq::consume_queue::{ConsumeQueueWriter, DelayLevels, WriterOptions};
-use crate::rocketmq::findings::Checked;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyConsumeQueueWriter>()
@@ -176,12 +176,12 @@ impl PyConsumeQueueWriter {
 
     /// What opening found and did, and what was found since, as a `logdex.report.Report`.
     ///
-    /// Checked: units_cut and queue_files_deleted, of `open`. Findings: units that `open` met behind a queue's end and cut off
+    /// Report: units_cut and queue_files_deleted, of `open`. Findings: units that `open` met behind a queue's end and cut off
     /// although they lead into the log (see `dispatch_offset`), and those of `finish`.
     #[getter]
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let checked: Checked = self.look(py, |writer| writer.checked().clone())?;
-        report::of_store(py, &checked)
+        let checked: Report = self.look(py, |writer| writer.checked().clone())?;
+        report::report(py, &checked)
     }
 
     /// Offset in the log behind the last unit, over all queues; -1 without units.
@@ -245,6 +245,6 @@ impl PyConsumeQueueWriter {
     ///     ValueError: It was called before.
     fn finish<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let checked = py.detach(|| self.with(|writer| writer.take().map(ConsumeQueueWriter::finish).transpose()))?;
-        report::of_store(py, &checked.unwrap_or_default())
+        report::report(py, &checked.unwrap_or_default())
     }
 }

@@ -402,7 +402,7 @@ impl PyIndexFile {
     fn verify<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let file = self.inner()?;
         let checked = py.detach(|| file.verify())?;
-        report::of_file(py, &file, &checked)
+        report::report(py, &checked)
     }
 
     /// Wait until all of the file is on the disk. Source: `IndexFile#flush`.

@@ -9,8 +9,8 @@ use super::batch_stream::{BatchStream, Batches};
 use super::report;
 use crate::error::Result;
 use crate::io::FileSource;
+use crate::report::Report;
 use crate::rocketmq::commit_log::MessageReader;
-use crate::rocketmq::findings::Checked;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyMessageReader>()
@@ -20,7 +20,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 #[derive(Clone)]
 pub(super) struct Notes {
     end_offset: Option<u64>,
-    checked: Checked,
+    checked: Report,
 }
 
 impl Batches for MessageReader<FileSource> {
@@ -78,7 +78,7 @@ impl PyMessageReader {
     /// What was refused so far, as a `logdex.report.Report`; what a stream meets that it was handed over as is not in it.
     #[getter]
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        report::of_store(py, &self.0.notes(py).checked)
+        report::report(py, &self.0.notes(py).checked)
     }
 
     /// The next batch.

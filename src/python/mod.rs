@@ -10,6 +10,7 @@ mod commit_log_writer;
 mod consume_queue;
 mod consume_queue_writer;
 mod convert;
+mod cross_check;
 mod entry_batches;
 mod entry_table;
 mod errors;
@@ -46,8 +47,10 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     commit_log_writer::register(m)?;
     consume_queue::register(m)?;
     consume_queue_writer::register(m)?;
+    cross_check::register(m)?;
     followers::register(m)?;
     given_batches::register(m)?;
+    report::register(m)?;
     store_lock::register(m)?;
     message_reader::register(m)?;
     index_entries::register(m)?;

@@ -6,10 +6,12 @@ pub mod commit_log;
 pub mod consume_queue;
 pub mod entry_table;
 pub mod file_name;
-pub mod findings;
 pub mod index_entries;
 pub mod index_follower;
 mod message_columns;
 mod names;
 pub mod offset_files;
+pub mod schedule;
 pub mod truncate;
+
+pub use message_columns::last_message;

@@ -9,10 +9,10 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::findings::Checked;
 use crate::error::{Error, Result};
 use crate::io::disk::{self, NewFile};
 use crate::io::{Access, FileSource};
+use crate::report::{Kind, Report};
 use crate::rocketmq::file_name;
 
 /// How many open files are kept for look-ups.
@@ -94,16 +94,16 @@ pub(super) fn file_size(files: &[OffsetFile]) -> u64 {
 ///
 /// # Errors
 /// The system's error, with the path.
-pub(super) fn check(directories: &[PathBuf]) -> Result<Checked> {
+pub(super) fn check(directories: &[PathBuf]) -> Result<Report> {
     let (files, strays) = entries(directories)?;
     let size = file_size(&files);
-    let mut checked = Checked::default();
+    let mut checked = Report::default();
     for path in &strays {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         if file_name::parse(&name).is_some() {
-            checked.find(path, 0, "not-a-file", "a file", "something else than a regular file");
+            checked.find(path, 0, Kind::NotAFile, "a file", "something else than a regular file");
         } else {
-            checked.find(path, 0, "file-name", "20 decimal digits", name);
+            checked.find(path, 0, Kind::FileName, "20 decimal digits", name);
         }
     }
     let mut wanted = None;
@@ -113,12 +113,12 @@ pub(super) fn check(directories: &[PathBuf]) -> Result<Checked> {
             _ => format!("{size} bytes, as most files here"),
         };
         if file.len == 0 && place + 1 == files.len() {
-            checked.find(&file.path, 0, "file-empty", size_text, "0 bytes in the last file");
+            checked.find(&file.path, 0, Kind::FileEmpty, size_text, "0 bytes in the last file");
         } else if file.len != size {
-            checked.find(&file.path, file.len.min(size), "file-size", size_text, format!("{} bytes", file.len));
+            checked.find(&file.path, file.len.min(size), Kind::FileSize, size_text, format!("{} bytes", file.len));
         }
         if let Some(wanted) = wanted.filter(|wanted| *wanted != file.start) {
-            let kind = if file.start > wanted { "file-gap" } else { "file-overlap" };
+            let kind = if file.start > wanted { Kind::FileGap } else { Kind::FileOverlap };
             checked.find(&file.path, 0, kind, format!("a file that begins at {wanted}"), file.start);
         }
         wanted = Some(file.start.saturating_add(size));

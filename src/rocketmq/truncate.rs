@@ -7,11 +7,11 @@
 use std::fs::{self, File};
 use std::path::Path;
 
-use super::findings::Checked;
 use super::offset_files::{self, OffsetFile};
 use crate::error::{Error, Result};
 use crate::io::disk::{self, open_file, write_all_at};
 use crate::io::{Holes, PlainFile, ReadAt as _};
+use crate::report::Report;
 
 /// Bytes that are read at once.
 const CHUNK: usize = 64 * 1024;
@@ -32,7 +32,7 @@ pub(super) struct Truncated {
 ///
 /// # Errors
 /// `InvalidArgument` for an offset before the log; the system's error, with the path.
-pub fn truncate_log(directory: &Path, end_phy_offset: u64) -> Result<Checked> {
+pub fn truncate_log(directory: &Path, end_phy_offset: u64) -> Result<Report> {
     let directories = offset_files::directories(directory);
     let mut truncated = Truncated::default();
     loop {
@@ -54,10 +54,10 @@ pub fn truncate_log(directory: &Path, end_phy_offset: u64) -> Result<Checked> {
         truncated.files += behind.len() as u64;
         truncated.bytes += delete(behind)?;
     }
-    let mut checked = Checked::default();
-    checked.count("bytes_cut", truncated.bytes);
-    checked.count("files_deleted", truncated.files);
-    Ok(checked)
+    let mut report = Report::default();
+    report.count("bytes_cut", truncated.bytes);
+    report.count("files_deleted", truncated.files);
+    Ok(report)
 }
 
 /// Deletes the files that begin at a position or behind it, and clears the rest of the file that holds the position.
@@ -148,9 +148,9 @@ mod tests {
         fs::write(directory.join("stray"), b"kept").unwrap();
     }
 
-    fn counts(checked: &Checked) -> [u64; 2] {
-        let [("bytes_cut", bytes), ("files_deleted", files)] = checked.counts[..] else {
-            panic!("{:?}", checked.counts);
+    fn counts(report: &Report) -> [u64; 2] {
+        let [("bytes_cut", bytes), ("files_deleted", files)] = report.checked[..] else {
+            panic!("{:?}", report.checked);
         };
         [bytes, files]
     }
@@ -168,8 +168,8 @@ mod tests {
         ] {
             let folder = tempfile::tempdir().unwrap();
             log(folder.path());
-            let checked = truncate_log(folder.path(), end).unwrap();
-            assert_eq!(counts(&checked), [bytes, deleted], "{end}");
+            let report = truncate_log(folder.path(), end).unwrap();
+            assert_eq!(counts(&report), [bytes, deleted], "{end}");
             let files = offset_files::list(&[folder.path().to_owned()]).unwrap();
             let content: Vec<_> = files.iter().map(|file| fs::read(&file.path).unwrap()).collect();
             assert_eq!(content, left, "{end}");

@@ -1,8 +1,4 @@
-"""The command line: `logdex` and `python -m logdex`.
-
-One module a command. Each has `add_parsers(subparsers)`, which sets `run`, a function from the parsed arguments to the exit
-code: 0 found or sound, 1 nothing found or faults found, 2 wrong use or unreadable.
-"""
+"""The command line: `logdex` and `python -m logdex`."""
 
 from __future__ import annotations
 
@@ -17,48 +13,48 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from logdex import __version__
-from logdex.__main__ import INTERRUPTED
-from logdex.cli import build_index, build_queues, cat, copy, explain, export, find, info, kafka, recover, stats, verify
+from logdex.cli import kafka
+from logdex.cli.commands import build, paths, read, search, stats
 from logdex.cli.output import complain
 from logdex.errors import LogdexError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = (info, find, explain, cat, export, verify, build_index, build_queues, copy, recover, stats, kafka)
+COMMANDS = (paths, search, read, build, stats, kafka)
 
 _WRONG = 2
 
 _DESCRIPTION = """\
-Reads what a message broker left on disk, without the broker: a RocketMQ store, a part of
-one, its index; a Kafka log directory, a partition, a segment. Nothing that is read is
-changed, locked or touched; a running broker may go on. Only `recover` changes a store."""
+Reads the files of a message broker without the broker: a RocketMQ store, a part of it, its
+index; a Kafka log directory, a partition, a segment. Reading changes and locks nothing, so
+the broker may run. Only `recover` changes a store."""
 
 _EPILOG = """\
-begin with
-  logdex info /data/store                       what lies here
-  logdex find /data/store Orders order-1001     the messages that carry a key
-  logdex explain /data/store Orders order-1001  why a key is found, or why not
-  logdex verify /data/store                     what is broken
-  logdex kafka --help                           what there is for Kafka alone
+start with
+  logdex info /data/store                       describe a store
+  logdex find /data/store Orders order-1001     find the messages with a key
+  logdex explain /data/store Orders order-1001  explain why a key is found or not
+  logdex verify /data/store                     check a store for damage
+  logdex kafka --help                           commands for Kafka only
 
-times: milliseconds since the epoch, ISO 8601 (UTC where no zone is said), or
-  -2h, -3d: so long ago (s, m, h, d, w). Both ends of a range belong to it.
-exit codes: 0 found, sound; 1 nothing found, faults found; 2 wrong use, unreadable.
+times: milliseconds since the epoch, ISO 8601 (UTC if it has no zone), or an age such as
+  -2h or -3d (s, m, h, d, w). A range includes both ends.
+exit codes: 0 found or valid; 1 nothing found or faults found; 2 wrong use or unreadable.
 `logdex COMMAND --help` has examples."""
 
 _DASHED_TIME = re.compile(r"-\d.*")
 
 
 class _Once(logging.Filter):
-    """Lets a warning pass once: a command may open the same files several times."""
+    """Pass each warning once: a command may open the same files several times."""
 
     def __init__(self) -> None:
         super().__init__()
         self._said: set[str] = set()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Say whether it was not said yet."""
+        """Return whether the text is new."""
         text = record.getMessage()
         if text in self._said:
             return False
@@ -70,10 +66,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Args:
-        argv: The words after the program's name; None: the process's own.
+        argv: The arguments after the program's name; None: those of the process.
 
     Returns:
         The exit code.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C; `logdex.__main__` turns it into an exit code.
     """
     _open_streams()
     handler = logging.StreamHandler()
@@ -82,18 +81,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code = _run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
-    except KeyboardInterrupt:
-        complain("interrupted")
-        return INTERRUPTED
     except BrokenPipeError:
-        # Who read us has seen enough. What is still buffered must not raise again when the interpreter ends.
+        # The reader of the pipe closed it. The rest of the buffer must not raise again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (LogdexError, OSError, ValueError, TypeError) as error:
         complain(_in_words(error))
         return _WRONG
-    except Exception as error:  # noqa: BLE001 -- nobody but us can do something with the traceback
-        complain(f"this is a fault of logdex, please report it: {_in_one_line(error)}")
+    except Exception as error:  # noqa: BLE001 -- a user cannot use a traceback
+        complain(f"this is a bug in logdex, please report it: {_in_one_line(error)}")
         return _WRONG
     return code
 
@@ -108,12 +104,12 @@ def _run(argv: Sequence[str]) -> int:
 
 
 def _open_streams() -> None:
-    """Make the standard streams fit for every text, and give those that were closed (`>&-`) a place to write to."""
+    """Make the standard streams accept every text, and replace closed ones (`>&-`) by /dev/null."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 -- for as long as we run
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 -- open until exit
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # A terminal that cannot show a character gets its escape.
+        # A character that the terminal cannot show is escaped.
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
@@ -128,7 +124,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _join_times(argv: Sequence[str]) -> list[str]:
-    """Write `--begin -2h` as `--begin=-2h`: argparse takes what begins with a dash for an option."""
+    """Write `--begin -2h` as `--begin=-2h`: argparse treats a word with a leading dash as an option."""
     words: list[str] = []
     for word in argv:
         if words and words[-1] in ("--begin", "--end") and _DASHED_TIME.fullmatch(word):

@@ -16,7 +16,7 @@ from logdex._types import MAX_INT64
 if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
-    # The type that argparse gives has no public name.
+    # The type in argparse has no public name.
     Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001
 
 _AGO = re.compile(r"-(\d{1,20}(?:\.\d{1,20})?)(ms|[smhdw])")
@@ -26,7 +26,7 @@ _LARGEST_INT = (1 << 31) - 1
 
 
 def command(subparsers: Subparsers, name: str, summary: str, details: str = "") -> argparse.ArgumentParser:
-    """Add a command with the option that all have: `--json`."""
+    """Add a command, with the option `--json`."""
     parser = subparsers.add_parser(
         name,
         help=summary,
@@ -38,31 +38,31 @@ def command(subparsers: Subparsers, name: str, summary: str, details: str = "") 
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:
-    """Add the store to read and how to open it."""
+    """Add the store and the options to open it."""
     parser.add_argument("store", metavar="STORE", help="the broker's store directory, a copy of it, or a part of it")
     add_open_options(parser)
 
 
 def add_path(parser: argparse.ArgumentParser) -> None:
-    """Add the path of anything that `open_source` opens, and how to open it."""
+    """Add a path for `open_source` and the options to open it."""
     parser.add_argument(
         "path",
         metavar="PATH",
-        help="a store, a commit log, an index directory or file; a Kafka log directory, or a part",
+        help="a store, a commit log, an index directory or file; a Kafka log directory, or a part of it",
     )
     add_open_options(parser)
 
 
 def add_open_options(parser: argparse.ArgumentParser) -> None:
-    """Add what opening a RocketMQ store may have to be told."""
+    """Add the options to open a RocketMQ store."""
     add_geometry(parser)
     add_commit_log(parser)
 
 
 def add_geometry(parser: argparse.ArgumentParser) -> None:
-    """Add slots and entries of the index files."""
+    """Add the number of slots and entries of the index files."""
     parser.add_argument(
-        "--hash-slots", type=int32, metavar="N", help="maxHashSlotNum, where the index files do not tell it"
+        "--hash-slots", type=int32, metavar="N", help="maxHashSlotNum, if it cannot be inferred from the index files"
     )
     parser.add_argument("--max-entries", type=int32, metavar="N", help="maxIndexNum, likewise")
 
@@ -75,16 +75,16 @@ def add_zone(parser: argparse.ArgumentParser) -> None:
 
 
 def add_commit_log(parser: argparse.ArgumentParser) -> None:
-    """Add where the log lies if not in the store."""
+    """Add the directory of a log that is not in the store."""
     parser.add_argument(
         "--commit-log",
         metavar="DIR",
-        help="the log of a RocketMQ store where it lies elsewhere; several with commas between",
+        help="the log of a RocketMQ store, if it is elsewhere; several directories with commas between",
     )
 
 
 def open_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Give what `add_open_options` added, for `MessageStore.open` and `open_source`."""
+    """Return the values of `add_open_options`, for `MessageStore.open` and `open_source`."""
     return {
         "hash_slots": arguments.hash_slots,
         "max_entries": arguments.max_entries,
@@ -94,25 +94,25 @@ def open_options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def add_times(parser: argparse.ArgumentParser) -> None:
     """Add `--begin` and `--end`, in ms."""
-    parser.add_argument("--begin", type=partial(time_ms, end=False), metavar="T", help="first store time")
-    parser.add_argument("--end", type=partial(time_ms, end=True), metavar="T", help="last store time, included")
+    parser.add_argument("--begin", type=partial(time_ms, end=False), metavar="T", help="earliest store time")
+    parser.add_argument("--end", type=partial(time_ms, end=True), metavar="T", help="latest store time, inclusive")
 
 
 def add_filters(parser: argparse.ArgumentParser) -> None:
-    """Add which rows are wanted."""
+    """Add the filters of rows."""
     parser.add_argument("--topic", type=word, metavar="T", help="only this topic")
     parser.add_argument("--queue", type=int32, metavar="N", help="only this queue (partition) of the topic")
     add_times(parser)
     parser.add_argument(
         "--skip-damaged",
         action="store_true",
-        help="Kafka: pass over damaged batches, and name them; a RocketMQ log is always read on",
+        help="Kafka: skip damaged batches and report them; a RocketMQ log is always read to its end",
     )
-    parser.add_argument("--limit", type=count, metavar="N", help="no more than N rows")
+    parser.add_argument("--limit", type=count, metavar="N", help="at most N rows")
 
 
 def count(text: str) -> int:
-    """Read a number that is not negative."""
+    """Parse a number that is not negative."""
     number = int(text)
     if number < 0:
         raise argparse.ArgumentTypeError(f"must not be negative: {text}")
@@ -120,7 +120,7 @@ def count(text: str) -> int:
 
 
 def int32(text: str) -> int:
-    """Read a number that is not negative and that a broker can hold in an int."""
+    """Parse a number that is not negative and fits in a Java int."""
     number = count(text)
     if number > _LARGEST_INT:
         raise argparse.ArgumentTypeError(f"must be at most {_LARGEST_INT}: {text}")
@@ -128,18 +128,18 @@ def int32(text: str) -> int:
 
 
 def word(text: str) -> str:
-    """Read a topic or a key: UTF-8, whatever the locale says.
+    """Parse a topic or a key as UTF-8, in any locale.
 
-    Bytes that the locale does not know come as lone surrogates, which no topic and no key can hold.
+    Python passes bytes that the locale cannot decode as lone surrogates, which are not valid in a topic or a key.
     """
     try:
         return raw_bytes(text).decode()
     except UnicodeDecodeError:
-        raise argparse.ArgumentTypeError(f"is no UTF-8: {os.fsencode(text)!r}") from None
+        raise argparse.ArgumentTypeError(f"is not valid UTF-8: {os.fsencode(text)!r}") from None
 
 
 def raw_bytes(text: str) -> bytes:
-    """Give the bytes that a word of the command line stands for: its UTF-8, or what the shell said where it is none."""
+    """Return an argument as bytes: UTF-8, or the original bytes if they are not UTF-8."""
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -147,16 +147,16 @@ def raw_bytes(text: str) -> bytes:
 
 
 def time_ms(text: str, *, end: bool = False) -> int:
-    """Read a time: epoch milliseconds, ISO 8601, or how long ago (`-2h`).
+    """Parse a time: epoch milliseconds, ISO 8601, or an age (`-2h`).
 
-    Without a zone ISO 8601 is UTC, as all times are printed. A date alone is its first millisecond as a begin, its last as an
-    end. What is finer than a millisecond is rounded into the range.
+    ISO 8601 without a zone is UTC, as in the output. A date is its first millisecond as a begin and its last as an end.
+    Fractions of a millisecond are rounded into the range.
     """
     ago = _AGO.fullmatch(text)
     if ago or re.fullmatch(r"[+-]?\d{1,30}", text):
         number = time.time_ns() // 1_000_000 - round(float(ago[1]) * _UNIT_MS[ago[2]]) if ago else int(text)
         if abs(number) > MAX_INT64:
-            raise argparse.ArgumentTypeError(f"no time in milliseconds: {text}")
+            raise argparse.ArgumentTypeError(f"a time must fit in a signed 64-bit integer of milliseconds: {text}")
         return number
     try:
         moment = _moment(text, end=end)
@@ -167,12 +167,12 @@ def time_ms(text: str, *, end: bool = False) -> int:
         return _core.time_ms(moment, end=end)
     except (ValueError, OverflowError):
         raise argparse.ArgumentTypeError(
-            f"no time: {text!r} (epoch milliseconds, ISO 8601 such as 2026-11-21T19:30:00Z, or -2h)"
+            f"expected a time (epoch milliseconds, ISO 8601 such as 2026-11-21T19:30:00Z, or an age such as -2h): {text!r}"
         ) from None
 
 
 def _moment(text: str, *, end: bool) -> datetime:
-    """Read ISO 8601 in the forms that Python 3.10 does not know, too: `Z`, any number of decimals, `+0800`."""
+    """Parse ISO 8601, also in forms that Python 3.10 does not know: `Z`, any number of decimals, `+0800`."""
     parts = re.fullmatch(r"(.*?)(?:[.,](\d+))?([zZ]|[+-]\d\d:?\d\d)?", text)
     if parts is None:
         raise ValueError(text)
@@ -183,5 +183,5 @@ def _moment(text: str, *, end: bool) -> datetime:
         zone = f"{zone[:3]}:{zone[3:]}"
     micros = decimals[:6].ljust(6, "0") if decimals else ""
     moment = datetime.fromisoformat(f"{base}{'.' if micros else ''}{micros}{zone}")
-    # What is finer than a microsecond rounds into the range as well.
+    # Fractions of a microsecond are rounded into the range, too.
     return moment + timedelta(microseconds=1) if decimals[6:].strip("0") and not end else moment

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from logdex.cli.arguments import add_times, command, count, int32, raw_bytes, word
 from logdex.cli.kafka_dump import Dump, files_to_dump
 from logdex.cli.kafka_source import open_kafka, record_json, record_text
-from logdex.cli.output import complain, printable, say, say_json, say_report
-from logdex.cli.progress import Progress
+from logdex.cli.output import Progress, complain, printable, say, say_json, say_report
 from logdex.kafka import Log, LogDir, LogSegment, ProducerState, build_key_index, find
 from logdex.kafka.file_name import LOG
 from logdex.kafka.segment import INDEX_INTERVAL_BYTES, MAX_INDEX_BYTES

@@ -6,8 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from logdex.cli.kafka_dump import Dump, is_known
-from logdex.cli.part import Part
-from logdex.cli.source import Listing
+from logdex.cli.sources import Listing, Part
 from logdex.errors import CorruptFileError
 from logdex.hash_index import IndexService
 from logdex.kafka import OffsetIndex, TimeIndex, checkpoint

@@ -11,7 +11,7 @@ from arro3.core import DataType
 from logdex._core import broker_lock_holder
 from logdex.cli import kafka_part
 from logdex.cli.output import body_text, json_bytes, printable, time_text
-from logdex.cli.source import Description, Filters, Listing, Source
+from logdex.cli.sources import Description, Filters, Listing, Source
 from logdex.errors import CorruptFileError
 from logdex.kafka import Log, LogDir, LogSegment, checkpoint
 from logdex.kafka.file_name import LOG, parse_segment_file
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from logdex._core import SegmentReader
-    from logdex.cli.part import Part
+    from logdex.cli.sources import Part
     from logdex.report import Finding, Report
 
 _Opened: TypeAlias = LogDir | Log | LogSegment

@@ -1,4 +1,4 @@
-"""What the commands print: tables for people, one JSON object a line for programs; complaints go to the other stream."""
+"""What the commands print: tables for people, one JSON object a line for programs, progress on a terminal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import base64
 import contextlib
 import dataclasses
 import json
+import os
 import sys
+import time
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,10 @@ if TYPE_CHECKING:
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 _UNIT = 1024
+_SECONDS_BETWEEN = 0.2
+_MINUTE = 60
+_HOUR = 3600
+_USUAL_COLUMNS = 80
 
 
 def say(text: str = "") -> None:
@@ -25,13 +31,13 @@ def say(text: str = "") -> None:
     sys.stdout.write(f"{text}\n")
 
 
-def say_json(row: Any) -> None:  # noqa: ANN401 -- what JSON holds
+def say_json(row: Any) -> None:  # noqa: ANN401 -- JSON values
     """Print one object on one line, in ASCII."""
     sys.stdout.write(json.dumps(row, default=_plain) + "\n")
 
 
 def say_report(report: Report, *, json: bool) -> int:
-    """Print a report; give the exit code that says whether it has findings."""
+    """Print a report; return the exit code: 1 if it has findings."""
     if json:
         for finding in report.findings:
             say_json(dataclasses.asdict(finding))
@@ -44,14 +50,26 @@ def say_report(report: Report, *, json: bool) -> int:
     return 0 if report.ok else 1
 
 
+def say_built(report: Report, directory: str, *, as_json: bool) -> int:
+    """Print what was written, and the findings on standard error; return the exit code."""
+    if as_json:
+        return say_report(report, json=True)
+    counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in report.checked.items())
+    say(f"{directory}: {counts}")
+    for finding in report.findings:
+        path, at, kind, expected, found = dataclasses.astuple(finding)
+        complain(f"{kind} in {path} at byte {at}: expected {expected}, found {found}")
+    return 0 if report.ok else 1
+
+
 def complain(text: str) -> None:
-    """Tell people about an error; if they cannot be told, the exit code still says it."""
+    """Print an error on standard error. If that fails, the exit code still tells it."""
     with contextlib.suppress(OSError):
         sys.stderr.write(f"logdex: {printable(text)}\n")
 
 
 def table(rows: Iterable[Sequence[object]], heads: Sequence[str] = (), *, indent: str = "") -> None:
-    """Print rows in columns; numbers stand to the right."""
+    """Print rows in columns; numbers are right-aligned."""
     cells = [[_cell(value) for value in row] for row in rows]
     lines = [*([list(heads)] if heads else []), *cells]
     if not lines:
@@ -67,7 +85,7 @@ def table(rows: Iterable[Sequence[object]], heads: Sequence[str] = (), *, indent
 
 
 def facts(pairs: Iterable[tuple[str, object]], *, indent: str = "") -> None:
-    """Print names with their values, those that are None left out."""
+    """Print names with their values, without those that are None."""
     shown = [(name, _cell(value)) for name, value in pairs if value is not None]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
@@ -75,14 +93,14 @@ def facts(pairs: Iterable[tuple[str, object]], *, indent: str = "") -> None:
 
 
 def printable(text: str) -> str:
-    """Write what a terminal would act upon as escapes: keys and bodies come from anybody."""
+    """Escape control characters: keys and bodies are not trusted, and a terminal would obey them."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def time_text(time_ms: int | None) -> str | None:
-    """Write a time in ms as ISO 8601 in UTC; what no calendar holds stays a number."""
+    """Return a time in ms as ISO 8601 in UTC, or the number if no calendar date holds it."""
     if time_ms is None:
         return None
     try:
@@ -92,7 +110,7 @@ def time_text(time_ms: int | None) -> str | None:
 
 
 def size_text(size: float) -> str:
-    """Write a number of bytes for people."""
+    """Return a number of bytes with a unit."""
     value = float(size)
     unit = 0
     while value >= _UNIT and unit + 1 < len(_UNITS):
@@ -102,7 +120,7 @@ def size_text(size: float) -> str:
 
 
 def body_text(body: bytes | None) -> str | None:
-    """Give a body as text where it is text, else None."""
+    """Return a body as text, or None if it is not UTF-8."""
     try:
         return None if body is None else body.decode()
     except UnicodeDecodeError:
@@ -110,7 +128,7 @@ def body_text(body: bytes | None) -> str | None:
 
 
 def json_bytes(name: str, value: bytes | None) -> dict[str, str | None]:
-    """Give bytes as text under their name; where they are no text, null, and base64 under another name."""
+    """Return bytes as text under their name; if they are not UTF-8, null, and base64 under another name."""
     text = body_text(value)
     if text is None and value is not None:
         return {name: None, f"{name}_base64": base64.b64encode(value).decode("ascii")}
@@ -133,3 +151,72 @@ def _plain(value: object) -> object:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")
     return str(value)
+
+
+class Progress:
+    """One line on standard error with bytes done, rate and time left; silent if that is not a terminal.
+
+    Call it with the bytes done and the bytes in all. It is removed at the end of the `with` block.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._begun = time.monotonic()
+        # The first line waits, so that a short command prints none.
+        self._shown = self._begun
+        self._width = 0
+        self._is_terminal = sys.stderr.isatty()
+
+    def __call__(self, done: int, total: int | None = None) -> None:
+        """Show the progress, at most five times a second."""
+        now = time.monotonic()
+        if not self._is_terminal or now - self._shown < _SECONDS_BETWEEN:
+            return
+        self._shown = now
+        self._write(progress_line(self._what, done, total, now - self._begun))
+
+    def _write(self, line: str) -> None:
+        # A wrapped line could not be removed.
+        line = line[: _columns() - 1]
+        sys.stderr.write("\r" + line.ljust(self._width))
+        sys.stderr.flush()
+        self._width = len(line)
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        if self._width:
+            self._write("")
+            sys.stderr.write("\r")
+            sys.stderr.flush()
+
+
+def _columns() -> int:
+    try:
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns
+    except OSError:
+        columns = 0
+    return columns or _USUAL_COLUMNS
+
+
+def progress_line(what: str, done: int, total: int | None, seconds: float) -> str:
+    """Return the text of a progress line."""
+    rate = done / seconds if seconds > 0 else 0.0
+    line = f"{what}: {size_text(done)}"
+    if total:
+        line += f" of {size_text(total)} ({min(1.0, done / total):.0%})"
+    line += f", {size_text(rate)}/s"
+    if total and rate > 0:
+        line += f", {duration_text(max(0, total - done) / rate)} left"
+    return line
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration in words."""
+    whole = round(seconds)
+    if whole < _MINUTE:
+        return f"{whole} s"
+    if whole < _HOUR:
+        return f"{whole // _MINUTE} min {whole % _MINUTE} s"
+    return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE} min"

@@ -5,12 +5,11 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from logdex.arrow import take_rows
+from logdex._core import QueueCrossCheck, last_message, split_cut_off
 from logdex.report import Finding, Report, merge
 from logdex.rocketmq.index_check import IndexCheck
-from logdex.rocketmq.queue_check import QueueCheck
 from logdex.rocketmq.read_ahead import read_ahead
-from logdex.rocketmq.sound import is_ghost
+from logdex.rocketmq.topics import configured_topics
 
 if TYPE_CHECKING:
     from arro3.core import RecordBatch
@@ -40,12 +39,23 @@ class StoreCheck:
     """One check of a store; linear in the log, the queues and the index."""
 
     def __init__(self, layout: StoreLayout, log: CommitLog, queues: QueueSet, index: IndexService | None) -> None:
-        """Prepare; nothing is read."""
+        """Check the files of the queues and open the index."""
         self._layout = layout
         self._log = log
-        self._queues = QueueCheck(layout, log, queues)
+        unclean = layout.abort.exists()
+        self._queues = QueueCrossCheck(
+            layout.root,
+            log.core,
+            unclean=unclean,
+            # logdex writes the files of one queue after the other.
+            dispatched_by_queue=unclean and layout.written_by_logdex,
+            topics=configured_topics(layout.config),
+        )
+        in_rocksdb = layout.queues.is_dir() and not queues.is_readable()
+        self._without_queues = "consume queues (kept in a RocksDB)" if in_rocksdb else "consume queues"
         self._index = None if index is None else IndexCheck(log, index)
         self._findings: list[Finding] = []
+        self._messages = 0
         self._back_in_time = 0
 
     def run(self, progress: Progress | None) -> Report:
@@ -53,56 +63,39 @@ class StoreCheck:
         files = self._log.check_files()
         begin, end = self._log.min_offset, self._log.max_offset
         reader = self._log.scan(columns=_COLUMNS, batch_size=_ROWS, stop="salvage")
-        messages = 0
         with closing(read_ahead(reader)) as batches:
             for batch in batches:
-                sound = self._without_ghosts(batch)
-                messages += sound.num_rows
-                if not sound.num_rows:
-                    continue
-                self._queues.check_messages(sound)
-                if self._index is not None:
-                    self._index.check_messages(sound)
-                if progress is not None:
-                    progress(sound.column("phy_offset")[sound.num_rows - 1].as_py() - begin, end - begin)
-        checked = {"log_bytes": end - begin, "messages": messages}
+                self._check_messages(batch)
+                if progress is not None and (last := last_message(batch)) is not None:
+                    progress(min(last[0], end) - begin, end - begin)
+        checked = {"log_bytes": end - begin, "messages": self._messages}
         if self._back_in_time:
-            # A clock step, or what a cut left and a later crash brought back: nothing tells them apart.
+            # A clock step, or truncated messages that a crash brought back: nothing distinguishes them.
             checked["messages_back_in_time"] = self._back_in_time
         log = Report([*reader.report.findings, *self._findings], checked)
-        reports = [files, log, self._checkpoint(), self._queues.finish()]
-        if self._index is None:
-            reports.append(Report([], {"entries": 0, "entries_followed": 0}, ["key index"]))
-        else:
-            reports.append(self._index.finish())
-        return merge(reports)
+        absent = [] if self._queues.queues else [self._without_queues]
+        queues = merge([self._queues.finish(), Report(absent=absent)])
+        no_index = Report([], {"entries": 0, "entries_followed": 0}, ["key index"])
+        index = no_index if self._index is None else self._index.finish()
+        return merge([files, log, self._checkpoint(), queues, index])
 
-    def _without_ghosts(self, batch: RecordBatch) -> RecordBatch:
-        """Take out what was cut off before; each run of such messages is one finding."""
-        if batch.column("suspect").null_count == batch.num_rows:
-            return batch
-        suspects = batch.column("suspect").to_pylist()
-        self._back_in_time += sum("time-back" in (suspect or "") for suspect in suspects)
-        ghosts = [row for row, suspect in enumerate(suspects) if is_ghost(suspect)]
-        if ghosts:
-            offsets = batch.column("phy_offset").to_pylist()
-            for row in ghosts:
-                path, at = self._place(offsets[row])
-                found = f"a message at {offsets[row]} that was cut off before ({suspects[row]})"
-                self._findings.append(Finding(path, at, "log-ghost", "nothing behind the end of the log", found))
-            return take_rows(batch, sorted({*range(batch.num_rows)} - {*ghosts}))
-        return batch
-
-    def _place(self, offset: int) -> tuple[str, int]:
-        """Give the file that holds an offset of the log, and the place in it."""
-        for path in reversed(self._log.files):
-            begin = int(path.name)
-            if begin <= offset:
-                return str(path), offset - begin
-        return self._layout.commit_log, offset
+    def _check_messages(self, batch: RecordBatch) -> None:
+        """Compare a batch of messages with the queues and the index; each truncated message is a finding."""
+        batches, cut_off, back_in_time = split_cut_off(batch)
+        self._back_in_time += back_in_time
+        for offset, suspect in cut_off:
+            found = f"a message at {offset} that was truncated before ({suspect})"
+            self._findings.append(
+                Finding(*self._log.core.place(offset), "log-ghost", "nothing behind the end of the log", found)
+            )
+        for valid in batches:
+            self._messages += valid.num_rows
+            self._queues.follow(valid)
+            if self._index is not None:
+                self._index.check_messages(valid)
 
     def _checkpoint(self) -> Report:
-        """Say so where a start would have no checkpoint to go by."""
+        """Report if the next start has no checkpoint."""
         checkpoint = self._layout.checkpoint
         if not self._layout.abort.exists() or checkpoint.exists():
             return Report([], {})

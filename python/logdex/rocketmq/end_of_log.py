@@ -1,10 +1,9 @@
-"""Where to begin to look for the end of a log, so that nobody reads up to 1 GiB of it before the first answer."""
+"""Finding the end of a log without reading up to 1 GiB of it first."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
-
-from arro3.core import RecordBatchReader
 
 from logdex.errors import LogdexError
 from logdex.hash_index.query import newest_first
@@ -13,28 +12,19 @@ if TYPE_CHECKING:
     from logdex.hash_index import IndexService
     from logdex.rocketmq.commit_log import CommitLog
     from logdex.rocketmq.layout import StoreLayout
-    from logdex.rocketmq.queue_set import QueueSet
 
 
-def expect_end(layout: StoreLayout, log: CommitLog, index: IndexService, queues: QueueSet) -> None:
-    """Tell a log that it reaches as far as the index's last message, where a consume queue says so, too.
+def expect_end(layout: StoreLayout, log: CommitLog, index: IndexService) -> None:
+    """Let the search for the end of a log begin at the last message of the index, if a consume queue has it, too.
 
-    Nothing is told of a store whose broker was not stopped (its file `abort` is there): one that cuts its log back erases
-    nothing there, nor in its queues and its index, until it has written on; and one that was killed may not have come so far.
-    What cannot be read now is no fault here; the log's end is then looked for in its last file, from the beginning.
+    Not if the broker was not stopped (the file `abort` exists): a broker that truncates its log erases nothing in the log, the
+    queues and the index until it writes again, and a broker that was killed may not have come so far. A part that cannot be
+    read is not an error here: the search then begins at the beginning of the last file.
     """
     if layout.abort.exists():
         return
     files = index.whole_files()
     last = newest_first(files)[0].header.end_phy_offset if files else -1
-    if last < 0:
-        return
-    try:
-        scan = log.scan(begin_phy_offset=last, end_phy_offset=last + 1, columns=("topic", "queue_id", "queue_offset"))
-        for batch in RecordBatchReader.from_stream(scan):
-            topic, queue_id, queue_offset = (column[0].as_py() for column in batch.columns)
-            units = queues.queue(topic, queue_id).units(queue_offset, queue_offset + 1)
-            if last in units.column("phy_offset").to_pylist():
-                log.core.expect_message(last)
-    except (OSError, ValueError, LogdexError):
-        return
+    if last >= 0:
+        with suppress(OSError, ValueError, LogdexError):
+            log.core.expect_dispatched(last, layout.root)

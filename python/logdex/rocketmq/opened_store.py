@@ -82,7 +82,7 @@ class OpenedStore(Closing):
         store = cls(layout, options)
         index = store.index
         if index is not None and compat is None:
-            expect_end(layout, store.commit_log, index, store._queues)
+            expect_end(layout, store.commit_log, index)
         return store
 
     @staticmethod

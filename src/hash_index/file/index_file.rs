@@ -15,11 +15,12 @@ use crate::hash_index::format::geometry::{ENTRY_LEN, Geometry};
 use crate::hash_index::format::header::Header;
 use crate::hash_index::key_hash::java_hash::{KeySource, key_hash};
 use crate::hash_index::read::select;
-use crate::hash_index::repair::verify::{self, Checked};
+use crate::hash_index::repair::verify;
 use crate::hash_index::write::bulk::{CHUNK, put_bulk};
 use crate::hash_index::write::put::{PutColumns, put_one, read_header};
 use crate::io::disk::sync_parent;
 use crate::io::{ReadAt, WriteAt};
+use crate::report::Report;
 
 /// An open index file. Any number of threads may read it; puts are taken one after the other.
 #[derive(Debug)]
@@ -158,10 +159,10 @@ impl IndexFile {
     ///
     /// # Errors
     /// Errors of the system; what is wrong with the bytes is in the result.
-    pub fn verify(&self) -> Result<Checked> {
+    pub fn verify(&self) -> Result<Report> {
         on_bytes!(&self.bytes, source => {
             source.load();
-            verify::verify(source, self.geometry, self.file_len)
+            verify::verify(&self.path, source, self.geometry, self.file_len)
         })
         .map_err(|e| Error::io(&self.path, e))
     }

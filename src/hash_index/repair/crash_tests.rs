@@ -10,6 +10,8 @@ use proptest::prelude::*;
 
 use super::relink::{Overlay, apply, mend_tail, relink};
 use super::verify::verify;
+use std::path::Path;
+
 use crate::hash_index::format::entry::{Entry, time_diff};
 use crate::hash_index::format::geometry::Geometry;
 use crate::hash_index::format::header::Header;
@@ -211,7 +213,7 @@ fn check_after_death(bytes: Vec<u8>, geometry: Geometry, whole: usize, begun: us
     mend_tail(&mended, geometry).unwrap();
     let counted = Header::read(&mended).unwrap().next_position() as usize - 1;
     assert!((whole..=begun).contains(&counted));
-    let report = verify(&mended, geometry, geometry.file_len()).unwrap();
+    let report = verify(Path::new("f"), &mended, geometry, geometry.file_len()).unwrap();
     assert_eq!(report.findings, [], "after mending {whole}..{begun}");
     for k in 0..23 {
         let key = format!("T#k{k}");
@@ -224,7 +226,7 @@ fn check_after_death(bytes: Vec<u8>, geometry: Geometry, whole: usize, begun: us
         let key = format!("T#k{k}");
         assert_eq!(hits(&mended, geometry, &key), truth(counted, &key));
     }
-    assert_eq!(verify(&mended, geometry, geometry.file_len()).unwrap().findings, []);
+    assert_eq!(verify(Path::new("f"), &mended, geometry, geometry.file_len()).unwrap().findings, []);
 }
 
 #[test]
@@ -302,7 +304,7 @@ proptest! {
                 at + 1
             );
         }
-        let report = verify(&image, geometry, geometry.file_len()).unwrap();
+        let report = verify(Path::new("f"), &image, geometry, geometry.file_len()).unwrap();
         prop_assert_eq!(&report.findings, &[]);
         for k in 0..23 {
             let key = format!("T#k{k}");

@@ -10,7 +10,8 @@ use super::slot_search;
 use super::sparse_index::SparseIndex;
 use crate::error::{Error, Result};
 use crate::kafka::read::segment::Segment;
-use crate::kafka::verify::{self, Verified};
+use crate::kafka::verify;
+use crate::report::Report;
 
 /// Bytes of an entry.
 pub(crate) const ENTRY_SIZE: usize = 8;
@@ -138,7 +139,7 @@ impl SparseIndex for OffsetIndex {
         self.file.check_len()
     }
 
-    fn verify(&self, log: Option<&Segment>) -> Result<Verified> {
+    fn verify(&self, log: Option<&Segment>) -> Result<Report> {
         verify::index(log, |heads, verified| verify::offset_entries(self, heads, verified))
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::index_file::{IndexFile, IndexOptions};
 use crate::error::Result;
 use crate::kafka::read::segment::Segment;
-use crate::kafka::verify::Verified;
+use crate::report::Report;
 
 /// A sparse index beside a log: entries with ascending keys, each of which says where to begin to read.
 pub trait SparseIndex: Sized + Send + Sync {
@@ -73,7 +73,7 @@ pub trait SparseIndex: Sized + Send + Sync {
     ///
     /// # Errors
     /// The system's error.
-    fn verify(&self, log: Option<&Segment>) -> Result<Verified>;
+    fn verify(&self, log: Option<&Segment>) -> Result<Report>;
 
     /// Where the file lies.
     fn path(&self) -> &Path {

@@ -12,7 +12,8 @@ use super::sparse_index::SparseIndex;
 use crate::error::{Error, Result};
 use crate::kafka::format::header::NO_TIMESTAMP;
 use crate::kafka::read::segment::Segment;
-use crate::kafka::verify::{self, Verified};
+use crate::kafka::verify;
+use crate::report::Report;
 
 /// Bytes of an entry.
 pub(crate) const ENTRY_SIZE: usize = 12;
@@ -141,7 +142,7 @@ impl SparseIndex for TimeIndex {
         self.file.check_len()
     }
 
-    fn verify(&self, log: Option<&Segment>) -> Result<Verified> {
+    fn verify(&self, log: Option<&Segment>) -> Result<Report> {
         verify::index(log, |heads, verified| verify::time_entries(self, heads, verified))
     }
 }

@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::kafka::finding::{Finding, Flaw, Kind};
 use crate::kafka::format::batch_cursor::BatchCursor;
 use crate::kafka::format::header::Header;
 use crate::kafka::format::record::Wants;
@@ -17,15 +16,7 @@ use crate::kafka::read::batch_order::BatchOrder;
 use crate::kafka::read::lookup::too_large;
 use crate::kafka::read::segment::{Segment, if_there};
 use crate::kafka::read::walk::{Reads, Walk};
-
-/// What a check found and how much it looked at.
-#[derive(Clone, Debug, Default)]
-pub struct Verified {
-    /// What is wrong, in the order of the files and their offsets.
-    pub findings: Vec<Finding>,
-    /// How much was looked at, by kind of thing.
-    pub checked: Vec<(&'static str, u64)>,
-}
+use crate::report::{Finding, Flaw, Kind, Report};
 
 /// The heads of a log's whole batches, in order; what an index is checked against.
 #[derive(Debug, Default)]
@@ -79,8 +70,8 @@ impl Segment {
     ///
     /// # Errors
     /// The system's error.
-    pub fn verify(self: &Arc<Self>, deep: bool) -> Result<Verified> {
-        let mut verified = Verified::default();
+    pub fn verify(self: &Arc<Self>, deep: bool) -> Result<Report> {
+        let mut verified = Report::default();
         let heads = self.verify_log(deep, &mut verified)?;
         let options =
             IndexOptions { check: Check::Trust, base_offset: Some(self.base_offset()), ..IndexOptions::default() };
@@ -97,7 +88,7 @@ impl Segment {
         Ok(verified)
     }
 
-    fn verify_log(&self, deep: bool, verified: &mut Verified) -> Result<Heads> {
+    fn verify_log(&self, deep: bool, verified: &mut Report) -> Result<Heads> {
         let source = self.open_source()?;
         let most = self.options().max_batch_bytes;
         let mut walk = Walk::new(Reads::Whole, 0, self.len());
@@ -144,7 +135,7 @@ impl Segment {
         path: &Path,
         entries: &[transaction_index::AbortedTransaction],
         left: u64,
-        verified: &mut Verified,
+        verified: &mut Report,
     ) {
         let size = transaction_index::ENTRY_SIZE as u64;
         for (entry, at) in entries.iter().zip(0u64..) {
@@ -183,7 +174,7 @@ fn read_all(cursor: &mut BatchCursor, header: &Header, batch: &[u8]) -> std::res
 }
 
 /// What a check of one index asks of its file, beside its entries.
-fn verify_file(path: &Path, len: u64, entry_size: usize, verified: &mut Verified) {
+fn verify_file(path: &Path, len: u64, entry_size: usize, verified: &mut Report) {
     let left = len % entry_size as u64;
     if left > 0 {
         let expected = format_args!("a multiple of {entry_size} bytes").to_string();
@@ -192,7 +183,7 @@ fn verify_file(path: &Path, len: u64, entry_size: usize, verified: &mut Verified
     }
 }
 
-pub(crate) fn offset_entries(index: &OffsetIndex, heads: Option<&Heads>, verified: &mut Verified) {
+pub(crate) fn offset_entries(index: &OffsetIndex, heads: Option<&Heads>, verified: &mut Report) {
     let mut before: Option<OffsetEntry> = None;
     let mut valid = 0;
     let used = used_slots(index.len(), |slot| {
@@ -220,7 +211,7 @@ pub(crate) fn offset_entries(index: &OffsetIndex, heads: Option<&Heads>, verifie
     verified.checked.push(("index entries", valid));
 }
 
-pub(crate) fn time_entries(index: &TimeIndex, heads: Option<&Heads>, verified: &mut Verified) {
+pub(crate) fn time_entries(index: &TimeIndex, heads: Option<&Heads>, verified: &mut Report) {
     let mut before: Option<TimeEntry> = None;
     let mut valid = 0;
     let used = used_slots(index.len(), |slot| {
@@ -254,8 +245,8 @@ fn used_slots(slots: usize, is_zero: impl Fn(usize) -> bool) -> usize {
 }
 
 /// Looks at an index by itself, and at the log where it is given.
-pub(crate) fn index(log: Option<&Segment>, look: impl FnOnce(Option<&Heads>, &mut Verified)) -> Result<Verified> {
-    let mut verified = Verified::default();
+pub(crate) fn index(log: Option<&Segment>, look: impl FnOnce(Option<&Heads>, &mut Report)) -> Result<Report> {
+    let mut verified = Report::default();
     let heads = log.map(Segment::heads).transpose()?;
     look(heads.as_ref(), &mut verified);
     Ok(verified)

@@ -91,7 +91,7 @@ impl PySegmentReader {
     /// What was met so far and not raised, as a list of `logdex.report.Finding`: torn and zero tails, batches left out.
     #[getter]
     fn findings<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        report::findings_in_segments(py, &self.0.notes(py).findings)
+        report::findings(py, &self.0.notes(py).findings)
     }
 
     /// Byte offset in the segment at hand, behind the last whole batch that was read.

@@ -78,7 +78,7 @@ impl PyRecoveredSegment {
     /// Why it ends before the end of the log: a list of `logdex.report.Finding`.
     #[getter]
     fn findings<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        report::findings_in_segments(py, &self.recovered.findings)
+        report::findings(py, &self.recovered.findings)
     }
 
     fn __repr__(&self) -> String {

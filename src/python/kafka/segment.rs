@@ -405,7 +405,7 @@ impl PyLogSegment {
     fn verify<'py>(&self, py: Python<'py>, deep: bool) -> PyResult<Bound<'py, PyAny>> {
         let segment = self.inner()?;
         let verified = py.detach(|| segment.verify(deep))?;
-        report::of_segment(py, &verified)
+        report::report(py, &verified)
     }
 
     /// Let go of the log and the indexes; calls and readers that run go on.

@@ -225,7 +225,7 @@ impl<I: Shown> Handle<I> {
             let options = IndexOptions { check: Check::Trust, base_offset, ..IndexOptions::default() };
             I::open(&self.path, &options)?.verify(log.as_ref())
         })?;
-        report::of_segment(py, &verified)
+        report::report(py, &verified)
     }
 
     pub(super) fn repr(&self) -> String {

@@ -17,7 +17,7 @@ use super::scan::Scan;
 use super::suspect::Suspect;
 use crate::error::{Error, Result};
 use crate::io::{Access, FileSource};
-use crate::rocketmq::findings::Checked;
+use crate::report::Report;
 use crate::rocketmq::offset_files::{self, OffsetFile, OpenFiles};
 
 /// How a log is read.
@@ -121,7 +121,7 @@ impl CommitLog {
     ///
     /// # Errors
     /// The system's error, with the path.
-    pub fn check_files(&self) -> Result<Checked> {
+    pub fn check_files(&self) -> Result<Report> {
         offset_files::check(&self.directories)
     }
 

@@ -34,7 +34,7 @@ pub use property_map::PropertyMap;
 pub use reader::MessageReader;
 pub use recovery::{Recovery, Start, file_batch};
 pub use scan::{Place, Scan, Stop};
-pub use suspect::Suspect;
+pub use suspect::{SplitMessages, Suspect, split_cut_off};
 
 /// Logs are shared between threads, readers move between them.
 const _: () = {

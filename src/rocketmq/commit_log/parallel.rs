@@ -19,7 +19,7 @@ use super::scan::{Scan, Stop};
 use super::window::{LOOKUP_WINDOW, SCAN_WINDOW, Window};
 use crate::error::{Error, Result};
 use crate::io::FileSource;
-use crate::rocketmq::findings::Checked;
+use crate::report::Report;
 use crate::rocketmq::offset_files::{self, OffsetFile};
 
 /// Bytes of a file that one thread takes at once.
@@ -40,7 +40,7 @@ struct Piece {
 enum Told {
     Begin(u64),
     Batch(RecordBatch),
-    End(Stop, Checked),
+    End(Stop, Report),
     Failed(Error),
 }
 
@@ -92,7 +92,7 @@ impl Rules {
     fn run(&self, piece: &Piece, tell: &SyncSender<Told>, kept: &mut Option<BatchBuilder>) {
         let told = self.guess(piece).and_then(|begin| {
             if tell.send(Told::Begin(begin)).is_err() || begin >= piece.end {
-                return Ok(Told::End(Stop { phy_offset: begin, refusal: None }, Checked::default()));
+                return Ok(Told::End(Stop { phy_offset: begin, refusal: None }, Report::default()));
             }
             let builder = kept.take().unwrap_or_else(|| self.builder());
             let mut reader = self.read(piece, begin, builder)?;
@@ -131,7 +131,7 @@ pub(super) struct Parallel {
     /// End of the last file that was come to.
     last_end: u64,
     stop: Option<Stop>,
-    checked: Checked,
+    checked: Report,
 }
 
 impl Parallel {
@@ -176,7 +176,7 @@ impl Parallel {
             next,
             last_end: begin,
             stop: None,
-            checked: Checked::default(),
+            checked: Report::default(),
         };
         for _ in 0..=parallel.rules.scan.threads {
             parallel.hand_out();
@@ -188,7 +188,7 @@ impl Parallel {
         self.stop.as_ref()
     }
 
-    pub(super) fn checked(&self) -> &Checked {
+    pub(super) fn checked(&self) -> &Report {
         &self.checked
     }
 

@@ -9,7 +9,7 @@ use super::parallel::Parallel;
 use super::scan::{Located, Scan, Stop};
 use crate::error::{Error, Result};
 use crate::io::ReadAt;
-use crate::rocketmq::findings::Checked;
+use crate::report::Report;
 
 /// Messages that are added in one go: their frames stay in the processor's cache meanwhile.
 const BLOCK: usize = 64;
@@ -118,7 +118,7 @@ impl<S: ReadAt> MessageReader<S> {
     }
 
     /// What was refused so far.
-    pub fn checked(&self) -> &Checked {
+    pub fn checked(&self) -> &Report {
         match &self.source {
             Source::Walk(scan) => scan.checked(),
             Source::Threads(parallel) => parallel.checked(),

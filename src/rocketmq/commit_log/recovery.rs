@@ -5,6 +5,7 @@
 //! would do. A broker that runs with `DLedger`, or keeps its queues in `RocksDB`, follows other
 //! rules.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_array::builder::{Int64Builder, StringBuilder, TimestampMillisecondBuilder};
@@ -12,10 +13,12 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{Field, Schema};
 
 use super::columns::timestamp_type;
+use super::frame::{BLANK_LEN, MAGIC_BLANK, MAGIC_V1, MAGIC_V2};
 use super::log::CommitLog;
 use super::lookup::LookUp;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::hash_index::Compat;
+use crate::io::ReadAt as _;
 use crate::rocketmq::checkpoint::Timestamps;
 use crate::rocketmq::offset_files::OffsetFile;
 
@@ -79,6 +82,39 @@ impl CommitLog {
         };
         let dispatch = if start.last_exit_ok { queue_end.max(min) } else { begin };
         Ok(Recovery { begin, end, dispatch: dispatch.min(end) })
+    }
+
+    /// Returns the file that holds an offset, or the last one before it, and the offset in this file; without such a file the
+    /// directory and the offset.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn place(&self, phy_offset: u64) -> Result<(PathBuf, u64)> {
+        let file = self.files()?.into_iter().rev().find(|file| file.start <= phy_offset);
+        let outside = || (self.path().to_owned(), phy_offset);
+        Ok(file.map_or_else(outside, |file| (file.path, phy_offset - file.start)))
+    }
+
+    /// Returns whether the only file of the log lacks its end: it has no space for a BLANK frame behind the end of the log, or the
+    /// frame at the end is longer than the file. The length of this file does not tell the size of the log's files.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn is_cut_short(&self, end_phy_offset: u64) -> Result<bool> {
+        let files = self.files()?;
+        let [only] = files.as_slice() else {
+            return Ok(false);
+        };
+        let left = only.end().saturating_sub(end_phy_offset);
+        if left < BLANK_LEN {
+            return Ok(true);
+        }
+        let mut head = [[0u8; 4]; 2];
+        let source = self.open.get(only, self.options.access)?;
+        let read = source.read_exact_at(head.as_flattened_mut(), end_phy_offset.saturating_sub(only.start));
+        read.map_err(|e| Error::io(&only.path, e))?;
+        let [length, magic] = head.map(u32::from_be_bytes);
+        Ok([MAGIC_V1, MAGIC_V2, MAGIC_BLANK].contains(&magic) && u64::from(length) > left)
     }
 
     /// The newest file whose first message is old enough to be on the disk for sure, with queues and index; or the first.

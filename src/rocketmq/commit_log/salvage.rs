@@ -8,8 +8,8 @@ use super::scan::Stop;
 use super::suspect::Suspect;
 use super::window::Window;
 use crate::io::ReadAt;
+use crate::report::{Kind, Report};
 use crate::rocketmq::commit_log::frame::{Found, Versions};
-use crate::rocketmq::findings::Checked;
 use crate::rocketmq::offset_files::OffsetFile;
 
 /// Bytes of a frame before its magic.
@@ -157,7 +157,7 @@ pub(super) fn next_frame<S: ReadAt + ?Sized>(
 }
 
 /// Says in a report what a broker refuses.
-pub(super) fn tell(checked: &mut Checked, file: &OffsetFile, stop: &Stop) {
+pub(super) fn tell(checked: &mut Report, file: &OffsetFile, stop: &Stop) {
     // That a file is empty is a finding of its own.
     let Some(refusal) = stop.refusal.filter(|_| file.len > 0) else {
         return;
@@ -180,7 +180,7 @@ pub(super) fn tell(checked: &mut Checked, file: &OffsetFile, stop: &Stop) {
         Refusal::BodyCrc { computed, .. } => format!("{computed:#010x}"),
         Refusal::DelayLevel => "another text".to_owned(),
     };
-    checked.find(&file.path, stop.phy_offset.saturating_sub(file.start), "log-frame", expected, found);
+    checked.find(&file.path, stop.phy_offset.saturating_sub(file.start), Kind::LogFrame, expected, found);
 }
 
 /// True when a BLANK frame says that it ends with its file, as a broker writes it.

@@ -10,7 +10,7 @@ use super::suspect::Suspect;
 use super::window::{LOOKUP_WINDOW, SCAN_WINDOW, Window};
 use crate::error::{Error, Result};
 use crate::io::ReadAt;
-use crate::rocketmq::findings::Checked;
+use crate::report::{Kind, Report};
 use crate::rocketmq::offset_files::OffsetFile;
 
 /// Where a walk ended, and why.
@@ -72,7 +72,7 @@ pub struct Scan<S> {
     looked_again: Option<u64>,
     stop: Option<Stop>,
     salvage: Option<Box<Salvage>>,
-    checked: Checked,
+    checked: Report,
 }
 
 /// What a walk needs that goes on behind damage.
@@ -122,7 +122,7 @@ impl<S: ReadAt> Scan<S> {
             looked_again: None,
             stop: None,
             salvage: None,
-            checked: Checked::default(),
+            checked: Report::default(),
         }
     }
 
@@ -148,7 +148,7 @@ impl<S: ReadAt> Scan<S> {
     }
 
     /// What was refused so far.
-    pub fn checked(&self) -> &Checked {
+    pub fn checked(&self) -> &Report {
         &self.checked
     }
 
@@ -208,7 +208,7 @@ impl<S: ReadAt> Scan<S> {
                     {
                         let expected = "filling that ends with its file";
                         let size = frame::stated_size(self.window.head(self.next)).map_or(-1, u64::cast_signed);
-                        self.checked.find(&file.path, self.next, "log-blank", expected, format!("size {size}"));
+                        self.checked.find(&file.path, self.next, Kind::LogBlank, expected, format!("size {size}"));
                         salvage.past.leave_file();
                         let behind = self.next_frame()?;
                         self.go_on(behind);

@@ -125,14 +125,30 @@ pub(super) struct QueueDirectory {
     pub(super) directory: PathBuf,
 }
 
+/// Returns whether a folder of a store is a database of a 5.x broker (`RocksDB`).
+pub(super) fn holds_database(root: &Path, folder: &str) -> bool {
+    root.join(folder).join("CURRENT").is_file()
+}
+
+/// Returns whether a directory has an entry.
+///
+/// # Errors
+/// The system's error, with the path.
+pub(super) fn holds_entries(directory: &Path) -> Result<bool> {
+    Ok(fs::read_dir(directory).map_err(|e| Error::io(directory, e))?.next().is_some())
+}
+
 /// Lists the queues in a folder of a store, sorted; none if the folder is missing. Names that no broker uses are ignored.
 ///
 /// # Errors
 /// `InvalidArgument` if the folder is a database of a 5.x broker; the system's error, with the path.
-pub(super) fn queues(root: &Path, folder: &str) -> Result<Vec<QueueDirectory>> {
-    let folder = root.join(folder);
-    if folder.join("CURRENT").is_file() {
-        let text = format!("{}: expected queue files, found a RocksDB of a 5.x broker, which logdex does not write", folder.display());
+pub(super) fn queues(root: &Path, name: &str) -> Result<Vec<QueueDirectory>> {
+    let folder = root.join(name);
+    if holds_database(root, name) {
+        let text = format!(
+            "{}: expected queue files, found a RocksDB of a 5.x broker, which logdex does not write",
+            folder.display()
+        );
         return Err(Error::InvalidArgument(text));
     }
     let mut queues = Vec::new();

@@ -11,7 +11,7 @@ mod tags_code;
 pub mod unit;
 mod write;
 
-pub use check::{MissingUnits, OddTags, QueueFollower};
+pub use check::{CrossCheck, StoreState, is_dispatched};
 pub use directories::WriterOptions;
 pub use read::{Boundary, ConsumeQueue, ExtensionUnit, Kind, Options, extension_batch, is_extension_address};
 pub use tags_code::DelayLevels;

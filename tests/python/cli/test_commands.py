@@ -63,10 +63,10 @@ def test_find_prints_the_messages(store: Callable[[str], Path], logdex_command: 
 
 
 def test_find_says_that_nothing_is_there(store: Callable[[str], Path], logdex_command: Callable[..., Any]) -> None:
-    for topic, words in (("AaTopic", "the same words"), ("*", "a topic and the key")):
+    for topic, words in (("AaTopic", "the same arguments"), ("*", "a topic and the key")):
         ran = logdex_command("find", store("basic"), topic, "nobody's")
         assert (ran.code, ran.out) == (1, "")
-        assert ran.err == f"logdex: nothing found; `logdex explain` with {words} says why\n"
+        assert ran.err == f"logdex: nothing found; run `logdex explain` with {words} to see why\n"
 
 
 @pytest.mark.parametrize("case", ["basic", "ipv6", "v5-basic"])

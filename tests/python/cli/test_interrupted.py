@@ -29,7 +29,9 @@ _STARTS = {
 }
 
 
-@pytest.mark.parametrize("module", ["logdex.cli", "logdex.cli.find", "logdex.hash_index", "arro3.core", "argparse"])
+@pytest.mark.parametrize(
+    "module", ["logdex.cli", "logdex.cli.commands.search", "logdex.hash_index", "arro3.core", "argparse"]
+)
 @pytest.mark.parametrize("start", _STARTS)
 def test_an_interrupt_while_modules_are_imported_is_quiet(start: str, module: str) -> None:
     program = _INTERRUPT.format(module=module) + _STARTS[start]

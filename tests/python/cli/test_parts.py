@@ -38,7 +38,7 @@ def test_every_part_of_a_store_is_known(
     assert {"RocketMQ queue", "RocketMQ queues", "RocketMQ file of a queue", "RocketMQ file of a commit log"} < kinds
     assert all(kind.startswith("RocketMQ ") for kind in kinds)
     assert ("RocketMQ queue extension" in kinds) == (case == "cqext")
-    assert ("RocketMQ mark of a broker that runs or did not stop cleanly" in kinds) == (case == "killed")
+    assert ("RocketMQ marker of a broker that runs or did not stop cleanly" in kinds) == (case == "killed")
 
 
 def test_queues_are_told_and_checked(

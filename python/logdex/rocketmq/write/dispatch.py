@@ -1,4 +1,4 @@
-"""Dispatch: what stands in the log is told to the queues and to the index.
+"""Dispatch: replays the messages of the log into the queues and the index.
 
 Source: DefaultMessageStore.ReputMessageService, CommitLogDispatcherBuildConsumeQueue, CommitLogDispatcherBuildIndex.
 """
@@ -8,13 +8,10 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from arro3.core import DataType
-
-from logdex._core import ConsumeQueueWriter, index_entries
+from logdex._core import ConsumeQueueWriter, indexed_messages, last_message
 from logdex.arrow import INDEXED_COLUMNS
 from logdex.errors import CorruptFileError
 from logdex.rocketmq.read_ahead import read_ahead
-from logdex.rocketmq.write.recovery import file_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +21,7 @@ if TYPE_CHECKING:
     from logdex.hash_index import IndexService
     from logdex.rocketmq.commit_log import CommitLog
 
-_COLUMNS = tuple(dict.fromkeys([*ConsumeQueueWriter.columns, *INDEXED_COLUMNS, "phy_offset", "store_timestamp"]))
+_COLUMNS = tuple(dict.fromkeys([*ConsumeQueueWriter.columns, *INDEXED_COLUMNS]))
 _WORTH_A_THREAD_BYTES = 16 << 20
 
 
@@ -32,17 +29,17 @@ class Dispatcher:
     """Dispatches the messages of a log, in their order. Not for several threads at a time.
 
     Attributes:
-        offset: What begins in the log before it has been dispatched.
-        store_timestamp: When the last message that was dispatched was stored, in ms; 0 before the first.
+        offset: Messages before this offset of the log are dispatched.
+        store_timestamp: Store time of the last message that was dispatched, in ms; 0 before the first.
     """
 
     def __init__(self, log: CommitLog, queues: ConsumeQueueWriter, index: IndexService, *, tags: bool) -> None:
-        """Begin at the end of what was dispatched: set `offset`.
+        """Prepare; the caller sets `offset`.
 
         Args:
             log: The log, for reading.
-            queues: Where units go.
-            index: Where index entries go.
+            queues: Takes the units.
+            index: Takes the index entries.
             tags: Index tags, too.
         """
         self._log = log
@@ -53,41 +50,35 @@ class Dispatcher:
         self.store_timestamp = 0
 
     def dispatch(self, end: int, *, index_from: int = 0) -> int:
-        """Dispatch what begins before `end` and was not dispatched yet; give the number of messages.
+        """Dispatch the messages before `end` that are not dispatched; return their number.
 
-        Queues come before the index, so that who finds a message by its key finds it in its queue.
+        The queues come before the index, so that a message that is found by its key is also in its queue.
 
         Args:
             end: Offset behind the last message.
             index_from: Messages before it are not indexed.
 
         Raises:
-            CorruptFileError: The log ends before `end`: somebody else has changed it.
-            OSError: The system refuses. What was dispatched stays; the rest is dispatched by the next call.
+            CorruptFileError: The log ends before `end`: another process has changed it.
+            OSError: The system refuses. What was dispatched stays; the next call dispatches the rest.
         """
         count = 0
-        for batch in self._messages(self.offset, end):
-            self._queues.append_batch(batch)
-            end_row = batch.num_rows - 1
-            first, last = (batch.column("phy_offset")[row].as_py() for row in (0, end_row))
-            if first >= index_from:
-                self._index.build_index(batch, tags=self._tags)
-            elif last >= index_from:
-                offsets = batch.column("phy_offset").to_pylist()
-                at = next(row for row, offset in enumerate(offsets) if offset >= index_from)
-                self._index.build_index(batch.slice(at), tags=self._tags)
-            count += batch.num_rows
-            self.offset = last + batch.column("store_size")[end_row].as_py()
-            self.store_timestamp = batch.column("store_timestamp").cast(DataType.int64())[end_row].as_py()
+        for begin, part_end in ((0, min(index_from, end)), (index_from, end)):
+            for batch in self._messages(max(begin, self.offset), part_end):
+                self._queues.append_batch(batch)
+                if begin == index_from:
+                    self._index.build_index(batch, tags=self._tags)
+                count += batch.num_rows
+                self.offset, self.store_timestamp = last_message(batch) or (self.offset, self.store_timestamp)
         self.offset = max(self.offset, end)
         return count
 
     def index(self, begin: int, end: int) -> int:
-        """Index what begins in a range of the log, and leave the queues alone; give the number of messages with a key."""
+        """Index the messages in a range of the log, without the queues; return the number of messages with a key."""
         count = 0
         for batch in self._messages(begin, end):
             if self._index.build_index(batch, tags=self._tags):
-                count += len({*index_entries(batch, end_phy_offset=0, tags=self._tags).column("row").to_pylist()})
+                count += indexed_messages(batch, tags=self._tags)
         return count
 
     def _messages(self, begin: int, end: int) -> Iterator[RecordBatch]:
@@ -104,7 +95,5 @@ class Dispatcher:
         for finding in reader.report.findings:
             raise CorruptFileError(finding.path, finding.offset, finding.expected, finding.found)
         if reader.end_offset is not None and reader.end_offset < end:
-            path, first = file_at(self._log, reader.end_offset)
-            raise CorruptFileError(
-                path, reader.end_offset - first, f"messages up to offset {end}", "the end of the log"
-            )
+            path, offset = self._log.core.place(reader.end_offset)
+            raise CorruptFileError(path, offset, f"messages up to offset {end}", "the end of the log")

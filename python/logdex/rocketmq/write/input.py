@@ -1,4 +1,4 @@
-"""Turns messages that a caller hands over into record batches that a log takes."""
+"""The messages that a caller puts, as record batches, and the place of a message that was put."""
 
 from __future__ import annotations
 
@@ -6,47 +6,29 @@ import operator
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from arro3.core import Array, DataType, RecordBatch, Table
+from arro3.core import Table
 
-from logdex._core import property_column, time_ms
+from logdex._core import message_batch, time_ms
 from logdex._types import check_int64
 from logdex.arrow import arrow_batches, is_arrow
 
 if TYPE_CHECKING:
-    from logdex._types import Time
+    from arro3.core import RecordBatch
 
-_UTC_MS = DataType.timestamp("ms", tz="UTC")
-_TYPES = {
-    "topic": DataType.utf8(),
-    "queue_id": DataType.int32(),
-    "store_timestamp": _UTC_MS,
-    "born_timestamp": _UTC_MS,
-    "uniq_key": DataType.utf8(),
-    "tags": DataType.utf8(),
-    "keys": DataType.utf8(),
-    "body": DataType.binary(),
-    "flag": DataType.int32(),
-    "sys_flag": DataType.int32(),
-    "reconsume_times": DataType.int32(),
-    "prepared_transaction_offset": DataType.int64(),
-    "born_host": DataType.utf8(),
-    "store_host": DataType.utf8(),
-}
-_INTEGERS = (DataType.int32(), DataType.int64())
-_PROPERTIES = "properties"
+    from logdex._types import Time
 
 
 class PutResult(NamedTuple):
-    """Where a message was put.
+    """The place of a message that was put.
 
     Attributes:
-        topic: The topic it lies under: a delayed message's is `SCHEDULE_TOPIC_XXXX` until its time has come.
+        topic: The topic of its queue: a delayed message waits under `SCHEDULE_TOPIC_XXXX`.
         queue_id: The queue of that topic.
         queue_offset: Index of the message in its queue.
-        phy_offset: Offset in the log at which it begins.
+        phy_offset: Offset of its first byte in the log.
         store_timestamp: When it was stored, ms since the epoch.
         msg_id: The broker's id: store host and `phy_offset` in upper-case hex.
-        store_size: Bytes of it in the log.
+        store_size: Its bytes in the log.
     """
 
     topic: str
@@ -66,10 +48,10 @@ def all_properties(
     uniq_key: str | None,
     delay_level: int,
 ) -> list[tuple[str, str]]:
-    """Give the properties of a message, with those that have arguments of their own.
+    """Return the properties of a message, including those that have their own arguments.
 
     Raises:
-        ValueError: A delay level below 0.
+        ValueError: The delay level is below 0.
     """
     given = dict(properties) if properties else {}
     if keys is not None and not isinstance(keys, str):
@@ -83,76 +65,38 @@ def all_properties(
     if delay_level:
         check_int64(delay_level=delay_level)
         if delay_level < 0:
-            raise ValueError(f"a delay level is 0 or more, not {delay_level}")
-        # True is the level 1.
+            raise ValueError(f"delay_level={delay_level}: expected 0 or more")
+        # True is level 1.
         given["DELAY"] = str(operator.index(delay_level))
     return list(given.items())
 
 
-def no_messages() -> RecordBatch:
-    """Make a batch of no messages."""
-    return RecordBatch.from_pydict({"topic": _array([], "topic")})
-
-
 def optional_ms(value: Time | None, name: str) -> int | None:
-    """Give a time in ms; None stays None. Errors call it by its name."""
+    """Return a time in ms; None stays None. `name` is the argument in errors."""
     return None if value is None else time_ms(value, name=name)
 
 
 def put_batches(messages: Any) -> list[RecordBatch]:  # noqa: ANN401 -- anything with the PyCapsule interface
-    """Read messages as record batches: Arrow data, or a mapping of columns.
+    """Read messages, Arrow data or a mapping of columns, as record batches, at least one.
 
     Raises:
         TypeError: Neither, or a column of another type.
-        ValueError: No column, one that messages do not have, or columns of different lengths.
+        ValueError: No column, an unknown column, or columns of different lengths.
     """
     if isinstance(messages, Mapping):
         if not messages:
             raise ValueError("messages: there is no column topic")
-        columns: dict[str, Any] = {name: _column(name, column) for name, column in messages.items()}
-        lengths = {name: len(column) for name, column in columns.items()}
-        if len(set(lengths.values())) > 1:
-            raise ValueError(f"the columns differ in length: {lengths}")
-        return [RecordBatch.from_pydict(columns)]
+        return [message_batch(messages)]
     if hasattr(messages, "__arrow_c_array__"):
-        # One batch: as it is. To read it as a stream would take longer than to put it.
+        # One batch, as it is: to read it as a stream takes longer than to put it.
         return [messages]
     if is_arrow(messages):
-        return list(arrow_batches(messages))
-    raise TypeError(f"expected Arrow data or a mapping of columns, not {type(messages).__name__}")
+        return list(arrow_batches(messages)) or [message_batch({"topic": []})]
+    raise TypeError(f"messages: expected Arrow data or a mapping of columns, found {type(messages).__name__}")
 
 
 def joined(batches: list[RecordBatch]) -> RecordBatch:
-    """Put batches of one schema into one."""
+    """Return one batch with the rows of several batches of one schema."""
     if len(batches) == 1:
         return batches[0]
     return Table.from_batches(batches).combine_chunks().to_batches()[0]
-
-
-def _column(name: str, column: Any) -> Array:  # noqa: ANN401 -- Arrow or a sequence
-    if is_arrow(column):
-        return Array.from_arrow(column)
-    values = list(column)
-    if name == _PROPERTIES:
-        return property_column(values)
-    if name not in _TYPES:
-        raise ValueError(f"no column of a message that is put: {name!r}")
-    return _array([optional_ms(value, name) for value in values] if _TYPES[name] is _UTC_MS else values, name)
-
-
-def _array(values: list[Any], name: str) -> Array:
-    kind = _TYPES[name]
-    if kind in _INTEGERS:
-        values = [None if value is None else _integer(value, name) for value in values]
-    try:
-        plain = Array(values, type=DataType.int64() if kind is _UTC_MS else kind)
-    except OverflowError as error:
-        raise ValueError(f"the column {name} holds a number that has no room in it: {error}") from error
-    return plain.cast(kind) if kind is _UTC_MS else plain
-
-
-def _integer(value: Any, name: str) -> int:  # noqa: ANN401 -- of a sequence
-    try:
-        return operator.index(value)
-    except TypeError as error:
-        raise TypeError(f"the column {name} holds integers, not {value!r}") from error

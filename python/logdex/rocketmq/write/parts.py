@@ -1,7 +1,7 @@
-"""The parts of a store that is open for writing, and the steps of its life: begin, dispatch, deliver, flush, end.
+"""The parts of a store that is open for writing, and their steps: open, dispatch, deliver, flush, close.
 
-The order makes it outlast a crash: `abort` is there before anything changes; the log is on the disk before queues and index,
-these before the checkpoint vouches for them; `abort` goes last.
+The order makes the store survive a crash: `abort` exists before anything changes; the log is on the disk before queues and index,
+and these before the checkpoint says so; `abort` is deleted last.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from logdex.rocketmq.write.recovery import (
 from logdex.rocketmq.write.schedule import DelayOffsets, ScheduleService
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from arro3.core import RecordBatch
 
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 
 
 class StoreParts:
-    """Everything of a store that is written: lock, log, queues, index, checkpoint, delay offsets.
+    """The files of a store that are written: lock, log, queues, index, checkpoint, delay offsets.
 
-    Puts may come from many threads. The other steps are serialised.
+    Any thread may put. The other steps are serialised.
 
     Attributes:
-        log: The log; puts go here.
+        log: The log, which takes the puts.
         recovered: What opening found and did.
     """
 
@@ -58,7 +58,7 @@ class StoreParts:
     def __init__(self, root: Path, options: StoreOptions) -> None:
         """Open the store; see `StoreWriter.open`."""
         self._given = StoreLayout(root, str(root / "commitlog"))
-        # The process may go to another directory while files are made. What is refused before is named as it was given.
+        # The process may change its directory while files are created. Errors before that name the path as it was given.
         self._layout = StoreLayout(root.absolute(), str(root.absolute() / "commitlog"))
         self._options = options
         self._levels = delay_levels_ms(options.delay_levels)
@@ -76,11 +76,11 @@ class StoreParts:
         layout = self._layout
         lock = self._given.root / "lock"
         if not lock.exists():
-            # Taking the lock makes its file, which what is refused shall not get.
+            # Taking the lock creates its file. Check first, so that a rejected directory stays untouched.
             self._open_log(self._plan()).close()
         layout.root.mkdir(parents=True, exist_ok=True)
         self._stack.callback(StoreLock.take(lock).release)
-        # Only now: somebody else may have made a store of it meanwhile.
+        # Again, under the lock: another process may have created a store meanwhile.
         plan = self._plan()
         self.log = self._open_log(plan)
         self._stack.callback(self.log.close)
@@ -88,33 +88,33 @@ class StoreParts:
         layout.abort.write_bytes(f"{ABORT} {os.getpid()}\n".encode())
         Path(layout.commit_log).mkdir(exist_ok=True)
         sync_directory(layout.root)
-        counts = self._cut(plan)
+        counts = self._truncate(plan)
         self._open_parts(plan)
         counts |= self._catch_up(plan)
         self.recovered = Report([*plan.findings, *self._queues.report.findings], counts)
 
     def _plan(self) -> RecoveryPlan:
-        """Find out what is to be done; what is refused is refused here."""
+        """Find out what must be done; every refusal happens here."""
         options = self._options
         self._offsets = DelayOffsets(self._layout.config)
         begin = options.begin_phy_offset
         for folder in self._given.folders:
             if folder.exists() and not folder.is_dir():
-                raise NotADirectoryError(errno.ENOTDIR, "no directory, as this part of a store is", str(folder))
-        ConsumeQueueWriter.check_files(self._given.root, **options.queue_files)
+                raise NotADirectoryError(errno.ENOTDIR, "expected a directory, as this part of a store is", str(folder))
+        queue_end = ConsumeQueueWriter.check_files(self._given.root, **options.queue_files)
         if not holds_log(self._given.root):
             return RecoveryPlan(begin=begin, end=begin, dispatch=begin, index_from=begin)
         return plan_recovery(
             self._given,
             geometry=(options.hash_slots, options.max_entries),
-            sizes=options.queue_files,
+            queue_end=queue_end,
             file_size=options.file_size,
             last_exit_ok=options.last_exit_ok,
             truncate=options.truncate,
         )
 
     def _open_log(self, plan: RecoveryPlan) -> CommitLogWriter:
-        """Open the log for writing, which changes nothing until something is put."""
+        """Open the log for writing; nothing changes before the first put."""
         return CommitLogWriter.open(
             self._layout.commit_log,
             end_phy_offset=plan.end,
@@ -124,18 +124,18 @@ class StoreParts:
             flush=self._options.flush,
         )
 
-    def _cut(self, plan: RecoveryPlan) -> dict[str, int]:
-        """Cut off what lies behind the log's end, in the log and in the index, and count what was done."""
+    def _truncate(self, plan: RecoveryPlan) -> dict[str, int]:
+        """Truncate the log and the index at the end of the log; return counts of what was removed."""
         counts = {"log_bytes": plan.end - plan.begin, "messages_cut_off": plan.messages_lost}
         if plan.file_size:
-            cut = truncate_log(self._layout.commit_log, plan.end).checked
-            counts |= {"bytes_cut": cut["bytes_cut"], "log_files_deleted": cut["files_deleted"]}
+            removed = truncate_log(self._layout.commit_log, plan.end).checked
+            counts |= {"bytes_cut": removed["bytes_cut"], "log_files_deleted": removed["files_deleted"]}
             complete_last_file(self._layout, plan.file_size)
-        # The newest first: a crash in between leaves an index without a hole.
+        # The newest first: a crash in between leaves no hole in the index.
         for path in reversed(plan.index_beyond):
             path.unlink(missing_ok=True)
         if not plan.last_exit_ok:
-            # Who was killed may have left them in memory only, and from now on they count as written.
+            # After a crash the last writes may exist only in the page cache, and from now on they count as written.
             sync_files(self._layout, plan.begin)
         return counts | {"index_files_deleted": len(plan.index_beyond)}
 
@@ -163,22 +163,19 @@ class StoreParts:
         self._dispatcher = Dispatcher(self._reader, self._queues, self._index, tags=tags)
         queues = QueueSet(layout, self._reader, READING)
         self._stack.callback(queues.close)
-        self._schedule = ScheduleService(self._reader, queues, self._offsets, self._levels, self._deliver)
+        self._schedule = ScheduleService(queues, self._offsets, self._levels, self.put_stored)
 
     def _catch_up(self, plan: RecoveryPlan) -> dict[str, int]:
-        """Dispatch what queues and index lack, and learn from the queues which offsets come next."""
+        """Dispatch what queues and index lack, and give the log the next offset of each queue."""
         begin = plan.dispatch
         if plan.file_size:
-            # A queue that was found damaged is written again from its damage on.
+            # A damaged queue is written again from its damage on.
             begin = min(begin, max(self._queues.dispatch_offset, self._reader.min_offset))
         self._dispatcher.offset = begin
         index_from = plan.end if plan.index_from is None else plan.index_from
         indexed = self._dispatcher.index(index_from, min(begin, plan.end))
         dispatched = self._dispatcher.dispatch(plan.end, index_from=index_from)
-        table = self._queues.queue_offsets()
-        columns = (table.column(name).to_pylist() for name in ("topic", "queue_id", "queue_offset"))
-        for topic, queue_id, queue_offset in zip(*columns, strict=True):
-            self.log.set_queue_offset(topic, queue_id, queue_offset)
+        self.log.set_queue_offsets(self._queues.queue_offsets())
         done = self._queues.report.checked
         return {
             "units_cut": done.get("units_cut", 0),
@@ -191,23 +188,40 @@ class StoreParts:
     # Steps
 
     def dispatch(self) -> int:
-        """Tell queues and index of what was put; give the number of messages."""
+        """Dispatch what was put to queues and index; return the number of messages."""
         with self._step:
             return self._dispatcher.dispatch(self.log.wrote_offset)
 
     def deliver_due(self, now: int | None = None) -> int:
-        """Deliver the parked messages whose time has come, by now where no time is given; give their number."""
+        """Deliver the parked messages that are due, by default now; return their number."""
         with self._step:
             self._dispatcher.dispatch(self.log.wrote_offset)
-            # The queues of parked messages are read from their files.
+            # The queues of parked messages are read from files.
             self._queues.flush(sync=False)
             return self._schedule.deliver_due(time.time_ns() // 1_000_000 if now is None else now)
 
-    def _deliver(self, messages: RecordBatch) -> None:
-        self.log.put_messages(messages, body="stored", park=False)
+    def put_stored(self, messages: RecordBatch, on_refused: Callable[[RecordBatch, ValueError], None]) -> int:
+        """Put messages with bodies as they are stored; return how many the log takes.
+
+        Args:
+            messages: The messages.
+            on_refused: Called for each message that no log takes, with the message and the reason.
+        """
+        if not messages.num_rows:
+            return 0
+        try:
+            self.log.put_messages(messages, body="stored", park=False)
+        except ValueError as error:
+            # Nothing was written. One message must not hold up the others: halve the batch until it is alone.
+            if messages.num_rows == 1:
+                on_refused(messages, error)
+                return 0
+            half = messages.num_rows // 2
+            return sum(self.put_stored(part, on_refused) for part in (messages.slice(0, half), messages.slice(half)))
+        return messages.num_rows
 
     def flush(self) -> None:
-        """Bring all that was put to the disk: log, queues, index, and the checkpoint that says so."""
+        """Flush log, queues and index to the disk, and write the checkpoint."""
         with self._step:
             self._flush()
             files = self._index.files
@@ -216,12 +230,12 @@ class StoreParts:
             self._offsets.save()
 
     def flush_queues(self) -> None:
-        """Bring the units of queues to the disk."""
+        """Flush the queues to the disk."""
         with self._step:
             self._queues.flush()
 
     def write_checkpoint(self) -> None:
-        """Dispatch, bring log and queues to the disk, and say so in the checkpoint."""
+        """Dispatch, flush log and queues to the disk, and write the checkpoint."""
         with self._step:
             self._flush()
 
@@ -233,12 +247,12 @@ class StoreParts:
         self.log.write_checkpoint(self._dispatcher.store_timestamp)
 
     def save_delay_offsets(self) -> None:
-        """Write down how far the delay levels were delivered."""
+        """Save up to where the delay levels were delivered."""
         with self._step:
             self._offsets.save()
 
     def set_delay_offsets(self, offsets: Mapping[int, int]) -> None:
-        """Say how far the delay levels were delivered."""
+        """Set up to where the delay levels were delivered."""
         with self._step:
             self._offsets.offsets.update(offsets)
 
@@ -252,9 +266,9 @@ class StoreParts:
     # End
 
     def close(self) -> None:
-        """End as a broker that is shut down; after an error the store is left as after a crash."""
+        """Close as a broker that is shut down; after an error the store is left as after a crash."""
         with self._step, self._stack:
-            # First, so that nothing comes after what is dispatched.
+            # First, so that no put comes after the last dispatch.
             self.log.close()
             self._flush()
             self._index.close()
@@ -263,6 +277,6 @@ class StoreParts:
             sync_directory(self._layout.root)
 
     def abandon(self) -> None:
-        """Let everything go and leave the store as after a crash, for the next one to recover."""
+        """Close the files and leave the store as after a crash; the next start recovers it."""
         with self._step, self._stack, suppress(OSError):
             self.log.close()

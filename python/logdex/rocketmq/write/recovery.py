@@ -1,7 +1,7 @@
-"""What a start has to do with a store, found out before anything is changed.
+"""What a start must do to a store, found out before anything is changed.
 
-Source: CommitLog#recoverNormally, #recoverAbnormally, DefaultMessageStore#recover. A broker that meets damage cuts its log there
-and deletes every file behind, whatever they hold; here that is refused where sound messages would be lost, unless it is wanted.
+Source: CommitLog#recoverNormally, #recoverAbnormally, DefaultMessageStore#recover. A broker that finds damage truncates its log there
+and deletes every later file, whatever they hold. Here that is an error if valid messages would be lost, unless the caller allows it.
 """
 
 from __future__ import annotations
@@ -20,28 +20,23 @@ from logdex.hash_index.geometry import refuse_other_geometry
 from logdex.hash_index.recovery import holds_tags
 from logdex.report import Finding
 from logdex.rocketmq.commit_log import CommitLog
-from logdex.rocketmq.layout import FRAME_MAGICS, OFFSET_NAME
-from logdex.rocketmq.queue_set import QueueSet
+from logdex.rocketmq.layout import OFFSET_NAME
 from logdex.rocketmq.sound import sound_messages
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from logdex.rocketmq.layout import StoreLayout
 
-_BLANK_BYTES = 8
 READING = {"access": "auto", "compat": None, "clock_slack_ms": 0}
 
-
-_MARKS = {"abort", "abort.bak", "checkpoint", "config", "lock", "lost+found"}
-"""What may lie in a store in which no message was stored yet."""
+_EMPTY_STORE = {"abort", "abort.bak", "checkpoint", "config", "lock", "lost+found"}
+"""Names in the root of a store in which no message was stored yet."""
 
 
 def holds_log(root: Path) -> bool:
-    """Say whether a store lies at a root; if not, a new one can begin there.
+    """Return whether there is a store at a root; if not, a new one can begin there.
 
     Raises:
-        FileExistsError: Neither: other things lie there, a log by itself, or parts of a store whose log is elsewhere.
+        FileExistsError: Neither: other files, a log without a store, or parts of a store whose log is elsewhere.
         OSError: The system refuses.
     """
     try:
@@ -50,36 +45,33 @@ def holds_log(root: Path) -> bool:
         return False
     if "commitlog" in names and any(map(OFFSET_NAME.fullmatch, os.listdir(root / "commitlog"))):  # noqa: PTH208 -- as above
         return True
-    others = sorted(name for name in names - _MARKS if not _is_empty_tree(root / name))
+    others = sorted(name for name in names - _EMPTY_STORE if not _is_empty_tree(root / name))
     if others:
-        raise FileExistsError(
-            errno.EEXIST,
-            f"no store with a log in commitlog, and no empty directory: it has {', '.join(others[:3])}",
-            str(root),
-        )
+        found = ", ".join(others[:3])
+        raise FileExistsError(errno.EEXIST, f"expected a store with a commitlog or an empty directory, found {found}", str(root))
     return False
 
 
 def _is_empty_tree(path: Path) -> bool:
-    """Say whether a path is a directory in which there are directories at most."""
+    """Return whether a path is a directory that holds at most directories."""
     return path.is_dir() and all(map(_is_empty_tree, path.iterdir()))
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveryPlan:
-    """Where a log ends, and what its queues and index lack.
+    """The end of a log, and what its queues and index lack.
 
     Attributes:
-        last_exit_ok: Who wrote last ended as it should.
-        begin: From here on the log was walked.
-        end: Where it ends; what lies behind is cut off.
-        dispatch: From here on messages are dispatched again; what a queue or the index has is passed over.
-        index_from: From here on the index lacks messages; None: it finds that out by itself, from its entries.
-        index_beyond: Index files that lead behind the end, the oldest first.
-        tags: The index holds tags, too (5.5.0); None: nothing tells, for no message in it has any.
+        last_exit_ok: The last writer closed the store.
+        begin: The log was walked from here on.
+        end: The end of the log; what is behind it is truncated.
+        dispatch: Messages are dispatched again from here on; queues and index skip what they have.
+        index_from: The index lacks messages from here on; None: it finds that out itself, from its entries.
+        index_beyond: Index files with messages behind the end, the oldest first.
+        tags: The index also holds tags (5.5.0); None: unknown, because no message in it has any.
         file_size: Bytes of a file of the log; 0 without files.
-        messages_lost: Sound messages behind the end.
-        findings: What was met there.
+        messages_lost: Valid messages behind the end.
+        findings: The damage.
     """
 
     last_exit_ok: bool = True
@@ -98,35 +90,34 @@ def plan_recovery(
     layout: StoreLayout,
     *,
     geometry: tuple[int | None, int | None],
-    sizes: Mapping[str, int],
+    queue_end: int,
     file_size: int | None,
     last_exit_ok: bool | None,
     truncate: bool,
 ) -> RecoveryPlan:
-    """Find out what a start has to do; nothing is changed.
+    """Find out what a start must do; nothing is changed.
 
     Args:
-        layout: Where the parts of the store lie. Its log has files.
-        geometry: Slots and entries of the index files, where they are known.
-        sizes: Sizes of queue files that are asked for, by kind.
-        file_size: Size of a file of the log that is asked for; None: that of the files there.
-        last_exit_ok: How the last writer ended; None: `abort` says it.
-        truncate: Sound messages behind damage may be lost.
+        layout: The paths of the store. Its log has files.
+        geometry: Slots and entries of the index files, if they are known.
+        queue_end: Offset in the log behind the last unit of any queue; -1 without units.
+        file_size: The requested size of a file of the log; None: that of the existing files.
+        last_exit_ok: Whether the last writer closed the store; None: `abort` tells.
+        truncate: Valid messages behind damage may be lost.
 
     Raises:
         CorruptFileError: They would be lost, and may not.
-        GeometryError: Slots and entries of the index were not given and cannot be told from its files.
-        ValueError: The queues are no files; or sizes are not those of the files there, or cannot be told.
+        GeometryError: Slots and entries of the index were not given and cannot be inferred from its files.
+        ValueError: The sizes are not those of the existing files, or cannot be inferred from them.
         BlockingIOError: Another index service writes to the index.
         OSError: The system refuses.
     """
     if last_exit_ok is None:
         last_exit_ok = not layout.abort.exists()
     if layout.index.is_dir():
-        # Another index service may be at work there, without the store's lock.
+        # Another index service may write there without the store's lock.
         DirectoryLock(layout.index).release()
     with CommitLog.open(layout.commit_log) as log:
-        queue_end = _queue_end(layout, log, sizes)
         begin, end, dispatch = log.core.recovery(
             StoreCheckpoint.open(layout.checkpoint) if layout.checkpoint.exists() else None,
             last_exit_ok=last_exit_ok,
@@ -136,20 +127,20 @@ def plan_recovery(
         _refuse_long_file(log, end)
         file_size = _file_size(log, end, file_size)
         lost = _count_behind(log, end, findings)
-        # Restored messages go back in time, as those do that a broker cut off. A queue that leads to them, as to others, speaks
-        # for them, but a broker leaves such units behind, too.
+        # Restored messages go back in time like truncated ones. A queue that leads to a message says that it is restored; but a
+        # broker that truncates its log leaves such units behind, too.
         doubtful = _count_behind(log, end, [], led_to=queue_end) - lost if queue_end > end else 0
         if lost + doubtful and not truncate:
             raise _would_be_lost(log, end, lost, doubtful, findings)
         if last_exit_ok and not lost + doubtful and queue_end > end:
-            path, first = file_at(log, end)
+            path, offset = log.core.place(end)
             expected = f"messages up to offset {queue_end}, where queues lead"
-            findings.append(Finding(path, end - first, "log-end", expected, "the end of the log"))
-        index = _look_at_index(layout, log, geometry, end, last_exit_ok=last_exit_ok)
+            findings.append(Finding(path, offset, "log-end", expected, "the end of the log"))
+        index = _inspect_index(layout, log, geometry, end, last_exit_ok=last_exit_ok)
         if not index.files:
             index_from: int | None = log.min_offset
         elif last_exit_ok and not index.beyond:
-            # Not from where the queues end: an index that lost its newest file ends before, and a later put would leave a hole.
+            # Not from the end of the queues: if the index lost its newest file, it ends earlier, and a put would leave a hole.
             index_from = max(log.min_offset, index.end)
         else:
             index_from = None
@@ -167,91 +158,56 @@ def plan_recovery(
         )
 
 
-def _queue_end(layout: StoreLayout, log: CommitLog, sizes: Mapping[str, int]) -> int:
-    """Give the offset in the log behind the last unit of any queue, -1 without units."""
-    queues = QueueSet(layout, log, READING)
-    try:
-        if layout.queues.is_dir() and not queues.is_readable():
-            raise ValueError(f"{layout.queues}: a database of a 5.x broker (RocksDB), which logdex does not write")
-        for name, size in queues.file_sizes().items():
-            if sizes.get(name, size) != size:
-                raise ValueError(f"the queue files of this store have {size} bytes, not {sizes[name]}")
-        paths = [path for paths in queues.directories().values() for path in paths]
-        return max((queues.open(path).log_end for path in paths), default=-1)
-    finally:
-        queues.close()
-
-
 def _file_size(log: CommitLog, end: int, wanted: int | None) -> int:
-    """Give the size of a file of the log. The only file may have been cut short, and does not tell it then.
+    """Return the size of a file of the log.
 
     Raises:
-        ValueError: It is another one than the one that is wanted, or cannot be told.
+        ValueError: It is not the requested one; or the only file was cut short, so it does not tell.
     """
     size = log.file_size
-    if len(log.files) == 1 and (size == 0 or _ends_with_messages(log, end)):
+    if len(log.files) == 1 and log.core.is_cut_short(end):
         if wanted is None:
             raise ValueError(f"{log.files[0]}: the only file of this log was cut short at {size} bytes; give file_size")
         if wanted >= size:
             return wanted
     if wanted not in (None, size):
-        raise ValueError(f"the files of this log have {size} bytes, not {wanted}")
+        raise ValueError(f"file_size={wanted}: the files of this log have {size} bytes")
     return size
 
 
-def _ends_with_messages(log: CommitLog, end: int) -> bool:
-    """Say whether the only file of a log has no room for a BLANK frame, which no broker forgets, or ends in a message."""
-    first, size = log.min_offset, log.file_size
-    if first + size - end < _BLANK_BYTES:
-        return True
-    with log.files[0].open("rb") as file:
-        file.seek(end - first)
-        head = file.read(_BLANK_BYTES)
-        return head[4:] in FRAME_MAGICS and end - first + int.from_bytes(head[:4], "big") > size
-
-
 def _count_behind(log: CommitLog, end: int, findings: list[Finding], *, led_to: int = -1) -> int:
-    """Count the messages behind the end of the log that no broker cut off before; see `sound_messages`."""
+    """Return the number of messages behind the end of the log that no broker truncated; see `sound_messages`."""
     messages = sound_messages(log, ("phy_offset",), end, None, salvage=True, on_damage=findings.append, led_to=led_to)
     return sum(batch.num_rows for batch in messages)
 
 
 def _would_be_lost(log: CommitLog, end: int, lost: int, doubtful: int, findings: list[Finding]) -> CorruptFileError:
-    path, begin = file_at(log, end)
-    why = next((finding for finding in findings if (finding.path, finding.offset) == (path, end - begin)), None)
+    path, offset = log.core.place(end)
+    why = next((finding for finding in findings if (finding.path, finding.offset) == (path, offset)), None)
     expected = f"{why.expected}, or the end of the log" if why else "the end of the log"
     found = f"{why.found}, and " if why else ""
     parts = []
     if lost:
-        parts.append(f"{lost:,} sound messages" if lost > 1 else "one sound message")
+        parts.append(f"{lost:,} valid messages" if lost > 1 else "one valid message")
     if doubtful:
-        parts.append(f"{doubtful:,} that look as if a broker had cut them off, though queues lead to them,")
-    kept = "a copy keeps them" if not doubtful else "a copy keeps the sound ones" if lost else "a copy leaves them out"
+        parts.append(f"{doubtful:,} that look as if a broker had truncated them, though queues lead to them,")
+    kept = "a copy keeps them" if not doubtful else "a copy keeps the valid ones" if lost else "a copy leaves them out"
     return CorruptFileError(
-        path, end - begin, expected, f"{found}{' and '.join(parts)} behind it; truncate=True would cut them off, {kept}"
+        path, offset, expected, f"{found}{' and '.join(parts)} behind it; truncate=True would remove them, {kept}"
     )
 
 
 def _refuse_long_file(log: CommitLog, end: int) -> None:
-    """Refuse a file that the log would go on in and that is longer than the others."""
-    path, _ = file_at(log, end)
+    """Raise if the file at the end of the log is longer than the others."""
+    path, _ = log.core.place(end)
     size = Path(path).stat().st_size
     if size > log.file_size:
         raise CorruptFileError(path, log.file_size, f"{log.file_size} bytes, as most files here", f"{size} bytes")
 
 
-def file_at(log: CommitLog, offset: int) -> tuple[str, int]:
-    """Give the file of a log that holds an offset, or the one before it, and the offset of its first byte."""
-    table = log.core.file_table()
-    paths, begins = (table.column(name).to_pylist() for name in ("path", "begin_phy_offset"))
-    return max(
-        ((path, begin) for path, begin in zip(paths, begins, strict=True) if begin <= offset), key=lambda file: file[1]
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class _Index:
-    """What an index holds: whether there are files, where they end in the log, which lead behind it, whether tags are in."""
+    """An index: whether it has files, its end in the log, the files that lead behind that, whether it holds tags."""
 
     files: bool = False
     end: int = 0
@@ -259,7 +215,7 @@ class _Index:
     tags: bool | None = None
 
 
-def _look_at_index(
+def _inspect_index(
     layout: StoreLayout, log: CommitLog, geometry: tuple[int | None, int | None], end: int, *, last_exit_ok: bool
 ) -> _Index:
     if not layout.index.is_dir():
@@ -275,12 +231,12 @@ def _look_at_index(
             return _Index()
         ends = {file.path: file.header.end_phy_offset for file in files if len(file)}
         beyond = tuple(path for path, last in ends.items() if last >= end)
-        # The last message that was indexed is not indexed again.
+        # The last indexed message is not indexed again.
         return _Index(len(files) > len(beyond), max(ends.values(), default=-1) + 1, beyond, holds_tags(files, log.core))
 
 
 def complete_last_file(layout: StoreLayout, file_size: int) -> None:
-    """Give the last file of a log its whole length, if it was cut short: no broker starts with another."""
+    """Extend the last file of a log to its whole length: no broker starts with a shorter one."""
     with CommitLog.open(layout.commit_log) as log:
         last = log.files[-1]
     if last.stat().st_size < file_size:
@@ -290,7 +246,7 @@ def complete_last_file(layout: StoreLayout, file_size: int) -> None:
 
 
 def sync_files(layout: StoreLayout, begin: int) -> None:
-    """Bring what the last writer wrote to the disk: the log from a file on, and all queues."""
+    """Call fsync on the files that the last writer wrote: the log from an offset on, and all queues."""
     with CommitLog.open(layout.commit_log) as log:
         files = [path for path in log.files if int(path.name) >= begin]
     for folder in (layout.queues, layout.batch_queues, layout.queue_extensions):

@@ -1,4 +1,4 @@
-"""The thread that does beside the puts what a broker's services do."""
+"""The thread that does the work of a broker's services while messages are put."""
 
 from __future__ import annotations
 
@@ -8,33 +8,28 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from logdex.rocketmq.write.parts import StoreParts
 
 _PAUSE_SECONDS = 0.005
-_DELIVER_SECONDS = 0.1
-_FLUSH_QUEUES_SECONDS = 1.0
-_DELAY_OFFSETS_SECONDS = 10.0
-_CHECKPOINT_SECONDS = 60.0
 
 
 class ServiceThread:
-    """Calls one function whenever it is woken, and others again and again after so many seconds each.
+    """Dispatches after puts; at intervals delivers scheduled messages, flushes queues, saves offsets and the checkpoint.
 
-    The first error ends it and is kept: `error`.
+    The first error ends the thread and is kept in `error`.
     """
 
-    def __init__(self, work: Callable[[], object], timed: Sequence[tuple[float, Callable[[], object]]]) -> None:
-        """Start the thread.
-
-        Args:
-            work: What is called when it was woken, however often that was.
-            timed: Seconds between two calls, and what is called.
-        """
+    def __init__(self, parts: StoreParts) -> None:
+        """Start the thread."""
         self.error: BaseException | None = None
-        self._work = work
-        self._timed = timed
+        self._dispatch = parts.dispatch
+        # Seconds between two calls, and the call.
+        self._timed = (
+            (0.1, parts.deliver_due),
+            (1.0, parts.flush_queues),
+            (10.0, parts.save_delay_offsets),
+            (60.0, parts.write_checkpoint),
+        )
         self._woken = threading.Event()
         self._stopped = threading.Event()
         self._process = os.getpid()
@@ -42,13 +37,13 @@ class ServiceThread:
         self._thread.start()
 
     def wake(self) -> None:
-        """Let it work."""
-        # To ask is cheaper than to set, and puts are many.
+        """Let the thread dispatch."""
+        # Reading the event is cheaper than setting it, and puts are many.
         if not self._woken.is_set():
             self._woken.set()
 
     def stop(self) -> None:
-        """End the thread, after what it does now; in a forked child there is none."""
+        """End the thread after its current call; a forked child has no thread."""
         if self._process != os.getpid():
             return
         self._stopped.set()
@@ -65,25 +60,12 @@ class ServiceThread:
                     return
                 if self._woken.is_set():
                     self._woken.clear()
-                    self._work()
-                    # Puts one by one would each be worked at alone, and wait for the interpreter in between.
+                    self._dispatch()
+                    # Without a pause single puts would be dispatched one by one, and compete for the interpreter lock.
                     self._stopped.wait(_PAUSE_SECONDS)
                 for place, (seconds, call) in enumerate(self._timed):
                     if time.monotonic() >= due[place] and not self._stopped.is_set():
                         call()
                         due[place] = time.monotonic() + seconds
-        except BaseException as error:  # noqa: BLE001 -- raised where somebody sees it
+        except BaseException as error:  # noqa: BLE001 -- raised in the thread of the caller
             self.error = error
-
-
-def store_services(parts: StoreParts) -> ServiceThread:
-    """Start the services of a store: dispatch after puts; now and then deliver, flush queues, write offsets and checkpoint."""
-    return ServiceThread(
-        parts.dispatch,
-        [
-            (_DELIVER_SECONDS, parts.deliver_due),
-            (_FLUSH_QUEUES_SECONDS, parts.flush_queues),
-            (_DELAY_OFFSETS_SECONDS, parts.save_delay_offsets),
-            (_CHECKPOINT_SECONDS, parts.write_checkpoint),
-        ],
-    )

@@ -1,4 +1,4 @@
-"""A store that logdex writes: what a broker does with its store, without the broker."""
+"""Writing a store without a broker."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logdex._files import Closing
-from logdex.rocketmq.write.input import PutResult, all_properties, joined, no_messages, optional_ms, put_batches
-from logdex.rocketmq.write.options import DEFAULT_DELAY_LEVELS, StoreOptions
+from logdex._core import DEFAULT_DELAY_LEVELS
+from logdex.rocketmq.write.input import PutResult, all_properties, joined, optional_ms, put_batches
+from logdex.rocketmq.write.options import StoreOptions
 from logdex.rocketmq.write.parts import StoreParts
-from logdex.rocketmq.write.services import store_services
+from logdex.rocketmq.write.services import ServiceThread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -24,14 +25,13 @@ if TYPE_CHECKING:
 
     from logdex._types import Body, Compat, Flush, Time
     from logdex.report import Report
-    from logdex.rocketmq.write.services import ServiceThread
 
 
 class StoreWriter(Closing):
-    """Puts messages into a store of its own, byte for byte as a 4.9.3 broker does; a broker goes on with it after `close`.
+    """Writes a store, byte for byte as a 4.9.3 broker does; a broker can load it after `close`.
 
-    Open it with `StoreWriter.open`. Puts may come from many threads. While it is open no broker and no other writer takes the
-    store; readers (`MessageStore`) may. It belongs to the process that opened it, and does not pickle.
+    Open it with `StoreWriter.open`. Any thread may put. While it is open, no broker and no other writer can open the store;
+    readers (`MessageStore`) can. It works only in the process that opened it, and does not pickle.
 
     Example:
         >>> import tempfile
@@ -46,13 +46,13 @@ class StoreWriter(Closing):
     """
 
     def __init__(self, root: Path, options: StoreOptions, *, services: bool) -> None:
-        """Open the parts; `open` is the way in."""
+        """Open the parts; use `open`."""
         self._root = root.absolute()
         self._process = os.getpid()
         self._closed = False
         self._parts = parts = StoreParts(root, options)
-        self._services = store_services(parts) if services else None
-        # Neither knows the writer, so one that is forgotten without `close`, or left at the end of the interpreter, ends them.
+        self._services = ServiceThread(parts) if services else None
+        # Neither refers to the writer, so a writer that is collected, or open at exit, ends them.
         self._end = weakref.finalize(self, _abandon, parts, self._services, self._process)
 
     @classmethod
@@ -78,37 +78,38 @@ class StoreWriter(Closing):
     ) -> Self:
         """Open a store for writing, or begin a new one.
 
-        It does what a broker's start does: takes the lock of the store, looks for the end of the log, cuts off from log, queues
-        and index what lies behind it, and dispatches what queues and index lack. Other than a broker it refuses to cut
-        where sound messages lie behind damage, and what it cuts off cannot come back. Where it refuses, nothing was changed.
+        It does what a broker's start does: it takes the lock of the store, finds the end of the log, truncates log, queues and
+        index there, and dispatches what queues and index lack. There are two differences: if there are valid messages behind
+        damage it raises an error instead, and what it removes cannot come back. If it raises an error, nothing was changed.
 
         Args:
-            root: A store; or a directory that is missing or empty, for a new one.
-            file_size: Bytes of a file of the log (mappedFileSizeCommitLog); None: those that are there, else 1 GiB.
-            queue_file_size: Bytes of a file of a queue (mappedFileSizeConsumeQueue); None: likewise, 6,000,000.
-            batch_queue_file_size: Bytes of a file of a batch queue (5.x); None: likewise, 13,800,000.
-            extension_file_size: Bytes of a file of extensions of queues (mappedFileSizeConsumeQueueExt), for queues that have
-                them; None: likewise, without.
-            hash_slots: Slots of each index file (maxHashSlotNum); None: likewise, 5,000,000.
-            max_entries: Entries of each index file plus one (maxIndexNum); None: likewise, 20,000,000.
+            root: A store; or, for a new one, a directory that is missing or empty.
+            file_size: Bytes of a file of the log (mappedFileSizeCommitLog); None: as the existing files, else 1 GiB.
+            queue_file_size: Bytes of a file of a queue (mappedFileSizeConsumeQueue); None: as the existing files, else 6,000,000.
+            batch_queue_file_size: Bytes of a file of a batch queue (5.x); None: as the existing files, else
+                13,800,000.
+            extension_file_size: Bytes of an extension file of a queue (mappedFileSizeConsumeQueueExt), for queues with such files;
+                None: as the existing files, else no extension files.
+            hash_slots: Slots of each index file (maxHashSlotNum); None: as the existing files, else 5,000,000.
+            max_entries: Entries of each index file plus one (maxIndexNum); None: as the existing files, else 20,000,000.
             zone: Time zone of the names of index files: the broker's, by name or as tzinfo; None: the machine's.
-            store_host: The broker, as `ip:port` or `[ipv6]:port`, of messages that name none; it is in their ids.
+            store_host: The broker of messages that name none, as `ip:port` or `[ipv6]:port`; it is part of their ids.
             delay_levels: The delays of delayed messages (messageDelayLevel).
-            flush: When the log goes to the disk: "async", twice a second by a thread; "sync", before a put returns; "none", with
-                `flush` and `close`.
-            last_exit_ok: How the last writer ended; None: as the file `abort` says, which is there after a crash.
-            truncate: Cut the log off at damage, although sound messages lie behind it.
-            services: A thread dispatches, delivers scheduled messages, flushes queues and writes the checkpoint, as those of a
-                broker do; False: that is done where it is called for, and by `close`.
-            begin_phy_offset: Where the log of a new store begins: the first byte of a file.
-            compat: "5.5.0" indexes tags, as that broker does; an index that holds messages with tags goes on as it is.
+            flush: When the log is flushed to the disk: "async", twice a second by a thread; "sync", before a put returns; "none",
+                by `flush` and `close`.
+            last_exit_ok: Whether the last writer closed the store; None: it did if there is no file `abort`.
+            truncate: Truncate the log at damage even if there are valid messages behind it.
+            services: A thread dispatches, delivers scheduled messages, flushes queues and writes the checkpoint, as a broker does;
+                False: the methods for it, and `close`, do that.
+            begin_phy_offset: Offset at which the log of a new store begins: the first byte of a file.
+            compat: "5.5.0" indexes tags, as that broker does. An index that already holds messages with tags stays as it is.
 
         Raises:
-            CorruptFileError: Sound messages lie behind damage; or the table of delay levels cannot be read.
-            LockedError: A running broker or another writer holds the store, with the process.
+            CorruptFileError: There are valid messages behind damage; or the table of delay levels cannot be read.
+            LockedError: A running broker or another writer holds the store; it has the process id.
             FileExistsError: The directory is neither a store nor empty.
-            GeometryError: Slots and entries were not given and cannot be told from the index files.
-            ValueError: Sizes that are not those of the store, or that no store has.
+            GeometryError: Slots and entries were not given and cannot be inferred from the index files.
+            ValueError: Sizes that differ from those of the store, or that no store has.
             OSError: The system refuses.
         """
         options = StoreOptions(
@@ -153,24 +154,24 @@ class StoreWriter(Closing):
 
         Args:
             topic: The topic.
-            body: The body, which is stored as it is.
+            body: The body, stored as it is.
             queue_id: The queue of the topic.
             tags: Its tags (property TAGS).
-            keys: Its keys (property KEYS): a text with spaces between them, or several texts.
+            keys: Its keys (property KEYS): one text with spaces between the keys, or several texts.
             properties: Further properties.
-            delay_level: Park it for the delay of this level, 1 to 18 with the broker's own levels; 0: do not.
+            delay_level: Park the message for the delay of this level, 1 to 18 with the default levels; 0: do not park it.
             flag: The application's flag.
             uniq_key: The producer's id (property UNIQ_KEY).
-            sys_flag: The system's flag, as it is but for the bits of the hosts' lengths. The body must be compressed as it
+            sys_flag: The system's flag. The bits for IPv6 hosts are set from the hosts. The body must be compressed as the flag
                 says.
-            born_timestamp: When the producer made it; None: now.
+            born_timestamp: When the producer created it; None: now.
             born_host: The producer, as `ip:port` or `[ipv6]:port`; None: the store's host.
             store_timestamp: When it was stored, for messages that are restored; None: now.
             store_host: The broker; None: the store's.
 
         Raises:
-            ValueError: It is no message: a topic, a property or a size that a broker would refuse, too.
-            OSError: The system refuses; where the disk is full, nothing was written.
+            ValueError: A topic, a property or a size that a broker would refuse, too.
+            OSError: The system refuses; if the disk is full, nothing was written.
         """
         self._check_open()
         result = self._parts.log.put_message(
@@ -198,23 +199,23 @@ class StoreWriter(Closing):
         """Put messages in their order.
 
         Args:
-            messages: Arrow data with message columns, of which only `topic` is needed, or a mapping of columns. What is put is
-                numbered and placed anew: `queue_offset`, `phy_offset`, `msg_id`, `store_size` and `body_crc` are passed over.
-                `store_timestamp` is kept where it is given.
-            body: "decoded": bodies are plain; "stored": as a log held them, perhaps compressed, as `sys_flag` says.
-            park: Park messages with a delay level (property DELAY); False for messages that come from a log, where those
-                that wait are parked and the others were delivered.
+            messages: Arrow data with message columns, of which only `topic` is needed, or a mapping of columns. The messages get
+                new places: `queue_offset`, `phy_offset`, `msg_id`, `store_size` and `body_crc` are ignored. `store_timestamp`
+                is kept if it is given.
+            body: "decoded": bodies are plain; "stored": bodies are as a log holds them, perhaps compressed, as `sys_flag` says.
+            park: Park messages with a delay level (property DELAY). False for messages from a log: there they are parked or
+                delivered already.
 
         Returns:
-            A row a message: topic, queue_id, queue_offset, phy_offset, store_timestamp, msg_id, store_size.
+            One row for each message: topic, queue_id, queue_offset, phy_offset, store_timestamp, msg_id, store_size.
 
         Raises:
-            ValueError: A row is no message; of its batch nothing was written.
+            ValueError: A row is no message; nothing of its batch was written.
             TypeError: Neither Arrow data nor a mapping, or a column of another type.
-            OSError: The system refuses; where the disk is full, nothing of the batch was written.
+            OSError: The system refuses; if the disk is full, nothing of the batch was written.
         """
         self._check_open()
-        batches = put_batches(messages) or [no_messages()]
+        batches = put_batches(messages)
         try:
             return joined([self._parts.log.put_messages(batch, body=body, park=park) for batch in batches])
         finally:
@@ -227,16 +228,16 @@ class StoreWriter(Closing):
     # Services
 
     def dispatch(self) -> int:
-        """Tell queues and index of what was put since the last time; give the number of messages.
+        """Dispatch what was put to queues and index; return the number of messages.
 
         Raises:
-            OSError: The system refuses; the rest is dispatched by the next call.
+            OSError: The system refuses; the next call dispatches the rest.
         """
         self._check_open()
         return self._parts.dispatch()
 
     def deliver_due(self, now: Time | None = None) -> int:
-        """Put the scheduled messages whose time has come into their own topics; give their number.
+        """Put the scheduled messages that are due into their own topics; return their number.
 
         Args:
             now: The time; None: now.
@@ -248,7 +249,7 @@ class StoreWriter(Closing):
         return self._parts.deliver_due(optional_ms(now, "now"))
 
     def flush(self) -> None:
-        """Dispatch all that was put and bring it to the disk: log, queues, index, and the checkpoint that says so.
+        """Dispatch what was put, flush log, queues and index to the disk, and write the checkpoint.
 
         Raises:
             OSError: The system refuses.
@@ -265,7 +266,7 @@ class StoreWriter(Closing):
 
     @property
     def recovered(self) -> Report:
-        """What opening found and did: damage at the end of the log, what was cut off and dispatched again."""
+        """What opening found and did: damage at the end of the log, what was truncated and dispatched again."""
         return self._parts.recovered
 
     @property
@@ -281,7 +282,7 @@ class StoreWriter(Closing):
 
     @property
     def flushed_offset(self) -> int:
-        """Offset in the log before which everything is on the disk."""
+        """Offset in the log up to which everything is on the disk."""
         return self._parts.log.flushed_offset
 
     @property
@@ -291,7 +292,7 @@ class StoreWriter(Closing):
 
     def _check_open(self) -> None:
         if self._process != os.getpid():
-            raise ValueError("a store that is open for writing belongs to the process that opened it")
+            raise ValueError("a store opened for writing cannot be used in a forked process")
         if self._closed:
             raise ValueError("the store is closed for writing")
         self._raise_service_error()
@@ -303,10 +304,10 @@ class StoreWriter(Closing):
     # End
 
     def close(self) -> None:
-        """Dispatch and flush everything and end as a broker that is shut down; a second call does nothing.
+        """Dispatch and flush everything and close as a broker that is shut down; a second call does nothing.
 
         Raises:
-            OSError: The system refuses, now or in the services before. The store is let go all the same, as after a crash.
+            OSError: The system refuses, now or in the service thread. The store is closed all the same, as after a crash.
         """
         if self._closed or self._process != os.getpid():
             return
@@ -320,12 +321,12 @@ class StoreWriter(Closing):
         self._parts.close()
 
     def __repr__(self) -> str:
-        """Name the root."""
+        """Return the class and the root."""
         return f"{type(self).__name__}({str(self._root)!r})"
 
     def __reduce__(self) -> NoReturn:
-        """Refuse: who holds the lock of a store cannot be in two places."""
-        raise TypeError("a StoreWriter does not pickle: it holds the lock of its store")
+        """Refuse: only one object can hold the lock of a store."""
+        raise TypeError("a StoreWriter cannot be pickled: it holds the lock of its store")
 
 
 def _abandon(parts: StoreParts, services: ServiceThread | None, process: int) -> None:

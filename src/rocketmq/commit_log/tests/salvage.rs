@@ -27,7 +27,7 @@ fn salvage(files: &[(u64, Vec<u8>)]) -> Salvaged {
     while let Some(batch) = reader.next_batch().unwrap() {
         rows.extend(signs(&batch));
     }
-    let findings = reader.checked().findings.iter().map(|finding| (finding.kind, finding.offset)).collect();
+    let findings = reader.checked().findings.iter().map(|finding| (finding.kind.word(), finding.offset)).collect();
     (rows, findings)
 }
 

@@ -43,7 +43,8 @@ impl Frames {
         let size = message.size() as u64;
         if size + BLANK_LEN > self.file_size {
             let file_size = self.file_size;
-            let text = format!("a frame of {size} bytes and {BLANK_LEN} behind it do not fit a file of {file_size} bytes");
+            let text =
+                format!("a frame of {size} bytes and {BLANK_LEN} behind it do not fit a file of {file_size} bytes");
             return Err(Error::InvalidArgument(text));
         }
         let left = self.file_size - self.end % self.file_size;

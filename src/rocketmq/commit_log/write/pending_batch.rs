@@ -60,7 +60,8 @@ impl<'s, 'a> PendingBatch<'s, 'a> {
             sys_flag &= !(COMPRESSED | COMPRESSION_TYPE);
         }
         if !is_folder_name(topic) || queue_id < 0 {
-            let expected = format!("a topic of 1 to {LONGEST_TOPIC} bytes that can name a folder, and a queue of 0 or more");
+            let expected =
+                format!("a topic of 1 to {LONGEST_TOPIC} bytes that can name a folder, and a queue of 0 or more");
             return Err(Error::InvalidArgument(format!("topic {topic:?}, queue {queue_id}: expected {expected}")));
         }
         let in_queue = is_in_queue(sys_flag);

@@ -48,7 +48,8 @@ impl<'a> PutColumns<'a> {
         })?;
         let topic = text(Column::Topic)?;
         Ok(Self {
-            topic: topic.ok_or_else(|| Error::InvalidArgument("messages: expected a column topic, found none".into()))?,
+            topic: topic
+                .ok_or_else(|| Error::InvalidArgument("messages: expected a column topic, found none".into()))?,
             queue_id: ints(Column::QueueId)?,
             flag: ints(Column::Flag)?,
             sys_flag: ints(Column::SysFlag)?,
@@ -73,7 +74,8 @@ impl<'a> PutColumns<'a> {
     /// `InvalidArgument` for a message that no frame can hold.
     pub(super) fn message(&mut self, row: usize, properties: &mut NewProperties<'a>) -> Result<GivenMessage<'a>> {
         self.properties(row, properties)?;
-        let topic = text_at(self.topic, row).ok_or_else(|| Error::InvalidArgument("topic: expected text, found null".into()))?;
+        let topic = text_at(self.topic, row)
+            .ok_or_else(|| Error::InvalidArgument("topic: expected text, found null".into()))?;
         let mut host = |texts: Option<&'a StringArray>| {
             texts.and_then(|texts| text_at(texts, row)).map(|text| self.hosts.get(text)).transpose()
         };

@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::pending_batch::PendingBatch;
+use super::checkpoint_guard::CheckpointGuard;
 use super::flush_service::Flushed;
 use super::frames::Frames;
 use super::log_files::LogFiles;
-use super::queue_table::QueueTable;
-use super::checkpoint_guard::CheckpointGuard;
 use super::options::{PutOptions, WriterOptions};
+use super::pending_batch::PendingBatch;
+use super::queue_table::QueueTable;
 use crate::error::{Error, Result};
 
 /// A log that is being written.
@@ -84,6 +84,11 @@ impl Shared {
 
     pub(super) fn set_queue_offset(&self, topic: &str, queue_id: i32, queue_offset: i64) {
         self.state().table.set(topic, queue_id, queue_offset);
+    }
+
+    /// Sets the next offset of a queue, unless it has one.
+    pub(super) fn begin_queue(&self, topic: &str, queue_id: i32, queue_offset: i64) {
+        self.state().table.set_new(topic, queue_id, queue_offset);
     }
 
     pub(super) fn keep_checkpoint(&self, path: &Path) -> Result<()> {

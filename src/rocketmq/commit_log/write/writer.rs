@@ -5,16 +5,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::RecordBatch;
 
-use super::pending_batch::PendingBatch;
 use super::flush_service::FlushService;
 use super::new_message::GivenMessage;
 use super::options::{FlushMode, PutOptions, WriterOptions};
-use super::put_result::{PutResult, PutResultColumns};
+use super::pending_batch::PendingBatch;
 use super::put_columns::PutColumns;
+use super::put_result::{PutResult, PutResultColumns};
 use super::shared::Shared;
 use crate::error::{Error, Result};
 use crate::io::disk;
-use crate::rocketmq::commit_log::frame::BLANK_LEN;
+use crate::rocketmq::commit_log::frame::{BLANK_LEN, is_in_queue};
+use crate::rocketmq::message_columns::{Int32s, Texts, integers, null};
 
 /// Appends messages to a log. Any thread may call; puts run one after the other.
 #[derive(Debug)]
@@ -38,7 +39,11 @@ impl CommitLogWriter {
             return Err(Error::InvalidArgument(format!("levels={levels}: expected 1 or more")));
         }
         if file_size <= BLANK_LEN || file_size > i32::MAX.unsigned_abs().into() {
-            return Err(Error::InvalidArgument(format!("file_size={file_size}: expected {} to {} bytes", BLANK_LEN + 1, i32::MAX)));
+            return Err(Error::InvalidArgument(format!(
+                "file_size={file_size}: expected {} to {} bytes",
+                BLANK_LEN + 1,
+                i32::MAX
+            )));
         }
         let left = file_size - end_phy_offset % file_size;
         if left < BLANK_LEN || i64::try_from(end_phy_offset).is_err() {
@@ -90,6 +95,31 @@ impl CommitLogWriter {
             )));
         }
         self.shared.set_queue_offset(topic, queue_id, queue_offset);
+        Ok(())
+    }
+
+    /// Sets the queue offsets of the next messages from a batch of `topic`, `queue_id` and `queue_offset`. With `sys_flag` the
+    /// rows are messages: only queues without an offset are set, and messages without a place in a queue are skipped.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a column that is missing, of another type, or null, for a negative number, and in a fork.
+    pub fn set_queue_offsets(&self, queues: &RecordBatch) -> Result<()> {
+        self.check_process()?;
+        let (topics, queue_ids) = (Texts::of(queues, "topic")?, Int32s::of(queues, "queue_id")?);
+        let queue_offsets = integers(queues, "queue_offset")?;
+        let sys_flags = queues.column_by_name("sys_flag").map(|_| Int32s::of(queues, "sys_flag")).transpose()?;
+        for row in 0..queues.num_rows() {
+            let topic = topics.get(row).ok_or_else(|| null("topic", row))?;
+            let (queue_id, offset) =
+                (queue_ids.get(row)?, queue_offsets(row).ok_or_else(|| null("queue_offset", row))?);
+            match &sys_flags {
+                None => self.set_queue_offset(topic, queue_id, offset)?,
+                Some(sys_flags) if is_in_queue(sys_flags.get(row)?) => {
+                    self.shared.begin_queue(topic, queue_id, offset);
+                }
+                Some(_) => {}
+            }
+        }
         Ok(())
     }
 

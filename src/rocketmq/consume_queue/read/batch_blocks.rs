@@ -5,8 +5,8 @@
 //! damage does not hide what lies behind it.
 
 use super::queue::{ConsumeQueue, Numbered};
-use crate::rocketmq::consume_queue::unit::BatchUnit;
 use crate::error::Result;
+use crate::rocketmq::consume_queue::unit::BatchUnit;
 use crate::rocketmq::offset_files::OffsetFile;
 
 /// The most units of a block.

@@ -5,8 +5,8 @@
 //! end; a time between two units gives the later one for [`Boundary::Upper`], too, or none, which is then the beginning.
 
 use super::queue::{Boundary, Bounds, ConsumeQueue};
-use crate::rocketmq::consume_queue::unit::BatchUnit;
 use crate::error::Result;
+use crate::rocketmq::consume_queue::unit::BatchUnit;
 use crate::rocketmq::offset_files::OffsetFile;
 
 /// Units by their numbers.

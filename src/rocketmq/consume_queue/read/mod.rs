@@ -8,9 +8,9 @@ mod time_lookup;
 mod unit_batch;
 
 pub(crate) use batch_blocks::BatchBlocks;
-pub use extension::{ExtensionUnit, is_extension_address};
 pub(crate) use extension::{END_BLANK, ExtensionReader, HEAD, SHORTEST_EXTENSION_FILE, offset_of};
-pub use queue::{Boundary, ConsumeQueue, Kind, Options};
+pub use extension::{ExtensionUnit, is_extension_address};
 pub(crate) use queue::{BATCH_FOLDER, Numbered, describe};
+pub use queue::{Boundary, ConsumeQueue, Kind, Options};
 pub(crate) use unit_batch::batch;
 pub use unit_batch::extension_batch;

@@ -8,12 +8,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::rocketmq::consume_queue::unit::{BATCH_UNIT_LEN, BatchUnit, UNIT_LEN, Unit};
 use crate::error::{Error, Result};
 use crate::hash_index::Compat;
 use crate::io::{Access, ReadAt};
+use crate::report::{self, Report};
 use crate::rocketmq::commit_log::CommitLog;
-use crate::rocketmq::findings::Checked;
+use crate::rocketmq::consume_queue::unit::{BATCH_UNIT_LEN, BatchUnit, UNIT_LEN, Unit};
 use crate::rocketmq::offset_files::{self, OffsetFile, OpenFiles};
 
 /// Bytes that are read at once.
@@ -163,6 +163,19 @@ impl ConsumeQueue {
         Ok(last.filter(|last| last.unit.is_valid()).map_or(-1, |last| last.unit.unit.end()))
     }
 
+    /// Offset in the log after the last message; 0 if the last unit is filling, or without a unit.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub(crate) fn messages_end(&self) -> Result<i64> {
+        let files = self.files()?;
+        let last = bounds_of(self, &files)?.units.checked_sub(1);
+        let last = last.map(|last| self.unit(&files, last)).transpose()?.flatten();
+        Ok(last
+            .filter(|last| last.unit.is_valid() && last.unit.unit.is_message())
+            .map_or(0, |last| last.unit.unit.end()))
+    }
+
     /// Bytes of a unit, for arithmetic with offsets.
     pub(crate) fn unit_bytes(&self) -> u64 {
         self.kind.unit_len() as u64
@@ -265,7 +278,7 @@ impl ConsumeQueue {
     ///
     /// # Errors
     /// The system's error, with the path.
-    pub fn check_files(&self) -> Result<Checked> {
+    pub fn check_files(&self) -> Result<Report> {
         let mut checked = offset_files::check(std::slice::from_ref(&self.directory))?;
         let files = self.files()?;
         let end = written_end(self, &files)?;
@@ -279,14 +292,14 @@ impl ConsumeQueue {
                     checked.find(
                         &file.path,
                         at,
-                        "queue-unit",
+                        report::Kind::QueueUnit,
                         "an offset of 0 or more and a size above 0",
                         describe(unit.unit),
                     );
                 } else if unit.unit.is_message() {
                     if unit.unit.phy_offset < before {
                         let expected = format!("a message at {before} or behind");
-                        checked.find(&file.path, at, "queue-order", expected, describe(unit.unit));
+                        checked.find(&file.path, at, report::Kind::QueueOrder, expected, describe(unit.unit));
                     }
                     before = before.max(unit.unit.end());
                 }

@@ -1,11 +1,11 @@
 //! The extension files of a queue that is being written. Source: upstream `ConsumeQueueExt#put`, `#fullFillToEnd`.
 
-use crate::rocketmq::consume_queue::read::{END_BLANK, ExtensionReader, ExtensionUnit, HEAD, offset_of};
 use super::files::{Written, WrittenFiles};
 use crate::error::Result;
 use crate::io::Access;
-use crate::rocketmq::truncate::truncate_files;
+use crate::rocketmq::consume_queue::read::{END_BLANK, ExtensionReader, ExtensionUnit, HEAD, offset_of};
 use crate::rocketmq::offset_files;
+use crate::rocketmq::truncate::truncate_files;
 
 /// Ends a file if the next unit would not leave [`END_BLANK`] bytes.
 const END: [u8; 2] = (-1i16).to_be_bytes();

@@ -8,9 +8,9 @@
 use std::io;
 use std::path::Path;
 
-use crate::rocketmq::consume_queue::read::{ExtensionReader, is_extension_address, offset_of};
 use crate::error::{Error, Result};
 use crate::io::Access;
+use crate::rocketmq::consume_queue::read::{ExtensionReader, is_extension_address, offset_of};
 
 /// Checks the addresses of one queue.
 #[derive(Debug)]

@@ -5,11 +5,11 @@
 //! behind filling, and the jump is a finding.
 
 use super::extension::ExtensionWriter;
-use crate::rocketmq::consume_queue::read::Kind;
-use crate::rocketmq::consume_queue::unit::{BatchUnit, PRE_BLANK, UNIT_LEN, Unit};
 use super::files::{Written, WrittenFiles};
 use crate::error::Result;
-use crate::rocketmq::findings::Checked;
+use crate::report::{self, Report};
+use crate::rocketmq::consume_queue::read::Kind;
+use crate::rocketmq::consume_queue::unit::{BatchUnit, PRE_BLANK, UNIT_LEN, Unit};
 
 /// The end of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl WrittenQueue {
     }
 
     /// Puts a unit. Returns false if the queue has it already.
-    pub(super) fn put(&mut self, unit: BatchUnit, extended: bool, checked: &mut Checked) -> bool {
+    pub(super) fn put(&mut self, unit: BatchUnit, extended: bool, checked: &mut Report) -> bool {
         if unit.unit.end() <= self.end.log_end {
             return false;
         }
@@ -77,12 +77,12 @@ impl WrittenQueue {
     }
 
     /// Fills the queue up to a queue offset; if that is in another file, from the beginning of this file.
-    fn move_to(&mut self, offset: i64, checked: &mut Checked) -> bool {
+    fn move_to(&mut self, offset: i64, checked: &mut Report) -> bool {
         let at = offset.cast_unsigned().saturating_mul(UNIT_LEN as u64);
         let file = at - at % self.files.file_size;
         let QueueEnd { next, expected, .. } = self.end;
         if expected >= 0 && offset != expected {
-            checked.find(&self.files.directory, 0, "queue-offset", expected, offset);
+            checked.find(&self.files.directory, 0, report::Kind::QueueOffset, expected, offset);
         }
         if offset < next {
             return false;

@@ -14,13 +14,15 @@ use std::fs::{self, OpenOptions};
 use std::path::Path;
 
 use super::extension_check::ExtensionCheck;
-use crate::rocketmq::consume_queue::read::{ConsumeQueue, Kind, Numbered, Options, describe, is_extension_address, offset_of};
-use crate::rocketmq::consume_queue::unit::BatchUnit;
 use super::queue::QueueEnd;
 use crate::error::{Error, Result};
-use crate::rocketmq::truncate::{Truncated, truncate_files, written_len};
-use crate::rocketmq::findings::Checked;
+use crate::report::{self, Report};
+use crate::rocketmq::consume_queue::read::{
+    ConsumeQueue, Kind, Numbered, Options, describe, is_extension_address, offset_of,
+};
+use crate::rocketmq::consume_queue::unit::BatchUnit;
 use crate::rocketmq::offset_files::OffsetFile;
+use crate::rocketmq::truncate::{Truncated, truncate_files, written_len};
 
 /// The number of files that a start walks.
 const WALKED: usize = 3;
@@ -50,7 +52,7 @@ impl RecoveredQueue {
         extension: &Path,
         file_size: u64,
         log_end: i64,
-        checked: &mut Checked,
+        checked: &mut Report,
     ) -> Result<Self> {
         let queue = ConsumeQueue::open(directory, Options::default())?;
         let files = queue.files()?;
@@ -196,7 +198,7 @@ fn look_behind(
     number: u64,
     walk: &Walk,
     log_end: i64,
-    checked: &mut Checked,
+    checked: &mut Report,
 ) -> Result<(u64, bool)> {
     let position = number * queue.unit_bytes();
     let (mut cut, mut damage, mut before) = (0, None, walk.last.map_or(0, |last| last.unit.unit.end()));
@@ -229,15 +231,15 @@ fn look_behind(
         if walk.is_unextended {
             let extension = offset_of(stop.unit.unit.tags_code);
             let expected = format!("the tags code at {extension} in the extension files");
-            checked.find(&file.path, at, "queue-tags", expected, "none, or one of another message");
+            checked.find(&file.path, at, report::Kind::QueueTags, expected, "none, or one of another message");
         } else {
             let expected = "an offset of 0 or more and a size above 0";
-            checked.find(&file.path, at, "queue-unit", expected, describe(stop.unit.unit));
+            checked.find(&file.path, at, report::Kind::QueueUnit, expected, describe(stop.unit.unit));
         }
     } else {
         let at = found.number * queue.unit_bytes() - file.start;
         let expected = format!("a message at offset {before} or behind");
-        checked.find(&file.path, at, "queue-order", expected, describe(found.unit.unit));
+        checked.find(&file.path, at, report::Kind::QueueOrder, expected, describe(found.unit.unit));
     }
     Ok((cut, true))
 }

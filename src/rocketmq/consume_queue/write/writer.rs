@@ -12,24 +12,26 @@ use std::sync::Arc;
 use arrow_array::{Int32Array, Int64Array, RecordBatch, StringArray};
 
 use super::extension::ExtensionWriter;
-use super::recovery::{RecoveredQueue, check_files};
-use crate::rocketmq::consume_queue::directories::{EXTENSION_FOLDER, FileSizes, QueueDirectory, WriterOptions, check_sizes, folder, queues};
-use crate::rocketmq::consume_queue::read::{ConsumeQueue, Kind, Options, batch};
-use crate::rocketmq::consume_queue::tags_code::tags_code;
-use crate::rocketmq::consume_queue::unit::{BatchUnit, Unit};
 use super::files::{Written, WrittenFiles};
 use super::queue::{QueueEnd, WrittenQueue};
+use super::recovery::{RecoveredQueue, check_files};
 use crate::error::{Error, Result};
 use crate::io::disk;
 use crate::io::store_lock::refuse_other_holder;
+use crate::report::{self, Report};
 use crate::rocketmq::commit_log::frame::{INNER_BATCH, is_in_queue};
-use crate::rocketmq::truncate::truncate_files;
-use crate::rocketmq::findings::Checked;
+use crate::rocketmq::consume_queue::directories::{
+    EXTENSION_FOLDER, FileSizes, QueueDirectory, WriterOptions, check_sizes, folder, queues,
+};
+use crate::rocketmq::consume_queue::read::{ConsumeQueue, Kind, Options, batch};
+use crate::rocketmq::consume_queue::tags_code::tags_code;
+use crate::rocketmq::consume_queue::unit::{BatchUnit, Unit};
 use crate::rocketmq::message_columns::MessageColumns;
 use crate::rocketmq::names::{
     DELAY, INNER_BASE, INNER_NUM, MULTI_DISPATCH, MULTI_QUEUE_OFFSET, dispatched_queue_id, is_folder_name,
 };
 use crate::rocketmq::offset_files;
+use crate::rocketmq::truncate::truncate_files;
 
 /// The most bytes of units that are buffered, over all queues.
 const BUFFERED: usize = 32 * 1024 * 1024;
@@ -49,7 +51,7 @@ pub struct ConsumeQueueWriter {
     written: Written,
     /// The same of extension files.
     extensions: Written,
-    checked: Checked,
+    checked: Report,
 }
 
 impl ConsumeQueueWriter {
@@ -149,7 +151,7 @@ impl ConsumeQueueWriter {
             buffered: 0,
             written: Written::default(),
             extensions: Written::default(),
-            checked: Checked::default(),
+            checked: Report::default(),
         }
     }
 
@@ -191,7 +193,7 @@ impl ConsumeQueueWriter {
     }
 
     /// What opening found and did, and the findings since.
-    pub fn checked(&self) -> &Checked {
+    pub fn checked(&self) -> &Report {
         &self.checked
     }
 
@@ -283,7 +285,7 @@ impl ConsumeQueueWriter {
         if !is_folder_name(topic) || queue_id < 0 || !unit.is_valid() {
             let found = format!("topic {topic:?}, queue {queue_id}, queue offset {}", unit.base_offset);
             let expected = "a topic that can name a folder, and numbers of 0 or more";
-            self.checked.find(&self.root, 0, "queue-name", expected, found);
+            self.checked.find(&self.root, 0, report::Kind::QueueName, expected, found);
             return 0;
         }
         let key = (queue_id, kind == Kind::Batch);
@@ -328,7 +330,7 @@ impl ConsumeQueueWriter {
     ///
     /// # Errors
     /// The system's error, with the path.
-    pub fn finish(mut self) -> Result<Checked> {
+    pub fn finish(mut self) -> Result<Report> {
         self.flush(true)?;
         let queues = self.queues.values().map(HashMap::len).sum::<usize>();
         self.checked.count("queues", queues as u64);

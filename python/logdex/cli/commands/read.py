@@ -1,4 +1,4 @@
-"""`logdex export`: rows of a log as a Parquet file."""
+"""`logdex cat` and `logdex export`: the rows of a log, as text or as a Parquet file."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from logdex.arrow import BatchStream
 from logdex.cli.arguments import add_filters, add_open_options, command, open_options
-from logdex.cli.cat import filters_of, say_passed_over
-from logdex.cli.kinds import open_source
-from logdex.cli.output import say, say_json, size_text
-from logdex.cli.progress import Progress
-from logdex.cli.rows import limited_batches
+from logdex.cli.output import Progress, complain, say, say_json, size_text
+from logdex.cli.rows import limited_batches, limited_rows
+from logdex.cli.sources import Filters
+from logdex.cli.sources.registry import open_source
 from logdex.errors import LogdexError
 
 if TYPE_CHECKING:
@@ -22,41 +21,68 @@ if TYPE_CHECKING:
     from arro3.core import RecordBatch
 
     from logdex.cli.arguments import Subparsers
-    from logdex.cli.source import Source
+    from logdex.cli.sources import Source
 
-_DETAILS = """\
-Needs pyarrow (pip install pyarrow). Columns as in the documents; bodies decompressed. The
-file appears under its name when it is whole.
+_CAT = """\
+Prints messages in log order. With a topic, a queue or times, the consume queues are used if
+they can be trusted; else the log is scanned.
+
+  logdex cat /data/store --topic Orders --begin -2h --body
+  logdex cat /data/store --json | jq -r .keys"""
+
+_EXPORT = """\
+Needs pyarrow (pip install pyarrow). README.md lists the columns; bodies are decompressed.
+The file gets its name only when it is complete.
 
   logdex export /data/store orders.parquet --topic Orders --begin 2026-11-20
   logdex export /data/store heads.parquet --no-body --compression zstd"""
-
 
 _COMPRESSIONS = ("none", "snappy", "gzip", "zstd", "lz4", "brotli")
 
 
 def add_parsers(subparsers: Subparsers) -> None:
-    """Add the command."""
-    parser = command(subparsers, "export", "write messages into a Parquet file", _DETAILS)
+    """Add the commands."""
+    parser = command(subparsers, "cat", "print messages", _CAT)
     parser.add_argument("path", metavar="STORE", help="the store, or its commit log")
-    parser.add_argument("file", metavar="FILE.parquet", help="the file to write; must not be there")
     add_filters(parser)
     add_open_options(parser)
-    parser.add_argument("--no-body", action="store_true", help="without the bodies")
+    parser.add_argument("--body", action="store_true", help="print the bodies, too")
+    parser.set_defaults(run=cat)
+    parser = command(subparsers, "export", "write messages into a Parquet file", _EXPORT)
+    parser.add_argument("path", metavar="STORE", help="the store, or its commit log")
+    parser.add_argument("file", metavar="FILE.parquet", help="the file to write; it must not exist")
+    add_filters(parser)
+    add_open_options(parser)
+    parser.add_argument("--no-body", action="store_true", help="leave out the bodies")
     parser.add_argument(
         "--compression", choices=_COMPRESSIONS, default="snappy", help="of Parquet (default: %(default)s)"
     )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=export)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Write the file; 1 where no row passes the filters, with a file of no rows."""
+def cat(arguments: argparse.Namespace) -> int:
+    """Print the rows; 1 if no row passes the filters."""
+    printed = 0
+    with open_source(arguments.path, **open_options(arguments)) as source:
+        stream = source.rows(_filters(arguments), body=arguments.body)
+        for row in limited_rows(stream, arguments.limit):
+            if arguments.json:
+                say_json(source.as_json(row))
+            else:
+                say(source.as_text(row))
+            printed += 1
+        _say_passed_over(source)
+    return 0 if printed else 1
+
+
+def export(arguments: argparse.Namespace) -> int:
+    """Write the file; 1 if no row passes the filters, with a file of no rows."""
     target = Path(arguments.file)
     if target.exists():
         raise FileExistsError(errno.EEXIST, "the file exists already", str(target))
     parquet = _parquet()
     part = target.with_name(target.name + ".part")
-    # Not one that is there: another export may be writing it.
+    # "x": another export may be writing this file.
     sink = part.open("xb")
     try:
         with (
@@ -64,9 +90,9 @@ def run(arguments: argparse.Namespace) -> int:
             open_source(arguments.path, **open_options(arguments)) as source,
             Progress("export") as progress,
         ):
-            stream = source.rows(filters_of(arguments), body=not arguments.no_body)
+            stream = source.rows(_filters(arguments), body=not arguments.no_body)
             rows = _write(parquet, sink, _with_progress(stream, source, progress), arguments)
-            say_passed_over(source)
+            _say_passed_over(source)
         part.rename(target)
     except BaseException:
         part.unlink(missing_ok=True)
@@ -77,6 +103,16 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         say(f"{target}: {rows:,} rows, {size_text(size)}")
     return 0 if rows else 1
+
+
+def _filters(arguments: argparse.Namespace) -> Filters:
+    return Filters(arguments.topic, arguments.queue, arguments.begin, arguments.end, arguments.skip_damaged)
+
+
+def _say_passed_over(source: Source) -> None:
+    """Print on standard error which damaged parts are left out."""
+    for finding in source.passed_over():
+        complain(f"{finding.path} at byte {finding.offset}: expected {finding.expected}, found {finding.found}")
 
 
 def _write(parquet: Any, sink: BinaryIO, stream: BatchStream, arguments: argparse.Namespace) -> int:  # noqa: ANN401 -- pyarrow
@@ -91,7 +127,7 @@ def _write(parquet: Any, sink: BinaryIO, stream: BatchStream, arguments: argpars
 
 
 def _with_progress(stream: Any, source: Source, progress: Progress) -> BatchStream:  # noqa: ANN401 -- PyCapsule
-    """Tell how far the log was read; where its rows do not say, how much of it came."""
+    """Report the position in the log after each batch, or the bytes of batches without `phy_offset`."""
     facts = source.describe().facts
     begin, total = facts.get("min_offset"), facts.get("log_bytes")
 

@@ -1,36 +1,46 @@
-"""`logdex info`: what lies at a path."""
+"""`logdex info` and `logdex verify`: commands that take any path."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from logdex.cli.arguments import add_path, command, open_options
-from logdex.cli.kinds import open_source
-from logdex.cli.output import facts, say, say_json, size_text, table, time_text
+from logdex.cli.output import Progress, facts, say, say_json, say_report, size_text, table, time_text
+from logdex.cli.sources.registry import open_source
 
 if TYPE_CHECKING:
     import argparse
 
     from logdex.cli.arguments import Subparsers
 
-_DETAILS = """\
-Kind, files, ranges of offsets and times, geometry of the index. Cheap: nothing is scanned
-but the newest file of the log.
+_INFO = """\
+Prints kind, files, ranges of offsets and times, and the geometry of the index. It is fast:
+only the newest file of the log is scanned.
 
   logdex info /data/store
   logdex info /data/store/index
   logdex info /backup/20261121193005123"""
 
+_VERIFY = """\
+Reads and checks everything: the log, its queues against the log, its index against both, in
+both directions. docs/findings.md lists all kinds of findings. Changes nothing.
+
+  logdex verify /data/store
+  logdex verify /data/store/index --json | jq -r .kind | sort | uniq -c"""
+
 
 def add_parsers(subparsers: Subparsers) -> None:
-    """Add the command."""
-    parser = command(subparsers, "info", "what lies at a path", _DETAILS)
+    """Add the commands."""
+    parser = command(subparsers, "info", "describe the store, log or index at a path", _INFO)
     add_path(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=info)
+    parser = command(subparsers, "verify", "check every byte that has a meaning", _VERIFY)
+    add_path(parser)
+    parser.set_defaults(run=verify)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Describe the path; always 0 where something lies there."""
+def info(arguments: argparse.Namespace) -> int:
+    """Describe the path; 0 if it can be read."""
     with open_source(arguments.path, **open_options(arguments)) as source:
         description = source.describe()
     if arguments.json:
@@ -46,8 +56,15 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def verify(arguments: argparse.Namespace) -> int:
+    """Print the findings; 1 if there are any."""
+    with open_source(arguments.path, **open_options(arguments)) as source, Progress("verify") as progress:
+        report = source.verify(progress)
+    return say_report(report, json=arguments.json)
+
+
 def _words(name: str) -> str:
-    """Turn the name of a fact into words for people; units stand with the values."""
+    """Return the name of a fact as words. The unit is printed with the value."""
     return name.removesuffix("_bytes").replace("_timestamp", "").replace("_", " ")
 
 

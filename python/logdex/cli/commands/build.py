@@ -1,0 +1,174 @@
+"""`logdex build-index`, `build-queues`, `copy` and `recover`: commands that write RocketMQ files from a commit log."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from logdex.cli.arguments import (
+    add_commit_log,
+    add_geometry,
+    add_open_options,
+    add_times,
+    add_zone,
+    command,
+    int32,
+    open_options,
+    word,
+)
+from logdex.cli.output import Progress, complain, say_built, say_json
+from logdex.errors import CorruptFileError
+from logdex.report import Report
+from logdex.rocketmq import MessageStore, StoreWriter, copy_messages
+from logdex.rocketmq.write.recovery import holds_log
+
+if TYPE_CHECKING:
+    import argparse
+
+    from logdex.cli.arguments import Subparsers
+
+_BUILD_INDEX = """\
+Writes into an empty directory the same index files that a broker would write, up to the first
+damaged message of the log. Copy them into the `index` directory of a stopped broker, or search
+them with logdex. The store is only read.
+
+  logdex build-index /data/store /data/index-new
+  logdex build-index /data/store /tmp/index --hash-slots 500000 --max-entries 2000000"""
+
+_BUILD_QUEUES = """\
+Writes `consumequeue` (and `batchconsumequeue`) into DIR, as a broker does that starts without
+queues. Copy them into the store of a stopped broker. The store is only read.
+
+  logdex build-queues /data/store /data/rebuilt"""
+
+_COPY = """\
+DIR becomes a store with log, queues and index that a broker loads; it must be missing or
+empty. Store times, hosts, properties and queue offsets are kept. Damaged messages are skipped
+and reported. The source store is not changed, and its broker may run. Waiting delayed messages
+are in SCHEDULE_TOPIC_XXXX: copy all topics to keep them.
+
+  logdex copy /data/store /data/new
+  logdex copy /data/store /tmp/orders --topic Orders --begin 2026-11-20 --end -2h"""
+
+_RECOVER = """\
+Changes the store as its broker does when it starts after a crash: truncates the log after its
+last valid message, truncates queues and index to match, dispatches missing messages to them,
+and leaves the store as after a clean stop. Unlike a broker it deletes no index file that cannot
+be built again from the log, and it refuses to truncate if valid messages follow a corrupt
+region (--truncate does it). The broker must be stopped. `logdex verify` checks without changing
+anything; `logdex copy` keeps the messages after a corrupt region.
+
+  logdex recover /data/store
+  logdex recover /data/store --truncate"""
+
+
+def add_parsers(subparsers: Subparsers) -> None:
+    """Add the commands."""
+    parser = command(subparsers, "build-index", "build index files from the commit log", _BUILD_INDEX)
+    parser.add_argument("store", metavar="STORE", help="the store, or its commit log")
+    parser.add_argument("directory", metavar="DIR", help="where to write; created if it is missing")
+    add_commit_log(parser)
+    parser.add_argument(
+        "--hash-slots", type=int32, metavar="N", help="maxHashSlotNum (default: the store's, 5,000,000)"
+    )
+    parser.add_argument("--max-entries", type=int32, metavar="N", help="maxIndexNum (default: the store's, 20,000,000)")
+    add_zone(parser)
+    parser.add_argument("--tags", action="store_true", help="index tags, too, as a 5.5.0 broker does")
+    parser.set_defaults(run=build_index)
+    parser = command(subparsers, "build-queues", "build consume queues from the commit log", _BUILD_QUEUES)
+    parser.add_argument("store", metavar="STORE", help="the store, or its commit log")
+    parser.add_argument("directory", metavar="DIR", help="where to write; created if it is missing")
+    add_open_options(parser)
+    parser.set_defaults(run=build_queues)
+    parser = command(subparsers, "copy", "copy messages into a new store, which a broker loads", _COPY)
+    parser.add_argument("store", metavar="STORE", help="the store, or its commit log")
+    parser.add_argument("directory", metavar="DIR", help="the new store; created if it is missing")
+    parser.add_argument("--topic", type=word, metavar="T", help="only this topic")
+    add_times(parser)
+    add_zone(parser)
+    add_open_options(parser)
+    parser.set_defaults(run=copy)
+    parser = command(subparsers, "recover", "repair a store after a crash, in place", _RECOVER)
+    parser.add_argument("store", metavar="STORE", help="the store; its broker must be stopped")
+    parser.add_argument("--truncate", action="store_true", help="truncate at damage, even if valid messages follow")
+    parser.add_argument(
+        "--file-size",
+        type=int32,
+        metavar="N",
+        help="mappedFileSizeCommitLog, if the only file of the log is truncated",
+    )
+    add_zone(parser)
+    add_geometry(parser)
+    parser.set_defaults(run=recover)
+
+
+def build_index(arguments: argparse.Namespace) -> int:
+    """Build index files and print what was written."""
+    with MessageStore.open(arguments.store, commit_log=arguments.commit_log) as store, Progress("index") as progress:
+        report = store.build_index(
+            arguments.directory,
+            hash_slots=arguments.hash_slots,
+            max_entries=arguments.max_entries,
+            zone=arguments.zone,
+            tags=arguments.tags or None,
+            progress=progress,
+        )
+    return say_built(report, arguments.directory, as_json=arguments.json)
+
+
+def build_queues(arguments: argparse.Namespace) -> int:
+    """Build consume queues and print what was written."""
+    with MessageStore.open(arguments.store, **open_options(arguments)) as store, Progress("queues") as progress:
+        report = store.build_queues(arguments.directory, progress=progress)
+    return say_built(report, arguments.directory, as_json=arguments.json)
+
+
+def copy(arguments: argparse.Namespace) -> int:
+    """Copy messages and print the counts; 1 if none was copied or if the store is damaged."""
+    with MessageStore.open(arguments.store, **open_options(arguments)) as store, Progress("copy") as progress:
+        report = copy_messages(
+            store,
+            arguments.directory,
+            topic=arguments.topic,
+            begin=arguments.begin,
+            end=arguments.end,
+            zone=arguments.zone,
+            progress=progress,
+        )
+    code = say_built(report, arguments.directory, as_json=arguments.json)
+    return code if report.checked["messages"] else 1
+
+
+def recover(arguments: argparse.Namespace) -> int:
+    """Repair the store and print what was done; 1 if it was damaged."""
+    if not holds_log(Path(arguments.store)):
+        raise FileNotFoundError(errno.ENOENT, "no store with a log in commitlog", arguments.store)
+    try:
+        with StoreWriter.open(
+            arguments.store,
+            truncate=arguments.truncate,
+            last_exit_ok=False,
+            services=False,
+            file_size=arguments.file_size,
+            zone=arguments.zone,
+            hash_slots=arguments.hash_slots,
+            max_entries=arguments.max_entries,
+        ) as writer:
+            report = writer.recovered
+    except CorruptFileError as error:
+        return _say_refused(error, as_json=arguments.json)
+    if not arguments.json:
+        done = {name: count for name, count in report.checked.items() if count or name == "log_bytes"}
+        report = Report(report.findings, done)
+    return say_built(report, arguments.store, as_json=arguments.json)
+
+
+def _say_refused(error: CorruptFileError, *, as_json: bool) -> int:
+    if as_json:
+        say_json(
+            {"ok": False, "path": error.path, "offset": error.offset, "expected": error.expected, "found": error.found}
+        )
+    else:
+        complain(f"{error}; nothing was changed")
+    return 1

@@ -1,0 +1,130 @@
+"""`logdex find` and `logdex explain`: the messages that carry a key, and why a key is found or not."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from logdex.cli.arguments import add_store, add_times, command, count, open_options, word
+from logdex.cli.output import Progress, complain, say, say_json, size_text
+from logdex.cli.rows import message_json, message_text
+from logdex.hash_index.query import TimeRange
+from logdex.rocketmq import MessageStore
+
+if TYPE_CHECKING:
+    import argparse
+
+    from logdex._types import Scan
+    from logdex.cli.arguments import Subparsers
+    from logdex.rocketmq import FindResult, Message
+
+_FIND = """\
+KEY is one of a message's keys, or its unique key (the message id that a client shows).
+With '*' as TOPIC, a unique key is tried under every topic, and an offset id (the broker's own
+message id, which holds the place in the log) is read directly. A 5.5.0 broker indexes tags,
+too: use 'T#TagA' as KEY.
+
+The index holds hashes, so every message is checked against topic and key. Log ranges that no
+index file covers are scanned, up to 1 GiB, and reported.
+
+  logdex find /data/store Orders order-1001
+  logdex find /data/store '*' 7F00000164845FFD2B2768AC96750001 --body
+  logdex find /data/store Orders order-1001 --begin -2d --max 1 --json"""
+
+_EXPLAIN = """\
+Prints each step of the search: hash, slot, every index file with its time window and why it
+was searched or skipped, the chain, each candidate and its real topic and keys, and how far
+the index is behind the log. Then it lists the likely causes (docs/findings.md has all).
+
+  logdex explain /data/store Orders order-1001
+  logdex explain /data/store Orders order-1001 --begin -2h --json"""
+
+_ANY_TOPIC = "*"
+_SCANS: dict[str, Scan] = {"auto": "auto", "all": True, "none": False}
+
+
+def add_parsers(subparsers: Subparsers) -> None:
+    """Add the commands."""
+    parser = command(subparsers, "find", "find messages by key, the newest first", _FIND)
+    add_store(parser)
+    parser.add_argument("topic", type=word, metavar="TOPIC", help="the topic; '*' for any")
+    parser.add_argument("key", type=word, metavar="KEY", help="a key, a unique key, or with '*' an offset id")
+    add_times(parser)
+    parser.add_argument("--max", type=count, metavar="N", help="at most N messages")
+    parser.add_argument("--body", action="store_true", help="print the bodies, too")
+    parser.add_argument(
+        "--scan",
+        choices=("auto", "all", "none"),
+        default="auto",
+        help="how much of the log without an index to scan: up to 1 GiB, all, none",
+    )
+    parser.set_defaults(run=find)
+    parser = command(subparsers, "explain", "explain why a key is found or not", _EXPLAIN)
+    add_store(parser)
+    parser.add_argument("topic", type=word, metavar="TOPIC", help="the topic")
+    parser.add_argument("key", type=word, metavar="KEY", help="the key")
+    add_times(parser)
+    parser.set_defaults(run=explain)
+
+
+def find(arguments: argparse.Namespace) -> int:
+    """Print the messages; 1 if there are none."""
+    topic = None if arguments.topic == _ANY_TOPIC else arguments.topic
+    with MessageStore.open(arguments.store, **open_options(arguments)) as store:
+        by_id = _by_id(store, arguments) if topic is None else None
+        with Progress("log without an index") as progress:
+            result = store.find(
+                topic,
+                arguments.key,
+                begin=arguments.begin,
+                end=arguments.end,
+                max_num=arguments.max,
+                scan=_SCANS[arguments.scan],
+                progress=progress,
+            )
+        messages = [by_id] if by_id is not None and not result and arguments.max != 0 else list(result)
+        for message in messages:
+            _print(message, arguments)
+    found = bool(messages) or result.truncated
+    _say_limits(result, found=found, arguments=arguments)
+    return 0 if found else 1
+
+
+def explain(arguments: argparse.Namespace) -> int:
+    """Print the explanation; 1 if nothing is found."""
+    with MessageStore.open(arguments.store, **open_options(arguments)) as store:
+        explanation = store.explain(arguments.topic, arguments.key, begin=arguments.begin, end=arguments.end)
+    if arguments.json:
+        say_json(explanation.to_dict())
+    else:
+        say(str(explanation))
+    return 0 if explanation.found else 1
+
+
+def _by_id(store: MessageStore, arguments: argparse.Namespace) -> Message | None:
+    """Return the message whose offset id is the key, if it was stored in the time range."""
+    message = store.message(arguments.key) if store.is_msg_id(arguments.key) else None
+    times = TimeRange.of(arguments.begin, arguments.end)
+    return message if message is not None and times.holds(message.store_timestamp) else None
+
+
+def _print(message: Message, arguments: argparse.Namespace) -> None:
+    row = dataclasses.asdict(message)
+    if not arguments.body:
+        del row["body"], row["body_error"]
+    if arguments.json:
+        say_json(message_json(row))
+    else:
+        say(message_text(row))
+
+
+def _say_limits(result: FindResult, *, found: bool, arguments: argparse.Namespace) -> None:
+    """Print on standard error what limits the answer, so that standard output holds only messages."""
+    if result.truncated:
+        complain(f"there are more than {arguments.max}")
+    if result.unscanned:
+        size = sum(end - begin for begin, end in result.unscanned)
+        complain(f"{size_text(size)} of the log are neither indexed nor scanned (--scan all scans them)")
+    if not found:
+        asked = "a topic and the key" if arguments.topic == _ANY_TOPIC else "the same arguments"
+        complain(f"nothing found; run `logdex explain` with {asked} to see why")

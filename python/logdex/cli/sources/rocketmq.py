@@ -1,0 +1,267 @@
+"""RocketMQ paths: a store, an index, and the parts of a store (queues, checkpoint, tables, single files)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from logdex.cli.rows import MESSAGE_COLUMNS, message_json, message_text
+from logdex.cli.sources import Description, Filters, Listing, Part, Source
+from logdex.hash_index import IndexFile, IndexService
+from logdex.hash_index.file_name import is_index_file_name
+from logdex.report import Report, merge
+from logdex.rocketmq import CommitLog, ConsumeQueue, MessageStore, StoreCheckpoint
+from logdex.rocketmq.layout import OFFSET_NAME
+from logdex.rocketmq.overview import checkpoint_times, first_time
+from logdex.rocketmq.queue_set import UNIT_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from logdex._types import Progress
+
+_LOG_NAME_DIGITS = 20
+_QUEUES = ("consumequeue", "batchconsumequeue")
+_EXTENSIONS = "consumequeue_ext"
+_TABLES = "config"
+_MARKS = {
+    "abort": "marker of a broker that runs or did not stop cleanly",
+    "lock": "lock file of a broker, running or not",
+    "timerwheel": "timer wheel, which logdex does not read",
+}
+
+
+class StoreSource(Source):
+    """A store: log, queues, index and checkpoint."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self.store = store
+
+    def describe(self) -> Description:
+        """Count files and topics; return the ranges of offsets and times."""
+        overview = self.store.overview()
+        listings = [
+            Listing("topics", ("topic", "queues", "messages"), overview.pop("topics")),
+            Listing(
+                "index files", ("name", "entries", "begin_timestamp", "end_timestamp"), overview.pop("index_files")
+            ),
+        ]
+        return Description("RocketMQ message store", overview, [listing for listing in listings if listing.rows])
+
+    def rows(self, filters: Filters, *, body: bool) -> Any:  # noqa: ANN401 -- an Arrow stream
+        """Read messages."""
+        columns = MESSAGE_COLUMNS if body else [name for name in MESSAGE_COLUMNS if not name.startswith("body")]
+        return self.store.messages(
+            topic=filters.topic, queue_id=filters.queue, begin=filters.begin, end=filters.end, columns=columns
+        )
+
+    def as_text(self, row: dict[str, Any]) -> str:
+        """Return one message as text for people."""
+        return message_text(row)
+
+    def as_json(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Return one message as JSON values."""
+        return message_json(row)
+
+    def verify(self, progress: Progress) -> Report:
+        """Check log, queues and index against each other."""
+        return self.store.verify(progress=progress)
+
+    def close(self) -> None:
+        """Close the store."""
+        self.store.close()
+
+
+class IndexSource(Source):
+    """Index files without their log."""
+
+    def __init__(self, index: IndexService | IndexFile) -> None:
+        self.index = index
+
+    @property
+    def files(self) -> list[IndexFile]:
+        """The files, in the order a broker loads them."""
+        return self.index.files if isinstance(self.index, IndexService) else [self.index]
+
+    def describe(self) -> Description:
+        """Return geometry and headers."""
+        files = self.files
+        headers = [file.header for file in files if len(file)]
+        facts = {
+            "files": len(files),
+            "entries": sum(map(len, files)),
+            "hash_slots": files[0].hash_slots if files else None,
+            "max_entries": files[0].max_entries if files else None,
+            "begin_timestamp": min((header.begin_timestamp for header in headers), default=None),
+            "end_timestamp": max((header.end_timestamp for header in headers), default=None),
+            "begin_phy_offset": min((header.begin_phy_offset for header in headers), default=None),
+            "end_phy_offset": max((header.end_phy_offset for header in headers), default=None),
+        }
+        heads = ("name", "entries", "begin_timestamp", "end_timestamp", "begin_phy_offset", "end_phy_offset")
+        rows: list[Sequence[Any]] = [
+            (file.path.name, len(file), *(getattr(file.header, name) for name in heads[2:])) for file in files
+        ]
+        kind = "RocketMQ index directory" if isinstance(self.index, IndexService) else "RocketMQ index file"
+        return Description(kind, facts, [Listing("index files", heads, rows)])
+
+    def rows(self, filters: Filters, *, body: bool) -> Any:  # noqa: ANN401, ARG002 -- no stream
+        """Raise ValueError: an index holds hashes."""
+        raise ValueError("an index holds no messages; give the store, or its commit log")
+
+    def verify(self, progress: Progress) -> Report:  # noqa: ARG002 -- one file after another, quickly
+        """Check every file."""
+        return self.index.verify()
+
+    def close(self) -> None:
+        """Close the files."""
+        self.index.close()
+
+
+def open_store(path: Path, **options: Any) -> StoreSource | None:  # noqa: ANN401 -- those of MessageStore.open
+    """Open a path that is a store or the commit log of one; return None for another."""
+    if not options.get("commit_log") and not MessageStore.lies_at(path):
+        return None
+    return StoreSource(MessageStore.open(path, **options))
+
+
+def open_index(path: Path, **options: Any) -> IndexSource | None:  # noqa: ANN401 -- those of IndexService.open
+    """Open a path that is an index directory or an index file; return None for another."""
+    options.pop("commit_log", None)
+    if path.is_dir():
+        if any(_is_index_name(entry.name) for entry in path.iterdir() if entry.is_file()):
+            return IndexSource(IndexService.open(path, **options))
+    elif path.is_file() and _is_index_name(path.name):
+        return IndexSource(IndexFile.open(path, **options))
+    return None
+
+
+def _is_index_name(name: str) -> bool:
+    """Return whether a name is an index file's. Files of logs and queues have 20 digits."""
+    return is_index_file_name(name) and len(name) != _LOG_NAME_DIGITS
+
+
+def open_part(path: Path, **options: Any) -> Part | None:  # noqa: ANN401, ARG001 -- those of other kinds
+    """Recognise a part of a store by its name and place; return None for another path."""
+    place = path.absolute()
+    if path.is_dir():
+        return _of_queue(path) if _is_queue(place) else _of_queues(path)
+    if not path.is_file():
+        return None
+    if OFFSET_NAME.fullmatch(path.name):
+        return _numbered(path)
+    if place.parent.name == _TABLES and ".json" in path.suffixes:
+        return Part(path, "RocketMQ table of a broker, as JSON")
+    if path.name == "checkpoint":
+        return Part(path, "RocketMQ store checkpoint", lambda: (_checkpoint(path), []))
+    return Part(path, f"RocketMQ {_MARKS[path.name]}") if path.name in _MARKS else None
+
+
+def _of_queue(path: Path) -> Part:
+    if path.absolute().parent.parent.name == _EXTENSIONS:
+        return Part(path, "RocketMQ queue extension", lambda: _extensions([path]))
+    return Part(path, "RocketMQ queue", lambda: (_queue(path), []), lambda: _check_queues([path]))
+
+
+def _of_queues(path: Path) -> Part | None:
+    """Recognise `consumequeue` and the like, one topic in it, or `config`."""
+    place = path.absolute()
+    if place.name == _TABLES and any(path.glob("*.json")):
+        return Part(path, "RocketMQ tables of a broker, as JSON")
+    for root, pattern in ((place.name, "*/*"), (place.parent.name, "*")):
+        if root == _EXTENSIONS:
+            return Part(path, "RocketMQ queue extensions", partial(_extensions, _below(path, pattern)))
+        if root in _QUEUES:
+            queues = _below(path, pattern)
+            return Part(path, "RocketMQ queues", partial(_queues, queues), partial(_check_queues, queues))
+    return None
+
+
+def _below(path: Path, pattern: str) -> list[Path]:
+    return sorted(filter(_is_queue, path.glob(pattern)))
+
+
+def _numbered(path: Path) -> Part | None:
+    folder = path.absolute().parent
+    if folder.parent.parent.name == _EXTENSIONS:
+        return Part(path, "RocketMQ file of a queue extension")
+    if _is_queue(folder):
+        return Part(path, "RocketMQ file of a queue", lambda: (_queue_file(path, folder), []))
+    if MessageStore.lies_at(folder):
+        return Part(path, "RocketMQ file of a commit log", lambda: (_log_file(path, folder), []))
+    return None
+
+
+def _is_queue(directory: Path) -> bool:
+    """Return whether a directory is a queue: named by a number, with files named by 20 digits."""
+    return (
+        directory.is_dir()
+        and directory.name.isdecimal()
+        and any(OFFSET_NAME.fullmatch(file.name) for file in directory.iterdir())
+    )
+
+
+def _queue(path: Path) -> dict[str, Any]:
+    with ConsumeQueue.open(path) as queue:
+        return {
+            "topic": path.absolute().parent.name,
+            "queue": int(path.absolute().name),
+            "unit": queue.kind,
+            "files": len(queue.files),
+            "min_offset": queue.min_offset,
+            "max_offset": queue.max_offset,
+            "first_phy_offset": _phy_offset(queue, queue.min_offset),
+            "last_phy_offset": _phy_offset(queue, queue.max_offset - 1),
+        }
+
+
+def _phy_offset(queue: ConsumeQueue, offset: int) -> int | None:
+    units = queue.units(offset, offset + 1) if queue.min_offset <= offset < queue.max_offset else None
+    return units.column("phy_offset")[0].as_py() if units is not None and units.num_rows else None
+
+
+def _queues(queues: Sequence[Path]) -> tuple[dict[str, Any], list[Listing]]:
+    rows: list[Sequence[Any]] = []
+    for place in queues:
+        with ConsumeQueue.open(place) as queue:
+            rows.append((place.absolute().parent.name, int(place.name), queue.min_offset, queue.max_offset))
+    listing = Listing("queues", ("topic", "queue", "min_offset", "max_offset"), rows)
+    return {"topics": len({row[0] for row in rows})}, [listing]
+
+
+def _check_queues(queues: Sequence[Path]) -> Report:
+    reports = [Report([], {"queues": len(queues)})]
+    for place in queues:
+        with ConsumeQueue.open(place) as queue:
+            reports.append(queue.check_files())
+    return merge(reports)
+
+
+def _extensions(queues: Sequence[Path]) -> tuple[dict[str, Any], list[Listing]]:
+    files = [file for queue in queues for file in queue.iterdir() if file.is_file()]
+    size = sum(file.stat().st_size for file in files)
+    return {"queues": len(queues), "files": len(files), "file_bytes": size}, []
+
+
+def _checkpoint(path: Path) -> dict[str, Any]:
+    with StoreCheckpoint.open(path) as checkpoint:
+        return dict(checkpoint_times(checkpoint))
+
+
+def _queue_file(path: Path, folder: Path) -> dict[str, Any]:
+    """Return the units of a file. Its name is the byte offset of its first unit in the queue."""
+    with ConsumeQueue.open(folder) as queue:
+        unit = UNIT_BYTES[queue.kind]
+    size = path.stat().st_size
+    return {"queue": folder, "first_unit": int(path.name) // unit, "units": size // unit, "file_bytes": size}
+
+
+def _log_file(path: Path, folder: Path) -> dict[str, Any]:
+    begin, size = int(path.name), path.stat().st_size
+    with CommitLog.open(folder) as log:
+        return {
+            "commit_log": folder,
+            "begin_offset": begin,
+            "end_offset": begin + size,
+            "first_message_timestamp": first_time(log, begin, begin + size),
+        }
