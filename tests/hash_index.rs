@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use logdex::error::Error;
 use logdex::hash_index::{
-    Compat, CreateOptions, Geometry, Hits, IndexFile, OpenOptions, PutColumns, key_hash, select_files,
+    Answers, CreateOptions, Geometry, Hits, IndexFile, OpenOptions, PutColumns, key_hash, select_files,
 };
 use logdex::io::Access;
 use logdex::time_range::TimeRange;
@@ -20,7 +20,8 @@ fn geometry(hash_slots: u32, max_entries: u32) -> Geometry {
 }
 
 fn create(path: &Path, geometry: Geometry, access: Access) -> IndexFile {
-    let options = CreateOptions { geometry, begin_timestamp: 0, begin_phy_offset: 0, access, compat: None };
+    let options =
+        CreateOptions { geometry, begin_timestamp: 0, begin_phy_offset: 0, access, answers: Answers::Complete };
     IndexFile::create(path, options).unwrap()
 }
 
@@ -99,7 +100,7 @@ fn compat_answers_as_the_broker() {
     drop(example(&dir.path().join("1"), Access::Auto));
     for access in BOTH {
         let file =
-            open(&dir.path().join("1"), OpenOptions { access, compat: Some(Compat::V4_9_3), ..OpenOptions::default() });
+            open(&dir.path().join("1"), OpenOptions { access, answers: Answers::Broker, ..OpenOptions::default() });
         for (key, max_num, begin, end, offsets) in [
             ("T#a", 64, 0, i64::MAX, &[1600, 1200, 1000][..]),
             ("T#a", 2, 0, i64::MAX, &[1600, 1200]),
@@ -143,7 +144,7 @@ fn the_first_entry_of_a_seeded_file_has_its_own_time() {
             begin_timestamp: T0,
             begin_phy_offset: 5000,
             access,
-            compat: None,
+            answers: Answers::Complete,
         };
         let file = IndexFile::create(&path, options).unwrap();
         let seeded = "0000018bcfe568000000018bcfe56800000000000000138800000000000013880000000000000000";
@@ -155,7 +156,7 @@ fn the_first_entry_of_a_seeded_file_has_its_own_time() {
         assert_eq!(hex(&bytes[100..120]), "00014009000000000000177000000e1000000000", "counted from the seed (B3)");
         // The broker puts the entry an hour into the future.
         assert_eq!(ask(&file, "T#x", 64, T0 + 3_600_000, T0 + 3_600_000), [6000]);
-        let broker = open(&path, OpenOptions { compat: Some(Compat::V4_9_3), ..OpenOptions::default() });
+        let broker = open(&path, OpenOptions { answers: Answers::Broker, ..OpenOptions::default() });
         assert_eq!(ask(&broker, "T#x", 64, T0 + 3_600_000, T0 + 3_600_000), [0i64; 0]);
         assert_eq!(ask(&broker, "T#x", 64, T0 + 7_200_000, T0 + 7_200_000), [6000]);
     }
@@ -179,7 +180,7 @@ fn an_interrupted_put_hides_nothing() {
     let path = dir.path().join("1");
     interrupted(&path, 3);
     let given = OpenOptions { geometry: Some(geometry(10, 8)), ..OpenOptions::default() };
-    let compat = OpenOptions { compat: Some(Compat::V4_9_3), ..given };
+    let compat = OpenOptions { answers: Answers::Broker, ..given };
     assert_eq!(all(&open(&path, given), "T#a"), [3, 2, 1]);
     assert_eq!(all(&open(&path, compat), "T#a"), [3, 2, 1]);
     let file = open(&path, OpenOptions { write: true, ..given });
@@ -192,7 +193,7 @@ fn an_interrupted_put_hides_nothing() {
 fn compat_repeats_what_the_broker_does_after_an_interrupted_put() {
     let dir = tempfile::tempdir().unwrap();
     let given = OpenOptions { geometry: Some(geometry(10, 8)), ..OpenOptions::default() };
-    let compat = OpenOptions { write: true, compat: Some(Compat::V4_9_3), ..given };
+    let compat = OpenOptions { write: true, answers: Answers::Broker, ..given };
     let path = dir.path().join("1");
     interrupted(&path, 3);
     let file = open(&path, compat);
@@ -298,7 +299,7 @@ fn creating_is_exclusive_and_leaves_nothing_when_it_fails() {
         begin_timestamp: 0,
         begin_phy_offset: 0,
         access: Access::Auto,
-        compat: None,
+        answers: Answers::Complete,
     };
     match IndexFile::create(&path, options) {
         Err(Error::Io { source, .. }) => assert_eq!(source.kind(), std::io::ErrorKind::AlreadyExists),
@@ -316,10 +317,10 @@ fn reading_changes_no_byte() {
     interrupted(&path, 3);
     let (bytes, modified) = (fs::read(&path).unwrap(), fs::metadata(&path).unwrap().modified().unwrap());
     for access in BOTH {
-        for compat in [None, Some(Compat::V4_9_3)] {
+        for answers in [Answers::Complete, Answers::Broker] {
             for last_exit_ok in [true, false] {
                 let given = Some(geometry(10, 8));
-                let file = open(&path, OpenOptions { access, compat, last_exit_ok, geometry: given, write: false });
+                let file = open(&path, OpenOptions { access, answers, last_exit_ok, geometry: given, write: false });
                 assert_eq!(all(&file, "T#a"), [3, 2, 1]);
                 file.verify().unwrap();
                 file.flush().unwrap();
@@ -367,11 +368,11 @@ fn every_truncation_and_flipped_bit_is_answered_or_reported() {
     let keys = ["T#a", "T#b", "T#k", "T#Aa", "T#zz"];
     let (mut right, mut reported, mut one_entry) = (0, 0, 0);
     for (name, path) in &damaged {
-        for compat in [None, Some(Compat::V4_9_3)] {
+        for answers in [Answers::Complete, Answers::Broker] {
             for access in BOTH {
                 for last_exit_ok in [true, false] {
                     let given = Some(geometry(4, 8));
-                    let file = open(path, OpenOptions { access, compat, last_exit_ok, geometry: given, write: false });
+                    let file = open(path, OpenOptions { access, answers, last_exit_ok, geometry: given, write: false });
                     for key in keys {
                         // It ends, and nothing outside the file is read: what comes are offsets of 8 bytes of the file.
                         let _ = file.select(key_hash(key), Some(64), TimeRange { begin_ms: T0, end_ms: T0 + 999 });
@@ -520,7 +521,7 @@ proptest! {
             let expected = model(&puts, max_entries as usize, key);
             prop_assert_eq!(&all(&by_one, key), &expected);
             let broker = open(&dir.path().join("2"), OpenOptions {
-                geometry: Some(geometry(slots, max_entries)), access, compat: Some(Compat::V4_9_3), ..OpenOptions::default()
+                geometry: Some(geometry(slots, max_entries)), access, answers: Answers::Broker, ..OpenOptions::default()
             });
             prop_assert_eq!(&all(&broker, key), &expected);
             // By time: nothing stored inside the range is missed, and nothing comes that is seconds away.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use logdex::error::Error;
 use logdex::hash_index::{
-    Compat, CreateOptions, Geometry, Hits, IndexFile, KeySource, OpenOptions, PutColumns, key_hash, select_files,
+    Answers, CreateOptions, Geometry, Hits, IndexFile, KeySource, OpenOptions, PutColumns, key_hash, select_files,
 };
 use logdex::io::Access;
 use logdex::time_range::TimeRange;
@@ -33,7 +33,8 @@ impl KeySource for Hashes {
 }
 
 fn create(path: &Path, geometry: Geometry, access: Access) -> IndexFile {
-    let options = CreateOptions { geometry, begin_timestamp: 0, begin_phy_offset: 0, access, compat: None };
+    let options =
+        CreateOptions { geometry, begin_timestamp: 0, begin_phy_offset: 0, access, answers: Answers::Complete };
     IndexFile::create(path, options).unwrap()
 }
 
@@ -114,7 +115,7 @@ fn case() -> impl Strategy<Value = Case> {
     })
 }
 
-fn build(path: &Path, case: &Case, compat: Option<Compat>, file: i64) -> IndexFile {
+fn build(path: &Path, case: &Case, answers: Answers, file: i64) -> IndexFile {
     let geometry = Geometry::new(case.slots, case.max_entries).unwrap();
     let writer = create(path, geometry, Access::Auto);
     let hashes = Hashes(case.puts.iter().map(|&(hash, _)| hash).collect());
@@ -137,7 +138,7 @@ fn build(path: &Path, case: &Case, compat: Option<Compat>, file: i64) -> IndexFi
     bytes.truncate(bytes.len() - (case.cut as usize).min(bytes.len()));
     fs::write(path, bytes).unwrap();
     let access = if case.mapped { Access::Auto } else { Access::Pread };
-    IndexFile::open(path, OpenOptions { geometry: Some(geometry), access, compat, ..OpenOptions::default() }).unwrap()
+    IndexFile::open(path, OpenOptions { geometry: Some(geometry), access, answers, ..OpenOptions::default() }).unwrap()
 }
 
 proptest! {
@@ -152,12 +153,12 @@ proptest! {
             Just((None, None)),
             (prop::option::of(-10_000i64..100_000), prop::option::of(-10_000i64..100_000)),
         ],
-        compat in prop_oneof![3 => Just(None), 1 => Just(Some(Compat::V4_9_3))],
+        answers in prop_oneof![3 => Just(Answers::Complete), 1 => Just(Answers::Broker)],
     ) {
         let dir = tempfile::tempdir().unwrap();
         let files: Vec<IndexFile> = (0i64..)
             .zip(&cases)
-            .map(|(i, case)| build(&dir.path().join(i.to_string()), case, compat, i))
+            .map(|(i, case)| build(&dir.path().join(i.to_string()), case, answers, i))
             .collect();
         let files: Vec<&IndexFile> = files.iter().rev().collect();
         for index in no_keys {
@@ -169,7 +170,7 @@ proptest! {
         let hashes = Hashes(hashes);
         match (plain(&files, &hashes.0, max_num, range), by_batch(&files, &hashes, max_num, range)) {
             (Ok(expected), Ok(found)) => prop_assert_eq!(found, expected),
-            (Err(Error::Corrupt { .. }), Err(Error::Corrupt { .. })) => prop_assert!(compat.is_some()),
+            (Err(Error::Corrupt { .. }), Err(Error::Corrupt { .. })) => prop_assert_eq!(answers, Answers::Broker),
             (expected, found) => prop_assert!(false, "{expected:?} but {found:?}"),
         }
     }
@@ -184,7 +185,7 @@ fn the_first_damage_is_that_of_the_first_row() {
     let word = |entry: u32, field: u32| 10 + 10 + 5 * entry + field;
     let damage = vec![(word(3, 4), 3), (word(4, 4), 4)];
     let case = Case { slots: 10, max_entries: 8, puts, damage, cut: 0, mapped: true };
-    let file = build(&dir.path().join("1"), &case, None, 0);
+    let file = build(&dir.path().join("1"), &case, Answers::Complete, 0);
     let mut hits = Hits::new();
     let damage = file.select_batch(&Hashes(vec![hash_b, hash_a]), 0..2, None, TimeRange::ALL, &mut hits).unwrap();
     assert_eq!(damage, file.select(hash_b, None, TimeRange::ALL).unwrap().1);

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
-use logdex::hash_index::{CreateOptions, Geometry, IndexFile, OpenOptions};
+use logdex::hash_index::{Answers, CreateOptions, Geometry, IndexFile, OpenOptions};
 use logdex::io::Access;
 
 use super::calls;
@@ -21,7 +21,13 @@ pub(crate) fn geometry(held: usize) -> Geometry {
 
 /// How files are created here.
 pub(crate) fn options(geometry: Geometry) -> CreateOptions {
-    CreateOptions { geometry, begin_timestamp: 0, begin_phy_offset: 0, access: Access::Auto, compat: None }
+    CreateOptions {
+        geometry,
+        begin_timestamp: 0,
+        begin_phy_offset: 0,
+        access: Access::Auto,
+        answers: Answers::Complete,
+    }
 }
 
 /// A file that holds all of `columns`, open for reading.

@@ -11,8 +11,8 @@ use arrow_array::RecordBatchReader;
 use logdex::kafka::batch_columns::Column as BatchColumn;
 use logdex::kafka::record_columns::Column;
 use logdex::kafka::{
-    BatchReader, BatchScan, IndexOptions, OffsetIndex, OnError, ProducerState, RecordReader, RecordScan, Segment,
-    SegmentOptions, SegmentRange, SparseIndex,
+    BatchScan, IndexOptions, OffsetIndex, OnError, ProducerState, RecordScan, Segment, SegmentOptions, SegmentRange,
+    SegmentReader, SparseIndex,
 };
 use logdex::time_range::TimeRange;
 use serde_json::{Value, json};
@@ -76,11 +76,11 @@ pub(crate) fn read(part: SegmentRange) -> usize {
         check_crc: true,
         on_error: OnError::Raise,
     };
-    rows(&mut RecordReader::new(vec![part], scan).expect(OK))
+    rows(&mut SegmentReader::records(vec![part], scan).expect(OK))
 }
 
 /// A reader of the heads of all batches.
-pub(crate) fn heads(segment: Arc<Segment>, columns: Vec<BatchColumn>, check_crc: bool) -> BatchReader {
+pub(crate) fn heads(segment: Arc<Segment>, columns: Vec<BatchColumn>, check_crc: bool) -> SegmentReader {
     let scan = BatchScan {
         begin_position: 0,
         end_position: None,
@@ -89,7 +89,7 @@ pub(crate) fn heads(segment: Arc<Segment>, columns: Vec<BatchColumn>, check_crc:
         check_crc,
         on_error: OnError::Raise,
     };
-    BatchReader::new(segment, scan).expect(OK)
+    SegmentReader::batches(segment, scan).expect(OK)
 }
 
 /// Reads to the end and counts the rows.

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
 use logdex::error::Error;
-use logdex::hash_index::{Compat, Entry, Geometry, Hits, IndexFile, KeySource, OpenOptions, PutColumns};
+use logdex::hash_index::{Answers, Entry, Geometry, Hits, IndexFile, KeySource, OpenOptions, PutColumns};
 use logdex::io::Access;
 use logdex::time_range::TimeRange;
 use logdex_fuzz::Scratch;
@@ -16,8 +16,8 @@ const NAME: &str = "20260101000000000";
 const SLOTS: u32 = 24;
 const ENTRIES: u32 = 40;
 
-fn read(path: &Path, geometry: Geometry, access: Access, compat: Option<Compat>, last_exit_ok: bool) -> IndexFile {
-    let options = OpenOptions { write: false, geometry: Some(geometry), access, compat, last_exit_ok };
+fn read(path: &Path, geometry: Geometry, access: Access, answers: Answers, last_exit_ok: bool) -> IndexFile {
+    let options = OpenOptions { write: false, geometry: Some(geometry), access, answers, last_exit_ok };
     IndexFile::open(path, options).expect("a file of any content opens for reading")
 }
 
@@ -36,10 +36,10 @@ impl KeySource for Hashes<'_> {
     }
 }
 
-type Answers = Vec<Result<Vec<i64>, String>>;
+type Answered = Vec<Result<Vec<i64>, String>>;
 
 /// Candidates of each hash, or what is damaged; the batch gives the same, as long as nothing is.
-fn ask(file: &IndexFile, hashes: &[i32], most: Option<usize>, range: TimeRange) -> Answers {
+fn ask(file: &IndexFile, hashes: &[i32], most: Option<usize>, range: TimeRange) -> Answered {
     let one = |hash: &i32| match file.select(*hash, most, range) {
         Ok((found, _)) => Ok(found),
         Err(Error::Corrupt { path, expected, found, .. }) => {
@@ -48,7 +48,7 @@ fn ask(file: &IndexFile, hashes: &[i32], most: Option<usize>, range: TimeRange) 
         }
         Err(other) => panic!("{other}"),
     };
-    let answers: Answers = hashes.iter().map(one).collect();
+    let answers: Answered = hashes.iter().map(one).collect();
     let mut hits = Hits::new();
     match file.select_batch(&Hashes(hashes), 0..hashes.len(), most, range, &mut hits) {
         Ok(_) => {
@@ -80,13 +80,13 @@ fn check_reading(path: &Path, geometry: Geometry, hashes: &[i32]) {
         TimeRange { begin_ms: begin.saturating_add(1000), end_ms: begin.saturating_add(5999) },
         TimeRange { begin_ms: i64::MIN, end_ms: begin.saturating_add(2_000_000) },
     ];
-    for compat in [None, Compat::parse("4.9.3")] {
-        let files = [Access::Mmap, Access::Pread].map(|access| read(path, geometry, access, compat, true));
+    for answers in [Answers::Complete, Answers::Broker] {
+        let files = [Access::Mmap, Access::Pread].map(|access| read(path, geometry, access, answers, true));
         for range in ranges {
             let [mapped, plain] = files.each_ref().map(|file| ask(file, hashes, None, range));
-            assert_eq!(mapped, plain, "{compat:?} {range:?}");
+            assert_eq!(mapped, plain, "{answers:?} {range:?}");
             let few = ask(&files[0], hashes, Some(2), range);
-            assert_eq!(few, ask(&files[1], hashes, Some(2), range), "{compat:?} {range:?}, at most 2");
+            assert_eq!(few, ask(&files[1], hashes, Some(2), range), "{answers:?} {range:?}, at most 2");
             for file in &files {
                 file.is_time_matched(range, 1000).expect("all of it is there");
             }

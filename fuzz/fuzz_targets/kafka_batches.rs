@@ -11,9 +11,10 @@ use arrow_array::types::{Int32Type, Int64Type, TimestampMillisecondType};
 use libfuzzer_sys::{fuzz_mutator, fuzz_target};
 use logdex::error::Error;
 use logdex::kafka::{
-    BatchReader, BatchScan, Check, Compat, Finding, OnError, ProducerState, RecordReader, RecordScan, Recovered,
-    Segment, SegmentOptions, SegmentRange, batch_columns, record_columns,
+    BatchScan, Check, Compat, OnError, ProducerState, RecordScan, Recovered, Segment, SegmentOptions, SegmentRange,
+    SegmentReader, batch_columns, record_columns,
 };
+use logdex::report::Finding;
 use logdex::time_range::TimeRange;
 use logdex_fuzz::Scratch;
 
@@ -58,7 +59,7 @@ fn heads(segment: &Arc<Segment>) -> Vec<Head> {
             check_crc,
             on_error: OnError::Skip,
         };
-        let mut reader = BatchReader::new(Arc::clone(segment), scan).expect("a file that is there");
+        let mut reader = SegmentReader::batches(Arc::clone(segment), scan).expect("a file that is there");
         reader.next_batch().expect("damage is told, not raised")
     };
     let Some(batch) = read(true) else {
@@ -100,7 +101,8 @@ fn read(segment: &Arc<Segment>, columns: &[record_columns::Column], rows: usize,
         check_crc: crc,
         on_error,
     };
-    let mut reader = RecordReader::new(vec![SegmentRange::whole(Arc::clone(segment))], scan).expect("a batch has rows");
+    let mut reader =
+        SegmentReader::records(vec![SegmentRange::whole(Arc::clone(segment))], scan).expect("a batch has rows");
     let mut batches = Vec::new();
     let error = loop {
         match reader.next_batch() {

@@ -10,7 +10,7 @@ use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
 use logdex::error::Error;
 use logdex::kafka::{
     Check, IndexOptions, OffsetEntry, OffsetIndex, Segment, SegmentOptions, SparseIndex, TimeEntry, TimeIndex,
-    producer_snapshot, transaction_index,
+    VerifiableIndex, producer_snapshot, transaction_index, verify_index,
 };
 use logdex_fuzz::Scratch;
 use logdex_fuzz::kafka::{BATCHES, FIRST_TIME, RECORDS, mend_snapshot, sound_log};
@@ -78,7 +78,7 @@ fn check_entries<I>(
     ascends: fn(&[I::Entry]) -> bool,
 ) -> I
 where
-    I: SparseIndex<Entry: Debug + PartialEq>,
+    I: VerifiableIndex<Entry: Debug + PartialEq>,
 {
     let index = I::open(path, &options(check, false)).expect("a file that is there");
     let entries: Vec<I::Entry> = (0..index.len()).filter_map(|slot| index.entry(slot)).collect();
@@ -97,14 +97,14 @@ where
         }
     }
     check_refusal(index.sanity_check());
-    index.verify(None).expect("damage is told, not raised");
+    verify_index(&index, None).expect("damage is told, not raised");
     index
 }
 
 /// Whether an index that was changed has its entries still when it is opened again.
 fn check_kept<I>(path: &Path, mut index: I)
 where
-    I: SparseIndex<Entry: Debug + PartialEq>,
+    I: VerifiableIndex<Entry: Debug + PartialEq>,
 {
     let entries = |index: &I| (0..index.len()).map(|slot| index.entry(slot)).collect::<Vec<_>>();
     index.trim().expect("room is not needed");

@@ -17,7 +17,6 @@
 //! - `repair`: checks, recovery after a crash, inference of the geometry
 //! - `file`: the open file
 
-mod compat;
 mod file;
 mod format;
 mod key_hash;
@@ -25,13 +24,13 @@ mod read;
 mod repair;
 mod write;
 
-pub use compat::Compat;
 #[cfg(feature = "python")]
 pub(crate) use file::bytes::infer_geometry;
 pub use file::index_file::IndexFile;
 pub use file::lookup::{newest_first, select_files};
 pub use file::open::{CreateOptions, OpenOptions};
 pub use file::prepared::Prepared;
+pub use format::answers::Answers;
 pub use format::entry::Entry;
 pub use format::geometry::Geometry;
 pub use format::header::Header;

@@ -1,4 +1,4 @@
-//! Which release's answers are wanted, where releases differ.
+//! The release whose answers are given where releases differ.
 
 /// A Kafka release; ordered by age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -9,7 +9,7 @@ pub struct Compat {
 }
 
 impl Compat {
-    /// A release as it is written: `3.9.0`, `4.1`.
+    /// Parse a release such as `3.9.0` or `4.1`.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('.');
         let mut number = || parts.next().map(str::parse::<u16>);

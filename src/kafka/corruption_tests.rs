@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{OnError, ProducerState, RecordReader, RecordScan, Segment, SegmentOptions, SegmentRange};
+use super::{OnError, ProducerState, RecordScan, Segment, SegmentOptions, SegmentRange, SegmentReader};
 use crate::error::Error;
 use crate::kafka::read::record_columns::Column;
 use crate::kafka::test_data::{
@@ -24,10 +24,10 @@ fn scan(on_error: OnError) -> RecordScan {
 
 /// Rows, findings and whether it ended with an error.
 fn read(segment: &Arc<Segment>, on_error: OnError) -> (usize, usize, bool) {
-    count(RecordReader::new(vec![SegmentRange::whole(Arc::clone(segment))], scan(on_error)).unwrap())
+    count(SegmentReader::records(vec![SegmentRange::whole(Arc::clone(segment))], scan(on_error)).unwrap())
 }
 
-fn count(mut reader: RecordReader) -> (usize, usize, bool) {
+fn count(mut reader: SegmentReader) -> (usize, usize, bool) {
     let mut rows = 0;
     loop {
         match reader.next_batch() {
@@ -48,7 +48,7 @@ fn read_log(segments: &[&Arc<Segment>], on_error: OnError) -> (usize, usize, boo
         partition: Some(3),
         ..SegmentRange::whole(Arc::clone(segment))
     });
-    count(RecordReader::new(parts.collect(), scan(on_error)).unwrap())
+    count(SegmentReader::records(parts.collect(), scan(on_error)).unwrap())
 }
 
 /// Asks everything; `expected` is called with each answer that is no error.
@@ -228,7 +228,7 @@ fn a_batch_beyond_the_limit_is_refused_by_place() {
     let options = SegmentOptions { max_batch_bytes: 4096, ..SegmentOptions::default() };
     let segment = Arc::new(Segment::open(&path, options).unwrap());
     assert_eq!(read(&segment, OnError::Skip), (12, 2, false));
-    let mut reader = RecordReader::new(vec![SegmentRange::whole(segment)], scan(OnError::Raise)).unwrap();
+    let mut reader = SegmentReader::records(vec![SegmentRange::whole(segment)], scan(OnError::Raise)).unwrap();
     let error = std::iter::from_fn(|| reader.next_batch().transpose()).find_map(Result::err).unwrap();
     match error {
         Error::Corrupt { path: at, offset, .. } => assert_eq!((at, offset), (path, 808)),

@@ -13,7 +13,6 @@
 //! is no partition here, only one segment at a time. The format is written down in docs/formats/kafka-log.md.
 
 mod compat;
-mod finding;
 pub mod format;
 pub mod index;
 pub mod read;
@@ -23,7 +22,6 @@ mod test_data;
 mod verify;
 
 pub use compat::Compat;
-pub use finding::{Finding, Kind, OnError};
 pub use format::names::{base_offset, topic_partition};
 pub use format::producer_snapshot;
 pub use index::index_file::{Check, IndexOptions};
@@ -31,14 +29,16 @@ pub use index::offset_index::{OffsetEntry, OffsetIndex};
 pub use index::sparse_index::SparseIndex;
 pub use index::time_index::{TimeEntry, TimeIndex};
 pub use index::transaction_index;
-pub use read::batch_reader::{BatchReader, BatchScan};
+pub use read::batch_reader::BatchScan;
 pub use read::lookup::{Fetched, TimedOffset, Translated};
-pub use read::record_reader::{RecordReader, RecordScan};
+pub use read::producer_state::ProducerState;
+pub use read::record_reader::RecordScan;
 pub use read::segment::{Segment, SegmentOptions};
 pub use read::segment_range::{AbortedRange, AbortedRanges, SegmentRange};
+pub use read::segment_reader::{OnError, SegmentReader};
 pub use read::{batch_columns, record_columns};
 pub use recover::Recovered;
-pub use recover::producer_state::ProducerState;
+pub use verify::{VerifiableIndex, verify_index};
 
 /// Segments and indexes are shared between threads, readers move between them.
 const _: () = {
@@ -47,8 +47,7 @@ const _: () = {
     shared::<Segment>();
     shared::<OffsetIndex>();
     shared::<TimeIndex>();
-    moved::<RecordReader>();
-    moved::<BatchReader>();
+    moved::<SegmentReader>();
 };
 
 #[cfg(test)]

@@ -17,10 +17,10 @@ use super::message_dict::message_dict;
 use super::message_reader::PyMessageReader;
 use super::report;
 use crate::error::Result;
-use crate::hash_index::Compat;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::frame::Versions;
 use crate::rocketmq::commit_log::{Bodies, CommitLog, Options, ScanOptions, Start, file_batch};
+use crate::rocketmq::release::Release;
 use crate::rocketmq::{consume_queue, offset_files};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -70,7 +70,7 @@ impl PyCommitLog {
     }
 
     /// How the log is read, for the queues beside it.
-    pub(super) fn reading(&self) -> PyResult<(crate::io::Access, Option<Compat>)> {
+    pub(super) fn reading(&self) -> PyResult<(crate::io::Access, Option<Release>)> {
         Ok((convert::access(&self.access)?, convert::compat(self.compat.as_deref())?))
     }
 
@@ -145,7 +145,7 @@ impl PyCommitLog {
             broker_end: release.is_some(),
             versions: match release {
                 // COMPAT(rocketmq CommitLog#checkMessageAndReturnSize): a frame of version 2 ends the log.
-                Some(Compat::V4_9_3) => Versions::V1,
+                Some(Release::V4_9_3) => Versions::V1,
                 _ => Versions::V1AndV2,
             },
             max_body_bytes: limit.ok_or_else(|| {
@@ -297,7 +297,7 @@ impl PyCommitLog {
     ) -> PyResult<(u64, u64, u64)> {
         let log = self.inner()?;
         let timestamps = checkpoint.map(PyStoreCheckpoint::timestamps).transpose()?.unwrap_or_default();
-        let compat = convert::compat(self.compat.as_deref())?.unwrap_or(Compat::V4_9_3);
+        let compat = convert::compat(self.compat.as_deref())?.unwrap_or(Release::V4_9_3);
         let start = Start { last_exit_ok, timestamps, queue_end: queue_end.unwrap_or(-1), message_index_safe, compat };
         let recovery = py.detach(|| log.recovery(start))?;
         Ok((recovery.begin, recovery.end, recovery.dispatch))

@@ -1,5 +1,6 @@
 //! `ConsumeQueue`.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -20,7 +21,30 @@ use crate::rocketmq::schedule;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyConsumeQueue>()?;
-    m.add_function(wrap_pyfunction!(_open_consume_queue, m)?)
+    m.add_function(wrap_pyfunction!(_open_consume_queue, m)?)?;
+    m.add_function(wrap_pyfunction!(delivered_levels, m)?)
+}
+
+/// Find up to where the delay levels of a copy were delivered, after a batch of messages was copied.
+///
+/// Args:
+///     messages: An Arrow record batch with `topic`, `queue_id` and `queue_offset`, as in the store that is copied.
+///     copies: A record batch with the `queue_offset` of each copy.
+///     delivered: Up to where the levels of the store were delivered.
+///
+/// Returns:
+///     For each level with a delivered message in the batch the queue offset behind its last copy.
+///
+/// Raises:
+///     ValueError: A column is missing, of another type, or null.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
+fn delivered_levels(
+    messages: PyRecordBatch,
+    copies: PyRecordBatch,
+    delivered: HashMap<i32, i64>,
+) -> PyResult<HashMap<i32, i64>> {
+    Ok(schedule::delivered_levels(messages.as_ref(), copies.as_ref(), &delivered)?)
 }
 
 /// The queue of a topic, read only: for each message its place in the commit log.

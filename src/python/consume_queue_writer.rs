@@ -34,7 +34,7 @@ impl PyConsumeQueueWriter {
 
     fn lock(&self) -> PyResult<MutexGuard<'_, Option<ConsumeQueueWriter>>> {
         if self.process != std::process::id() {
-            let text = "queues that are open for writing belong to the process that opened them";
+            let text = "queues opened for writing belong to the process that opened them";
             return Err(PyValueError::new_err(text));
         }
         Ok(self.writer.lock().unwrap_or_else(PoisonError::into_inner))

@@ -15,8 +15,9 @@ use pyo3_arrow::PyArray;
 use pyo3_arrow::ffi::to_array_pycapsules;
 
 use super::integer::integer;
-use crate::hash_index::{Compat, Geometry};
+use crate::hash_index::Geometry;
 use crate::io::Access;
+use crate::rocketmq::release::Release;
 
 /// Whether a file is opened for writing as well: "r" or "r+".
 pub(super) fn write_mode(mode: &str) -> PyResult<bool> {
@@ -38,9 +39,9 @@ pub(super) fn access(word: &str) -> PyResult<Access> {
 }
 
 /// A broker release whose answers are wanted bit for bit, or `None`.
-pub(super) fn compat(word: Option<&str>) -> PyResult<Option<Compat>> {
+pub(super) fn compat(word: Option<&str>) -> PyResult<Option<Release>> {
     word.map(|w| {
-        Compat::parse(w).ok_or_else(|| {
+        Release::parse(w).ok_or_else(|| {
             PyValueError::new_err(format!("compat is None, \"4.9.3\", \"5.3.3\" or \"5.5.0\", not {w:?}"))
         })
     })

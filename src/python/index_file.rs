@@ -18,7 +18,8 @@ use super::keys::{Keys, list_array, warn_damage};
 use super::prepared_file::PyPreparedFile;
 use super::report;
 use super::time::{self, Round};
-use crate::hash_index::{self, CreateOptions, IndexFile, KeySource, OpenOptions, PutColumns};
+use crate::hash_index::{Answers, CreateOptions, IndexFile, KeySource, OpenOptions, PutColumns};
+use crate::rocketmq::broker_lock::refuse_running_broker;
 use crate::time_range::TimeRange;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -44,12 +45,13 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 pub(super) struct PyIndexFile {
     file: Closable<IndexFile>,
     access: String,
+    compat: Option<String>,
 }
 
 impl PyIndexFile {
-    fn new(file: IndexFile, access: &str) -> Self {
+    fn new(file: IndexFile, access: &str, compat: Option<&str>) -> Self {
         let path = file.path().to_owned();
-        Self { file: Closable::new(file, path), access: access.to_owned() }
+        Self { file: Closable::new(file, path), access: access.to_owned(), compat: compat.map(str::to_owned) }
     }
 
     pub(super) fn inner(&self) -> PyResult<Arc<IndexFile>> {
@@ -63,10 +65,15 @@ const MOST_ENTRIES: u32 = (64 << 20) / 32;
 /// More than any build can use: beyond it, threads wait for each other.
 const MAX_THREADS: usize = 64;
 
+/// Of every release the index answers alike.
+fn answers(compat: Option<&str>) -> PyResult<Answers> {
+    Ok(if convert::compat(compat)?.is_some() { Answers::Broker } else { Answers::Complete })
+}
+
 /// The most hits that a caller wants of a key; `None` is all.
 fn most_hits(file: &IndexFile, max_num: Option<i64>) -> PyResult<Option<usize>> {
     // COMPAT(rocketmq IndexFile#selectPhyOffset): a negative maximum is never reached from above, so nothing is read.
-    convert::max_num(if file.compat().is_some() { max_num.map(|n| n.max(0)) } else { max_num })
+    convert::max_num(if file.answers() == Answers::Broker { max_num.map(|n| n.max(0)) } else { max_num })
 }
 
 #[pymethods]
@@ -113,14 +120,15 @@ impl PyIndexFile {
             begin_timestamp: begin_timestamp.map_or(Ok(0), |t| time::time_ms(t, Round::Down, "begin_timestamp"))?,
             begin_phy_offset,
             access: convert::access(access)?,
-            compat: convert::compat(compat)?,
+            answers: answers(compat)?,
         };
+        py.detach(|| refuse_running_broker(&path))?;
         let ready = match prepared {
             Some(prepared) => prepared.get().publish(py, &path, options)?,
             None => None,
         };
         let file = ready.map_or_else(|| py.detach(|| IndexFile::create(&path, options)), Ok)?;
-        Ok(Self::new(file, access))
+        Ok(Self::new(file, access, compat))
     }
 
     /// Open a file for reading ("r") or for puts as well ("r+").
@@ -161,10 +169,16 @@ impl PyIndexFile {
             write: convert::write_mode(mode)?,
             geometry: convert::wanted_geometry(hash_slots, max_entries)?,
             access: convert::access(access)?,
-            compat: convert::compat(compat)?,
+            answers: answers(compat)?,
             last_exit_ok,
         };
-        Ok(Self::new(py.detach(|| IndexFile::open(&path, options))?, access))
+        let open = || {
+            if options.write {
+                refuse_running_broker(&path)?;
+            }
+            IndexFile::open(&path, options)
+        };
+        Ok(Self::new(py.detach(open)?, access, compat))
     }
 
     /// Put one key.
@@ -448,7 +462,7 @@ impl PyIndexFile {
             file.geometry().hash_slots(),
             file.geometry().max_entries(),
             &self.access,
-            file.compat().map(hash_index::Compat::name),
+            &self.compat,
             file.last_exit_ok(),
         );
         Ok((open, arguments.into_pyobject(py)?))

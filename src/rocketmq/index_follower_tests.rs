@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray};
 
 use super::*;
-use crate::hash_index::{CreateOptions, Geometry, key_hash};
+use crate::hash_index::{Answers, CreateOptions, Geometry, key_hash};
 use crate::io::Access;
 
 /// Messages of topic T as offset in the log, keys and tags.
@@ -32,7 +32,7 @@ fn file(path: &Path, entries: &[(&str, i64)]) -> Arc<IndexFile> {
         begin_timestamp: 0,
         begin_phy_offset: 0,
         access: Access::Auto,
-        compat: None,
+        answers: Answers::Complete,
     };
     let file = IndexFile::create(path, options).unwrap();
     for (key, offset) in entries {

@@ -1,6 +1,7 @@
 //! What a RocketMQ store holds besides the index: the commit log, the consume queues, the checkpoint, and the rules that
 //! turn a message into index entries.
 
+pub mod broker_lock;
 pub mod checkpoint;
 pub mod commit_log;
 pub mod consume_queue;
@@ -11,6 +12,7 @@ pub mod index_follower;
 mod message_columns;
 mod names;
 pub mod offset_files;
+pub mod release;
 pub mod schedule;
 pub mod truncate;
 

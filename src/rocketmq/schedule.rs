@@ -4,6 +4,7 @@
 //! waits in queue *n* - 1 of the topic [`SCHEDULE_TOPIC`]; its unit has the time of delivery as its tags code. It is put again as
 //! it was stored, with all its properties, under the topic and the queue that its properties name.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int32Array, RecordBatch, StringArray};
@@ -11,7 +12,7 @@ use arrow_array::{ArrayRef, Int32Array, RecordBatch, StringArray};
 use super::commit_log::columns::{Column, schema};
 use super::commit_log::{Bodies, CommitLog};
 use super::consume_queue::{ConsumeQueue, is_extension_address};
-use super::message_columns::{MessageProperties, Texts};
+use super::message_columns::{Int32s, MessageProperties, Texts, integers, null};
 use super::names::SCHEDULE_TOPIC;
 use crate::error::{Error, Result};
 
@@ -86,6 +87,35 @@ pub fn due_messages(queue: &ConsumeQueue, begin: i64, now: i64, delay: i64) -> R
     }
     let messages = real_messages(log, &delivered)?;
     Ok(Some(DueMessages { messages, next_offset, skipped }))
+}
+
+/// Returns up to where the delay levels of a copy were delivered: levels, and the queue offset behind the last delivered message.
+///
+/// # Arguments
+/// `messages` were copied to the places in `copies`. In their store the levels were delivered up to `delivered`, by level.
+///
+/// # Errors
+/// `InvalidArgument` for a column that is missing, of another type, or null.
+pub fn delivered_levels(
+    messages: &RecordBatch,
+    copies: &RecordBatch,
+    delivered: &HashMap<i32, i64>,
+) -> Result<HashMap<i32, i64>> {
+    let (topics, queue_ids) = (Texts::of(messages, "topic")?, Int32s::of(messages, "queue_id")?);
+    let (offsets, places) = (integers(messages, "queue_offset")?, integers(copies, "queue_offset")?);
+    let mut levels = HashMap::new();
+    for row in 0..messages.num_rows().min(copies.num_rows()) {
+        if topics.get(row) != Some(SCHEDULE_TOPIC) {
+            continue;
+        }
+        let level = queue_ids.get(row)?.saturating_add(1);
+        let offset = offsets(row).ok_or_else(|| null("queue_offset", row))?;
+        if delivered.get(&level).is_some_and(|end| offset < *end) {
+            let next = places(row).ok_or_else(|| null("queue_offset", row))?.saturating_add(1);
+            levels.entry(level).and_modify(|end: &mut i64| *end = next.max(*end)).or_insert(next);
+        }
+    }
+    Ok(levels)
 }
 
 /// Returns the times of delivery of units: their tags codes, or those in the extension files.

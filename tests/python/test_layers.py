@@ -1,4 +1,4 @@
-"""The rooms keep their floors: who imports whom, where unsafe code lives, and what runs without the extras."""
+"""The layers of the package: which module imports which, and what runs without the optional packages."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import textwrap
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,23 +25,27 @@ HOME = Path(__file__).resolve().parents[2]
 PACKAGE = HOME / "python" / "logdex"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
-# Each room stands on the rooms named here, and on itself. What lies directly in the package is a room of one file.
-GROUND = {"_core", "_files", "_types", "errors", "report"}
-FLOORS = {
-    **{room: set() for room in GROUND},
-    "arrow": {"_core"},
-    "hash_index": GROUND | {"arrow"},
-    "rocketmq": GROUND | {"arrow", "hash_index"},
-    "kafka": GROUND | {"arrow", "hash_index"},
-    "spark": GROUND | {"arrow", "hash_index", "rocketmq", "kafka"},
-    "cli": GROUND | {"arrow", "hash_index", "rocketmq", "kafka"},
+# Each layer may import itself and the layers named here. A module directly in the package is a layer of one file.
+BASE = {"_core", "_files", "_types", "errors", "report"}
+LAYERS = {
+    "errors": set(),
+    "report": {"_core"},
+    "_types": set(),
+    "_files": set(),
+    "arrow": {"_core", "_types"},
+    "hash_index": BASE | {"arrow"},
+    "rocketmq": BASE | {"arrow", "hash_index"},
+    "kafka": BASE | {"arrow", "hash_index"},
+    "spark": BASE | {"arrow", "hash_index", "rocketmq", "kafka"},
+    "cli": BASE | {"arrow", "hash_index", "rocketmq", "kafka"},
 }
+# These two import everything.
+ENTRY_POINTS = {"__init__", "__main__"}
 REQUIRED = {"arro3"}
 OPTIONAL = {"pyspark", "pyarrow", "py4j", "pandas", "polars", "numpy", "duckdb", "matplotlib"}
-# Where a command says which package it needs.
-OPTIONAL_IN = {"cli/export.py": {"pyarrow"}, "cli/stats.py": {"matplotlib"}}
+# Commands that name the package they need.
+OPTIONAL_IN = {"cli/commands/read.py": {"pyarrow"}, "cli/commands/stats.py": {"matplotlib"}}
 
-# Written by hand, so not in any lock or build folder.
 SOURCES = [
     file
     for pattern in ("*.rs", "*.py", "*.pyi", "*.toml", "*.sh", "*.java", "Makefile")
@@ -51,14 +56,14 @@ SOURCES = [
 
 
 class _WithoutTypes(ast.NodeTransformer):
-    """Takes out what only a type checker sees."""
+    """Removes the imports that only a type checker runs."""
 
     def visit_If(self, node: ast.If) -> ast.If | None:
         return None if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING" else node
 
 
 def _imports(module: Path, *, when_it_runs: bool = False) -> Iterator[tuple[str, int]]:
-    """Give every imported name in full, and its line; `from a import b` gives a.b."""
+    """Iterate over imported names and their lines; `from a import b` is a.b. Imports in functions count."""
     package = ("logdex", *module.relative_to(PACKAGE).parts[:-1])
     tree = ast.parse(module.read_text(encoding="utf-8"), str(module))
     if when_it_runs:
@@ -72,41 +77,64 @@ def _imports(module: Path, *, when_it_runs: bool = False) -> Iterator[tuple[str,
             yield from ((f"{source}.{alias.name}", node.lineno) for alias in node.names)
 
 
-def _room(module: Path) -> str:
+def _layer(module: Path) -> str:
     return module.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
+def _name(module: Path) -> str:
+    parts = ("logdex", *module.relative_to(PACKAGE).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
 def test_modules_are_found() -> None:
-    assert {"errors", "report", "hash_index", "rocketmq", "spark", "__init__"} <= {_room(module) for module in MODULES}
+    assert set(LAYERS) | ENTRY_POINTS == {_layer(module) for module in MODULES}
     assert len(SOURCES) > len(MODULES)
 
 
-# The face of the package stands on everything.
 @pytest.mark.parametrize(
     "module",
-    [module for module in MODULES if _room(module) not in {"__init__", "__main__"}],
+    [module for module in MODULES if _layer(module) not in ENTRY_POINTS],
     ids=lambda module: module.relative_to(PACKAGE).as_posix(),
 )
-def test_modules_import_only_lower_floors(module: Path) -> None:
-    room = _room(module)
-    allowed = FLOORS[room] | {room}
+def test_modules_import_only_lower_layers(module: Path) -> None:
+    layer = _layer(module)
+    allowed = LAYERS[layer] | {layer}
     for name, line in _imports(module):
         if name.split(".")[0] == "logdex":
             target = name.split(".")[1]
-            # `from logdex import open` takes a name of the face, not a room.
-            assert target in allowed or (target not in FLOORS and room in {"spark", "cli"}), (
+            # `from logdex import open` takes a public name, not a layer.
+            assert target in allowed or (target not in LAYERS and layer in {"spark", "cli"}), (
                 f"{module}:{line} imports {name}"
             )
 
 
+def test_no_module_imports_itself_in_a_circle() -> None:
+    """Neither through imports in functions. A package's `__init__` runs before its modules, so it counts as imported."""
+    names = {_name(module): module for module in MODULES}
+    graph: dict[str, set[str]] = {}
+    for name, module in names.items():
+        targets: set[str] = set()
+        for imported, _ in _imports(module, when_it_runs=True):
+            # a.b is the module a.b, or the name b of the module a.
+            found = imported if imported in names else imported.rpartition(".")[0]
+            if found in names and not imported.startswith("logdex._core"):
+                targets.add(found)
+        graph[name] = targets - {name}
+    assert sum(map(len, graph.values())) > len(graph)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])))
+
+
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.relative_to(PACKAGE).as_posix())
-def test_only_spark_imports_what_is_optional(module: Path) -> None:
+def test_only_spark_imports_optional_packages(module: Path) -> None:
     found = {name.split(".")[0] for name, _ in _imports(module)} & OPTIONAL
     allowed = OPTIONAL_IN.get(module.relative_to(PACKAGE).as_posix(), set())
-    assert not found - allowed or _room(module) == "spark", f"{module} imports {sorted(found)}"
+    assert not found - allowed or _layer(module) == "spark", f"{module} imports {sorted(found)}"
 
 
-def test_what_is_imported_comes_with_the_package() -> None:
+def test_imported_packages_are_declared() -> None:
     known = sys.stdlib_module_names | OPTIONAL | REQUIRED | {"logdex"}
     found = {
         name.split(".")[0]: f"{module}:{line}"
@@ -123,37 +151,16 @@ def test_sources_are_ascii(file: Path) -> None:
         assert line.isascii(), f"{file}:{number}"
 
 
-def test_unsafe_code_lives_in_two_files() -> None:
-    code = re.compile(
-        r"^(?!\s*//).*\bunsafe\s*(\{|fn|impl|extern)|allow\(.*unsafe_code|expect\(.*unsafe_code", re.MULTILINE
-    )
-    found = {
-        file.relative_to(HOME / "src").as_posix()
-        for file in (HOME / "src").rglob("*.rs")
-        if code.search(file.read_text())
-    }
-    assert found == {"io/mmap.rs", "hash_index/key_hash/kernels.rs"}
+def test_two_files_may_hold_unsafe_code() -> None:
+    """The compiler denies it everywhere else (`unsafe_code` in Cargo.toml)."""
+    cargo = tomllib.loads((HOME / "Cargo.toml").read_text(encoding="utf-8"))
+    assert cargo["lints"]["rust"]["unsafe_code"] == "deny"
+    lifted = re.compile(r"^\s*#!?\[(allow|expect|warn)\([^\]]*unsafe_code", re.MULTILINE)
+    found = {file.name for file in (HOME / "src").rglob("*.rs") if lifted.search(file.read_text(encoding="utf-8"))}
+    assert found == {"mmap.rs", "kernels.rs"}
 
 
-def test_rust_floors() -> None:
-    """Nothing but the binding knows Python, and the two brokers' formats do not know each other."""
-    found = 0
-    for file in sorted((HOME / "src").rglob("*.rs")):
-        room = file.relative_to(HOME / "src").parts[0]
-        text = file.read_text(encoding="utf-8")
-        found += 1
-        if room not in {"python", "lib.rs"}:
-            assert not re.search(r"\bpyo3(_arrow)?::|crate::python", text), file
-        if room == "rocketmq":
-            assert "crate::kafka" not in text, file
-        if room in {"hash_index", "kafka"}:
-            assert "crate::rocketmq" not in text, file
-        if room in {"io", "time_range.rs", "error.rs", "java_text.rs"}:
-            assert not re.search(r"crate::(hash_index|rocketmq|kafka)\b", text), file
-    assert found
-
-
-def test_package_runs_without_what_is_optional() -> None:
+def test_package_runs_without_optional_packages() -> None:
     program = f"""
         import sys
 
@@ -165,6 +172,8 @@ def test_package_runs_without_what_is_optional() -> None:
 
         sys.meta_path.insert(0, Blocked())
         import logdex
+        import logdex.cli
+        import logdex.kafka
         import logdex.rocketmq
         assert logdex.rocketmq.key_hash("polygenelubricants") == 0
         assert logdex.__version__
@@ -182,13 +191,13 @@ def test_package_runs_without_what_is_optional() -> None:
     assert done.stdout == f"ran {cargo['package']['version']}\n"
 
 
-def test_development_group_holds_what_users_install() -> None:
+def test_development_group_includes_the_dependencies_of_users() -> None:
     project = tomllib.loads((HOME / "pyproject.toml").read_text(encoding="utf-8"))
     needed = [*project["project"]["dependencies"], *project["project"]["optional-dependencies"]["spark"]]
     assert set(project["dependency-groups"]["run"]) == {line for line in needed if not line.startswith("tzdata")}
 
 
-def test_lock_names_no_place() -> None:
+def test_lock_file_pins_versions_without_addresses() -> None:
     lines = (HOME / "requirements-dev.lock").read_text(encoding="utf-8").splitlines()
     pinned = [line for line in lines if line and not line.lstrip().startswith("#")]
     assert pinned

@@ -1,4 +1,4 @@
-"""logdex on Spark: read stores, look up keys, build indexes. The only part of logdex that needs pyspark.
+"""logdex on Spark: read stores, look up keys, build indexes. Only this package of logdex needs pyspark.
 
     from logdex import spark as ls
 
@@ -7,7 +7,7 @@
     report = ls.build_index(spark, "/data/store", "/data/new-index")
     found = ls.find(keys, "/data/store")
 
-Driver and workers must see the same files under the same paths, and run a Python that has logdex: set `PYSPARK_PYTHON`.
+Driver and workers must see the same files under the same paths. The workers' Python must have logdex: set `PYSPARK_PYTHON`.
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 try:
-    from logdex.spark.arrange import arrange
-    from logdex.spark.build import build_index
-    from logdex.spark.checks import check_worker_python
     from logdex.spark.find import find
-    from logdex.spark.index_source import IndexSource
+    from logdex.spark.index.build import build_index
+    from logdex.spark.index.source import IndexSource, arrange
     from logdex.spark.kafka_index import build_key_index
     from logdex.spark.kafka_source import KafkaLogSource
     from logdex.spark.lookup import lookup, query_offset
     from logdex.spark.messages_source import MessagesSource
+    from logdex.spark.workers import check_worker_python
 except ModuleNotFoundError as error:
     package = (error.name or "").partition(".")[0]
     if package not in ("pyspark", "pyarrow"):
@@ -37,7 +36,7 @@ __all__ = ["arrange", "build_index", "build_key_index", "find", "lookup", "query
 
 
 def register(spark: SparkSession) -> None:
-    """Make the formats `rocketmq`, `rocketmq_index` and `kafka_log` known to a session.
+    """Register the formats `rocketmq`, `rocketmq_index` and `kafka_log` in a session.
 
     Raises:
         LogdexError: The workers' Python cannot run logdex.

@@ -12,8 +12,7 @@ from pyspark.sql.types import StringType, TimestampType
 from logdex._types import check_int64
 from logdex.hash_index.query import check_max_num
 from logdex.rocketmq.key_search import check_scan
-from logdex.spark import files
-from logdex.spark.checks import check_worker_python
+from logdex.spark import workers
 from logdex.spark.schema import (
     MESSAGE_COLUMNS,
     arrow_schema,
@@ -23,6 +22,7 @@ from logdex.spark.schema import (
     spark_schema,
     warn_of_lost_instants,
 )
+from logdex.spark.workers import check_worker_python
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,15 +71,15 @@ def find(
     check_worker_python(keys_df.sparkSession)
     require_columns(keys_df.columns, ("topic", "key"), "find")
     root = Path(store).absolute()
-    files.require_directory(root)
+    workers.require_directory(root)
     slots, entries = hash_slots, max_entries
     # A store without an index can be searched: its log is read.
     if (root / "index").is_dir():
-        slots, entries = files.settled_geometry(root / "index", slots, entries)
+        slots, entries = workers.known_geometry(root / "index", slots, entries)
     schema = arrow_schema(_COLUMNS, _COLUMNS)
 
     def messages(batches: Iterator[Any]) -> Iterator[Any]:
-        opened = files.message_store(str(root), hash_slots=slots, max_entries=entries)
+        opened = workers.message_store(str(root), hash_slots=slots, max_entries=entries)
         lost = 0
         for batch in batches:
             for rows, begin, end in _same_times(batch):

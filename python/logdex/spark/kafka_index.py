@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 from logdex.kafka import LogDir
 from logdex.kafka.key_index import check_max_entries, check_targets, index_partition, partitions_of
 from logdex.report import Finding, Report, merge
-from logdex.spark.calls import call_in_tasks
-from logdex.spark.checks import check_worker_python
-from logdex.spark.files import require_directory
+from logdex.spark.workers import call_in_tasks, check_worker_python, require_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

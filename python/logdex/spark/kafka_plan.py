@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from logdex.errors import CorruptFileError
 from logdex.kafka import OffsetIndex
 from logdex.kafka.file_name import MAX_OFFSET, OFFSET_INDEX
-from logdex.spark.tasks import pack, task_bytes
+from logdex.spark.workers import pack, task_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

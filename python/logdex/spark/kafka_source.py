@@ -13,7 +13,6 @@ from logdex import _core
 from logdex.kafka import LogDir
 from logdex.kafka.log import ISOLATION
 from logdex.spark import options as opt
-from logdex.spark.files import require_directory
 from logdex.spark.kafka_filter import RecordFilter
 from logdex.spark.kafka_offsets import (
     OFFSET_OPTIONS,
@@ -34,7 +33,7 @@ from logdex.spark.schema import (
     spark_schema,
     warn_of_lost_instants,
 )
-from logdex.spark.tasks import PARTITION_BYTES
+from logdex.spark.workers import PARTITION_BYTES, require_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -160,7 +159,7 @@ class KafkaLogSource(DataSource):
         )
 
     def _read_options(self, schema: StructType) -> ReadOptions:
-        opt.check_names(self.options, _OPTIONS, FORMAT, passed_over=_OF_BROKERS)
+        opt.check_names(self.options, _OPTIONS, FORMAT, ignored_prefixes=_OF_BROKERS)
         directory = opt.path(self.options, FORMAT)
         require_directory(directory)
         isolation = self.options.get("kafka.isolation.level", self.options.get("isolation", "read_uncommitted")).lower()

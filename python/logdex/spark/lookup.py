@@ -13,9 +13,9 @@ from pyspark.sql.types import ArrayType, LongType, StringType, StructField, Stru
 
 from logdex._types import check_int64
 from logdex.hash_index.query import check_max_num
-from logdex.spark import files
-from logdex.spark.checks import check_worker_python
+from logdex.spark import workers
 from logdex.spark.schema import require_columns
+from logdex.spark.workers import check_worker_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -60,10 +60,10 @@ def lookup(
     check_worker_python(keys_df.sparkSession)
     require_columns(keys_df.columns, ("topic", "key"), "lookup")
     directory = str(Path(index_dir).absolute())
-    slots, entries = files.settled_geometry(Path(directory), hash_slots, max_entries)
+    slots, entries = workers.known_geometry(Path(directory), hash_slots, max_entries)
 
     def candidates(batches: Iterator[Any]) -> Iterator[Any]:
-        service = files.index_service(directory, hash_slots=slots, max_entries=entries)
+        service = workers.index_service(directory, hash_slots=slots, max_entries=entries)
         for batch in batches:
             topics, keys = batch.column(0), batch.column(1)
             yield _flat_rows(topics, keys, pa.array(service.query_batch(topics, keys, max_num=max_num)))
@@ -100,10 +100,10 @@ def query_offset(
     check_max_num(max_num)
     check_int64(hash_slots=hash_slots, max_entries=max_entries)
     directory = str(Path(index_dir).absolute())
-    slots, entries = files.settled_geometry(Path(directory), hash_slots, max_entries)
+    slots, entries = workers.known_geometry(Path(directory), hash_slots, max_entries)
 
     def offsets(topic: pa.Array, key: pa.Array) -> pa.Array:
-        service = files.index_service(directory, hash_slots=slots, max_entries=entries)
+        service = workers.index_service(directory, hash_slots=slots, max_entries=entries)
         return pa.array(service.query_batch(topic, key, max_num=max_num))
 
     # Its signature for mypy asks for a function type, which pyspark warns of at run time.

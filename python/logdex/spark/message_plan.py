@@ -18,7 +18,7 @@ from logdex.rocketmq.queue_set import QueueSet
 from logdex.rocketmq.ranges import subtract
 from logdex.rocketmq.topics import configured_topics
 from logdex.spark.message_work import LogPiece, QueuePiece, Work, cut_log, cut_offsets, cut_queue
-from logdex.spark.tasks import pack, task_bytes
+from logdex.spark.workers import pack, task_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -12,7 +12,7 @@ import pyarrow as pa
 from logdex import _core
 from logdex.rocketmq.sound import sound_messages
 from logdex.rocketmq.unit_facts import FACTS, facts_of
-from logdex.spark import files
+from logdex.spark import workers
 from logdex.spark.message_filter import MessageFilter
 from logdex.spark.message_work import LogPiece, OffsetsPiece, is_true
 from logdex.spark.schema import MESSAGE_COLUMNS, arrow_schema, lay_out, record_batches, warn_of_lost_instants
@@ -53,7 +53,7 @@ class LogReading:
         Raises:
             FileNotFoundError: It is not there; the message names the machine.
         """
-        return files.commit_log(self.directory, access=self.access, compat=self.compat)
+        return workers.commit_log(self.directory, access=self.access, compat=self.compat)
 
     def rows(self, pieces: Sequence[Piece], wanted: MessageFilter) -> Iterator[Any]:
         """Read pieces as Arrow batches for Spark."""

@@ -9,14 +9,14 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 
 from logdex._types import MAX_INT64
 from logdex.rocketmq.layout import find_layout
-from logdex.spark import files
 from logdex.spark import options as opt
+from logdex.spark import workers
 from logdex.spark.message_filter import MessageFilter
 from logdex.spark.message_plan import MessagePlan
 from logdex.spark.message_rows import LogReading
 from logdex.spark.message_work import Work
 from logdex.spark.schema import MESSAGE_COLUMNS, checked_schema, spark_schema
-from logdex.spark.tasks import PARTITION_BYTES
+from logdex.spark.workers import PARTITION_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -74,7 +74,7 @@ class MessagesSource(DataSource):
     def _read_options(self, schema: StructType) -> ReadOptions:
         opt.check_names(self.options, _OPTIONS, FORMAT)
         root = opt.path(self.options, FORMAT)
-        files.require_directory(root)
+        workers.require_directory(root)
         layout = find_layout(root, opt.directories(self.options, "commitLog"))
         return ReadOptions(
             layout,

@@ -1,8 +1,8 @@
-"""The columns as Spark sees them, and the exact Arrow batches it takes for them.
+"""Columns of the formats in Spark's types, and the exact Arrow batches that Spark expects for them.
 
-Since pyspark 4.2 the first batch of a source must equal the declared schema to the letter: utf8 and not large_utf8,
-every field nullable, the declared order, timestamps in microseconds and UTC. The schema is therefore built once, here,
-and every batch is laid out after it.
+Since pyspark 4.2 the first batch of a source must match the declared schema exactly: utf8 and not large_utf8, every field
+nullable, the declared order, timestamps in microseconds and UTC. So the schema is built once, here, and every batch is converted
+to it.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ ENTRY_COLUMNS: dict[str, DataType] = {
     "prev_index": _INT,
 }
 
-# Entries tell their file only when asked: positions count from 1 in every file.
+# Entries have the column of their file only on request: positions count from 1 in every file.
 FILE_COLUMN = "file"
 ENTRY_COLUMNS_AND_FILE: dict[str, DataType] = {FILE_COLUMN: _TEXT, **ENTRY_COLUMNS}
 
-# Those of Spark's own Kafka source.
+# The columns of Spark's own Kafka source.
 RECORD_COLUMNS: dict[str, DataType] = {
     "key": _BYTES,
     "value": _BYTES,
@@ -98,72 +98,65 @@ _ARROW_TYPES: dict[DataType, Any] = {
 }
 
 _US_PER_MS = 1_000
-# The milliseconds that a 64-bit count of microseconds can hold.
+# Milliseconds whose count of microseconds fits in 64 bits.
 _MAX_MS = MAX_INT64 // _US_PER_MS
 _MIN_MS = -_MAX_MS
 
 
 def spark_schema(columns: dict[str, DataType], names: Iterable[str] | None = None) -> StructType:
-    """Declare the named columns (all when None) in the order given.
+    """Declare the named columns (all if None) in the order given.
 
     Raises:
-        ValueError: A name is not among the columns, or comes twice.
+        ValueError: A name is unknown or comes twice.
     """
     chosen = list(columns) if names is None else list(names)
     unknown = [name for name in chosen if name not in columns]
     if unknown:
-        msg = f"unknown columns {', '.join(unknown)}; there are {', '.join(columns)}"
-        raise ValueError(msg)
+        raise ValueError(f"unknown columns {', '.join(unknown)}; there are {', '.join(columns)}")
     if len(set(chosen)) < len(chosen):
-        msg = f"a column is named twice in {', '.join(chosen)}"
-        raise ValueError(msg)
+        raise ValueError(f"a column is named twice in {', '.join(chosen)}")
     return StructType([StructField(name, columns[name]) for name in chosen])
 
 
 def checked_schema(columns: dict[str, DataType], schema: StructType) -> list[str]:
-    """Give the names in a schema that the user declared, which Spark passes on unchecked.
+    """Return the names in a schema that the user declared, which Spark passes on unchecked.
 
     Raises:
-        ValueError: A column does not exist, has another type than the source gives, or is declared not to be null; or
-            there is none: a batch without columns tells Spark of no rows.
+        ValueError: A column is unknown, has another type than the source returns, or is declared NOT NULL; or the schema has no
+            column: Spark cannot count the rows of a batch without columns.
     """
     if not schema.fieldNames():
-        msg = f"the schema has no column; there are {', '.join(columns)}"
-        raise ValueError(msg)
-    declared = spark_schema(columns, schema.fieldNames())
-    for ours, theirs in zip(declared, schema, strict=True):
+        raise ValueError(f"the schema has no column; there are {', '.join(columns)}")
+    for ours, theirs in zip(spark_schema(columns, schema.fieldNames()), schema, strict=True):
         if ours.dataType != theirs.dataType:
-            msg = f"column {ours.name} is {ours.dataType.simpleString()}, not {theirs.dataType.simpleString()}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"column {ours.name} is {ours.dataType.simpleString()}, not {theirs.dataType.simpleString()}"
+            )
         if not theirs.nullable:
-            msg = f"column {ours.name} may be null: declare it without NOT NULL"
-            raise ValueError(msg)
+            raise ValueError(f"column {ours.name} may be null: declare it without NOT NULL")
     return list(schema.fieldNames())
 
 
 def arrow_schema(columns: dict[str, DataType], names: Iterable[str]) -> Any:
-    """Give the Arrow schema that Spark asks for when it reads these columns."""
+    """Return the Arrow schema that Spark expects for these columns."""
     return pa.schema([pa.field(name, _ARROW_TYPES[columns[name]]) for name in names])
 
 
 def microseconds(times: Any) -> tuple[Any, int]:
-    """Turn a column of milliseconds into Spark's microseconds.
-
-    Args:
-        times: Arrow timestamp[ms] or int64 milliseconds since the epoch.
+    """Convert timestamp[ms] or int64 milliseconds to Spark's timestamp[us, UTC].
 
     Returns:
-        timestamp[us, UTC], with null where the instant is outside Spark's range, and how many such instants there were.
+        The column, with null for each instant outside Spark's range, and the number of such instants.
     """
     ms = times.cast(pa.int64())
     fits = pc.and_(pc.greater_equal(ms, _MIN_MS), pc.less_equal(ms, _MAX_MS))
-    kept = pc.if_else(fits, ms, pa.scalar(None, pa.int64()))
-    us = pc.multiply(kept, _US_PER_MS).cast(pa.timestamp("us", tz="UTC"))
-    return us, kept.null_count - ms.null_count
+    valid = pc.if_else(fits, ms, pa.scalar(None, pa.int64()))
+    us = pc.multiply(valid, _US_PER_MS).cast(pa.timestamp("us", tz="UTC"))
+    return us, valid.null_count - ms.null_count
 
 
 def milliseconds(times: Any) -> Any:
-    """Turn Spark's microseconds, or a column of whole milliseconds, into int64 milliseconds, rounding down."""
+    """Convert Spark's microseconds, rounding down, or whole milliseconds to int64 milliseconds."""
     if not pa.types.is_timestamp(times.type):
         return times.cast(pa.int64())
     us = times.cast(pa.timestamp("us", tz=times.type.tz)).cast(pa.int64())
@@ -174,15 +167,15 @@ def milliseconds(times: Any) -> Any:
 
 
 def lay_out(batch: Any, schema: Any, constants: dict[str, Any] | None = None) -> tuple[Any, int]:
-    """Give the batch exactly the schema: its columns, its order, its types.
+    """Convert a batch to exactly the schema: its columns, its order, its types.
 
     Args:
-        batch: A pyarrow.RecordBatch that holds all columns of the schema which are not constants.
-        schema: The Arrow schema to reach, as `arrow_schema` gives it.
-        constants: Columns that have one value for the whole batch.
+        batch: A pyarrow.RecordBatch with all columns of the schema that are not constants.
+        schema: The Arrow schema, as `arrow_schema` returns it.
+        constants: Columns with one value for the whole batch.
 
     Returns:
-        The batch, and how many instants did not fit and became null.
+        The batch, and the number of instants outside Spark's range, which are null.
     """
     arrays: list[Any] = []
     lost = 0
@@ -201,19 +194,20 @@ def lay_out(batch: Any, schema: Any, constants: dict[str, Any] | None = None) ->
 
 
 def warn_of_lost_instants(count: int, where: str) -> None:
-    """Log how many instants became null because Spark's timestamp cannot hold them; nothing when none did."""
+    """Log how many instants became null because Spark's timestamp cannot hold them, unless there are none."""
     if count:
         logger.warning("%s: %d instants outside the range of Spark's timestamp are null", where, count)
 
 
 def record_batches(stream: Any) -> Iterable[Any]:
-    """Take the batches of any Arrow stream (an object with the PyCapsule interface) as pyarrow.RecordBatch."""
+    """Return the batches of any Arrow stream (an object with the PyCapsule interface) as pyarrow.RecordBatch."""
     return pa.RecordBatchReader.from_stream(stream)  # type: ignore[no-any-return]
 
 
 def require_columns(names: Sequence[str], required: Sequence[str], what: str) -> None:
-    """Raise ValueError unless all required columns are there; `what` says who asks."""
+    """Raise ValueError, in the name of `what`, if a required column is missing."""
     missing = [name for name in required if name not in names]
     if missing:
-        msg = f"{what} needs the columns {', '.join(required)}; missing {', '.join(missing)}, found {', '.join(names)}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"{what} needs the columns {', '.join(required)}; missing {', '.join(missing)}, found {', '.join(names)}"
+        )

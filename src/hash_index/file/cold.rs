@@ -27,12 +27,10 @@
 //!   for some milliseconds. A file that is in memory pays one look at the clock a call.
 
 use std::io;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 use super::bytes::on_bytes;
 use super::index_file::IndexFile;
+use super::last_warm;
 use crate::hash_index::format::entry::Entry;
 use crate::hash_index::format::geometry::{ENTRY_LEN, SLOT_LEN};
 use crate::hash_index::read::hits::Chunk;
@@ -46,30 +44,11 @@ const BYTES_A_KEY: u64 = 96 * 1024;
 const FEW: usize = 4;
 /// Keys whose pages are asked about.
 const SAMPLES: usize = 8;
-/// How long a file that was in memory is taken to be, in milliseconds.
-const TRUST_MS: u64 = 10;
-
-/// When the file was last seen to be in memory; 0 = never.
-#[derive(Debug, Default)]
-pub(super) struct LastWarm(AtomicU64);
-
-impl LastWarm {
-    fn is_recent(&self, now: u64) -> bool {
-        now < self.0.load(Ordering::Relaxed).saturating_add(TRUST_MS)
-    }
-}
-
-/// Milliseconds since this was first asked, and some more, so that 0 is long ago.
-fn now_ms() -> u64 {
-    static START: OnceLock<Instant> = OnceLock::new();
-    let passed = START.get_or_init(Instant::now).elapsed().as_millis();
-    u64::try_from(passed).unwrap_or(u64::MAX).saturating_add(TRUST_MS + 1)
-}
 
 /// Whether the pages that a chunk's keys need are likely not to be in memory, in any of the files.
 pub(super) fn are_cold(files: &[&IndexFile], chunk: &Chunk) -> bool {
     let walks = files.len() * chunk.key_hashes.len();
-    let now = now_ms();
+    let now = last_warm::now_ms();
     if walks < FEW || files.first().is_none_or(|file| file.last_warm.is_recent(now)) {
         return false;
     }
@@ -81,7 +60,7 @@ pub(super) fn are_cold(files: &[&IndexFile], chunk: &Chunk) -> bool {
     });
     if !is_cold {
         for file in files {
-            file.last_warm.0.store(now, Ordering::Relaxed);
+            file.last_warm.set(now);
         }
     }
     is_cold
@@ -180,7 +159,7 @@ mod tests {
     use super::*;
     use crate::hash_index::Geometry;
     use crate::hash_index::read::hits::Hits;
-    use crate::hash_index::{CreateOptions, OpenOptions, PutColumns, key_hash, select_files};
+    use crate::hash_index::{Answers, CreateOptions, OpenOptions, PutColumns, key_hash, select_files};
     use crate::io::Access;
     use crate::time_range::TimeRange;
 
@@ -193,8 +172,13 @@ mod tests {
     /// A full file of 1.3 MB in which every key was put three times.
     fn build(path: &Path) {
         let geometry = Geometry::new(ENTRIES / 4, ENTRIES + 1).unwrap();
-        let options =
-            CreateOptions { geometry, begin_timestamp: 0, begin_phy_offset: 0, access: Access::Auto, compat: None };
+        let options = CreateOptions {
+            geometry,
+            begin_timestamp: 0,
+            begin_phy_offset: 0,
+            access: Access::Auto,
+            answers: Answers::Complete,
+        };
         let file = IndexFile::create(path, options).unwrap();
         let keys: Vec<String> = (0..ENTRIES).map(key).collect();
         let numbers: Vec<i64> = (0..i64::from(ENTRIES)).collect();
@@ -277,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_file_seen_in_memory_is_not_asked_about_again_at_once() {
-        let now = now_ms();
+        let now = last_warm::now_ms();
         assert!(!LastWarm::default().is_recent(now));
         let seen = LastWarm(AtomicU64::new(now));
         assert!(seen.is_recent(now));

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::bytes::{Bytes, on_bytes, on_writable};
-use super::cold::LastWarm;
+use super::last_warm::LastWarm;
 use crate::error::{Error, Result};
-use crate::hash_index::compat::Compat;
+use crate::hash_index::format::answers::Answers;
 use crate::hash_index::format::entry::Entry;
 use crate::hash_index::format::geometry::{ENTRY_LEN, Geometry};
 use crate::hash_index::format::header::Header;
@@ -30,7 +30,7 @@ pub struct IndexFile {
     /// Length on disk when it was opened.
     pub(super) file_len: u64,
     pub(super) geometry: Geometry,
-    pub(super) compat: Option<Compat>,
+    pub(super) answers: Answers,
     pub(super) last_exit_ok: bool,
     /// Puts, one at a time; holds the lock of the file.
     pub(super) writer: Option<Mutex<File>>,
@@ -149,7 +149,7 @@ impl IndexFile {
 
     /// The store time to show for an entry, in milliseconds; in compat as the broker computes it for entry 1, too (B3).
     pub fn shown_time(&self, header: &Header, position: u32, entry: &Entry) -> i64 {
-        if self.compat.is_some() {
+        if self.answers.are_the_brokers() {
             return crate::hash_index::format::entry::broker_time(header.begin_timestamp, entry.time_diff);
         }
         select::shown_time(header, position, entry.time_diff)
@@ -196,8 +196,8 @@ impl IndexFile {
     }
 
     /// Whose answers.
-    pub fn compat(&self) -> Option<Compat> {
-        self.compat
+    pub fn answers(&self) -> Answers {
+        self.answers
     }
 
     /// False when the file was opened as one that a crash left.

@@ -80,7 +80,7 @@ impl IndexFile {
 
     fn view<'s, S: ReadAt>(&self, source: &'s S, range: TimeRange) -> io::Result<(View<'s, S>, Times)> {
         let view = View::new(source, self.geometry, self.file_len)?;
-        let times = if range.is_all() || self.compat.is_some() { Times::unknown() } else { view.times()? };
+        let times = if range.is_all() || self.answers.are_the_brokers() { Times::unknown() } else { view.times()? };
         Ok((view, times))
     }
 
@@ -93,7 +93,7 @@ impl IndexFile {
         range: TimeRange,
         hits: &mut Vec<i64>,
     ) -> io::Result<Option<Damage>> {
-        if self.compat.is_some() {
+        if self.answers.are_the_brokers() {
             return select::select_as_broker(view, key_hash, max_num, range, hits);
         }
         select::select(view, times, key_hash, max_num.unwrap_or(usize::MAX), range, hits)
@@ -102,7 +102,7 @@ impl IndexFile {
     /// In compat, where the broker would not return, there is no answer.
     fn or_error(&self, damage: Option<Damage>) -> Result<Option<Damage>> {
         match damage {
-            Some(Damage { offset, expected, found }) if self.compat.is_some() => {
+            Some(Damage { offset, expected, found }) if self.answers.are_the_brokers() => {
                 Err(Error::corrupt(&self.path, offset, expected, found))
             }
             damage => Ok(damage),
@@ -114,7 +114,7 @@ impl IndexFile {
         let Bytes::Mapped(map) = &self.bytes else { return Ok(None) };
         let io = |e| Error::io(&self.path, e);
         let mut present = self.geometry.entries_within(self.file_len);
-        let window = if self.compat.is_some() {
+        let window = if self.answers.are_the_brokers() {
             let header = self.header()?;
             // With a count of 1 the broker takes no slot; else one as large as the count, too.
             let counted = header.next_position();
@@ -126,7 +126,7 @@ impl IndexFile {
             let view = View::new(map, self.geometry, self.file_len).map_err(io)?;
             TimeWindow::new(view.times().map_err(io)?, range)
         };
-        let any_hash = self.compat.is_some();
+        let any_hash = self.answers.are_the_brokers();
         Ok(window.map(|window| Chains::new(map.words_of_map(), self.geometry, present, any_hash, window)))
     }
 
@@ -138,7 +138,7 @@ impl IndexFile {
     /// # Errors
     /// Errors of the system.
     pub fn is_time_matched(&self, range: TimeRange, clock_slack_ms: i64) -> Result<bool> {
-        if self.compat.is_some() {
+        if self.answers.are_the_brokers() {
             return Ok(select::is_time_matched(&self.header()?, range));
         }
         on_bytes!(&self.bytes, source => {
@@ -259,7 +259,7 @@ impl Search<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hash_index::{Compat, CreateOptions, Geometry, OpenOptions};
+    use crate::hash_index::{Answers, CreateOptions, Geometry, OpenOptions};
     use crate::io::Access;
 
     /// A broker that was killed in its first put of a file: the slot is stored, the count is not.
@@ -268,19 +268,24 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("20260101000000000");
         let geometry = Geometry::new(3, 4).unwrap();
-        let create =
-            CreateOptions { geometry, begin_timestamp: 0, begin_phy_offset: 0, access: Access::Auto, compat: None };
+        let create = CreateOptions {
+            geometry,
+            begin_timestamp: 0,
+            begin_phy_offset: 0,
+            access: Access::Auto,
+            answers: Answers::Complete,
+        };
         assert!(IndexFile::create(&path, create).unwrap().put_key("t#k", 7, 1000).unwrap());
         let mut bytes = std::fs::read(&path).unwrap();
         bytes[36..40].copy_from_slice(&1u32.to_be_bytes());
         std::fs::write(&path, bytes).unwrap();
-        for (compat, expected) in [(None, vec![7]), (Compat::parse("4.9.3"), vec![])] {
-            let options = OpenOptions { geometry: Some(geometry), compat, ..OpenOptions::default() };
+        for (answers, expected) in [(Answers::Complete, vec![7]), (Answers::Broker, vec![])] {
+            let options = OpenOptions { geometry: Some(geometry), answers, ..OpenOptions::default() };
             let file = IndexFile::open(&path, options).unwrap();
             let (alone, _) = file.select(crate::hash_index::key_hash("t#k"), None, TimeRange::ALL).unwrap();
             let mut hits = Hits::new();
             file.select_batch(["t#k"].as_slice(), 0..1, None, TimeRange::ALL, &mut hits).unwrap();
-            assert_eq!((&alone, hits.phy_offsets()), (&expected, expected.as_slice()), "{compat:?}");
+            assert_eq!((&alone, hits.phy_offsets()), (&expected, expected.as_slice()), "{answers:?}");
         }
     }
 
@@ -290,8 +295,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("20260101000000000");
         let geometry = Geometry::new(1, 4).unwrap();
-        let create =
-            CreateOptions { geometry, begin_timestamp: 0, begin_phy_offset: 0, access: Access::Auto, compat: None };
+        let create = CreateOptions {
+            geometry,
+            begin_timestamp: 0,
+            begin_phy_offset: 0,
+            access: Access::Auto,
+            answers: Answers::Complete,
+        };
         let file = IndexFile::create(&path, create).unwrap();
         assert!(file.put_key("t#k", 7, 1000).unwrap() && file.put_key("t#k", 8, 1000).unwrap());
         drop(file);
@@ -300,8 +310,7 @@ mod tests {
         let first = usize::try_from(geometry.entry(1)).unwrap();
         bytes[first + 16..first + 20].copy_from_slice(&2i32.to_be_bytes());
         std::fs::write(&path, bytes).unwrap();
-        let options =
-            OpenOptions { geometry: Some(geometry), compat: Compat::parse("4.9.3"), ..OpenOptions::default() };
+        let options = OpenOptions { geometry: Some(geometry), answers: Answers::Broker, ..OpenOptions::default() };
         let file = IndexFile::open(&path, options).unwrap();
         let hash = crate::hash_index::key_hash("t#k");
         assert_eq!(file.select(hash, Some(3), TimeRange::ALL).unwrap().0, [8, 7, 8]);

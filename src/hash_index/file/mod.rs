@@ -3,6 +3,7 @@
 pub(super) mod bytes;
 mod cold;
 pub(super) mod index_file;
+mod last_warm;
 pub(super) mod lookup;
 pub(super) mod open;
 pub(super) mod prepared;

@@ -7,14 +7,13 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
 use super::bytes::{Bytes, infer_geometry, mend_file, on_writable, readable_bytes, writable_bytes};
-use super::cold;
 use super::index_file::IndexFile;
+use super::last_warm::LastWarm;
 use crate::error::{Error, Result};
-use crate::hash_index::compat::Compat;
+use crate::hash_index::format::answers::Answers;
 use crate::hash_index::format::geometry::Geometry;
 use crate::hash_index::format::header::{Header, at};
 use crate::io::disk::{NewFile, lock_writer, open_file};
-use crate::io::store_lock::refuse_other_holder;
 use crate::io::{Access, FileSource, PlainFile, ReadAt, WriteAt};
 
 /// How to create an index file.
@@ -29,7 +28,7 @@ pub struct CreateOptions {
     /// Map or `pwrite`.
     pub access: Access,
     /// Whose answers.
-    pub compat: Option<Compat>,
+    pub answers: Answers,
 }
 
 /// How to open an index file.
@@ -42,14 +41,14 @@ pub struct OpenOptions {
     /// Map or `pread`.
     pub access: Access,
     /// Whose answers.
-    pub compat: Option<Compat>,
+    pub answers: Answers,
     /// False after a crash of the machine: slots are linked anew from the entries, up to the first that cannot be true.
     pub last_exit_ok: bool,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { write: false, geometry: None, access: Access::Auto, compat: None, last_exit_ok: true }
+        Self { write: false, geometry: None, access: Access::Auto, answers: Answers::Complete, last_exit_ok: true }
     }
 }
 
@@ -57,10 +56,8 @@ impl IndexFile {
     /// Creates a file of the full size, its space reserved, and opens it for puts.
     ///
     /// # Errors
-    /// `AlreadyExists`, `StorageFull` and other errors of the system: then no file is left. `Locked` while a broker runs
-    /// on the store that the directory belongs to.
+    /// `AlreadyExists`, `StorageFull` and other errors of the system: then no file is left.
     pub fn create(path: &Path, options: CreateOptions) -> Result<Self> {
-        refuse_running_broker(path)?;
         let new = NewFile::create(path)?;
         let writer = lock_writer(path, new.file())?;
         let bytes = writable_bytes(path, clone(path, new.file())?, options.geometry, options.access)?;
@@ -76,11 +73,11 @@ impl IndexFile {
             bytes,
             file_len: options.geometry.file_len(),
             geometry: options.geometry,
-            compat: options.compat,
+            answers: options.answers,
             last_exit_ok: true,
             writer: Some(Mutex::new(writer)),
             is_new: AtomicBool::new(true),
-            last_warm: cold::LastWarm::default(),
+            last_warm: LastWarm::default(),
         }
     }
 
@@ -91,19 +88,16 @@ impl IndexFile {
     ///
     /// # Errors
     /// `Geometry` when it is not given and not to be told from the content; `Corrupt` when puts are asked for and the
-    /// file is shorter than its geometry or its count is above it; `WouldBlock` when another writer has the file;
-    /// `Locked` while a broker runs on the store; errors of the system.
+    /// file is shorter than its geometry or its count is above it; `WouldBlock` when another writer has the file; errors
+    /// of the system.
     pub fn open(path: &Path, options: OpenOptions) -> Result<Self> {
-        if options.write {
-            refuse_running_broker(path)?;
-        }
         let file = open_file(path, options.write)?;
         let writer = options.write.then(|| lock_writer(path, &file)).transpose()?;
         let file_len = file.metadata().map_err(|e| Error::io(path, e))?.len();
         let geometry = geometry_of(path, &file, options)?;
-        let mend = !options.last_exit_ok && options.compat.is_none();
+        let mend = !options.last_exit_ok && !options.answers.are_the_brokers();
         let bytes = if options.write {
-            check_appendable(path, &file, geometry, options.compat)?;
+            check_appendable(path, &file, geometry, options.answers)?;
             writable_bytes(path, file, geometry, options.access)?
         } else {
             readable_bytes(path, file, geometry, options.access, mend)?
@@ -113,11 +107,11 @@ impl IndexFile {
             bytes,
             file_len,
             geometry,
-            compat: options.compat,
+            answers: options.answers,
             last_exit_ok: options.last_exit_ok,
             writer: writer.map(Mutex::new),
             is_new: AtomicBool::new(false),
-            last_warm: cold::LastWarm::default(),
+            last_warm: LastWarm::default(),
         };
         if options.write {
             open.mend(mend)?;
@@ -126,7 +120,7 @@ impl IndexFile {
     }
 
     fn mend(&self, after_power_loss: bool) -> Result<()> {
-        if self.compat.is_some() {
+        if self.answers.are_the_brokers() {
             return Ok(());
         }
         on_writable!(&self.bytes, target => mend_file(target, self.geometry, after_power_loss))
@@ -153,28 +147,18 @@ pub(super) fn write_seeds(target: &impl WriteAt, options: CreateOptions) -> io::
 }
 
 /// Puts need the whole file and, but for compat, a count that it can have.
-fn check_appendable(path: &Path, file: &File, geometry: Geometry, compat: Option<Compat>) -> Result<()> {
+fn check_appendable(path: &Path, file: &File, geometry: Geometry, answers: Answers) -> Result<()> {
     let plain = PlainFile::new(clone(path, file)?).map_err(|e| Error::io(path, e))?;
     if plain.len() < geometry.file_len() {
         let expected = format!("{} bytes", geometry.file_len());
         return Err(Error::corrupt(path, plain.len(), expected, format!("{} bytes", plain.len())));
     }
     let count = Header::read(&plain).map_err(|e| Error::io(path, e))?.index_count;
-    if compat.is_none() && (count < 0 || count.unsigned_abs() > geometry.max_entries()) {
+    if !answers.are_the_brokers() && (count < 0 || count.unsigned_abs() > geometry.max_entries()) {
         let expected = format!("a count of at most {}", geometry.max_entries());
         return Err(Error::corrupt(path, at::INDEX_COUNT, expected, count.to_string()));
     }
     Ok(())
-}
-
-/// Asks for the lock that a broker holds on its store, where the directory of `path` is the index of one.
-pub(super) fn refuse_running_broker(path: &Path) -> Result<()> {
-    let absolute = std::path::absolute(path).map_err(|e| Error::io(path, e))?;
-    let Some(root) = absolute.parent().and_then(Path::parent) else { return Ok(()) };
-    if !root.join("commitlog").is_dir() {
-        return Ok(());
-    }
-    refuse_other_holder(&root.join("lock"))
 }
 
 fn geometry_of(path: &Path, file: &File, options: OpenOptions) -> Result<Geometry> {

@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 
 use super::bytes::{Bytes, on_writable, writable_bytes};
 use super::index_file::IndexFile;
-use super::open::{CreateOptions, clone, refuse_running_broker, write_seeds};
+use super::open::{CreateOptions, clone, write_seeds};
 use crate::error::{Error, Result};
 use crate::hash_index::format::geometry::Geometry;
 use crate::io::disk::{NewFile, lock_writer};
@@ -81,7 +81,6 @@ impl Prepared {
         }
         self.wait();
         let State::Ready(ready) = &self.state else { return Ok(None) };
-        refuse_running_broker(path)?;
         on_writable!(&ready.bytes, target => write_seeds(target, options)).map_err(|e| Error::io(path, e))?;
         ready.new.publish_as(path)?;
         match std::mem::replace(&mut self.state, State::Gone) {

@@ -1,29 +1,29 @@
-//! The records of one batch after the other: decompressed once, read as far as there is room for them.
+//! The records of a batch: decompressed once, parsed in chunks.
 
 use super::codec::{Codec, Decoder};
 use super::header::{HEADER_SIZE, Header};
 use super::legacy::Set;
 use super::record::{self, LEAST_RECORD, Span, Wants};
 use super::varint::Cursor;
-use crate::kafka::finding::{Flaw, Kind};
+use crate::report::{Flaw, Kind};
 
-/// Records that are looked at together: their spans stay in the processor's first-level cache.
+/// Records that are parsed together: their spans stay in the processor's first-level cache.
 pub(crate) const CHUNK: usize = 256;
 
-/// Where the reading of a batch stands.
+/// A cursor over the records of one batch after another.
 #[derive(Debug)]
 pub(crate) struct BatchCursor {
     decoder: Decoder,
     kind: Format,
-    /// The bytes of the records are in the decoder, not in the batch.
+    /// The records are in the decoder, not in the batch.
     decoded: bool,
-    /// Byte offset of the next record there.
+    /// Byte offset of the next record.
     at: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Format {
-    /// Records of magic 2 that are left.
+    /// Magic 2, with the number of remaining records.
     V2 {
         left: i32,
     },
@@ -31,12 +31,12 @@ enum Format {
 }
 
 impl BatchCursor {
-    /// Batches of more than `limit` uncompressed bytes are refused.
+    /// A batch of more than `limit` uncompressed bytes is an error.
     pub(crate) fn new(limit: usize) -> Self {
         Self { decoder: Decoder::new(limit), kind: Format::V2 { left: 0 }, decoded: false, at: 0 }
     }
 
-    /// Starts with a batch: decompresses it and looks whether it can hold the records that it claims.
+    /// Begin a batch: decompress it, and check that it is large enough for the number of records in its header.
     pub(crate) fn begin(&mut self, header: &Header, batch: &[u8]) -> Result<(), Flaw> {
         (self.kind, self.decoded, self.at) = (Format::V2 { left: 0 }, false, 0);
         let Some(count) = header.count else {
@@ -48,7 +48,7 @@ impl BatchCursor {
         let stored = batch.get(HEADER_SIZE..).unwrap_or_default();
         self.decoded = codec != Codec::None;
         let bytes = if self.decoded {
-            // COMPAT(kafka LogCleaner): what compaction emptied keeps its codec, without a stream.
+            // COMPAT(kafka LogCleaner): a batch that compaction emptied keeps its codec, without compressed data.
             if count == 0 && stored.is_empty() {
                 self.decoded = false;
                 self.at = HEADER_SIZE;
@@ -68,13 +68,13 @@ impl BatchCursor {
         Ok(())
     }
 
-    /// The bytes that spans point into: those of the batch, or what came out of the decoder.
+    /// Return the bytes that spans point into: the batch, or the output of the decoder.
     pub(crate) fn bytes<'a>(&'a self, batch: &'a [u8]) -> &'a [u8] {
         if self.decoded { self.decoder.decoded() } else { batch }
     }
 
-    /// Adds the next records to `spans`, up to `most` in all. True when the batch is at its end; after a flaw `spans` has
-    /// the records before it.
+    /// Add the next records to `spans`, up to `most` in all. True at the end of the batch. After a flaw `spans` has the
+    /// records before it.
     pub(crate) fn fill(
         &mut self,
         header: &Header,
@@ -103,7 +103,7 @@ impl BatchCursor {
                     Some(flaw) => Err(flaw),
                     None if todo > 0 => Ok(false),
                     None if cursor.rest.is_empty() => Ok(true),
-                    None => Err(Flaw::new(Kind::Records, "no byte behind the last record", cursor.rest.len())),
+                    None => Err(Flaw::new(Kind::Records, "no bytes after the last record", cursor.rest.len())),
                 }
             }
             Format::Legacy(set) => {
@@ -117,7 +117,7 @@ impl BatchCursor {
         }
     }
 
-    /// Gives the records of a whole batch and their bytes to `take` until it says no.
+    /// Call `take` with each record of a whole batch and the bytes that it points into, until it returns false.
     pub(crate) fn each(
         &mut self,
         header: &Header,
@@ -145,7 +145,7 @@ impl BatchCursor {
 
 fn broken(header: &Header, left: i32) -> Flaw {
     let number = header.count.unwrap_or(0).wrapping_sub(left);
-    Flaw::new(Kind::Records, "records as they are written", format_args!("no such record at number {number}"))
+    Flaw::new(Kind::Records, "a record", format_args!("other bytes at record {number}"))
 }
 
 #[cfg(test)]

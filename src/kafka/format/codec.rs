@@ -1,7 +1,7 @@
 //! Compression of record batches and of legacy message sets.
 //!
-//! The records of a batch are one compressed stream. Its uncompressed length is not stored, so the output grows as far as
-//! the input really fills it, up to a limit. Source: `org.apache.kafka.common.compress`.
+//! The records of a batch are one compressed stream. Its uncompressed length is not stored, so the output grows while the
+//! input fills it, up to a limit. Source: `org.apache.kafka.common.compress`.
 
 use std::fmt;
 use std::io::Read;
@@ -11,22 +11,22 @@ use zstd::zstd_safe;
 
 use crate::decompress::lz4_frame::{self, HeaderChecksum};
 use crate::decompress::{DecodeError, FIRST, Output, zstd_frame};
-use crate::kafka::finding::{Flaw, Kind};
+use crate::report::{Flaw, Kind};
 
-/// What the stream of the xerial Snappy library begins with, before its version and the oldest one that can read it.
+/// The magic of a stream of the xerial Snappy library. Two version numbers follow it.
 const XERIAL_MAGIC: [u8; 8] = [0x82, b'S', b'N', b'A', b'P', b'P', b'Y', 0];
 const XERIAL_HEADER: usize = 16;
-/// Output bytes that one byte of a Snappy block can stand for, at most: a copy of 64 takes 3.
+/// The most output bytes for one byte of a Snappy block: a copy of 64 bytes takes 3.
 const MOST_SNAPPY_GROWTH: usize = 22;
 
 /// How records are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Codec {
-    /// Not at all.
+    /// Not compressed.
     None,
     /// RFC 1952.
     Gzip,
-    /// Snappy blocks in the frame of the xerial library, or one bare block.
+    /// Snappy blocks in the frame of the xerial library, or one block without a frame.
     Snappy,
     /// An LZ4 frame.
     Lz4,
@@ -35,12 +35,12 @@ pub(crate) enum Codec {
 }
 
 impl Codec {
-    /// The codec of a number in the attributes.
+    /// Return the codec of a number in the attributes.
     pub(crate) fn from_id(id: u8) -> Option<Self> {
         [Self::None, Self::Gzip, Self::Snappy, Self::Lz4, Self::Zstd].get(usize::from(id)).copied()
     }
 
-    /// Its name in settings and in the dump tool's lines.
+    /// Its name in settings and in the output of the broker's dump tool.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -52,7 +52,7 @@ impl Codec {
     }
 }
 
-/// Decoders and their output buffer, used for batch after batch.
+/// Decoders and their output buffer, reused from batch to batch.
 pub(crate) struct Decoder {
     output: Output,
     zstd: Option<zstd_safe::DCtx<'static>>,
@@ -65,12 +65,12 @@ impl fmt::Debug for Decoder {
 }
 
 impl Decoder {
-    /// Batches of more than `limit` uncompressed bytes are refused.
+    /// More than `limit` uncompressed bytes are an error.
     pub(crate) fn new(limit: usize) -> Self {
         Self { output: Output::new(limit), zstd: None }
     }
 
-    /// Decodes the stream of a batch of this format; [`Self::decoded`] has the result.
+    /// Decode the stream of a batch of this format; [`Self::decoded`] returns the result.
     pub(crate) fn decode(&mut self, codec: Codec, stored: &[u8], magic: i8) -> Result<(), Flaw> {
         self.output.clear();
         let decoded = match codec {
@@ -88,13 +88,13 @@ impl Decoder {
         };
         decoded.map_err(|error| match error {
             DecodeError::TooLong { limit } => {
-                Flaw::new(Kind::Records, format_args!("at most {limit} bytes of records"), "more of them")
+                Flaw::new(Kind::Records, format_args!("at most {limit} bytes of records"), "more bytes")
             }
             DecodeError::Undecodable { kind, reason } => undecodable(kind, &reason),
         })
     }
 
-    /// What [`Self::decode`] made.
+    /// The output of [`Self::decode`].
     pub(crate) fn decoded(&self) -> &[u8] {
         self.output.filled()
     }
@@ -112,7 +112,7 @@ fn undecodable(kind: &str, reason: &str) -> Flaw {
 fn gzip(stored: &[u8], output: &mut Output) -> Result<(), DecodeError> {
     let mut decoder = MultiGzDecoder::new(stored);
     loop {
-        // Twice as much each time.
+        // Twice as many bytes each time.
         let more = output.filled().len().max(FIRST);
         let (_, room) = output.room(more);
         let read = decoder.read(room).map_err(|e| DecodeError::Undecodable { kind: "gzip", reason: e.to_string() })?;
@@ -127,16 +127,16 @@ fn snappy(stored: &[u8], output: &mut Output) -> Result<(), DecodeError> {
     if !stored.starts_with(&XERIAL_MAGIC) {
         return snappy_block(stored, output);
     }
-    let mut rest = stored.get(XERIAL_HEADER..).ok_or_else(|| snappy_fail("it ends inside of its header"))?;
+    let mut rest = stored.get(XERIAL_HEADER..).ok_or_else(|| snappy_fail("it ends inside its header"))?;
     while !rest.is_empty() {
-        let (len, behind) = rest.split_first_chunk().ok_or_else(|| snappy_fail("it ends inside of a length"))?;
+        let (len, behind) = rest.split_first_chunk().ok_or_else(|| snappy_fail("it ends inside a length"))?;
         // COMPAT(snappy-java SnappyInputStream): streams may be joined, each with its header.
         if rest.starts_with(&XERIAL_MAGIC) {
-            rest = rest.get(XERIAL_HEADER..).ok_or_else(|| snappy_fail("it ends inside of its header"))?;
+            rest = rest.get(XERIAL_HEADER..).ok_or_else(|| snappy_fail("it ends inside its header"))?;
             continue;
         }
         let len = usize::try_from(i32::from_be_bytes(*len)).map_err(|_| snappy_fail("a block of a negative length"))?;
-        let (block, behind) = behind.split_at_checked(len).ok_or_else(|| snappy_fail("it ends inside of a block"))?;
+        let (block, behind) = behind.split_at_checked(len).ok_or_else(|| snappy_fail("it ends inside a block"))?;
         snappy_block(block, output)?;
         rest = behind;
     }

@@ -1,9 +1,9 @@
-//! The head of a batch: what can be told without its records.
+//! The header of a batch, which is read without its records.
 //!
 //! ```text
 //! magic 2                                    magic 0 and 1: every message is a batch
 //!  0 baseOffset i64                           0 offset i64, of the last message inside
-//!  8 batchLength i32, of what follows         8 size i32, of what follows
+//!  8 batchLength i32, of the rest             8 size i32, of the rest
 //! 12 partitionLeaderEpoch i32                12 crc u32, CRC-32 from 16 on
 //! 16 magic i8                                16 magic i8
 //! 17 crc u32, CRC-32C from 21 on             17 attributes i8
@@ -19,13 +19,13 @@
 //! ```
 
 use super::codec::Codec;
-use crate::kafka::finding::{Flaw, Kind};
+use crate::report::{Flaw, Kind};
 
 /// The timestamp of a record or an index that has none.
 pub(crate) const NO_TIMESTAMP: i64 = -1;
 /// Bytes before those that the size field counts.
 pub(crate) const LOG_OVERHEAD: usize = 12;
-/// Bytes that tell where the next batch begins.
+/// Bytes up to and including the magic: enough to find the next batch.
 pub(crate) const UP_TO_MAGIC: usize = 17;
 /// The smallest value of the size field.
 pub(crate) const LEAST_SIZE: i32 = 14;
@@ -33,23 +33,23 @@ pub(crate) const LEAST_SIZE: i32 = 14;
 pub const HEADER_SIZE: usize = 61;
 /// Bytes before the key of magic 0 and 1.
 const LEGACY_HEADER: [usize; 2] = [18, 26];
-/// Where the checksum of magic 2 begins, and that of the older ones.
+/// Where the bytes begin that the checksum covers.
 const CRC_FROM: usize = 21;
 const LEGACY_CRC_FROM: usize = 16;
 
-/// Whose clock a timestamp is of.
+/// The clock of a timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimestampType {
-    /// Messages of magic 0 have none.
+    /// No timestamp: messages of magic 0.
     None,
-    /// The producer's.
+    /// The producer's clock.
     Create,
-    /// The broker's, at the append.
+    /// The broker's clock, when it appended the batch.
     LogAppend,
 }
 
 impl TimestampType {
-    /// The number that consumers know it by.
+    /// The number in the consumer protocol.
     pub fn id(self) -> i32 {
         match self {
             Self::None => -1,
@@ -59,18 +59,18 @@ impl TimestampType {
     }
 }
 
-/// The head of a batch.
+/// The header of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Byte offset in the log.
     pub position: u64,
-    /// Bytes of the whole batch.
+    /// Length of the whole batch in bytes.
     pub size: u32,
-    /// The format: 0, 1, 2; above is read as 2, as the broker does.
+    /// The format: 0, 1 or 2; a larger number is read as 2, as the broker does.
     pub magic: i8,
-    /// Offset of the first record's slot. Of magic 0 and 1: of the last message, like `last_offset`.
+    /// Offset of the first record. Magic 0 and 1: offset of the last message, as `last_offset`.
     pub base_offset: i64,
-    /// Offset of the last record's slot.
+    /// Offset of the last record.
     pub last_offset: i64,
     /// The checksum as stored.
     pub crc: u32,
@@ -78,7 +78,7 @@ pub struct Header {
     pub attributes: i16,
     /// What record timestamps are relative to, or the delete horizon. Magic 0 and 1: as `max_timestamp`.
     pub base_timestamp: i64,
-    /// The largest timestamp inside; -1: none.
+    /// The largest timestamp of the records; -1: none.
     pub max_timestamp: i64,
     /// -1: none.
     pub producer_id: i64,
@@ -86,7 +86,7 @@ pub struct Header {
     pub producer_epoch: i16,
     /// -1: none.
     pub base_sequence: i32,
-    /// Records that the batch says it has; `None` for magic 0 and 1.
+    /// Number of records that the header states; `None` for magic 0 and 1.
     pub count: Option<i32>,
     /// -1: unknown.
     pub leader_epoch: i32,
@@ -106,7 +106,7 @@ pub(crate) fn magic(head: &[u8]) -> i8 {
     i8::from_be_bytes(field(head, 16))
 }
 
-/// Bytes that [`Header::parse`] wants of a batch of this format.
+/// Bytes that [`Header::parse`] needs of a batch of this format.
 pub(crate) fn needed(magic: i8) -> usize {
     match magic {
         2.. => HEADER_SIZE,
@@ -116,7 +116,7 @@ pub(crate) fn needed(magic: i8) -> usize {
 }
 
 impl Header {
-    /// Reads the head of a batch of `size` bytes; `None` when the batch is too small for its format.
+    /// Parse the header of a batch of `size` bytes; `None` if the batch is too small for its format.
     pub(crate) fn parse(head: &[u8], position: u64, size: u32) -> Option<Self> {
         let magic = magic(head);
         let needed = needed(magic);
@@ -161,29 +161,28 @@ impl Header {
         })
     }
 
-    /// Byte offset behind the batch.
+    /// Byte offset of the end of the batch.
     pub fn end(&self) -> u64 {
         self.position + u64::from(self.size)
     }
 
-    /// A message set of magic 0 or 1, not a batch of magic 2.
+    /// True for a message set of magic 0 or 1.
     pub fn is_legacy(&self) -> bool {
         self.magic < 2
     }
 
-    /// The low three bits, which name the compression.
+    /// Number of the codec: the low three bits of the attributes.
     pub fn codec_id(&self) -> u8 {
         self.attributes.to_le_bytes()[0] & 7
     }
 
-    /// How the records are compressed.
+    /// The codec of the records.
     pub(crate) fn codec(&self) -> Result<Codec, Flaw> {
-        Codec::from_id(self.codec_id()).ok_or_else(|| {
-            Flaw::new(Kind::Records, "a compression of 0 to 4", format!("compression {}", self.codec_id()))
-        })
+        Codec::from_id(self.codec_id())
+            .ok_or_else(|| Flaw::new(Kind::Records, "codec 0 to 4", format!("codec {}", self.codec_id())))
     }
 
-    /// Whose clock the timestamps are of.
+    /// The clock of the timestamps.
     pub fn timestamp_type(&self) -> TimestampType {
         match (self.magic, self.attributes & 8) {
             (0, _) => TimestampType::None,
@@ -197,39 +196,48 @@ impl Header {
         !self.is_legacy() && self.attributes & 0x10 != 0
     }
 
-    /// Markers of the broker, which consumers do not see.
+    /// True for a batch of control records, which consumers do not see.
     pub fn is_control(&self) -> bool {
         !self.is_legacy() && self.attributes & 0x20 != 0
     }
 
-    /// When compaction may remove the batch's tombstones and markers.
+    /// The time from which compaction may remove the batch's tombstones and markers.
     pub fn delete_horizon(&self) -> Option<i64> {
         (!self.is_legacy() && self.attributes & 0x40 != 0).then_some(self.base_timestamp)
     }
 
-    /// Sequence number of the record `delta` slots after the first. Source: `DefaultRecordBatch#incrementSequence`.
+    /// Sequence number of the record `delta` offsets after the first. Source: `DefaultRecordBatch#incrementSequence`.
     pub fn sequence(&self, delta: i32) -> i32 {
         if self.base_sequence < 0 {
             return -1;
         }
         let sum = i64::from(self.base_sequence) + i64::from(delta);
-        // After the largest comes 0.
+        // Sequence numbers wrap to 0.
         let wrapped = if sum > i64::from(i32::MAX) { sum - i64::from(i32::MAX) - 1 } else { sum };
         i32::try_from(wrapped).unwrap_or(-1)
     }
 
-    /// Sequence number of the last record's slot.
+    /// Sequence number of the last record.
     pub fn last_sequence(&self) -> i32 {
         let delta = self.last_offset.wrapping_sub(self.base_offset);
         self.sequence(i32::try_from(delta).unwrap_or(0))
     }
 
-    /// Where the bytes begin that the checksum is of.
+    /// Check that the batch is within the limit of its reader.
+    pub(crate) fn check_size(&self, limit: usize) -> Result<(), Flaw> {
+        if self.size as usize <= limit {
+            return Ok(());
+        }
+        let expected = format_args!("a batch of at most {limit} bytes").to_string();
+        Err(Flaw::new(Kind::BatchSize, expected, format_args!("{} bytes", self.size)))
+    }
+
+    /// Where the bytes begin that the checksum covers.
     pub(crate) fn crc_from(&self) -> usize {
         if self.is_legacy() { LEGACY_CRC_FROM } else { CRC_FROM }
     }
 
-    /// Compares the checksum with that of the batch's bytes.
+    /// Compare the stored checksum with that of the batch's bytes.
     pub(crate) fn check_crc(&self, batch: &[u8]) -> Result<(), Flaw> {
         let covered = batch.get(self.crc_from()..).unwrap_or_default();
         self.compare_crc(if self.is_legacy() { crc32fast::hash(covered) } else { crc_fast::crc32_iscsi(covered) })

@@ -1,23 +1,23 @@
-//! Messages of magic 0 and 1, and message sets inside of a compressed one. Source: `LegacyRecord`,
+//! Messages of magic 0 and 1, and message sets inside a compressed message. Source: `LegacyRecord`,
 //! `AbstractLegacyRecordBatch`.
 //!
-//! A wrapper's value is a compressed message set. Offsets inside are absolute in magic 0 and relative in magic 1, where the
-//! wrapper has the offset of the last one.
+//! The value of a compressed message, the wrapper, is a message set. Offsets inside are absolute in magic 0. In magic 1 they
+//! are relative, and the wrapper has the offset of the last message.
 
 use super::codec::{Codec, Decoder};
 use super::header::{Header, LEAST_SIZE, LOG_OVERHEAD, TimestampType};
 use super::record::Span;
-use crate::kafka::finding::{Flaw, Kind};
+use crate::report::{Flaw, Kind};
 
-/// A message with the offset and size before it.
+/// A message with its offset.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Message<'a> {
     offset: i64,
-    /// From the checksum on.
+    /// The bytes from the checksum on.
     bytes: &'a [u8],
     magic: i8,
     timestamp: i64,
-    /// Lengths, below 0 for null, and bytes.
+    /// Length and bytes; the length of null is negative.
     key: (i32, &'a [u8]),
     value: (i32, &'a [u8]),
 }
@@ -32,7 +32,7 @@ fn take<'a, const N: usize>(bytes: &mut &'a [u8]) -> Option<&'a [u8; N]> {
     Some(head)
 }
 
-/// Bytes behind their length, and what follows them. A negative length, which says null, has none.
+/// Take a field: its length, and its bytes. A negative length: null.
 fn field<'a>(bytes: &mut &'a [u8]) -> Option<(i32, &'a [u8])> {
     let len = i32::from_be_bytes(*take(bytes)?);
     let (field, rest) = bytes.split_at_checked(usize::try_from(len).unwrap_or(0))?;
@@ -41,7 +41,8 @@ fn field<'a>(bytes: &mut &'a [u8]) -> Option<(i32, &'a [u8])> {
 }
 
 impl<'a> Message<'a> {
-    /// The first message of `set`, and its size. `Ok(None)` where the set ends, perhaps inside of a message.
+    /// Parse the first message of `set`, and return its size as well. `Ok(None)` at the end of the set, which may be inside a
+    /// message.
     fn first(set: &'a [u8]) -> Result<Option<(Self, usize)>, Flaw> {
         let mut rest = set;
         let (Some(offset), Some(size)) = (take(&mut rest), take(&mut rest)) else { return Ok(None) };
@@ -51,7 +52,7 @@ impl<'a> Message<'a> {
         };
         let Some(bytes) = rest.get(..len) else { return Ok(None) };
         let message = Self::parse(i64::from_be_bytes(*offset), bytes);
-        let message = message.ok_or_else(|| flaw("a message whose lengths do not fit into it"))?;
+        let message = message.ok_or_else(|| flaw("a message with a key or value longer than itself"))?;
         Ok(Some((message, LOG_OVERHEAD + len)))
     }
 
@@ -71,7 +72,7 @@ impl<'a> Message<'a> {
         self.bytes.get(5).copied().unwrap_or(0)
     }
 
-    /// The record, where the message begins at byte `at`.
+    /// Return the record of a message that begins at byte `at`.
     fn span(&self, at: usize, offset: i64, timestamp: i64) -> Option<Span> {
         let stored = self.bytes.first_chunk().copied().map_or(0, u32::from_be_bytes);
         let is_valid = crc32fast::hash(self.bytes.get(4..).unwrap_or_default()) == stored;
@@ -92,13 +93,13 @@ impl<'a> Message<'a> {
 /// The messages of a batch of magic 0 or 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Set {
-    /// What is added to the offsets inside; `None` where they are absolute, or there is no wrapper.
+    /// The number to add to offsets; `None` if they are absolute, or if there is no wrapper.
     base: Option<i64>,
     wrapped: bool,
 }
 
 impl Set {
-    /// Looks into a batch; a wrapper is decompressed into `decoder`.
+    /// Open a batch. A wrapper is decompressed into `decoder`.
     pub(crate) fn open(header: &Header, batch: &[u8], decoder: &mut Decoder) -> Result<Self, Flaw> {
         if header.magic < 0 {
             return Err(Flaw::new(Kind::BatchMagic, "a magic of 0, 1 or 2", header.magic));
@@ -108,22 +109,22 @@ impl Set {
             return Ok(Self::default());
         }
         if codec == Codec::Zstd {
-            return Err(flaw("zstd, which they do not know"));
+            return Err(flaw("codec zstd, which they cannot have"));
         }
         let wrapper = Message::first(batch)?.filter(|(message, _)| message.value.0 >= 0);
         let value =
-            wrapper.map(|(message, _)| message.value.1).ok_or_else(|| flaw("a compressed set without a value"))?;
+            wrapper.map(|(message, _)| message.value.1).ok_or_else(|| flaw("a compressed message without a value"))?;
         decoder.decode(codec, value, header.magic)?;
         let mut set = decoder.decoded();
         let mut last = None;
         while let Some((message, size)) = Message::first(set)? {
             if message.attributes() & 7 != 0 {
-                return Err(flaw("a compressed message inside of a compressed set"));
+                return Err(flaw("a compressed message inside a compressed message set"));
             }
             last = Some(message.offset);
             set = set.get(size..).unwrap_or_default();
         }
-        let last = last.ok_or_else(|| flaw("a compressed set without a message"))?;
+        let last = last.ok_or_else(|| flaw("a compressed message set without messages"))?;
         let base = match (header.magic, header.last_offset) {
             (0, _) => None,
             // COMPAT(kafka AbstractLegacyRecordBatch): some clients sent wrappers of offset 0.
@@ -136,16 +137,16 @@ impl Set {
         Ok(Self { base, wrapped: true })
     }
 
-    /// True when the messages are in the decoder, not in the batch.
+    /// True if the messages are in the decoder, not in the batch.
     pub(crate) fn is_wrapped(&self) -> bool {
         self.wrapped
     }
 
-    /// The record at byte `at`, and its size; `None` at the end.
+    /// Return the record at byte `at` and its size; `None` at the end.
     pub(crate) fn next(&self, header: &Header, bytes: &[u8], at: usize) -> Result<Option<(Span, usize)>, Flaw> {
         let rest = bytes.get(at..).unwrap_or_default();
         let Some((message, size)) = Message::first(rest)? else {
-            return if self.wrapped || rest.is_empty() { Ok(None) } else { Err(flaw("less than one")) };
+            return if self.wrapped || rest.is_empty() { Ok(None) } else { Err(flaw("part of a message")) };
         };
         let offset = self.base.map_or(message.offset, |base| base.wrapping_add(message.offset));
         let timestamp = match (message.magic, header.timestamp_type()) {
@@ -153,7 +154,7 @@ impl Set {
             (_, TimestampType::LogAppend) if self.wrapped => header.max_timestamp,
             _ => message.timestamp,
         };
-        let span = message.span(at, offset, timestamp).ok_or_else(|| flaw("a message too far behind"))?;
+        let span = message.span(at, offset, timestamp).ok_or_else(|| flaw("a message at more than 4 GiB"))?;
         Ok(Some((span, size)))
     }
 }

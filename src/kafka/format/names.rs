@@ -6,12 +6,12 @@ use std::path::Path;
 const ZEROS: [u32; 14] =
     [0x30, 0x660, 0x6f0, 0x966, 0x9e6, 0xa66, 0xae6, 0xb66, 0xbe6, 0xc66, 0xce6, 0xd66, 0xe50, 0xff10];
 
-/// The base offset in a segment file's name: what stands before the first dot, as a signed 64-bit decimal.
+/// Return the base offset in a segment file's name: the part before the first dot, as a signed 64-bit decimal.
 ///
 /// Source: `LogFileUtils#offsetFromFileName`; digits may be those of any script, as `Long.parseLong` takes them.
 pub fn base_offset(path: &Path) -> Option<i64> {
     let name = path.file_name()?.to_str()?;
-    // A snapshot of KRaft's metadata has offsets of its own; its name says up to which of the log it goes.
+    // A snapshot of KRaft's metadata has offsets of its own. Its name has the end offset in the log.
     if name.ends_with(".checkpoint") {
         return Some(0);
     }
@@ -25,9 +25,9 @@ fn digit(c: char) -> Option<char> {
     char::from_digit(u32::from(c) - zero, 10)
 }
 
-/// Topic and partition of a partition directory's name, which is split at the last `-`.
+/// Return topic and partition from the name of a partition directory, which is split at the last `-`.
 ///
-/// Source: `LocalLog#parseTopicPartitionName`. Names with a suffix of the broker (`-delete` and the like) have none.
+/// Source: `LocalLog#parseTopicPartitionName`. A name with a suffix of the broker, such as `-delete`, has none.
 pub fn topic_partition(directory: &Path) -> Option<(&str, i32)> {
     let (topic, partition) = directory.file_name()?.to_str()?.rsplit_once('-')?;
     let digits = !partition.is_empty() && partition.bytes().all(|b| b.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! Snapshots of the producers' state: version i16 = 1, CRC-32C u32 of what follows it, count i32, entries of 46 bytes.
+//! Snapshots of the producers' state: version i16 = 1, CRC-32C u32 of the rest, count i32, entries of 46 bytes.
 //!
 //! ```text
 //! producerId i64 | producerEpoch i16 | lastSequence i32 | lastOffset i64 | offsetDelta i32 | timestamp i64
@@ -11,17 +11,17 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::io::{Access, FileSource, ReadAt};
-use crate::kafka::finding::{Finding, Flaw, Kind};
+use crate::report::{Finding, Flaw, Kind};
 
 const HEADER_SIZE: usize = 10;
 const CRC_FROM: usize = 6;
 const ENTRY_SIZE: usize = 46;
 const VERSION: i16 = 1;
 
-/// What is kept of a producer.
+/// The state of a producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProducerEntry {
-    /// Whose state.
+    /// The producer.
     pub producer_id: i64,
     /// Its epoch.
     pub producer_epoch: i16,
@@ -29,7 +29,7 @@ pub struct ProducerEntry {
     pub last_sequence: i32,
     /// Its offset; -1: none.
     pub last_offset: i64,
-    /// Slots of the last batch before the last.
+    /// Number of offsets in the last batch before the last one.
     pub offset_delta: i32,
     /// Timestamp of the last batch.
     pub timestamp: i64,
@@ -58,7 +58,7 @@ impl ProducerEntry {
     }
 }
 
-/// Reads a snapshot.
+/// Read a snapshot.
 ///
 /// # Errors
 /// `Corrupt` for another version, checksum or length; the system's error.
@@ -71,7 +71,7 @@ pub fn read(path: &Path) -> Result<Vec<ProducerEntry>> {
         .map_err(|(at, expected, found)| Finding::new(path, at, Flaw::new(Kind::FileContent, expected, found)).into())
 }
 
-/// The entries, or where something else stands than what is expected.
+/// Parse the entries; on an error, return its byte offset, what was expected and what was found.
 fn parse(bytes: &[u8]) -> std::result::Result<Vec<ProducerEntry>, (u64, String, String)> {
     let Some((head, entries)) = bytes.split_first_chunk::<HEADER_SIZE>() else {
         return Err((0, format!("at least {HEADER_SIZE} bytes"), format!("{} bytes", bytes.len())));

@@ -7,32 +7,33 @@
 
 use super::header::{Header, TimestampType};
 use super::varint::Cursor;
+use crate::report::{Flaw, Kind};
 
 /// The smallest record: seven numbers of one byte.
 pub(crate) const LEAST_RECORD: usize = 7;
 
-/// Where a field begins and its length; below 0: null.
+/// Position and length of a field in the bytes of its batch. A negative length: null.
 pub(crate) type Place = (u32, i32);
 
-/// Where a record lies in the bytes of its batch.
+/// A record: positions in the bytes of its batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) offset: i64,
     pub(crate) timestamp: i64,
     pub(crate) key: Place,
     pub(crate) value: Place,
-    /// Begin and length of all headers, which were not looked at.
+    /// Position and length of all headers, which are not parsed yet.
     pub(crate) headers: (u32, u32),
     pub(crate) header_count: u32,
-    /// Slots after the first of the batch.
+    /// Offsets after the first record of the batch.
     pub(crate) delta: i32,
     /// Magic 0 and 1: the stored checksum.
     pub(crate) crc: u32,
-    /// Magic 0 and 1: it is that of the bytes.
+    /// Magic 0 and 1: the stored checksum is that of the bytes.
     pub(crate) is_valid: bool,
 }
 
-/// Where the next field lies in bytes of which what is left ends at `end`, which is stepped over.
+/// Step over the next field and return its place. The cursor's bytes end at position `end`.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "as for `parse`")]
 #[expect(clippy::cast_possible_truncation, reason = "a batch has at most 2^31 bytes, so places in it fit")]
@@ -45,7 +46,7 @@ fn place(cursor: &mut Cursor<'_>, end: usize) -> Option<Place> {
     Some((at as u32, len))
 }
 
-/// The bytes of a key or value; `None` for null.
+/// Return the bytes of a key or value; `None` for null.
 #[inline]
 pub(crate) fn field((at, len): Place, bytes: &[u8]) -> Option<&[u8]> {
     let len = usize::try_from(len).ok()?;
@@ -53,15 +54,14 @@ pub(crate) fn field((at, len): Place, bytes: &[u8]) -> Option<&[u8]> {
 }
 
 impl Span {
-    /// Bytes of key, value and headers.
+    /// Length of key, value and headers in bytes.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         let len = |field: Place| usize::try_from(field.1).unwrap_or(0);
         len(self.key) + len(self.value) + self.headers.1 as usize
     }
 
-    /// Gives the places of each header's key and value in `bytes` to `take`; a length below 0 is null. `None` when the
-    /// bytes are no headers.
+    /// Call `take` with the places of each header's key and value in `bytes`. `None` if the bytes are not headers.
     #[inline]
     pub(crate) fn each_header(&self, bytes: &[u8], mut take: impl FnMut(Place, Place)) -> Option<()> {
         let (at, len) = (self.headers.0 as usize, self.headers.1 as usize);
@@ -78,18 +78,23 @@ impl Span {
     }
 }
 
-/// Which parts of a record are wanted.
+/// The headers of a record are not what its length and count say.
+pub(crate) fn unreadable_headers() -> Flaw {
+    Flaw::new(Kind::Records, "headers of a record", "bytes that are not headers")
+}
+
+/// The parts of a record that a reader needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wants {
-    /// Offset and timestamp: the rest is stepped over by the record's length.
+    /// Offset and timestamp: the rest is skipped by the record's length.
     Times,
-    /// All of it.
+    /// All parts.
     All,
 }
 
-/// Reads the next record of `size` bytes of records; `None` when the bytes are none.
+/// Parse the next record of records of `size` bytes; `None` if the bytes are not a record.
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "else the span goes through memory, field by field")]
+#[expect(clippy::inline_always, reason = "otherwise the span is copied through memory field by field")]
 #[expect(clippy::cast_possible_truncation, reason = "a batch has at most 2^31 bytes, so places in it fit")]
 pub(crate) fn parse(cursor: &mut Cursor<'_>, size: usize, header: &Header, wants: Wants) -> Option<Span> {
     let len = usize::try_from(cursor.varint()?).ok()?;
@@ -114,7 +119,7 @@ pub(crate) fn parse(cursor: &mut Cursor<'_>, size: usize, header: &Header, wants
         span.key = place(&mut body, end)?;
         span.value = place(&mut body, end)?;
         let count = usize::try_from(body.varint()?).ok()?;
-        // A header takes two bytes at least.
+        // A header has at least two bytes.
         if count > body.rest.len() || (count == 0 && !body.rest.is_empty()) {
             return None;
         }

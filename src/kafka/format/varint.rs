@@ -1,8 +1,8 @@
 //! Zig-zag integers of variable length: 7 bits a byte, the lowest first. Source: `ByteUtils#readVarint`, `#readVarlong`.
 //!
-//! Encodings that are longer than need be are taken, and bits beyond the type's are dropped, as the broker does.
+//! Encodings that are longer than necessary are accepted, and bits beyond the type's are dropped, as the broker does.
 
-/// What is left to be read. Every call gives `None` where the bytes end too early or a number does not end.
+/// The remaining bytes. Every call returns `None` if the bytes end before the number does.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor<'a> {
     pub(crate) rest: &'a [u8],
@@ -35,7 +35,7 @@ impl<'a> Cursor<'a> {
         Some((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
     }
 
-    /// The bits of a number of at most so many bytes.
+    /// Return the bits of a number of at most `most` bytes.
     #[inline]
     fn unsigned(&mut self, most: u32) -> Option<u64> {
         // Nearly all numbers of a record take one or two bytes.
@@ -57,7 +57,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The slow way. It takes and gives what is left by value: by reference, all cursors would live in memory.
+/// The slow path. It takes and returns the remaining bytes by value: by reference, all cursors would be in memory.
 #[inline(never)]
 fn long(mut rest: &[u8], most: u32) -> Option<(u64, &[u8])> {
     let mut value = 0;
@@ -95,7 +95,7 @@ mod tests {
             ("808001", 8192),
             ("feffffff0f", i32::MAX),
             ("ffffffff0f", i32::MIN),
-            // Longer than need be, and with bits that have no place.
+            // Longer than necessary, and with bits beyond the type's.
             ("8000", 0),
             ("ffffffff7f", i32::MIN),
         ] {

@@ -9,9 +9,6 @@ use super::index_file::{Check, IndexFile, IndexOptions};
 use super::slot_search;
 use super::sparse_index::SparseIndex;
 use crate::error::{Error, Result};
-use crate::kafka::read::segment::Segment;
-use crate::kafka::verify;
-use crate::report::Report;
 
 /// Bytes of an entry.
 pub(crate) const ENTRY_SIZE: usize = 8;
@@ -137,10 +134,6 @@ impl SparseIndex for OffsetIndex {
             return Err(Error::corrupt(self.path(), at, expected, self.last_offset().to_string()));
         }
         self.file.check_len()
-    }
-
-    fn verify(&self, log: Option<&Segment>) -> Result<Report> {
-        verify::index(log, |heads, verified| verify::offset_entries(self, heads, verified))
     }
 }
 

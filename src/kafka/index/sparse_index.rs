@@ -4,8 +4,6 @@ use std::path::Path;
 
 use super::index_file::{IndexFile, IndexOptions};
 use crate::error::Result;
-use crate::kafka::read::segment::Segment;
-use crate::report::Report;
 
 /// A sparse index beside a log: entries with ascending keys, each of which says where to begin to read.
 pub trait SparseIndex: Sized + Send + Sync {
@@ -67,13 +65,6 @@ pub trait SparseIndex: Sized + Send + Sync {
     /// # Errors
     /// `Corrupt` for what it refuses.
     fn sanity_check(&self) -> Result<()>;
-
-    /// Looks at every entry, and at the log where it is given. The index is to be opened with
-    /// [`Check::Trust`](super::index_file::Check::Trust).
-    ///
-    /// # Errors
-    /// The system's error.
-    fn verify(&self, log: Option<&Segment>) -> Result<Report>;
 
     /// Where the file lies.
     fn path(&self) -> &Path {

@@ -11,9 +11,6 @@ use super::slot_search;
 use super::sparse_index::SparseIndex;
 use crate::error::{Error, Result};
 use crate::kafka::format::header::NO_TIMESTAMP;
-use crate::kafka::read::segment::Segment;
-use crate::kafka::verify;
-use crate::report::Report;
 
 /// Bytes of an entry.
 pub(crate) const ENTRY_SIZE: usize = 12;
@@ -140,10 +137,6 @@ impl SparseIndex for TimeIndex {
             return Err(Error::corrupt(self.path(), at, expected, last.offset.to_string()));
         }
         self.file.check_len()
-    }
-
-    fn verify(&self, log: Option<&Segment>) -> Result<Report> {
-        verify::index(log, |heads, verified| verify::time_entries(self, heads, verified))
     }
 }
 

@@ -1,8 +1,8 @@
 //! Whether batches follow each other as a broker writes them. No checksum covers a base offset, so this is what tells a damaged
 //! one.
 
-use crate::kafka::finding::{Flaw, Kind};
 use crate::kafka::format::header::Header;
+use crate::report::{Flaw, Kind};
 
 /// The place of one batch after the other in a segment.
 #[derive(Clone, Copy, Debug)]

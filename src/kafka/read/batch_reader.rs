@@ -1,45 +1,45 @@
-//! Heads of the batches of a segment as a stream of record batches.
+//! The headers of a segment's batches as record batches.
 
 use std::sync::Arc;
 
-use arrow_array::{RecordBatch, RecordBatchReader};
-use arrow_schema::{ArrowError, SchemaRef};
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
 
 use super::batch_columns::{BatchColumns, Column, Details};
-use super::lookup::too_large;
 use super::segment::Segment;
+use super::segment_reader::{OnError, SegmentReader, SegmentRows, Step};
 use super::walk::{Reads, Tail, Walk};
 use crate::error::{Error, Result};
 use crate::io::FileSource;
-use crate::kafka::finding::{Finding, Flaw, OnError};
 use crate::kafka::format::batch_cursor::BatchCursor;
 use crate::kafka::format::header::Header;
 use crate::kafka::format::record::{Wants, field};
+use crate::report::{Finding, Flaw};
 
 /// Types of control records by their number. Source: `ControlRecordType`.
 const CONTROL_TYPES: [&str; 7] =
     ["ABORT", "COMMIT", "LEADER_CHANGE", "SNAPSHOT_HEADER", "SNAPSHOT_FOOTER", "KRAFT_VERSION", "KRAFT_VOTERS"];
 
-/// What to read.
+/// Which batches to read, and how.
 #[derive(Clone, Debug)]
 pub struct BatchScan {
     /// Byte offset where a batch begins.
     pub begin_position: u64,
-    /// Byte offset of the end; `None`: of the segment.
+    /// Byte offset of the end; `None`: the end of the segment.
     pub end_position: Option<u64>,
-    /// Columns in this order.
+    /// Columns, in this order.
     pub columns: Vec<Column>,
-    /// Rows of a batch.
+    /// Rows of a record batch.
     pub batch_size: usize,
     /// Compare checksums.
     pub check_crc: bool,
-    /// What to do at a size that no batch has. A wrong checksum is told in its column.
+    /// What to do at an invalid batch size. A wrong checksum is shown in its column.
     pub on_error: OnError,
 }
 
-/// A walk over the batches of a segment that gives record batches.
+/// A walk over the batches of a segment that collects their headers.
 #[derive(Debug)]
-pub struct BatchReader {
+struct BatchRows {
     segment: Arc<Segment>,
     source: FileSource,
     scan: BatchScan,
@@ -47,22 +47,18 @@ pub struct BatchReader {
     cursor: BatchCursor,
     columns: BatchColumns,
     findings: Vec<Finding>,
-    pending: Option<Error>,
-    ended: bool,
 }
 
-impl BatchReader {
-    /// Reads the batches of a segment.
+impl SegmentReader {
+    /// Read the headers of a segment's batches.
     ///
     /// # Errors
-    /// `InvalidArgument` when `batch_size` is 0; the system's error.
-    pub fn new(segment: Arc<Segment>, scan: BatchScan) -> Result<Self> {
-        if scan.batch_size == 0 {
-            return Err(Error::InvalidArgument("batch_size is 1 or more, not 0".to_owned()));
-        }
+    /// `InvalidArgument` if `batch_size` is 0; the system's error.
+    pub fn batches(segment: Arc<Segment>, scan: BatchScan) -> Result<Self> {
         let reads = if scan.check_crc { Reads::Whole } else { Reads::Heads };
         let end = scan.end_position.unwrap_or(u64::MAX).min(segment.len());
-        Ok(Self {
+        let batch_size = scan.batch_size;
+        let rows = BatchRows {
             source: segment.open_source()?,
             walk: Walk::new(reads, scan.begin_position, end),
             cursor: BatchCursor::new(segment.options().max_batch_bytes),
@@ -70,55 +66,53 @@ impl BatchReader {
             segment,
             scan,
             findings: Vec::new(),
-            pending: None,
-            ended: false,
-        })
+        };
+        Self::new(Box::new(rows), batch_size)
+    }
+}
+
+impl SegmentRows for BatchRows {
+    fn step(&mut self) -> Result<Step> {
+        match self.walk.next(&self.source).map_err(|e| Error::io(self.segment.path(), e))? {
+            Ok(header) => self.append(&header)?,
+            Err(tail) => {
+                self.end(&tail)?;
+                return Ok(Step::End);
+            }
+        }
+        Ok(Step::Continue)
     }
 
-    /// What was met and not raised.
-    pub fn findings(&self) -> &[Finding] {
+    fn rows(&self) -> usize {
+        self.columns.rows()
+    }
+
+    fn take(&mut self) -> RecordBatch {
+        self.columns.take()
+    }
+
+    fn schema(&self) -> SchemaRef {
+        self.columns.schema()
+    }
+
+    fn findings(&self) -> &[Finding] {
         &self.findings
     }
 
-    /// Byte offset behind the last whole batch.
-    pub fn position(&self) -> u64 {
+    fn position(&self) -> u64 {
         self.walk.at
     }
 
-    /// Bytes read so far.
-    pub fn bytes_read(&self) -> u64 {
+    fn bytes_read(&self) -> u64 {
         self.walk.window.bytes_read
     }
+}
 
-    /// The next batch; `None` at the end. After an error there is nothing more.
-    ///
-    /// # Errors
-    /// `Corrupt` for a size that no batch has, with [`OnError::Raise`]; the system's error.
-    pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
-        while !self.ended && self.columns.rows() < self.scan.batch_size {
-            if let Err(error) = self.step() {
-                self.pending = Some(error);
-                self.ended = true;
-            }
-        }
-        if self.columns.rows() > 0 {
-            return Ok(Some(self.columns.take()));
-        }
-        self.pending.take().map_or(Ok(None), Err)
-    }
-
-    fn step(&mut self) -> Result<()> {
-        match self.walk.next(&self.source).map_err(|e| Error::io(self.segment.path(), e))? {
-            Ok(header) => self.append(&header),
-            Err(tail) => self.end(&tail),
-        }
-    }
-
+impl BatchRows {
     fn end(&mut self, tail: &Tail) -> Result<()> {
-        self.ended = true;
         let Some(flaw) = tail.flaw() else { return Ok(()) };
         let finding = Finding::new(self.segment.path(), self.walk.at, flaw);
-        if self.scan.on_error == OnError::Raise && !tail.is_quiet_in(self.segment.options().compat) {
+        if self.scan.on_error == OnError::Raise && !tail.is_expected_by(self.segment.options().compat) {
             return Err(finding.into());
         }
         self.findings.push(finding);
@@ -139,7 +133,7 @@ impl BatchReader {
         }
         let mut types = Vec::new();
         if header.is_control() && self.wants(Column::ControlTypes) {
-            // What cannot be read is an empty list.
+            // Types before an unreadable record count.
             let _ = self.control_types(header, &mut types)?;
             details.control_types = Some(&types);
         }
@@ -153,8 +147,8 @@ impl BatchReader {
 
     fn batch(&mut self, header: &Header) -> Result<std::result::Result<&[u8], Flaw>> {
         let most = self.segment.options().max_batch_bytes;
-        if header.size as usize > most {
-            return Ok(Err(too_large(header, most)));
+        if let Err(flaw) = header.check_size(most) {
+            return Ok(Err(flaw));
         }
         self.walk.batch(&self.source, header).map(Ok).map_err(|e| Error::io(self.segment.path(), e))
     }
@@ -193,18 +187,4 @@ impl BatchReader {
 pub(crate) fn control_type(key: Option<&[u8]>) -> &'static str {
     let number = key.and_then(|key| key.get(2..4)?.first_chunk().copied()).map(i16::from_be_bytes);
     number.and_then(|n| usize::try_from(n).ok()).and_then(|n| CONTROL_TYPES.get(n)).copied().unwrap_or("UNKNOWN")
-}
-
-impl Iterator for BatchReader {
-    type Item = std::result::Result<RecordBatch, ArrowError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.next_batch().map_err(|e| ArrowError::ExternalError(Box::new(e))).transpose()
-    }
-}
-
-impl RecordBatchReader for BatchReader {
-    fn schema(&self) -> SchemaRef {
-        self.columns.schema()
-    }
 }

@@ -8,7 +8,7 @@ use super::*;
 use crate::kafka::test_data::{
     SEVEN, SEVEN_BATCHES, SEVEN_INDEX, SEVEN_RECORDS, SEVEN_TIMES, T, batch, hex, record, segment,
 };
-use crate::kafka::{Compat, SegmentOptions};
+use crate::kafka::{Check, Compat, SegmentOptions};
 
 /// The index of one append for several batches, as releases up to 3.9.0 wrote it on a follower.
 const FOLLOWER_INDEX: &str = "00000008000000f40000000b00000259";

@@ -1,74 +1,71 @@
-//! What look-ups keep of a segment from one call to the next: the open log, and its indexes in memory.
+//! Open files, and what was read from them, kept from one call to the next: for a bounded number of owners in the process.
 //!
-//! A log directory may hold more segments than a process may have files open, so only the segments that most recently began to
-//! keep something do so, over the whole process. What a call holds goes on living until it ends.
+//! A directory may hold more files than a process may have open. Only the owners that most recently opened something keep it.
+//! A call that uses an open file keeps it until the call ends.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::checked_index::CheckedIndex;
-use crate::error::Result;
-use crate::io::FileSource;
-use crate::kafka::index::offset_index::OffsetIndex;
-use crate::kafka::index::time_index::TimeIndex;
-
-/// Segments that keep something. With segments and an index interval of the usual size that is at most 350 MiB.
-pub(crate) const MOST: usize = 64;
-
-/// Segments that keep something, in the order in which they began to.
-static KEEPING: Mutex<VecDeque<Weak<OpenFiles>>> = Mutex::new(VecDeque::new());
-
-/// What is kept.
+/// What one owner keeps open.
 #[derive(Debug, Default)]
-pub(crate) struct Things {
-    pub(crate) source: Option<Arc<FileSource>>,
-    pub(crate) offset_index: Option<Arc<CheckedIndex<OffsetIndex>>>,
-    pub(crate) time_index: Option<Arc<CheckedIndex<TimeIndex>>>,
-    /// It stands in [`KEEPING`].
+pub(crate) struct Slot<T> {
+    state: Mutex<State<T>>,
+}
+
+#[derive(Debug, Default)]
+struct State<T> {
+    open: T,
+    /// The slot is in the cache's list.
     listed: bool,
 }
 
-/// What one segment keeps.
-#[derive(Debug, Default)]
-pub(crate) struct OpenFiles(Mutex<Things>);
+/// The slots that keep something open, oldest first.
+#[derive(Debug)]
+pub(crate) struct OpenCache<T> {
+    slots: Mutex<VecDeque<Weak<Slot<T>>>>,
+    capacity: usize,
+}
 
-impl OpenFiles {
-    /// One of the things; made at the first call, and again after others took its place.
-    pub(crate) fn get<T>(
-        self: &Arc<Self>,
-        place: impl FnOnce(&mut Things) -> &mut Option<Arc<T>>,
-        make: impl FnOnce() -> Result<T>,
-    ) -> Result<Arc<T>> {
-        let mut things = lock(&self.0);
-        let place = place(&mut things);
-        let thing = match place {
-            Some(known) => Arc::clone(known),
-            None => Arc::clone(place.insert(Arc::new(make()?))),
-        };
-        let listed = std::mem::replace(&mut things.listed, true);
-        drop(things);
+impl<T: Default> OpenCache<T> {
+    pub(crate) const fn new(capacity: usize) -> Self {
+        Self { slots: Mutex::new(VecDeque::new()), capacity }
+    }
+
+    /// Call `open_or_get` with what the slot keeps, and count the slot as open from then on.
+    pub(crate) fn with<R, E>(
+        &self,
+        slot: &Arc<Slot<T>>,
+        open_or_get: impl FnOnce(&mut T) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let mut state = lock(&slot.state);
+        let result = open_or_get(&mut state.open)?;
+        let listed = std::mem::replace(&mut state.listed, true);
+        drop(state);
         if !listed {
-            self.list();
+            self.list(slot);
         }
-        Ok(thing)
+        Ok(result)
     }
 
-    /// Takes its place among those that keep something; the first of them lets go where there are too many.
-    fn list(self: &Arc<Self>) {
-        let mut keeping = lock(&KEEPING);
-        keeping.retain(|kept| kept.strong_count() > 0);
-        keeping.push_back(Arc::downgrade(self));
-        let first = if keeping.len() > MOST { keeping.pop_front() } else { None };
+    /// Add a slot to the list, and close the oldest slot if there are too many.
+    fn list(&self, slot: &Arc<Slot<T>>) {
+        let mut slots = lock(&self.slots);
+        slots.retain(|slot| slot.strong_count() > 0);
+        slots.push_back(Arc::downgrade(slot));
+        let oldest = if slots.len() > self.capacity { slots.pop_front() } else { None };
         // Only one lock is held at a time.
-        drop(keeping);
-        if let Some(first) = first.and_then(|first| first.upgrade()) {
-            *lock(&first.0) = Things::default();
+        drop(slots);
+        if let Some(oldest) = oldest.and_then(|oldest| oldest.upgrade()) {
+            *lock(&oldest.state) = State::default();
         }
     }
+}
 
+impl<T> Slot<T> {
+    /// Look at what is open now.
     #[cfg(test)]
-    pub(crate) fn is_open(&self) -> bool {
-        lock(&self.0).source.is_some()
+    pub(crate) fn peek<R>(&self, look: impl FnOnce(&T) -> R) -> R {
+        look(&lock(&self.state).open)
     }
 }
 
@@ -79,22 +76,27 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kafka::test_data::{SEVEN, SEVEN_INDEX, SEVEN_TIMES, hex, segment};
-    use crate::kafka::{Segment, SegmentOptions};
 
     #[test]
-    fn only_so_many_segments_keep_files_open() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = segment(dir.path(), 100, &hex(SEVEN), Some(&hex(SEVEN_INDEX)), Some(&hex(SEVEN_TIMES)));
-        let segments: Vec<Segment> =
-            (0..3 * MOST).map(|_| Segment::open(&path, SegmentOptions::default()).unwrap()).collect();
-        for _ in 0..2 {
-            for segment in &segments {
-                assert_eq!(segment.translate_offset(109, 0).unwrap().unwrap().position, 601);
-                assert_eq!(segment.max_timestamp().unwrap().offset, 111);
+    fn the_oldest_slot_is_closed_when_the_capacity_is_reached() {
+        static CACHE: OpenCache<Option<u32>> = OpenCache::new(3);
+        let slots: Vec<Arc<Slot<Option<u32>>>> = (0..8).map(|_| Arc::default()).collect();
+        for round in 0..2 {
+            for (slot, number) in slots.iter().zip(0u32..) {
+                let got = CACHE.with(slot, |open| Ok::<_, ()>(*open.get_or_insert(number))).unwrap();
+                assert_eq!(got, number, "round {round}");
             }
-            let open = segments.iter().filter(|segment| segment.keeps_open()).count();
-            assert!((1..=MOST).contains(&open), "{open}");
+            let open: Vec<bool> = slots.iter().map(|slot| slot.peek(Option::is_some)).collect();
+            assert_eq!(open, [false, false, false, false, false, true, true, true]);
         }
+    }
+
+    #[test]
+    fn a_slot_that_could_not_be_opened_takes_no_place() {
+        static CACHE: OpenCache<Option<u32>> = OpenCache::new(1);
+        let (open, failed) = (Arc::default(), Arc::default());
+        CACHE.with(&open, |slot: &mut Option<u32>| Ok::<_, ()>(*slot.get_or_insert(1))).unwrap();
+        CACHE.with(&failed, |_: &mut Option<u32>| Err::<(), _>(())).unwrap_err();
+        assert!(open.peek(Option::is_some));
     }
 }

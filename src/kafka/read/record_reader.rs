@@ -1,34 +1,34 @@
-//! Records of segments as a stream of record batches.
+//! The records of segments as record batches.
 
 use std::sync::Arc;
 
-use arrow_array::{RecordBatch, RecordBatchReader};
-use arrow_schema::{ArrowError, SchemaRef};
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
 
 use super::batch_order::BatchOrder;
-use super::lookup::too_large;
 use super::record_builder::{Owner, RecordBuilder};
 use super::record_columns::Column;
 use super::segment_range::SegmentRange;
+use super::segment_reader::{OnError, SegmentReader, SegmentRows, Step};
 use super::walk::{Reads, Tail, Walk};
 use crate::error::{Error, Result};
 use crate::io::{FileSource, ReadAt};
-use crate::kafka::finding::{Finding, Flaw, Kind, OnError};
 use crate::kafka::format::batch_cursor::{BatchCursor, CHUNK};
 use crate::kafka::format::header::Header;
-use crate::kafka::format::record::Span;
+use crate::kafka::format::record::{self, Span};
+use crate::report::{Finding, Flaw, Kind};
 use crate::time_range::TimeRange;
 
-/// What to read.
+/// Which records to read, and how.
 #[derive(Clone, Debug)]
 pub struct RecordScan {
-    /// Records of these times.
+    /// Only records of these times.
     pub times: TimeRange,
-    /// Columns in this order.
+    /// Columns, in this order.
     pub columns: Vec<Column>,
-    /// Rows of a batch; it ends earlier at 64 MiB.
+    /// Rows of a record batch; it ends earlier at 64 MiB.
     pub batch_size: usize,
-    /// Markers of the broker as well.
+    /// Include control records.
     pub control: bool,
     /// Compare checksums.
     pub check_crc: bool,
@@ -36,194 +36,178 @@ pub struct RecordScan {
     pub on_error: OnError,
 }
 
-/// The part that is being read.
+/// The range that is being read.
 #[derive(Debug)]
 struct Current {
-    part: SegmentRange,
+    range: SegmentRange,
     owner: Arc<Owner>,
     source: FileSource,
     /// The batch that is being read.
     batch: Option<Header>,
     order: BatchOrder,
-    /// Where the batch before lies, if it begins behind what is wanted.
+    /// Position of the batch before, if it begins at or above the end offset.
     beyond: Option<u64>,
 }
 
-/// A walk over parts of segments that gives record batches. Files are open only while they are read.
+/// A walk over ranges of segments that collects their records. Files are open only while they are read.
 #[derive(Debug)]
-pub struct RecordReader {
-    parts: std::iter::Peekable<std::vec::IntoIter<SegmentRange>>,
+struct RecordRows {
+    ranges: std::iter::Peekable<std::vec::IntoIter<SegmentRange>>,
     scan: RecordScan,
     current: Option<Current>,
     walk: Walk,
     cursor: BatchCursor,
-    /// Records that were read and are not in the columns yet; all of the batch was read; what is wrong behind them.
+    /// Records of the current batch that are not in the columns yet.
     spans: Vec<Span>,
-    read: bool,
+    /// All records of the current batch are in `spans` or in the columns.
+    decoded: bool,
+    /// What is wrong after the records in `spans`.
     flaw: Option<Flaw>,
     builder: RecordBuilder,
     findings: Vec<Finding>,
-    /// What ends the reading, once the rows before it are taken.
-    pending: Option<Error>,
-    ended: bool,
 }
 
-impl RecordReader {
-    /// Reads these parts, in their order.
+impl SegmentReader {
+    /// Read the records of these ranges, in their order.
     ///
     /// # Errors
-    /// `InvalidArgument` when `batch_size` is 0.
-    pub fn new(parts: Vec<SegmentRange>, scan: RecordScan) -> Result<Self> {
-        if scan.batch_size == 0 {
-            return Err(Error::InvalidArgument("batch_size is 1 or more, not 0".to_owned()));
-        }
-        Ok(Self {
-            parts: parts.into_iter().peekable(),
+    /// `InvalidArgument` if `batch_size` is 0.
+    pub fn records(ranges: Vec<SegmentRange>, scan: RecordScan) -> Result<Self> {
+        let batch_size = scan.batch_size;
+        let rows = RecordRows {
+            ranges: ranges.into_iter().peekable(),
             builder: RecordBuilder::new(&scan.columns),
             scan,
             current: None,
             walk: Walk::new(Reads::Whole, 0, 0),
             cursor: BatchCursor::new(0),
             spans: Vec::with_capacity(CHUNK),
-            read: false,
+            decoded: false,
             flaw: None,
             findings: Vec::new(),
-            pending: None,
-            ended: false,
-        })
-    }
-
-    /// What was met and not raised.
-    pub fn findings(&self) -> &[Finding] {
-        &self.findings
-    }
-
-    /// Byte offset in the segment at hand, behind the last whole batch.
-    pub fn position(&self) -> u64 {
-        self.walk.at
-    }
-
-    /// Bytes read from logs so far.
-    pub fn bytes_read(&self) -> u64 {
-        self.walk.window.bytes_read
-    }
-
-    /// The next batch; `None` at the end. After an error there is nothing more.
-    ///
-    /// # Errors
-    /// `Corrupt` for what cannot be true, with [`OnError::Raise`]; the system's error.
-    pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
-        while !self.ended && self.builder.rows() < self.scan.batch_size {
-            match self.step() {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(error) => {
-                    self.pending = Some(error);
-                    self.ended = true;
-                }
-            }
-        }
-        if self.builder.rows() > 0 {
-            return Ok(Some(self.builder.take()));
-        }
-        self.pending.take().map_or(Ok(None), Err)
-    }
-
-    /// Does the next thing. False when the columns are full of bytes.
-    fn step(&mut self) -> Result<bool> {
-        let Some(current) = &mut self.current else {
-            self.next_part()?;
-            return Ok(true);
         };
+        Self::new(Box::new(rows), batch_size)
+    }
+}
+
+impl SegmentRows for RecordRows {
+    fn step(&mut self) -> Result<Step> {
+        let Some(current) = &mut self.current else { return self.next_range() };
         if let Some(header) = current.batch {
             return self.read_batch(&header);
         }
-        let path = current.part.segment.path();
+        let path = current.range.segment.path();
         match self.walk.next(&current.source).map_err(|e| Error::io(path, e))? {
             Ok(header) => self.enter_batch(&header)?,
-            Err(tail) => self.leave_part(&tail)?,
+            Err(tail) => self.leave_range(&tail)?,
         }
-        Ok(true)
+        Ok(Step::Continue)
     }
 
-    fn next_part(&mut self) -> Result<()> {
-        let Some(part) = self.parts.next() else {
-            self.ended = true;
-            return Ok(());
-        };
-        let segment = &part.segment;
+    fn rows(&self) -> usize {
+        self.builder.rows()
+    }
+
+    fn take(&mut self) -> RecordBatch {
+        self.builder.take()
+    }
+
+    fn schema(&self) -> SchemaRef {
+        self.builder.schema()
+    }
+
+    fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+
+    fn position(&self) -> u64 {
+        self.walk.at
+    }
+
+    fn bytes_read(&self) -> u64 {
+        self.walk.window.bytes_read
+    }
+}
+
+impl RecordRows {
+    fn next_range(&mut self) -> Result<Step> {
+        let Some(range) = self.ranges.next() else { return Ok(Step::End) };
+        let segment = &range.segment;
         let source = segment.open_source()?;
-        let begin = part.begin(self.scan.times)?;
-        let end = part.end_position.unwrap_or(u64::MAX).min(segment.len()).min(source.len());
+        let begin = range.begin(self.scan.times)?;
+        let end = range.end_position.unwrap_or(u64::MAX).min(segment.len()).min(source.len());
         self.walk.restart(begin, end);
         self.cursor = BatchCursor::new(segment.options().max_batch_bytes);
         let order = BatchOrder::new(segment.base_offset());
-        let owner = Arc::new(Owner { topic: part.topic.clone(), partition: part.partition });
-        self.current = Some(Current { part, owner, source, batch: None, order, beyond: None });
-        Ok(())
+        let owner = Arc::new(Owner { topic: range.topic.clone(), partition: range.partition });
+        self.current = Some(Current { range, owner, source, batch: None, order, beyond: None });
+        Ok(Step::Continue)
     }
 
-    fn leave_part(&mut self, tail: &Tail) -> Result<()> {
+    fn leave_range(&mut self, tail: &Tail) -> Result<()> {
         let Some(current) = self.current.take() else { return Ok(()) };
-        let next_base = self.next_base(&current.part);
-        let Some(flaw) = tail.flaw() else { return self.leave_last(&current, next_base) };
-        let finding = Finding::new(current.part.segment.path(), self.walk.at, flaw);
-        // The last segment of a partition is the one that a broker was writing.
-        let goes_on = next_base.is_some();
-        let compat = current.part.segment.options().compat;
-        let quiet = tail.is_quiet_in(compat) && !goes_on && current.part.end_position.is_none();
-        let slice = current.part.end_position.is_some() && tail.is_quiet();
+        let next_base = self.next_base(&current.range);
+        let Some(flaw) = tail.flaw() else { return self.check_last_batch(&current, next_base) };
+        // A byte range of the caller may end inside a batch.
+        if current.range.end_position.is_some() && tail.is_expected() {
+            return Ok(());
+        }
+        // A broker was writing the last segment of a partition, and no other.
+        let is_last = next_base.is_none() && current.range.end_position.is_none();
+        let finding = Finding::new(current.range.segment.path(), self.walk.at, flaw);
+        if is_last && tail.is_expected_by(current.range.segment.options().compat) {
+            self.findings.push(finding);
+            return Ok(());
+        }
+        self.report(finding)
+    }
+
+    /// Raise a finding or note it, as the scan asks.
+    fn report(&mut self, finding: Finding) -> Result<()> {
         match self.scan.on_error {
-            // A slice may end inside of a batch.
-            _ if slice => Ok(()),
-            OnError::Raise if !quiet => Err(finding.into()),
-            _ => {
+            OnError::Raise => Err(finding.into()),
+            OnError::Skip | OnError::Stop => {
                 self.findings.push(finding);
                 Ok(())
             }
         }
     }
 
-    /// Says so where the last batch of a segment lies behind the beginning of the next one, so that nothing was read of it.
-    fn leave_last(&mut self, current: &Current, next_base: Option<i64>) -> Result<()> {
+    /// Report a last batch of the segment that begins at or above the next segment, so that it was not read.
+    fn check_last_batch(&mut self, current: &Current, next_base: Option<i64>) -> Result<()> {
         let (Some(position), Some(next_base)) = (current.beyond, next_base) else { return Ok(()) };
         let expected = format_args!("offsets below {next_base}, where the next segment begins").to_string();
         let last = current.order.last().unwrap_or(i64::MAX);
-        let finding = Finding::new(current.part.segment.path(), position, Flaw::new(Kind::BatchOffset, expected, last));
-        if self.scan.on_error == OnError::Raise {
-            return Err(finding.into());
-        }
-        self.findings.push(finding);
-        Ok(())
+        let flaw = Flaw::new(Kind::BatchOffset, expected, last);
+        self.report(Finding::new(current.range.segment.path(), position, flaw))
     }
 
-    /// Base offset of the segment that follows in the same partition, where it is to be read, too.
-    fn next_base(&mut self, part: &SegmentRange) -> Option<i64> {
-        let next = self.parts.peek()?;
+    /// Return the base offset of the next segment of the same partition, if that is read as well.
+    fn next_base(&mut self, range: &SegmentRange) -> Option<i64> {
+        let next = self.ranges.peek()?;
         let base = next.segment.base_offset();
-        let follows = next.topic == part.topic && next.partition == part.partition && base > part.segment.base_offset();
+        let same = next.topic == range.topic && next.partition == range.partition;
+        let follows = same && base > range.segment.base_offset();
         follows.then_some(base)
     }
 
-    /// Says what is wrong with a batch; the walk goes on behind it, if it goes on.
+    /// Report what is wrong with a batch, and leave it, or the whole segment if the scan asks for that.
     fn refuse(&mut self, header: &Header, flaw: Flaw) -> Result<()> {
         let Some(current) = &mut self.current else { return Ok(()) };
         current.batch = None;
-        let finding = Finding::new(current.part.segment.path(), header.position, flaw);
-        if self.scan.on_error == OnError::Raise {
-            return Err(finding.into());
-        }
-        self.findings.push(finding);
-        if self.scan.on_error == OnError::Stop {
-            self.current = None;
+        let finding = Finding::new(current.range.segment.path(), header.position, flaw);
+        self.report(finding)?;
+        match self.scan.on_error {
+            OnError::Stop => self.current = None,
+            OnError::Raise | OnError::Skip => {}
         }
         Ok(())
     }
 
-    /// Looks whether the batch that the walk came to has records that are wanted, and opens it then.
+    /// Open a batch if it may have wanted records.
     fn enter_batch(&mut self, header: &Header) -> Result<()> {
         let Some(current) = &mut self.current else { return Ok(()) };
-        let segment = Arc::clone(&current.part.segment);
+        let segment = Arc::clone(&current.range.segment);
         let options = segment.options();
         let misplaced = current.order.check(header).filter(|_| options.compat.is_none());
         if let Some(flaw) = misplaced {
@@ -233,12 +217,12 @@ impl RecordReader {
             return Ok(());
         }
         let Some(current) = &mut self.current else { return Ok(()) };
-        let part = &current.part;
-        if header.last_offset < part.begin_offset || header.max_timestamp < self.scan.times.begin_ms {
+        let range = &current.range;
+        if header.last_offset < range.begin_offset || header.max_timestamp < self.scan.times.begin_ms {
             return Ok(());
         }
-        if header.size as usize > options.max_batch_bytes {
-            return self.refuse(header, too_large(header, options.max_batch_bytes));
+        if let Err(flaw) = header.check_size(options.max_batch_bytes) {
+            return self.refuse(header, flaw);
         }
         let batch = self.walk.batch(&current.source, header).map_err(|e| Error::io(segment.path(), e))?;
         if self.scan.check_crc
@@ -251,9 +235,9 @@ impl RecordReader {
             self.findings.push(Finding::new(segment.path(), header.position, flaw));
         }
         let hidden = header.is_control() && !self.scan.control;
-        if hidden || part.is_aborted(header) {
+        if hidden || range.is_aborted(header) {
             current.batch = None;
-            self.leave_behind(header);
+            self.leave_at_end(header);
             return Ok(());
         }
         match self.cursor.begin(header, batch) {
@@ -261,18 +245,18 @@ impl RecordReader {
                 self.builder.begin_run(&current.owner, header);
                 current.batch = Some(*header);
                 self.spans.clear();
-                (self.read, self.flaw) = (false, None);
+                (self.decoded, self.flaw) = (false, None);
                 Ok(())
             }
             Err(flaw) => self.refuse(header, flaw),
         }
     }
 
-    /// Passes over a batch that begins behind what is wanted, and leaves the part at the second one in a row: the first may be a
-    /// batch whose base offset was damaged, which the one behind it gives away.
+    /// Return whether a batch begins at or above the end offset. The range ends at the second such batch in a row: the base
+    /// offset of the first may be damaged, and then the batch after it is out of order.
     fn is_beyond(&mut self, header: &Header) -> bool {
         let Some(current) = &mut self.current else { return true };
-        let end = current.part.end_offset;
+        let end = current.range.end_offset;
         let beyond = !header.is_legacy() && end < i64::MAX && header.base_offset >= end;
         let before = std::mem::replace(&mut current.beyond, beyond.then_some(header.position));
         if beyond && before.is_some() {
@@ -281,39 +265,38 @@ impl RecordReader {
         beyond
     }
 
-    /// All records of the batch are read.
     fn finish_batch(&mut self, header: &Header) {
         if let Some(current) = &mut self.current {
             current.batch = None;
         }
-        self.leave_behind(header);
+        self.leave_at_end(header);
     }
 
-    /// Leaves the part when nothing that is wanted can come behind this batch.
-    fn leave_behind(&mut self, header: &Header) {
-        let end = self.current.as_ref().map_or(i64::MAX, |current| current.part.end_offset);
+    /// End the range if all batches after this one are at or above the end offset.
+    fn leave_at_end(&mut self, header: &Header) {
+        let end = self.current.as_ref().map_or(i64::MAX, |current| current.range.end_offset);
         if end < i64::MAX && end <= header.last_offset.saturating_add(1) {
             self.current = None;
         }
     }
 
-    /// Reads on in the batch that is open. False when the columns are full of bytes.
-    fn read_batch(&mut self, header: &Header) -> Result<bool> {
-        let Some(current) = &mut self.current else { return Ok(true) };
+    /// Go on with the records of the current batch.
+    fn read_batch(&mut self, header: &Header) -> Result<Step> {
+        let Some(current) = &mut self.current else { return Ok(Step::Continue) };
         if self.builder.rows() == 0 {
             self.builder.begin_run(&current.owner, header);
         }
-        let path = current.part.segment.path();
+        let path = current.range.segment.path();
         let batch = self.walk.batch(&current.source, header).map_err(|e| Error::io(path, e))?;
-        if self.spans.is_empty() && !self.read {
+        if self.spans.is_empty() && !self.decoded {
             match self.cursor.fill(header, batch, self.builder.wants(), CHUNK, &mut self.spans) {
-                Ok(ended) => self.read = ended,
+                Ok(ended) => self.decoded = ended,
                 Err(flaw) => {
-                    self.read = true;
+                    self.decoded = true;
                     self.flaw = Some(flaw);
                 }
             }
-            let (begin, end, times) = (current.part.begin_offset, current.part.end_offset, self.scan.times);
+            let (begin, end, times) = (current.range.begin_offset, current.range.end_offset, self.scan.times);
             if (begin, end) != (i64::MIN, i64::MAX) || !times.is_all() {
                 self.spans.retain(|span| {
                     begin <= span.offset && span.offset < end && times.meets(span.timestamp, span.timestamp)
@@ -324,31 +307,17 @@ impl RecordReader {
         let fitting = self.builder.room_for(self.spans.get(..rows).unwrap_or_default());
         let taken = self.spans.get(..fitting).unwrap_or_default();
         if !self.builder.append(taken, self.cursor.bytes(batch), header) {
-            let flaw = Flaw::new(Kind::Records, "headers as they are written", "something else");
+            let flaw = record::unreadable_headers();
             self.spans.clear();
-            (self.read, self.flaw) = (true, Some(flaw));
+            (self.decoded, self.flaw) = (true, Some(flaw));
         }
         self.spans.drain(..fitting.min(self.spans.len()));
-        if self.spans.is_empty() && self.read {
+        if self.spans.is_empty() && self.decoded {
             match self.flaw.take() {
                 Some(flaw) => self.refuse(header, flaw)?,
                 None => self.finish_batch(header),
             }
         }
-        Ok(fitting == rows)
-    }
-}
-
-impl Iterator for RecordReader {
-    type Item = std::result::Result<RecordBatch, ArrowError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.next_batch().map_err(|e| ArrowError::ExternalError(Box::new(e))).transpose()
-    }
-}
-
-impl RecordBatchReader for RecordReader {
-    fn schema(&self) -> SchemaRef {
-        self.builder.schema()
+        Ok(if fitting == rows { Step::Continue } else { Step::Full })
     }
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::checked_index::CheckedIndex;
-use super::open_cache::{OpenFiles, Things};
+use super::open_cache::{OpenCache, Slot};
 use crate::error::{Error, Result};
 use crate::io::{Access, FileSource};
 use crate::kafka::compat::Compat;
@@ -13,17 +13,32 @@ use crate::kafka::index::index_file::{Check, IndexOptions};
 use crate::kafka::index::offset_index::OffsetIndex;
 use crate::kafka::index::sparse_index::SparseIndex;
 use crate::kafka::index::time_index::TimeIndex;
+use crate::report::{Finding, Flaw};
+
+/// Segments that keep their log and indexes open. With segments and an index interval of the usual size that is at most
+/// 350 MiB.
+const OPEN_SEGMENTS: usize = 64;
+
+static OPEN: OpenCache<OpenFiles> = OpenCache::new(OPEN_SEGMENTS);
+
+/// The open files of a segment: opened by the first look-up that needs them.
+#[derive(Debug, Default)]
+struct OpenFiles {
+    log: Option<Arc<FileSource>>,
+    offset_index: Option<Arc<CheckedIndex<OffsetIndex>>>,
+    time_index: Option<Arc<CheckedIndex<TimeIndex>>>,
+}
 
 /// How to open a segment.
 #[derive(Clone, Copy, Debug)]
 pub struct SegmentOptions {
-    /// Which entries of the indexes are taken.
+    /// Which entries of the indexes are used.
     pub check: Check,
-    /// Map or `pread`; `Auto` is `pread` here, because a broker may cut the file.
+    /// Map or `pread`. `Auto` is `pread` here, because a broker may truncate the file.
     pub access: Access,
-    /// Whose answers.
+    /// The release whose answers are given; `None`: the right ones.
     pub compat: Option<Compat>,
-    /// The most bytes of one batch, stored and uncompressed.
+    /// The largest batch that is read, in bytes, stored and uncompressed.
     pub max_batch_bytes: usize,
 }
 
@@ -33,19 +48,19 @@ impl Default for SegmentOptions {
     }
 }
 
-/// A segment. Its length is that of the log when it was opened; batches that are added later are not seen.
+/// A segment. Its length is that of the log when it was opened; batches that are appended later are not read.
 #[derive(Debug)]
 pub struct Segment {
     path: PathBuf,
     topic_partition: Option<(String, i32)>,
     base_offset: i64,
     len: u64,
-    pub(crate) options: SegmentOptions,
-    kept: Arc<OpenFiles>,
+    options: SegmentOptions,
+    open: Arc<Slot<OpenFiles>>,
 }
 
 impl Segment {
-    /// Opens a `.log` file; the indexes beside it are read when they are needed, and may be missing.
+    /// Open a `.log` file. The indexes beside it are read when they are needed, and may be missing.
     ///
     /// # Errors
     /// The system's error; `InvalidArgument` for a name without a base offset.
@@ -54,25 +69,25 @@ impl Segment {
             Error::InvalidArgument(format!("{}: the name does not begin with a base offset", path.display()))
         })?;
         let len = std::fs::metadata(path).map_err(|e| Error::io(path, e))?.len();
-        // A directory or the like is refused at once.
+        // A directory is an error here, not at the first look-up.
         drop(crate::io::disk::open_file(path, false)?);
         let topic_partition = std::path::absolute(path)
             .ok()
             .and_then(|path| path.parent().and_then(topic_partition).map(|(topic, id)| (topic.to_owned(), id)));
-        Ok(Self { path: path.to_owned(), topic_partition, base_offset, len, options, kept: Arc::default() })
+        Ok(Self { path: path.to_owned(), topic_partition, base_offset, len, options, open: Arc::default() })
     }
 
-    /// Where the log lies.
+    /// Path of the log.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Topic and partition by the name of the directory.
+    /// Topic and partition, from the name of the directory.
     pub fn topic_partition(&self) -> Option<(&str, i32)> {
         self.topic_partition.as_ref().map(|(topic, partition)| (topic.as_str(), *partition))
     }
 
-    /// Offset in the file's name.
+    /// Base offset, from the file's name.
     pub fn base_offset(&self) -> i64 {
         self.base_offset
     }
@@ -82,39 +97,61 @@ impl Segment {
         self.len
     }
 
-    /// True when the log has no byte.
+    /// True if the log is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// How it was opened.
+    /// The options that it was opened with.
     pub fn options(&self) -> SegmentOptions {
         self.options
     }
 
-    /// Another handle of the log, for a reader that goes its own way.
+    /// Open the log again, for a reader of its own.
     pub(crate) fn open_source(&self) -> Result<FileSource> {
-        let access = if self.options.access == Access::Auto { Access::Pread } else { self.options.access };
+        let access = match self.options.access {
+            Access::Auto | Access::Pread => Access::Pread,
+            Access::Mmap => Access::Mmap,
+        };
         FileSource::open(&self.path, access)
     }
 
-    /// The log for look-ups; see [`OpenFiles`].
+    /// The open log for look-ups.
     pub(crate) fn source(&self) -> Result<Arc<FileSource>> {
-        self.kept.get(|kept| &mut kept.source, || self.open_source())
+        self.open_once(|open| &mut open.log, || self.open_source())
     }
 
-    #[cfg(test)]
-    pub(crate) fn keeps_open(&self) -> bool {
-        self.kept.is_open()
+    /// The offset index, empty if the segment has none.
+    pub(crate) fn offset_index(&self) -> Result<Arc<CheckedIndex<OffsetIndex>>> {
+        self.open_once(|open| &mut open.offset_index, || self.open_index())
     }
 
-    /// The file beside the log with this suffix: `.index` for `x.log`, `.index.deleted` for `x.log.deleted`.
-    pub fn beside(&self, suffix: &str) -> PathBuf {
-        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
-        self.path.with_file_name(name.replacen(".log", suffix, 1))
+    /// The time index, empty if the segment has none.
+    pub(crate) fn time_index(&self) -> Result<Arc<CheckedIndex<TimeIndex>>> {
+        self.open_once(|open| &mut open.time_index, || self.open_index())
     }
 
-    fn index_options(&self) -> IndexOptions {
+    fn open_once<T>(
+        &self,
+        file: impl FnOnce(&mut OpenFiles) -> &mut Option<Arc<T>>,
+        open: impl FnOnce() -> Result<T>,
+    ) -> Result<Arc<T>> {
+        OPEN.with(&self.open, |files| {
+            let file = file(files);
+            match file {
+                Some(known) => Ok(Arc::clone(known)),
+                None => Ok(Arc::clone(file.insert(Arc::new(open()?)))),
+            }
+        })
+    }
+
+    fn open_index<I: SparseIndex>(&self) -> Result<CheckedIndex<I>> {
+        let index = if_exists(I::open(&self.beside(I::SUFFIX), &self.index_options()))?;
+        Ok(CheckedIndex::new(index))
+    }
+
+    /// How the indexes beside the log are opened.
+    pub(crate) fn index_options(&self) -> IndexOptions {
         IndexOptions {
             check: self.options.check,
             base_offset: Some(self.base_offset),
@@ -123,32 +160,45 @@ impl Segment {
         }
     }
 
-    /// The offset index, where there is one.
-    pub(crate) fn offset_index(&self) -> Result<Arc<CheckedIndex<OffsetIndex>>> {
-        self.index_beside(|kept| &mut kept.offset_index)
+    /// Path of the file beside the log with this suffix: `.index` for `x.log`, `.index.deleted` for `x.log.deleted`.
+    pub fn beside(&self, suffix: &str) -> PathBuf {
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+        self.path.with_file_name(name.replacen(".log", suffix, 1))
     }
 
-    /// The time index, where there is one.
-    pub(crate) fn time_index(&self) -> Result<Arc<CheckedIndex<TimeIndex>>> {
-        self.index_beside(|kept| &mut kept.time_index)
-    }
-
-    fn index_beside<I: SparseIndex>(
-        &self,
-        place: impl FnOnce(&mut Things) -> &mut Option<Arc<CheckedIndex<I>>>,
-    ) -> Result<Arc<CheckedIndex<I>>> {
-        self.kept.get(place, || {
-            let index = if_there(I::open(&self.beside(I::SUFFIX), &self.index_options()))?;
-            Ok(CheckedIndex::new(index))
-        })
+    /// An error about a place in the log.
+    pub(crate) fn corrupt(&self, offset: u64, flaw: Flaw) -> Error {
+        Finding::new(self.path(), offset, flaw).into()
     }
 }
 
-/// `None` for a file that is not there.
-pub(crate) fn if_there<T>(opened: Result<T>) -> Result<Option<T>> {
+/// Replace the error about a missing file by `None`.
+pub(crate) fn if_exists<T>(opened: Result<T>) -> Result<Option<T>> {
     match opened {
         Ok(opened) => Ok(Some(opened)),
         Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kafka::test_data::{SEVEN, SEVEN_INDEX, SEVEN_TIMES, hex, segment};
+
+    #[test]
+    fn only_a_bounded_number_of_segments_keeps_files_open() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = segment(dir.path(), 100, &hex(SEVEN), Some(&hex(SEVEN_INDEX)), Some(&hex(SEVEN_TIMES)));
+        let segments: Vec<Segment> =
+            (0..3 * OPEN_SEGMENTS).map(|_| Segment::open(&path, SegmentOptions::default()).unwrap()).collect();
+        for _ in 0..2 {
+            for segment in &segments {
+                assert_eq!(segment.translate_offset(109, 0).unwrap().unwrap().position, 601);
+                assert_eq!(segment.max_timestamp().unwrap().offset, 111);
+            }
+            let open = segments.iter().filter(|segment| segment.open.peek(|files| files.log.is_some())).count();
+            assert!((1..=OPEN_SEGMENTS).contains(&open), "{open}");
+        }
     }
 }

@@ -5,8 +5,8 @@ use std::io;
 use super::window::Window;
 use crate::io::ReadAt;
 use crate::kafka::compat::Compat;
-use crate::kafka::finding::{Flaw, Kind};
 use crate::kafka::format::header::{self, HEADER_SIZE, Header, LEAST_SIZE, LOG_OVERHEAD, UP_TO_MAGIC};
+use crate::report::{Flaw, Kind};
 
 /// What is read ahead where whole batches are wanted: stays in the processor's second-level cache.
 const WHOLE: usize = 512 * 1024;
@@ -63,16 +63,21 @@ impl Tail {
         }
     }
 
-    /// Something that a whole log of a broker that still runs, or was killed, may end with.
-    pub(crate) fn is_quiet(&self) -> bool {
-        !matches!(self, Self::Size { .. })
+    /// True for a tail that a running broker writes, or one that a crash leaves.
+    pub(crate) fn is_expected(&self) -> bool {
+        match self {
+            Self::End | Self::Torn { .. } | Self::Zeros { .. } => true,
+            Self::Size { .. } => false,
+        }
     }
 
-    /// [`Self::is_quiet`] to whoever answers as `compat` does.
-    pub(crate) fn is_quiet_in(&self, compat: Option<Compat>) -> bool {
-        // COMPAT(kafka FileLogInputStream#nextBatch): zeros are a size that no batch has, where there is room for a size.
-        let refused = compat.is_some() && matches!(self, Self::Zeros { left } if *left > UP_TO_MAGIC as u64);
-        self.is_quiet() && !refused
+    /// [`Self::is_expected`] for a reader that answers as the release `compat` does.
+    pub(crate) fn is_expected_by(&self, compat: Option<Compat>) -> bool {
+        match self {
+            // COMPAT(kafka FileLogInputStream#nextBatch): where the bytes are enough for a size, a size of 0 is an error.
+            Self::Zeros { left } => compat.is_none() || *left <= UP_TO_MAGIC as u64,
+            Self::End | Self::Torn { .. } | Self::Size { .. } => self.is_expected(),
+        }
     }
 }
 

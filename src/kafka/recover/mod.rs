@@ -2,23 +2,20 @@
 //!
 //! Nothing is written: the caller decides what to do with the result.
 
-pub(crate) mod producer_state;
-
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::io::FileSource;
-use crate::kafka::finding::{Finding, Flaw, Kind};
 use crate::kafka::format::batch_cursor::BatchCursor;
 use crate::kafka::format::header::{Header, NO_TIMESTAMP};
 use crate::kafka::format::record::{Wants, field};
 use crate::kafka::index::offset_index;
 use crate::kafka::index::time_index::{self, TimeEntry};
 use crate::kafka::read::batch_reader::control_type;
-use crate::kafka::read::lookup::too_large;
+use crate::kafka::read::producer_state::ProducerState;
 use crate::kafka::read::segment::Segment;
 use crate::kafka::read::walk::{Reads, Walk};
-use crate::kafka::recover::producer_state::ProducerState;
+use crate::report::{Finding, Flaw, Kind};
 
 /// What the broker would leave.
 #[derive(Clone, Debug)]
@@ -146,9 +143,8 @@ impl Markers<'_> {
             self.producers.data(header, header.base_offset);
             return Ok(());
         }
-        if header.size as usize > segment.options().max_batch_bytes {
-            return Err(segment.corrupt(header.position, too_large(header, segment.options().max_batch_bytes)));
-        }
+        let checked = header.check_size(segment.options().max_batch_bytes);
+        checked.map_err(|flaw| segment.corrupt(header.position, flaw))?;
         let batch = walk.batch(self.source, header).map_err(|e| Error::io(segment.path(), e))?;
         let mut kind = None;
         let read = self.cursor.each(header, batch, Wants::All, |span, bytes| {

@@ -8,68 +8,49 @@ use pyo3::types::PyCapsule;
 use super::super::batch_stream::{BatchStream, Batches};
 use super::super::report;
 use crate::error::Result;
-use crate::kafka::{BatchReader, Finding, RecordReader};
+use crate::kafka::SegmentReader;
+use crate::report::Finding;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PySegmentReader>()
 }
 
-/// What is read.
-#[expect(clippy::large_enum_variant, reason = "there is one for each reader")]
-pub(super) enum Reader {
-    Records(RecordReader),
-    Batches(BatchReader),
-}
-
 /// What is known of the way through the segments.
 #[derive(Clone)]
-pub(super) struct Notes {
+pub(in super::super) struct Notes {
     findings: Vec<Finding>,
     position: u64,
     bytes_read: u64,
 }
 
-impl Batches for Reader {
+impl Batches for SegmentReader {
     type Notes = Notes;
 
     fn schema(&self) -> SchemaRef {
-        match self {
-            Self::Records(reader) => reader.schema(),
-            Self::Batches(reader) => reader.schema(),
-        }
+        RecordBatchReader::schema(self)
     }
 
     fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
-        match self {
-            Self::Records(reader) => reader.next_batch(),
-            Self::Batches(reader) => reader.next_batch(),
-        }
+        self.next_batch()
     }
 
     fn notes(&self) -> Notes {
-        let (findings, position, bytes_read) = match self {
-            Self::Records(reader) => (reader.findings(), reader.position(), reader.bytes_read()),
-            Self::Batches(reader) => (reader.findings(), reader.position(), reader.bytes_read()),
-        };
-        Notes { findings: findings.to_vec(), position, bytes_read }
+        Notes { findings: self.findings().to_vec(), position: self.position(), bytes_read: self.bytes_read() }
     }
 
     fn into_stream(self) -> Box<dyn RecordBatchReader + Send> {
-        match self {
-            Self::Records(reader) => Box::new(reader),
-            Self::Batches(reader) => Box::new(reader),
-        }
+        Box::new(self)
     }
 }
 
-/// Records or batches of segments as record batches: an iterator, and an Arrow stream for whoever takes one.
+/// Records or batches of segments as record batches: an iterator and an Arrow stream.
 ///
-/// As an iterator it releases the interpreter lock and raises `CorruptFileError` and the system's errors as they are.
+/// The iterator releases the interpreter lock. It raises `CorruptFileError` for damage and `OSError` for the system's errors.
 #[pyclass(name = "SegmentReader", module = "logdex._core", frozen)]
-pub(super) struct PySegmentReader(BatchStream<Reader>);
+pub(super) struct PySegmentReader(BatchStream<SegmentReader>);
 
 impl PySegmentReader {
-    pub(super) fn new(reader: Reader) -> Self {
+    pub(super) fn new(reader: SegmentReader) -> Self {
         Self(BatchStream::new(reader))
     }
 }
@@ -82,19 +63,19 @@ impl PySegmentReader {
         self.0.schema(py)
     }
 
-    /// True when it was closed, read to a table, or handed over as a stream.
+    /// True after `close`, `read_all`, or after it was passed on as a stream.
     #[getter]
     fn closed(&self, py: Python<'_>) -> bool {
         self.0.closed(py)
     }
 
-    /// What was met so far and not raised, as a list of `logdex.report.Finding`: torn and zero tails, batches left out.
+    /// Findings so far that were not raised, as a list of `logdex.report.Finding`: torn and zero tails, skipped batches.
     #[getter]
     fn findings<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         report::findings(py, &self.0.notes(py).findings)
     }
 
-    /// Byte offset in the segment at hand, behind the last whole batch that was read.
+    /// Byte offset in the current segment, after the last whole batch that was read.
     #[getter]
     fn position(&self, py: Python<'_>) -> u64 {
         self.0.notes(py).position
@@ -106,22 +87,22 @@ impl PySegmentReader {
         self.0.notes(py).bytes_read
     }
 
-    /// The next batch.
+    /// Return the next batch.
     ///
     /// Raises:
-    ///     StopIteration: There is none.
-    ///     CorruptFileError: Something cannot be true; the reader is at its end then.
-    ///     OSError: The system refuses; the reader is at its end then.
+    ///     StopIteration: There is no further batch.
+    ///     CorruptFileError: A segment is damaged; the reader is at its end.
+    ///     OSError: A file cannot be read; the reader is at its end.
     fn read_next_batch<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.0.read_next_batch(py)
     }
 
-    /// All batches that are left, as a table.
+    /// Return the remaining batches as a table.
     fn read_all<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.0.read_all(py)
     }
 
-    /// Let go of the files.
+    /// Close the files.
     fn close(&self, py: Python<'_>) {
         self.0.close(py);
     }

@@ -4,9 +4,9 @@ use pyo3::prelude::*;
 
 use super::super::{convert, integer, time};
 use super::arguments;
-use super::reader::{PySegmentReader, Reader};
+use super::reader::PySegmentReader;
 use super::segment::PyLogSegment;
-use crate::kafka::{RecordReader, RecordScan, record_columns};
+use crate::kafka::{RecordScan, SegmentReader, record_columns};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(read_records, m)?)
@@ -75,5 +75,5 @@ fn read_records(
             Ok(part)
         })
         .collect::<PyResult<Vec<_>>>()?;
-    Ok(PySegmentReader::new(Reader::Records(RecordReader::new(parts, scan)?)))
+    Ok(PySegmentReader::new(SegmentReader::records(parts, scan)?))
 }

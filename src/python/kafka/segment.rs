@@ -12,11 +12,11 @@ use super::super::time::{self, Round};
 use super::super::{convert, integer, report};
 use super::arguments::{self, check_word};
 use super::producer_state::PyProducerState;
-use super::reader::{PySegmentReader, Reader};
+use super::reader::PySegmentReader;
 use super::records::record_scan;
 use super::recovered::PyRecoveredSegment;
 use crate::kafka::{
-    BatchReader, BatchScan, Check, ProducerState, RecordReader, Segment, SegmentOptions, SegmentRange, batch_columns,
+    BatchScan, Check, ProducerState, Segment, SegmentOptions, SegmentRange, SegmentReader, batch_columns,
 };
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -196,8 +196,8 @@ impl PyLogSegment {
             on_error: arguments::on_error(on_error)?,
         };
         let segment = self.inner()?;
-        let reader = py.detach(|| BatchReader::new(segment, scan))?;
-        Ok(PySegmentReader::new(Reader::Batches(reader)))
+        let reader = py.detach(|| SegmentReader::batches(segment, scan))?;
+        Ok(PySegmentReader::new(reader))
     }
 
     /// Records, one row each, in the order of their offsets.
@@ -246,7 +246,7 @@ impl PyLogSegment {
             aborted: arguments::aborted(aborted)?,
             ..self.part()?
         };
-        Ok(PySegmentReader::new(Reader::Records(RecordReader::new(vec![part], scan)?)))
+        Ok(PySegmentReader::new(SegmentReader::records(vec![part], scan)?))
     }
 
     /// The first batch whose last offset is at or above an offset.

@@ -1,4 +1,4 @@
-//! What `OffsetIndex` and `TimeIndex` have in common: a handle of an index, the log beside it, how it is opened again.
+//! What `OffsetIndex` and `TimeIndex` have in common: the handle of an index, and the methods of both classes.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -12,30 +12,35 @@ use pyo3_arrow::{PyArray, PyRecordBatchReader};
 use super::super::{convert, report};
 use super::arguments;
 use crate::error::Result;
-use crate::kafka::{Check, IndexOptions, Segment, SegmentOptions, SparseIndex};
+use crate::kafka::{Check, IndexOptions, Segment, SegmentOptions, VerifiableIndex, verify_index};
 
-/// What Python sees of an index.
-pub(super) trait Shown: SparseIndex {
+/// An index with a class in Python.
+pub(super) trait PyIndex: VerifiableIndex {
+    /// An entry in Python.
+    type Pair;
+
     /// Name of the class.
     const CLASS: &'static str;
     /// Name of the function that unpickling calls.
     const OPEN_AGAIN: &'static str;
 
-    /// The last entry that holds, of the first `rank`, by what the log says.
+    /// The last entry of the first `rank` entries that agrees with the log.
     fn entry_before(log: &Segment, rank: usize) -> Result<Self::Entry>;
+
+    fn pair(entry: Self::Entry) -> Self::Pair;
 
     /// Entries as two columns.
     fn columns(entries: &[Self::Entry]) -> [(&'static str, ArrayRef); 2];
 }
 
 /// An open index, and the log that its entries are checked against.
-pub(super) struct Open<I> {
-    pub(super) index: I,
+struct Open<I> {
+    index: I,
     log: Option<Arc<Segment>>,
 }
 
-impl<I: Shown> Open<I> {
-    /// The entry that a rank stands for.
+impl<I: PyIndex> Open<I> {
+    /// The entry of a rank.
     fn entry_before(&self, rank: usize) -> Result<I::Entry> {
         match &self.log {
             Some(log) => I::entry_before(log, rank),
@@ -56,19 +61,19 @@ impl<I: Shown> Open<I> {
 /// A call that opens an index again.
 pub(super) type Reduced<'py> = (Bound<'py, PyAny>, (PathBuf, &'static str, String, Option<String>, Option<i64>));
 
-/// What stands behind an object of Python.
+/// The state of an object of Python.
 pub(super) struct Handle<I> {
     open: RwLock<Option<Open<I>>>,
-    pub(super) path: PathBuf,
+    path: PathBuf,
     check: Check,
     access: String,
     compat: Option<String>,
-    /// What the caller gave; `None`: the name's.
+    /// The argument of the caller; `None`: taken from the file's name.
     base_offset: Option<i64>,
     write: bool,
 }
 
-impl<I: Shown> Handle<I> {
+impl<I: PyIndex> Handle<I> {
     pub(super) fn open(
         py: Python<'_>,
         path: PathBuf,
@@ -84,7 +89,7 @@ impl<I: Shown> Handle<I> {
         // All releases read an index alike.
         arguments::compat(compat)?;
         let open = py.detach(|| {
-            // A base offset of the caller's need not be that of the log.
+            // A base offset that the caller gave may not be that of the log.
             let verified = check == Check::Verify && !write && base_offset.is_none();
             let log = if verified { log_beside(&path, I::SUFFIX).map(Arc::new) } else { None };
             let log_len = log.as_ref().map(|log| log.len());
@@ -128,18 +133,18 @@ impl<I: Shown> Handle<I> {
         read(open.as_ref().ok_or_else(|| self.is_closed())?)
     }
 
-    /// To be called without the interpreter lock where `read` waits for the disk.
+    /// Call `read` with the open index. If `read` waits for the disk, the caller must release the interpreter lock.
     pub(super) fn with<T>(&self, read: impl FnOnce(&I) -> PyResult<T>) -> PyResult<T> {
         self.with_open(|open| read(&open.index))
     }
 
-    /// As [`Self::with`].
+    /// Call `write` with the open index; see [`Self::with`].
     pub(super) fn with_mut<T>(&self, write: impl FnOnce(&mut I) -> Result<T>) -> PyResult<T> {
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
         Ok(write(&mut open.as_mut().ok_or_else(|| self.is_closed())?.index)?)
     }
 
-    /// `ValueError` once closed.
+    /// Raise `ValueError` if it is closed.
     pub(super) fn check_open(&self) -> PyResult<()> {
         self.with(|_| Ok(()))
     }
@@ -156,6 +161,10 @@ impl<I: Shown> Handle<I> {
         py.detach(|| self.open.write().unwrap_or_else(PoisonError::into_inner).take());
     }
 
+    pub(super) fn path(&self) -> PathBuf {
+        self.path.clone()
+    }
+
     pub(super) fn mode(&self) -> &'static str {
         if self.write { "r+" } else { "r" }
     }
@@ -164,29 +173,27 @@ impl<I: Shown> Handle<I> {
         arguments::check_word(self.check)
     }
 
-    pub(super) fn entry(&self, n: i64) -> PyResult<I::Entry> {
+    pub(super) fn entry(&self, n: i64) -> PyResult<I::Pair> {
         self.with(|index| {
-            usize::try_from(n).ok().and_then(|n| index.entry(n)).ok_or_else(|| {
-                PyIndexError::new_err(format!(
-                    "attempt to fetch the {n}th entry from index {}, which has size {}",
-                    self.path.display(),
-                    index.len()
-                ))
+            let entry = usize::try_from(n).ok().and_then(|n| index.entry(n));
+            entry.map(I::pair).ok_or_else(|| {
+                let (path, len) = (self.path.display(), index.len());
+                PyIndexError::new_err(format!("{path}: no entry {n}, the index has {len} entries"))
             })
         })
     }
 
-    pub(super) fn lookup(&self, py: Python<'_>, target: i64) -> PyResult<I::Entry> {
-        // Without a log the entries are in memory: a search takes less than letting the interpreter go and having it back.
+    pub(super) fn lookup(&self, py: Python<'_>, target: i64) -> PyResult<I::Pair> {
+        // Without a log the entries are in memory. A search takes less time than releasing the interpreter lock.
         if let Ok(open) = self.open.try_read()
             && let Some(open) = open.as_ref().filter(|open| open.log.is_none())
         {
-            return Ok(open.lookup(target)?);
+            return Ok(I::pair(open.lookup(target)?));
         }
-        py.detach(|| self.with_open(|open| Ok(open.lookup(target)?)))
+        py.detach(|| self.with_open(|open| Ok(open.lookup(target)?))).map(I::pair)
     }
 
-    /// A struct column; null where the target is.
+    /// Return a struct column; null where the target is null.
     pub(super) fn lookup_batch<'py>(&self, py: Python<'py>, targets: &Int64Array) -> PyResult<Bound<'py, PyAny>> {
         let entries = py.detach(|| self.with_open(|open| Ok(open.lookup_batch(targets.values())?)))?;
         let (fields, columns) = columns::<I>(&entries);
@@ -198,7 +205,7 @@ impl<I: Shown> Handle<I> {
     pub(super) fn entries<'py>(&self, py: Python<'py>, batch_size: i64) -> PyResult<Bound<'py, PyAny>> {
         let rows = arguments::rows(batch_size);
         if rows == 0 {
-            return Err(PyValueError::new_err(format!("batch_size is 1 or more, not {batch_size}")));
+            return Err(PyValueError::new_err(format!("batch_size={batch_size}: expected 1 or more")));
         }
         let entries: Vec<I::Entry> =
             self.with(|index| Ok((0..index.len()).filter_map(|slot| index.entry(slot)).collect()))?;
@@ -223,7 +230,7 @@ impl<I: Shown> Handle<I> {
             };
             let base_offset = Some(base_offset);
             let options = IndexOptions { check: Check::Trust, base_offset, ..IndexOptions::default() };
-            I::open(&self.path, &options)?.verify(log.as_ref())
+            verify_index(&I::open(&self.path, &options)?, log.as_ref())
         })?;
         report::report(py, &verified)
     }
@@ -243,15 +250,240 @@ impl<I: Shown> Handle<I> {
     }
 }
 
-/// The segment beside an index, where there is one of its name.
+/// The segment of an index, if its log is beside it.
 fn log_beside(path: &Path, suffix: &str) -> Option<Segment> {
     let name = path.file_name()?.to_str()?.strip_suffix(suffix)?;
     let log = path.with_file_name(format!("{name}.log"));
     log.is_file().then(|| Segment::open(&log, SegmentOptions::default()).ok()).flatten()
 }
 
-fn columns<I: Shown>(entries: &[I::Entry]) -> (Fields, Vec<ArrayRef>) {
+fn columns<I: PyIndex>(entries: &[I::Entry]) -> (Fields, Vec<ArrayRef>) {
     let columns = I::columns(entries);
     let fields = columns.iter().map(|(name, array)| Field::new(*name, array.data_type().clone(), true)).collect();
     (fields, columns.map(|(_, array)| array).into())
 }
+
+/// Define the class of an index: the methods of both classes, and those given in braces. Names are those of the calling module.
+macro_rules! sparse_index_class {
+    ($(#[$doc:meta])* $class:ident($index:ty) as $name:tt, reopened by $open_again:ident { $($own:tt)* }) => {
+        $(#[$doc])*
+        #[pyclass(name = $name, module = "logdex.kafka", frozen)]
+        pub(super) struct $class(Handle<$index>);
+
+        /// Open an index again when it is unpickled.
+        #[pyfunction]
+        fn $open_again(
+            py: Python<'_>,
+            path: PathBuf,
+            check: &str,
+            access: &str,
+            compat: Option<&str>,
+            base_offset: Option<i64>,
+        ) -> PyResult<$class> {
+            $class::open(py, path, "r", check, access, compat, base_offset)
+        }
+
+        #[pymethods]
+        impl $class {
+            /// Open a file for reading ("r") or for appends as well ("r+"). Nothing is created.
+            ///
+            /// Args:
+            ///     path: The file.
+            ///     mode: "r" or "r+".
+            ///     check: "verify" or "trust".
+            ///     access: "auto", "mmap" or "pread", for the one pass when the file is opened.
+            ///     compat: A release, or None.
+            ///     base_offset: What entries are relative to; by default from the file's name.
+            ///
+            /// Raises:
+            ///     BlockingIOError: "r+" while another writer has the file open.
+            ///     OSError: The file cannot be opened.
+            ///     ValueError: The name has no base offset, and none is given.
+            #[staticmethod]
+            #[pyo3(signature = (path, *, mode="r", check="verify", access="auto", compat=None, base_offset=None))]
+            fn open(
+                py: Python<'_>,
+                path: PathBuf,
+                mode: &str,
+                check: &str,
+                access: &str,
+                compat: Option<&str>,
+                #[pyo3(from_py_with = integer::base_offset)] base_offset: Option<i64>,
+            ) -> PyResult<Self> {
+                Handle::open(py, path, mode, check, access, compat, base_offset)
+                    .map(Self)
+            }
+
+            /// Create a file of as many whole entries as fit in `max_bytes`, and open it for appends.
+            ///
+            /// Raises:
+            ///     FileExistsError: The file exists.
+            ///     OSError: The file cannot be created.
+            ///     ValueError: `max_bytes` is less than one entry.
+            #[staticmethod]
+            #[pyo3(signature = (path, base_offset, max_bytes=10_485_760, *, compat=None))]
+            fn create(
+                py: Python<'_>,
+                path: PathBuf,
+                #[pyo3(from_py_with = integer::base_offset)] base_offset: i64,
+                #[pyo3(from_py_with = integer::max_bytes)] max_bytes: i64,
+                compat: Option<&str>,
+            ) -> PyResult<Self> {
+                Handle::create(py, path, base_offset, max_bytes, compat).map(Self)
+            }
+
+            /// The file.
+            #[getter]
+            fn path(&self) -> PathBuf {
+                self.0.path()
+            }
+
+            /// Offset that entries are relative to.
+            #[getter]
+            fn base_offset(&self) -> PyResult<i64> {
+                self.0.with(|index| Ok(SparseIndex::base_offset(index)))
+            }
+
+            /// "r" or "r+".
+            #[getter]
+            fn mode(&self) -> &'static str {
+                self.0.mode()
+            }
+
+            /// "verify" or "trust".
+            #[getter]
+            fn check(&self) -> &'static str {
+                self.0.check()
+            }
+
+            /// Length of the file in bytes.
+            #[getter]
+            fn file_len(&self) -> PyResult<u64> {
+                self.0.with(|index| Ok(SparseIndex::file_len(index)))
+            }
+
+            /// Number of entries that fit in the file.
+            #[getter]
+            fn max_entries(&self) -> PyResult<u64> {
+                self.0.with(|index| Ok(SparseIndex::max_entries(index)))
+            }
+
+            /// True when no entry can be added. A time index reserves one slot for the last entry of its segment.
+            ///
+            /// Source: `AbstractIndex#isFull`, `TimeIndex#isFull`.
+            #[getter]
+            fn is_full(&self) -> PyResult<bool> {
+                self.0.with(|index| Ok(SparseIndex::is_full(index)))
+            }
+
+            /// True after `close`.
+            #[getter]
+            fn closed(&self) -> bool {
+                self.0.closed()
+            }
+
+            fn __len__(&self) -> PyResult<usize> {
+                self.0.with(|index| Ok(SparseIndex::len(index)))
+            }
+
+            /// Return the entry of a slot, as `lookup` does.
+            ///
+            /// Raises:
+            ///     IndexError: There is no such slot.
+            fn entry(
+                &self,
+                #[pyo3(from_py_with = integer::n)] n: i64,
+            ) -> PyResult<<$index as PyIndex>::Pair> {
+                self.0.entry(n)
+            }
+
+            /// Return all entries as record batches of two columns.
+            #[pyo3(signature = (batch_size=65_536))]
+            fn entries<'py>(
+                &self,
+                py: Python<'py>,
+                #[pyo3(from_py_with = integer::batch_size)] batch_size: i64,
+            ) -> PyResult<Bound<'py, PyAny>> {
+                self.0.entries(py, batch_size)
+            }
+
+            /// Drop entries at or above an offset. Their bytes stay in the file until it is trimmed or they are overwritten.
+            ///
+            /// Source: `OffsetIndex#truncateTo`, `TimeIndex#truncateTo`.
+            fn truncate_to(&self, #[pyo3(from_py_with = integer::offset)] offset: i64) -> PyResult<()> {
+                self.0.with_mut(|index| SparseIndex::truncate_to(index, offset))
+            }
+
+            /// Resize the file to as many whole entries as fit in `max_bytes`; False if it has that size already.
+            ///
+            /// Raises:
+            ///     ValueError: The new file would be too small for the entries.
+            ///
+            /// Source: `AbstractIndex#resize`.
+            fn resize(
+                &self,
+                py: Python<'_>,
+                #[pyo3(from_py_with = integer::max_bytes)] max_bytes: i64,
+            ) -> PyResult<bool> {
+                self.0.resize(py, max_bytes)
+            }
+
+            /// Truncate the file after the last entry. Source: `AbstractIndex#trimToValidSize`.
+            fn trim(&self, py: Python<'_>) -> PyResult<()> {
+                py.detach(|| self.0.with_mut(SparseIndex::trim))
+            }
+
+            /// Check the entries in use as the broker does; for the broker's own answer open with check "trust".
+            ///
+            /// Raises:
+            ///     CorruptFileError: The last offset is below the base offset, the last timestamp below the first one, or the
+            ///         file does not end with a whole entry.
+            ///
+            /// Source: `OffsetIndex#sanityCheck`, `TimeIndex#sanityCheck`.
+            fn sanity_check(&self) -> PyResult<()> {
+                self.0.with(|index| Ok(SparseIndex::sanity_check(index)?))
+            }
+
+            /// Check every entry, and compare it with the log beside the index or the given one. Findings are never raised.
+            #[pyo3(signature = (log=None))]
+            fn verify<'py>(&self, py: Python<'py>, log: Option<PathBuf>) -> PyResult<Bound<'py, PyAny>> {
+                self.0.verify(py, log)
+            }
+
+            /// Wait until appended entries are on the disk.
+            fn flush(&self, py: Python<'_>) -> PyResult<()> {
+                py.detach(|| self.0.with(|index| Ok(SparseIndex::flush(index)?)))
+            }
+
+            /// Close the handle without trimming. May be called again.
+            fn close(&self, py: Python<'_>) {
+                self.0.close(py);
+            }
+
+            fn __enter__(slf: Py<Self>) -> PyResult<Py<Self>> {
+                slf.get().0.check_open()?;
+                Ok(slf)
+            }
+
+            #[pyo3(signature = (*_args))]
+            fn __exit__(&self, py: Python<'_>, _args: &Bound<'_, PyTuple>) {
+                self.close(py);
+            }
+
+            fn __repr__(&self) -> String {
+                self.0.repr()
+            }
+
+            fn __reduce__<'py>(
+                &self,
+                py: Python<'py>,
+            ) -> PyResult<Reduced<'py>> {
+                self.0.reduce(py)
+            }
+
+            $($own)*
+        }
+    };
+}
+
+pub(super) use sparse_index_class;

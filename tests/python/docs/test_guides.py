@@ -17,7 +17,7 @@ def test_there_is_a_guide_for_every_job() -> None:
         "find",
         "build",
         "read",
-        "check-and-mend",
+        "check-and-repair",
         "ask-why",
         "write",
     }

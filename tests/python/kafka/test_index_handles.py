@@ -69,6 +69,6 @@ def test_a_given_base_offset_comes_along(tmp_path: Path, kind: type[OffsetIndex 
 def test_a_slot_that_is_not_there(tmp_path: Path, kind: type[OffsetIndex | TimeIndex], slot: int) -> None:
     with (
         kind.create(tmp_path / "00000000000000000000.index", 0, 240) as index,
-        pytest.raises(IndexError, match=f"the {slot}th entry"),
+        pytest.raises(IndexError, match=f"no entry {slot}, the index has 0 entries"),
     ):
         index.entry(slot)

@@ -12,7 +12,7 @@ from logdex.kafka import TopicPartition
 from logdex.spark.kafka_filter import RecordFilter
 from logdex.spark.kafka_offsets import ending, starting, topics
 from logdex.spark.kafka_plan import OffsetRange
-from logdex.spark.tasks import pack
+from logdex.spark.workers import pack
 
 ORDERS = TopicPartition("orders", 1)
 

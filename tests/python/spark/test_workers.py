@@ -14,7 +14,7 @@ import pytest
 
 from logdex.errors import LogdexError
 from logdex.rocketmq import IndexFile
-from logdex.spark import checks
+from logdex.spark import workers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,12 +49,12 @@ def session(python: str) -> SparkSession:
 
 
 def test_the_drivers_python_is_right() -> None:
-    checks.check_worker_python(session(sys.executable))
+    workers.check_worker_python(session(sys.executable))
 
 
 def test_a_python_without_logdex_is_named_with_the_remedy(bare_python: str) -> None:
     with pytest.raises(LogdexError) as caught:
-        checks.check_worker_python(session(bare_python))
+        workers.check_worker_python(session(bare_python))
     message = str(caught.value)
     assert "\n" not in message
     assert bare_python in message
@@ -64,7 +64,7 @@ def test_a_python_without_logdex_is_named_with_the_remedy(bare_python: str) -> N
 
 def test_a_python_that_is_not_there_is_named() -> None:
     with pytest.raises(LogdexError, match="no /nowhere/python"):
-        checks.check_worker_python(session("/nowhere/python"))
+        workers.check_worker_python(session("/nowhere/python"))
 
 
 def test_register_says_so_before_any_job(bare_python: str) -> None:
@@ -124,13 +124,13 @@ def test_works_where_files_cannot_be_mapped(tmp_path: Path) -> None:
 
         def limited(batches):
             import resource
-            from logdex.spark import files
+            from logdex.spark import workers
             soft, _ = resource.getrlimit(resource.RLIMIT_AS)
-            service = files.index_service({str(tmp_path)!r}, hash_slots=5_000_000, max_entries=20_000_000)
+            service = workers.index_service({str(tmp_path)!r}, hash_slots=5_000_000, max_entries=20_000_000)
             used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
             resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20), -1 if soft == -1 else soft))
-            files._opened.clear()
-            service = files.index_service({str(tmp_path)!r}, hash_slots=5_000_000, max_entries=20_000_000)
+            workers._opened.clear()
+            service = workers.index_service({str(tmp_path)!r}, hash_slots=5_000_000, max_entries=20_000_000)
             import pyarrow as pa
             for batch in batches:
                 modes = [f"{{soft}} {{service.files[0].access}}"] * batch.num_rows

@@ -85,7 +85,7 @@ def put_batches(messages: Any) -> list[RecordBatch]:  # noqa: ANN401 -- anything
     """
     if isinstance(messages, Mapping):
         if not messages:
-            raise ValueError("messages: there is no column topic")
+            raise ValueError("messages: expected a column topic, found no column")
         return [message_batch(messages)]
     if hasattr(messages, "__arrow_c_array__"):
         # One batch, as it is: to read it as a stream takes longer than to put it.

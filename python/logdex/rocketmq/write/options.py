@@ -62,7 +62,9 @@ class StoreOptions:
         if self.flush not in ("async", "sync", "none"):
             raise ValueError(f'flush={self.flush!r}: expected "async", "sync" or "none"')
         if self.begin_phy_offset < 0 or self.begin_phy_offset % (self.file_size or DEFAULT_FILE_SIZE):
-            raise ValueError(f"begin_phy_offset={self.begin_phy_offset}: expected the offset of the first byte of a file")
+            raise ValueError(
+                f"begin_phy_offset={self.begin_phy_offset}: expected the offset of the first byte of a file"
+            )
 
     @property
     def queue_files(self) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from logdex.rocketmq.write.recovery import (
 from logdex.rocketmq.write.schedule import DelayOffsets, ScheduleService
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from arro3.core import RecordBatch
 
@@ -200,25 +200,29 @@ class StoreParts:
             self._queues.flush(sync=False)
             return self._schedule.deliver_due(time.time_ns() // 1_000_000 if now is None else now)
 
-    def put_stored(self, messages: RecordBatch, on_refused: Callable[[RecordBatch, ValueError], None]) -> int:
-        """Put messages with bodies as they are stored; return how many the log takes.
+    def put_stored(
+        self, messages: RecordBatch, on_refused: Callable[[RecordBatch, ValueError], None]
+    ) -> Iterator[tuple[RecordBatch, RecordBatch]]:
+        """Put messages with bodies as they are stored; return those that the log takes, in batches, with their places.
 
         Args:
             messages: The messages.
             on_refused: Called for each message that no log takes, with the message and the reason.
         """
         if not messages.num_rows:
-            return 0
+            return
         try:
-            self.log.put_messages(messages, body="stored", park=False)
+            places = self.log.put_messages(messages, body="stored", park=False)
         except ValueError as error:
             # Nothing was written. One message must not hold up the others: halve the batch until it is alone.
             if messages.num_rows == 1:
                 on_refused(messages, error)
-                return 0
+                return
             half = messages.num_rows // 2
-            return sum(self.put_stored(part, on_refused) for part in (messages.slice(0, half), messages.slice(half)))
-        return messages.num_rows
+            yield from self.put_stored(messages.slice(0, half), on_refused)
+            yield from self.put_stored(messages.slice(half), on_refused)
+        else:
+            yield messages, places
 
     def flush(self) -> None:
         """Flush log, queues and index to the disk, and write the checkpoint."""

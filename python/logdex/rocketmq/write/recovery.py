@@ -1,7 +1,8 @@
 """What a start must do to a store, found out before anything is changed.
 
-Source: CommitLog#recoverNormally, #recoverAbnormally, DefaultMessageStore#recover. A broker that finds damage truncates its log there
-and deletes every later file, whatever they hold. Here that is an error if valid messages would be lost, unless the caller allows it.
+Source: CommitLog#recoverNormally, #recoverAbnormally, DefaultMessageStore#recover. A broker that finds damage truncates its log
+there and deletes every later file, whatever they hold. Here that is an error if valid messages would be lost, unless the caller
+allows it.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ def holds_log(root: Path) -> bool:
     others = sorted(name for name in names - _EMPTY_STORE if not _is_empty_tree(root / name))
     if others:
         found = ", ".join(others[:3])
-        raise FileExistsError(errno.EEXIST, f"expected a store with a commitlog or an empty directory, found {found}", str(root))
+        raise FileExistsError(
+            errno.EEXIST, f"expected a store with a commitlog or an empty directory, found {found}", str(root)
+        )
     return False
 
 

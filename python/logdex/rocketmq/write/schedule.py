@@ -1,10 +1,10 @@
 """Scheduled messages: delivery of the parked messages that are due, and the table of what was delivered.
 
 Source: ScheduleMessageService, ConfigManager#load and #persist, MixAll#string2File. A message of level *n* waits in queue *n* - 1
-of `SCHEDULE_TOPIC_XXXX`. `config/delayOffset.json` says up to where each level was delivered. After a crash the messages that were
-delivered since it was written are delivered again. Its text is that of fastjson: integer names have no quotes, which is not JSON.
-4.9.3 and 5.3.3 write the offsets on one line, 5.5.0 one per line; 5.x adds `dataVersion`. Other content of the file, and its form,
-are kept.
+of `SCHEDULE_TOPIC_XXXX`. `config/delayOffset.json` says up to where each level was delivered. After a crash the messages that
+were delivered since it was written are delivered again. Its text is that of fastjson: integer names have no quotes, which is not
+JSON. 4.9.3 and 5.3.3 write the offsets on one line, 5.5.0 one per line; 5.x adds `dataVersion`. Other content of the file, and
+its form, are kept.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from logdex._files import replace_file, sync_directory
 from logdex.errors import CorruptFileError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
+    from typing import TypeAlias
 
     from arro3.core import RecordBatch
 
     from logdex.rocketmq.queue_set import QueueSet
+
+    _OnRefused: TypeAlias = Callable[[RecordBatch, ValueError], None]
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 
@@ -44,7 +47,7 @@ class ScheduleService:
         queues: QueueSet,
         offsets: DelayOffsets,
         levels: Sequence[int],
-        put: Callable[[RecordBatch, Callable[[RecordBatch, ValueError], None]], int],
+        put: Callable[[RecordBatch, _OnRefused], Iterable[tuple[RecordBatch, RecordBatch]]],
     ) -> None:
         """Prepare; nothing is read.
 
@@ -52,8 +55,7 @@ class ScheduleService:
             queues: The queues of the store, for reading.
             offsets: Up to where each level was delivered.
             levels: The delays of the levels, in ms, level 1 first.
-            put: Puts messages with bodies as they are stored, and returns their number. It calls its second argument for each
-                message that no log takes.
+            put: Puts messages with bodies as they are stored; see `StoreParts.put_stored`.
         """
         self._queues = queues
         self._offsets = offsets
@@ -85,7 +87,7 @@ class ScheduleService:
             messages, next_offset, skipped = due
             for phy_offset, reason in skipped:
                 _log.warning("the message at offset %s of the log is not delivered: %s", phy_offset, reason)
-            count += self._put(messages, _warn)
+            count += sum(taken.num_rows for taken, _ in self._put(messages, _warn))
             offsets[level] = next_offset
         return count
 

@@ -8,6 +8,8 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from logdex.rocketmq.write.parts import StoreParts
 
 _PAUSE_SECONDS = 0.005
@@ -24,7 +26,7 @@ class ServiceThread:
         self.error: BaseException | None = None
         self._dispatch = parts.dispatch
         # Seconds between two calls, and the call.
-        self._timed = (
+        self._timed: tuple[tuple[float, Callable[[], object]], ...] = (
             (0.1, parts.deliver_due),
             (1.0, parts.flush_queues),
             (10.0, parts.save_delay_offsets),

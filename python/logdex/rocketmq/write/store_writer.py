@@ -7,8 +7,8 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from logdex._files import Closing
 from logdex._core import DEFAULT_DELAY_LEVELS
+from logdex._files import Closing
 from logdex.rocketmq.write.input import PutResult, all_properties, joined, optional_ms, put_batches
 from logdex.rocketmq.write.options import StoreOptions
 from logdex.rocketmq.write.parts import StoreParts
@@ -88,8 +88,8 @@ class StoreWriter(Closing):
             queue_file_size: Bytes of a file of a queue (mappedFileSizeConsumeQueue); None: as the existing files, else 6,000,000.
             batch_queue_file_size: Bytes of a file of a batch queue (5.x); None: as the existing files, else
                 13,800,000.
-            extension_file_size: Bytes of an extension file of a queue (mappedFileSizeConsumeQueueExt), for queues with such files;
-                None: as the existing files, else no extension files.
+            extension_file_size: Bytes of an extension file of a queue (mappedFileSizeConsumeQueueExt), for queues with such
+                files; None: as the existing files, else no extension files.
             hash_slots: Slots of each index file (maxHashSlotNum); None: as the existing files, else 5,000,000.
             max_entries: Entries of each index file plus one (maxIndexNum); None: as the existing files, else 20,000,000.
             zone: Time zone of the names of index files: the broker's, by name or as tzinfo; None: the machine's.
@@ -99,8 +99,8 @@ class StoreWriter(Closing):
                 by `flush` and `close`.
             last_exit_ok: Whether the last writer closed the store; None: it did if there is no file `abort`.
             truncate: Truncate the log at damage even if there are valid messages behind it.
-            services: A thread dispatches, delivers scheduled messages, flushes queues and writes the checkpoint, as a broker does;
-                False: the methods for it, and `close`, do that.
+            services: A thread dispatches, delivers scheduled messages, flushes queues and writes the checkpoint, as a broker
+                does; False: the methods for it, and `close`, do that.
             begin_phy_offset: Offset at which the log of a new store begins: the first byte of a file.
             compat: "5.5.0" indexes tags, as that broker does. An index that already holds messages with tags stays as it is.
 
@@ -292,7 +292,7 @@ class StoreWriter(Closing):
 
     def _check_open(self) -> None:
         if self._process != os.getpid():
-            raise ValueError("a store opened for writing cannot be used in a forked process")
+            raise ValueError("a store opened for writing belongs to the process that opened it")
         if self._closed:
             raise ValueError("the store is closed for writing")
         self._raise_service_error()

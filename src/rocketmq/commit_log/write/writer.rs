@@ -232,6 +232,6 @@ impl CommitLogWriter {
         if self.process == std::process::id() {
             return Ok(());
         }
-        Err(Error::InvalidArgument("a log opened for writing cannot be used in a forked process".into()))
+        Err(Error::InvalidArgument("a log opened for writing belongs to the process that opened it".into()))
     }
 }

@@ -1,8 +1,7 @@
-//! Which part of a batch queue holds which queue offsets, so that some of them are read without all the others.
+//! The queue offsets of each block of a batch queue, so that some of them can be read without all the others.
 //!
-//! A unit of a batch queue stands where it was put, not at its queue offset. Of every block of units the offsets that it holds are
-//! kept, found in one pass, and what was appended since is looked at when it is asked for. Blocks out of order are found as well:
-//! damage does not hide what lies behind it.
+//! A unit of a batch queue is where it was put, not at its queue offset. One pass finds the offsets of each block of units; units that
+//! are appended later are read on demand. Blocks out of order are found as well: damage hides nothing behind it.
 
 use super::queue::{ConsumeQueue, Numbered};
 use crate::error::Result;
@@ -12,7 +11,7 @@ use crate::rocketmq::offset_files::OffsetFile;
 /// The most units of a block.
 const BLOCK: u64 = 256;
 
-/// Units that stand together, as numbers, and their queue offsets.
+/// A range of units, as numbers, and their queue offsets.
 #[derive(Clone, Copy, Debug)]
 struct Block {
     first: u64,
@@ -27,14 +26,14 @@ struct Block {
 #[derive(Debug, Default)]
 pub(crate) struct BatchBlocks {
     blocks: Vec<Block>,
-    /// After the largest queue offset of the last block, were it alone.
+    /// After the largest queue offset of the last block itself.
     last_most: i64,
     is_known: bool,
     units_read: u64,
 }
 
 impl BatchBlocks {
-    /// Gives `take` the units that lead to messages and hold queue offsets in `begin..end`, in the order in which they stand.
+    /// Calls `take` for the units of messages with queue offsets in `begin..end`, in their order in the files.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -47,7 +46,7 @@ impl BatchBlocks {
     ) -> Result<()> {
         let files = queue.files()?;
         if !self.is_known || self.last_most < end {
-            self.look(queue, &files)?;
+            self.read_blocks(queue, &files)?;
         }
         let first = self.blocks.partition_point(|block| block.most <= begin);
         let last = self.blocks.partition_point(|block| block.least < end);
@@ -65,14 +64,14 @@ impl BatchBlocks {
         Ok(())
     }
 
-    /// How many units were read up to now, each as often as it was.
+    /// The number of units read so far, each counted as often as it was read.
     #[cfg(test)]
     pub(crate) fn units_read(&self) -> u64 {
         self.units_read
     }
 
-    /// Looks at the units behind the last block: at first at all, later up to the first block without a message.
-    fn look(&mut self, queue: &ConsumeQueue, files: &[OffsetFile]) -> Result<()> {
+    /// Reads the units behind the last block: at first all of them, later up to the first block without a message.
+    fn read_blocks(&mut self, queue: &ConsumeQueue, files: &[OffsetFile]) -> Result<()> {
         let from = self.blocks.last().map_or(0, |last| last.end);
         let (mut block, mut blank): (Option<Block>, u64) = (None, 0);
         for file in files {
@@ -106,7 +105,7 @@ impl BatchBlocks {
         Ok(())
     }
 
-    /// Carries the smallest offset to the blocks before, and the largest to those behind.
+    /// Carries the smallest offset to the earlier blocks, and the largest to the later ones.
     fn carry(&mut self) {
         let mut most = i64::MIN;
         for block in &mut self.blocks {

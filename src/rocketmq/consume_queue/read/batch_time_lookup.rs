@@ -1,8 +1,8 @@
-//! From a store time to a queue offset as a 5.x broker searches a batch queue, for compat.
+//! From a store time to a queue offset in a batch queue, in compat: as a 5.x broker searches.
 //!
-//! COMPAT(rocketmq `BatchConsumeQueue#getOffsetInQueueByTime`, `#binarySearchRight`): the times are those in the units. Differs
-//! from the search of other queues, and from what it says of itself: a time after the last unit gives that unit and not the
-//! end; a time between two units gives the later one for [`Boundary::Upper`], too, or none, which is then the beginning.
+//! COMPAT(rocketmq `BatchConsumeQueue#getOffsetInQueueByTime`, `#binarySearchRight`): the times are those in the units. It
+//! differs from the search of other queues, and from its own documentation: a time after the last unit returns that unit and not
+//! the end; a time between two units returns the later one for [`Boundary::Upper`], too, or none, which is then the beginning.
 
 use super::queue::{Boundary, Bounds, ConsumeQueue};
 use crate::error::Result;

@@ -27,29 +27,29 @@ pub(crate) const SHORTEST_EXTENSION_FILE: u64 = HEAD as u64 + END_BLANK;
 /// Bytes that are read at once.
 const WINDOW: usize = 4096;
 
-/// True when a tags code is the address of an extension unit.
+/// Returns whether a tags code is the address of an extension unit.
 pub fn is_extension_address(tags_code: i64) -> bool {
     tags_code <= MAX_ADDRESS
 }
 
-/// Offset in the extension files that an address stands for.
+/// Returns the offset in the extension files of an address.
 pub(crate) fn offset_of(address: i64) -> u64 {
     address.wrapping_sub(i64::MIN).cast_unsigned()
 }
 
-/// What an extension unit says.
+/// An extension unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExtensionUnit {
     /// Hash of the tags.
     pub tags_code: i64,
     /// Store time of the message.
     pub store_timestamp: i64,
-    /// Which consumers' filters take the message; perhaps empty.
+    /// The consumers whose filters accept the message; perhaps empty.
     pub bit_map: Vec<u8>,
 }
 
 impl ExtensionUnit {
-    /// The bytes of the unit, whose bit map has less than 32 KiB.
+    /// Returns the bytes of the unit, whose bit map has less than 32 KiB.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let size = |bytes: usize| i16::try_from(bytes).unwrap_or(i16::MAX).to_be_bytes();
         let (tags_code, time) = (self.tags_code.to_be_bytes(), self.store_timestamp.to_be_bytes());
@@ -59,7 +59,7 @@ impl ExtensionUnit {
     }
 }
 
-/// Reads the unit that begins `bytes`; `None` where none does.
+/// Reads the unit at the beginning of `bytes`; `None` if there is none.
 pub(crate) fn parse(bytes: &[u8]) -> Option<ExtensionUnit> {
     let size = i16::from_be_bytes(bytes.first_chunk().copied()?);
     let head: &[u8; HEAD] = bytes.first_chunk()?;
@@ -78,7 +78,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<ExtensionUnit> {
 }
 
 impl ConsumeQueue {
-    /// The extension units at these addresses, `None` where an address leads to none.
+    /// Returns the extension units at these addresses; `None` for an address without a unit.
     ///
     /// # Errors
     /// `InvalidArgument` without a directory of extensions; the system's error, with the path.
@@ -87,7 +87,7 @@ impl ConsumeQueue {
         addresses: impl IntoIterator<Item = Option<i64>>,
     ) -> Result<Vec<Option<ExtensionUnit>>> {
         let Some(directory) = &self.options.extension else {
-            let text = format!("{} was opened without its extension directory", self.path().display());
+            let text = format!("{}: expected a queue that was opened with its extension directory", self.path().display());
             return Err(Error::InvalidArgument(text));
         };
         let mut units = ExtensionReader::open(directory, self.options.access)?;
@@ -117,12 +117,12 @@ impl ExtensionReader {
         Ok(Self { files, access, opened: None, window: Vec::new(), begin: 0 })
     }
 
-    /// Offset of the first byte that is still there; `None` without files.
+    /// Offset of the first byte of the files; `None` without files.
     pub(crate) fn first(&self) -> Option<u64> {
         self.files.first().map(|file| file.start)
     }
 
-    /// The unit that a tags code leads to; `None` where it is no address or leads to none.
+    /// Returns the unit of a tags code; `None` if it is no address or has no unit.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -136,7 +136,7 @@ impl ExtensionReader {
         Ok(if size < HEAD { None } else { parse(self.bytes(at, size)?) })
     }
 
-    /// `len` bytes from an offset on, or more; nothing where its file ends before.
+    /// Returns `len` bytes from an offset on, or more; none if its file ends before.
     fn bytes(&mut self, at: u64, len: usize) -> Result<&[u8]> {
         let is_in = at >= self.begin && at + len as u64 <= self.begin + self.window.len() as u64;
         if !is_in && !self.fill(at, len)? {

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::hash_index::Compat;
 use crate::io::{Access, ReadAt};
 use crate::report::{self, Report};
 use crate::rocketmq::commit_log::CommitLog;
 use crate::rocketmq::consume_queue::unit::{BATCH_UNIT_LEN, BatchUnit, UNIT_LEN, Unit};
 use crate::rocketmq::offset_files::{self, OffsetFile, OpenFiles};
+use crate::rocketmq::release::Release;
 
 /// Bytes that are read at once.
 const CHUNK: usize = 256 * 1024;
@@ -24,9 +24,9 @@ pub(crate) const BATCH_FOLDER: &str = "batchconsumequeue";
 /// What the units of a queue are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// One unit a message.
+    /// One unit for each message.
     Plain,
-    /// One unit a frame of several messages (5.x).
+    /// One unit for each frame of several messages (5.x).
     Batch,
 }
 
@@ -49,17 +49,17 @@ impl Kind {
 /// How a queue is read.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How files are reached; `Auto` is `pread`.
+    /// How files are read; `Auto` is `pread`.
     pub access: Access,
-    /// A release whose answers are wanted, faults included.
-    pub compat: Option<Compat>,
-    /// The log that the units lead into: tells what is deleted, and the times of messages.
+    /// The release whose answers are returned, faults included.
+    pub compat: Option<Release>,
+    /// The log of the units: it tells which messages are deleted, and their times.
     pub commit_log: Option<Arc<CommitLog>>,
     /// The directory of the queue's extension files.
     pub extension: Option<PathBuf>,
-    /// In compat: where the log ends after the broker's start, where that is not [`CommitLog::max_offset`].
+    /// In compat: the end of the log after the broker's start, if it is not [`CommitLog::max_offset`].
     pub log_end: Option<i64>,
-    /// How far the broker's clock may have stepped back, in ms; matters to queues too long to be read whole.
+    /// How far the broker's clock may have stepped back, in ms; used for queues that are too long to read whole.
     pub clock_slack_ms: i64,
 }
 
@@ -79,20 +79,20 @@ impl Default for Options {
 /// Which message answers a look-up by time if none has exactly this time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Boundary {
-    /// The first one of that time or later; the end of the queue where there is none.
+    /// The first one of that time or later; the end of the queue if there is none.
     Lower,
-    /// The last one of that time or earlier; the first message where there is none.
+    /// The last one of that time or earlier; the first message if there is none.
     Upper,
 }
 
-/// A unit and its place: its number, which is the queue offset of a plain queue's message.
+/// A unit and its number, which in a plain queue is the queue offset of its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Numbered {
     pub(crate) number: u64,
     pub(crate) unit: BatchUnit,
 }
 
-/// The queue of one directory, `<topic>/<queue>`. Calls list it anew: a broker adds and deletes files.
+/// The queue of one directory, `<topic>/<queue>`. Each call lists the directory: a broker adds and deletes files.
 #[derive(Debug)]
 pub struct ConsumeQueue {
     directory: PathBuf,
@@ -135,7 +135,7 @@ impl ConsumeQueue {
         offset_files::list(std::slice::from_ref(&self.directory))
     }
 
-    /// Length of the queue's files: the commonest one, 0 without files.
+    /// Length of the queue's files: the most frequent one; 0 without files.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -143,7 +143,7 @@ impl ConsumeQueue {
         Ok(offset_files::file_size(&self.files()?))
     }
 
-    /// Queue offset of the first message that is still there, and after the last one.
+    /// Queue offset of the first message that the log still has, and after the last one.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -181,8 +181,7 @@ impl ConsumeQueue {
         self.kind.unit_len() as u64
     }
 
-    /// Gives `take` the units of one file whose numbers are in `begin..end`, as far as the file has them.
-    /// `take` returns false to end it.
+    /// Calls `take` for the units of one file whose numbers are in `begin..end`, until it returns false.
     pub(crate) fn read_file(
         &self,
         file: &OffsetFile,
@@ -243,15 +242,15 @@ impl ConsumeQueue {
         }
     }
 
-    /// Gives `take` the units that hold queue offsets in `begin..end`, in their order: those that lead to messages; in
-    /// compat all that a broker would count.
+    /// Calls `take` for the units with queue offsets in `begin..end`, in their order: those of messages; in compat all that a
+    /// broker counts.
     ///
     /// # Errors
     /// The system's error, with the path.
     pub fn units(&self, begin: i64, end: i64, mut take: impl FnMut(BatchUnit)) -> Result<()> {
         let files = self.files()?;
         let (begin, end, units) = match (self.options.compat, self.kind) {
-            // What lies outside of the bounds is no message.
+            // Units outside of the bounds are no messages.
             (None, Kind::Plain) => (begin.max(0), end, 0),
             (compat, _) => {
                 let Bounds { min, max, units } = bounds_of(self, &files)?;
@@ -274,7 +273,7 @@ impl ConsumeQueue {
         Ok(())
     }
 
-    /// Looks for strays, gaps, files of another length, and units that cannot be true. Kinds: docs/findings.md.
+    /// Checks for stray files, gaps, files of another length, and invalid units. Kinds: docs/findings.md.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -298,7 +297,7 @@ impl ConsumeQueue {
                     );
                 } else if unit.unit.is_message() {
                     if unit.unit.phy_offset < before {
-                        let expected = format!("a message at {before} or behind");
+                        let expected = format!("a message at offset {before} or behind");
                         checked.find(&file.path, at, report::Kind::QueueOrder, expected, describe(unit.unit));
                     }
                     before = before.max(unit.unit.end());
@@ -315,7 +314,7 @@ pub(crate) fn describe(unit: Unit) -> String {
     format!("offset {}, size {}", unit.phy_offset, unit.size)
 }
 
-/// What of a queue is there.
+/// The range of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bounds {
     /// Queue offset of the first message.
@@ -326,7 +325,7 @@ pub(crate) struct Bounds {
     pub(crate) units: u64,
 }
 
-/// Bounds by the rule that the queue was opened with.
+/// Returns the range by the rule that the queue was opened with.
 pub(crate) fn bounds_of(queue: &ConsumeQueue, files: &[OffsetFile]) -> Result<Bounds> {
     match queue.options.compat {
         Some(compat) => of_broker(queue, files, compat),
@@ -334,7 +333,7 @@ pub(crate) fn bounds_of(queue: &ConsumeQueue, files: &[OffsetFile]) -> Result<Bo
     }
 }
 
-/// Number of the unit after the last one that can be true.
+/// Returns the number of the unit after the last valid one.
 fn written_end(queue: &ConsumeQueue, files: &[OffsetFile]) -> Result<u64> {
     for file in files.iter().rev() {
         let mut end = 0;
@@ -351,7 +350,7 @@ fn written_end(queue: &ConsumeQueue, files: &[OffsetFile]) -> Result<u64> {
     Ok(files.first().map_or(0, |file| file.start / queue.unit_bytes()))
 }
 
-/// The first unit before `end` that `wanted` takes.
+/// Returns the first unit before `end` for which `wanted` is true.
 fn first_unit(
     queue: &ConsumeQueue,
     files: &[OffsetFile],
@@ -383,7 +382,7 @@ fn of_messages(queue: &ConsumeQueue, files: &[OffsetFile]) -> Result<Bounds> {
     Ok(Bounds { min: begin.map_or(max, |begin| begin.unit.base_offset), max, units })
 }
 
-/// Queue offset after the unit before `end`.
+/// Returns the queue offset after the unit before `end`.
 fn max_offset(queue: &ConsumeQueue, files: &[OffsetFile], end: u64) -> Result<i64> {
     if queue.kind() == Kind::Plain {
         return Ok(end.cast_signed());
@@ -397,7 +396,7 @@ fn log_begin(queue: &ConsumeQueue) -> Result<Option<i64>> {
 }
 
 /// COMPAT(rocketmq `ConsumeQueue#recover`, `#truncateDirtyLogicFiles`, `#correctMinOffset`).
-fn of_broker(queue: &ConsumeQueue, files: &[OffsetFile], compat: Compat) -> Result<Bounds> {
+fn of_broker(queue: &ConsumeQueue, files: &[OffsetFile], compat: Release) -> Result<Bounds> {
     let mut units = recovered_end(queue, files)?;
     let mut left: Vec<OffsetFile> =
         files.iter().filter(|file| file.start / queue.unit_bytes() <= units).cloned().collect();
@@ -410,7 +409,7 @@ fn of_broker(queue: &ConsumeQueue, files: &[OffsetFile], compat: Compat) -> Resu
     }
     let max = max_offset(queue, &left, units)?;
     let log_begin = log_begin(queue)?.unwrap_or(0);
-    if compat != Compat::V4_9_3 {
+    if compat != Release::V4_9_3 {
         let last = units.checked_sub(1).map(|last| queue.unit(&left, last)).transpose()?.flatten();
         if last.is_none_or(|last| last.unit.unit.phy_offset < log_begin) {
             return Ok(Bounds { min: max, max, units });
@@ -421,7 +420,7 @@ fn of_broker(queue: &ConsumeQueue, files: &[OffsetFile], compat: Compat) -> Resu
     Ok(Bounds { min: first.map_or(0, |first| first.unit.base_offset), max, units })
 }
 
-/// Where the walk over the last three files ends.
+/// Returns the unit at which the walk over the last three files ends.
 fn recovered_end(queue: &ConsumeQueue, files: &[OffsetFile]) -> Result<u64> {
     let mut end = files.first().map_or(0, |file| file.start / queue.unit_bytes());
     for file in files.get(files.len().saturating_sub(3)..).unwrap_or_default() {
@@ -441,7 +440,7 @@ fn recovered_end(queue: &ConsumeQueue, files: &[OffsetFile]) -> Result<u64> {
     Ok(end)
 }
 
-/// Takes away what lies behind the end of the log. The first unit of the last file is not asked whether it can be true.
+/// Removes the units behind the end of the log. The first unit of the last file is not checked.
 fn truncated_end(queue: &ConsumeQueue, files: &mut Vec<OffsetFile>, log_end: i64) -> Result<u64> {
     while let Some(file) = files.last() {
         let begin = file.start.div_ceil(queue.unit_bytes());

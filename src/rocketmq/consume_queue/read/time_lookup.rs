@@ -1,8 +1,8 @@
 //! From a store time to a queue offset.
 //!
-//! The times are those of the messages themselves, read from the log. A queue of up to [`READ_WHOLE`] units is read
-//! whole, so the answer is exact however the broker's clock went. A longer one is searched by halves; where the clock
-//! stepped back by up to `clock_slack_ms`, the answer is still exact.
+//! The times are those of the messages, read from the log. A queue of up to [`READ_WHOLE`] units is read whole, so the answer is
+//! exact whatever the broker's clock did. A longer queue is searched by bisection; if the clock stepped back by at most
+//! `clock_slack_ms`, the answer is still exact.
 
 use std::cell::RefCell;
 use std::time::UNIX_EPOCH;
@@ -10,11 +10,11 @@ use std::time::UNIX_EPOCH;
 use super::batch_time_lookup;
 use super::queue::{Boundary, Bounds, ConsumeQueue, Kind, bounds_of};
 use crate::error::{Error, Result};
-use crate::hash_index::Compat;
 use crate::rocketmq::commit_log::StoreTimes;
 use crate::rocketmq::offset_files::OffsetFile;
+use crate::rocketmq::release::Release;
 
-/// A queue of so many units or fewer is read whole: some ten milliseconds.
+/// A queue of up to this many units is read whole: some ten milliseconds.
 const READ_WHOLE: u64 = 65_536;
 
 /// The units of a queue and the times of their messages.
@@ -25,7 +25,7 @@ struct Times<'a> {
 }
 
 impl Times<'_> {
-    /// Queue offset of the first message of a unit and its store time; `None` where there is no message, or none any more.
+    /// The store time of the message of a unit; `None` if there is no message, or no longer.
     fn of(&self, number: u64) -> Result<Option<i64>> {
         let Some(unit) = self.queue.unit(self.files, number)?.filter(|unit| unit.unit.unit.is_message()) else {
             return Ok(None);
@@ -43,7 +43,7 @@ impl Times<'_> {
         Ok(None)
     }
 
-    /// The first number in `begin..end` from which on no time is below `time`, if times only rise.
+    /// The first number in `begin..end` from which on no time is below `time`, provided that times only rise.
     fn halve(&self, begin: u64, end: u64, time: i64) -> Result<u64> {
         let (mut low, mut high) = (begin, end);
         while low < high {
@@ -64,7 +64,7 @@ impl ConsumeQueue {
     /// `InvalidArgument` without a commit log; the system's error, with the path.
     pub fn offset_by_time(&self, time: i64, boundary: Boundary) -> Result<i64> {
         let Some(log) = &self.options.commit_log else {
-            let text = format!("{} was opened without its commit log, which holds the times", self.path().display());
+            let text = format!("{}: expected a queue that was opened with its commit log", self.path().display());
             return Err(Error::InvalidArgument(text));
         };
         let files = self.files()?;
@@ -73,7 +73,7 @@ impl ConsumeQueue {
             return batch_time_lookup::offset_by_time(self, &files, bounds, time, boundary);
         }
         let times = Times { queue: self, files: &files, log: RefCell::new(log.store_times()?) };
-        if self.options.compat == Some(Compat::V4_9_3) {
+        if self.options.compat == Some(Release::V4_9_3) {
             return nearest(&times, bounds, time);
         }
         let begin = files.first().map_or(0, |file| file.start / self.unit_bytes());
@@ -84,7 +84,7 @@ impl ConsumeQueue {
                 let (low, high) = if whole {
                     (begin, bounds.units)
                 } else {
-                    // Behind a message of this time there is none, before it there may be where the clock stepped back.
+                    // After a message of this time there is no earlier one. Before it there may be a later one if the clock stepped back.
                     let high = times.halve(begin, bounds.units, time)?;
                     (times.halve(begin, high, time.saturating_sub(slack))?, high)
                 };
@@ -133,7 +133,7 @@ fn last_up_to(times: &Times<'_>, low: u64, high: u64, time: i64) -> Result<Optio
     Ok(None)
 }
 
-/// Milliseconds of a file's last change.
+/// The time of a file's last change, in ms.
 fn changed_ms(file: &OffsetFile) -> Result<i64> {
     let changed =
         std::fs::metadata(&file.path).and_then(|kind| kind.modified()).map_err(|e| Error::io(&file.path, e))?;
@@ -143,8 +143,8 @@ fn changed_ms(file: &OffsetFile) -> Result<i64> {
     })
 }
 
-/// COMPAT(rocketmq `ConsumeQueue#getOffsetInQueueByTime` 4.9.3): the file is chosen by the time of its last change, and
-/// within it the nearer message is taken, never the end.
+/// COMPAT(rocketmq `ConsumeQueue#getOffsetInQueueByTime` 4.9.3): the file is chosen by the time of its last change. In this file
+/// the nearer message is returned, never the end.
 fn nearest(times: &Times<'_>, bounds: Bounds, time: i64) -> Result<i64> {
     let unit_bytes = times.queue.unit_bytes();
     let files: Vec<&OffsetFile> =

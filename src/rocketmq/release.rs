@@ -1,8 +1,8 @@
-//! Broker releases whose answers can be had bit for bit.
+//! The broker releases whose answers logdex can give bit for bit.
 
 /// A broker release. What is written is the same for all; answers, safety and recovery differ from the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Compat {
+pub enum Release {
     /// RocketMQ 4.9.3.
     V4_9_3,
     /// RocketMQ 5.3.3: the index is that of 4.9.3, the commit log knows frames of version 2.
@@ -11,8 +11,8 @@ pub enum Compat {
     V5_5_0,
 }
 
-impl Compat {
-    /// The release of a version number, if it is one of the known.
+impl Release {
+    /// The release of a version number, if it is a known one.
     pub fn parse(version: &str) -> Option<Self> {
         match version {
             "4.9.3" => Some(Self::V4_9_3),

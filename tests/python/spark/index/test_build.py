@@ -10,6 +10,7 @@ import pytest
 import golden
 from logdex import spark as ls
 from logdex.rocketmq import CommitLog, IndexService
+from logdex.spark.index.build import list_log_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -157,3 +158,12 @@ def test_an_index_of_a_running_broker_is_refused(
     with pytest.raises(Exception, match="4711"):
         ls.build_index(spark, shared_store("sync"), tmp_path / "index", hash_slots=8, max_entries=100)
     assert not (tmp_path / "index").exists()
+
+
+def test_log_files_cover_the_log_without_a_gap(shared_store: Callable[[str], Path]) -> None:
+    log = CommitLog.open(shared_store("rolled") / "commitlog")
+    files = list_log_files(log)
+    assert len(files) == len(log.files) > 1
+    assert files[0].begin == log.min_offset
+    assert [file.end for file in files[:-1]] == [file.begin for file in files[1:]]
+    assert files[-1].end is None

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logdex.spark.build_plan import LogFileCount, plan_build
-from logdex.spark.rolling import Seed
+from logdex.spark.index.build import LogFileCount, plan_build
+from logdex.spark.index.rolling import Seed
 
 # A log is a list of files, a file a list of messages, a message its number of entries.
 logs = st.lists(st.lists(st.integers(0, 3), max_size=6), max_size=5)

@@ -1,12 +1,12 @@
-"""How a parallel job puts index files into a directory: all of them, or none.
+"""Commit of index files that parallel tasks wrote: all of them appear in the directory, or none.
 
-    <index_dir>/_temporary/<job>/<partition>-<attempt>-<random>/<n>    what the attempts of tasks write
-    <index_dir>/yyyyMMddHHmmssSSS                                      the files, once the driver commits
+    <index_dir>/_temporary/<job>/<partition>-<attempt>-<random>/<n>    files of the attempts of tasks
+    <index_dir>/yyyyMMddHHmmssSSS                                      the files after the commit by the driver
 
-Every attempt of a task writes into a directory of its own, so retried and speculative attempts never meet; what an attempt
-wrote counts only when the driver hears of it. The commit links each file to its final name (which fails where the name is
-taken), takes back everything when one fails, and leaves `_SUCCESS` last. Brokers pass over names that are no number, so
-neither `_temporary` nor `_SUCCESS` disturbs one.
+Each attempt of a task writes into its own directory, so retried and speculative attempts never meet. The driver uses only the
+files that an attempt reported. The commit links each file to its final name, which fails if the name is taken. If one link
+fails, the commit removes all of them. It creates `_SUCCESS` last. Brokers ignore names that are not numbers, so they ignore
+`_temporary` and `_SUCCESS`.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from logdex.hash_index.file_name import create_next
 from logdex.hash_index.geometry import file_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 logger = logging.getLogger("logdex.spark")
 
 TEMPORARY = "_temporary"
 SUCCESS = "_SUCCESS"
 
-# Above this a job that reserved mostly empty space says so.
-_MUCH_BYTES = 1 << 30
+_LARGE_BYTES = 1 << 30
+"""A job that reserves more than this, most of it empty, logs a warning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,9 @@ class WrittenFile:
     """One index file that an attempt finished.
 
     Attributes:
-        path: Where it lies, below the job's directory.
-        entries: Entries held.
-        reserved_bytes: Disk space that it takes.
+        path: Its path below the job's directory.
+        entries: Entries in it.
+        reserved_bytes: Disk space of the file.
     """
 
     path: str
@@ -63,8 +63,8 @@ class Job:
     Attributes:
         index_dir: The directory.
         job_id: Its name below `_temporary`.
-        zone: Time zone of the file names; None is the driver's own.
-        made_index_dir: Whether the directory was not there before the job.
+        zone: Time zone of the file names; None: the driver's own.
+        made_index_dir: Whether the job created the directory.
     """
 
     index_dir: str
@@ -74,7 +74,7 @@ class Job:
 
     @classmethod
     def start(cls, index_dir: Path, zone: str | None) -> Job:
-        """Make the job's directory, on the driver.
+        """Create the job's directory, on the driver.
 
         Raises:
             LockedError: The directory belongs to a store whose broker is running.
@@ -86,16 +86,16 @@ class Job:
 
     @property
     def directory(self) -> Path:
-        """Where the attempts write."""
+        """The directory in which attempts write."""
         return Path(self.index_dir) / TEMPORARY / self.job_id
 
     def start_attempt(self) -> Path:
-        """Make the directory of this attempt of a task, in a worker.
+        """Create the directory of this attempt of a task, in a worker.
 
-        Only the last part is made: an attempt that outlives its job must fail, not leave something behind.
+        Only the last part is created: an attempt that outlives its job must fail and leave nothing behind.
 
         Raises:
-            FileNotFoundError: The job's directory is not there, on this machine.
+            FileNotFoundError: The job's directory is missing on this machine.
         """
         context = TaskContext.get()
         task = f"{context.partitionId()}-{context.taskAttemptId()}" if context else "0-0"
@@ -111,14 +111,14 @@ class Job:
         return directory
 
     def commit(self, files: Sequence[WrittenFile], *, overwrite: bool) -> list[Path]:
-        """Give the files their final names, in their order, after (or instead of) what the directory holds.
+        """Give the files their final names, in their order, after the files of the directory or in place of them.
 
-        Either all files are there afterwards or none; with `overwrite` the former files are there if these are not.
+        Afterwards either all files are there or none; if `overwrite` fails, the former files are there.
 
         Raises:
             LockedError: The broker of the store was started meanwhile.
             BlockingIOError: Another writer holds the directory.
-            OSError: A file could not be named.
+            OSError: A file could not be linked to its name.
         """
         target = Path(self.index_dir)
         refuse_running_broker(target)
@@ -130,43 +130,39 @@ class Job:
 
     def _publish(self, target: Path, files: Sequence[WrittenFile], *, overwrite: bool) -> list[Path]:
         former = index_files(target)
-        undo: list[Callable[[], object]] = []
-        placed: list[Path] = []
-        try:
-            if (target / SUCCESS).exists():
-                (target / SUCCESS).unlink()
-                undo.append((target / SUCCESS).touch)
+        success = target / SUCCESS
+        published: list[Path] = []
+        with contextlib.ExitStack() as undo:
+            if success.exists():
+                success.unlink()
+                undo.callback(success.touch)
             if overwrite:
                 aside = self.directory / "former"
                 aside.mkdir()
                 for path in former:
-                    moved = aside / path.name
-                    path.rename(moved)
-                    undo.append(_renaming(moved, path))
-            held = [path.name for path in former]
+                    undo.callback(path.rename(aside / path.name).rename, path)
+            names = [path.name for path in former]
             for file in files:
-                placed.append(_place(self.directory / file.path, target, held, self.zone))
-                held.append(placed[-1].name)
-                undo.append(placed[-1].unlink)
+                path = _link_to_next_name(self.directory / file.path, target, names, self.zone)
+                undo.callback(path.unlink)
+                names.append(path.name)
+                published.append(path)
             sync_directory(target)
-        except BaseException:
-            for step in reversed(undo):
-                step()
-            raise
+            undo.pop_all()
         self.clean_up()
-        (target / SUCCESS).touch()
+        success.touch()
         sync_directory(target)
-        return placed
+        return published
 
     def clean_up(self) -> None:
-        """Remove everything that the job's attempts left."""
+        """Remove all files that the job's attempts left."""
         shutil.rmtree(self.directory, ignore_errors=True)
-        # Other jobs may be at work in the same directory.
+        # Other jobs may be writing below the same directory.
         with contextlib.suppress(OSError):
             self.directory.parent.rmdir()
 
     def abort(self) -> None:
-        """Remove everything that the job made; the index directory too if it is the job's and nothing else is in it."""
+        """Remove all files of the job, and the index directory if the job created it and it is empty."""
         self.clean_up()
         if self.made_index_dir:
             with contextlib.suppress(OSError):
@@ -174,7 +170,7 @@ class Job:
 
 
 def index_files(directory: Path) -> list[Path]:
-    """List the index files of a directory in a broker's load order; none where there is no directory."""
+    """Return the index files of a directory in a broker's load order; none if there is no directory."""
     try:
         entries = list_directory(directory)
     except FileNotFoundError:
@@ -182,12 +178,11 @@ def index_files(directory: Path) -> list[Path]:
     return [directory / entry.name for entry in entries if entry.is_numeric and entry.is_file]
 
 
-def report_space(files: Sequence[WrittenFile], index_dir: str, hash_slots: int) -> None:
-    """Log the disk space that files of so many slots reserve; aloud when most of much is empty."""
+def log_reserved_space(files: Sequence[WrittenFile], index_dir: str, hash_slots: int) -> None:
+    """Log the disk space that the files reserve: as a warning if it is large and mostly empty."""
     reserved = sum(file.reserved_bytes for file in files)
     used = sum(file_size((hash_slots, file.entries)) for file in files)
-    wasteful = reserved > _MUCH_BYTES and used * 2 < reserved
-    advice = "; fewer partitions or a smaller maxEntries reserve less" if wasteful else ""
+    wasteful = reserved > _LARGE_BYTES and used * 2 < reserved
     logger.log(
         logging.WARNING if wasteful else logging.INFO,
         "%s: %d index files with %d entries reserve %d bytes of disk%s",
@@ -195,12 +190,12 @@ def report_space(files: Sequence[WrittenFile], index_dir: str, hash_slots: int) 
         len(files),
         sum(file.entries for file in files),
         reserved,
-        advice,
+        "; fewer partitions or a smaller maxEntries reserve less" if wasteful else "",
     )
 
 
-def _place(source: Path, target: Path, held: list[str], zone: str | None) -> Path:
-    """Move a finished file to the next free name; never over a file that is there."""
+def _link_to_next_name(source: Path, target: Path, names: list[str], zone: str | None) -> Path:
+    """Link a finished file to the next free name; never replace an existing file."""
 
     def link(path: Path) -> Path:
         try:
@@ -208,14 +203,10 @@ def _place(source: Path, target: Path, held: list[str], zone: str | None) -> Pat
         except FileExistsError:
             raise
         except OSError:
-            # A file system without hard links: the next best is to look first.
+            # The file system has no hard links, so check first and rename.
             if path.exists():
                 raise FileExistsError(errno.EEXIST, "file exists", str(path)) from None
             source.rename(path)
         return path
 
-    return create_next(held, target, time.time_ns() // 1_000_000, zone, link)
-
-
-def _renaming(source: Path, target: Path) -> Callable[[], object]:
-    return lambda: source.rename(target)
+    return create_next(names, target, time.time_ns() // 1_000_000, zone, link)

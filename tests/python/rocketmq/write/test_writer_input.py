@@ -19,15 +19,15 @@ INTEGERS = ("queue_id", "flag", "sys_flag", "reconsume_times", "prepared_transac
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"file_size": 0}, "file_size is 1 or more, not 0"),
-        ({"file_size": 0, "begin_phy_offset": 1 << 30}, "file_size is 1 or more, not 0"),
-        ({"file_size": -4096}, "file_size is 1 or more, not -4096"),
-        ({"queue_file_size": 0}, "queue_file_size is 1 or more, not 0"),
-        ({"queue_file_size": -20}, "queue_file_size is 1 or more, not -20"),
-        ({"batch_queue_file_size": 0}, "batch_queue_file_size is 46 or more, not 0"),
-        ({"extension_file_size": 0}, "extension_file_size is 24 or more, not 0"),
-        ({"begin_phy_offset": -16_384}, "begin_phy_offset is the first byte of a file"),
-        ({"max_entries": 1}, "max_entries is 2 or more, not 1"),
+        ({"file_size": 0}, "file_size=0: expected 1 or more"),
+        ({"file_size": 0, "begin_phy_offset": 1 << 30}, "file_size=0: expected 1 or more"),
+        ({"file_size": -4096}, "file_size=-4096: expected 1 or more"),
+        ({"queue_file_size": 0}, "queue_file_size=0: expected 1 or more"),
+        ({"queue_file_size": -20}, "queue_file_size=-20: expected 1 or more"),
+        ({"batch_queue_file_size": 45}, "batch queue files of 45 bytes: expected 46 or more"),
+        ({"extension_file_size": 23}, "extension files of 23 bytes: expected 24 or more"),
+        ({"begin_phy_offset": -16_384}, "begin_phy_offset=-16384: expected the offset of the first byte of a file"),
+        ({"max_entries": 1}, "max_entries=1: expected 2 or more"),
     ],
 )
 def test_sizes_that_no_store_has_are_refused(options: dict[str, Any], words: str, tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_integer_columns_hold_integers(name: str, tmp_path: Path) -> None:
 def test_a_mapping_without_columns_is_refused(tmp_path: Path) -> None:
     with StoreWriter.open(tmp_path, **SMALL) as writer:
         for messages in ({}, {"body": [b""]}):
-            with pytest.raises(ValueError, match="there is no column topic"):
+            with pytest.raises(ValueError, match="expected a column topic"):
                 writer.put_messages(messages)
         assert writer.put_messages({"topic": []}).num_rows == 0
 

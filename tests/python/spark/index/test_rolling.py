@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 
 from logdex.errors import IndexFullError
-from logdex.spark.entry_rows import ROW_SCHEMA
-from logdex.spark.rolling import RollingFiles
+from logdex.spark.index.rolling import ROW_SCHEMA, RollingFiles
 
 if TYPE_CHECKING:
     from pathlib import Path

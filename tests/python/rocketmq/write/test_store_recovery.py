@@ -161,7 +161,7 @@ def test_sound_messages_behind_damage_are_not_cut_off_unasked(name: str, damaged
     # Nor is a lock file left that was not there.
     (root / "lock").unlink()
     before = contents(root)
-    with pytest.raises(CorruptFileError, match=r"[\d,]+ sound messages behind it") as caught:
+    with pytest.raises(CorruptFileError, match=r"[\d,]+ valid messages behind it") as caught:
         open_golden(root, "basic")
     assert contents(root) == before
     kept = golden.damaged(name)["messageOffsets"]
@@ -169,7 +169,7 @@ def test_sound_messages_behind_damage_are_not_cut_off_unasked(name: str, damaged
     damage = int(Path(caught.value.path).name) + caught.value.offset
     assert kept[-1] < damage < kept[-1] + size
     lost = [row["physicalOffset"] for row in golden.rows("basic", "messages") if row["physicalOffset"] > damage]
-    assert f"{len(lost):,} sound messages" in caught.value.found
+    assert f"{len(lost):,} valid messages" in caught.value.found
     with open_golden(root, "basic", truncate=True) as writer:
         assert not writer.recovered.ok
         assert writer.recovered.checked["messages_cut_off"] == len(lost)
@@ -310,7 +310,7 @@ def test_a_process_that_dies_loses_nothing(services: bool, tmp_path: Path) -> No
     """
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program)],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "support")},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "support")},
         timeout=60,
         check=False,
     )

@@ -8,7 +8,7 @@ import pytest
 
 from logdex.errors import LockedError
 from logdex.hash_index.directory import DirectoryLock
-from logdex.spark.commit import Job, WrittenFile, index_files, report_space
+from logdex.spark.index.job import Job, WrittenFile, index_files, log_reserved_space
 
 
 def written(job: Job, *contents: str) -> list[WrittenFile]:
@@ -126,7 +126,7 @@ def test_the_index_of_a_running_broker_is_refused(tmp_path: Path, monkeypatch: p
 def test_much_empty_space_is_said_aloud(caplog: pytest.LogCaptureFixture) -> None:
     files = [WrittenFile(f"0/{n}", entries=10, reserved_bytes=420_000_040) for n in range(3)]
     with caplog.at_level("INFO", "logdex.spark"):
-        report_space(files[:1], "index", 100)
-        report_space(files, "index", 100)
+        log_reserved_space(files[:1], "index", 100)
+        log_reserved_space(files, "index", 100)
     assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
     assert "3 index files with 30 entries reserve 1260000120 bytes" in caplog.text

@@ -103,7 +103,7 @@ def restored_behind_damage(root: Path) -> None:
 def test_restored_messages_behind_damage_are_not_cut_off_without_a_word(tmp_path: Path) -> None:
     restored_behind_damage(tmp_path)
     with pytest.raises(
-        CorruptFileError, match="50 that look as if a broker had cut them off, though queues lead to them, behind it"
+        CorruptFileError, match="50 that look as if a broker had truncated them, though queues lead to them, behind it"
     ):
         StoreWriter.open(tmp_path, **SMALL | {"file_size": 65_536}, last_exit_ok=False)
     with StoreWriter.open(tmp_path, **SMALL | {"file_size": 65_536}, last_exit_ok=False, truncate=True) as writer:

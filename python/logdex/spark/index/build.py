@@ -1,0 +1,338 @@
+"""Parallel build of a key index from a commit log, into exactly the files of a sequential build.
+
+The build has two passes. The first pass reads each log file once and writes its index entries below the job's directory, 20
+bytes each. From their counts the driver plans which entry is the first of each index file. In the second pass each task makes
+whole index files from these entries. Only counts and names return to the driver.
+
+A sequential build puts the log's entries one after another into files of N-1 entries. So file k holds the entries k(N-1) up to
+(k+1)(N-1), and its header starts with the end of file k-1 (IndexService#getAndCreateLastIndexFile). Two more rules decide
+whether a last file without entries exists: a broker opens the file for a message before it knows whether the message has keys
+(IndexService#buildIndex), so one more message after a full file creates a new file, and any message creates the first one.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.errors import PySparkException
+
+from logdex._core import index_entries
+from logdex._types import MAX_INT64, check_int64
+from logdex.arrow import INDEXED_COLUMNS
+from logdex.hash_index.file_name import resolve_zone
+from logdex.hash_index.geometry import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES
+from logdex.hash_index.index_service import INDEXES_TAGS
+from logdex.report import Report
+from logdex.rocketmq.layout import find_layout
+from logdex.spark.index.job import Job, WrittenFile, index_files, log_reserved_space
+from logdex.spark.index.rolling import ROW_SCHEMA, RollingFiles, Seed, entry_rows
+from logdex.spark.workers import call_in_tasks, check_worker_python, commit_log, require_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from os import PathLike
+
+    from pyspark.sql import SparkSession
+
+    from logdex._types import Access, Compat
+    from logdex.rocketmq import CommitLog
+
+logger = logging.getLogger("logdex.spark")
+
+_SCAN_ROWS = 65_536
+_TASKS_PER_CORE = 4
+_UNKNOWN_CORES = 8
+
+
+def build_index(
+    spark: SparkSession,
+    store: str | PathLike[str],
+    index_dir: str | PathLike[str],
+    *,
+    hash_slots: int = DEFAULT_HASH_SLOTS,
+    max_entries: int = DEFAULT_MAX_ENTRIES,
+    zone: str | None = None,
+    mode: str = "errorifexists",
+    max_tasks: int | None = None,
+    access: Access = "auto",
+    compat: Compat | None = None,
+) -> Report:
+    """Build the key index of a store's commit log: byte for byte the files of a sequential `IndexService.build_index`.
+
+    Args:
+        spark: The session whose workers build; they must see the same files as the driver.
+        store: The store, or the directory of its commit log. It is only read.
+        index_dir: The directory for the index files; created if it is missing.
+        hash_slots: Slots of an index file (the broker's maxHashSlotNum).
+        max_entries: Entries of an index file, one of which is never used (the broker's maxIndexNum).
+        zone: Time zone of the file names; None: the driver's own.
+        mode: `errorifexists`, or `overwrite` to replace the index files of the directory, all at once.
+        max_tasks: The largest number of writing tasks; None: four for each core.
+        access: How files are read and written.
+        compat: `5.5.0` indexes tags too, as that broker does.
+
+    Returns:
+        A report; its `checked` counts log files, messages, entries, index files and reserved bytes.
+
+    Raises:
+        FileExistsError: The directory holds index files and the mode is not `overwrite`.
+        FileNotFoundError: There is no store at the path.
+        LockedError: The directory belongs to a store whose broker is running.
+        LogdexError: The workers' Python cannot run logdex.
+    """
+    if mode not in ("errorifexists", "overwrite"):
+        raise ValueError(f"mode={mode!r}: expected errorifexists or overwrite")
+    if hash_slots < 1 or max_entries < 2:  # noqa: PLR2004 - one entry of a file is never used
+        raise ValueError(
+            f"hash_slots={hash_slots}, max_entries={max_entries}: expected at least 1 slot and 2 entries in an index file"
+        )
+    check_int64(hash_slots=hash_slots, max_entries=max_entries, max_tasks=max_tasks)
+    resolve_zone(zone)
+    check_worker_python(spark)
+    require_directory(Path(store))
+    log_directory = find_layout(Path(store).absolute()).commit_log
+    target = Path(index_dir).absolute()
+    if mode == "errorifexists" and index_files(target):
+        raise FileExistsError(errno.EEXIST, "index files exist (mode='overwrite' replaces them)", str(target))
+
+    log_files = list_log_files(commit_log(log_directory, access=access, compat=compat))
+    job = Job.start(target, zone)
+    try:
+        work = _Work(job, log_directory, access, compat)
+        counts = [
+            LogFileCount(**json.loads(text)) for text in call_in_tasks(spark, partial(_write_rows, work), log_files)
+        ]
+        _warn_of_early_end(counts, log_files, log_directory)
+        plan = plan_build(counts, file_entries=max_entries - 1, max_tasks=max_tasks or _TASKS_PER_CORE * _cores(spark))
+        make = partial(_make_files, work, hash_slots, max_entries)
+        written = [WrittenFile(**file) for text in call_in_tasks(spark, make, plan.tasks) for file in json.loads(text)]
+        job.commit(written, overwrite=mode == "overwrite")
+    except BaseException:
+        job.abort()
+        raise
+    log_reserved_space(written, str(target), hash_slots)
+    return Report(
+        [],
+        {
+            "log_files": len(counts),
+            "messages": plan.messages,
+            "entries": plan.entries,
+            "index_files": len(written),
+            "reserved_bytes": sum(file.reserved_bytes for file in written),
+        },
+    )
+
+
+def _cores(spark: SparkSession) -> int:
+    try:
+        return int(spark.sparkContext.defaultParallelism)
+    except PySparkException:
+        # A Connect session does not know the cores of its server.
+        return _UNKNOWN_CORES
+
+
+# The first pass
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A file of the log: its first offset and that of the next file, None for the last file."""
+
+    begin: int
+    end: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class LogFileCount:
+    """Counts of the first pass over one commit-log file.
+
+    Attributes:
+        rows: Path of the file's index entries, below the job's directory.
+        messages: Messages in the file.
+        entries: Index entries of these messages.
+        message_after: Whether the file's last message has no entry.
+        continues: Whether a sequential reader continues into the next file.
+    """
+
+    rows: str
+    messages: int
+    entries: int
+    message_after: bool
+    continues: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """Values that all tasks of a build share; they are pickled into every task."""
+
+    job: Job
+    log_directory: str
+    access: Access
+    compat: Compat | None
+
+    def messages(self, begin: int) -> Iterator[Any]:
+        """Scan the log from a message on."""
+        log = commit_log(self.log_directory, access=self.access, compat=self.compat)
+        return map(pa.record_batch, log.scan(begin_phy_offset=begin, columns=INDEXED_COLUMNS, batch_size=_SCAN_ROWS))
+
+    def entries(self, messages: Any) -> Any:
+        """Return the rows of a batch of messages."""
+        entries = index_entries(messages, end_phy_offset=0, tags=self.compat == INDEXES_TAGS)
+        return entry_rows(pa.record_batch(entries))
+
+
+def list_log_files(log: CommitLog) -> list[LogFile]:
+    """Return the files of a log with the ranges that they cover."""
+    begins = [int(path.name) for path in log.files]
+    return [LogFile(begin, end) for begin, end in zip(begins, [*begins[1:], None], strict=False)]
+
+
+def _write_rows(work: _Work, log_file: LogFile) -> str:
+    """Write the index entries of one log file into a file, in a worker, and return their counts as JSON."""
+    messages = entries = 0
+    message_after = continues = False
+    end = MAX_INT64 if log_file.end is None else log_file.end
+    directory = work.job.start_attempt()
+    with pa.OSFile(str(directory / "rows"), "wb") as file, pa.ipc.new_stream(file, ROW_SCHEMA) as stream:
+        # The scan continues to the next file's first message: only then is it known that a sequential reader gets there.
+        for batch in work.messages(log_file.begin):
+            own = batch.filter(pc.less(batch.column("phy_offset"), end))
+            if own.num_rows:
+                rows = work.entries(own)
+                stream.write_batch(rows)
+                messages += own.num_rows
+                entries += rows.num_rows
+                message_after = not work.entries(own.slice(own.num_rows - 1)).num_rows
+            continues = own.num_rows < batch.num_rows
+            if continues:
+                break
+    return json.dumps(asdict(LogFileCount(f"{directory.name}/rows", messages, entries, message_after, continues)))
+
+
+def _warn_of_early_end(counts: Sequence[LogFileCount], log_files: Sequence[LogFile], directory: str) -> None:
+    """Log a warning if there are messages in files after the one in which a sequential reader stops."""
+    walked = _walked(counts)
+    unread = [count for count in counts[len(walked) :] if count.messages]
+    if unread:
+        logger.warning(
+            "%s: the log ends in file %020d; %d later files hold messages that no broker would read, they are not indexed",
+            directory,
+            log_files[len(walked) - 1].begin,
+            len(unread),
+        )
+
+
+# The plan
+
+
+@dataclass(frozen=True, slots=True)
+class RowsPart:
+    """The entries `start` up to `stop` (exclusive) of one file that the first pass wrote."""
+
+    rows: str
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlan:
+    """Work of one task of the second pass.
+
+    Attributes:
+        parts: The entries that it reads.
+        seeded: Whether the first of them is the entry before its own, the seed of its first file.
+        empty_file: Whether it adds a last file without entries.
+    """
+
+    parts: tuple[RowsPart, ...]
+    seeded: bool
+    empty_file: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The tasks of a build, in the order of their files, and the totals."""
+
+    tasks: tuple[TaskPlan, ...]
+    messages: int
+    entries: int
+
+
+def plan_build(counts: Sequence[LogFileCount], *, file_entries: int, max_tasks: int) -> Plan:
+    """Divide the index files of a log among tasks, each a run of whole files.
+
+    Args:
+        counts: The log files in order. Files after the first one that does not continue are not part of the log.
+        file_entries: Entries that one index file holds.
+        max_tasks: The largest number of tasks.
+    """
+    log = _walked(counts)
+    entries = sum(count.entries for count in log)
+    full, rest = divmod(entries, file_entries)
+    # The last file with messages decides, whether or not these have entries.
+    message_after = next((count.message_after for count in reversed(log) if count.messages), False)
+    empty_file = rest == 0 and message_after
+    filled = full + (rest > 0)
+    tasks = min(max_tasks, filled) or (1 if empty_file else 0)
+    plans = []
+    for task in range(tasks):
+        first = filled * task // tasks * file_entries
+        last = min(filled * (task + 1) // tasks * file_entries, entries)
+        seeded = first > 0
+        plans.append(TaskPlan(tuple(_parts(log, first - seeded, last)), seeded, empty_file and task == tasks - 1))
+    return Plan(tuple(plans), sum(count.messages for count in log), entries)
+
+
+def _walked(counts: Sequence[LogFileCount]) -> Sequence[LogFileCount]:
+    """Return the counts of the files that a sequential reader reads."""
+    ends = (number for number, count in enumerate(counts, 1) if not count.continues)
+    return counts[: next(ends, len(counts))]
+
+
+def _parts(log: Sequence[LogFileCount], first: int, last: int) -> Iterator[RowsPart]:
+    """Yield where the entries `first` up to `last` (exclusive) of the whole log are."""
+    passed = 0
+    for count in log:
+        start, stop = max(first - passed, 0), min(last - passed, count.entries)
+        if start < stop:
+            yield RowsPart(count.rows, start, stop)
+        passed += count.entries
+
+
+# The second pass
+
+
+def _make_files(work: _Work, hash_slots: int, max_entries: int, plan: TaskPlan) -> str:
+    """Make the index files of one task from rows of the first pass, in a worker, and return their names as JSON."""
+    files = RollingFiles(work.job.start_attempt(), hash_slots, max_entries, access=work.access)
+    needs_seed = plan.seeded
+    for part in plan.parts:
+        for rows in _read_rows(work.job.directory / part.rows, part.start, part.stop):
+            if needs_seed:
+                files.seed = Seed.of(rows)
+            files.put(rows.slice(int(needs_seed)))
+            needs_seed = False
+    if plan.empty_file:
+        files.put_nothing()
+    return json.dumps([asdict(file) for file in files.close()])
+
+
+def _read_rows(path: Path, start: int, stop: int) -> Iterator[Any]:
+    """Yield the rows `start` up to `stop` (exclusive) of a file, in batches that are not empty."""
+    passed = 0
+    with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as stream:
+        for batch in stream:
+            first, last = max(start - passed, 0), min(stop - passed, batch.num_rows)
+            if first < last:
+                yield batch.slice(first, last - first)
+            passed += batch.num_rows
+            if passed >= stop:
+                return

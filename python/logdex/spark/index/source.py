@@ -1,0 +1,377 @@
+"""Format `rocketmq_index`: index files as a table of entries, and any DataFrame of index entries into index files.
+
+Each task of a write fills its own files, in the order of offsets. A broker searches files from the newest to the oldest and
+stops at the first one that begins before the range it looks for, so files must follow one another in offset and in time. The
+commit therefore rejects tasks that overlap, and files that would not follow those of the directory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as sf
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceWriter,
+    InputPartition,
+    WriterCommitMessage,
+)
+
+from logdex._types import MIN_INT64, check_int64
+from logdex.hash_index.file_name import resolve_zone
+from logdex.hash_index.geometry import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES, file_size
+from logdex.rocketmq import IndexFile, IndexService
+from logdex.spark import options as opt
+from logdex.spark.index.job import Job, WrittenFile, index_files, log_reserved_space
+from logdex.spark.index.rolling import COLUMNS, RollingFiles, entry_rows, ordered_end, sorted_rows
+from logdex.spark.schema import (
+    ENTRY_COLUMNS,
+    ENTRY_COLUMNS_AND_FILE,
+    FILE_COLUMN,
+    arrow_schema,
+    checked_schema,
+    lay_out,
+    record_batches,
+    require_columns,
+    spark_schema,
+    warn_of_lost_instants,
+)
+from logdex.spark.workers import known_geometry, require_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from logdex._types import Access
+
+FORMAT = "rocketmq_index"
+_OPTIONS = ("path", "paths", "hashSlots", "maxEntries", "zone", "access", "compat", "columns")
+_TYPES = {
+    "topic": ("string", "binary"),
+    "key": ("string", "binary"),
+    "phy_offset": ("bigint", "int"),
+    "store_timestamp": ("timestamp", "bigint"),
+}
+_SAMPLE = 0.01
+_SAMPLES_A_TASK = 100
+
+
+class IndexSource(DataSource):
+    """The data source of `spark.read.format("rocketmq_index")` and `df.write.format("rocketmq_index")`.
+
+    Options: `hashSlots`, `maxEntries` (default: inferred from the directory's files; 5,000,000 and 20,000,000 for a new
+    directory), `access`; for reading also `columns` (among them `file`, the name of the entry's file) and `compat`; for writing
+    `zone`, the time zone of the file names (default: the driver's).
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for `format`."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """Declare the columns of the entries, or those that the option `columns` names."""
+        chosen = opt.names(self.options, "columns")
+        return spark_schema(ENTRY_COLUMNS if chosen is None else ENTRY_COLUMNS_AND_FILE, chosen)
+
+    def reader(self, schema: StructType) -> EntriesReader:
+        """Plan a read of the entries."""
+        opt.check_names(self.options, _OPTIONS, FORMAT)
+        directory = opt.path(self.options, FORMAT)
+        require_directory(directory)
+        index_options = {
+            "hash_slots": opt.integer(self.options, "hashSlots"),
+            "max_entries": opt.integer(self.options, "maxEntries"),
+            "access": opt.access(self.options),
+            "compat": opt.compat(self.options),
+        }
+        return EntriesReader(str(directory), checked_schema(ENTRY_COLUMNS_AND_FILE, schema), index_options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's signature
+        """Plan a write and create the directory of its job, on the driver."""
+        opt.check_names(self.options, _OPTIONS, FORMAT)
+        require_columns(schema.fieldNames(), COLUMNS, f"format {FORMAT}")
+        for name, types in _TYPES.items():
+            found = schema[name].dataType.simpleString()
+            if found not in types:
+                raise ValueError(f"format {FORMAT}: column {name} must be {' or '.join(types)}, not {found}")
+        directory = opt.path(self.options, FORMAT)
+        zone = self.options.get("zone")
+        resolve_zone(zone)
+        slots, entries = _geometry(
+            directory,
+            opt.integer(self.options, "hashSlots"),
+            opt.integer(self.options, "maxEntries"),
+            overwrite=overwrite,
+        )
+        job = Job.start(directory, zone)
+        return IndexWriter(job, slots, entries, overwrite=overwrite, access=opt.access(self.options))
+
+
+def _geometry(directory: Path, slots: int | None, entries: int | None, *, overwrite: bool) -> tuple[int, int]:
+    """Choose slots and entries of new files: those of the options, otherwise of the directory's files, otherwise the default.
+
+    Raises:
+        ValueError: The directory has files with other slots and entries, or no index file can have these.
+    """
+    if (slots is None) != (entries is None):
+        raise ValueError("give both options hashSlots and maxEntries, or neither")
+    present = [] if overwrite else index_files(directory)
+    if present and slots is None:
+        slots, entries = known_geometry(directory, slots, entries)
+    slots = DEFAULT_HASH_SLOTS if slots is None else slots
+    entries = DEFAULT_MAX_ENTRIES if entries is None else entries
+    if slots < 1 or entries < 2:  # noqa: PLR2004 - one entry of a file is never used
+        raise ValueError(f"hashSlots must be at least 1 and maxEntries at least 2, not {slots} and {entries}")
+    size = file_size((slots, entries))
+    for path in present:
+        if path.stat().st_size != size:
+            raise ValueError(
+                f"{path} has {path.stat().st_size} bytes and files of {slots} slots and {entries} entries have {size}: "
+                "a broker opens all files of a directory with one geometry"
+            )
+    return slots, entries
+
+
+# Reading
+
+
+@dataclass(frozen=True)
+class EntriesOfFile(InputPartition):
+    """One index file to read, with its geometry."""
+
+    path: str
+    hash_slots: int
+    max_entries: int
+
+
+class EntriesReader(DataSourceReader):
+    """Reads entries, one partition for each file."""
+
+    def __init__(self, directory: str, columns: list[str], index_options: dict[str, Any]) -> None:
+        self.directory = directory
+        self.columns = columns
+        self.index_options = index_options
+
+    def partitions(self) -> list[InputPartition]:
+        """Return the files, oldest first, as the service lists them."""
+        with IndexService.open(self.directory, **self.index_options) as service:
+            return [EntriesOfFile(str(file.path), file.hash_slots, file.max_entries) for file in service.files]
+
+    def read(self, partition: InputPartition | None) -> Iterator[Any]:
+        """Read the entries of one file, in a worker."""
+        if not isinstance(partition, EntriesOfFile):
+            return
+        schema = arrow_schema(ENTRY_COLUMNS_AND_FILE, self.columns)
+        options = {**self.index_options, "hash_slots": partition.hash_slots, "max_entries": partition.max_entries}
+        lost = 0
+        with IndexFile.open(partition.path, **options) as file:
+            for batch in record_batches(file.entries()):
+                rows, out_of_range = lay_out(batch, schema, {FILE_COLUMN: file.path.name})
+                lost += out_of_range
+                yield rows
+        warn_of_lost_instants(lost, partition.path)
+
+
+# Writing
+
+
+def arrange(df: DataFrame, partitions: int | None = None) -> DataFrame:
+    """Divide rows by offset, so that each task writes a range of its own; the writer sorts the rows of a task.
+
+    With `partitions`, a job first samples the offsets, and reads no other column, to make the tasks similar in size.
+
+    Args:
+        df: Rows with a column `phy_offset`.
+        partitions: The number of tasks; None: Spark decides. Each task creates at least one file, which reserves its full size.
+
+    Raises:
+        ValueError: There is no such column, or `partitions` is less than 1.
+    """
+    require_columns(df.columns, ("phy_offset",), "arrange")
+    if partitions is None:
+        return df.repartitionByRange("phy_offset")
+    check_int64(partitions=partitions)
+    if partitions < 1:
+        raise ValueError(f"partitions must be 1 or more, not {partitions}")
+    # Spark's own repartitionByRange would read all columns for its sample, and search the bounds for each row.
+    at_or_above = [(sf.col("phy_offset") >= bound).cast("int") for bound in _bounds(df, partitions)]
+    return df.repartitionById(partitions, sf.coalesce(reduce(add, at_or_above, sf.lit(0)), sf.lit(0)))
+
+
+def _bounds(df: DataFrame, parts: int) -> list[int]:
+    """Return the offsets that divide the rows into about equal parts; none if there are no rows."""
+    if parts == 1:
+        return []
+    offsets = df.select("phy_offset").where("phy_offset is not null")
+    shares = [part / parts for part in range(1, parts)]
+    columns = sf.count("*").alias("rows"), sf.percentile_approx("phy_offset", shares).alias("bounds")
+    found = offsets.sample(_SAMPLE).agg(*columns).collect()[0]
+    if found.rows < _SAMPLES_A_TASK * parts:
+        found = offsets.agg(*columns).collect()[0]
+    return list(found.bounds or [])
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Offsets and times of some index files, both ends included.
+
+    Attributes:
+        first_offset: Smallest commit-log offset.
+        last_offset: Largest commit-log offset.
+        first_ms: Earliest store time, milliseconds since the epoch.
+        last_ms: Latest store time, milliseconds since the epoch.
+        owner: The file or task, in words.
+    """
+
+    first_offset: int
+    last_offset: int
+    first_ms: int
+    last_ms: int
+    owner: str
+
+    @classmethod
+    def of_rows(cls, batches: Sequence[Any], owner: str) -> Span:
+        """Return the span of rows."""
+        rows = pa.Table.from_batches(batches)
+        offsets, times = (pc.min_max(rows.column(name)).as_py() for name in ("phy_offset", "store_timestamp"))
+        return cls(offsets["min"], offsets["max"], times["min"], times["max"], owner)
+
+
+@dataclass(frozen=True)
+class TaskFiles(WriterCommitMessage):
+    """Commit message of one attempt of a task that had rows: its files, in their order, and their span."""
+
+    files: tuple[WrittenFile, ...]
+    span: Span
+
+
+class NoFiles(WriterCommitMessage):
+    """Commit message of an attempt of a task without rows."""
+
+
+class IndexWriter(DataSourceArrowWriter):
+    """Writes index files; the driver commits those that the tasks report."""
+
+    def __init__(self, job: Job, hash_slots: int, max_entries: int, *, overwrite: bool, access: Access) -> None:
+        self.job = job
+        self.hash_slots = hash_slots
+        self.max_entries = max_entries
+        self.overwrite = overwrite
+        self.access = access
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Fill the files of a task, in a worker, and sort its rows if they are not in order.
+
+        Rows are put as they arrive. If an offset is below the one before it, the files are removed and made again from all
+        rows, sorted. So the task holds its rows, 20 bytes each.
+
+        Raises:
+            ValueError: A topic, key, offset or time is null.
+        """
+        files = self._start()
+        held: list[Any] = []
+        end: int | None = MIN_INT64
+        try:
+            for batch in iterator:
+                if not batch.num_rows:
+                    continue
+                rows = entry_rows(batch)
+                held.append(rows)
+                end = None if end is None else ordered_end(rows, end)
+                if end is not None:
+                    files.put(rows)
+            if not held:
+                files.discard()
+                return NoFiles()
+            if end is None:
+                files.discard()
+                files = self._start()
+                for rows in sorted_rows(held):
+                    files.put(rows)
+            task = files.directory.name.partition("-")[0]
+            return TaskFiles(tuple(files.close()), Span.of_rows(held, f"task {task}"))
+        except BaseException:
+            files.discard()
+            raise
+
+    def _start(self) -> RollingFiles:
+        return RollingFiles(self.job.start_attempt(), self.hash_slots, self.max_entries, access=self.access)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Check that the tasks follow one another and give their files the final names, on the driver.
+
+        Raises:
+            ValueError: Two tasks, or a task and the files of the directory, overlap.
+        """
+        tasks = [message for message in messages if isinstance(message, TaskFiles)]
+        tasks.sort(key=lambda task: (task.span.first_offset, task.span.last_offset))
+        directory = Path(self.job.index_dir)
+        present = [] if self.overwrite else _present(directory, self.hash_slots, self.max_entries)
+        check_order(present, [task.span for task in tasks])
+        files = [file for task in tasks for file in task.files]
+        self.job.commit(files, overwrite=self.overwrite)
+        log_reserved_space(files, self.job.index_dir, self.hash_slots)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Remove the files of all attempts; the messages (None for a failed task) are not needed."""
+        del messages
+        self.job.abort()
+
+
+def check_order(present: Sequence[Span], tasks: Sequence[Span]) -> None:
+    """Check that the spans of tasks, sorted by offset, follow one another and the files of the directory.
+
+    Two spans may share an end: all keys of a message have one offset, and two messages can have one millisecond.
+
+    Raises:
+        ValueError: Two of them overlap; the message names both and says what to do.
+    """
+    furthest = max(present, key=lambda span: span.last_offset, default=None)
+    latest = max(present, key=lambda span: span.last_ms, default=None)
+    for span in tasks:
+        if furthest is not None and span.first_offset < furthest.last_offset:
+            raise _overlap("offset", span, furthest, appended=furthest in present)
+        if latest is not None and span.first_ms < latest.last_ms:
+            raise _overlap("time", span, latest, appended=latest in present)
+        furthest = latest = span
+
+
+def _overlap(kind: str, span: Span, earlier: Span, *, appended: bool) -> ValueError:
+    own, other = (
+        f"{s.first_offset}..{s.last_offset}" if kind == "offset" else f"{s.first_ms}..{s.last_ms}"
+        for s in (span, earlier)
+    )
+    if appended:
+        advice = "only rows after those of the directory can be appended (mode overwrite replaces them)"
+    else:
+        advice = "write logdex.spark.arrange(df) instead of df"
+        if kind == "time":
+            advice += "; if it is arranged already, the clock was set back: write it as one partition"
+    return ValueError(
+        "index files must follow one another in offset and time, or a broker does not find all entries: "
+        f"the {kind} range {own} of {span.owner} overlaps {other} of {earlier.owner}; {advice}"
+    )
+
+
+def _present(directory: Path, hash_slots: int, max_entries: int) -> list[Span]:
+    """Return the span of each file of the directory that has entries; only headers are read."""
+    spans = []
+    for path in index_files(directory):
+        with IndexFile.open(path, hash_slots=hash_slots, max_entries=max_entries, access="pread") as file:
+            if len(file):
+                header = file.header
+                times = sorted((header.begin_timestamp, header.end_timestamp))
+                offsets = sorted((header.begin_phy_offset, header.end_phy_offset))
+                spans.append(Span(offsets[0], offsets[1], times[0], times[1], f"file {path.name}"))
+    return spans

@@ -1,0 +1,260 @@
+"""Spark's Python workers: their interpreter, the functions they call, and the files they keep open between tasks.
+
+Spark unpickles a function for every task and keeps its workers alive between tasks. Handles therefore live in this module: each
+worker opens a directory once. A handle is used again only while the directory and the files in it (name, device, inode, size)
+are unchanged. Handles do not cross a fork: a child process opens its own.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from collections import OrderedDict
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from logdex._core import commit_log_directories
+from logdex.errors import LogdexError
+from logdex.rocketmq import CommitLog, IndexService, MessageStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from logdex._types import Access, Compat
+
+    class Sized(Protocol):
+        """A part of a log."""
+
+        @property
+        def size(self) -> int:
+            """Approximate bytes of log."""
+
+
+_Argument = TypeVar("_Argument")
+_Handle = TypeVar("_Handle")
+_Piece = TypeVar("_Piece", bound="Sized")
+
+PARTITION_BYTES = 128 << 20
+"""Bytes of log that a task reads by default, as for Spark's own files."""
+
+_ANSWER = StructType([StructField("number", LongType()), StructField("answer", StringType())])
+_PROBE = "import logdex._core, pyarrow, pyspark, sys; sys.stdout.write('%d.%d' % sys.version_info[:2])"
+_PROBE_SECONDS = 60
+_MAX_OPEN = 16
+"""Directories that one worker keeps open; the least recently used one is dropped."""
+
+_opened: OrderedDict[Hashable, tuple[Hashable, Any]] = OrderedDict()
+_lock = threading.RLock()
+
+
+# Which Python the workers run
+
+
+def check_worker_python(spark: SparkSession) -> None:
+    """Check that the Python of the session's workers can run logdex.
+
+    Workers run the value of `PYSPARK_PYTHON` at the start of the session, otherwise `python3` from the path, and not the
+    driver's interpreter. If theirs is another one, it is started once to see whether it has logdex.
+
+    Raises:
+        LogdexError: It cannot run logdex; the message names it and the setting to change.
+    """
+    worker = _worker_python(spark)
+    if worker is None:
+        return
+    found = shutil.which(worker)
+    # Not resolved: a virtual environment's python is a link to a python without its packages.
+    if found is not None and Path(found).absolute().parent == Path(sys.executable).absolute().parent:
+        return
+    # A worker on another machine may have a path that is missing here.
+    if found is None and not str(spark.sparkContext.master).startswith("local"):
+        return
+    problem = f"there is no {worker} on the path" if found is None else _python_problem(found)
+    if problem:
+        raise LogdexError(
+            f"Spark starts its Python workers with {found or worker}, which cannot run logdex ({problem}): set the "
+            f"environment variable PYSPARK_PYTHON={sys.executable} before the Spark session is created"
+        )
+
+
+def _worker_python(spark: SparkSession) -> str | None:
+    """Return the command that starts the session's Python workers; None if it is unknown (Spark Connect)."""
+    try:
+        return str(spark.sparkContext.pythonExec)
+    except PySparkException:
+        # The context of a Connect session is on the server, which reports its own errors.
+        return None
+
+
+@lru_cache(maxsize=8)
+def _python_problem(python: str) -> str:
+    """Start a Python and return why it cannot run logdex; empty if it can."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONHOME"}
+    try:
+        done = subprocess.run(  # noqa: S603 - the command is the one that Spark itself is about to start
+            [python, "-c", _PROBE], capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False, env=environment
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"it does not start: {error}"
+    if done.returncode:
+        return (done.stderr.strip().splitlines() or [f"it exited with status {done.returncode}"])[-1]
+    driver = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    return "" if done.stdout == driver else f"it is Python {done.stdout} and the driver is Python {driver}"
+
+
+# What a task does
+
+
+def call_in_tasks(
+    spark: SparkSession, function: Callable[[_Argument], str], arguments: Sequence[_Argument]
+) -> list[str]:
+    """Call a function once for each argument, each call in a task of its own, and return the answers in their order.
+
+    Args:
+        spark: The session whose workers call the function.
+        function: The function; it is pickled into every task, together with all arguments.
+        arguments: Its arguments.
+    """
+    if not arguments:
+        return []
+
+    def answers(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            numbers = batch.column(0)
+            texts = pa.array([function(arguments[number]) for number in numbers.to_pylist()], pa.utf8())
+            yield pa.RecordBatch.from_arrays([numbers, texts], names=_ANSWER.names)
+
+    rows = spark.range(0, len(arguments), 1, len(arguments)).mapInArrow(answers, _ANSWER).collect()
+    return [row.answer for row in sorted(rows)]
+
+
+def task_bytes(total: int, most: int, min_tasks: int | None) -> int:
+    """Return the limit of bytes for one task that results in enough tasks.
+
+    Args:
+        total: Bytes that are read in total.
+        most: The upper limit in any case.
+        min_tasks: The smallest number of tasks; None: no minimum.
+    """
+    return most if not min_tasks or min_tasks < 0 else max(1, min(most, -(-total // min_tasks)))
+
+
+def pack(pieces: Iterable[_Piece], most: int) -> list[tuple[_Piece, ...]]:
+    """Group pieces, in their order, into tasks of at most `most` bytes; a larger piece is a task of its own."""
+    tasks: list[list[_Piece]] = []
+    size = 0
+    for piece in pieces:
+        if not tasks or size + piece.size > most:
+            tasks.append([])
+            size = 0
+        tasks[-1].append(piece)
+        size += piece.size
+    return [tuple(task) for task in tasks]
+
+
+# Files that a worker keeps open
+
+
+def index_service(
+    directory: str,
+    *,
+    hash_slots: int | None = None,
+    max_entries: int | None = None,
+    access: Access = "auto",
+    compat: Compat | None = None,
+) -> IndexService:
+    """Return the open index service of a directory."""
+    options: dict[str, Any] = {
+        "hash_slots": hash_slots,
+        "max_entries": max_entries,
+        "access": access,
+        "compat": compat,
+    }
+    return _cached(IndexService.open, directory, [directory], options)
+
+
+def commit_log(directory: str, *, access: Access = "auto", compat: Compat | None = None) -> CommitLog:
+    """Return the open commit log of a directory, or of several directories separated by commas."""
+    parts = [str(part) for part in commit_log_directories(directory)]
+    return _cached(CommitLog.open, directory, parts, {"access": access, "compat": compat})
+
+
+def message_store(root: str, *, hash_slots: int | None = None, max_entries: int | None = None) -> MessageStore:
+    """Return the open store at a root directory."""
+    parts = [root, f"{root}/commitlog", f"{root}/index"]
+    return _cached(MessageStore.open, root, parts, {"hash_slots": hash_slots, "max_entries": max_entries})
+
+
+def require_directory(directory: Path) -> None:
+    """Raise FileNotFoundError, with the name of this machine, if there is no such directory."""
+    if not directory.is_dir():
+        where = f"{directory} on {socket.gethostname()} (driver and workers must see the same files)"
+        raise FileNotFoundError(errno.ENOENT, "no such directory", where)
+
+
+def known_geometry(index_dir: Path, hash_slots: int | None, max_entries: int | None) -> tuple[int | None, int | None]:
+    """Return slots and entries of a directory's index files, inferred once on the driver unless they are given.
+
+    Raises:
+        FileNotFoundError: There is no such directory.
+        GeometryError: They cannot be inferred from the files.
+        ValueError: The files have other slots and entries than those given.
+    """
+    require_directory(index_dir)
+    with IndexService.open(index_dir, hash_slots=hash_slots, max_entries=max_entries) as service:
+        files = service.files
+        if hash_slots is None and files:
+            return files[-1].hash_slots, files[-1].max_entries
+    return hash_slots, max_entries
+
+
+def _cached(open_handle: Callable[..., _Handle], path: str, directories: list[str], options: dict[str, Any]) -> _Handle:
+    """Return the handle of a path: the open one, or a new one if the directories changed."""
+    key = (open_handle, path, *options.values())
+    state = tuple(_state(directory) for directory in directories)
+    with _lock:
+        known = _opened.get(key)
+        if known is None or known[0] != state:
+            require_directory(Path(directories[0]))
+            # The older handle is dropped, not closed: one of its streams may still be in use.
+            known = _opened[key] = (state, open_handle(path, **options))
+        _opened.move_to_end(key)
+        while len(_opened) > _MAX_OPEN:
+            _opened.popitem(last=False)
+        handle: _Handle = known[1]
+        return handle
+
+
+def _state(directory: str) -> Hashable:
+    """Return what identifies a directory and the files in it; None if it is missing."""
+    real = os.path.realpath(directory)
+    try:
+        own = Path(real).stat()
+        with os.scandir(real) as entries:
+            listed = [(entry.name, entry.stat()) for entry in entries if entry.is_file()]
+    except FileNotFoundError:
+        return None
+    files = sorted((name, stat.st_dev, stat.st_ino, stat.st_size) for name, stat in listed)
+    return real, own.st_dev, own.st_ino, own.st_mtime_ns, tuple(files)
+
+
+def _forget_after_fork() -> None:
+    global _lock  # noqa: PLW0603 - another thread of the parent may have held it
+    _lock = threading.RLock()
+    _opened.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_after_fork)

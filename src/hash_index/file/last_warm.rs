@@ -1,0 +1,29 @@
+//! When a file was last seen to be in memory.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+/// How long a file that was in memory is taken to be, in milliseconds.
+const TRUST_MS: u64 = 10;
+
+/// When the file was last seen to be in memory; 0 = never.
+#[derive(Debug, Default)]
+pub(super) struct LastWarm(AtomicU64);
+
+impl LastWarm {
+    pub(super) fn is_recent(&self, now: u64) -> bool {
+        now < self.0.load(Ordering::Relaxed).saturating_add(TRUST_MS)
+    }
+
+    pub(super) fn set(&self, now: u64) {
+        self.0.store(now, Ordering::Relaxed);
+    }
+}
+
+/// Milliseconds since the first call, plus enough that 0 is never recent.
+pub(super) fn now_ms() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    let passed = START.get_or_init(Instant::now).elapsed().as_millis();
+    u64::try_from(passed).unwrap_or(u64::MAX).saturating_add(TRUST_MS + 1)
+}

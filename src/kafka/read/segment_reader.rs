@@ -1,0 +1,129 @@
+//! What the readers of records and of batches have in common: rows are collected until a record batch is full, and an error
+//! is returned after the rows before it.
+
+use std::fmt;
+
+use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_schema::{ArrowError, SchemaRef};
+
+use crate::error::{Error, Result};
+use crate::report::Finding;
+
+/// What a reader does at damage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnError {
+    /// End with an error.
+    Raise,
+    /// Note it, and go on after the batch if its size is known.
+    Skip,
+    /// Note it, and leave the segment.
+    Stop,
+}
+
+/// What a step of a walk did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Rows may have been added; there may be more.
+    Continue,
+    /// The rows are too many bytes for another one.
+    Full,
+    /// The walk is at its end.
+    End,
+}
+
+/// A walk over segments that collects rows.
+pub(crate) trait SegmentRows: fmt::Debug + Send {
+    /// Go on with the walk.
+    ///
+    /// # Errors
+    /// `Corrupt` for damage, with `OnError::Raise`; the system's error.
+    fn step(&mut self) -> Result<Step>;
+
+    /// Number of rows collected.
+    fn rows(&self) -> usize;
+
+    /// Return the rows collected, and begin again without any.
+    fn take(&mut self) -> RecordBatch;
+
+    /// The schema of the rows.
+    fn schema(&self) -> SchemaRef;
+
+    /// Findings that were not raised.
+    fn findings(&self) -> &[Finding];
+
+    /// Byte offset in the current segment, after the last whole batch.
+    fn position(&self) -> u64;
+
+    /// Bytes read from logs so far.
+    fn bytes_read(&self) -> u64;
+}
+
+/// A reader of record batches of at most `batch_size` rows.
+#[derive(Debug)]
+pub struct SegmentReader {
+    rows: Box<dyn SegmentRows>,
+    batch_size: usize,
+    /// The error that ended the walk, until the rows before it are taken.
+    pending: Option<Error>,
+    ended: bool,
+}
+
+impl SegmentReader {
+    pub(crate) fn new(rows: Box<dyn SegmentRows>, batch_size: usize) -> Result<Self> {
+        if batch_size == 0 {
+            return Err(Error::InvalidArgument("batch_size=0: expected 1 or more".to_owned()));
+        }
+        Ok(Self { rows, batch_size, pending: None, ended: false })
+    }
+
+    /// Return the next batch; `None` at the end, and after an error.
+    ///
+    /// # Errors
+    /// `Corrupt` for damage, with `OnError::Raise`; the system's error.
+    pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        while !self.ended && self.rows.rows() < self.batch_size {
+            match self.rows.step() {
+                Ok(Step::Continue) => {}
+                Ok(Step::Full) => break,
+                Ok(Step::End) => self.ended = true,
+                Err(error) => {
+                    self.pending = Some(error);
+                    self.ended = true;
+                }
+            }
+        }
+        if self.rows.rows() > 0 {
+            return Ok(Some(self.rows.take()));
+        }
+        self.pending.take().map_or(Ok(None), Err)
+    }
+
+    /// Findings that were not raised.
+    pub fn findings(&self) -> &[Finding] {
+        self.rows.findings()
+    }
+
+    /// Byte offset in the current segment, after the last whole batch.
+    pub fn position(&self) -> u64 {
+        self.rows.position()
+    }
+
+    /// Bytes read from logs so far.
+    pub fn bytes_read(&self) -> u64 {
+        self.rows.bytes_read()
+    }
+}
+
+impl Iterator for SegmentReader {
+    type Item = std::result::Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_batch().map_err(|e| ArrowError::ExternalError(Box::new(e))).transpose()
+    }
+}
+
+impl RecordBatchReader for SegmentReader {
+    fn schema(&self) -> SchemaRef {
+        self.rows.schema()
+    }
+}

@@ -1,0 +1,19 @@
+//! Index files of a store are not written while a broker runs on it.
+
+use std::path::Path;
+
+use crate::error::Result;
+use crate::io::disk::absolute;
+use crate::io::store_lock::refuse_other_holder;
+
+/// Checks that no broker runs on the store that an index file belongs to: one with a commit log two levels above the file.
+///
+/// # Errors
+/// `Locked` while a broker runs, or another process writes the store; the system's error, with the path.
+pub fn refuse_running_broker(index_file: &Path) -> Result<()> {
+    let index_file = absolute(index_file)?;
+    match index_file.parent().and_then(Path::parent) {
+        Some(root) if root.join("commitlog").is_dir() => refuse_other_holder(&root.join("lock")),
+        _ => Ok(()),
+    }
+}
