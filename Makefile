@@ -1,7 +1,7 @@
-# What a person types; `make` alone lists it.
+# `make` alone lists the targets.
 #
-# Every target makes what it stands on: .venv with the locked Python packages, and the extension built into it. Two stamps in
-# .venv remember that, so a second call only runs. Paths are relative, because make splits at spaces.
+# Every target creates what it needs: .venv with the locked Python packages, and the extension. Stamps in .venv record that, so
+# a second call only runs. Paths are relative, because make splits paths at spaces.
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -18,18 +18,18 @@ export PYTHON
 # Spark's workers must run the driver's Python.
 export PYSPARK_PYTHON := $(CURDIR)/$(PY)
 export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(PY)
-# maturin and PyO3 look here for the Python to build for, whatever environment the caller is in.
+# maturin and PyO3 build for this Python, in any environment of the caller.
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
-# Generated tests of Rust: the same for everybody, as pyproject.toml does for Python. Give another seed to search further.
+# A fixed seed for the generated Rust tests, as in pyproject.toml for Python. Set another seed to search further.
 export PROPTEST_RNG_SEED ?= 20260321
 unexport CONDA_PREFIX PYTHONHOME PYTHONPATH
 
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find src -name '*.rs')
 
 .PHONY: help
-help: ## this list
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
@@ -37,14 +37,14 @@ demo: need-java $(VENV)/.extension ## read, index and search a real broker's sto
 	@$(PY) examples/demo.py
 
 .PHONY: test
-test: need-java $(VENV)/.extension ## all tests: Rust, Python, Spark
+test: need-java $(VENV)/.extension ## run all tests: Rust, Python, Spark
 	@echo '== cargo test'
 	@$(CARGO) test --locked --quiet
 	@echo '== pytest'
 	@$(PY) -m pytest -q
 
 .PHONY: check
-check: $(VENV)/.extension wheel ## formatting, lints, types, stubs, and the wheel by itself
+check: $(VENV)/.extension wheel ## check formatting, lints, types, stubs, and the wheel in an empty environment
 	@echo '== cargo fmt, clippy, doc'
 	@$(CARGO) fmt --check
 	@$(CARGO) clippy --locked --quiet --all-targets -- -D warnings
@@ -58,7 +58,7 @@ check: $(VENV)/.extension wheel ## formatting, lints, types, stubs, and the whee
 	@$(PY) -m mypy.stubtest logdex._core
 
 .PHONY: interop
-interop: need-java need-maven $(VENV)/.extension-release ## the same files in the real broker's classes (needs Maven)
+interop: need-java need-maven $(VENV)/.extension-release ## test files of logdex in the real broker's classes (needs Maven)
 	@echo '== maven'
 	@mvn -q -B -ntp -f tests/interop/pom.xml package
 	@mvn -q -B -ntp -f tests/interop/kafka/pom.xml package
@@ -66,27 +66,28 @@ interop: need-java need-maven $(VENV)/.extension-release ## the same files in th
 	@$(PY) -m pytest -q tests/interop
 
 .PHONY: bench
-bench: $(VENV)/.extension-release ## short benchmarks: criterion and pytest-benchmark
+bench: $(VENV)/.extension-release ## run short benchmarks: criterion and pytest-benchmark
 	@$(CARGO) bench --locked --quiet -- --warm-up-time 1 --measurement-time 2
 	@$(PY) -m pytest -q benches/python --benchmark-only
 
 .PHONY: bench-report
-bench-report: need-java need-maven $(VENV)/.extension-release $(VENV)/.bench ## all benchmarks, other systems beside: docs/benchmarks.md
+bench-report: need-java need-maven $(VENV)/.extension-release $(VENV)/.bench ## run all benchmarks, with other systems; write docs/benchmarks.md
 	@$(PY) -m benches.report $(REPORT)
 
 .PHONY: bench-short
-# Without the release's link-time optimisation, which takes longer than the runs.
+# Without link-time optimisation, which takes longer than the runs.
 bench-short: export CARGO_PROFILE_BENCH_LTO := false
 bench-short: export CARGO_PROFILE_BENCH_CODEGEN_UNITS := 16
-bench-short: need-java need-maven $(VENV)/.extension-release $(VENV)/.bench ## every benchmark once, small: do they still run?
+bench-short: need-java need-maven $(VENV)/.extension-release $(VENV)/.bench ## run every benchmark once, small, to see that it works
 	@echo '== cargo bench --test'
 	@$(CARGO) bench --locked --quiet -- --test
 	@echo '== pytest benches/python'
 	@$(PY) -m pytest -q benches/python --benchmark-disable
 	@echo '== report'
 	@$(PY) -m benches.report --short
+
 .PHONY: guides
-guides: $(VENV)/.extension ## write anew what the guides in docs/guides show, and draw the screens
+guides: $(VENV)/.extension ## run the guides in docs/guides, write their output, draw the screens
 	@$(PY) scripts/run_guides.py --write
 	@$(PY) scripts/draw_screens.py --write
 
@@ -94,7 +95,7 @@ FUZZ_SECONDS ?= 20
 FUZZ_TARGETS := $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs)))
 
 .PHONY: fuzz
-fuzz: need-rust need-cxx need-python ## a short run of each fuzz target, from seeds of the golden files
+fuzz: need-rust need-cxx need-python ## run each fuzz target for a short time, with seeds from the golden files
 	@$(PYTHON) fuzz/seed.py
 	@cd fuzz && $(CARGO) build --release --locked --quiet
 	@for target in $(FUZZ_TARGETS); do \
@@ -103,12 +104,12 @@ fuzz: need-rust need-cxx need-python ## a short run of each fuzz target, from se
 	done
 
 .PHONY: wheel
-wheel: need-rust $(VENV)/.locked ## the release wheel, tried in an environment without Spark and pyarrow
+wheel: need-rust $(VENV)/.locked ## build the release wheel and test it without Spark and pyarrow
 	@echo '== wheel'
 	@PY=$(PY) scripts/check_wheel.sh
 
 .PHONY: lock
-lock: need-python ## pin the Python development environment anew
+lock: need-python ## pin the Python development environment again
 	@test -x build/uv/bin/uv || { $(PYTHON) -m venv build/uv && build/uv/bin/python -m pip install --quiet uv; }
 	@build/uv/bin/uv pip compile --quiet --upgrade --universal --python-version 3.10 --group dev --no-emit-index-url \
 	    --custom-compile-command 'make lock' --output-file requirements-dev.lock
@@ -116,7 +117,7 @@ lock: need-python ## pin the Python development environment anew
 	    --constraint requirements-dev.lock --custom-compile-command 'make lock' --output-file requirements-bench.lock
 
 .PHONY: clean
-clean: ## remove all that these targets made
+clean: ## remove everything that these targets created
 	@rm -rf $(VENV) build target fuzz/target fuzz/corpus fuzz/artifacts tests/interop/target tests/interop/kafka/target spark-warehouse .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	@rm -f python/logdex/_core*.so
 	@find python tests benches examples -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -136,7 +137,7 @@ $(VENV)/.locked: requirements-dev.lock | need-python
 	@touch $@
 
 $(VENV)/.bench: requirements-bench.lock $(VENV)/.locked
-	@echo '== packages to compare with into $(VENV)'
+	@echo '== packages of the benchmarks into $(VENV)'
 	@$(PY) -m pip install --requirement requirements-bench.lock
 	@touch $@
 

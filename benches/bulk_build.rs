@@ -12,7 +12,7 @@ fn bulk_build(c: &mut Criterion) {
     let path = dir.path().join("1");
     let held = if is_trial() { 10_000 } else { 19_999_999 };
     let columns = Columns::new(held);
-    files::touch_memory(&path).expect("room on the disk");
+    files::touch_memory(&path).expect("space on the disk");
     let mut group = c.benchmark_group("bulk_build");
     group.throughput(Throughput::Elements(held as u64)).sample_size(10);
     for prepared in [false, true] {

@@ -32,7 +32,7 @@ fn put(c: &mut Criterion) {
     let columns = Columns::new(held);
     let geometry = files::geometry(held);
     let slots = limit::slots(&columns, geometry);
-    files::touch_memory(&path).expect("room on the disk");
+    files::touch_memory(&path).expect("space on the disk");
     let mut group = c.benchmark_group("put");
     group.throughput(Throughput::Elements(held as u64)).sample_size(10);
     group.bench_function("one_by_one", |b| {

@@ -45,7 +45,7 @@ impl Kept {
         match question.text("op") {
             "touch_memory" => {
                 let (took, touched) = timed(|| files::touch_memory(&question.path()));
-                touched.expect("room on the disk");
+                touched.expect("space on the disk");
                 json!({"seconds": took.as_secs_f64()})
             }
             "put" => self.put(question),

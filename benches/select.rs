@@ -19,7 +19,7 @@ fn select(c: &mut Criterion) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let path = dir.path().join("1");
     let (held, asked) = if is_trial() { (10_000, 1_000) } else { (19_999_999, 131_072) };
-    files::touch_memory(&path).expect("room on the disk");
+    files::touch_memory(&path).expect("space on the disk");
     let file = files::filled(&path, &Columns::new(held));
     let mut group = c.benchmark_group("select");
     group.sample_size(10);

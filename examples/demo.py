@@ -34,7 +34,7 @@ BEGIN_MS, END_MS = 1_795_260_606_400, 1_795_260_607_100
 
 
 def main() -> None:
-    """Tell the story."""
+    """Run the demo."""
     # pyspark says so at every use of Arrow; no pandas is used here.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     with tempfile.TemporaryDirectory(prefix="logdex-demo-") as scratch:

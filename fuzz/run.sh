@@ -1,7 +1,7 @@
 #!/bin/sh
-# Usage: fuzz/run.sh TARGET SECONDS [OPTION...]: runs a built fuzz target from its corpus and says what came of it.
+# Usage: fuzz/run.sh TARGET SECONDS [OPTION...]: run a built fuzz target from its corpus and print the result.
 #
-# A finding fails, and its input stays in fuzz/artifacts. No answer takes 5 s, nothing takes 1 GiB.
+# A finding fails, and its input stays in fuzz/artifacts. So does an input that takes 5 s or 1 GiB.
 set -eu
 cd "$(dirname "$0")"
 

@@ -117,9 +117,9 @@ def _kafka_indexes() -> dict[str, bytes]:
     times = b"".join(
         (1_700_000_000_002 + 3 * batch).to_bytes(8, "big") + (3 * batch + 2).to_bytes(4, "big") for batch in (2, 5, 8)
     )
-    seeds["sound.index"] = bytes([0, 0]) + index
-    seeds["sound.timeindex"] = bytes([1, 0]) + times
-    seeds["sound.both"] = bytes([2, len(index)]) + index + times
+    seeds["valid.index"] = bytes([0, 0]) + index
+    seeds["valid.timeindex"] = bytes([1, 0]) + times
+    seeds["valid.both"] = bytes([2, len(index)]) + index + times
     return seeds
 
 

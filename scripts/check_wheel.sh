@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the release wheel and asks a question with it in environments that hold its one dependency and nothing else: the newest
-# and the oldest version of it that pyproject.toml allows. PY is the Python that has maturin.
+# Build the release wheel and run it in environments that hold only its one dependency: the newest and the oldest version that
+# pyproject.toml allows. PY is the Python with maturin.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -11,7 +11,7 @@ test "$#" -eq 1
 case "$1" in
 *-cp310-abi3-*) ;;
 *)
-    echo "$1 is no abi3 wheel for Python 3.10 and newer" >&2
+    echo "$1 is not an abi3 wheel for Python 3.10 and newer" >&2
     exit 1
     ;;
 esac

@@ -1,4 +1,4 @@
-"""Runs the shell commands that documents show, as their readers would."""
+"""Run the shell commands of documents."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _LOGDEX = f'logdex() {{ "{sys.executable}" -m logdex "$@"; }}\n'
 
 
 def run_shell(code: str, directory: Path, *, columns: int) -> str:
-    """Run commands in a directory and give what they print; `logdex` is that of this interpreter.
+    """Run commands in a directory and return their output; `logdex` is that of this interpreter.
 
     Args:
         code: Lines for the shell.
         directory: Where they run.
-        columns: Width of the terminal that the commands are told.
+        columns: Width of the terminal for the commands.
 
     Raises:
-        subprocess.CalledProcessError: It ended with something else than 0, or 1: nothing found, faults found.
+        subprocess.CalledProcessError: The exit code is neither 0 nor 1 (nothing found, faults found).
         subprocess.TimeoutExpired: It took longer than two minutes.
     """
     done = subprocess.run(  # noqa: S603 -- our own documents

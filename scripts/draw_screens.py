@@ -1,9 +1,9 @@
-"""Runs some commands on a real broker's store and draws what they print as screens, for docs/screens.md and README.md.
+"""Run some commands on a real broker's store and draw their output as screens, for docs/screens.md and README.md.
 
-    python scripts/draw_screens.py            # compare with what is there; exit 1 where a screen shows something else
-    python scripts/draw_screens.py --write    # draw anew; with matplotlib the picture of `stats`, too
+    python scripts/draw_screens.py            # compare; exit 1 if a screen shows another output
+    python scripts/draw_screens.py --write    # draw; with matplotlib also the charts of `stats`
 
-The store is that of examples/store. A screen is what the command prints; lines that are too long for it go on in the next.
+The store is that of examples/store. A screen is the output of a command; long lines are wrapped.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ STORE = HOME / "examples" / "store" / "store.tar.xz"
 _BREAK = """\
 cp -r store broken
 printf '\\140' | dd of=broken/commitlog/00000000000000065536 bs=1 seek=33198 conv=notrunc status=none"""
-"""Spoils a byte of a message's body."""
+"""Damages a byte of a message's body."""
 
 
 @dataclass(frozen=True)
 class Screen:
-    """What is typed, and what must be done before."""
+    """The commands, and the set-up before them."""
 
     commands: tuple[str, ...]
     before: str = ""
@@ -119,18 +119,18 @@ def draw(printed: list[tuple[str, list[str]]]) -> str:
 
 
 def _look(kind: str, text: str) -> str:
-    """Give words the look of their kind."""
+    """Colour words by their kind."""
     return f"<tspan {_LOOKS[kind]}>{escape(text)}</tspan>"
 
 
 def _broken(line: str) -> list[str]:
-    """Go on in the next line where a line is too long."""
+    """Wrap a long line."""
     indent = " " * (len(line) - len(line.lstrip()) + 4)
     return textwrap.wrap(line, _COLUMNS, subsequent_indent=indent, drop_whitespace=False) or [""]
 
 
 def _marked(line: str) -> str:
-    """Colour what people look for."""
+    """Colour the words to look for."""
     parts = []
     end = 0
     for found in _MARKED.finditer(line):
@@ -140,7 +140,7 @@ def _marked(line: str) -> str:
 
 
 def stale(folder: Path = SCREENS) -> list[str]:
-    """Give the names of the screens that show something else than is printed now."""
+    """Return the names of the screens that show another output than the commands print."""
     files = {name: folder / f"{name}.svg" for name in COMMANDS}
     return [
         name
@@ -150,12 +150,12 @@ def stale(folder: Path = SCREENS) -> list[str]:
 
 
 def write(folder: Path = SCREENS) -> None:
-    """Draw all screens, and the picture of `stats` where matplotlib is."""
+    """Draw all screens, and with matplotlib the charts of `stats`."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, screen in COMMANDS.items():
         (folder / f"{name}.svg").write_text(draw(run(screen)), encoding="utf-8")
     if importlib.util.find_spec("matplotlib") is None:
-        sys.stderr.write(f"{PICTURE.name} stays as it is: it needs matplotlib\n")
+        sys.stderr.write(f"{PICTURE.name} is not drawn: it needs matplotlib\n")
         return
     run(Screen((f"logdex stats store --plot '{folder / PICTURE.name}'",)))
 
@@ -163,13 +163,13 @@ def write(folder: Path = SCREENS) -> None:
 def main() -> int:
     """Compare, or draw."""
     parser = argparse.ArgumentParser(description="Draw what some commands print.")
-    parser.add_argument("--write", action="store_true", help="draw the screens anew")
+    parser.add_argument("--write", action="store_true", help="draw the screens")
     if parser.parse_args().write:
         write()
         return 0
     names = stale()
     for name in names:
-        sys.stderr.write(f"docs/screens/{name}.svg shows something else than is printed now; `make guides` draws it\n")
+        sys.stderr.write(f"docs/screens/{name}.svg shows another output; `make guides` draws it\n")
     return 1 if names else 0
 
 

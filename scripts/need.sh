@@ -1,6 +1,6 @@
 #!/bin/sh
 # Usage: scripts/need.sh TOOL... with TOOL one of rust, cc, cxx, python, java, maven.
-# Says in one line what is missing or too old and how to get it; silent when all is there.
+# Print in one line which tool is missing or too old and how to install it; print nothing if all tools exist.
 set -eu
 
 missing() {
@@ -8,7 +8,7 @@ missing() {
     exit 1
 }
 
-# at_least FOUND LEAST: whether version FOUND (MAJOR.MINOR...) is LEAST (MAJOR.MINOR) or newer.
+# at_least FOUND LEAST: succeed if version FOUND (MAJOR.MINOR...) is LEAST (MAJOR.MINOR) or newer.
 at_least() {
     printf '%s %s\n' "$1" "$2" | awk '{ split($1, f, "."); split($2, l, "."); exit !(f[1] > l[1] || f[1] == l[1] && f[2]+0 >= l[2]+0) }'
 }
@@ -31,7 +31,7 @@ need_cxx() {
 
 need_python() {
     python=${PYTHON:-python3}
-    how="'apt install python3 python3-venv', or name another one: make PYTHON=/path/to/python3 TARGET"
+    how="'apt install python3 python3-venv', or use another one: make PYTHON=/path/to/python3 TARGET"
     command -v "$python" >/dev/null 2>&1 || missing "$python is missing: Python 3.10 or newer is needed: $how"
     found=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
     at_least "$found" 3.10 || missing "$python is $found: Python 3.10 or newer is needed: $how"
@@ -42,7 +42,7 @@ need_java() {
     how="'apt install openjdk-17-jdk-headless', or set JAVA_HOME to one"
     java=${JAVA_HOME:+$JAVA_HOME/bin/}java
     command -v "$java" >/dev/null 2>&1 || missing "$java is missing: Spark needs Java 17 or newer: $how"
-    # "17.0.15", "21", and "1.8.0_402" for the old ones.
+    # "17.0.15", "21", and "1.8.0_402" for old versions.
     found=$("$java" -version 2>&1 | sed -n 's/.*version "\([^"]*\)".*/\1/p' | head -n 1)
     at_least "${found:-0}.0" 17.0 || missing "$java is ${found:-unknown}: Spark needs Java 17 or newer: $how"
 }

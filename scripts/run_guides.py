@@ -1,10 +1,10 @@
-"""Runs the guides of docs/guides as they stand, and compares what they print with what they show.
+"""Run the guides of docs/guides and compare their output with the output that they show.
 
-    python scripts/run_guides.py            # run all; exit 1 where a guide shows something else
-    python scripts/run_guides.py --write    # write what is printed now into the guides
+    python scripts/run_guides.py            # run all; exit 1 if a guide shows another output
+    python scripts/run_guides.py --write    # write the output into the guides
 
-A block marked `sh` is run by a shell, one marked `python` in one interpreter a guide; both in an empty directory in which
-`examples` leads to ours. A block marked `text` right behind shows what was printed.
+A block `sh` is run by a shell, a block `python` in one interpreter for each guide, both in an empty directory with a link to
+`examples`. A block `text` right after it shows the output.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _COLUMNS = 80
 
 @dataclass
 class Difference:
-    """A place where a guide shows something else than it prints."""
+    """A place where a guide shows another output than it prints."""
 
     guide: Path
     code: str
@@ -42,7 +42,7 @@ def run_guide(guide: Path, directory: Path) -> tuple[str, list[Difference]]:
     """Run one guide in a directory.
 
     Returns:
-        The guide's text with what is printed now, and where that differs from what it shows.
+        The guide's text with the current output, and the places where it shows another output.
 
     Raises:
         subprocess.CalledProcessError: A shell block failed.
@@ -60,7 +60,7 @@ def run_guide(guide: Path, directory: Path) -> tuple[str, list[Difference]]:
         end = block.end()
         kind, content = block.groups()
         if kind == "text":
-            # Only right behind what printed it.
+            # Only right after the block that printed it.
             if code and not parts[-1].strip():
                 if content != printed:
                     differences.append(Difference(guide, code, content, printed))
@@ -92,7 +92,7 @@ def _run_python(code: str, names: dict[str, object], directory: Path) -> str:
 def main() -> int:
     """Run all guides."""
     parser = argparse.ArgumentParser(description="Run the guides of docs/guides as they stand.")
-    parser.add_argument("--write", action="store_true", help="write what is printed now into the guides")
+    parser.add_argument("--write", action="store_true", help="write the output into the guides")
     write = parser.parse_args().write
     found = 0
     for guide in GUIDES:

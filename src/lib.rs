@@ -4,12 +4,14 @@
 //!
 //! - [`error`], [`time_range`], [`java_text`], [`report`]
 //! - [`io`]: files: opening, creating, locking; positioned reads and writes of maps, files and bytes in memory
+//! - `arrow`: building and reading the columns of Arrow batches
 //! - `decompress`: decoders that both brokers' formats need
 //! - [`hash_index`]: the index from message key to commit-log offset
 //! - [`kafka`] and [`rocketmq`], which do not use each other: segments and their sparse indexes; commit log, consume queues,
 //!   checkpoint, and the rules that turn a message into index entries
 //! - `python`: the binding, behind the feature of that name
 
+mod arrow;
 mod decompress;
 pub mod error;
 pub mod hash_index;

@@ -335,13 +335,13 @@ fn reading_changes_no_byte() {
 
 /// Every file that one change of the example makes: truncations and single bits.
 fn damaged_examples(dir: &Path) -> Vec<(String, PathBuf)> {
-    let sound = dir.join("sound");
-    let file = create(&sound, geometry(4, 8), Access::Auto);
+    let valid = dir.join("valid");
+    let file = create(&valid, geometry(4, 8), Access::Auto);
     for (key, phy_offset, store_timestamp) in EXAMPLE {
         file.put_key(key, phy_offset, store_timestamp).unwrap();
     }
     drop(file);
-    let bytes = fs::read(&sound).unwrap();
+    let bytes = fs::read(&valid).unwrap();
     assert_eq!(bytes.len(), 216);
     let mut all = Vec::new();
     let mut add = |name: String, bytes: &[u8]| {

@@ -1,4 +1,4 @@
-//! Batches of lookups against the plain walk of each key in each file: sound and damaged files, one and many, by map and
+//! Batches of lookups against the plain walk of each key in each file: valid and damaged files, one and many, by map and
 //! by position, answers of ours and of the broker.
 
 #![expect(clippy::cast_possible_wrap, clippy::cast_possible_truncation, reason = "small numbers")]
@@ -50,9 +50,9 @@ fn plain(
     for &hash in hashes {
         let mut answer = Vec::new();
         for file in files {
-            let room = max_num.map(|most| most - answer.len());
-            if hash >= 0 && room != Some(0) {
-                let (hits, damage) = file.select(hash, room, range)?;
+            let left = max_num.map(|most| most - answer.len());
+            if hash >= 0 && left != Some(0) {
+                let (hits, damage) = file.select(hash, left, range)?;
                 damaged |= damage.is_some();
                 answer.extend(hits);
             }

@@ -48,6 +48,6 @@ class Dictionary(Peer):
         return list(map(self._dict.__getitem__, keys))
 
     def size(self) -> int:
-        """Give the bytes in memory: that is where a dict is of use."""
+        """Return the bytes in memory: that is where a dict is of use."""
         objects = sum(sys.getsizeof(key) + sys.getsizeof(offset) for key, offset in self._dict.items())
         return sys.getsizeof(self._dict) + objects

@@ -52,5 +52,5 @@ class DuckDB(Peer):
         return self._connection.sql("SELECT key, phy_offset FROM asked JOIN k USING (key)").to_arrow_table()
 
     def is_right(self, answer: Any, offsets: NDArray[np.int64]) -> bool:
-        """Tell whether all offsets are there: a join answers in an order of its own."""
+        """Return whether all offsets are there: a join answers in an order of its own."""
         return bool(np.array_equal(np.sort(answer["phy_offset"].to_numpy()), np.sort(offsets)))

@@ -26,8 +26,8 @@ class Lmdb(Peer):
         return sorted(zip(ascii_keys(keys), eight_bytes(offsets), strict=True))
 
     def build(self, rows: list[tuple[bytes, bytes]]) -> None:
-        room = 4096 * (len(rows) // 16 + 1_000)
-        with lmdb.open(str(self.folder), map_size=room, sync=False, writemap=True) as environment:
+        map_size = 4096 * (len(rows) // 16 + 1_000)
+        with lmdb.open(str(self.folder), map_size=map_size, sync=False, writemap=True) as environment:
             with environment.begin(write=True) as transaction:
                 transaction.cursor().putmulti(rows, append=True)
             environment.sync(True)  # noqa: FBT003 - its only form

@@ -50,7 +50,7 @@ class Logdex(Peer):
         return self._file.select_batch(keys)
 
     def is_right(self, answer: Any, offsets: NDArray[np.int64]) -> bool:
-        """Tell whether the offset of each key is among its candidates."""
+        """Return whether the offset of each key is among its candidates."""
         lists = pa.array(answer)
         rows = pc.list_parent_indices(lists).to_numpy()
         return bool((lists.flatten().to_numpy() == offsets[rows]).sum() == len(offsets))

@@ -60,19 +60,19 @@ class Peer(ABC):
         """Get all keys at once; give their offsets in a form that holds them as integers."""
 
     def is_right(self, answer: Any, offsets: NDArray[np.int64]) -> bool:
-        """Tell whether a batch was answered with these offsets, in their order."""
+        """Return whether a batch was answered with these offsets, in their order."""
         return bool(np.array_equal(answer, offsets))
 
     def size(self) -> int:
-        """Give the bytes that the files take on disk."""
+        """Return the bytes that the files take on disk."""
         return sum(512 * file.stat().st_blocks for file in self.folder.rglob("*") if file.is_file())
 
 
 def ascii_keys(keys: Any) -> list[bytes]:
-    """Give keys as bytes."""
+    """Return keys as bytes."""
     return [key.encode("ascii") for key in keys.to_pylist()]
 
 
 def eight_bytes(offsets: Any) -> list[bytes]:
-    """Give each offset of a column as its 8 bytes."""
+    """Return each offset of a column as its 8 bytes."""
     return [offset.to_bytes(8, "little") for offset in offsets.to_pylist()]

@@ -34,22 +34,22 @@ _DIGITS = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 
 
 def topic(number: int) -> str:
-    """Give the topic of a message."""
+    """Return the topic of a message."""
     return f"orders-{number % TOPICS}"
 
 
 def key(number: int) -> str:
-    """Give the one key of a message that people would ask for."""
+    """Return the one key of a message that people would ask for."""
     return f"{_spread(number, 2):016X}"
 
 
 def uniq_key(number: int) -> str:
-    """Give the unique key of a message."""
+    """Return the unique key of a message."""
     return f"{_UNIQ_KEY_PREFIX.decode()}{_spread(number, 1):016X}"
 
 
 def message_bytes(body_bytes: int = BODY_BYTES) -> int:
-    """Give the bytes of a message in the log."""
+    """Return the bytes of a message in the log."""
     return len(_frame(body_bytes)[0])
 
 
@@ -117,14 +117,14 @@ def _put_digits(frames: NDArray[np.uint8], at: int, numbers: NDArray[np.uint64])
 
 
 def _spread(number: Any, kind: int) -> Any:
-    """Give a number of 64 bits that no other number gives, the same for an integer and for an array."""
+    """Return a number of 64 bits that no other number gives, the same for an integer and for an array."""
     if isinstance(number, int):
         return (number * 2 + kind) * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF
     return (number * np.uint64(2) + np.uint64(kind)) * np.uint64(0x9E3779B97F4A7C15)
 
 
 def _crc32(columns: NDArray[np.uint8]) -> NDArray[np.uint32]:
-    """Give the CRC-32 of many texts at once; the first axis is the place in the text."""
+    """Return the CRC-32 of many texts at once; the first axis is the place in the text."""
     crc = np.full(columns.shape[1], 0xFFFFFFFF, np.uint32)
     for column in columns:
         crc = _CRC_TABLE[(crc ^ column) & np.uint32(0xFF)] ^ (crc >> np.uint32(8))

@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def plan(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Plan:
-    """Give the sizes."""
+    """Return the sizes."""
     scratch = tmp_path_factory.mktemp("index")
     return Plan.trial(scratch) if request.config.option.benchmark_disable else Plan(scratch)
 
 
 @pytest.fixture(scope="session")
 def full(plan: Plan) -> Iterator[IndexFile]:
-    """Give a full file of the default geometry."""
+    """Return a full file of the default geometry."""
     yield from _full(plan.scratch / "1", plan.held)
 
 
 @pytest.fixture(scope="session")
 def small(plan: Plan) -> Iterator[IndexFile]:
-    """Give a full file of a million entries."""
+    """Return a full file of a million entries."""
     yield from _full(plan.scratch / "2", min(1_000_000, plan.held))
 
 

@@ -99,7 +99,7 @@ def make_topic(root: Path, records: int) -> Path:
         with LogSegment.open(log_file) as segment:
             report = segment.rebuild_indexes(folder)
         if not report.ok:
-            raise SystemExit(f"the topic made here is not sound: {report}")
+            raise SystemExit(f"the topic made here has findings: {report}")
     return folder
 
 
@@ -238,12 +238,12 @@ def measure_spark(root: Path, records: int, size: int, begin: int, rounds: int) 
 
 
 def told(values: list[float]) -> str:
-    """Give the median with least and most."""
+    """Return the median with least and most."""
     return f"{statistics.median(values):.3g} [{min(values):.3g}..{max(values):.3g}]"
 
 
 def bytes_of_workers() -> int:
-    """Give what Spark's Python workers have read so far, from the page cache or from the disk."""
+    """Return what Spark's Python workers have read so far, from the page cache or from the disk."""
     total = 0
     for folder in Path("/proc").glob("[0-9]*"):
         try:

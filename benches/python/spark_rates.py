@@ -1,14 +1,15 @@
-"""How fast Spark looks keys up and builds an index, on two cores, beside a Spark join. A program, not a test.
+"""Measure how fast Spark reads stores, looks keys up and builds an index, on two cores, beside a Spark join.
 
     python benches/python/spark_rates.py [--rows 5000000] [--keys 2000000] [--rounds 3] [--only lookup] [--json] [--short]
+    python benches/python/spark_rates.py --only store [--rows 10000000] [--dir DIR]
+    python benches/python/spark_rates.py --only topic [--rows 300000] [--dir DIR]
 
-Rows and keys are Parquet files, read anew by every measurement; the index has the broker's default geometry (420 MB a file).
-Everything lies in a temporary directory, warm in the page cache. Each round runs every measurement once, one after another;
-all rows that a query gives are made and thrown away (Spark's sink `noop`). A ratio is taken within a round. The first two rounds
-warm Spark up and do not count.
+Rows and keys are Parquet files, which every measurement reads again. The index has the default geometry (420 MB a file). All
+files are in a temporary directory, in the page cache. Each round runs every measurement once, one after another. Spark's sink
+`noop` makes all rows of a query and discards them. A ratio is taken within a round. The first two rounds do not count.
 
-The join is written as one would who knows Spark: only the columns it needs, as many shuffle partitions as cores, adaptive
-execution on, 4 GB of heap. Both kinds of hash join are measured, and the faster one is the peer (a merge join is slower).
+The join is tuned: only the columns it needs, as many shuffle partitions as cores, adaptive execution on, 4 GB of heap. Both kinds
+of hash join are measured, and the faster one is the peer (a merge join is slower).
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import statistics
 import sys
 import tempfile
 import time
 import warnings
+import zlib
 from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,12 +33,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from logdex import spark as ls
-from logdex.rocketmq import MessageStore
+from logdex.rocketmq import MessageStore, StoreWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeAlias
 
     from pyspark.sql import Column
+
+    Step: TypeAlias = Callable[[], Any]
 
 T0 = 1_700_000_000_000
 TOPIC = "TopicTest"
@@ -44,17 +50,21 @@ LOG_FILES = 8
 BODY_BYTES = 100
 WARM_ROUNDS = 2
 JOINS = ("shuffle_hash", "broadcast")
-# What docs/spark.md advises; measurements whose name ends in "-untuned" run without.
+# The settings that docs/spark.md recommends; measurements whose name ends in "-untuned" run without them.
 TUNED = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
     "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
 }
 UNTUNED = ("lookup", "udf", "build-in-order")
+TOPICS = 50
+ZLIB_FLAG = 1
+"""Flag of a message whose body is compressed with zlib."""
+PUT_MESSAGES = 10_000
 SHORT = {"rows": 200_000, "keys": 100_000, "rounds": 1}
 SETTINGS = {
     "spark.driver.memory": "4g",
     "spark.sql.shuffle.partitions": str(CORES),
-    "spark.sql.autoBroadcastJoinThreshold": "-1",  # each kind of join is asked for by name
+    "spark.sql.autoBroadcastJoinThreshold": "-1",  # the join is chosen by a hint
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
@@ -62,7 +72,7 @@ SETTINGS = {
 
 
 def key(column: str | Column) -> Column:
-    """Spread numbers over keys like those of clients: 24 upper-case hexadecimal digits."""
+    """Return keys like those of clients: 24 upper-case hexadecimal digits."""
     return sf.concat(sf.lit("7F000001"), sf.lpad(sf.hex(sf.abs(sf.xxhash64(column))), 16, "0"))
 
 
@@ -104,7 +114,7 @@ class Bench:
         self.check()
 
     def check(self) -> None:
-        """Make sure that every way of asking finds every key."""
+        """Check that each kind of query finds every key."""
         lookup = ls.lookup(self.read(self.keys), self.index).agg(sf.count("phy_offset"))
         udf = self.with_udf().agg(sf.sum(sf.size("offsets")))
         joined = self.join("shuffle_hash").agg(sf.count("phy_offset"))
@@ -117,7 +127,7 @@ class Bench:
         return self.spark.read.parquet(path)
 
     def one_task(self) -> DataFrame:
-        """Give the rows as one task that reads the files one after another, in their order."""
+        """Return the rows as one task that reads the files one after another, in their order."""
         parts = sorted(str(path) for path in Path(self.rows).glob("part-*"))
         return reduce(DataFrame.union, map(self.read, parts)).coalesce(1)
 
@@ -126,23 +136,23 @@ class Bench:
         df.write.format("rocketmq_index").mode("overwrite").save(index or self.built)
 
     def with_udf(self) -> DataFrame:
-        """Ask with the function of columns."""
+        """Look the keys up with the function of columns."""
         return self.read(self.keys).withColumn("offsets", ls.query_offset(self.index)("topic", "key"))
 
     def join(self, kind: str) -> DataFrame:
-        """Ask with a join; the smaller side is the one to hash."""
+        """Look the keys up with a join that hashes the smaller side."""
         table = self.read(self.rows).select("topic", "key", "phy_offset")
         return table.join(self.read(self.keys).hint(kind), ["topic", "key"])
 
     def drain_join(self, kind: str) -> None:
-        """Join, and throw the rows away."""
+        """Join, and discard the rows."""
         drain(self.join(kind))
 
-    def measurements(self) -> dict[str, tuple[str, int, Callable[[], Any]]]:
-        """Give each measurement's words, its rows, and what to run."""
+    def measurements(self) -> dict[str, tuple[str, int, Step]]:
+        """Return the description of each measurement, its rows, and the function to run."""
         rows, keys = self.row_count, self.key_count
         asked = f"{keys:,} keys in an index of {rows:,}"
-        tuned: dict[str, tuple[str, int, Callable[[], Any]]] = {
+        tuned: dict[str, tuple[str, int, Step]] = {
             "read-keys": ("keys read alone", keys, lambda: drain(self.read(self.keys))),
             "lookup": (f"ls.lookup, {asked}", keys, lambda: drain(ls.lookup(self.read(self.keys), self.index))),
             "udf": (f"ls.query_offset, {asked}", keys, lambda: drain(self.with_udf())),
@@ -169,10 +179,10 @@ class Bench:
 
 
 class StoreBench:
-    """A store of small messages, its index and queues; the whole of it, and one message of it, read by Spark."""
+    """Spark reads all of a store of small messages with index and queues, and one message of it."""
 
     def __init__(self, spark: SparkSession, store: Path, messages: int) -> None:
-        """Make the store where it is not there."""
+        """Make the store if it is missing."""
         self.spark = spark
         self.messages = messages
         self.store = store
@@ -190,7 +200,7 @@ class StoreBench:
             raise RuntimeError(f"the index leads to {rows[0]}, a scan to {rows[1]}")
 
     def read(self, columns: str, pushdown: str = "auto") -> DataFrame:
-        """Read some columns of all messages, cut into a task a core."""
+        """Read some columns of all messages, in one task for each core."""
         options = {
             "columns": columns,
             "minPartitions": str(CORES),
@@ -200,26 +210,20 @@ class StoreBench:
         return self.spark.read.format("rocketmq").options(**options).load(str(self.store))
 
     def filtered(self, pushdown: bool) -> DataFrame:  # noqa: FBT001
-        """Ask for one message by topic and key, with Spark's switch and ours on or off."""
+        """Read one message by topic and key, with Spark's setting and the option `pushdown` on or off."""
         switch = str(pushdown).lower()
         self.spark.conf.set("spark.sql.python.filterPushdown.enabled", switch)
         return self.read("topic,keys,phy_offset,body", switch).where(self.wanted)
 
     def measure(self, rounds: int, as_json: bool) -> None:  # noqa: FBT001
         """Measure in turns, and print."""
-        steps: dict[str, tuple[str, Callable[[], Any]]] = {
+        steps: dict[str, tuple[str, Step]] = {
             "store-scan": ("scan of topic, keys, phy_offset", lambda: drain(self.read("topic,keys,phy_offset"))),
             "store-scan-body": ("the same with body", lambda: drain(self.read("topic,keys,phy_offset,body"))),
             "store-find": ("topic and keys, pushdown on", lambda: self.filtered(pushdown=True).collect()),
             "store-find-scan": ("topic and keys, pushdown off", lambda: self.filtered(pushdown=False).collect()),
         }
-        seconds: dict[str, list[float]] = {name: [] for name in steps}
-        for counted in [False] + [True] * rounds:
-            for name, (_, step) in steps.items():
-                begin = time.perf_counter()
-                step()
-                if counted:
-                    seconds[name].append(time.perf_counter() - begin)
+        seconds = in_turns({name: step for name, (_, step) in steps.items()}, rounds)
         for name, (asked, _) in steps.items():
             words = f"{asked}, {self.messages:,} messages, {self.size / 1e6:.0f} MB"
             if "scan" in name.split("-")[1]:
@@ -231,13 +235,84 @@ class StoreBench:
                 tell(as_json, name, words, "s", seconds[name])
 
 
+class TopicBench:
+    """Spark reads the messages of one topic of many, with compressed bodies of 1 KB, from a store with queues."""
+
+    def __init__(self, spark: SparkSession, store: Path, messages: int) -> None:
+        """Make the store if it is missing."""
+        self.spark = spark
+        self.messages = messages
+        self.store = store
+        if not (store / "commitlog").exists():
+            self.write_store()
+        found = self.read(topic=topic(7)).count(), self.read(topic=topic(7), pushdown="false").count()
+        if found != (messages // TOPICS,) * 2:
+            raise RuntimeError(f"{messages // TOPICS} messages of the topic, queues and log lead to {found}")
+
+    def write_store(self) -> None:
+        """Put messages that go round the topics, with bodies that zlib compresses to about a half."""
+        letters = random.Random(1)
+        bodies = [zlib.compress(letters.randbytes(512).hex().encode()) for _ in range(1_000)]
+        with StoreWriter.open(self.store, flush="none", hash_slots=5_000, max_entries=20_000) as writer:
+            for first in range(0, self.messages, PUT_MESSAGES):
+                numbers = range(first, min(first + PUT_MESSAGES, self.messages))
+                writer.put_messages(
+                    {
+                        "topic": [topic(number) for number in numbers],
+                        "body": [bodies[number % len(bodies)] for number in numbers],
+                        "sys_flag": [ZLIB_FLAG] * len(numbers),
+                        "keys": [f"k{number}" for number in numbers],
+                        "store_timestamp": [T0 + number for number in numbers],
+                    },
+                    body="stored",
+                )
+
+    def read(self, columns: str = "topic,phy_offset,body", **options: str) -> DataFrame:
+        """Read columns of the messages that options choose, in one task for each core."""
+        given = {"columns": columns, "minPartitions": str(CORES), **options}
+        return self.spark.read.format("rocketmq").options(**given).load(str(self.store))
+
+    def measure(self, rounds: int, as_json: bool) -> None:  # noqa: FBT001
+        """Measure in turns, and print."""
+        asked = f"topic, phy_offset, body of one topic of {TOPICS}, {self.messages:,} messages"
+        steps: dict[str, tuple[str, Step]] = {
+            "topic": (asked, lambda: drain(self.read(topic=topic(7)))),
+            "topic-scan": (f"the same with pushdown off, {asked}", lambda: drain(self.scan(topic=topic(7)))),
+            "topic-all": ("the same columns of all topics", lambda: drain(self.scan())),
+            "topic-offsets": ("phy_offset of all topics", lambda: drain(self.scan("phy_offset"))),
+        }
+        for name, values in in_turns({name: step for name, (_, step) in steps.items()}, rounds).items():
+            tell(as_json, name, steps[name][0], "s", values)
+
+    def scan(self, columns: str = "topic,phy_offset,body", **options: str) -> DataFrame:
+        """Read from the log alone."""
+        return self.read(columns, pushdown="false", **options)
+
+
+def topic(number: int) -> str:
+    """Return the topic of a message."""
+    return f"topic-{number % TOPICS}"
+
+
+def in_turns(steps: dict[str, Step], rounds: int) -> dict[str, list[float]]:
+    """Run all steps in each round, after one round that does not count, and return their seconds."""
+    seconds: dict[str, list[float]] = {name: [] for name in steps}
+    for counted in [False] + [True] * rounds:
+        for name, step in steps.items():
+            begin = time.perf_counter()
+            step()
+            if counted:
+                seconds[name].append(time.perf_counter() - begin)
+    return seconds
+
+
 def drain(df: DataFrame) -> None:
-    """Make all rows and throw them away."""
+    """Make all rows and discard them."""
     df.write.format("noop").mode("overwrite").save()
 
 
 def session(settings: dict[str, str]) -> SparkSession:
-    """Start Spark with the settings above, and these."""
+    """Start Spark with these settings in addition to those above."""
     builder = SparkSession.builder.master(f"local[{CORES}]")
     for name, value in {**SETTINGS, **settings}.items():
         builder = builder.config(name, value)
@@ -252,13 +327,13 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=5_000_000)
     parser.add_argument("--keys", type=int, default=2_000_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", help="only measurements whose name begins so; several by comma; or `store`")
+    parser.add_argument("--only", help="beginnings of names, separated by commas; or `store`, or `topic`")
     parser.add_argument(
-        "--dir", type=Path, help="with `--only store`: make the store here, or take the one that is there"
+        "--dir", type=Path, help="with `--only store` or `topic`: make the store here, or use the one that is there"
     )
-    parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
+    parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a Spark setting")
     parser.add_argument("--json", action="store_true", help="print one JSON object a line for each figure")
-    parser.add_argument("--short", action="store_true", help="small and once, to see that it runs")
+    parser.add_argument("--short", action="store_true", help="small and once, to check that it runs")
     given = parser.parse_args()
     if given.short:
         parser.set_defaults(**SHORT)
@@ -267,8 +342,10 @@ def main() -> None:
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     spark = session(dict(setting.split("=", 1) for setting in given.conf))
     with tempfile.TemporaryDirectory(prefix="logdex-bench-") as scratch:
-        if given.only == "store":
-            StoreBench(spark, given.dir or Path(scratch), given.rows // 2).measure(given.rounds, given.json)
+        if given.only in ("store", "topic"):
+            directory = given.dir or Path(scratch)
+            store = StoreBench(spark, directory, given.rows // 2) if given.only == "store" else None
+            (store or TopicBench(spark, directory, given.rows)).measure(given.rounds, given.json)
             spark.stop()
             return
         bench = Bench(spark, Path(scratch), given.rows, given.keys)

@@ -65,7 +65,7 @@ def make(root: Path, messages: int) -> dict[str, tuple[str, str, list[float]]]:
         ):
             took, report = seconds(build)
             if not report.ok:
-                raise SystemExit(f"the store made here is not sound: {report}")
+                raise SystemExit(f"the store made here has findings: {report}")
             figures[f"store-{name}"] = (what, "M messages/s", [messages / took / 1e6])
             figures[f"store-{name}-bytes"] = (f"{what}, of log", "MB/s", [size / took / 1e6])
     return figures
@@ -183,7 +183,7 @@ def warm(root: Path) -> None:
 
 
 def disk_bytes() -> int:
-    """Give what this process has had read from the disk so far."""
+    """Return what this process has had read from the disk so far."""
     lines = Path("/proc/self/io").read_text(encoding="ascii").splitlines()
     return int(next(line for line in lines if line.startswith("read_bytes")).split()[1])
 

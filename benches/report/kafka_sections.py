@@ -161,7 +161,7 @@ Printing is timed as whole processes, start included, their text thrown away:
 
 
 def readme_segments(part: Part) -> Iterator[list[str]]:
-    """Give the lines of whole segments."""
+    """Return the lines of whole segments."""
     for codec in CODECS:
         times = [
             ends(part.measured.times(f"{codec}_{size}_records_native", f"{codec}_{size}_records_java"))
@@ -174,7 +174,7 @@ def readme_segments(part: Part) -> Iterator[list[str]]:
 
 
 def readme_lookups(part: Part) -> Iterator[list[str]]:
-    """Give the line of offset index lookups."""
+    """Return the line of offset index lookups."""
     times = [ends(part.measured.times(name, "java")) for name in ("native_batch", "native_single")]
     yield [
         "Kafka offset index beside Java's `OffsetIndex#lookup`, batch / one by one",
@@ -183,7 +183,7 @@ def readme_lookups(part: Part) -> Iterator[list[str]]:
 
 
 def readme_readers(part: Part) -> Iterator[list[str]]:
-    """Give the line of other readers."""
+    """Return the line of other readers."""
     measured = part.measured
     kind = "none_100"
     others = {"kafka-python": "logdex", "aiokafka": "logdex", "kafka-dump-log": LARGER}

@@ -30,7 +30,7 @@ def mix(seed: Numbers) -> Numbers:
 
 
 def of(numbers: Numbers) -> Any:
-    """Give the keys of these numbers as an Arrow column."""
+    """Return the keys of these numbers as an Arrow column."""
     text = np.empty((len(numbers), KEY_LEN), np.uint8)
     text[:, : len(TOPIC)] = np.frombuffer(TOPIC, np.uint8)
     for first in range(0, len(numbers), PIECE):
@@ -43,23 +43,23 @@ def of(numbers: Numbers) -> Any:
 
 
 def held(count: int) -> Any:
-    """Give the keys of a file that holds `count`, in the order of their puts."""
+    """Return the keys of a file that holds `count`, in the order of their puts."""
     return of(np.arange(count, dtype=np.uint64))
 
 
 def asked_numbers(held: int, asked: int, round_number: int) -> Numbers:
-    """Give the numbers of keys to ask for, at random among those of a file."""
+    """Return the numbers of keys to ask for, at random among those of a file."""
     first = 777_000_000 + round_number * asked
     numbers: Numbers = mix(np.arange(first, first + asked, dtype=np.uint64)) % np.uint64(held)
     return numbers
 
 
 def asked(held: int, asked: int, round_number: int, *, present: bool) -> Any:
-    """Give keys to ask for, at random among those of a file, or among as many that it does not hold."""
+    """Return keys to ask for, at random among those of a file, or among as many that it does not hold."""
     return of(asked_numbers(held, asked, round_number) + np.uint64(0 if present else ABSENT))
 
 
 def columns(count: int) -> tuple[Any, Any, Any]:
-    """Give keys, offsets and times that fill a file."""
+    """Return keys, offsets and times that fill a file."""
     numbers = np.arange(count, dtype=np.int64)
     return held(count), pa.array(1024 * numbers), pa.array(T0 + numbers // 10)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 TICKS = os.sysconf("SC_CLK_TCK")
 KERNEL_THREADS = 2
-"""The process whose children are the kernel's own threads: they work for whoever writes files, which is us."""
+"""The process whose children are the threads of the kernel. They work for programs that write files, which is us."""
 
 IDLE, IO_WAIT, COUNTED = 3, 4, 8
 
@@ -24,7 +24,7 @@ class Watch:
         self._start = time.monotonic()
 
     def others(self) -> float:
-        """Give the seconds of CPU that others used, per second that passed: 1.0 is one core all the time."""
+        """Return the seconds of CPU that others used, per second that passed: 1.0 is one core all the time."""
         passed = max(time.monotonic() - self._start, 1 / TICKS)
         return max(0.0, _busy() - _ours() - self._others) / passed
 

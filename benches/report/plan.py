@@ -45,7 +45,7 @@ class Plan:
 
     @classmethod
     def trial(cls, scratch: Path) -> Plan:
-        """Give sizes that only show whether all still works."""
+        """Return sizes that only show whether all still works."""
         return cls(
             scratch,
             rounds=1,
@@ -77,12 +77,12 @@ class Geometry(TypedDict):
 
 
 def geometry(held: int) -> Geometry:
-    """Give slots and entries of a file that `held` entries fill, in the default ratio."""
+    """Return slots and entries of a file that `held` entries fill, in the default ratio."""
     return {"hash_slots": hash_slots(held), "max_entries": held + 1}
 
 
 def hash_slots(held: int) -> int:
-    """Give the slots of a file that `held` entries fill: the broker has four entries to a slot."""
+    """Return the slots of a file that `held` entries fill: the broker has four entries to a slot."""
     return -(-held // 4)
 
 

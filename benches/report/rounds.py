@@ -38,11 +38,11 @@ class Measured:
     """How many operations a step is, where it has a number of its own."""
 
     def each(self, step: str, operations: int) -> list[float]:
-        """Give the seconds of one operation, a figure a round."""
+        """Return the seconds of one operation, a figure a round."""
         return [seconds / self.amounts.get(step, operations) for seconds in self.seconds[step]]
 
     def nanoseconds(self, step: str, operations: int) -> Spread:
-        """Give the nanoseconds of one operation."""
+        """Return the nanoseconds of one operation."""
         return spread([1e9 * seconds for seconds in self.each(step, operations)])
 
     def times(self, step: str, other: str) -> Spread:
@@ -52,7 +52,7 @@ class Measured:
 
 
 def together(groups: Iterable[Measured]) -> Measured:
-    """Give what was measured in groups of steps, each with rounds of its own, as one."""
+    """Return what was measured in groups of steps, each with rounds of its own, as one."""
     whole = Measured({})
     for group in groups:
         whole.seconds |= group.seconds
@@ -62,7 +62,7 @@ def together(groups: Iterable[Measured]) -> Measured:
 
 
 def spread(figures: list[float]) -> Spread:
-    """Give median, least and most."""
+    """Return median, least and most."""
     return Spread(statistics.median(figures), min(figures), max(figures))
 
 

@@ -122,7 +122,7 @@ With one candidate at most, logdex is {first[0]} (present) and {first[1]} (absen
 limit. The build for every x86-64 reaches {cpu[0]} (present) and {cpu[1]} (absent) of the speed of a build for this processor.
 From Python, with Arrow in and out, the same batches reach {python[0]} (present) and {python[1]} (absent) of the speed in Rust.
 
-A single lookup waits for memory five or six times in a row, whoever makes it. A batch is faster because tens of them wait
+A single lookup waits for memory five or six times in a row, in any program. A batch is faster because tens of them wait
 together; a program that asks key by key gains little (see *From Python*).
 """
 
@@ -240,8 +240,8 @@ What to make of it:
 - A key of a message index has many offsets, one a message. logdex and the real class hold them as they come; each of the others
   would need another layout for that, and was measured with one offset a key.
 - lexindex is built once and never changed. Where the set of keys is fixed and each has one offset, look at it first: its perfect
-  hash reads one place where a chain has several, and with 8 bits a key it takes the least room. (The 8 bytes of the offset are in
-  its figure: it numbers the keys, and a column of offsets stands beside it.)
+  hash reads one place where a chain has several, and with 8 bits a key it needs the least space. (Its figure
+  includes the 8 bytes of the offset: it numbers the keys, and a column of offsets stands beside it.)
 - To open a dict is to unpickle it. Its bytes are in memory, those of all others on disk.
 - A single get from logdex makes a list of all candidates; a batch makes one Arrow column.
 

@@ -20,7 +20,7 @@ def save(folder: Path, part: Part) -> None:
 
 
 def load(folder: Path) -> dict[str, Part]:
-    """Give all parts that were kept."""
+    """Return all parts that were kept."""
     parts = {}
     for file in sorted(folder.glob("*.json")):
         kept = json.loads(file.read_text())

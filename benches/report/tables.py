@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Give a table of Markdown."""
+    """Return a table of Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def ends(figures: Spread, *, percent: bool = False) -> str:
-    """Give the median and, behind it, least and most."""
+    """Return the median and, behind it, least and most."""
     if percent:
         median, least, most = (f"{100 * figure:.0f}" for figure in figures)
         return f"{median} % [{least}..{most}]"
@@ -26,12 +26,12 @@ def ends(figures: Spread, *, percent: bool = False) -> str:
 
 
 def short(figure: float) -> str:
-    """Give a figure with about three digits."""
+    """Return a figure with about three digits."""
     if figure >= 100:
         return f"{figure:,.0f}"
     return f"{figure:.1f}" if figure >= 10 else f"{figure:.2f}"
 
 
 def per_second(nanoseconds: float) -> str:
-    """Give the rate of what takes so long, in millions a second."""
+    """Return the rate of what takes so long, in millions a second."""
     return short(1e3 / nanoseconds)

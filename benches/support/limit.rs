@@ -35,7 +35,7 @@ fn prefetch(at: *const u8) {
 /// A file of the size of an index file, mapped, with its pages there already where `prepared`.
 pub(crate) fn create(path: &Path, geometry: Geometry, prepared: bool) -> MmapMut {
     let file = OpenOptions::new().read(true).write(true).create_new(true).open(path).expect("a directory for files");
-    logdex::io::disk::reserve(&file, geometry.file_len()).expect("room on the disk");
+    logdex::io::disk::reserve(&file, geometry.file_len()).expect("space on the disk");
     // SAFETY: the file is ours alone until it is removed.
     let map = unsafe { MmapMut::map_mut(&file) }.expect("a file can be mapped");
     #[cfg(target_os = "linux")]

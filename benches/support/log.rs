@@ -13,7 +13,7 @@ use logdex::rocketmq::commit_log::frame::{MAGIC_BLANK, MAGIC_V1, body_crc};
 use logdex::rocketmq::commit_log::{CommitLog, Options, ScanOptions};
 
 /// Nothing here can fail but the disk.
-const OK: &str = "the disk has room, and numbers are small";
+const OK: &str = "the disk has space, and numbers are small";
 /// How many bytes a plain read asks for in one go, as a copying program does.
 const READ: usize = 256 * 1024;
 
@@ -76,7 +76,7 @@ pub(crate) fn write(directory: &Path, files: u64, file_len: u64, body_len: usize
         let mut at = 0;
         loop {
             frame(written.messages, start + at, body_len, &mut bytes);
-            // The broker keeps room for the head of a filling.
+            // The broker reserves space for the head of the padding.
             if at + bytes.len() as u64 + 8 > file_len {
                 break;
             }

@@ -13,7 +13,7 @@ use logdex::rocketmq::commit_log::{Bodies, CommitLog, Options, ScanOptions};
 
 use super::timed;
 
-const OK: &str = "the log is ours, and the disk has room";
+const OK: &str = "the log is ours, and the disk has space";
 const HOW: PutOptions = PutOptions { bodies: Bodies::Stored, park: true };
 
 /// The first messages of a log, all but the time at which they were stored.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::keys::mix;
 
 /// Nothing here can fail but the disk.
-const OK: &str = "the disk has room, and numbers are small";
+const OK: &str = "the disk has space, and numbers are small";
 /// Bytes of records in a batch, before compression.
 const BATCH: usize = 16 * 1024;
 const FIRST_TIMESTAMP: i64 = 1_700_000_000_000;

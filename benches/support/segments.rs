@@ -21,7 +21,7 @@ use super::keys::mix;
 use super::question::Question;
 use super::timed;
 
-const OK: &str = "a sound file of ours";
+const OK: &str = "a valid file of ours";
 /// Rows of a batch, as Python's default has it.
 const ROWS: usize = 8_192;
 /// What the Java driver looks at of a head.

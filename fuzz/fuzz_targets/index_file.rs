@@ -62,7 +62,7 @@ fn ask(file: &IndexFile, hashes: &[i32], most: Option<usize>, range: TimeRange) 
     answers
 }
 
-/// The entries that the bytes have room for, as they are.
+/// The entries that fit in the bytes, as they are.
 fn entries(file: &IndexFile) -> Vec<Entry> {
     file.read_entries(1, u32::MAX).expect("all of it is there")
 }
@@ -117,15 +117,15 @@ fn check_reading(path: &Path, geometry: Geometry, hashes: &[i32]) {
 
 /// Opens for puts what a crash left, and puts. `None` where the file is refused.
 fn check_writing(path: &Path, geometry: Geometry, last_exit_ok: bool, hashes: &[i32]) -> Option<()> {
-    let mended = read(path, geometry, Access::Pread, None, last_exit_ok);
-    let (before, answers) = (entries(&mended), ask(&mended, hashes, None, TimeRange::ALL));
+    let repaired = read(path, geometry, Access::Pread, None, last_exit_ok);
+    let (before, answers) = (entries(&repaired), ask(&repaired, hashes, None, TimeRange::ALL));
     let links = |file: &IndexFile| {
         let findings = file.verify().expect("damage is told, not raised").findings;
         findings.into_iter().find(|finding| ["prev-index", "slot-value", "index-count"].contains(&finding.kind))
     };
     let is_whole = std::fs::metadata(path).expect("it is there").len() >= geometry.file_len();
     if !last_exit_ok && is_whole {
-        assert_eq!(links(&mended), None, "read as mended");
+        assert_eq!(links(&repaired), None, "read as repaired");
     }
     let options = OpenOptions { write: true, geometry: Some(geometry), last_exit_ok, ..OpenOptions::default() };
     let file = match IndexFile::open(path, options) {
@@ -134,7 +134,7 @@ fn check_writing(path: &Path, geometry: Geometry, last_exit_ok: bool, hashes: &[
         Err(other) => panic!("{other}"),
     };
     if !last_exit_ok {
-        assert_eq!(links(&file), None, "mended");
+        assert_eq!(links(&file), None, "repaired");
         let kept = entries(&file);
         assert!(before.starts_with(&kept), "mending adds no entry");
         if kept.len() == before.len() {

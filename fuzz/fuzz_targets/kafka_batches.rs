@@ -1,5 +1,5 @@
 //! Any bytes as a Kafka segment: heads and records agree, every damage has its place, what recovery keeps it keeps again, and
-//! look-ups in a sound log answer as a walk over all of it does.
+//! lookups in a valid log answer as a walk over all of it does.
 #![no_main]
 
 use std::collections::{HashMap, HashSet};
@@ -161,11 +161,11 @@ fn check_records(segment: &Arc<Segment>, heads: &[Head]) -> Vec<(u64, i64, i64)>
         None => assert_eq!(at, rows.len()),
     }
 
-    // By the lengths of records alone, and with checksums as they are: what is sound is the same.
-    let sound: HashSet<u64> =
+    // By the lengths of records alone, and with checksums as they are: the valid batches are the same.
+    let valid_offsets: HashSet<u64> =
         heads.iter().filter(|h| h.valid && !flagged.contains(&h.position)).map(|h| h.position).collect();
     let of_sound =
-        |rows: &[(u64, i64, i64)]| rows.iter().filter(|row| sound.contains(&row.0)).copied().collect::<Vec<_>>();
+        |rows: &[(u64, i64, i64)]| rows.iter().filter(|row| valid_offsets.contains(&row.0)).copied().collect::<Vec<_>>();
     let few = [Column::BatchPosition, Column::Offset, Column::Timestamp];
     let unchecked = read(segment, &few, 1000, OnError::Skip, false);
     assert!(unchecked.error.is_none());
@@ -195,24 +195,24 @@ fn asked(values: impl Iterator<Item = i64>) -> Vec<i64> {
     some.flat_map(|value| [value.saturating_sub(1), *value, value.saturating_add(1)]).collect()
 }
 
-/// Every look-up in a sound log, by its rebuilt indexes.
+/// Every lookup in a valid log, by its rebuilt indexes.
 fn check_lookups(segment: &Segment, heads: &[Head], rows: &[(u64, i64, i64)]) {
     for target in asked(heads.iter().map(|head| head.last_offset)) {
         let expected = heads.iter().find(|head| head.last_offset >= target).map(|head| head.position);
-        let found = segment.translate_offset(target, 0).expect("a sound log");
+        let found = segment.translate_offset(target, 0).expect("a valid log");
         assert_eq!(found.map(|found| found.position), expected, "offset {target}");
     }
     for time in asked(heads.iter().map(|head| head.max_time)) {
         // A batch is looked into when its head says that it has such a record.
         let promising: HashSet<u64> = heads.iter().filter(|h| h.max_time >= time).map(|h| h.position).collect();
         let expected = rows.iter().find(|row| promising.contains(&row.0) && row.2 >= time).map(|row| (row.2, row.1));
-        let found = segment.offset_for_timestamp(time, 0, true).expect("a sound log");
+        let found = segment.offset_for_timestamp(time, 0, true).expect("a valid log");
         assert_eq!(found.map(|found| (found.timestamp, found.offset)), expected, "time {time}");
     }
     let next = heads.last().map_or(0, |head| head.last_offset.saturating_add(1));
-    assert_eq!(segment.next_offset().expect("a sound log"), next);
+    assert_eq!(segment.next_offset().expect("a valid log"), next);
     let largest = heads.iter().map(|head| head.max_time).max().unwrap_or(-1).max(-1);
-    assert_eq!(segment.max_timestamp().expect("a sound log").timestamp, largest);
+    assert_eq!(segment.max_timestamp().expect("a valid log").timestamp, largest);
 }
 
 /// Every look-up, whatever it answers.
@@ -252,16 +252,16 @@ fuzz_target!(|bytes: &[u8]| {
     let plain = open(&scratch, valid, Check::Verify, None).verify(true).expect("damage is told, not raised");
     scratch.write("00000000000000000000.index", &recovered.offset_index);
     scratch.write("00000000000000000000.timeindex", &recovered.time_index);
-    let mended = open(&scratch, valid, Check::Verify, None);
-    let again = recover(&mended).expect("what was recovered is recovered again");
+    let repaired = open(&scratch, valid, Check::Verify, None);
+    let again = recover(&repaired).expect("what was recovered is recovered again");
     assert_eq!((again.valid_bytes, again.findings.len()), (recovered.valid_bytes, 0));
     assert_eq!((&again.offset_index, &again.time_index), (&recovered.offset_index, &recovered.time_index));
-    ask(&mended, &kept);
+    ask(&repaired, &kept);
     if plain.findings.is_empty() {
-        let verified = mended.verify(true).expect("damage is told, not raised");
+        let verified = repaired.verify(true).expect("damage is told, not raised");
         assert!(verified.findings.is_empty(), "rebuilt indexes: {:?}", verified.findings);
         let rows: Vec<_> = rows.into_iter().filter(|row| row.0 < recovered.valid_bytes).collect();
-        check_lookups(&mended, &kept, &rows);
+        check_lookups(&repaired, &kept, &rows);
     }
 });
 

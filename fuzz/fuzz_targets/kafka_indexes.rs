@@ -1,5 +1,5 @@
 //! Any bytes as the files beside a Kafka segment: every reader of them gives what a plain decoding gives, and no index makes a
-//! look-up in a sound log answer something else.
+//! lookup in a valid log answer something else.
 #![no_main]
 
 use std::fmt::Debug;
@@ -31,17 +31,17 @@ fn check_lookups(scratch: &Scratch) {
     let segment = Arc::new(segment);
     for target in BASE - 1..=BASE + ALL {
         let expected = batches.iter().find(|batch| batch.last_offset >= target);
-        let found = segment.translate_offset(target, 0).expect("a sound log");
+        let found = segment.translate_offset(target, 0).expect("a valid log");
         let expected = expected.map(|batch| (batch.base_offset, batch.position));
         assert_eq!(found.map(|found| (found.offset, found.position)), expected, "offset {target}");
     }
     for time in (-1..=ALL).step_by(2) {
         let expected = (time < ALL).then_some(BASE + time.max(0));
-        let found = segment.offset_for_timestamp(FIRST_TIME + time, BASE, true).expect("a sound log");
+        let found = segment.offset_for_timestamp(FIRST_TIME + time, BASE, true).expect("a valid log");
         assert_eq!(found.map(|found| found.offset), expected, "time {time}");
     }
-    assert_eq!(segment.next_offset().expect("a sound log"), BASE + ALL);
-    assert_eq!(segment.max_timestamp().expect("a sound log").timestamp, FIRST_TIME + ALL - 1);
+    assert_eq!(segment.next_offset().expect("a valid log"), BASE + ALL);
+    assert_eq!(segment.max_timestamp().expect("a valid log").timestamp, FIRST_TIME + ALL - 1);
     let len = |name: &str| std::fs::metadata(segment.path().with_file_name(name)).map_or(0, |data| data.len());
     let verified = segment.verify(true).expect("damage is told, not raised");
     for finding in &verified.findings {
@@ -107,7 +107,7 @@ where
     I: VerifiableIndex<Entry: Debug + PartialEq>,
 {
     let entries = |index: &I| (0..index.len()).map(|slot| index.entry(slot)).collect::<Vec<_>>();
-    index.trim().expect("room is not needed");
+    index.trim().expect("space is not needed");
     let kept = entries(&index);
     drop(index);
     let index = I::open(path, &options(Check::Trust, false)).expect("a file that is there");

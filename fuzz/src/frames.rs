@@ -10,7 +10,7 @@ pub fn mutate(data: &mut [u8], size: usize, max_size: usize, seed: u32) -> usize
         return libfuzzer_sys::fuzzer_mutate(data, size, max_size);
     }
     let pieces = begins(&data[..size]);
-    mutate_piece(data, (size, max_size), &pieces, seed, mend)
+    mutate_piece(data, (size, max_size), &pieces, seed, repair)
 }
 
 /// Where each frame begins, as their sizes say, and where the last one ends.
@@ -25,7 +25,7 @@ fn begins(log: &[u8]) -> Vec<usize> {
 }
 
 /// Makes the size, the offset, the length of the properties and the checksum those of the bytes, as far as they are a frame.
-fn mend(frame: &mut [u8], begin: usize) {
+fn repair(frame: &mut [u8], begin: usize) {
     put(frame, 0, &i32::try_from(frame.len()).unwrap_or(0).to_be_bytes());
     put(frame, 28, &(begin as u64).to_be_bytes());
     let magic = i32_at(frame, 4);

@@ -13,7 +13,7 @@ pub fn mutate(data: &mut [u8], size: usize, max_size: usize, seed: u32) -> usize
         return libfuzzer_sys::fuzzer_mutate(data, size, max_size);
     }
     let pieces = begins(&data[..size]);
-    mutate_piece(data, (size, max_size), &pieces, seed, |batch, _| mend(batch))
+    mutate_piece(data, (size, max_size), &pieces, seed, |batch, _| repair(batch))
 }
 
 /// Where each batch begins, as their sizes say, and where the last one ends.
@@ -29,7 +29,7 @@ fn begins(log: &[u8]) -> Vec<usize> {
 }
 
 /// Makes size and checksum those of the bytes.
-fn mend(batch: &mut [u8]) {
+fn repair(batch: &mut [u8]) {
     let size = i32::try_from(batch.len().saturating_sub(LOG_OVERHEAD)).unwrap_or(0);
     put(batch, 8, &size.to_be_bytes());
     let is_legacy = batch.get(MAGIC_AT).is_none_or(|magic| magic.cast_signed() < 2);
@@ -80,7 +80,7 @@ pub fn sound_log(base: i64) -> (Vec<u8>, Vec<Sound>) {
             // Length, attributes, time and offset behind the first's, no key, a value of one byte, no header; zig-zag.
             batch.extend([14, 0, 2 * record, 2 * record, 1, 2, b'v', 0]);
         }
-        mend(&mut batch);
+        repair(&mut batch);
         let position = log.len() as u64;
         batches.push(Sound { position, base_offset: base + first, last_offset: base + first + RECORDS - 1 });
         log.extend(batch);

@@ -12,14 +12,14 @@ pub(crate) fn i32_at(bytes: &[u8], at: usize) -> i32 {
     bytes.get(at..).and_then(|b| b.first_chunk()).copied().map_or(0, i32::from_be_bytes)
 }
 
-/// Stores bytes at a place, as far as there is room.
+/// Stores bytes at a place, as far as there is space.
 pub(crate) fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
     if let Some(to) = bytes.get_mut(at..).and_then(|b| b.get_mut(..value.len())) {
         to.copy_from_slice(value);
     }
 }
 
-/// Mutates one of the pieces that `bytes` consists of, and has `mend` make its lengths and checksums right; it is told where
+/// Mutates one of the pieces that `bytes` consists of, and has `repair` make its lengths and checksums right; it is told where
 /// the piece begins.
 ///
 /// `pieces` are where each begins, and where the last one ends. The new length of all.
@@ -28,7 +28,7 @@ pub(crate) fn mutate_piece(
     (size, max_size): (usize, usize),
     pieces: &[usize],
     seed: u32,
-    mend: impl Fn(&mut [u8], usize),
+    repair: impl Fn(&mut [u8], usize),
 ) -> usize {
     let [.., _, _] = pieces else { return libfuzzer_sys::fuzzer_mutate(data, size, max_size) };
     let at = seed as usize / 8 % (pieces.len() - 1);
@@ -39,7 +39,7 @@ pub(crate) fn mutate_piece(
     piece.resize(most.max(end - begin), 0);
     let len = libfuzzer_sys::fuzzer_mutate(&mut piece, end - begin, most);
     piece.truncate(len);
-    mend(&mut piece, begin);
+    repair(&mut piece, begin);
     data[begin..begin + len].copy_from_slice(&piece);
     data[begin + len..begin + len + behind.len()].copy_from_slice(&behind);
     begin + len + behind.len()

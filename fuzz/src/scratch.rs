@@ -14,13 +14,13 @@ impl Scratch {
     pub fn new() -> Self {
         let memory = Path::new("/dev/shm");
         let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
-        Self(made.expect("room for a directory"))
+        Self(made.expect("space for a directory"))
     }
 
     /// Writes a file, anew where it is there.
     pub fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.0.path().join(name);
-        std::fs::write(&path, bytes).expect("room for a file");
+        std::fs::write(&path, bytes).expect("space for a file");
         path
     }
 }

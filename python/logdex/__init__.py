@@ -1,7 +1,7 @@
 """Find one message out of billions in broker files, without the broker.
 
-`open` opens what lies at a path; the formats have their own modules: `logdex.rocketmq`, `logdex.kafka`. Spark's side is
-`logdex.spark`.
+`open` opens a store or a log directory. Each broker has its own package, `logdex.rocketmq` and `logdex.kafka`; `logdex.spark`
+needs pyspark.
 """
 
 from __future__ import annotations
@@ -43,16 +43,13 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
 def open(path: str | PathLike[str]) -> MessageStore | LogDir | Log:  # noqa: A001 -- logdex.open, as gzip.open
-    """Open what lies at a path.
-
-    That is the store directory of a RocketMQ broker, or the directory of its commit log; or the log directory of a Kafka
-    broker, or the directory of a partition.
+    """Open a RocketMQ store or commit log, a Kafka log directory or the directory of a partition.
 
     Raises:
-        OSError: Nothing lies there, or the system refuses to read it.
-        ValueError: What lies there is none of these; the message says what to use for it.
+        OSError: The path does not exist or cannot be read.
+        ValueError: The path is none of these; the message names the call for it.
     """
-    from logdex.kafka import Log, LogDir  # noqa: PLC0415 -- only who opens something pays for it
+    from logdex.kafka import Log, LogDir  # noqa: PLC0415 -- imported on first use
     from logdex.rocketmq import MessageStore  # noqa: PLC0415 -- as above
 
     root = Path(path)
@@ -64,7 +61,7 @@ def open(path: str | PathLike[str]) -> MessageStore | LogDir | Log:  # noqa: A00
         return LogDir.open(root)
     root.stat()
     raise ValueError(
-        f"{root} is no RocketMQ store directory (it would hold commitlog) and no Kafka log directory (<topic>-<partition>); "
+        f"{root}: expected a RocketMQ store (holds commitlog) or a Kafka log directory (holds <topic>-<partition>); "
         f"{_hint(root)}"
     )
 
@@ -74,13 +71,13 @@ def _hint(root: Path) -> str:
 
     if root.is_file():
         if is_index_file_name(root.name) and len(root.name) < _LOG_NAME_DIGITS:
-            return "a single index file is opened with logdex.rocketmq.IndexFile.open"
-        return "give the directory that a file lies in, or the store's root"
+            return "open an index file with logdex.rocketmq.IndexFile.open"
+        return "give the directory of the file, or the store's root"
     names = [entry.name for entry in root.iterdir() if entry.is_file() and is_index_file_name(entry.name)]
     if any(len(name) < _LOG_NAME_DIGITS for name in names):
-        return "an index directory is opened with logdex.rocketmq.IndexService.open"
+        return "open an index directory with logdex.rocketmq.IndexService.open"
     if names:
-        return "a consume queue is opened with MessageStore.queue"
+        return "open a consume queue with MessageStore.queue"
     return "give the directory that holds commitlog and index"
 
 

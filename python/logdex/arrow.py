@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from arro3.core import Schema
 
 ENTRY_COLUMNS = ("topic", "key", "phy_offset", "store_timestamp")
-"""What `IndexService.put_batch` takes."""
+"""The columns of `IndexService.put_batch`."""
 
 _UTC_MS = DataType.timestamp("ms", tz="UTC")
 _MESSAGE_COLUMNS = {
@@ -29,7 +29,7 @@ _MESSAGE_COLUMNS = {
     "sys_flag": DataType.int32(),
 }
 INDEXED_COLUMNS = tuple(_MESSAGE_COLUMNS)
-"""What an index needs of a message (IndexService#buildIndex)."""
+"""The message columns that an index needs (IndexService#buildIndex)."""
 
 _MESSAGES_A_BATCH = 8_192
 _INTEGER_KINDS = (DataType.is_integer, DataType.is_null)
@@ -38,15 +38,15 @@ _NO_TEXT_KINDS = (DataType.is_primitive, DataType.is_boolean, DataType.is_nested
 
 @final
 class BatchStream:
-    """A stream of record batches, each made when it is asked for: iterate over it, or hand it to what takes Arrow streams.
+    """A stream of record batches that are made on demand: iterate over it, or pass it to a consumer of Arrow streams.
 
-    An exception comes as it was raised where the stream is iterated over; where it was handed over, with its text.
+    Iteration raises the original exception; an Arrow consumer gets its text.
     """
 
     __slots__ = ("_batches", "_schema")
 
     def __init__(self, schema: Schema, batches: Iterator[RecordBatch]) -> None:
-        """Take an iterator of batches that have this schema."""
+        """Keep the iterator; its batches must have this schema."""
         self._schema = schema
         self._batches: Iterator[RecordBatch] | None = batches
 
@@ -57,11 +57,11 @@ class BatchStream:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed, read to a table or handed over."""
+        """Whether it was closed, read to a table or passed to a consumer."""
         return self._batches is None
 
     def close(self) -> None:
-        """Give no more batches. A second time does nothing."""
+        """Release the batches. A second call does nothing."""
         self._batches = None
 
     def _take(self) -> Iterator[RecordBatch]:
@@ -74,15 +74,15 @@ class BatchStream:
         return self._batches
 
     def __iter__(self) -> BatchStream:
-        """Give itself."""
+        """Return the stream itself."""
         return self
 
     def __next__(self) -> RecordBatch:
-        """Give the next batch."""
+        """Return the next batch."""
         return next(self._open())
 
     def read_next_batch(self) -> RecordBatch:
-        """Give the next batch.
+        """Return the next batch.
 
         Raises:
             StopIteration: There is none.
@@ -90,7 +90,7 @@ class BatchStream:
         return next(self)
 
     def read_all(self) -> Table:
-        """Give what is left as a table."""
+        """Return the remaining batches as a table."""
         return Table.from_batches(list(self._take()), schema=self._schema)
 
     def __arrow_c_schema__(self) -> object:
@@ -98,19 +98,19 @@ class BatchStream:
         return self._schema.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Export what is left."""
+        """Export the remaining batches."""
         return _core.stream_capsule(self._schema, self._take(), requested_schema)
 
 
 def entry_batches(batch: Any) -> list[dict[str, Any]]:  # noqa: ANN401 -- anything with the PyCapsule interface
-    """Split index entries into columns, one dict a batch, all of them checked before the first is returned.
+    """Return the columns of index entries, one dict a batch. All batches are checked first.
 
     Args:
         batch: An Arrow batch, table or stream, or a mapping, with the columns topic, key, phy_offset and store_timestamp.
 
     Raises:
         ValueError: A column is missing, the columns differ in length, or a value is null.
-        TypeError: Neither Arrow data nor a mapping; or a column that holds no texts, integers or times.
+        TypeError: Neither Arrow data nor a mapping; or a column of another type than text, integers or times.
     """
     if isinstance(batch, Mapping):
         parts = [_columns(list(batch), batch.__getitem__)]
@@ -131,7 +131,7 @@ def entry_batches(batch: Any) -> list[dict[str, Any]]:  # noqa: ANN401 -- anythi
 
 
 def _columns(names: Sequence[str], column: Callable[[str], Any]) -> dict[str, Array]:
-    """Bring the columns into the form in which they are put, so that nothing is refused once a file is made."""
+    """Convert the columns to the types of a put, so that a wrong type is refused before a file is created."""
     missing = [name for name in ENTRY_COLUMNS if name not in names]
     if missing:
         raise ValueError(f"the column {missing[0]} is missing; there are {', '.join(names)}")
@@ -139,12 +139,12 @@ def _columns(names: Sequence[str], column: Callable[[str], Any]) -> dict[str, Ar
 
 
 def is_arrow(value: object) -> bool:
-    """Say whether a value has the Arrow PyCapsule interface."""
+    """Return whether a value has the Arrow PyCapsule interface."""
     return hasattr(value, "__arrow_c_stream__") or hasattr(value, "__arrow_c_array__")
 
 
 def arrow_batches(value: Any) -> Iterator[RecordBatch]:  # noqa: ANN401 -- anything with the PyCapsule interface
-    """Read a batch, a table or a stream batch by batch."""
+    """Iterate over the batches of a batch, a table or a stream."""
     if hasattr(value, "__arrow_c_stream__"):
         yield from RecordBatchReader.from_stream(value)
     else:
@@ -152,12 +152,12 @@ def arrow_batches(value: Any) -> Iterator[RecordBatch]:  # noqa: ANN401 -- anyth
 
 
 def take_rows(batch: RecordBatch, rows: list[int]) -> RecordBatch:
-    """Choose rows of a batch."""
+    """Return the given rows of a batch."""
     return batch.take(Array(rows, type=DataType.uint64()))
 
 
 def message_batches(messages: Any) -> Iterator[RecordBatch]:  # noqa: ANN401 -- Arrow data or messages
-    """Read messages, as Arrow data with the message columns or as `Message` objects, in batches of what an index needs."""
+    """Iterate over messages (Arrow data or `Message` objects) as batches of the columns that an index needs."""
     if is_arrow(messages):
         for batch in arrow_batches(messages):
             names = [name for name in _MESSAGE_COLUMNS if name in batch.column_names]
@@ -177,10 +177,10 @@ def message_batches(messages: Any) -> Iterator[RecordBatch]:  # noqa: ANN401 -- 
 
 
 def _message_column(batch: RecordBatch, name: str) -> Array:
-    """Give a column in the type that it has in a scan.
+    """Convert a column to its type in a scan.
 
     Raises:
-        TypeError: Its own is so far from it that values would change, as numbers with fractions would.
+        TypeError: The conversion would change values, such as fractions of numbers.
     """
     column, kind = batch.column(name), _MESSAGE_COLUMNS[name]
     given = _type_of_values(column.type)
@@ -192,19 +192,19 @@ def _message_column(batch: RecordBatch, name: str) -> Array:
         is_time = kind is _UTC_MS and bool(DataType.is_timestamp(given))
         fits = is_time or any(bool(is_kind(given)) for is_kind in _INTEGER_KINDS)
     if not fits:
-        raise TypeError(f"the column {name} holds no {wanted}, but {str(given).strip()}")
+        raise TypeError(f"column {name}: expected {wanted}, found {str(given).strip()}")
     return _cast(column, kind)
 
 
 def _type_of_values(kind: DataType) -> DataType:
-    """Give the type of what a dictionary or runs stand for, of another type itself."""
+    """Return the type of the values of a dictionary or of runs, or the type itself."""
     while not bool(DataType.is_nested(kind)) and kind.value_type is not None:
         kind = kind.value_type
     return kind
 
 
 def _cast(column: Array, kind: DataType) -> Array:
-    """Bring text of another layout, or times of another unit, into the columns' own type."""
+    """Convert text of another layout, or times of another unit."""
     return column if column.type.equals(kind) else column.cast(kind)
 
 

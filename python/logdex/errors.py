@@ -1,24 +1,24 @@
-"""The exceptions of logdex. All of them pickle, so they cross Spark whole."""
+"""The exceptions of logdex. All of them pickle, so they pass through Spark unchanged."""
 
 from __future__ import annotations
 
 
 class LogdexError(Exception):
-    """Base class of the errors that are about broker files."""
+    """Base class of errors about broker files."""
 
 
 class CorruptFileError(LogdexError, ValueError):
-    """A file holds bytes that cannot be true.
+    """A file holds invalid bytes.
 
     Attributes:
         path: The file, as a string.
-        offset: Byte offset in the file of what is wrong.
-        expected: What the format or its neighbours ask for, in words.
+        offset: Byte offset of the fault in the file.
+        expected: What the format requires, in words.
         found: What the file holds, in words.
     """
 
     def __init__(self, path: str, offset: int, expected: str, found: str) -> None:
-        """Build the message from the four facts."""
+        """Keep path, offset, expected and found."""
         super().__init__(path, offset, expected, found)
         self.path = path
         self.offset = offset
@@ -26,21 +26,21 @@ class CorruptFileError(LogdexError, ValueError):
         self.found = found
 
     def __str__(self) -> str:
-        """Name the file, the offset, what was expected and what was found."""
+        """Return the file, the offset, what was expected and what was found."""
         return f"{self.path} at byte {self.offset}: expected {self.expected}, found {self.found}"
 
 
 class GeometryError(LogdexError, ValueError):
-    """The number of slots and entries of an index file cannot be told from its content.
+    """The number of slots and entries of an index file cannot be inferred from its content.
 
     Attributes:
         path: The file, as a string.
-        fits: The geometries that fit, as (hash_slots, max_entries); at most the first sixteen.
-        count: How many geometries fit in all.
+        fits: The geometries that fit, as (hash_slots, max_entries); at most the first 16.
+        count: The number of geometries that fit.
     """
 
     def __init__(self, path: str, fits: list[tuple[int, int]], count: int, size: int) -> None:
-        """Build the message from the fits."""
+        """Keep path, fits, their number and the size of the file."""
         super().__init__(path, fits, count, size)
         self.path = path
         self.fits = fits
@@ -48,7 +48,7 @@ class GeometryError(LogdexError, ValueError):
         self.size = size
 
     def __str__(self) -> str:
-        """List the fits and say what to do."""
+        """Return the fits and what to do."""
         if not self.count:
             fits = "no geometry fits its content"
         else:
@@ -62,7 +62,7 @@ class GeometryError(LogdexError, ValueError):
 
 
 class IndexFullError(LogdexError):
-    """An append to an index that has no room left."""
+    """An append to a full index."""
 
 
 class LockedError(LogdexError):
@@ -70,17 +70,17 @@ class LockedError(LogdexError):
 
     Attributes:
         path: The lock file, as a string.
-        pid: The process that holds it; 0 where the system does not say.
+        pid: The process that holds it; 0 if it is unknown.
     """
 
     def __init__(self, path: str, pid: int) -> None:
-        """Build the message from the path and the process."""
+        """Keep path and process id."""
         super().__init__(path, pid)
         self.path = path
         self.pid = pid
 
     def __str__(self) -> str:
-        """Name the lock and its holder."""
+        """Return the lock, its holder and what to do."""
         holder = f"process {self.pid}" if self.pid else "another process"
         return f"{self.path} is held by {holder}: stop the broker before writing to its store"
 

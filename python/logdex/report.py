@@ -13,13 +13,13 @@ _KINDS = frozenset(finding_kinds())
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing in a file that cannot be true.
+    """One fault in a file.
 
     Attributes:
         path: The file or directory.
         offset: Byte offset in the file.
         kind: One word of the closed list in docs/findings.md.
-        expected: What the format or its neighbours ask for.
+        expected: What the format requires.
         found: What the file holds.
     """
 
@@ -41,8 +41,8 @@ class Report:
 
     Attributes:
         findings: What is wrong, in the order of the files and their offsets.
-        checked: How much was looked at, by kind of thing (for example `entries`, `slots`, `files`).
-        absent: Parts that may be missing, and were not there to be checked.
+        checked: The number of checked items by name, such as `entries`, `slots`, `files`.
+        absent: Optional parts that are missing, and so were not checked.
 
     Example:
         >>> from logdex.report import Finding, Report
@@ -56,16 +56,16 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """True when nothing was found."""
+        """True if there are no findings."""
         return not self.findings
 
     @property
     def kinds(self) -> dict[str, int]:
-        """How many findings there are of each kind, the commonest first."""
+        """The number of findings of each kind, the most frequent first."""
         return dict(Counter(finding.kind for finding in self.findings).most_common())
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the report as plain values, for JSON."""
+        """Return the report as JSON values."""
         return {
             "ok": self.ok,
             "findings": [asdict(f) for f in self.findings],
@@ -75,12 +75,12 @@ class Report:
         }
 
     def __str__(self) -> str:
-        """Lay the findings out as a table under one line of counts."""
+        """Return a line of counts, and the findings as a table."""
         counts = "checked " + (", ".join(f"{n:,} {name}" for name, n in self.checked.items()) or "nothing")
         if self.absent:
-            counts = f"not there to be checked: {', '.join(self.absent)}; {counts}"
+            counts = f"missing, not checked: {', '.join(self.absent)}; {counts}"
         if self.ok:
-            return f"sound; {counts}"
+            return f"valid; {counts}"
         head = f"{len(self.findings):,} finding{'s' if len(self.findings) > 1 else ''}; {counts}"
         head += "\n" + ", ".join(f"{n:,} {kind}" for kind, n in self.kinds.items())
         rows = [("kind", "path", "offset", "expected", "found")]
@@ -91,7 +91,7 @@ class Report:
 
 
 def merge(reports: list[Report]) -> Report:
-    """Put several reports into one: findings and absent parts in order, counts added up."""
+    """Combine reports: findings and absent parts in order, counts added up."""
     findings: list[Finding] = []
     checked: dict[str, int] = {}
     absent: list[str] = []

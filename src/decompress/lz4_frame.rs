@@ -1,7 +1,7 @@
-//! The LZ4 frame format: a header, blocks, an end mark, checksums where the header says so; frames may follow each other.
+//! The LZ4 frame format: a header, blocks, an end mark, and optional checksums; frames may follow each other.
 //!
-//! Blocks are decoded by `lz4_flex`, the frame is read here: every byte that a header asks room for is backed by input
-//! (a block cannot grow more than 255 times), and a frame without its end mark is an error, not shorter data.
+//! `lz4_flex` decodes blocks; the frame is parsed here. Allocations are bounded by the input, because a block cannot grow more
+//! than 255 times. A frame without an end mark is an error, not shorter data.
 //! Format: `lz4_Frame_format.md` of the LZ4 project, version 1.6.
 
 use lz4_flex::block::{DecompressError, decompress_into, decompress_into_with_dict};
@@ -11,9 +11,9 @@ use super::{DecodeError, Output};
 
 const MAGIC: u32 = 0x184d_2204;
 const SKIPPABLE_MAGIC: u32 = 0x184d_2a50;
-/// How far a block that is linked to the ones before it looks back.
+/// The history of a block that is linked to the blocks before it.
 const WINDOW: usize = 64 * 1024;
-/// Output bytes that one byte of a block can stand for, at most.
+/// The most output bytes for one byte of a block.
 const MOST_GROWTH: usize = 255;
 
 fn fail(reason: &str) -> DecodeError {
@@ -21,43 +21,43 @@ fn fail(reason: &str) -> DecodeError {
 }
 
 fn take<'a>(input: &mut &'a [u8], len: usize) -> Result<&'a [u8], DecodeError> {
-    let (head, rest) = input.split_at_checked(len).ok_or_else(|| fail("it ends before its end"))?;
+    let (head, rest) = input.split_at_checked(len).ok_or_else(|| fail("it ends inside a frame"))?;
     *input = rest;
     Ok(head)
 }
 
 fn take_u32(input: &mut &[u8]) -> Result<u32, DecodeError> {
-    let (word, rest) = input.split_first_chunk().ok_or_else(|| fail("it ends before its end"))?;
+    let (word, rest) = input.split_first_chunk().ok_or_else(|| fail("it ends inside a frame"))?;
     *input = rest;
     Ok(u32::from_le_bytes(*word))
 }
 
-/// Whether the checksum of a frame's header counts: some old writers computed it over another range.
+/// Whether to check the checksum of a frame's header: old writers computed it over another range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeaderChecksum {
     Checked,
     Ignored,
 }
 
-/// Whether what a frame says of its whole content counts, its size and checksum.
+/// Whether to check the size and checksum of a frame's whole content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Content {
     Checked,
     Ignored,
 }
 
-/// Decodes all frames of `input`.
+/// Decode all frames of `input`.
 pub(crate) fn decode(mut input: &[u8], output: &mut Output) -> Result<(), DecodeError> {
     frame(&mut input, HeaderChecksum::Checked, Content::Checked, output)?;
-    // Fewer bytes than a magic are no frame; Java's reader ignores them.
+    // Java's reader ignores a rest that is shorter than a magic.
     while input.len() >= 4 {
         frame(&mut input, HeaderChecksum::Checked, Content::Checked, output)?;
     }
     Ok(())
 }
 
-/// Decodes the first frame of `input` and ignores what follows it, and what it says of its whole content: Kafka's reader passes
-/// over both, and its batches have a checksum of their own. Source: `Lz4BlockInputStream#readHeader`, `#readBlock`.
+/// Decode the first frame of `input`. Ignore the bytes after it, and the size and checksum of its content, as Kafka's reader
+/// does: batches have a checksum of their own. Source: `Lz4BlockInputStream#readHeader`, `#readBlock`.
 pub(crate) fn decode_first(mut input: &[u8], checksum: HeaderChecksum, output: &mut Output) -> Result<(), DecodeError> {
     frame(&mut input, checksum, Content::Ignored, output)
 }
@@ -69,14 +69,14 @@ fn frame(input: &mut &[u8], checksum: HeaderChecksum, whole: Content, output: &m
         return take(input, usize::try_from(len).unwrap_or(usize::MAX)).map(|_| ());
     }
     if magic != MAGIC {
-        return Err(fail("it does not begin with the frame magic"));
+        return Err(fail("it does not begin with the magic of a frame"));
     }
     let descriptor = *input;
     let &[flags, block_size] = take(input, 2)? else {
-        return Err(fail("it ends before its end"));
+        return Err(fail("it ends inside a frame"));
     };
     if flags & 0b1100_0010 != 0b0100_0000 || block_size & 0b1000_1111 != 0 {
-        return Err(fail("unknown version or reserved bits of the frame"));
+        return Err(fail("unknown version or reserved bits in the frame header"));
     }
     let has = |bit: u8| flags & bit != 0;
     let (independent, block_checksum, content_checksum) = (has(0x20), has(0x10), has(0x04));
@@ -88,7 +88,7 @@ fn frame(input: &mut &[u8], checksum: HeaderChecksum, whole: Content, output: &m
         _ => return Err(fail("unknown block size")),
     };
     let content_size = if has(0x08) {
-        let (size, rest) = input.split_first_chunk().ok_or_else(|| fail("it ends before its end"))?;
+        let (size, rest) = input.split_first_chunk().ok_or_else(|| fail("it ends inside a frame"))?;
         *input = rest;
         Some(u64::from_le_bytes(*size))
     } else {
@@ -118,11 +118,11 @@ fn frame(input: &mut &[u8], checksum: HeaderChecksum, whole: Content, output: &m
             return Err(fail("wrong checksum of a block"));
         }
         if word >> 31 == 1 {
-            let (_, room) = output.room(len);
-            let Some(room) = room.get_mut(..len) else {
+            let (_, free) = output.free(len);
+            let Some(free) = free.get_mut(..len) else {
                 return Err(output.too_long());
             };
-            room.copy_from_slice(block);
+            free.copy_from_slice(block);
             output.add(len)?;
         } else {
             let before = if independent { usize::MAX } else { begin };
@@ -134,7 +134,7 @@ fn frame(input: &mut &[u8], checksum: HeaderChecksum, whole: Content, output: &m
     }
     let content = output.filled().get(begin..).unwrap_or_default();
     if content_size.is_some_and(|size| size != content.len() as u64) {
-        return Err(fail("its size is not the one in its header"));
+        return Err(fail("the size of the content is not that in the header"));
     }
     if content_checksum && take_u32(input)? != xxh32(content) {
         return Err(fail("wrong checksum of the content"));
@@ -142,18 +142,18 @@ fn frame(input: &mut &[u8], checksum: HeaderChecksum, whole: Content, output: &m
     Ok(())
 }
 
-/// Decodes a block of at most `most` bytes that may look back as far as `begin`.
+/// Decode a block of at most `most` bytes whose history begins at `begin`.
 fn compressed_block(block: &[u8], most: usize, begin: usize, output: &mut Output) -> Result<(), DecodeError> {
     let wanted = most.min(block.len().saturating_mul(MOST_GROWTH));
-    let (filled, room) = output.room(wanted);
-    let full = room.len() >= wanted;
-    let room = room.get_mut(..wanted.min(room.len())).unwrap_or_default();
-    let behind = filled.get(begin.max(filled.len().saturating_sub(WINDOW))..).unwrap_or_default();
+    let (filled, free) = output.free(wanted);
+    let is_enough = free.len() >= wanted;
+    let free = free.get_mut(..wanted.min(free.len())).unwrap_or_default();
+    let history = filled.get(begin.max(filled.len().saturating_sub(WINDOW))..).unwrap_or_default();
     let decoded =
-        if behind.is_empty() { decompress_into(block, room) } else { decompress_into_with_dict(block, room, behind) };
+        if history.is_empty() { decompress_into(block, free) } else { decompress_into_with_dict(block, free, history) };
     match decoded {
         Ok(len) => output.add(len),
-        Err(DecompressError::OutputTooSmall { .. }) if !full => Err(output.too_long()),
+        Err(DecompressError::OutputTooSmall { .. }) if !is_enough => Err(output.too_long()),
         Err(e) => Err(fail(&e.to_string())),
     }
 }

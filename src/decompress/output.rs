@@ -1,11 +1,26 @@
-//! The output of a decoder: a buffer that grows as far as the input really fills it, up to a limit.
+//! The output of a decoder: a buffer that grows while the input fills it, up to a limit.
 
-use super::DecodeError;
-
-/// The first piece of output that room is made for.
+/// The first allocation in bytes.
 pub(crate) const FIRST: usize = 64 * 1024;
-/// A buffer that grew beyond this for one input is given back.
+/// A buffer that grew beyond this for one input is freed.
 const KEEP: usize = 16 * 1024 * 1024;
+
+/// Why data cannot be decoded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum DecodeError {
+    /// The output is larger than the limit.
+    TooLong {
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// The input is not in the format.
+    Undecodable {
+        /// Name of the codec.
+        kind: &'static str,
+        /// The decoder's message.
+        reason: String,
+    },
+}
 
 /// Output that grows up to a limit.
 #[derive(Debug)]
@@ -27,24 +42,24 @@ impl Output {
         }
     }
 
-    /// Memory that it holds.
+    /// Allocated bytes.
     #[cfg(test)]
     pub(crate) fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// The most bytes that it takes.
+    /// The largest output in bytes.
     pub(crate) fn limit(&self) -> usize {
         self.limit
     }
 
-    /// What is filled, and room for at least `more` bytes, or as many as the limit leaves, and one.
-    pub(crate) fn room(&mut self, more: usize) -> (&[u8], &mut [u8]) {
+    /// Return the filled bytes, and free space for `more` bytes, or for as many as the limit allows and one.
+    pub(crate) fn free(&mut self, more: usize) -> (&[u8], &mut [u8]) {
         let most = self.limit.saturating_add(1);
         let wanted = self.filled.saturating_add(more).min(most);
         if self.bytes.len() < wanted {
-            // Twice as much each time, or small pieces would copy all that is there once for each of them. Zeroed by the system
-            // where it is large, so only what is filled costs anything.
+            // The size doubles, so that many small pieces do not copy the output each time. The system zeroes a large allocation
+            // lazily, so that only the filled part costs time.
             let doubled = self.filled.saturating_mul(2).max(FIRST).min(most);
             let mut bytes = vec![0; wanted.max(doubled)];
             if let (Some(to), Some(from)) = (bytes.get_mut(..self.filled), self.bytes.get(..self.filled)) {
@@ -52,11 +67,11 @@ impl Output {
             }
             self.bytes = bytes;
         }
-        let (filled, room) = self.bytes.split_at_mut(self.filled);
-        (filled, room)
+        let (filled, free) = self.bytes.split_at_mut(self.filled);
+        (filled, free)
     }
 
-    /// Says how much of the room was used.
+    /// Count bytes that were written to the free space.
     pub(crate) fn add(&mut self, bytes: usize) -> Result<(), DecodeError> {
         self.filled = self.filled.saturating_add(bytes).min(self.bytes.len());
         if self.filled > self.limit { Err(self.too_long()) } else { Ok(()) }
@@ -75,15 +90,14 @@ impl Output {
 mod tests {
     use super::*;
 
-    /// A stream of many small blocks once copied all of its output for each block.
     #[test]
-    fn small_pieces_move_the_output_a_few_times_only() {
+    fn small_pieces_copy_the_output_few_times() {
         let (piece, limit) = (64 * 1024, 16 * 1024 * 1024);
         let mut output = Output::new(limit);
         let mut moves = 0;
         loop {
             let before = output.capacity();
-            output.room(piece);
+            output.free(piece);
             moves += usize::from(output.capacity() != before);
             assert!(output.capacity() <= limit + 1);
             if output.add(piece).is_err() {

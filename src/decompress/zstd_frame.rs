@@ -1,19 +1,19 @@
 //! The Zstandard frame format, by the reference library.
 //!
-//! Decoded into one output buffer, which is the window as well: no memory is set apart for the window that a frame's header
-//! asks for.
+//! It decodes into one output buffer, which serves as the window. No memory is allocated for the window size in a frame's
+//! header.
 
 use zstd::zstd_safe;
 
 use super::{DecodeError, FIRST, Output};
 
-/// Decodes all frames of `input`.
+/// Decode all frames of `input`.
 pub(crate) fn decode(decoder: &mut zstd_safe::DCtx<'_>, input: &[u8], output: &mut Output) -> Result<(), DecodeError> {
     let mut more = FIRST;
     loop {
-        let (_, room) = output.room(more);
-        let len = room.len();
-        match decoder.decompress(room, input) {
+        let (_, free) = output.free(more);
+        let len = free.len();
+        match decoder.decompress(free, input) {
             Ok(produced) => return output.add(produced),
             Err(code) => {
                 let reason = zstd_safe::get_error_name(code);
@@ -29,5 +29,5 @@ pub(crate) fn decode(decoder: &mut zstd_safe::DCtx<'_>, input: &[u8], output: &m
     }
 }
 
-/// What the library calls `ZSTD_error_dstSize_tooSmall`.
+/// The library's text of `ZSTD_error_dstSize_tooSmall`.
 const OUTPUT_FULL: &str = "Destination buffer is too small";

@@ -6,17 +6,22 @@
 //! - `source`: [`ReadAt`] and [`WriteAt`], for bytes in memory as well
 //! - `plain_file`, `mmap`, `file_source`: [`PlainFile`], [`MappedFile`], and [`FileSource`], which is one of the two
 //! - `holes`: parts of a file that were never written
+//! - `open_cache`: open files kept from one call to the next
+//! - `window`: a copy of a part of a file
 
 pub mod disk;
 mod file_source;
 mod holes;
 mod mmap;
+pub(crate) mod open_cache;
 mod plain_file;
 mod source;
 pub mod store_lock;
+mod window;
 
 pub use file_source::{Access, FileSource};
 pub(crate) use holes::Holes;
 pub use mmap::{MappedFile, Words};
 pub use plain_file::PlainFile;
 pub use source::{ReadAt, WriteAt};
+pub(crate) use window::Window;

@@ -107,7 +107,10 @@ impl StoreCheckpoint {
     /// `InvalidArgument` when it was opened for reading; the system's error, with the path.
     pub fn flush(&mut self) -> Result<()> {
         if !self.writable {
-            return Err(Error::InvalidArgument(format!("{}: the checkpoint is open for reading only", self.path.display())));
+            return Err(Error::InvalidArgument(format!(
+                "{}: the checkpoint is open for reading only",
+                self.path.display()
+            )));
         }
         let fail = |e| Error::io(&self.path, e);
         if self.file.len() < CHECKPOINT_LEN {

@@ -7,16 +7,19 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::io::disk::{self, NewFile};
+use crate::io::open_cache::{OpenCache, Slot};
 use crate::io::{Access, FileSource};
 use crate::report::{Kind, Report};
 use crate::rocketmq::file_name;
 
-/// How many open files are kept for look-ups.
+/// How many open files of a sequence are kept for look-ups.
 const KEPT: usize = 8;
+/// How many sequences keep open files: those of a store may be more than a process may have files open.
+const OPEN_SEQUENCES: usize = 64;
 
 /// A file as its directory lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -190,30 +193,34 @@ type Known = (u64, (u64, u64));
 #[cfg(not(unix))]
 type Known = (u64, Option<std::time::SystemTime>);
 
-/// The files that were opened last, for look-ups.
+/// The files that were opened last, for look-ups; with the offset of each.
+type Files = Vec<(u64, Known, Arc<FileSource>)>;
+
+static OPEN: OpenCache<Files> = OpenCache::new(OPEN_SEQUENCES);
+
+/// The open files of one sequence.
 #[derive(Debug, Default)]
-pub(super) struct OpenFiles {
-    files: Mutex<Vec<(u64, Known, Arc<FileSource>)>>,
-}
+pub(super) struct OpenFiles(Arc<Slot<Files>>);
 
 impl OpenFiles {
-    /// The open file; one that grew since, or was replaced, is opened again.
+    /// Returns the open file. One that grew since, or was replaced, is opened again.
     pub(super) fn get(&self, file: &OffsetFile, access: Access) -> Result<Arc<FileSource>> {
         let now = fs::metadata(&file.path).map_err(|e| Error::io(&file.path, e))?;
         let now = (now.len(), identity(&now));
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = files.iter().position(|(start, known, _)| *start == file.start && *known == now) {
-            let known = files.remove(at);
-            let source = Arc::clone(&known.2);
-            files.push(known);
-            return Ok(source);
-        }
-        let source = Arc::new(open(file, access)?);
-        files.retain(|(start, _, _)| *start != file.start);
-        if files.len() >= KEPT {
-            files.remove(0);
-        }
-        files.push((file.start, now, Arc::clone(&source)));
-        Ok(source)
+        OPEN.with(&self.0, |files| {
+            if let Some(at) = files.iter().position(|(start, known, _)| *start == file.start && *known == now) {
+                let known = files.remove(at);
+                let source = Arc::clone(&known.2);
+                files.push(known);
+                return Ok(source);
+            }
+            let source = Arc::new(open(file, access)?);
+            files.retain(|(start, _, _)| *start != file.start);
+            if files.len() >= KEPT {
+                files.remove(0);
+            }
+            files.push((file.start, now, Arc::clone(&source)));
+            Ok(source)
+        })
     }
 }

@@ -33,7 +33,7 @@ class Shape(NamedTuple):
 
 
 SHAPES = {
-    "room-left": Shape(97, 5_000, 0, 0, 3_000),
+    "partly-full": Shape(97, 5_000, 0, 0, 3_000),
     "seeded": Shape(97, 5_000, 77, 1_699_999_990_000, 3_000),
     "full-in-the-last-part": Shape(53, 900, 5, 1_700_000_000_000, 1_200),
     "full-in-the-second-part": Shape(53, 500, 0, 0, 1_200),

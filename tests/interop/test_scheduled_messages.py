@@ -136,7 +136,7 @@ def _in_order_of(names: list[str], properties: dict[str, str]) -> dict[str, str]
 
 
 def _log_bytes(root: Path, *, without_time: bool = False) -> list[str]:
-    """Give the frames of a log, those of one store without the times at which they were stored."""
+    """Return the frames of a log, those of one store without the times at which they were stored."""
     frames = []
     for file in sorted((root / "commitlog").iterdir()):
         content, at = bytearray(file.read_bytes()), 0

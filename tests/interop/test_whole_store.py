@@ -22,7 +22,7 @@ NEW_MESSAGES = 400
 
 
 # The stores whose log still has its beginning: from it the index can be made anew in full. The load of a killed one drops
-# the index files beyond its checkpoint, whoever wrote them.
+# the index files beyond its checkpoint, whichever program wrote them.
 @pytest.mark.parametrize("case", ["basic", "ipv6", "sync", "cqext", "pool", "killed"])
 def test_store_lives_on_with_an_index_from_logdex(
     store: Callable[[str], Path], tmp_path: Path, case: str, say: Callable[[str], None]

@@ -40,7 +40,7 @@ class Message(NamedTuple):
     keys: str | None
 
     def rows(self) -> Iterator[Put]:
-        """Give the entries that the message gets."""
+        """Return the entries that the message gets."""
         if self.sys_flag & ROLLBACK == ROLLBACK:
             return
         unique = [] if self.uniq_key is None else [self.uniq_key]
@@ -77,7 +77,7 @@ def columns(batch: list[Message]) -> pa.Table:
 
 
 def golden_rows(case: str) -> list[Put]:
-    """Give the entries of all messages of a golden store."""
+    """Return the entries of all messages of a golden store."""
     rows: list[Put] = []
     for row in golden.rows(case, "messages"):
         names = ("topic", "physicalOffset", "storeTimestamp", "sysFlag", "uniqKey", "keys")

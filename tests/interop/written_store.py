@@ -69,7 +69,7 @@ def log_rows(root: Path) -> list[dict[str, Any]]:
 
 
 def row_as_plain(row: dict[str, Any]) -> dict[str, Any]:
-    """Give a row of a scan with what JSON can hold: times in ms, properties as a dict, the body as base64."""
+    """Return a row of a scan with what JSON can hold: times in ms, properties as a dict, the body as base64."""
     plain = dict(row)
     for name in ("store_timestamp", "born_timestamp"):
         plain[name] = round(row[name].timestamp() * 1_000)

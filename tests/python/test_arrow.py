@@ -46,7 +46,7 @@ def test_batches_are_made_when_they_are_asked_for() -> None:
         stream.read_next_batch()
 
 
-def test_whoever_takes_an_arrow_stream_gets_them_one_by_one() -> None:
+def test_a_consumer_of_the_arrow_stream_gets_batches_one_by_one() -> None:
     numbers = Numbers(3)
     stream = BatchStream(SCHEMA, iter(numbers))
     assert pa.schema(stream) == pa.schema([("number", pa.int64())])

@@ -55,7 +55,7 @@ class Opened:
     made: list[Path] = field(default_factory=list)
 
     def new(self) -> Path:
-        """Give a path where nothing lies; a call that is refused leaves nothing there."""
+        """Return a path where nothing lies; a call that is refused leaves nothing there."""
         self.made.append(self.folder / f"new-{len(self.made)}")
         return self.made[-1]
 
@@ -375,7 +375,7 @@ def _integers_in(function: ast.FunctionDef) -> Iterator[str]:
 
 
 def _declared(kind: type) -> Iterator[str]:
-    """Give the integer arguments of the public methods of a class, as its sources declare them."""
+    """Return the integer arguments of the public methods of a class, as its sources declare them."""
     native = getattr(logdex._core, kind.__name__, None) is kind
     for each in kind.__mro__:
         if each.__module__ in ("abc", "builtins", "logdex._files"):

@@ -58,7 +58,7 @@ def measure(plan: Plan) -> Part:
 
 
 def steps_of_log(real: Server, ours: Server, path: Path) -> dict[str, Step]:
-    """Give what is done with one log."""
+    """Return what is done with one log."""
     steps: dict[str, Step] = {}
     for name, body in COLUMNS.items():
         steps[f"java_{name}"] = partial(_seconds, real, "rounds_decode", path=path, body=body)
@@ -88,7 +88,7 @@ def same_messages(real: Server, ours: Server, path: Path) -> None:
 
 
 def resident(ours: Server, path: Path, messages: int) -> dict[str, list[float]]:
-    """Give the MiB that the native program has after 10 %, 50 % and all of a scan with bodies, by threads."""
+    """Return the MiB that the native program has after 10 %, 50 % and all of a scan with bodies, by threads."""
     ask = partial(ours.ask, "log_resident", path=path, messages=messages, body=True)
     return {name: ask(threads=number)["mib"] for name, number in THREADS.items()}
 

@@ -68,7 +68,7 @@ def measure(plan: Plan) -> Part:
 
 
 def scans(real: Server, ours: Server, segment: Written) -> dict[str, Step]:
-    """Give the ways to read all records of a segment."""
+    """Return the ways to read all records of a segment."""
     name, path = segment.name, segment.path
     steps: dict[str, Step] = {
         f"{name}_records_java": lambda _: real.seconds("rounds_records", path=path),
@@ -81,7 +81,7 @@ def scans(real: Server, ours: Server, segment: Written) -> dict[str, Step]:
 
 
 def walks(real: Server, ours: Server, segment: Written, rebuilt: Path) -> dict[str, Step]:
-    """Give the ways to look at the heads of all batches, and to make the indexes anew."""
+    """Return the ways to look at the heads of all batches, and to make the indexes anew."""
     name, path = segment.name, segment.path
     java = {"dir": path.parent, "base": 0, **INDEXES}
     return {

@@ -53,7 +53,7 @@ def measure(plan: Plan) -> Part:
 
 
 def targets(plan: Plan, number: int) -> Any:
-    """Give the offsets of a round: the rule of the other programs."""
+    """Return the offsets of a round: the rule of the other programs."""
     first = 777_000_000 + number * plan.offsets_asked
     noise = keys.mix(np.arange(first, first + plan.offsets_asked, dtype=np.uint64))
     return (noise % np.uint64(OFFSETS_AN_ENTRY * plan.offset_entries)).astype(np.int64)

@@ -84,7 +84,7 @@ class Memory:
         self._fastest = float("inf")
 
     def before(self, step: Step) -> Step:
-        """Give the step with a touch before it."""
+        """Return the step with a touch before it."""
 
         def both(number: int) -> float | dict[str, float]:
             for _ in range(self._tries):

@@ -82,7 +82,7 @@ class Puts:
         self.rows = rows.combine_chunks()
 
     def batches(self, size: int) -> list[pa.RecordBatch]:
-        """Give the messages as they are handed to a call each."""
+        """Return the messages as they are handed to a call each."""
         [whole] = self.rows.to_batches()
         return [whole.slice(first, size) for first in range(0, self.count, size)]
 
@@ -170,7 +170,7 @@ def same_store(real: Server, puts: Puts) -> None:
 
 
 def _rows(root: Path) -> list[dict[str, Any]]:
-    """Give messages without the time at which they were stored; the order of properties is that of a map, to Java."""
+    """Return messages without the time at which they were stored; the order of properties is that of a map, to Java."""
     with closing(CommitLog.open(root / "commitlog")) as log:
         [batch, *_] = log.scan(batch_size=COMPARED)
     rows = pa.record_batch(batch).drop_columns("store_timestamp").to_pylist()

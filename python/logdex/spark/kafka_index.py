@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,7 +62,7 @@ def build_key_index(
     if not partitions:
         return Report([], {"partitions": 0, "records": 0, "entries": 0})
     index = partial(_index, str(source), str(Path(directory).absolute()), header=header, max_entries=max_entries)
-    return merge([_report(json.loads(text)) for text in call_in_tasks(spark, index, partitions)])
+    return merge([_report(values) for values in call_in_tasks(spark, index, partitions)])
 
 
 def _index(
@@ -73,12 +72,12 @@ def _index(
     *,
     header: str | None,
     max_entries: int | None,
-) -> str:
-    """Index one partition, in a worker; give the report as JSON."""
+) -> dict[str, Any]:
+    """Index one partition, in a worker, and return the report as a dictionary."""
     with LogDir.open(log_dir) as logs:
         log = logs.log(partition.topic, partition.partition)
         report = index_partition(log, Path(directory) / str(partition), header=header, max_entries=max_entries)
-    return json.dumps(report.to_dict())
+    return report.to_dict()
 
 
 def _report(values: dict[str, Any]) -> Report:

@@ -8,6 +8,7 @@ are unchanged. Handles do not cross a fork: a child process opens its own.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 import socket
@@ -118,13 +119,13 @@ def _python_problem(python: str) -> str:
 
 
 def call_in_tasks(
-    spark: SparkSession, function: Callable[[_Argument], str], arguments: Sequence[_Argument]
-) -> list[str]:
+    spark: SparkSession, function: Callable[[_Argument], Any], arguments: Sequence[_Argument]
+) -> list[Any]:
     """Call a function once for each argument, each call in a task of its own, and return the answers in their order.
 
     Args:
         spark: The session whose workers call the function.
-        function: The function; it is pickled into every task, together with all arguments.
+        function: The function, whose answer must fit in JSON; it is pickled into every task, together with all arguments.
         arguments: Its arguments.
     """
     if not arguments:
@@ -133,11 +134,11 @@ def call_in_tasks(
     def answers(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
             numbers = batch.column(0)
-            texts = pa.array([function(arguments[number]) for number in numbers.to_pylist()], pa.utf8())
+            texts = pa.array([json.dumps(function(arguments[number])) for number in numbers.to_pylist()], pa.utf8())
             yield pa.RecordBatch.from_arrays([numbers, texts], names=_ANSWER.names)
 
     rows = spark.range(0, len(arguments), 1, len(arguments)).mapInArrow(answers, _ANSWER).collect()
-    return [row.answer for row in sorted(rows)]
+    return [json.loads(row.answer) for row in sorted(rows)]
 
 
 def task_bytes(total: int, most: int, min_tasks: int | None) -> int:

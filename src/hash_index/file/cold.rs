@@ -258,13 +258,4 @@ mod tests {
             assert!(on_bytes!(&other.bytes, source => pages.clone().all(|at| source.is_in_memory(at))));
         }
     }
-
-    #[test]
-    fn a_file_seen_in_memory_is_not_asked_about_again_at_once() {
-        let now = last_warm::now_ms();
-        assert!(!LastWarm::default().is_recent(now));
-        let seen = LastWarm(AtomicU64::new(now));
-        assert!(seen.is_recent(now));
-        assert!(!seen.is_recent(now + TRUST_MS));
-    }
 }

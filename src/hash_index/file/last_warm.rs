@@ -27,3 +27,17 @@ pub(super) fn now_ms() -> u64 {
     let passed = START.get_or_init(Instant::now).elapsed().as_millis();
     u64::try_from(passed).unwrap_or(u64::MAX).saturating_add(TRUST_MS + 1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_seen_in_memory_is_not_asked_about_again_at_once() {
+        let now = now_ms();
+        assert!(!LastWarm::default().is_recent(now));
+        let seen = LastWarm(AtomicU64::new(now));
+        assert!(seen.is_recent(now));
+        assert!(!seen.is_recent(now + TRUST_MS));
+    }
+}

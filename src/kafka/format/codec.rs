@@ -114,8 +114,8 @@ fn gzip(stored: &[u8], output: &mut Output) -> Result<(), DecodeError> {
     loop {
         // Twice as many bytes each time.
         let more = output.filled().len().max(FIRST);
-        let (_, room) = output.room(more);
-        let read = decoder.read(room).map_err(|e| DecodeError::Undecodable { kind: "gzip", reason: e.to_string() })?;
+        let (_, free) = output.free(more);
+        let read = decoder.read(free).map_err(|e| DecodeError::Undecodable { kind: "gzip", reason: e.to_string() })?;
         if read == 0 {
             return Ok(());
         }
@@ -152,11 +152,11 @@ fn snappy_block(block: &[u8], output: &mut Output) -> Result<(), DecodeError> {
     if len > block.len().saturating_mul(MOST_SNAPPY_GROWTH) {
         return Err(snappy_fail(format_args!("a block of {} bytes that claims to hold {len}", block.len())));
     }
-    let (_, room) = output.room(len);
-    let Some(room) = room.get_mut(..len) else {
+    let (_, free) = output.free(len);
+    let Some(free) = free.get_mut(..len) else {
         return Err(output.too_long());
     };
-    snap::raw::Decoder::new().decompress(block, room).map_err(snappy_fail)?;
+    snap::raw::Decoder::new().decompress(block, free).map_err(snappy_fail)?;
     output.add(len)
 }
 

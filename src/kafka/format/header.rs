@@ -191,7 +191,7 @@ impl Header {
         }
     }
 
-    /// SegmentRange of a transaction.
+    /// True for a batch of a transaction.
     pub fn is_transactional(&self) -> bool {
         !self.is_legacy() && self.attributes & 0x10 != 0
     }

@@ -7,13 +7,11 @@
 
 use super::header::{Header, TimestampType};
 use super::varint::Cursor;
+use crate::arrow::byte_column::Place;
 use crate::report::{Flaw, Kind};
 
 /// The smallest record: seven numbers of one byte.
 pub(crate) const LEAST_RECORD: usize = 7;
-
-/// Position and length of a field in the bytes of its batch. A negative length: null.
-pub(crate) type Place = (u32, i32);
 
 /// A record: positions in the bytes of its batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

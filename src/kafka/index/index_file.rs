@@ -1,11 +1,11 @@
-//! What both sparse indexes have in common: a file of entries of one size, without header, count or checksum.
+//! The file of an index: entries of one size, without header, count or checksum.
 //!
-//! How many entries are valid is not stored. The broker takes a file that is there as wholly valid ([`Check::Trust`]); that
-//! is right for a trimmed file, and wrong for one that a crash left at its full size, with zeros or old entries behind the
-//! valid ones. [`Check::Verify`] takes the longest prefix that can be valid; valid entries are always a prefix.
+//! The number of valid entries is not stored. The broker uses all entries of an existing file ([`Check::Trust`]). That is
+//! right for a trimmed file. It is wrong for a file that a crash left at its full size, with zeros or old entries after the
+//! valid ones. [`Check::Verify`] uses the longest prefix that can be valid; the valid entries are always a prefix.
 //!
-//! The entries are copied to memory when the file is opened, because the broker may cut the file at any time. Stores go
-//! through `pwrite`, so that a full disk is an error and not a signal.
+//! The entries are copied to memory when the file is opened, because the broker may truncate the file at any time. Entries are
+//! written with `pwrite`, so that a full disk is an error and not a signal.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -15,32 +15,32 @@ use crate::io::disk::{NewFile, lock_writer, open_file, write_all_at};
 use crate::io::{Access, FileSource, ReadAt};
 use crate::kafka::format::names::base_offset;
 
-/// The broker cannot map more.
+/// The longest file that the broker can map.
 const MOST_BYTES: u64 = 2_147_483_647;
-/// Bytes that are read at a time: a multiple of both entry sizes.
+/// Bytes of one read: a multiple of both entry sizes.
 const CHUNK: usize = 8 * 12 * 1024;
 
-/// Which entries of a file that is there are taken.
+/// Which entries of an existing file are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {
     /// The longest prefix that can be valid.
     Verify,
-    /// All of them, as the broker does.
+    /// All entries, as the broker does.
     Trust,
 }
 
 /// How to open an index.
 #[derive(Clone, Copy, Debug)]
 pub struct IndexOptions {
-    /// For appends as well.
+    /// Open for appends as well.
     pub write: bool,
-    /// Which entries are taken.
+    /// Which entries are used.
     pub check: Check,
-    /// Map or `pread`, for the one pass at opening.
+    /// Map or `pread`, for the one pass when the file is opened.
     pub access: Access,
-    /// Offset that entries are relative to; `None`: from the file's name.
+    /// Offset that entries are relative to; `None`: taken from the file's name.
     pub base_offset: Option<i64>,
-    /// Length of the log that the entries point into, where it is known.
+    /// Length of the log that the entries point into, if it is known.
     pub log_len: Option<u64>,
 }
 
@@ -61,7 +61,7 @@ pub struct IndexFile {
 }
 
 impl IndexFile {
-    /// Opens a file and gives each whole entry to `take` until it says no.
+    /// Open a file, and call `take` with each whole entry until it returns false.
     pub(crate) fn open<const N: usize>(
         path: &Path,
         options: &IndexOptions,
@@ -97,12 +97,12 @@ impl IndexFile {
         Ok(Self { path: path.to_owned(), base_offset, len, entry_size: N as u64, writer })
     }
 
-    /// Creates a file of as many whole entries as `max_bytes` has room for, all zeros.
+    /// Create a file of zeros, for as many whole entries as fit in `max_bytes`.
     ///
     /// Source: `AbstractIndex#createAndAssignMmap`.
     pub(crate) fn create(path: &Path, base_offset: i64, max_bytes: u64, entry_size: u64) -> Result<Self> {
         if max_bytes < entry_size || max_bytes > MOST_BYTES {
-            let text = format!("invalid max index size: {max_bytes}; it is {entry_size} to {MOST_BYTES} bytes");
+            let text = format!("max_bytes={max_bytes}: expected {entry_size} to {MOST_BYTES}");
             return Err(Error::InvalidArgument(text));
         }
         let new = NewFile::create(path)?;
@@ -113,7 +113,7 @@ impl IndexFile {
         Ok(Self { path: path.to_owned(), base_offset, len, entry_size, writer: Some(writer) })
     }
 
-    /// Entries that the file has room for.
+    /// Number of entries that fit in the file.
     pub(crate) fn max_entries(&self) -> u64 {
         self.len / self.entry_size
     }
@@ -121,30 +121,31 @@ impl IndexFile {
     fn writer(&self) -> Result<&File> {
         self.writer
             .as_ref()
-            .ok_or_else(|| Error::InvalidArgument(format!("{} is open for reading", self.path.display())))
+            .ok_or_else(|| Error::InvalidArgument(format!("{}: opened for reading only", self.path.display())))
     }
 
-    /// The offset relative to the base, where an entry can hold it. Source: `AbstractIndex#relativeOffset`.
+    /// Return an offset relative to the base offset, if it fits in an entry. Source: `AbstractIndex#relativeOffset`.
     pub(crate) fn relative(&self, offset: i64) -> Result<i32> {
         offset.checked_sub(self.base_offset).and_then(|r| i32::try_from(r).ok()).filter(|r| *r >= 0).ok_or_else(|| {
-            Error::InvalidArgument(format!("integer overflow for offset: {offset} ({})", self.path.display()))
+            let (path, base) = (self.path.display(), self.base_offset);
+            Error::InvalidArgument(format!("{path}: offset {offset}: expected {base} to {base} + {}", i32::MAX))
         })
     }
 
-    /// Stores an entry behind `entries` others.
+    /// Write an entry after `entries` other ones.
     pub(crate) fn put(&self, entries: usize, bytes: &[u8]) -> Result<()> {
         let at = entries as u64 * self.entry_size;
         write_all_at(self.writer()?, bytes, at).map_err(|e| Error::io(&self.path, e))
     }
 
-    /// Says that appends are possible.
+    /// Check that the file is open for appends.
     pub(crate) fn check_writable(&self) -> Result<()> {
         self.writer().map(|_| ())
     }
 
-    /// Gives the file another length, of whole entries; false when it had it. Source: `AbstractIndex#resize`.
+    /// Resize the file to whole entries; false if it has that length already. Source: `AbstractIndex#resize`.
     ///
-    /// Unlike the broker, it refuses before it cuts valid entries off, not after.
+    /// Unlike the broker, it returns an error before it would truncate valid entries, not after.
     pub(crate) fn resize(&mut self, max_bytes: u64, entries: usize) -> Result<bool> {
         let len = max_bytes - max_bytes % self.entry_size;
         let file = self.writer()?;
@@ -153,7 +154,7 @@ impl IndexFile {
         }
         let used = entries as u64 * self.entry_size;
         if used > len || len > MOST_BYTES {
-            let text = format!("{}: {used} bytes are in use, so it cannot have {len}", self.path.display());
+            let text = format!("{}: new length {len}: expected {used} to {MOST_BYTES}", self.path.display());
             return Err(Error::InvalidArgument(text));
         }
         file.set_len(len).map_err(|e| Error::io(&self.path, e))?;
@@ -165,7 +166,7 @@ impl IndexFile {
         self.writer.as_ref().map_or(Ok(()), File::sync_data).map_err(|e| Error::io(&self.path, e))
     }
 
-    /// The length is one of whole entries. Source: `OffsetIndex#sanityCheck`, `TimeIndex#sanityCheck`.
+    /// Check that the file ends with a whole entry. Source: `OffsetIndex#sanityCheck`, `TimeIndex#sanityCheck`.
     pub(crate) fn check_len(&self) -> Result<()> {
         if self.len.is_multiple_of(self.entry_size) {
             return Ok(());

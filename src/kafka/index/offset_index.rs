@@ -1,7 +1,7 @@
 //! The offset index: from an offset to a position in the log at or before its batch.
 //!
 //! An entry is `relative offset i32, position i32`. It says that every batch whose last offset is at or above the entry's
-//! begins at or after the position, which is where a batch begins. It does not say that the offset lies there.
+//! begins at or after the position, and that a batch begins there. That batch need not contain the offset.
 
 use std::path::Path;
 
@@ -12,10 +12,10 @@ use crate::error::{Error, Result};
 
 /// Bytes of an entry.
 pub(crate) const ENTRY_SIZE: usize = 8;
-/// Slots at the end that the broker keeps warm.
+/// Slots at the end that the broker searches first.
 const WARM: usize = 8192 / ENTRY_SIZE;
 
-/// What a look-up gives.
+/// An entry, or the result of a look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OffsetEntry {
     /// Absolute offset.
@@ -31,7 +31,7 @@ pub struct OffsetIndex {
     /// Relative offsets and positions, of equal length.
     keys: Vec<i32>,
     positions: Vec<i32>,
-    /// Keys ascend, so that any search will do.
+    /// Keys ascend, so that any search finds the same slot.
     ascending: bool,
 }
 
@@ -47,15 +47,15 @@ impl SparseIndex for OffsetIndex {
         let most = options.log_len.map_or(i32::MAX, |len| i32::try_from(len).unwrap_or(i32::MAX));
         let file = IndexFile::open::<ENTRY_SIZE>(path, options, |bytes| {
             let (key, position) = decode(*bytes);
-            let behind = match (keys.last(), positions.last()) {
+            let ascends = match (keys.last(), positions.last()) {
                 (Some(last_key), Some(last)) => (key > *last_key, position > *last),
                 _ => (true, key > 0 || position > 0),
             };
-            if options.check == Check::Verify && !(behind == (true, true) && key >= 0 && (0..most).contains(&position))
+            if options.check == Check::Verify && !(ascends == (true, true) && key >= 0 && (0..most).contains(&position))
             {
                 return false;
             }
-            ascending &= behind.0;
+            ascending &= ascends.0;
             keys.push(key);
             positions.push(position);
             true
@@ -93,7 +93,7 @@ impl SparseIndex for OffsetIndex {
 
     fn ranks(&self, targets: &[i64]) -> Vec<u32> {
         let mut ranks = Vec::new();
-        // A target far below has the smallest number as its key, which no other target may share.
+        // A target far below the base offset becomes the smallest key, which must not be the key of an entry.
         if self.ascending && self.keys.first() != Some(&i32::MIN) {
             let base = self.base_offset();
             let relative: Vec<i32> = targets.iter().map(|target| relative_target(base, *target)).collect();
@@ -138,7 +138,7 @@ impl SparseIndex for OffsetIndex {
 }
 
 impl OffsetIndex {
-    /// Offset of the last entry, the base offset of an empty index.
+    /// Offset of the last entry; the base offset of an empty index.
     pub fn last_offset(&self) -> i64 {
         self.keys.last().map_or(self.base_offset(), |key| self.absolute(*key))
     }
@@ -147,7 +147,7 @@ impl OffsetIndex {
         self.base_offset().wrapping_add(i64::from(key))
     }
 
-    /// An entry whose offset is outside of a fetch of `fetch_size` bytes from `position`, where there is one.
+    /// Return an entry whose offset is outside a fetch of `fetch_size` bytes from `position`, if there is one.
     ///
     /// COMPAT(kafka `OffsetIndex#fetchUpperBoundOffset`): the sum wraps at 32 bits, and slot 0 is not found by equality.
     pub fn fetch_upper_bound(&self, position: i32, fetch_size: i32) -> Option<OffsetEntry> {
@@ -156,11 +156,11 @@ impl OffsetIndex {
         slot_search::slot_range(self.len(), WARM, target, value).upper.and_then(|slot| self.entry(slot))
     }
 
-    /// Adds an entry. Source: `OffsetIndex#append`.
+    /// Add an entry. Source: `OffsetIndex#append`.
     ///
     /// # Errors
-    /// `IndexFull`; `InvalidArgument` for an offset that is not above the last one or too far from the base, or when the
-    /// file is open for reading. Nothing is stored then.
+    /// `IndexFull`; `InvalidArgument` for an offset that is not above the last one or too far from the base offset, or if the
+    /// file is open for reading only. Then nothing is written.
     pub fn append(&mut self, offset: i64, position: i32) -> Result<()> {
         self.file.check_writable()?;
         if self.is_full() {
@@ -168,10 +168,9 @@ impl OffsetIndex {
         }
         if !self.is_empty() && offset <= self.last_offset() {
             return Err(Error::InvalidArgument(format!(
-                "attempt to append an offset {offset} to position {} no larger than the last offset appended ({}) to {}",
-                self.len(),
-                self.last_offset(),
-                self.path().display()
+                "{}: offset {offset}: expected more than {}, the last one",
+                self.path().display(),
+                self.last_offset()
             )));
         }
         let key = self.file.relative(offset)?;
@@ -182,16 +181,16 @@ impl OffsetIndex {
     }
 }
 
-/// The target as a key: what no key can be is moved to the nearest that it can.
+/// Return the target as a key; one that does not fit becomes the nearest key.
 fn relative_target(base: i64, target: i64) -> i32 {
     let relative = i128::from(target) - i128::from(base);
     i32::try_from(relative).unwrap_or(if relative < 0 { i32::MIN } else { i32::MAX })
 }
 
 fn decode(bytes: [u8; ENTRY_SIZE]) -> (i32, i32) {
-    // The key is the upper half; what is cut off is the lower one.
+    // The key is the upper half, the position the lower one.
     let both = i64::from_be_bytes(bytes);
-    #[expect(clippy::cast_possible_truncation, reason = "the two halves are meant")]
+    #[expect(clippy::cast_possible_truncation, reason = "the two halves of the number")]
     ((both >> 32) as i32, both as i32)
 }
 

@@ -1,8 +1,8 @@
-//! Search in a sorted table: the broker's own way, and a faster one for whole columns of targets.
+//! Search in a sorted table: the broker's search, and a faster one for a column of targets.
 
 use std::hint::select_unpredictable;
 
-/// Targets that are searched side by side, so that their memory accesses overlap.
+/// Targets that are searched together, so that their memory accesses overlap.
 const LANES: usize = 16;
 
 /// Slots of the largest value at or below the target, and of the smallest at or above it.
@@ -12,10 +12,10 @@ pub(crate) struct SlotRange {
     pub(crate) upper: Option<usize>,
 }
 
-/// The broker's search over `n` slots, of which the last `warm` are looked at first.
+/// The broker's search over `n` slots, which begins with the last `warm` ones.
 ///
-/// COMPAT(kafka `AbstractIndex#indexSlotRangeFor`): on sorted slots it answers as any search does, but for the upper
-/// slot of a target that stands in slot 0, which it misses. On unsorted ones its answer is what the broker's is.
+/// COMPAT(kafka `AbstractIndex#indexSlotRangeFor`): on sorted slots the result is that of any search, except for the upper
+/// slot of a target equal to slot 0, which is missed. On unsorted slots the result is the broker's.
 pub(crate) fn slot_range(n: usize, warm: usize, target: i64, value: impl Fn(usize) -> i64) -> SlotRange {
     if n == 0 {
         return SlotRange { lower: None, upper: None };
@@ -47,9 +47,9 @@ fn bisect(begin: usize, end: usize, n: usize, target: i64, value: impl Fn(usize)
     SlotRange { lower: Some(low), upper: (low + 1 < n).then_some(low + 1) }
 }
 
-/// For each target, how many of the ascending keys are at or below it: the slot after its lower one.
+/// For each target, return how many of the ascending keys are at or below it: the slot after its lower one.
 ///
-/// All lanes take the same steps, without branches, so the processor waits for many of them at once.
+/// All lanes take the same steps, without branches, so that the processor waits for several memory accesses at once.
 pub(crate) fn ranks<K: Copy + Ord>(keys: &[K], targets: &[K], out: &mut Vec<u32>) {
     out.clear();
     out.reserve(targets.len());
@@ -70,7 +70,7 @@ fn ranks_of<K: Copy + Ord, const N: usize>(keys: &[K], targets: &[K; N]) -> [u32
     while size > 1 {
         let half = size / 2;
         let step = u32::try_from(half).unwrap_or(u32::MAX);
-        // The lanes together: what stands `half` behind each.
+        // For all lanes: the key `half` after the lane's position.
         let Some(middles) = keys.get(half..) else { break };
         for (at, target) in base.iter_mut().zip(targets) {
             let key = middles.get(*at as usize).unwrap_or(last);

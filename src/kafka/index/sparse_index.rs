@@ -1,72 +1,72 @@
-//! What can be asked of either sparse index.
+//! The interface of the two sparse indexes.
 
 use std::path::Path;
 
 use super::index_file::{IndexFile, IndexOptions};
 use crate::error::Result;
 
-/// A sparse index beside a log: entries with ascending keys, each of which says where to begin to read.
+/// A sparse index beside a log: entries with ascending keys, each with a place to begin reading.
 pub trait SparseIndex: Sized + Send + Sync {
-    /// What a look-up gives.
+    /// The result of a look-up.
     type Entry: Copy + Send + Sync;
 
     /// Bytes of an entry.
     const ENTRY_SIZE: usize;
-    /// How the file's name ends.
+    /// The suffix of the file's name.
     const SUFFIX: &'static str;
 
-    /// Opens a file for reading, or for appends as well; nothing is created.
+    /// Open a file for reading, or for appends as well. Nothing is created.
     ///
     /// # Errors
-    /// The system's error; `Corrupt` for a file that is too long for a broker; `WouldBlock` when another writer has it.
+    /// The system's error; `Corrupt` for a file that is too long for a broker; `WouldBlock` if another writer has it open.
     fn open(path: &Path, options: &IndexOptions) -> Result<Self>;
 
-    /// Creates a file that is full of zeros, and opens it for appends.
+    /// Create a file of zeros, and open it for appends.
     ///
     /// # Errors
-    /// `AlreadyExists` and other errors of the system; `InvalidArgument` for a size without room for an entry.
+    /// `AlreadyExists` and other errors of the system; `InvalidArgument` for a size of less than one entry.
     fn create(path: &Path, base_offset: i64, max_bytes: u64) -> Result<Self>;
 
     /// The file.
     fn file(&self) -> &IndexFile;
 
-    /// Entries.
+    /// Number of entries.
     fn len(&self) -> usize;
 
     /// The entry of a slot.
     fn entry(&self, slot: usize) -> Option<Self::Entry>;
 
-    /// What stands for all entries before the first.
+    /// The entry that counts as the one before the first.
     fn front(&self) -> Self::Entry;
 
     /// The slot of the largest key at or below the target.
     fn slot(&self, target: i64) -> Option<usize>;
 
-    /// For each target, the slot that [`Self::slot`] gives, plus 1; 0 for none.
+    /// For each target, the result of [`Self::slot`] plus 1; 0 for none.
     fn ranks(&self, targets: &[i64]) -> Vec<u32>;
 
-    /// True when there is no room for another entry.
+    /// True if no entry can be added.
     fn is_full(&self) -> bool;
 
-    /// Forgets entries at or above an offset; their bytes stay until they are overwritten or cut off.
+    /// Drop entries at or above an offset. Their bytes stay in the file until they are overwritten or truncated.
     ///
     /// # Errors
-    /// `InvalidArgument` when the file is open for reading.
+    /// `InvalidArgument` if the file is open for reading only.
     fn truncate_to(&mut self, offset: i64) -> Result<()>;
 
-    /// Gives the file room for as many whole entries as `max_bytes` holds; false when it has that already.
+    /// Resize the file to as many whole entries as fit in `max_bytes`; false if it has that length already.
     ///
     /// # Errors
-    /// `InvalidArgument` when entries would be cut off, or the file is open for reading; the system's error.
+    /// `InvalidArgument` if the file would be too small for its entries, or is open for reading only; the system's error.
     fn resize(&mut self, max_bytes: u64) -> Result<bool>;
 
-    /// The broker's own check.
+    /// Check the index as the broker does.
     ///
     /// # Errors
-    /// `Corrupt` for what it refuses.
+    /// `Corrupt` if the broker would reject it.
     fn sanity_check(&self) -> Result<()>;
 
-    /// Where the file lies.
+    /// Path of the file.
     fn path(&self) -> &Path {
         &self.file().path
     }
@@ -81,7 +81,7 @@ pub trait SparseIndex: Sized + Send + Sync {
         self.file().len
     }
 
-    /// Entries that the file has room for.
+    /// Number of entries that fit in the file.
     fn max_entries(&self) -> u64 {
         self.file().max_entries()
     }
@@ -91,22 +91,22 @@ pub trait SparseIndex: Sized + Send + Sync {
         self.len() == 0
     }
 
-    /// The entry that [`Self::ranks`] means by a rank; [`Self::front`] where there is none.
+    /// Return the entry of a rank; [`Self::front`] if there is none.
     fn entry_of_rank(&self, rank: usize) -> Self::Entry {
         rank.checked_sub(1).and_then(|slot| self.entry(slot)).unwrap_or_else(|| self.front())
     }
 
-    /// The rank of one target; see [`Self::ranks`].
+    /// Return the rank of one target; see [`Self::ranks`].
     fn rank(&self, target: i64) -> usize {
         self.slot(target).map_or(0, |slot| slot + 1)
     }
 
-    /// The entry of the largest key at or below the target; [`Self::front`] where there is none.
+    /// Return the entry of the largest key at or below the target; [`Self::front`] if there is none.
     fn lookup(&self, target: i64) -> Self::Entry {
         self.entry_of_rank(self.rank(target))
     }
 
-    /// Cuts the file behind the last entry. Source: `AbstractIndex#trimToValidSize`.
+    /// Truncate the file after the last entry. Source: `AbstractIndex#trimToValidSize`.
     ///
     /// # Errors
     /// As [`Self::resize`].
@@ -114,7 +114,7 @@ pub trait SparseIndex: Sized + Send + Sync {
         self.resize((self.len() * Self::ENTRY_SIZE) as u64).map(|_| ())
     }
 
-    /// Waits until what was appended is on the disk.
+    /// Wait until appended entries are on the disk.
     ///
     /// # Errors
     /// The system's error.

@@ -1,4 +1,4 @@
-//! The time index: from a timestamp to an offset that no later record is at or before.
+//! The time index: from a timestamp to an offset such that no later record is at or before it.
 //!
 //! An entry is `timestamp i64, relative offset i32`, the largest timestamp of the segment so far and the last offset of
 //! the batch that reached it first. It says that every record with a later timestamp has a higher offset. Timestamps
@@ -14,10 +14,10 @@ use crate::kafka::format::header::NO_TIMESTAMP;
 
 /// Bytes of an entry.
 pub(crate) const ENTRY_SIZE: usize = 12;
-/// Slots at the end that the broker keeps warm.
+/// Slots at the end that the broker searches first.
 const WARM: usize = 8192 / ENTRY_SIZE;
 
-/// What a look-up gives.
+/// An entry, or the result of a look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeEntry {
     /// Milliseconds since the epoch; -1: none.
@@ -33,7 +33,7 @@ pub struct TimeIndex {
     /// Timestamps and relative offsets, of equal length.
     timestamps: Vec<i64>,
     offsets: Vec<i32>,
-    /// Timestamps ascend, so that any search will do.
+    /// Timestamps ascend, so that any search finds the same slot.
     ascending: bool,
 }
 
@@ -48,14 +48,14 @@ impl SparseIndex for TimeIndex {
         let mut ascending = true;
         let file = IndexFile::open::<ENTRY_SIZE>(path, options, |bytes| {
             let (timestamp, offset) = decode(bytes);
-            let behind = match (timestamps.last(), offsets.last()) {
+            let ascends = match (timestamps.last(), offsets.last()) {
                 (Some(time), Some(last)) => (timestamp > *time, offset >= *last),
                 _ => (true, timestamp > 0 || offset > 0),
             };
-            if options.check == Check::Verify && !(behind == (true, true) && timestamp >= 0 && offset >= 0) {
+            if options.check == Check::Verify && !(ascends == (true, true) && timestamp >= 0 && offset >= 0) {
                 return false;
             }
-            ascending &= behind.0;
+            ascending &= ascends.0;
             timestamps.push(timestamp);
             offsets.push(offset);
             true
@@ -141,18 +141,18 @@ impl SparseIndex for TimeIndex {
 }
 
 impl TimeIndex {
-    /// The last entry; no timestamp and the base offset for an empty index.
+    /// Return the last entry; no timestamp and the base offset if the index is empty.
     pub fn last_entry(&self) -> TimeEntry {
         self.len().checked_sub(1).and_then(|slot| self.entry(slot)).unwrap_or_else(|| self.front())
     }
 
-    /// Adds an entry, unless the last one has its timestamp; true when it was added. Source: `TimeIndex#maybeAppend`.
+    /// Add an entry, unless the last one has its timestamp; true if it was added. Source: `TimeIndex#maybeAppend`.
     ///
-    /// `skip_full_check` gives away the slot that is kept for the last entry of a segment.
+    /// `skip_full_check` uses the slot that is reserved for the last entry of a segment.
     ///
     /// # Errors
-    /// `IndexFull`; `InvalidArgument` for an offset or a timestamp below the last ones, or an offset too far from the
-    /// base, or when the file is open for reading. Nothing is stored then.
+    /// `IndexFull`; `InvalidArgument` for an offset or a timestamp below the last ones, or an offset too far from the base
+    /// offset, or if the file is open for reading only. Then nothing is written.
     pub fn maybe_append(&mut self, timestamp: i64, offset: i64, skip_full_check: bool) -> Result<bool> {
         self.file.check_writable()?;
         let full = || Error::IndexFull { path: self.path().to_owned(), entries: self.len() as u64 };
@@ -161,16 +161,14 @@ impl TimeIndex {
         }
         let last = self.last_entry();
         let below = |what: &str, value: i64, last: i64| {
-            let (slot, path) = (self.len(), self.path().display());
-            Err(Error::InvalidArgument(format!(
-                "attempt to append {what} {value} to slot {slot} no larger than the last one appended ({last}) to {path}"
-            )))
+            let path = self.path().display();
+            Err(Error::InvalidArgument(format!("{path}: {what} {value}: expected at least {last}, the last one")))
         };
         if !self.is_empty() && offset < last.offset {
-            return below("an offset", offset, last.offset);
+            return below("offset", offset, last.offset);
         }
         if !self.is_empty() && timestamp < last.timestamp {
-            return below("a timestamp", timestamp, last.timestamp);
+            return below("timestamp", timestamp, last.timestamp);
         }
         if timestamp <= last.timestamp {
             return Ok(false);

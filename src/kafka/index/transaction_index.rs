@@ -17,20 +17,20 @@ pub const ENTRY_SIZE: usize = 34;
 /// An entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AbortedTransaction {
-    /// 0.
+    /// Always 0.
     pub version: i16,
-    /// Whose transaction.
+    /// Producer of the transaction.
     pub producer_id: i64,
     /// Offset of its first record.
     pub first_offset: i64,
     /// Offset of its marker.
     pub last_offset: i64,
-    /// Below it everything was decided when the marker was written.
+    /// All transactions below it were decided when the marker was written.
     pub last_stable_offset: i64,
 }
 
 impl AbortedTransaction {
-    /// Reads an entry.
+    /// Decode an entry.
     pub fn decode(bytes: &[u8; ENTRY_SIZE]) -> Self {
         let long = |at: usize| bytes.get(at..).and_then(|b| b.first_chunk()).copied().map_or(0, i64::from_be_bytes);
         let [high, low, ..] = *bytes;
@@ -43,7 +43,7 @@ impl AbortedTransaction {
         }
     }
 
-    /// Writes an entry.
+    /// Encode an entry.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend(self.version.to_be_bytes());
         for value in [self.producer_id, self.first_offset, self.last_offset, self.last_stable_offset] {
@@ -52,7 +52,7 @@ impl AbortedTransaction {
     }
 }
 
-/// All whole entries of a file, and the bytes of a torn one behind them.
+/// Read all whole entries of a file, and the number of bytes after them.
 ///
 /// # Errors
 /// The system's error.

@@ -1,4 +1,4 @@
-//! The columns of a batch, in their fixed order, and their builders. Names are those of the broker's dump tool.
+//! The columns of batch headers, in their fixed order, and their builders. Names are those of the broker's dump tool.
 
 use std::sync::Arc;
 
@@ -18,25 +18,25 @@ use crate::kafka::format::header::Header;
 pub enum Column {
     /// Byte offset in the log.
     Position,
-    /// Bytes.
+    /// Length in bytes.
     Size,
     /// Format.
     Magic,
-    /// Offset of the first record's slot; null for a legacy wrapper that cannot be decompressed.
+    /// Offset of the first record; null for a legacy wrapper that cannot be decompressed.
     BaseOffset,
-    /// Offset of the last record's slot.
+    /// Offset of the last record.
     LastOffset,
-    /// Records that it says it has; null for magic 0 and 1.
+    /// Number of records that the header states; null for magic 0 and 1.
     Count,
     /// Checksum as stored.
     Crc,
-    /// Whether it is that of the bytes; null when it was not compared.
+    /// Whether the checksum is right; null if it was not compared.
     IsValid,
-    /// Name of the compression; null where there is none of that number.
+    /// Name of the codec; null for an unknown number.
     Compression,
-    /// Its number.
+    /// Number of the codec.
     CompressionId,
-    /// Whose time: 0 the producer's, 1 the append's, -1 none.
+    /// The clock of timestamps: 0 the producer's, 1 the broker's, -1 none.
     TimestampType,
     /// What record timestamps are relative to; null for magic 0 and 1.
     BaseTimestamp,
@@ -52,13 +52,13 @@ pub enum Column {
     LastSequence,
     /// -1: unknown.
     PartitionLeaderEpoch,
-    /// SegmentRange of a transaction.
+    /// Whether it is part of a transaction.
     IsTransactional,
-    /// Markers of the broker.
+    /// Whether its records are control records.
     IsControl,
-    /// When compaction may remove its tombstones; null: not set.
+    /// Time from which compaction may remove its tombstones; null: not set.
     DeleteHorizonMs,
-    /// What the markers of a control batch are; null for others.
+    /// Types of the records of a control batch; null for other batches.
     ControlTypes,
 }
 
@@ -117,70 +117,129 @@ impl Column {
         }
     }
 
-    /// The column's Arrow type.
-    pub fn data_type(self) -> DataType {
+    /// Return how the column is read from a batch. Its Arrow type follows from that.
+    fn source(self) -> Source {
+        use Source::{Flag, Int32, Int64, Text, Texts, Time};
         match self {
-            Self::Position | Self::BaseOffset | Self::LastOffset | Self::Crc | Self::ProducerId => DataType::Int64,
-            Self::BaseTimestamp | Self::MaxTimestamp | Self::DeleteHorizonMs => timestamp_type(),
-            Self::IsValid | Self::IsTransactional | Self::IsControl => DataType::Boolean,
-            Self::Compression => DataType::Utf8,
-            Self::ControlTypes => DataType::List(Arc::new(Field::new("item", DataType::Utf8, true))),
-            _ => DataType::Int32,
+            Self::Position => Int64(|row| i64::try_from(row.header.position).ok()),
+            Self::Size => Int32(|row| Some(i32::try_from(row.header.size).unwrap_or(i32::MAX))),
+            Self::Magic => Int32(|row| Some(i32::from(row.header.magic))),
+            Self::BaseOffset => Int64(|row| row.details.base_offset),
+            Self::LastOffset => Int64(|row| Some(row.header.last_offset)),
+            Self::Count => Int32(|row| row.header.count),
+            Self::Crc => Int64(|row| Some(i64::from(row.header.crc))),
+            Self::IsValid => Flag(|row| row.details.is_valid),
+            Self::Compression => Text(|row| Codec::from_id(row.header.codec_id()).map(Codec::name)),
+            Self::CompressionId => Int32(|row| Some(i32::from(row.header.codec_id()))),
+            Self::TimestampType => Int32(|row| Some(row.header.timestamp_type().id())),
+            Self::BaseTimestamp => Time(|row| (!row.header.is_legacy()).then_some(row.header.base_timestamp)),
+            Self::MaxTimestamp => Time(|row| Some(row.header.max_timestamp)),
+            Self::ProducerId => Int64(|row| Some(row.header.producer_id)),
+            Self::ProducerEpoch => Int32(|row| Some(i32::from(row.header.producer_epoch))),
+            Self::BaseSequence => Int32(|row| Some(row.header.base_sequence)),
+            Self::LastSequence => Int32(|row| Some(row.header.last_sequence())),
+            Self::PartitionLeaderEpoch => Int32(|row| Some(row.header.leader_epoch)),
+            Self::IsTransactional => Flag(|row| Some(row.header.is_transactional())),
+            Self::IsControl => Flag(|row| Some(row.header.is_control())),
+            Self::DeleteHorizonMs => Time(|row| row.header.delete_horizon()),
+            Self::ControlTypes => Texts(|row| row.details.control_types),
         }
     }
 
-    /// The columns of these names, in the order given; all columns where none are given.
+    /// The column's Arrow type.
+    pub fn data_type(self) -> DataType {
+        match self.source() {
+            Source::Int32(_) => DataType::Int32,
+            Source::Int64(_) => DataType::Int64,
+            Source::Time(_) => timestamp_type(),
+            Source::Flag(_) => DataType::Boolean,
+            Source::Text(_) => DataType::Utf8,
+            Source::Texts(_) => DataType::List(Arc::new(Field::new("item", DataType::Utf8, true))),
+        }
+    }
+
+    /// Return the columns of these names, in their order; all columns without names.
     ///
     /// # Errors
-    /// `InvalidArgument` for a name that is unknown or comes twice.
+    /// `InvalidArgument` for an unknown or a repeated name.
     pub fn choose<S: AsRef<str>>(names: Option<&[S]>) -> Result<Vec<Self>> {
         let all: Vec<_> = Self::ALL.iter().map(|column| (column.name(), *column)).collect();
         names.map_or(Ok(Self::ALL.to_vec()), |names| choose(names, &all, "batch"))
     }
 }
 
-/// The schema of these columns; all of them can be null.
+/// Return the schema of these columns; all are nullable.
 pub fn schema(columns: &[Column]) -> SchemaRef {
     let fields: Vec<Field> = columns.iter().map(|c| Field::new(c.name(), c.data_type(), true)).collect();
     Arc::new(Schema::new(fields))
 }
 
-/// Builder of one column.
+/// A batch, and what is known of it beyond its header.
+struct Row<'a> {
+    header: &'a Header,
+    details: &'a Details<'a>,
+}
+
+/// How a column is read from a batch.
+enum Source {
+    Int32(fn(&Row<'_>) -> Option<i32>),
+    Int64(fn(&Row<'_>) -> Option<i64>),
+    Time(fn(&Row<'_>) -> Option<i64>),
+    Flag(fn(&Row<'_>) -> Option<bool>),
+    Text(fn(&Row<'_>) -> Option<&'static str>),
+    Texts(for<'a> fn(&Row<'a>) -> Option<&'a [&'static str]>),
+}
+
+/// The builder of one column, and how it is read.
 #[derive(Debug)]
 enum Builder {
-    Int32(Int32Builder),
-    Int64(Int64Builder),
-    Time(TimestampMillisecondBuilder),
-    Flag(BooleanBuilder),
-    Text(StringBuilder),
-    Texts(ListBuilder<StringBuilder>),
+    Int32(Int32Builder, fn(&Row<'_>) -> Option<i32>),
+    Int64(Int64Builder, fn(&Row<'_>) -> Option<i64>),
+    Time(TimestampMillisecondBuilder, fn(&Row<'_>) -> Option<i64>),
+    Flag(BooleanBuilder, fn(&Row<'_>) -> Option<bool>),
+    Text(StringBuilder, fn(&Row<'_>) -> Option<&'static str>),
+    Texts(ListBuilder<StringBuilder>, for<'a> fn(&Row<'a>) -> Option<&'a [&'static str]>),
 }
 
 impl Builder {
     fn new(column: Column) -> Self {
-        match column.data_type() {
-            DataType::Int32 => Self::Int32(Int32Builder::new()),
-            DataType::Int64 => Self::Int64(Int64Builder::new()),
-            DataType::Boolean => Self::Flag(BooleanBuilder::new()),
-            DataType::Utf8 => Self::Text(StringBuilder::new()),
-            DataType::List(_) => Self::Texts(ListBuilder::new(StringBuilder::new())),
-            kind => Self::Time(TimestampMillisecondBuilder::new().with_data_type(kind)),
+        match column.source() {
+            Source::Int32(read) => Self::Int32(Int32Builder::new(), read),
+            Source::Int64(read) => Self::Int64(Int64Builder::new(), read),
+            Source::Time(read) => Self::Time(TimestampMillisecondBuilder::new().with_data_type(timestamp_type()), read),
+            Source::Flag(read) => Self::Flag(BooleanBuilder::new(), read),
+            Source::Text(read) => Self::Text(StringBuilder::new(), read),
+            Source::Texts(read) => Self::Texts(ListBuilder::new(StringBuilder::new()), read),
+        }
+    }
+
+    fn append(&mut self, row: &Row<'_>) {
+        match self {
+            Self::Int32(builder, read) => builder.append_option(read(row)),
+            Self::Int64(builder, read) => builder.append_option(read(row)),
+            Self::Time(builder, read) => builder.append_option(read(row)),
+            Self::Flag(builder, read) => builder.append_option(read(row)),
+            Self::Text(builder, read) => builder.append_option(read(row)),
+            Self::Texts(builder, read) => match read(row) {
+                Some(texts) => builder.append_value(texts.iter().map(Some)),
+                None => builder.append_null(),
+            },
         }
     }
 
     fn finish(&mut self) -> ArrayRef {
         match self {
-            Self::Int32(b) => ArrayBuilder::finish(b),
-            Self::Int64(b) => ArrayBuilder::finish(b),
-            Self::Time(b) => ArrayBuilder::finish(b),
-            Self::Flag(b) => ArrayBuilder::finish(b),
-            Self::Text(b) => ArrayBuilder::finish(b),
-            Self::Texts(b) => ArrayBuilder::finish(b),
+            Self::Int32(builder, _) => ArrayBuilder::finish(builder),
+            Self::Int64(builder, _) => ArrayBuilder::finish(builder),
+            Self::Time(builder, _) => ArrayBuilder::finish(builder),
+            Self::Flag(builder, _) => ArrayBuilder::finish(builder),
+            Self::Text(builder, _) => ArrayBuilder::finish(builder),
+            Self::Texts(builder, _) => ArrayBuilder::finish(builder),
         }
     }
 }
 
-/// What a row says beyond the head of its batch.
+/// Values of a row that are not in the header of its batch.
 #[derive(Debug, Default)]
 pub(crate) struct Details<'a> {
     pub(crate) base_offset: Option<i64>,
@@ -188,17 +247,17 @@ pub(crate) struct Details<'a> {
     pub(crate) control_types: Option<&'a [&'static str]>,
 }
 
-/// Takes heads of batches and gives record batches.
+/// A builder of record batches of batch headers.
 #[derive(Debug)]
 pub(crate) struct BatchColumns {
     schema: SchemaRef,
-    columns: Vec<(Column, Builder)>,
+    columns: Vec<Builder>,
     rows: usize,
 }
 
 impl BatchColumns {
     pub(crate) fn new(columns: &[Column]) -> Self {
-        Self { schema: schema(columns), columns: columns.iter().map(|c| (*c, Builder::new(*c))).collect(), rows: 0 }
+        Self { schema: schema(columns), columns: columns.iter().map(|column| Builder::new(*column)).collect(), rows: 0 }
     }
 
     pub(crate) fn schema(&self) -> SchemaRef {
@@ -210,49 +269,16 @@ impl BatchColumns {
     }
 
     pub(crate) fn append(&mut self, header: &Header, details: &Details<'_>) {
-        for (column, builder) in &mut self.columns {
-            match builder {
-                Builder::Int32(b) => b.append_option(match column {
-                    Column::Size => Some(i32::try_from(header.size).unwrap_or(i32::MAX)),
-                    Column::Magic => Some(i32::from(header.magic)),
-                    Column::Count => header.count,
-                    Column::CompressionId => Some(i32::from(header.codec_id())),
-                    Column::TimestampType => Some(header.timestamp_type().id()),
-                    Column::ProducerEpoch => Some(i32::from(header.producer_epoch)),
-                    Column::BaseSequence => Some(header.base_sequence),
-                    Column::LastSequence => Some(header.last_sequence()),
-                    _ => Some(header.leader_epoch),
-                }),
-                Builder::Int64(b) => b.append_option(match column {
-                    Column::Position => i64::try_from(header.position).ok(),
-                    Column::BaseOffset => details.base_offset,
-                    Column::LastOffset => Some(header.last_offset),
-                    Column::Crc => Some(i64::from(header.crc)),
-                    _ => Some(header.producer_id),
-                }),
-                Builder::Time(b) => b.append_option(match column {
-                    Column::BaseTimestamp => (!header.is_legacy()).then_some(header.base_timestamp),
-                    Column::DeleteHorizonMs => header.delete_horizon(),
-                    _ => Some(header.max_timestamp),
-                }),
-                Builder::Flag(b) => b.append_option(match column {
-                    Column::IsValid => details.is_valid,
-                    Column::IsControl => Some(header.is_control()),
-                    _ => Some(header.is_transactional()),
-                }),
-                Builder::Text(b) => b.append_option(Codec::from_id(header.codec_id()).map(Codec::name)),
-                Builder::Texts(b) => match details.control_types {
-                    Some(types) => b.append_value(types.iter().map(Some)),
-                    None => b.append_null(),
-                },
-            }
+        let row = Row { header, details };
+        for builder in &mut self.columns {
+            builder.append(&row);
         }
         self.rows += 1;
     }
 
-    /// What was added since the last batch was taken.
+    /// Return the rows, and begin again without any.
     pub(crate) fn take(&mut self) -> RecordBatch {
-        let arrays = self.columns.iter_mut().map(|(_, builder)| builder.finish()).collect();
+        let arrays = self.columns.iter_mut().map(Builder::finish).collect();
         let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
         self.rows = 0;
         RecordBatch::try_new_with_options(self.schema(), arrays, &options)

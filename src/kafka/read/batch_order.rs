@@ -1,10 +1,9 @@
-//! Whether batches follow each other as a broker writes them. No checksum covers a base offset, so this is what tells a damaged
-//! one.
+//! The order of batches in a segment. No checksum covers a base offset, so a damaged one shows only here.
 
 use crate::kafka::format::header::Header;
 use crate::report::{Flaw, Kind};
 
-/// The place of one batch after the other in a segment.
+/// A check of the offsets of one batch after another.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BatchOrder {
     base: i64,
@@ -12,18 +11,18 @@ pub(crate) struct BatchOrder {
 }
 
 impl BatchOrder {
-    /// Begins with the first batch of a segment, or in its middle.
+    /// Begin with any batch of a segment.
     pub(crate) fn new(segment_base: i64) -> Self {
         Self { base: segment_base, last: None }
     }
 
-    /// Last offset of the batch before; `None` before the first one. One that no segment can have does not count.
+    /// Last offset of the batch before; `None` before the first one. A batch with impossible offsets does not count.
     pub(crate) fn last(self) -> Option<i64> {
         self.last
     }
 
-    /// What is said of the next batch when it does not begin behind the one before it, or ends where no segment does: the
-    /// indexes have 31 bits for an offset. Source: `LogSegment#ensureOffsetInRange`.
+    /// Return what is wrong if the next batch does not begin after the one before it, or ends above the largest offset of a
+    /// segment: indexes have 31 bits for an offset. Source: `LogSegment#ensureOffsetInRange`.
     pub(crate) fn check(&mut self, header: &Header) -> Option<Flaw> {
         let from = self.last.map_or(self.base, |last| last.saturating_add(1));
         let highest = self.base.saturating_add(i64::from(i32::MAX));
@@ -40,7 +39,7 @@ impl BatchOrder {
     }
 }
 
-/// The lowest offset that is known of a batch. The base offset of a legacy wrapper is not in its head.
+/// Return the lowest known offset of a batch. The base offset of a legacy wrapper is not in its header.
 pub(crate) fn lowest_offset(header: &Header) -> i64 {
     if header.is_legacy() { header.last_offset } else { header.base_offset }
 }

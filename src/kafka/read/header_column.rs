@@ -1,4 +1,4 @@
-//! The column of a record's headers, written straight into Arrow's layout.
+//! The column of record headers, in Arrow's layout.
 
 use std::sync::Arc;
 
@@ -6,14 +6,14 @@ use arrow_array::{ArrayRef, ListArray, StructArray};
 use arrow_buffer::{NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Fields};
 
-use super::byte_column::ByteColumn;
-use crate::kafka::format::record::{Place, Span};
+use crate::arrow::byte_column::{ByteColumn, Place};
+use crate::kafka::format::record::Span;
 
 fn fields() -> Fields {
     Fields::from(vec![Field::new("key", DataType::Utf8, true), Field::new("value", DataType::Binary, true)])
 }
 
-/// What the list holds.
+/// The item of the list.
 pub(crate) fn item() -> Arc<Field> {
     Arc::new(Field::new("item", DataType::Struct(fields()), true))
 }
@@ -25,7 +25,7 @@ pub(crate) struct HeaderColumn {
     nulls: NullBufferBuilder,
     keys: ByteColumn,
     values: ByteColumn,
-    /// Where those of some records lie: used again and again.
+    /// Places of the headers that are being added.
     places: Vec<(Place, Place)>,
 }
 
@@ -40,11 +40,11 @@ impl HeaderColumn {
         }
     }
 
-    /// Adds the headers of these rows. False, and what could be read of them, when some are none.
+    /// Add the headers of these rows. False if some cannot be parsed; what could be parsed is added.
     #[inline]
     pub(crate) fn append(&mut self, spans: &[Span], bytes: &[u8]) -> bool {
         let mut all = true;
-        let before = self.keys.rows();
+        let before = self.keys.len();
         self.places.clear();
         for span in spans {
             all &= span.each_header(bytes, |key, value| self.places.push((key, value))).is_some();
@@ -57,8 +57,8 @@ impl HeaderColumn {
                 self.nulls.append(span.header_count > 0);
             }
         }
-        self.keys.extend(self.places.iter().map(|place| place.0), bytes);
-        self.values.extend(self.places.iter().map(|place| place.1), bytes);
+        self.keys.extend_places(self.places.iter().map(|place| place.0), bytes);
+        self.values.extend_places(self.places.iter().map(|place| place.1), bytes);
         all
     }
 
@@ -66,7 +66,7 @@ impl HeaderColumn {
         let mut next = Vec::with_capacity(self.ends.len());
         next.push(0);
         let ends = std::mem::replace(&mut self.ends, next);
-        let arrays: Vec<ArrayRef> = vec![Arc::new(self.keys.finish_text()), Arc::new(self.values.finish())];
+        let arrays: Vec<ArrayRef> = vec![Arc::new(self.keys.finish_text()), Arc::new(self.values.finish_binary())];
         let headers = StructArray::new(fields(), arrays, None);
         let ends = OffsetBuffer::new(ScalarBuffer::from(ends));
         Arc::new(ListArray::new(item(), ends, Arc::new(headers), self.nulls.finish()))

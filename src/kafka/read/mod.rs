@@ -3,13 +3,11 @@
 pub mod batch_columns;
 pub(crate) mod batch_order;
 pub(crate) mod batch_reader;
-mod byte_column;
 pub(crate) mod checked_index;
 mod checked_walk;
 mod header_column;
 mod index_entries;
 pub(crate) mod lookup;
-mod open_cache;
 pub(crate) mod producer_state;
 mod record_builder;
 pub mod record_columns;
@@ -18,4 +16,3 @@ pub(crate) mod segment;
 pub(crate) mod segment_range;
 pub(crate) mod segment_reader;
 pub(crate) mod walk;
-mod window;

@@ -1,4 +1,4 @@
-//! From records to record batches.
+//! The columns of records while they are built.
 
 use std::sync::Arc;
 
@@ -8,23 +8,23 @@ use arrow_array::{ArrayRef, BooleanArray, PrimitiveArray, RecordBatch, RecordBat
 use arrow_buffer::NullBufferBuilder;
 use arrow_schema::SchemaRef;
 
-use super::byte_column::ByteColumn;
 use super::header_column::HeaderColumn;
 use super::record_columns::{Column, schema};
+use crate::arrow::byte_column::ByteColumn;
 use crate::kafka::format::header::Header;
 use crate::kafka::format::record::{Span, Wants};
 
-/// A batch ends before it is larger than this, if it has a row.
+/// A record batch ends before it is larger than this, unless one row is.
 const BATCH_BYTES: usize = 64 * 1024 * 1024;
 
-/// Whose records a run of rows are.
+/// Topic and partition of rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub(crate) topic: Option<String>,
     pub(crate) partition: Option<i32>,
 }
 
-/// Rows of one batch: what they have in common is stored once.
+/// The rows of one batch, whose common values are stored once.
 #[derive(Clone, Debug)]
 struct Run {
     rows: usize,
@@ -32,12 +32,12 @@ struct Run {
     header: Header,
 }
 
-/// Bytes that a record takes in the columns, from above.
+/// Upper bound of the bytes of a record in the columns.
 fn size(span: &Span) -> usize {
     64 + span.len() + span.headers.1 as usize
 }
 
-/// Takes records and gives record batches.
+/// A builder of record batches.
 #[derive(Debug)]
 pub(crate) struct RecordBuilder {
     schema: SchemaRef,
@@ -91,12 +91,12 @@ impl RecordBuilder {
         if all { Wants::All } else { Wants::Times }
     }
 
-    /// Begins the rows of a batch, or goes on with them.
+    /// Begin the rows of a batch, or go on with them.
     pub(crate) fn begin_run(&mut self, owner: &Arc<Owner>, header: &Header) {
         self.runs.push(Run { rows: 0, owner: Arc::clone(owner), header: *header });
     }
 
-    /// How many of these records there is room for: one at least, if there is no row.
+    /// Return how many of these records fit: at least one if there are no rows.
     pub(crate) fn room_for(&self, spans: &[Span]) -> usize {
         let mut room = BATCH_BYTES.saturating_sub(self.bytes);
         if spans.iter().map(size).sum::<usize>() <= room {
@@ -111,7 +111,7 @@ impl RecordBuilder {
         if self.rows == 0 { count.max(1).min(spans.len()) } else { count }
     }
 
-    /// Adds records of the batch that was begun. False: the headers of some are none.
+    /// Add records of the current batch. False if the headers of one cannot be parsed.
     #[inline]
     pub(crate) fn append(&mut self, spans: &[Span], bytes: &[u8], header: &Header) -> bool {
         self.bytes += spans.iter().map(size).sum::<usize>();
@@ -120,10 +120,10 @@ impl RecordBuilder {
             run.rows += spans.len();
         }
         if let Some(keys) = &mut self.keys {
-            keys.extend(spans.iter().map(|span| span.key), bytes);
+            keys.extend_places(spans.iter().map(|span| span.key), bytes);
         }
         if let Some(values) = &mut self.values {
-            values.extend(spans.iter().map(|span| span.value), bytes);
+            values.extend_places(spans.iter().map(|span| span.value), bytes);
         }
         if let Some(offsets) = &mut self.offsets {
             offsets.extend(spans.iter().map(|span| span.offset));
@@ -145,7 +145,7 @@ impl RecordBuilder {
         self.headers.as_mut().is_none_or(|headers| headers.append(spans, bytes))
     }
 
-    /// What was added since the last batch was taken.
+    /// Return the rows, and begin again without any.
     pub(crate) fn take(&mut self) -> RecordBatch {
         let columns = std::mem::take(&mut self.columns);
         let arrays: Vec<ArrayRef> = columns.iter().map(|column| self.finish(*column)).collect();
@@ -162,9 +162,9 @@ impl RecordBuilder {
             builder.as_mut().map(ArrayBuilder::finish).expect("a builder of every column that was chosen")
         }
         fn bytes(column: &mut Option<ByteColumn>) -> ArrayRef {
-            Arc::new(column.as_mut().map(ByteColumn::finish).expect("a builder of every column that was chosen"))
+            Arc::new(column.as_mut().map(ByteColumn::finish_binary).expect("a builder of every column that was chosen"))
         }
-        /// The next rows will be as many.
+        /// Allocate for as many rows as before.
         fn taken<T>(values: &mut Option<Vec<T>>) -> Vec<T> {
             values
                 .as_mut()
@@ -185,7 +185,9 @@ impl RecordBuilder {
                 Arc::new(times.with_timezone("UTC"))
             }
             Column::Sequence => Arc::new(PrimitiveArray::<Int32Type>::from(taken(&mut self.sequences))),
-            Column::Headers => self.headers.as_mut().map(HeaderColumn::finish).expect("as for the builders"),
+            Column::Headers => {
+                self.headers.as_mut().map(HeaderColumn::finish).expect("a builder of every column that was chosen")
+            }
             Column::Topic => self.topics(),
             Column::Partition => self.ints(|run| run.owner.partition),
             Column::TimestampType => self.ints(|run| Some(run.header.timestamp_type().id())),
@@ -199,7 +201,7 @@ impl RecordBuilder {
         }
     }
 
-    /// The topics, which are nearly always one, and then the same column again.
+    /// The topic column. Nearly always the topic is the same as in the batch before; then that column is used again.
     fn topics(&mut self) -> ArrayRef {
         let owner = self.runs.first().map(|run| Arc::clone(&run.owner));
         let is_one = self.runs.iter().all(|run| Some(&run.owner.topic) == owner.as_ref().map(|o| &o.topic));
@@ -221,7 +223,7 @@ impl RecordBuilder {
         array
     }
 
-    /// A column of what each batch has once.
+    /// A column of values that a batch has once.
     fn ints(&self, value: impl Fn(&Run) -> Option<i32>) -> ArrayRef {
         let mut values = Vec::with_capacity(self.rows);
         let mut nulls = NullBufferBuilder::new(self.rows);

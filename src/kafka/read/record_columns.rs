@@ -1,6 +1,6 @@
 //! The columns of a record: their names, types and fixed order.
 //!
-//! The first eight are those of Spark's own Kafka source, in its order; the others come by name only.
+//! The first eight are those of Spark's own Kafka source, in its order. The others must be asked for by name.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use crate::error::{Error, Result};
 /// One column of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
-    /// Key; null where there is none.
+    /// Key, or null.
     Key,
-    /// Value; null where there is none.
+    /// Value, or null.
     Value,
     /// Topic.
     Topic,
@@ -22,11 +22,11 @@ pub enum Column {
     Partition,
     /// Offset.
     Offset,
-    /// Time of the producer or of the append; -1 ms where the format has none.
+    /// Time of the producer or of the append; -1 ms if the format has none.
     Timestamp,
-    /// Whose time: 0 the producer's, 1 the append's, -1 none.
+    /// The clock of the timestamp: 0 the producer's, 1 the broker's, -1 none.
     TimestampType,
-    /// Headers; null where there are none.
+    /// Headers, or null.
     Headers,
     /// Leader epoch of the batch; -1: unknown.
     PartitionLeaderEpoch,
@@ -36,9 +36,9 @@ pub enum Column {
     ProducerEpoch,
     /// Sequence number; -1: none.
     Sequence,
-    /// SegmentRange of a transaction.
+    /// Whether it is part of a transaction.
     IsTransactional,
-    /// A marker of the broker.
+    /// Whether it is a control record.
     IsControl,
     /// Format of the batch.
     Magic,
@@ -46,7 +46,7 @@ pub enum Column {
     BatchPosition,
     /// Checksum of a message of magic 0 or 1.
     Crc,
-    /// Whether it is that of the bytes.
+    /// Whether that checksum is right.
     IsValid,
 }
 
@@ -72,7 +72,7 @@ impl Column {
         Self::Crc,
         Self::IsValid,
     ];
-    /// How many of them come unasked.
+    /// Number of columns that are read by default.
     const DEFAULT: usize = 8;
 
     /// The column's name.
@@ -117,10 +117,10 @@ impl Column {
         }
     }
 
-    /// The columns of these names, in the order given; those of Spark's source where none are given.
+    /// Return the columns of these names, in their order; without names, the columns of Spark's source.
     ///
     /// # Errors
-    /// `InvalidArgument` for a name that is unknown or comes twice.
+    /// `InvalidArgument` for an unknown or a repeated name.
     pub fn choose<S: AsRef<str>>(names: Option<&[S]>) -> Result<Vec<Self>> {
         let all: Vec<_> = Self::ALL.iter().map(|column| (column.name(), *column)).collect();
         match names {
@@ -130,7 +130,7 @@ impl Column {
     }
 }
 
-/// The values of these names, in the order given.
+/// Return the columns of these names, in their order.
 pub(crate) fn choose<C: Copy + PartialEq, S: AsRef<str>>(
     names: &[S],
     all: &[(&'static str, C)],
@@ -141,22 +141,22 @@ pub(crate) fn choose<C: Copy + PartialEq, S: AsRef<str>>(
         let name = name.as_ref();
         let (_, column) = all.iter().find(|(known, _)| *known == name).ok_or_else(|| {
             let all = all.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-            Error::InvalidArgument(format!("no {what} column {name:?}; there are {all}"))
+            Error::InvalidArgument(format!("columns: no {what} column {name:?}, expected some of {all}"))
         })?;
         if chosen.contains(column) {
-            return Err(Error::InvalidArgument(format!("{what} column {name:?} is asked for twice")));
+            return Err(Error::InvalidArgument(format!("columns: {what} column {name:?} is given twice")));
         }
         chosen.push(*column);
     }
     Ok(chosen)
 }
 
-/// Milliseconds, UTC.
+/// The type of timestamps: milliseconds, UTC.
 pub(crate) fn timestamp_type() -> DataType {
     DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()))
 }
 
-/// The schema of these columns; all of them can be null.
+/// Return the schema of these columns; all are nullable.
 pub fn schema(columns: &[Column]) -> SchemaRef {
     let fields: Vec<Field> = columns.iter().map(|c| Field::new(c.name(), c.data_type(), true)).collect();
     Arc::new(Schema::new(fields))

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::checked_index::CheckedIndex;
-use super::open_cache::{OpenCache, Slot};
 use crate::error::{Error, Result};
+use crate::io::open_cache::{OpenCache, Slot};
 use crate::io::{Access, FileSource};
 use crate::kafka::compat::Compat;
 use crate::kafka::format::names::{base_offset, topic_partition};

@@ -1,4 +1,4 @@
-//! A part of a segment, as a stream of records takes it.
+//! The range of a segment that a reader of records reads.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use crate::error::Result;
 use crate::kafka::format::header::Header;
 use crate::time_range::TimeRange;
 
-/// Offsets of a transaction that was rolled back, from its first record to its marker.
+/// Offsets of an aborted transaction, from its first record to its marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AbortedRange {
-    /// Whose transaction.
+    /// Producer of the transaction.
     pub producer_id: i64,
     /// Offset of its first record.
     pub first_offset: i64,
@@ -18,10 +18,10 @@ pub struct AbortedRange {
     pub last_offset: i64,
 }
 
-/// Transactions that were rolled back, so that the one of a batch is found without a look at all of them.
+/// Aborted transactions, sorted for a quick search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AbortedRanges {
-    /// In the order of producers and first offsets; the last offset is the largest one of the producer up to there.
+    /// In the order of producers and first offsets. The last offset of each is the largest of its producer so far.
     sorted: Vec<AbortedRange>,
 }
 
@@ -40,8 +40,8 @@ impl From<Vec<AbortedRange>> for AbortedRanges {
 }
 
 impl AbortedRanges {
-    /// True when a producer's offsets from one to another meet one of its transactions.
-    fn meet(&self, producer_id: i64, first_offset: i64, last_offset: i64) -> bool {
+    /// Return whether a range of a producer's offsets overlaps one of its transactions.
+    fn overlap(&self, producer_id: i64, first_offset: i64, last_offset: i64) -> bool {
         let up_to = (producer_id, last_offset);
         let end = self.sorted.partition_point(|range| (range.producer_id, range.first_offset) <= up_to);
         let nearest = end.checked_sub(1).and_then(|at| self.sorted.get(at));
@@ -49,29 +49,29 @@ impl AbortedRanges {
     }
 }
 
-/// A part of a segment.
+/// A range of a segment.
 #[derive(Clone, Debug)]
 pub struct SegmentRange {
     /// The segment.
     pub segment: Arc<Segment>,
-    /// Topic that the rows name.
+    /// Topic of the rows.
     pub topic: Option<String>,
-    /// Partition that the rows name.
+    /// Partition of the rows.
     pub partition: Option<i32>,
     /// First offset.
     pub begin_offset: i64,
-    /// First offset that is not wanted any more.
+    /// End offset, which is not included.
     pub end_offset: i64,
-    /// Byte offset where a batch begins; `None`: found by the indexes.
+    /// Byte offset of the first batch; `None`: found with the indexes.
     pub begin_position: Option<u64>,
-    /// Byte offset of the end; `None`: of the segment.
+    /// Byte offset of the end; `None`: the end of the segment.
     pub end_position: Option<u64>,
-    /// Transactions whose records are left out.
+    /// Transactions whose records are skipped.
     pub aborted: AbortedRanges,
 }
 
 impl SegmentRange {
-    /// All of a segment.
+    /// A whole segment.
     pub fn whole(segment: Arc<Segment>) -> Self {
         let owner = segment.topic_partition();
         Self {
@@ -86,7 +86,7 @@ impl SegmentRange {
         }
     }
 
-    /// Where to begin: as far behind as the indexes allow.
+    /// Return the position to begin at, as late as the indexes allow.
     pub(crate) fn begin(&self, times: TimeRange) -> Result<u64> {
         if let Some(position) = self.begin_position {
             return Ok(position);
@@ -94,7 +94,7 @@ impl SegmentRange {
         let segment = &self.segment;
         let mut offset = self.begin_offset;
         if times.begin_ms > 0 {
-            // No record at or before the entry's offset is later than its timestamp, which is before the range.
+            // No record up to the entry's offset is later than its timestamp, which is before the time range.
             let entry = segment.time_entry(times.begin_ms - 1)?;
             if entry.timestamp >= 0 {
                 offset = offset.max(entry.offset.saturating_add(1));
@@ -106,11 +106,11 @@ impl SegmentRange {
         Ok(u64::try_from(segment.offset_entry(offset)?.position).unwrap_or(0))
     }
 
-    /// True when the batch is one of a transaction that was rolled back.
+    /// True for a batch of an aborted transaction.
     pub(crate) fn is_aborted(&self, header: &Header) -> bool {
         header.is_transactional()
             && !header.is_control()
-            && self.aborted.meet(header.producer_id, header.base_offset, header.last_offset)
+            && self.aborted.overlap(header.producer_id, header.base_offset, header.last_offset)
     }
 }
 
@@ -130,7 +130,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_sorted_ranges_meet_what_any_of_them_meets(
+        fn sorted_ranges_overlap_what_any_of_them_overlaps(
             ranges in proptest::collection::vec(range(), 0..12),
             asked in range(),
         ) {
@@ -139,8 +139,8 @@ mod tests {
                     && each.first_offset <= asked.last_offset
                     && asked.first_offset <= each.last_offset
             });
-            let met = AbortedRanges::from(ranges).meet(asked.producer_id, asked.first_offset, asked.last_offset);
-            prop_assert_eq!(met, expected);
+            let overlaps = AbortedRanges::from(ranges).overlap(asked.producer_id, asked.first_offset, asked.last_offset);
+            prop_assert_eq!(overlaps, expected);
         }
     }
 }

@@ -2,49 +2,48 @@
 
 use std::io;
 
-use super::window::Window;
-use crate::io::ReadAt;
+use crate::io::{ReadAt, Window};
 use crate::kafka::compat::Compat;
 use crate::kafka::format::header::{self, HEADER_SIZE, Header, LEAST_SIZE, LOG_OVERHEAD, UP_TO_MAGIC};
 use crate::report::{Flaw, Kind};
 
-/// What is read ahead where whole batches are wanted: stays in the processor's second-level cache.
+/// Read-ahead for whole batches: stays in the processor's second-level cache.
 const WHOLE: usize = 512 * 1024;
-/// What is read ahead where headers are wanted and batches are small.
+/// Read-ahead for headers of small batches.
 const HEADS: usize = 64 * 1024;
-/// A batch of this size or more is stepped over, not read.
+/// A batch of this size or more is skipped, not read, if only its header is needed.
 const STEP_OVER: u32 = 4 * 1024;
-/// Bytes of a batch that are checked at a time where it does not fit into a window.
+/// Bytes of a large batch that are checked at a time.
 const PIECE: usize = 256 * 1024;
 
-/// How a walk ends.
+/// The end of a walk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Tail {
-    /// At the end asked for, or of the file.
+    /// The end of the range or of the file.
     End,
-    /// With bytes that are no whole batch: few of them, or one that runs past the end.
+    /// Bytes that are not a whole batch: too few, or a batch that runs past the end.
     Torn {
-        /// What the size field asks for, in all; 0 where there is none.
+        /// Size of the batch by its size field; 0 without a size field.
         claimed: u64,
-        /// What is there.
+        /// Bytes to the end.
         left: u64,
     },
-    /// With zeros only, as a preallocated log has them after a crash.
+    /// Zeros only, as in a preallocated log after a crash.
     Zeros {
-        /// How many.
+        /// Bytes to the end.
         left: u64,
     },
-    /// At a size field that no batch has.
+    /// A size that is not valid.
     Size {
-        /// The field.
+        /// The size field.
         stated: i32,
-        /// The format that the head names.
+        /// The magic of the header.
         magic: i8,
     },
 }
 
 impl Tail {
-    /// The finding; `None` for a clean end.
+    /// What is wrong with the end; `None` for a clean end.
     pub(crate) fn flaw(&self) -> Option<Flaw> {
         match self {
             Self::End => None,
@@ -81,7 +80,7 @@ impl Tail {
     }
 }
 
-/// Whether the walk reads whole batches or steps over them.
+/// Whether a walk reads whole batches or only headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reads {
     Heads,
@@ -93,7 +92,7 @@ pub(crate) enum Reads {
 pub(crate) struct Walk {
     pub(crate) window: Window,
     reads: Reads,
-    /// Where the next batch begins, and where the walk ends.
+    /// Position of the next batch, and the end of the walk.
     pub(crate) at: u64,
     pub(crate) end: u64,
     last_size: u32,
@@ -104,13 +103,13 @@ impl Walk {
         Self { window: Window::default(), reads, at: begin, end, last_size: 0 }
     }
 
-    /// Goes on in another file, or elsewhere in this one after it changed.
+    /// Begin another walk, in another file or in the same one.
     pub(crate) fn restart(&mut self, begin: u64, end: u64) {
         self.window.clear();
         (self.at, self.end) = (begin, end);
     }
 
-    /// The next batch, or how the walk ended.
+    /// Return the next batch, or the end of the walk.
     pub(crate) fn next<S: ReadAt + ?Sized>(&mut self, source: &S) -> io::Result<Result<Header, Tail>> {
         let left = self.end.saturating_sub(self.at);
         if left <= UP_TO_MAGIC as u64 {
@@ -147,7 +146,7 @@ impl Walk {
         Ok(if self.zeros_to_the_end(source)? { Tail::Zeros { left } } else { Tail::Torn { claimed: 0, left } })
     }
 
-    /// Looks at the rest of the file; begins at its end, where something else would show first.
+    /// Return whether the rest of the file is zeros. Reads backwards, because other bytes are more likely at the end.
     fn zeros_to_the_end<S: ReadAt + ?Sized>(&self, source: &S) -> io::Result<bool> {
         let mut piece = vec![0; HEADS];
         let mut end = self.end;
@@ -163,13 +162,13 @@ impl Walk {
         Ok(true)
     }
 
-    /// All bytes of the batch that [`Self::next`] gave last. The caller has looked at its size.
+    /// Return all bytes of the batch that [`Self::next`] returned last. The caller must have checked its size.
     pub(crate) fn batch<S: ReadAt + ?Sized>(&mut self, source: &S, header: &Header) -> io::Result<&[u8]> {
         let ahead = if self.reads == Reads::Whole { WHOLE } else { 0 };
         self.window.get(source, header.position, header.size as usize, self.end, ahead)
     }
 
-    /// Checks the checksum of the batch that [`Self::next`] gave last, without more memory than a window.
+    /// Check the checksum of the batch that [`Self::next`] returned last, with at most a window of memory.
     pub(crate) fn check_crc<S: ReadAt + ?Sized>(
         &mut self,
         source: &S,

@@ -1,6 +1,6 @@
-//! What is left of a segment after a crash, and its indexes anew. Source: `LogSegment#recover`.
+//! Recovery of a segment after a crash: its valid bytes, and its rebuilt indexes. Source: `LogSegment#recover`.
 //!
-//! Nothing is written: the caller decides what to do with the result.
+//! Nothing is written.
 
 use std::sync::Arc;
 
@@ -17,26 +17,26 @@ use crate::kafka::read::segment::Segment;
 use crate::kafka::read::walk::{Reads, Walk};
 use crate::report::{Finding, Flaw, Kind};
 
-/// What the broker would leave.
+/// The result of a recovery: what the broker would keep.
 #[derive(Clone, Debug)]
 pub struct Recovered {
-    /// Bytes of the log before the first that cannot be true.
+    /// Length of the valid part of the log.
     pub valid_bytes: u64,
-    /// Bytes behind them, which the broker cuts off.
+    /// Bytes after it, which the broker truncates.
     pub truncated_bytes: u64,
-    /// Batches in the valid bytes.
+    /// Number of batches in the valid part.
     pub batches: u64,
     /// The rebuilt `.index`, trimmed.
     pub offset_index: Vec<u8>,
     /// The rebuilt `.timeindex`, trimmed.
     pub time_index: Vec<u8>,
-    /// The rebuilt `.txnindex`; `None` where there was none and there is nothing for it.
+    /// The rebuilt `.txnindex`; `None` if there was none and no transaction was aborted.
     pub transaction_index: Option<Vec<u8>>,
     /// The largest timestamp and the last offset of the first batch that has it.
     pub max_timestamp: TimeEntry,
-    /// Offset behind the last batch.
+    /// Offset after the last batch.
     pub next_offset: i64,
-    /// Why it ends before the end of the log.
+    /// Why the valid part ends before the end of the log.
     pub findings: Vec<Finding>,
 }
 
@@ -50,7 +50,7 @@ struct Rebuild<'a> {
     last_offset: Option<i64>,
     last_time: TimeEntry,
     max_timestamp: TimeEntry,
-    /// Where the last indexed batch begins.
+    /// Position of the last indexed batch.
     last_indexed: u64,
 }
 
@@ -63,7 +63,7 @@ impl Rebuild<'_> {
             .ok_or_else(|| {
                 let base = self.segment.base_offset();
                 let flaw =
-                    Flaw::new(Kind::BatchOffset, format_args!("an offset from {base} to 2147483647 more"), offset);
+                    Flaw::new(Kind::BatchOffset, format_args!("an offset of {base} to {base} + 2147483647"), offset);
                 self.segment.corrupt(header.position, flaw)
             })
     }
@@ -112,8 +112,11 @@ impl Rebuild<'_> {
         }
         let next = self.max_timestamp;
         if entries > 0 && next.offset < self.last_time.offset {
-            let flaw =
-                Flaw::new(Kind::BatchOffset, format_args!("an offset from {} on", self.last_time.offset), next.offset);
+            let flaw = Flaw::new(
+                Kind::BatchOffset,
+                format_args!("an offset of at least {}", self.last_time.offset),
+                next.offset,
+            );
             return Err(self.segment.corrupt(header.position, flaw));
         }
         if next.timestamp > self.last_time.timestamp {
@@ -125,7 +128,7 @@ impl Rebuild<'_> {
     }
 }
 
-/// What the walk needs beside the indexes.
+/// The transactions of the log, and their index while it is rebuilt.
 struct Markers<'a> {
     source: &'a FileSource,
     cursor: BatchCursor,
@@ -134,7 +137,7 @@ struct Markers<'a> {
 }
 
 impl Markers<'_> {
-    /// Follows the transactions. Source: `LogSegment#updateProducerState`.
+    /// Add a batch to the transactions. Source: `LogSegment#updateProducerState`.
     fn batch(&mut self, segment: &Segment, walk: &mut Walk, header: &Header) -> Result<()> {
         if header.is_legacy() || header.producer_id < 0 {
             return Ok(());
@@ -162,11 +165,11 @@ impl Markers<'_> {
 }
 
 impl Segment {
-    /// Walks the log up to the first batch that cannot be true, and rebuilds the indexes of what is before it.
+    /// Find the first batch that is not valid, and rebuild the indexes of the batches before it.
     ///
     /// # Errors
-    /// `Corrupt` where the broker's own recovery fails: offsets that step back or do not fit; `IndexFull`; the system's
-    /// error.
+    /// `Corrupt` where the broker's own recovery fails: offsets that decrease or do not fit in an index; `IndexFull`; the
+    /// system's error.
     pub fn recover(
         self: &Arc<Self>,
         index_interval_bytes: u64,
@@ -219,7 +222,7 @@ impl Segment {
             batches,
             offset_index: rebuild.offset_index,
             time_index: rebuild.time_index,
-            // The broker empties a file that is there, and creates one only for an entry.
+            // The broker empties an existing file, and creates one only for an entry.
             transaction_index: (!markers.index.is_empty() || self.beside(".txnindex").is_file())
                 .then_some(markers.index),
             max_timestamp: rebuild.max_timestamp,

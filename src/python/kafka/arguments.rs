@@ -1,17 +1,18 @@
-//! Arguments that the Kafka classes share: words with few values, sizes, ranges.
+//! Arguments that the Kafka classes share.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::super::integer::integer;
-use crate::kafka::{AbortedRange, AbortedRanges, Check, Compat, OnError};
+use super::super::{convert, time};
+use crate::kafka::{AbortedRange, AbortedRanges, Check, Compat, OnError, RecordScan, record_columns};
 
 /// "verify" or "trust".
 pub(super) fn check(word: &str) -> PyResult<Check> {
     match word {
         "verify" => Ok(Check::Verify),
         "trust" => Ok(Check::Trust),
-        _ => Err(PyValueError::new_err(format!("check is \"verify\" or \"trust\", not {word:?}"))),
+        _ => Err(PyValueError::new_err(format!("check={word:?}: expected \"verify\" or \"trust\""))),
     }
 }
 
@@ -22,11 +23,11 @@ pub(super) fn check_word(check: Check) -> &'static str {
     }
 }
 
-/// A Kafka release whose answers are wanted, or `None`.
+/// A Kafka release, or `None`.
 pub(super) fn compat(word: Option<&str>) -> PyResult<Option<Compat>> {
     word.map(|word| {
         Compat::parse(word).ok_or_else(|| {
-            PyValueError::new_err(format!("compat is None or a release such as \"3.9.0\", not {word:?}"))
+            PyValueError::new_err(format!("compat={word:?}: expected None or a release such as \"3.9.0\""))
         })
     })
     .transpose()
@@ -38,21 +39,21 @@ pub(super) fn on_error(word: &str) -> PyResult<OnError> {
         "raise" => Ok(OnError::Raise),
         "skip" => Ok(OnError::Skip),
         "stop" => Ok(OnError::Stop),
-        _ => Err(PyValueError::new_err(format!("on_error is \"raise\", \"skip\" or \"stop\", not {word:?}"))),
+        _ => Err(PyValueError::new_err(format!("on_error={word:?}: expected \"raise\", \"skip\" or \"stop\""))),
     }
 }
 
 /// A number of bytes or rows.
 pub(super) fn size(value: i64, what: &str) -> PyResult<u64> {
-    u64::try_from(value).map_err(|_| PyValueError::new_err(format!("{what} is 0 or more, not {value}")))
+    u64::try_from(value).map_err(|_| PyValueError::new_err(format!("{what}={value}: expected 0 or more")))
 }
 
-/// A number of rows; 0 is refused where it is used.
+/// A number of rows. The reader rejects 0.
 pub(super) fn rows(value: i64) -> usize {
     usize::try_from(value).unwrap_or(0)
 }
 
-/// Ranges of transactions that were rolled back.
+/// Offsets of aborted transactions.
 pub(super) fn aborted(ranges: Option<&Bound<'_, PyAny>>) -> PyResult<AbortedRanges> {
     let Some(ranges) = ranges.filter(|ranges| !ranges.is_none()) else { return Ok(AbortedRanges::default()) };
     let ranges = ranges
@@ -68,4 +69,24 @@ pub(super) fn aborted(ranges: Option<&Bound<'_, PyAny>>) -> PyResult<AbortedRang
         })
         .collect::<PyResult<Vec<_>>>()?;
     Ok(ranges.into())
+}
+
+/// Return the scan of the keywords that all streams of records have.
+pub(super) fn record_scan(
+    begin: Option<&Bound<'_, PyAny>>,
+    end: Option<&Bound<'_, PyAny>>,
+    columns: Option<&Bound<'_, PyAny>>,
+    batch_size: i64,
+    control: bool,
+    check_crc: bool,
+    on_error: &str,
+) -> PyResult<RecordScan> {
+    Ok(RecordScan {
+        times: time::time_range(begin, end)?,
+        columns: record_columns::Column::choose(convert::column_names(columns)?.as_deref())?,
+        batch_size: rows(batch_size),
+        control,
+        check_crc,
+        on_error: self::on_error(on_error)?,
+    })
 }

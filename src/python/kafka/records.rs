@@ -1,35 +1,15 @@
-//! `read_records`: parts of segments as one stream, and the keywords of all streams of records.
+//! `read_records`: ranges of segments as one stream.
 
 use pyo3::prelude::*;
 
-use super::super::{convert, integer, time};
+use super::super::integer;
 use super::arguments;
 use super::reader::PySegmentReader;
 use super::segment::PyLogSegment;
-use crate::kafka::{RecordScan, SegmentReader, record_columns};
+use crate::kafka::SegmentReader;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(read_records, m)?)
-}
-
-/// The keywords that all streams of records take.
-pub(super) fn record_scan(
-    begin: Option<&Bound<'_, PyAny>>,
-    end: Option<&Bound<'_, PyAny>>,
-    columns: Option<&Bound<'_, PyAny>>,
-    batch_size: i64,
-    control: bool,
-    check_crc: bool,
-    on_error: &str,
-) -> PyResult<RecordScan> {
-    Ok(RecordScan {
-        times: time::time_range(begin, end)?,
-        columns: record_columns::Column::choose(convert::column_names(columns)?.as_deref())?,
-        batch_size: arguments::rows(batch_size),
-        control,
-        check_crc,
-        on_error: arguments::on_error(on_error)?,
-    })
 }
 
 /// A part in Python: the segment, its first and its end offset, the transactions that are left out.
@@ -63,7 +43,7 @@ fn read_records(
     check_crc: bool,
     on_error: &str,
 ) -> PyResult<PySegmentReader> {
-    let scan = record_scan(begin, end, columns, batch_size, control, check_crc, on_error)?;
+    let scan = arguments::record_scan(begin, end, columns, batch_size, control, check_crc, on_error)?;
     let parts = parts
         .try_iter()?
         .map(|part| {

@@ -13,7 +13,6 @@ use super::super::{convert, integer, report};
 use super::arguments::{self, check_word};
 use super::producer_state::PyProducerState;
 use super::reader::PySegmentReader;
-use super::records::record_scan;
 use super::recovered::PyRecoveredSegment;
 use crate::kafka::{
     BatchScan, Check, ProducerState, Segment, SegmentOptions, SegmentRange, SegmentReader, batch_columns,
@@ -237,7 +236,7 @@ impl PyLogSegment {
         #[pyo3(from_py_with = integer::begin_position)] begin_position: Option<i64>,
         #[pyo3(from_py_with = integer::end_position)] end_position: Option<i64>,
     ) -> PyResult<PySegmentReader> {
-        let scan = record_scan(begin, end, columns, batch_size, control, check_crc, on_error)?;
+        let scan = arguments::record_scan(begin, end, columns, batch_size, control, check_crc, on_error)?;
         let part = SegmentRange {
             begin_offset: begin_offset.unwrap_or(i64::MIN),
             end_offset: end_offset.unwrap_or(i64::MAX),

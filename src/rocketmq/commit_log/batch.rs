@@ -9,7 +9,6 @@ use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 
 use super::body::BodyDecoder;
-use super::buffers::{Bytes, Piece};
 use super::column_builder::ColumnBuilder;
 use super::columns::{self, Column};
 use super::frame::{COMPRESSED, Frame};
@@ -17,6 +16,7 @@ use super::properties::{Entry, KnownNames, Names};
 use super::scan::Place;
 use super::suspect::Suspect;
 use super::text::{HostText, HostTexts};
+use crate::arrow::byte_column::{ByteColumn, Piece};
 use crate::java_text::decode_utf8;
 
 /// A batch ends before it is larger than this, if it has a row.
@@ -46,7 +46,7 @@ pub(super) struct Row<'a> {
 pub(super) struct Properties {
     /// Number of the names.
     names: usize,
-    /// Numbers of the entries in the block.
+    /// NumberColumn of the entries in the block.
     begin: usize,
     pub(super) end: usize,
 }
@@ -57,7 +57,7 @@ pub(super) struct Block<'a> {
     /// Of every row, where any column needs them.
     pub(super) properties: Vec<Properties>,
     pub(super) entries: Vec<Entry<'a>>,
-    /// Numbers of the texts of born host and store host of every row, where any column needs them.
+    /// NumberColumn of the texts of born host and store host of every row, where any column needs them.
     pub(super) hosts: Vec<[usize; 2]>,
     known: &'a Known,
     /// Why bodies are missing; nothing where none is.
@@ -255,7 +255,7 @@ impl BatchBuilder {
         true
     }
 
-    fn body_column(&mut self) -> Option<&mut Bytes> {
+    fn body_column(&mut self) -> Option<&mut ByteColumn> {
         match self.columns.get_mut(self.body?) {
             Some((_, ColumnBuilder::Bytes(column))) => Some(column),
             _ => None,

@@ -96,10 +96,10 @@ fn zlib(decoder: &mut Decompress, stored: &[u8], output: &mut Output) -> Result<
     loop {
         // Twice as much each time.
         let more = output.filled().len().max(1);
-        let (_, room) = output.room(more);
+        let (_, free) = output.free(more);
         let (before_in, before_out) = (decoder.total_in(), decoder.total_out());
         let status = decoder
-            .decompress(rest, room, FlushDecompress::None)
+            .decompress(rest, free, FlushDecompress::None)
             .map_err(|e| fail(e.message().unwrap_or("not in the format")))?;
         let consumed = usize::try_from(decoder.total_in() - before_in).unwrap_or(usize::MAX);
         let produced = usize::try_from(decoder.total_out() - before_out).unwrap_or(usize::MAX);

@@ -164,7 +164,7 @@ fn unknown_types_and_wrong_types_are_errors() {
         assert_eq!(decoder.decode(b"body", 1 | i32::from(kind) << 8), Err(BodyError::UnknownType(kind)));
     }
     let error = decoder.decode(&zlib(b"body"), LZ4).unwrap_err();
-    assert_eq!(error.to_string(), "body is no LZ4 data: it does not begin with the frame magic");
+    assert_eq!(error.to_string(), "body is no LZ4 data: it does not begin with the magic of a frame");
     assert!(decoder.decode(&zstd(b"body"), ZLIB).is_err());
     assert!(decoder.decode(&zlib(b"body"), ZSTD).is_err());
     assert_eq!(decoder.decode(&zlib(b"body"), ZLIB).unwrap(), b"body");

@@ -9,29 +9,31 @@ use arrow_buffer::{NullBufferBuilder, OffsetBuffer};
 use arrow_schema::{DataType, Field};
 
 use super::batch::Block;
-use super::buffers::{Bytes, Numbers, Piece, Recycled};
 use super::columns::{self, Column};
 use super::frame::Frame;
 use super::properties::Entry;
 use super::text;
+use crate::arrow::byte_column::{ByteColumn, Piece};
+use crate::arrow::number_column::NumberColumn;
+use crate::arrow::recycled::Recycled;
 use crate::java_text::decode_utf8;
 
 /// Builder of one column.
 #[derive(Debug)]
 pub(super) enum ColumnBuilder {
-    Int32(Numbers<Int32Type>),
-    Int64(Numbers<Int64Type>),
-    Time(Numbers<TimestampMillisecondType>),
-    Text(Bytes),
-    Bytes(Bytes),
+    Int32(NumberColumn<Int32Type>),
+    Int64(NumberColumn<Int64Type>),
+    Time(NumberColumn<TimestampMillisecondType>),
+    Text(ByteColumn),
+    Bytes(ByteColumn),
     Map(Box<Map>),
 }
 
 /// Names and values of the properties.
 #[derive(Debug)]
 pub(super) struct Map {
-    names: Bytes,
-    values: Bytes,
+    names: ByteColumn,
+    values: ByteColumn,
     /// Where each row ends.
     ends: Recycled<i32>,
     nulls: NullBufferBuilder,
@@ -40,17 +42,17 @@ pub(super) struct Map {
 impl ColumnBuilder {
     pub(super) fn new(column: Column) -> Self {
         match column.data_type() {
-            DataType::Int32 => Self::Int32(Numbers::new()),
-            DataType::Int64 => Self::Int64(Numbers::new()),
-            DataType::Binary => Self::Bytes(Bytes::new()),
-            DataType::Utf8 => Self::Text(Bytes::new()),
+            DataType::Int32 => Self::Int32(NumberColumn::new()),
+            DataType::Int64 => Self::Int64(NumberColumn::new()),
+            DataType::Binary => Self::Bytes(ByteColumn::new()),
+            DataType::Utf8 => Self::Text(ByteColumn::new()),
             DataType::Map(_, _) => Self::Map(Box::new(Map {
-                names: Bytes::new(),
-                values: Bytes::new(),
+                names: ByteColumn::new(),
+                values: ByteColumn::new(),
                 ends: Recycled::new(),
                 nulls: NullBufferBuilder::new(0),
             })),
-            _ => Self::Time(Numbers::new()),
+            _ => Self::Time(NumberColumn::new()),
         }
     }
 
@@ -100,7 +102,7 @@ impl ColumnBuilder {
 
 #[inline]
 fn numbers<'a, P: arrow_array::ArrowPrimitiveType>(
-    column: &mut Numbers<P>,
+    column: &mut NumberColumn<P>,
     block: &Block<'a>,
     field: impl Fn(&Frame<'a>) -> P::Native,
 ) {
@@ -136,11 +138,11 @@ fn end(entries: usize) -> i32 {
     i32::try_from(entries).unwrap_or(i32::MAX)
 }
 
-fn append_property(texts: &mut Bytes, block: &Block<'_>, which: usize) {
+fn append_property(texts: &mut ByteColumn, block: &Block<'_>, which: usize) {
     texts.extend_optional(block.properties.iter().map(|of_row| block.value(of_row, which)));
 }
 
-fn append_topics(texts: &mut Bytes, block: &Block<'_>) {
+fn append_topics(texts: &mut ByteColumn, block: &Block<'_>) {
     let before = texts.len();
     texts.extend(block.rows.iter().map(|row| row.frame.topic_piece()));
     if !texts.content_from(before).is_ascii() {
@@ -151,7 +153,7 @@ fn append_topics(texts: &mut Bytes, block: &Block<'_>) {
     }
 }
 
-fn append_texts(texts: &mut Bytes, column: Column, block: &Block<'_>) {
+fn append_texts(texts: &mut ByteColumn, column: Column, block: &Block<'_>) {
     match column {
         Column::Topic => append_topics(texts, block),
         Column::UniqKey => append_property(texts, block, 0),

@@ -7,7 +7,6 @@
 
 mod batch;
 pub mod body;
-mod buffers;
 mod column_builder;
 pub mod columns;
 mod cut_off;

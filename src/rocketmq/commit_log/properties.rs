@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::buffers::Piece;
+use crate::arrow::byte_column::Piece;
 
 /// The space-separated keys that a producer gave.
 pub const KEYS: &str = "KEYS";
@@ -153,7 +153,7 @@ fn separators_of(chunk: &[u8; CHUNK]) -> u64 {
 #[derive(Debug)]
 pub(super) struct Names {
     each: Vec<Name>,
-    /// Numbers of the entries of `UNIQ_KEY`, `TAGS` and `KEYS`.
+    /// NumberColumn of the entries of `UNIQ_KEY`, `TAGS` and `KEYS`.
     pub(super) known: [Option<usize>; 3],
     /// All names behind each other, with room behind them, and where each ends.
     text: Vec<u8>,
@@ -232,7 +232,7 @@ impl KnownNames {
     /// So many are kept.
     const MOST: usize = 256;
 
-    /// Forgets the names if they are many. Numbers that were given before then count no more.
+    /// Forgets the names if they are many. NumberColumn that were given before then count no more.
     pub(super) fn limit(&mut self) {
         self.places.resize(1 << Self::BITS, 0);
         if self.names.len() > Self::MOST {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::buffers::Piece;
+use crate::arrow::byte_column::Piece;
 
 /// Writes `ip:port`, an IPv6 address as `[RFC 5952]:port`, in place of what `text` held.
 ///
@@ -120,7 +120,7 @@ impl HostTexts {
     /// So many texts are kept.
     const MOST: usize = 1024;
 
-    /// Forgets the texts if they are many. Numbers that were given before then count no more.
+    /// Forgets the texts if they are many. NumberColumn that were given before then count no more.
     pub(super) fn limit(&mut self) {
         self.places.resize(1 << Self::BITS, 0);
         if self.texts.len() > Self::MOST {

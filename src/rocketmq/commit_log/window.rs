@@ -4,26 +4,19 @@
 //! frame that is larger than the window only after its few length fields were read from the file and add up: no number
 //! in a file can make it grow further than real frames need.
 
-use std::io;
-
 use super::frame::{
     self, BEFORE_BODY_LENGTH, Found, Frame, Layout, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, Needs, Refusal, SYS_FLAG, Versions,
 };
-use crate::io::{Holes, ReadAt};
+use crate::io::{self, Holes, ReadAt};
 
 /// Window of a sequential walk: stays in the processor's second-level cache.
 pub(super) const SCAN_WINDOW: usize = 256 * 1024;
 /// Window of a single look-up.
 pub(super) const LOOKUP_WINDOW: usize = 4096;
-/// A buffer that grew beyond this for one frame is given back.
-const KEEP: usize = 16 * 1024 * 1024;
-
-/// A buffer and what part of a file it holds.
+/// A window whose bytes are read as frames.
 #[derive(Debug)]
 pub(super) struct Window {
-    buffer: Vec<u8>,
-    begin: u64,
-    filled: usize,
+    bytes: io::Window,
     size: usize,
     /// Bodies are checked.
     pub(super) crc: bool,
@@ -31,26 +24,22 @@ pub(super) struct Window {
 
 impl Window {
     pub(super) fn new(size: usize) -> Self {
-        Self { buffer: Vec::new(), begin: 0, filled: 0, size, crc: true }
+        Self { bytes: io::Window::default(), size, crc: true }
     }
 
     /// Forgets what it holds; to be called before another file is read.
     pub(super) fn clear(&mut self) {
-        self.filled = 0;
+        self.bytes.clear();
     }
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.buffer.len()
+        self.bytes.len()
     }
 
-    /// What the window holds from `at` on.
+    /// Returns the bytes from `at` on that the window holds.
     fn held(&self, at: u64) -> &[u8] {
-        let filled = self.buffer.get(..self.filled).unwrap_or_default();
-        at.checked_sub(self.begin)
-            .and_then(|skip| usize::try_from(skip).ok())
-            .and_then(|skip| filled.get(skip..))
-            .unwrap_or_default()
+        self.bytes.held_from(at)
     }
 
     /// The frame that [`Self::check`] found at `at`.
@@ -65,7 +54,7 @@ impl Window {
         at: u64,
         end: u64,
         versions: Versions,
-    ) -> io::Result<Found> {
+    ) -> std::io::Result<Found> {
         let available = end.saturating_sub(at);
         loop {
             match frame::check_with(self.held(at), available, versions, self.crc) {
@@ -74,7 +63,7 @@ impl Window {
                         let stated = i32::try_from(bytes).unwrap_or(i32::MAX);
                         return Ok(Found::Refused(Refusal::Size { stated }));
                     }
-                    self.fill(file, at, available, bytes)?;
+                    self.bytes.fill(file, at, available, bytes, self.size)?;
                 }
                 Ok(found) => return Ok(found),
             }
@@ -88,14 +77,14 @@ impl Window {
         at: u64,
         end: u64,
         phy_offset: u64,
-    ) -> io::Result<bool> {
+    ) -> std::io::Result<bool> {
         let available = end.saturating_sub(at);
         if available < 8 {
             return Ok(false);
         }
         let wanted = available.min(frame::HEAD as u64);
         if (self.held(at).len() as u64) < wanted {
-            self.fill(file, at, available, frame::HEAD)?;
+            self.bytes.fill(file, at, available, frame::HEAD, self.size)?;
         }
         let head = self.held(at);
         let is_blank = head.get(4..8).is_some_and(|magic| *magic == MAGIC_BLANK.to_be_bytes());
@@ -106,7 +95,12 @@ impl Window {
     }
 
     /// The first place from `from` on where four bytes are the magic of any frame.
-    pub(super) fn find_magic<S: ReadAt + ?Sized>(&mut self, file: &S, from: u64, end: u64) -> io::Result<Option<u64>> {
+    pub(super) fn find_magic<S: ReadAt + ?Sized>(
+        &mut self,
+        file: &S,
+        from: u64,
+        end: u64,
+    ) -> std::io::Result<Option<u64>> {
         let mut at = from;
         let mut holes = Holes::default();
         while at.saturating_add(4) <= end {
@@ -116,7 +110,7 @@ impl Window {
                     at = data;
                     continue;
                 }
-                self.fill(file, at, end - at, 4)?;
+                self.bytes.fill(file, at, end - at, 4, self.size)?;
                 if self.held(at).iter().all(|byte| *byte == 0) {
                     holes.met_zeros(file, at)?;
                 }
@@ -140,28 +134,13 @@ impl Window {
     pub(super) fn head(&self, at: u64) -> &[u8] {
         self.held(at)
     }
-
-    /// Reads at least `bytes` from `at`, of which `available` are there.
-    fn fill<S: ReadAt + ?Sized>(&mut self, file: &S, at: u64, available: u64, bytes: usize) -> io::Result<()> {
-        self.filled = 0;
-        if self.buffer.len() > KEEP && bytes <= self.size {
-            self.buffer = Vec::new();
-        }
-        let len = usize::try_from(available).unwrap_or(usize::MAX).min(bytes.max(self.size));
-        if self.buffer.len() < len {
-            self.buffer = vec![0; len];
-        }
-        file.read_exact_at(self.buffer.get_mut(..len).unwrap_or_default(), at)?;
-        (self.begin, self.filled) = (at, len);
-        Ok(())
-    }
 }
 
 /// True when the length fields of the message at `at` make a frame of `total` bytes, all of which the file has.
-fn lengths_add_up<S: ReadAt + ?Sized>(file: &S, at: u64, total: u64) -> io::Result<bool> {
+fn lengths_add_up<S: ReadAt + ?Sized>(file: &S, at: u64, total: u64) -> std::io::Result<bool> {
     let mut offset = at;
     let end = at.saturating_add(total);
-    let mut next = |skip: u64, bytes: &mut [u8]| -> io::Result<bool> {
+    let mut next = |skip: u64, bytes: &mut [u8]| -> std::io::Result<bool> {
         offset = offset.saturating_add(skip);
         let begin = offset;
         offset = offset.saturating_add(bytes.len() as u64);

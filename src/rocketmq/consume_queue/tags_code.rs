@@ -27,7 +27,8 @@ impl DelayLevels {
             };
             word.get(..word.len() - 1)?.parse::<i64>().ok()?.checked_mul(unit)
         };
-        let wrong = |word| Error::InvalidArgument(format!("delay level {word:?}: expected a number and one of s, m, h, d"));
+        let wrong =
+            |word| Error::InvalidArgument(format!("delay level {word:?}: expected a number and one of s, m, h, d"));
         text.split(' ').map(|word| level(word).ok_or_else(|| wrong(word))).collect::<Result<_>>().map(Self)
     }
 

@@ -154,9 +154,9 @@ def test_export_writes_parquet(
 def test_verify_says_what_is_broken(
     store: Callable[[str], Path], damaged_store: Callable[[str], Path], logdex_command: Callable[..., Any]
 ) -> None:
-    sound = logdex_command("verify", store("basic"))
-    assert sound.code == 0
-    assert sound.out.startswith("sound")
+    valid = logdex_command("verify", store("basic"))
+    assert valid.code == 0
+    assert valid.out.startswith("valid")
     broken = damaged_store("cq-zero-unit")
     assert logdex_command("verify", broken).code == 1
     *findings, last = logdex_command("verify", broken, "--json").rows
@@ -169,7 +169,7 @@ def test_verify_says_what_was_not_there(store: Callable[[str], Path], logdex_com
     root = store("basic")
     shutil.rmtree(root / "index")
     said = logdex_command("verify", root)
-    assert (said.code, said.out.startswith("sound; not there to be checked: key index; checked ")) == (0, True)
+    assert (said.code, said.out.startswith("valid; missing, not checked: key index; checked ")) == (0, True)
     assert logdex_command("verify", root, "--json").rows[-1]["absent"] == ["key index"]
 
 

@@ -42,7 +42,7 @@ def logs(tmp_path: Path) -> Callable[[str], Path]:
 
 
 def _real_dumps(case: str) -> Iterator[tuple[str, list[str]]]:
-    """Give each file with the lines that the real tool printed for it, without keys and payloads."""
+    """Return each file with the lines that the real tool printed for it, without keys and payloads."""
     text = golden_kafka.text(case, "dump.txt")
     for run in _RUN.finditer(text):
         if run["options"] != "--print-data-log" or run["exit"] != "0":
@@ -53,7 +53,7 @@ def _real_dumps(case: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _is_real(line: str, name: str) -> bool:
-    """Say whether a line tells something: the real tool takes the first zeros of an unused index for an entry."""
+    """Return whether a line tells something: the real tool takes the first zeros of an unused index for an entry."""
     base = int(name.rpartition("/")[2].partition(".")[0])
     return bool(line) and line not in (f"offset: {base} position: 0", f"timestamp: 0 offset: {base}")
 

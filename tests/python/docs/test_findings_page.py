@@ -22,8 +22,8 @@ def test_the_kinds_are_those_of_the_page() -> None:
 
 
 def test_a_finding_has_a_kind_of_the_page() -> None:
-    with pytest.raises(ValueError, match="ghost-kind"):
-        Finding("f", 0, "ghost-kind", "", "")
+    with pytest.raises(ValueError, match="unknown-kind"):
+        Finding("f", 0, "unknown-kind", "", "")
 
 
 def test_the_causes_are_those_of_the_page() -> None:

@@ -47,7 +47,7 @@ class Large:
         return [f"{self.data['topic']}#{word:x}" for word in _mix(words).tolist()]
 
     def batches(self) -> Iterator[tuple[pa.Array, pa.Array, pa.Array]]:
-        """Give keys, offsets and times of all puts. Three puts in a row carry one key and one offset."""
+        """Return keys, offsets and times of all puts. Three puts in a row carry one key and one offset."""
         thirds = np.arange((self.puts + 2) // 3, dtype=np.uint64)
         steps = 100 + (_mix(np.uint64(self.seed) ^ thirds) >> np.uint64(56)).astype(np.int64)
         offsets = (self.seed & 0xFFFFF) + np.concatenate([np.zeros(1, np.int64), np.cumsum(steps)[:-1]])
@@ -57,7 +57,7 @@ class Large:
             yield keys.take(pa.array(rows // 3)), pa.array(offsets[rows // 3]), pa.array(self.begin + 7 * rows)
 
     def questions(self) -> Iterator[tuple[str, int, int, int]]:
-        """Give key, most answers, begin and end of each question; one in ten asks for a key that was never put."""
+        """Return key, most answers, begin and end of each question; one in ten asks for a key that was never put."""
         k = np.arange(self.data["selects"], dtype=np.uint64)
         asked = _mix(np.uint64(31 * self.seed) + k) % np.uint64(self.puts)
         absent = np.where(k % np.uint64(10) == np.uint64(9), np.uint64(self.puts), np.uint64(0))

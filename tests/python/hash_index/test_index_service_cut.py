@@ -47,7 +47,7 @@ def run(directory: Path, blocks: list[tuple[int, int]]) -> list[bytes]:
 
 
 def stores(images: list[bytes], order: tuple[int, ...]) -> Iterator[tuple[int, bytes]]:
-    """Give the number of whole blocks, and the file after each store."""
+    """Return the number of whole blocks, and the file after each store."""
     for done, (before, after) in enumerate(itertools.pairwise(images)):
         now = bytearray(before)
         yield done, bytes(now)

@@ -32,7 +32,7 @@ on_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="file
 
 
 def rows(start: int, stop: int) -> pa.Table:
-    """Give entries `start` to `stop`, a quarter of them of keys that come again."""
+    """Return entries `start` to `stop`, a quarter of them of keys that come again."""
     numbers = range(start, stop)
     return pa.table(
         {
@@ -45,7 +45,7 @@ def rows(start: int, stop: int) -> pa.Table:
 
 
 def unnamed() -> set[int]:
-    """Give the inodes of the files of index size that this process has open and that have no name."""
+    """Return the inodes of the files of index size that this process has open and that have no name."""
     found = set()
     for fd in Path("/proc/self/fd").iterdir():
         try:
@@ -187,7 +187,7 @@ def test_no_room_for_the_next_file_is_an_error_at_the_roll(tmp_path: Path) -> No
                 index.put_batch(rows(59_999, 70_000))
         assert raised.value.errno == errno.EFBIG
         assert len(list(tmp_path.iterdir())) == 1
-        # With room again, the index goes on where it was.
+        # With space again, the index continues where it was.
         index.put_batch(rows(59_999, 70_000))
         assert [len(file) for file in index.files] == [59_999, 10_001]
 

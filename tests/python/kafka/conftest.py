@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _contents(folder: Path) -> dict[str, tuple[int, int]]:
-    """Give length and modification time of everything below a folder: nothing that reads may change them."""
+    """Return length and modification time of everything below a folder: nothing that reads may change them."""
     return {
         file.relative_to(folder).as_posix(): (file.stat().st_size if file.is_file() else 0, file.stat().st_mtime_ns)
         for file in sorted(folder.rglob("*"))

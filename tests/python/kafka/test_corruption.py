@@ -21,7 +21,7 @@ NAME = "00000000000000000000"
 
 @pytest.fixture
 def folder(kafka_copy: Callable[[str], Path]) -> Path:
-    """Give a partition of one small segment and its indexes."""
+    """Return a partition of one small segment and its indexes."""
     folder = kafka_copy("codecs") / FOLDER
     for path in folder.iterdir():
         if path.name.split(".")[0] != NAME:
@@ -30,7 +30,7 @@ def folder(kafka_copy: Callable[[str], Path]) -> Path:
 
 
 def _damages(path: Path, begin: int, end: int) -> Iterator[bytes]:
-    """Give the file with one bit of each byte flipped, the highest and others in turn, and cut at each byte."""
+    """Return the file with one bit of each byte flipped, the highest and others in turn, and cut at each byte."""
     content = path.read_bytes()
     for at in range(begin, min(end, len(content))):
         flipped = bytearray(content)

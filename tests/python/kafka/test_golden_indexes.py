@@ -39,7 +39,7 @@ def _columns(stream: Any) -> list[tuple[int, ...]]:
 
 
 def _index_rows(case: str, name: str, value: str) -> dict[_Key, tuple[int, list[tuple[int, int]]]]:
-    """Give the number of slots and the entries that are not zeros, of each index file."""
+    """Return the number of slots and the entries that are not zeros, of each index file."""
     first = "offset" if name == "index" else "timestamp"
     found = {}
     for key, rows in _by_segment(golden_kafka.rows(case, name)).items():

@@ -240,7 +240,7 @@ def test_answers_after_recovery_are_the_real_classes(recovered: Callable[[str], 
 
 
 def _holding(batches: list[dict[str, Any]], offset: int) -> dict[str, Any] | None:
-    """Give the batch that a scan of the whole file finds for an offset."""
+    """Return the batch that a scan of the whole file finds for an offset."""
     return next((batch for batch in batches if batch["lastOffset"] >= offset), None)
 
 

@@ -22,7 +22,7 @@ HEX = "0123456789abcdef0123456789abcdef"
 
 @pytest.fixture
 def folder(kafka_copy: Callable[[str], Path]) -> Path:
-    """Give the directory of a partition of several segments, which a test may change."""
+    """Return the directory of a partition of several segments, which a test may change."""
     return kafka_copy("codecs") / f"{TOPIC}-0"
 
 

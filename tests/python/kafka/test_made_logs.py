@@ -28,7 +28,7 @@ def _offsets(stream: Any) -> list[int]:
 
 @pytest.fixture
 def partition(tmp_path: Path) -> Path:
-    """Give the place of a partition in an empty log directory."""
+    """Return the place of a partition in an empty log directory."""
     return tmp_path / "logs" / "orders-3"
 
 
@@ -64,7 +64,7 @@ def test_a_moment_before_1970_is_a_time_like_any_other(partition: Path, ms: int,
 
 @pytest.fixture
 def streams(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Give the names of the calls that read records, as they are made."""
+    """Return the names of the calls that read records, as they are made."""
     calls: list[str] = []
 
     def counted(name: str) -> Callable[..., Any]:

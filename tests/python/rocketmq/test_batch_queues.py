@@ -19,7 +19,7 @@ TOPIC = "batch_events"
 
 
 def units() -> list[tuple[int, int]]:
-    """Give offset in the log and first queue offset of the units of the one batch queue."""
+    """Return offset in the log and first queue offset of the units of the one batch queue."""
     (row,) = (row for row in golden.rows("v5-basic", "units") if row.get("kind") == "batch")
     assert row["topic"] == TOPIC
     found = [(unit[0], unit[3]) for unit in row["units"]]

@@ -1,4 +1,4 @@
-"""MessageStore.verify: sound stores are sound, and every damage is named where it lies."""
+"""MessageStore.verify: a valid store has no findings, and every damage has a finding at its position."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_parts_that_are_not_there_are_told_and_are_no_finding(
         report = opened.verify()
     assert report.ok
     assert report.absent == names
-    assert f"sound; not there to be checked: {', '.join(names)}; checked" in str(report)
+    assert f"valid; missing, not checked: {', '.join(names)}; checked" in str(report)
     assert report.to_dict()["absent"] == names
     counted = {"consume queues": ("queues", "units_followed"), "key index": ("entries", "entries_followed")}
     for words, counts in counted.items():

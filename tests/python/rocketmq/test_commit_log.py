@@ -349,7 +349,7 @@ def test_one_reader_serves_many_threads(store: Store) -> None:
 
 
 def test_scan_from_a_message_starts_there(damaged_store: Store) -> None:
-    # The broker's own walk never comes behind the damage; whoever knows a message there can go on from it.
+    # The broker's own walk never comes behind the damage; a caller that knows a message there can continue from it.
     log = CommitLog.open(damaged_store("crc-early-clean") / "commitlog")
     offsets = [row["physicalOffset"] for row in golden.rows("basic", "messages")]
     damaged = 98616

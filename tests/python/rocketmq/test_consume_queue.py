@@ -23,7 +23,7 @@ def _directory(root: Path, topic: str, queue_id: int) -> Path | None:
 
 
 def _queues(root: Path, case: str, **options: Any) -> Iterator[tuple[dict[str, Any], ConsumeQueue]]:
-    """Give the queues of a case that have files, each with the broker's row about it."""
+    """Return the queues of a case that have files, each with the broker's row about it."""
     log = CommitLog.open(root / "commitlog", compat=options.get("compat"))
     for row in golden.rows(case, "queues"):
         if (directory := _directory(root, row["topic"], row["queueId"])) is not None:

@@ -54,7 +54,7 @@ WRITER = textwrap.dedent("""
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Path]:
-    """Give the root of a store."""
+    """Return the root of a store."""
     (tmp_path / "commitlog").mkdir()
     yield tmp_path
     assert _core.broker_lock_holder(tmp_path / "lock") is None, "the test kept the lock"

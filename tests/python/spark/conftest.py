@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Give a local session of two cores that retries a failed task once."""
+    """Return a local session of two cores that retries a failed task once."""
     from logdex import spark as ls  # noqa: PLC0415 - after the check for pyspark
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -42,7 +42,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def shared_store(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Give the unpacked store of a golden case, one copy for all tests: nobody may change it."""
+    """Return the unpacked store of a golden case, one copy for all tests: nobody may change it."""
     unpacked: dict[str, Path] = {}
 
     def unpack(case: str) -> Path:

@@ -28,7 +28,7 @@ SPARKS_OWN = ["key", "value", "topic", "partition", "offset", "timestamp", "time
 
 @pytest.fixture(scope="session")
 def kafka_case(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Give the unpacked log directory of a case, one copy for all tests: nobody may change it."""
+    """Return the unpacked log directory of a case, one copy for all tests: nobody may change it."""
     unpacked: dict[str, Path] = {}
 
     def unpack(case: str) -> Path:
@@ -44,7 +44,7 @@ def _load(spark: SparkSession, root: Path, **options: str) -> DataFrame:
 
 
 def _rows(frame: DataFrame) -> list[tuple[str, int, records.Row]]:
-    """Give all rows by topic, partition and offset, times as milliseconds."""
+    """Return all rows by topic, partition and offset, times as milliseconds."""
     table: pa.Table = frame.toArrow()
     at = table.column_names.index("timestamp")
     times = table.column(at).cast(pa.timestamp("ms", tz="UTC"))

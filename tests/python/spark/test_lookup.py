@@ -22,7 +22,7 @@ CASES = ("basic", "rolled", "killed", "v5-basic")
 
 
 def questions(case: str) -> list[tuple[str, str]]:
-    """Give every key that a message of the store carries, some that none does, each once."""
+    """Return every key that a message of the store carries, some that none does, each once."""
     asked = {("TopicTest", "absent"), ("AaTopic", "BB"), ("", ""), ("TopicTest", "")}
     for message in golden.rows(case, "messages"):
         keys = [message["uniqKey"], *(message["keys"] or "").split(" ")]
@@ -31,7 +31,7 @@ def questions(case: str) -> list[tuple[str, str]]:
 
 
 def some(case: str) -> list[tuple[str, str]]:
-    """Give a few hundred of the questions, spread over all: finding reads messages, one key after another."""
+    """Return a few hundred of the questions, spread over all: finding reads messages, one key after another."""
     asked = questions(case)
     return asked[:: max(1, len(asked) // 300)]
 

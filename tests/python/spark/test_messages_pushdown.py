@@ -57,7 +57,7 @@ def _at(ms: int, us: int = 0) -> datetime:
 
 
 def _questions(messages: list[dict[str, Any]], chance: random.Random) -> Iterator[tuple[list[Filter], Any]]:
-    """Give filters with what they mean."""
+    """Return filters with what they mean."""
     for _ in range(2):
         m, other = chance.sample([each for each in messages if each["keys"] and each["uniqKey"]], 2)
         topic = EqualTo(("topic",), m["topic"])

@@ -37,7 +37,7 @@ def run(program: str, environment: Mapping[str, str] | None = None) -> subproces
 
 @pytest.fixture(scope="module")
 def bare_python(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Give a Python that has no packages."""
+    """Return a Python that has no packages."""
     directory = tmp_path_factory.mktemp("bare")
     venv.create(directory, with_pip=False)
     return str(directory / "bin" / "python")

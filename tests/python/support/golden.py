@@ -49,7 +49,7 @@ def _read(folder: str, name: str) -> bytes:
 
 
 def has_rows(case: str, name: str) -> bool:
-    """Say whether a case has a file NAME.jsonl or NAME.jsonl.xz."""
+    """Return whether a case has a file NAME.jsonl or NAME.jsonl.xz."""
     return any((path(case) / f"{name}.jsonl{suffix}").exists() for suffix in ("", ".xz"))
 
 

@@ -43,7 +43,7 @@ def text(case: str, name: str) -> str:
 
 
 def has_rows(case: str, name: str) -> bool:
-    """Say whether a case has a file NAME.jsonl."""
+    """Return whether a case has a file NAME.jsonl."""
     return path(case, f"{name}.jsonl").exists()
 
 

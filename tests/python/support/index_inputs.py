@@ -43,12 +43,12 @@ def entries(keys: list[str], *, topic: str = "T", first_offset: int = 1000, begi
 
 
 def contents(directory: Path) -> list[str]:
-    """Give the bytes of a directory's files in the order of their names, as hexadecimal text."""
+    """Return the bytes of a directory's files in the order of their names, as hexadecimal text."""
     return [path.read_bytes().hex() for path in sorted(directory.iterdir())]
 
 
 def snapshot(directory: Path) -> dict[str, tuple[bytes, int]]:
-    """Give bytes and change time of all that lies under a directory."""
+    """Return bytes and change time of all that lies under a directory."""
     return {
         str(path.relative_to(directory)): (path.read_bytes() if path.is_file() else b"", path.stat().st_mtime_ns)
         for path in [directory, *directory.rglob("*")]

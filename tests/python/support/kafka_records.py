@@ -26,14 +26,14 @@ def _expected(row: dict[str, Any], name: str) -> _Bytes:
 
 
 def golden_row(row: dict[str, Any]) -> Row:
-    """Give one line of records.jsonl."""
+    """Return one line of records.jsonl."""
     headers = tuple((name, None if value is None else base64.b64decode(value)) for name, value in row["headers"])
     kind = TIMESTAMP_TYPES[row["timestampType"]]
     return row["offset"], row["timestamp"], kind, _expected(row, "key"), _expected(row, "value"), headers
 
 
 def rows(stream: Any) -> list[Row]:
-    """Give the rows of a stream of record columns; it is left open, with what it found on the way."""
+    """Return the rows of a stream of record columns; it is left open, with what it found on the way."""
     found: list[Row] = []
     for batch in map(pa.record_batch, stream):
         times = batch.column("timestamp").cast(pa.int64()).to_pylist()

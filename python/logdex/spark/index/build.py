@@ -13,12 +13,11 @@ whether a last file without entries exists: a broker opens the file for a messag
 from __future__ import annotations
 
 import errno
-import json
 import logging
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,13 +26,12 @@ from pyspark.errors import PySparkException
 from logdex._core import index_entries
 from logdex._types import MAX_INT64, check_int64
 from logdex.arrow import INDEXED_COLUMNS
-from logdex.hash_index.file_name import resolve_zone
 from logdex.hash_index.geometry import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES
 from logdex.hash_index.index_service import INDEXES_TAGS
 from logdex.report import Report
 from logdex.rocketmq.layout import find_layout
-from logdex.spark.index.job import Job, WrittenFile, index_files, log_reserved_space
-from logdex.spark.index.rolling import ROW_SCHEMA, RollingFiles, Seed, entry_rows
+from logdex.spark.index.job import Job, WrittenFile, index_files
+from logdex.spark.index.rolling import ROW_SCHEMA, RollingFiles, entry_rows
 from logdex.spark.workers import call_in_tasks, check_worker_python, commit_log, require_directory
 
 if TYPE_CHECKING:
@@ -90,35 +88,28 @@ def build_index(
     """
     if mode not in ("errorifexists", "overwrite"):
         raise ValueError(f"mode={mode!r}: expected errorifexists or overwrite")
-    if hash_slots < 1 or max_entries < 2:  # noqa: PLR2004 - one entry of a file is never used
-        raise ValueError(
-            f"hash_slots={hash_slots}, max_entries={max_entries}: expected at least 1 slot and 2 entries in an index file"
-        )
-    check_int64(hash_slots=hash_slots, max_entries=max_entries, max_tasks=max_tasks)
-    resolve_zone(zone)
+    check_int64(max_tasks=max_tasks)
+    target = Path(index_dir).absolute()
+    job = Job(str(target), hash_slots, max_entries, zone, overwrite=mode == "overwrite", access=access)
     check_worker_python(spark)
     require_directory(Path(store))
     log_directory = find_layout(Path(store).absolute()).commit_log
-    target = Path(index_dir).absolute()
-    if mode == "errorifexists" and index_files(target):
+    if not job.overwrite and index_files(target):
         raise FileExistsError(errno.EEXIST, "index files exist (mode='overwrite' replaces them)", str(target))
 
-    log_files = list_log_files(commit_log(log_directory, access=access, compat=compat))
-    job = Job.start(target, zone)
+    work = _Work(job, log_directory, compat)
+    log_files = list_log_files(work.log)
+    job.start()
     try:
-        work = _Work(job, log_directory, access, compat)
-        counts = [
-            LogFileCount(**json.loads(text)) for text in call_in_tasks(spark, partial(_write_rows, work), log_files)
-        ]
+        counts = [LogFileCount(*values) for values in call_in_tasks(spark, partial(_write_rows, work), log_files)]
         _warn_of_early_end(counts, log_files, log_directory)
         plan = plan_build(counts, file_entries=max_entries - 1, max_tasks=max_tasks or _TASKS_PER_CORE * _cores(spark))
-        make = partial(_make_files, work, hash_slots, max_entries)
-        written = [WrittenFile(**file) for text in call_in_tasks(spark, make, plan.tasks) for file in json.loads(text)]
-        job.commit(written, overwrite=mode == "overwrite")
+        made = call_in_tasks(spark, partial(_make_files, job), plan.tasks)
+        written = [WrittenFile(*values) for files in made for values in files]
+        job.commit(written)
     except BaseException:
         job.abort()
         raise
-    log_reserved_space(written, str(target), hash_slots)
     return Report(
         [],
         {
@@ -142,16 +133,14 @@ def _cores(spark: SparkSession) -> int:
 # The first pass
 
 
-@dataclass(frozen=True, slots=True)
-class LogFile:
+class LogFile(NamedTuple):
     """A file of the log: its first offset and that of the next file, None for the last file."""
 
     begin: int
     end: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class LogFileCount:
+class LogFileCount(NamedTuple):
     """Counts of the first pass over one commit-log file.
 
     Attributes:
@@ -175,13 +164,12 @@ class _Work:
 
     job: Job
     log_directory: str
-    access: Access
     compat: Compat | None
 
-    def messages(self, begin: int) -> Iterator[Any]:
-        """Scan the log from a message on."""
-        log = commit_log(self.log_directory, access=self.access, compat=self.compat)
-        return map(pa.record_batch, log.scan(begin_phy_offset=begin, columns=INDEXED_COLUMNS, batch_size=_SCAN_ROWS))
+    @property
+    def log(self) -> CommitLog:
+        """The log, which each worker opens once."""
+        return commit_log(self.log_directory, access=self.job.access, compat=self.compat)
 
     def entries(self, messages: Any) -> Any:
         """Return the rows of a batch of messages."""
@@ -195,15 +183,16 @@ def list_log_files(log: CommitLog) -> list[LogFile]:
     return [LogFile(begin, end) for begin, end in zip(begins, [*begins[1:], None], strict=False)]
 
 
-def _write_rows(work: _Work, log_file: LogFile) -> str:
-    """Write the index entries of one log file into a file, in a worker, and return their counts as JSON."""
+def _write_rows(work: _Work, log_file: LogFile) -> LogFileCount:
+    """Write the index entries of one log file into a file, in a worker, and return their counts."""
     messages = entries = 0
     message_after = continues = False
     end = MAX_INT64 if log_file.end is None else log_file.end
     directory = work.job.start_attempt()
     with pa.OSFile(str(directory / "rows"), "wb") as file, pa.ipc.new_stream(file, ROW_SCHEMA) as stream:
         # The scan continues to the next file's first message: only then is it known that a sequential reader gets there.
-        for batch in work.messages(log_file.begin):
+        scan = work.log.scan(begin_phy_offset=log_file.begin, columns=INDEXED_COLUMNS, batch_size=_SCAN_ROWS)
+        for batch in map(pa.record_batch, scan):
             own = batch.filter(pc.less(batch.column("phy_offset"), end))
             if own.num_rows:
                 rows = work.entries(own)
@@ -214,7 +203,7 @@ def _write_rows(work: _Work, log_file: LogFile) -> str:
             continues = own.num_rows < batch.num_rows
             if continues:
                 break
-    return json.dumps(asdict(LogFileCount(f"{directory.name}/rows", messages, entries, message_after, continues)))
+    return LogFileCount(f"{directory.name}/rows", messages, entries, message_after, continues)
 
 
 def _warn_of_early_end(counts: Sequence[LogFileCount], log_files: Sequence[LogFile], directory: str) -> None:
@@ -233,8 +222,7 @@ def _warn_of_early_end(counts: Sequence[LogFileCount], log_files: Sequence[LogFi
 # The plan
 
 
-@dataclass(frozen=True, slots=True)
-class RowsPart:
+class RowsPart(NamedTuple):
     """The entries `start` up to `stop` (exclusive) of one file that the first pass wrote."""
 
     rows: str
@@ -242,8 +230,7 @@ class RowsPart:
     stop: int
 
 
-@dataclass(frozen=True, slots=True)
-class TaskPlan:
+class TaskPlan(NamedTuple):
     """Work of one task of the second pass.
 
     Attributes:
@@ -257,8 +244,7 @@ class TaskPlan:
     empty_file: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """The tasks of a build, in the order of their files, and the totals."""
 
     tasks: tuple[TaskPlan, ...]
@@ -310,19 +296,20 @@ def _parts(log: Sequence[LogFileCount], first: int, last: int) -> Iterator[RowsP
 # The second pass
 
 
-def _make_files(work: _Work, hash_slots: int, max_entries: int, plan: TaskPlan) -> str:
-    """Make the index files of one task from rows of the first pass, in a worker, and return their names as JSON."""
-    files = RollingFiles(work.job.start_attempt(), hash_slots, max_entries, access=work.access)
+def _make_files(job: Job, plan: TaskPlan) -> list[WrittenFile]:
+    """Make the index files of one task from rows of the first pass, in a worker."""
+    files = RollingFiles.start(job)
     needs_seed = plan.seeded
     for part in plan.parts:
-        for rows in _read_rows(work.job.directory / part.rows, part.start, part.stop):
+        for rows in _read_rows(job.directory / part.rows, part.start, part.stop):
             if needs_seed:
-                files.seed = Seed.of(rows)
+                _, *seed = (column[0].as_py() for column in rows.columns)
+                files.seed = tuple(seed)
             files.put(rows.slice(int(needs_seed)))
             needs_seed = False
     if plan.empty_file:
         files.put_nothing()
-    return json.dumps([asdict(file) for file in files.close()])
+    return files.close()
 
 
 def _read_rows(path: Path, start: int, stop: int) -> Iterator[Any]:

@@ -18,19 +18,22 @@ import shutil
 import socket
 import time
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark import TaskContext
 
 from logdex._files import sync_directory
+from logdex._types import check_int64
 from logdex.hash_index.directory import DirectoryLock, list_directory, refuse_running_broker
-from logdex.hash_index.file_name import create_next
+from logdex.hash_index.file_name import create_next, resolve_zone
 from logdex.hash_index.geometry import file_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from logdex._types import Access
 
 logger = logging.getLogger("logdex.spark")
 
@@ -41,8 +44,7 @@ _LARGE_BYTES = 1 << 30
 """A job that reserves more than this, most of it empty, logs a warning."""
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenFile:
+class WrittenFile(NamedTuple):
     """One index file that an attempt finished.
 
     Attributes:
@@ -56,33 +58,50 @@ class WrittenFile:
     reserved_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Job:
     """A job that writes index files into one directory.
 
     Attributes:
         index_dir: The directory.
-        job_id: Its name below `_temporary`.
+        hash_slots: Slots of each file.
+        max_entries: Entries of each file, one of which is never used.
         zone: Time zone of the file names; None: the driver's own.
-        made_index_dir: Whether the job created the directory.
+        overwrite: Whether the files replace those of the directory.
+        access: How files are written.
+        job_id: Name of the job below `_temporary`.
+
+    Raises:
+        ValueError: No index file can have these slots and entries, or there is no such zone.
     """
 
     index_dir: str
-    job_id: str
-    zone: str | None
-    made_index_dir: bool
+    hash_slots: int
+    max_entries: int
+    zone: str | None = None
+    overwrite: bool = False
+    access: Access = "auto"
+    job_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    _made_index_dir: bool = False
 
-    @classmethod
-    def start(cls, index_dir: Path, zone: str | None) -> Job:
+    def __post_init__(self) -> None:
+        check_int64(hash_slots=self.hash_slots, max_entries=self.max_entries)
+        if self.hash_slots < 1 or self.max_entries < 2:  # noqa: PLR2004 - one entry of a file is never used
+            raise ValueError(
+                f"an index file has at least 1 hash slot and 2 entries, not {self.hash_slots} and {self.max_entries}"
+            )
+        resolve_zone(self.zone)
+
+    def start(self) -> None:
         """Create the job's directory, on the driver.
 
         Raises:
             LockedError: The directory belongs to a store whose broker is running.
         """
-        refuse_running_broker(index_dir)
-        job = cls(str(index_dir), uuid.uuid4().hex, zone, not index_dir.exists())
-        job.directory.mkdir(parents=True)
-        return job
+        target = Path(self.index_dir)
+        refuse_running_broker(target)
+        self._made_index_dir = not target.exists()
+        self.directory.mkdir(parents=True)
 
     @property
     def directory(self) -> Path:
@@ -110,10 +129,10 @@ class Job:
             raise FileNotFoundError(errno.ENOENT, "no such directory", where) from None
         return directory
 
-    def commit(self, files: Sequence[WrittenFile], *, overwrite: bool) -> list[Path]:
+    def commit(self, files: Sequence[WrittenFile]) -> list[Path]:
         """Give the files their final names, in their order, after the files of the directory or in place of them.
 
-        Afterwards either all files are there or none; if `overwrite` fails, the former files are there.
+        Afterwards either all files are there or none; if an overwrite fails, the former files are there.
 
         Raises:
             LockedError: The broker of the store was started meanwhile.
@@ -124,11 +143,11 @@ class Job:
         refuse_running_broker(target)
         lock = DirectoryLock(target)
         try:
-            return self._publish(target, files, overwrite=overwrite)
+            return self._publish(target, files)
         finally:
             lock.release()
 
-    def _publish(self, target: Path, files: Sequence[WrittenFile], *, overwrite: bool) -> list[Path]:
+    def _publish(self, target: Path, files: Sequence[WrittenFile]) -> list[Path]:
         former = index_files(target)
         success = target / SUCCESS
         published: list[Path] = []
@@ -136,7 +155,7 @@ class Job:
             if success.exists():
                 success.unlink()
                 undo.callback(success.touch)
-            if overwrite:
+            if self.overwrite:
                 aside = self.directory / "former"
                 aside.mkdir()
                 for path in former:
@@ -149,22 +168,38 @@ class Job:
                 published.append(path)
             sync_directory(target)
             undo.pop_all()
-        self.clean_up()
+        self._clean_up()
         success.touch()
         sync_directory(target)
+        self._log_reserved_space(files)
         return published
 
-    def clean_up(self) -> None:
+    def _clean_up(self) -> None:
         """Remove all files that the job's attempts left."""
         shutil.rmtree(self.directory, ignore_errors=True)
         # Other jobs may be writing below the same directory.
         with contextlib.suppress(OSError):
             self.directory.parent.rmdir()
 
+    def _log_reserved_space(self, files: Sequence[WrittenFile]) -> None:
+        """Log the disk space that the files reserve: as a warning if it is large and mostly empty."""
+        reserved = sum(file.reserved_bytes for file in files)
+        used = sum(file_size((self.hash_slots, file.entries)) for file in files)
+        wasteful = reserved > _LARGE_BYTES and used * 2 < reserved
+        logger.log(
+            logging.WARNING if wasteful else logging.INFO,
+            "%s: %d index files with %d entries reserve %d bytes of disk%s",
+            self.index_dir,
+            len(files),
+            sum(file.entries for file in files),
+            reserved,
+            "; fewer partitions or a smaller maxEntries reserve less" if wasteful else "",
+        )
+
     def abort(self) -> None:
         """Remove all files of the job, and the index directory if the job created it and it is empty."""
-        self.clean_up()
-        if self.made_index_dir:
+        self._clean_up()
+        if self._made_index_dir:
             with contextlib.suppress(OSError):
                 Path(self.index_dir).rmdir()
 
@@ -176,22 +211,6 @@ def index_files(directory: Path) -> list[Path]:
     except FileNotFoundError:
         return []
     return [directory / entry.name for entry in entries if entry.is_numeric and entry.is_file]
-
-
-def log_reserved_space(files: Sequence[WrittenFile], index_dir: str, hash_slots: int) -> None:
-    """Log the disk space that the files reserve: as a warning if it is large and mostly empty."""
-    reserved = sum(file.reserved_bytes for file in files)
-    used = sum(file_size((hash_slots, file.entries)) for file in files)
-    wasteful = reserved > _LARGE_BYTES and used * 2 < reserved
-    logger.log(
-        logging.WARNING if wasteful else logging.INFO,
-        "%s: %d index files with %d entries reserve %d bytes of disk%s",
-        index_dir,
-        len(files),
-        sum(file.entries for file in files),
-        reserved,
-        "; fewer partitions or a smaller maxEntries reserve less" if wasteful else "",
-    )
 
 
 def _link_to_next_name(source: Path, target: Path, names: list[str], zone: str | None) -> Path:

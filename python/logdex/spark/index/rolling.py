@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from logdex._types import Access
+    from logdex.spark.index.job import Job
 
 COLUMNS = ("topic", "key", "phy_offset", "store_timestamp")
 """Columns of an index entry, from which rows are made."""
@@ -69,27 +70,6 @@ def sorted_rows(batches: Sequence[Any]) -> Iterator[Any]:
         yield rows.take(order.slice(start, _BATCH_ROWS))
 
 
-@dataclass(frozen=True, slots=True)
-class Seed:
-    """End of the previous index file, with which the header of a new file starts.
-
-    Source: constructor of IndexFile; docs/formats/rocketmq-index.md, section 7.
-
-    Attributes:
-        phy_offset: Commit-log offset of the previous file's last entry; 0 if there is no previous file.
-        timestamp: Its store time, milliseconds since the epoch; 0 if there is no previous file.
-    """
-
-    phy_offset: int = 0
-    timestamp: int = 0
-
-    @classmethod
-    def of(cls, rows: Any) -> Seed:
-        """Return the seed for the file that follows the first of some rows."""
-        _, phy_offset, timestamp = (column[0].as_py() for column in rows.columns)
-        return cls(phy_offset, timestamp)
-
-
 @dataclass(slots=True)
 class RollingFiles:
     """Fills index files in the directory of one attempt of a task.
@@ -98,17 +78,23 @@ class RollingFiles:
         directory: The directory; the files in it are named 0, 1, ... in their order.
         hash_slots: Slots of each file.
         max_entries: Entries of each file, one of which is never used.
-        seed: Start of the next file's header.
         access: How files are written.
+        seed: phy_offset and store_timestamp of the entry before the next file, with which its header starts; zeros if there is
+            none. Source: constructor of IndexFile; docs/formats/rocketmq-index.md, section 7.
     """
 
     directory: Path
     hash_slots: int
     max_entries: int
-    seed: Seed = field(default_factory=Seed)
     access: Access = "auto"
+    seed: tuple[int, int] = (0, 0)
     _file: IndexFile | None = None
     _written: list[WrittenFile] = field(default_factory=list)
+
+    @classmethod
+    def start(cls, job: Job) -> RollingFiles:
+        """Start an attempt of a task of a job."""
+        return cls(job.start_attempt(), job.hash_slots, job.max_entries, job.access)
 
     def put(self, rows: Any) -> None:
         """Put rows, and start a new file each time that one becomes full.
@@ -146,8 +132,8 @@ class RollingFiles:
                 self.directory / str(len(self._written)),
                 hash_slots=self.hash_slots,
                 max_entries=self.max_entries,
-                begin_timestamp=self.seed.timestamp,
-                begin_phy_offset=self.seed.phy_offset,
+                begin_phy_offset=self.seed[0],
+                begin_timestamp=self.seed[1],
                 access=self.access,
             )
         return self._file
@@ -156,7 +142,7 @@ class RollingFiles:
         file, self._file = self._file, None
         if file is None:
             return
-        self.seed = Seed(file.header.end_phy_offset, file.header.end_timestamp)
+        self.seed = (file.header.end_phy_offset, file.header.end_timestamp)
         # An empty file is not flushed: a flush would write its count of 1, which no broker does before a put.
         if len(file):
             file.flush()

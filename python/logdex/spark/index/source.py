@@ -26,11 +26,10 @@ from pyspark.sql.datasource import (
 )
 
 from logdex._types import MIN_INT64, check_int64
-from logdex.hash_index.file_name import resolve_zone
 from logdex.hash_index.geometry import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES, file_size
 from logdex.rocketmq import IndexFile, IndexService
 from logdex.spark import options as opt
-from logdex.spark.index.job import Job, WrittenFile, index_files, log_reserved_space
+from logdex.spark.index.job import Job, WrittenFile, index_files
 from logdex.spark.index.rolling import COLUMNS, RollingFiles, entry_rows, ordered_end, sorted_rows
 from logdex.spark.schema import (
     ENTRY_COLUMNS,
@@ -52,7 +51,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from logdex._types import Access
 
 FORMAT = "rocketmq_index"
 _OPTIONS = ("path", "paths", "hashSlots", "maxEntries", "zone", "access", "compat", "columns")
@@ -106,23 +104,22 @@ class IndexSource(DataSource):
             if found not in types:
                 raise ValueError(f"format {FORMAT}: column {name} must be {' or '.join(types)}, not {found}")
         directory = opt.path(self.options, FORMAT)
-        zone = self.options.get("zone")
-        resolve_zone(zone)
         slots, entries = _geometry(
             directory,
             opt.integer(self.options, "hashSlots"),
             opt.integer(self.options, "maxEntries"),
             overwrite=overwrite,
         )
-        job = Job.start(directory, zone)
-        return IndexWriter(job, slots, entries, overwrite=overwrite, access=opt.access(self.options))
+        job = Job(str(directory), slots, entries, self.options.get("zone"), overwrite, opt.access(self.options))
+        job.start()
+        return IndexWriter(job)
 
 
 def _geometry(directory: Path, slots: int | None, entries: int | None, *, overwrite: bool) -> tuple[int, int]:
     """Choose slots and entries of new files: those of the options, otherwise of the directory's files, otherwise the default.
 
     Raises:
-        ValueError: The directory has files with other slots and entries, or no index file can have these.
+        ValueError: The directory has files with other slots and entries.
     """
     if (slots is None) != (entries is None):
         raise ValueError("give both options hashSlots and maxEntries, or neither")
@@ -131,8 +128,6 @@ def _geometry(directory: Path, slots: int | None, entries: int | None, *, overwr
         slots, entries = known_geometry(directory, slots, entries)
     slots = DEFAULT_HASH_SLOTS if slots is None else slots
     entries = DEFAULT_MAX_ENTRIES if entries is None else entries
-    if slots < 1 or entries < 2:  # noqa: PLR2004 - one entry of a file is never used
-        raise ValueError(f"hashSlots must be at least 1 and maxEntries at least 2, not {slots} and {entries}")
     size = file_size((slots, entries))
     for path in present:
         if path.stat().st_size != size:
@@ -263,12 +258,8 @@ class NoFiles(WriterCommitMessage):
 class IndexWriter(DataSourceArrowWriter):
     """Writes index files; the driver commits those that the tasks report."""
 
-    def __init__(self, job: Job, hash_slots: int, max_entries: int, *, overwrite: bool, access: Access) -> None:
+    def __init__(self, job: Job) -> None:
         self.job = job
-        self.hash_slots = hash_slots
-        self.max_entries = max_entries
-        self.overwrite = overwrite
-        self.access = access
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Fill the files of a task, in a worker, and sort its rows if they are not in order.
@@ -279,7 +270,7 @@ class IndexWriter(DataSourceArrowWriter):
         Raises:
             ValueError: A topic, key, offset or time is null.
         """
-        files = self._start()
+        files = RollingFiles.start(self.job)
         held: list[Any] = []
         end: int | None = MIN_INT64
         try:
@@ -296,7 +287,7 @@ class IndexWriter(DataSourceArrowWriter):
                 return NoFiles()
             if end is None:
                 files.discard()
-                files = self._start()
+                files = RollingFiles.start(self.job)
                 for rows in sorted_rows(held):
                     files.put(rows)
             task = files.directory.name.partition("-")[0]
@@ -304,9 +295,6 @@ class IndexWriter(DataSourceArrowWriter):
         except BaseException:
             files.discard()
             raise
-
-    def _start(self) -> RollingFiles:
-        return RollingFiles(self.job.start_attempt(), self.hash_slots, self.max_entries, access=self.access)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Check that the tasks follow one another and give their files the final names, on the driver.
@@ -316,12 +304,8 @@ class IndexWriter(DataSourceArrowWriter):
         """
         tasks = [message for message in messages if isinstance(message, TaskFiles)]
         tasks.sort(key=lambda task: (task.span.first_offset, task.span.last_offset))
-        directory = Path(self.job.index_dir)
-        present = [] if self.overwrite else _present(directory, self.hash_slots, self.max_entries)
-        check_order(present, [task.span for task in tasks])
-        files = [file for task in tasks for file in task.files]
-        self.job.commit(files, overwrite=self.overwrite)
-        log_reserved_space(files, self.job.index_dir, self.hash_slots)
+        check_order([] if self.job.overwrite else _present(self.job), [task.span for task in tasks])
+        self.job.commit([file for task in tasks for file in task.files])
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove the files of all attempts; the messages (None for a failed task) are not needed."""
@@ -364,11 +348,11 @@ def _overlap(kind: str, span: Span, earlier: Span, *, appended: bool) -> ValueEr
     )
 
 
-def _present(directory: Path, hash_slots: int, max_entries: int) -> list[Span]:
+def _present(job: Job) -> list[Span]:
     """Return the span of each file of the directory that has entries; only headers are read."""
     spans = []
-    for path in index_files(directory):
-        with IndexFile.open(path, hash_slots=hash_slots, max_entries=max_entries, access="pread") as file:
+    for path in index_files(Path(job.index_dir)):
+        with IndexFile.open(path, hash_slots=job.hash_slots, max_entries=job.max_entries, access="pread") as file:
             if len(file):
                 header = file.header
                 times = sorted((header.begin_timestamp, header.end_timestamp))

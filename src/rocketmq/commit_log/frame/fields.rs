@@ -4,7 +4,7 @@ use super::{
     BEFORE_BODY_LENGTH, BODY_CRC, BORN_HOST, BORN_TIMESTAMP, FLAG, MAGIC_V2, PHY_OFFSET, QUEUE_ID, QUEUE_OFFSET,
     SYS_FLAG, array, host_lens, i16_at, i32_at,
 };
-use crate::rocketmq::commit_log::buffers::Piece;
+use crate::arrow::byte_column::Piece;
 
 /// The lengths of a frame that was found good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

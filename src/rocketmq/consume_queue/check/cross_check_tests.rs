@@ -53,7 +53,13 @@ fn cross_check(root: &Path, state: StoreState) -> CrossCheck {
 fn findings(report: &Report) -> Vec<(&str, u64, &str, &str)> {
     let row = |found: &report::Finding| (found.kind.word(), found.offset);
     let texts = report.findings.iter().map(|found| (found.expected.as_str(), found.found.as_str()));
-    report.findings.iter().map(row).zip(texts).map(|((kind, at), (expected, found))| (kind, at, expected, found)).collect()
+    report
+        .findings
+        .iter()
+        .map(row)
+        .zip(texts)
+        .map(|((kind, at), (expected, found))| (kind, at, expected, found))
+        .collect()
 }
 
 #[test]
@@ -94,7 +100,8 @@ fn messages_without_their_unit_come_in_runs() {
         ("T", 5, 500, 0, None),
     ]);
     check.follow(&batch).unwrap();
-    let runs: Vec<_> = check.missing.iter().flatten().map(|run| (&*run.topic, run.begin, run.end, run.phy_offset)).collect();
+    let runs: Vec<_> =
+        check.missing.iter().flatten().map(|run| (&*run.topic, run.begin, run.end, run.phy_offset)).collect();
     assert_eq!(runs, [("U", 0, 1, 50), ("T", 1, 3, 100), ("T", 4, 5, 300)]);
     let report = check.finish().unwrap();
     // The log is empty, so the units lead behind its end.
@@ -109,11 +116,7 @@ fn messages_without_their_unit_come_in_runs() {
         ends(0, 0),
         ends(1, 400),
         missing(0, "unit 0 for a message of the log, from offset 50", "no queue"),
-        missing(
-            20,
-            "units 1 to 2 for 2 messages of the log, from offset 100",
-            "a unit for offset 400, size 100",
-        ),
+        missing(20, "units 1 to 2 for 2 messages of the log, from offset 100", "a unit for offset 400, size 100"),
         missing(80, "unit 4 for a message of the log, from offset 300", "nothing"),
     ];
     let found = findings(&report).into_iter();

@@ -87,7 +87,8 @@ impl ConsumeQueue {
         addresses: impl IntoIterator<Item = Option<i64>>,
     ) -> Result<Vec<Option<ExtensionUnit>>> {
         let Some(directory) = &self.options.extension else {
-            let text = format!("{}: expected a queue that was opened with its extension directory", self.path().display());
+            let text =
+                format!("{}: expected a queue that was opened with its extension directory", self.path().display());
             return Err(Error::InvalidArgument(text));
         };
         let mut units = ExtensionReader::open(directory, self.options.access)?;

@@ -91,7 +91,7 @@ def test_whole_store_comes_out_byte_for_byte(store: Store, tmp_path: Path, case:
 
 
 def _files(folder: Path) -> dict[str, str]:
-    """Give a digest of each file: pytest takes minutes to explain long bytes."""
+    """Return a digest of each file: pytest takes minutes to explain long bytes."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
@@ -120,7 +120,7 @@ def _put_again(root: Path, directory: Path, batch_size: int) -> list[dict[str, A
 
 
 def _first_offsets(log: CommitLog) -> dict[tuple[str, int], int]:
-    """Give where the queues begin in the log: in a log whose first files are gone, not at 0."""
+    """Return where the queues begin in the log: in a log whose first files are gone, not at 0."""
     first: dict[tuple[str, int], int] = {}
     for row in pa.table(log.scan(columns=["topic", "queue_id", "queue_offset", "sys_flag"])).to_pylist():
         if row["sys_flag"] & ROLLBACK not in {PREPARED, ROLLBACK}:
@@ -135,7 +135,7 @@ def _rows(directory: Path) -> list[dict[str, Any]]:
 
 
 def _frames(directory: Path) -> dict[int, memoryview]:
-    """Give every frame by its offset, up to the end of the log; of a BLANK frame the 8 bytes that mean something."""
+    """Return every frame by its offset, up to the end of the log; of a BLANK frame the 8 bytes that mean something."""
     frames: dict[int, memoryview] = {}
     for file in sorted(directory.iterdir()):
         content = memoryview(file.read_bytes())

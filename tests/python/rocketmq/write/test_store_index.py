@@ -24,7 +24,7 @@ SMALL: dict[str, Any] = {
 
 
 def entry_counts(root: Path) -> list[int]:
-    """The entries of each index file, where the store is sound."""
+    """The entries of each index file, of a valid store."""
     with MessageStore.open(root) as store:
         assert store.verify().ok
         assert store.index is not None
@@ -73,7 +73,7 @@ def test_dispatch_goes_on_behind_what_was_indexed_before_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compat: Any
 ) -> None:
     def refuse(names: list[str], *_: object) -> None:
-        raise OSError(errno.ENOSPC, f"no room for a file beside {len(names)}")
+        raise OSError(errno.ENOSPC, f"no space for a file beside {len(names)}")
 
     keys = ["a b c d", "e f g h", "i i i j", "k l m n"]
     with StoreWriter.open(tmp_path, **SMALL, compat=compat) as writer:
@@ -81,13 +81,13 @@ def test_dispatch_goes_on_behind_what_was_indexed_before_an_error(
         for key in keys[:2]:
             writer.put_message("A", keys=key)
         writer.dispatch()
-        # The first file has room for two more keys, and there is none for a second file.
+        # The first file has space for two more keys, and there is none for a second file.
         for key in keys[2:]:
             writer.put_message("A", keys=key)
         with monkeypatch.context() as patch:
             patch.setattr(index_writer, "create_next", refuse)
             for _ in range(3):
-                with pytest.raises(OSError, match="no room"):
+                with pytest.raises(OSError, match="no space"):
                     writer.dispatch()
         assert writer.dispatch() == 2
     assert entry_counts(tmp_path) == [10, 6]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from logdex.spark.index.build import LogFileCount, plan_build
-from logdex.spark.index.rolling import Seed
+
+Seed: TypeAlias = tuple[int, int]
+NO_SEED = (0, 0)
 
 # A log is a list of files, a file a list of messages, a message its number of entries.
 logs = st.lists(st.lists(st.integers(0, 3), max_size=6), max_size=5)
@@ -19,7 +23,7 @@ def offsets(log: list[list[int]]) -> list[list[int]]:
 def sequential(log: list[list[int]], file_entries: int) -> list[tuple[Seed, list[int]]]:
     """Make index files as a broker does: each its seed and the offsets of its entries."""
     files: list[tuple[Seed, list[int]]] = []
-    last = Seed()
+    last = NO_SEED
     for places, file in zip(offsets(log), log, strict=True):
         for place, keys in zip(places, file, strict=True):
             if not files or len(files[-1][1]) == file_entries:
@@ -28,7 +32,7 @@ def sequential(log: list[list[int]], file_entries: int) -> list[tuple[Seed, list
                 if len(files[-1][1]) == file_entries:
                     files.append((last, []))
                 files[-1][1].append(place)
-                last = Seed(place, 2 * place)
+                last = (place, 2 * place)
     return files
 
 
@@ -49,11 +53,11 @@ def test_tasks_make_the_files_of_a_sequential_build(log: list[list[int]], file_e
     made: list[tuple[Seed, list[int]]] = []
     for task in plan.tasks:
         read = [place for part in task.parts for place in left[part.rows][part.start : part.stop]]
-        seed = Seed(read[0], 2 * read[0]) if task.seeded else Seed()
+        seed = (read[0], 2 * read[0]) if task.seeded else NO_SEED
         own = read[task.seeded :]
         for start in range(0, len(own), file_entries):
             made.append((seed, own[start : start + file_entries]))
-            seed = Seed(made[-1][1][-1], 2 * made[-1][1][-1])
+            seed = (made[-1][1][-1], 2 * made[-1][1][-1])
         if task.empty_file:
             made.append((seed, []))
     assert made == sequential(log, file_entries)
@@ -64,6 +68,6 @@ def test_tasks_make_the_files_of_a_sequential_build(log: list[list[int]], file_e
 
 def test_files_behind_the_end_of_the_log_are_left_out() -> None:
     first, second, third = counted([[1, 1], [1], [2]])
-    ended = LogFileCount(**{field: getattr(second, field) for field in second.__slots__} | {"continues": False})
+    ended = second._replace(continues=False)
     plan = plan_build([first, ended, third], file_entries=10, max_tasks=4)
     assert (plan.messages, plan.entries) == (3, 3)

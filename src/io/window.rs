@@ -1,13 +1,13 @@
-//! A copy of a part of the log in a buffer that is used again.
+//! A copy of a part of a file in a buffer that is used again.
 //!
-//! A broker may be writing the file, so a batch is checked and read in the copy, never in a map. The buffer grows only for
-//! bytes that the file has.
+//! A broker may be writing the file, so the bytes are checked and parsed in the copy, never in a map. The buffer grows only
+//! for bytes that the file has.
 
 use std::io;
 
-use crate::io::ReadAt;
+use super::source::ReadAt;
 
-/// A buffer that grew beyond this for one batch is given back.
+/// A buffer that grew beyond this for one call is given back.
 const KEEP: usize = 16 * 1024 * 1024;
 
 /// A buffer and what part of a file it holds.
@@ -21,15 +21,31 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Forgets what it holds; to be called before another file is read.
+    /// Length of the buffer.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Forgets the bytes. Call it before another file is read.
     pub(crate) fn clear(&mut self) {
         self.filled = 0;
     }
 
-    /// What the window holds of the `len` bytes at `at`, if it holds them all.
+    /// Returns the bytes from `at` on that the window holds.
+    #[inline]
+    pub(crate) fn held_from(&self, at: u64) -> &[u8] {
+        let filled = self.buffer.get(..self.filled).unwrap_or_default();
+        at.checked_sub(self.begin)
+            .and_then(|skip| usize::try_from(skip).ok())
+            .and_then(|skip| filled.get(skip..))
+            .unwrap_or_default()
+    }
+
+    /// Returns the `len` bytes at `at` if the window holds them all.
+    #[inline]
     pub(crate) fn held(&self, at: u64, len: usize) -> Option<&[u8]> {
-        let skip = usize::try_from(at.checked_sub(self.begin)?).ok()?;
-        self.buffer.get(..self.filled)?.get(skip..skip.checked_add(len)?)
+        self.held_from(at).get(..len)
     }
 
     /// The `len` bytes at `at` of a file, all of which must be there before `end`. Where they are not held yet, as many
@@ -48,7 +64,8 @@ impl Window {
         self.held(at, len).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 
-    fn fill<S: ReadAt + ?Sized>(
+    /// Reads at least `len` bytes from `at`, or `size` if that is more, of which `available` are there.
+    pub(crate) fn fill<S: ReadAt + ?Sized>(
         &mut self,
         source: &S,
         at: u64,

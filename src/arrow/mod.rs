@@ -1,0 +1,5 @@
+//! Building the columns of Arrow batches, and reading those of batches that come in.
+
+pub(crate) mod byte_column;
+pub(crate) mod number_column;
+pub(crate) mod recycled;

@@ -1,0 +1,75 @@
+"""Where Python turns Arrow data into Python values or back: printing, reports, result objects, single values.
+
+Everything else moves in record batches. A new place belongs in Rust, or into the list with a reason.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PACKAGE = Path(__file__).resolve().parents[2] / "python" / "logdex"
+
+# Calls that turn a column or a batch into Python values, or Python values into one.
+ROW_CALLS = {
+    "as_py",
+    "from_pydict",
+    "from_pylist",
+    "iter_rows",
+    "iterrows",
+    "itertuples",
+    "to_numpy",
+    "to_pandas",
+    "to_pydict",
+    "to_pylist",
+    "tolist",
+}
+
+# Function -> why it may.
+ALLOWED: dict[str, str] = {}
+
+
+class _Places(ast.NodeVisitor):
+    """Collects the functions that make one of the calls."""
+
+    def __init__(self) -> None:
+        self.scope: list[str] = []
+        self.found: set[str] = set()
+
+    def _enter(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> None:
+        self.scope.append(node.name)
+        self.generic_visit(node)
+        self.scope.pop()
+
+    visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = _enter  # noqa: N815 -- names of ast
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        if node.attr in ROW_CALLS:
+            self.found.add(".".join(self.scope))
+        self.generic_visit(node)
+
+
+def _places() -> Iterator[str]:
+    for module in sorted(PACKAGE.rglob("*.py")):
+        visitor = _Places()
+        visitor.visit(ast.parse(module.read_text(encoding="utf-8"), str(module)))
+        yield from (f"{module.relative_to(PACKAGE).as_posix()}: {function}" for function in sorted(visitor.found))
+
+
+def test_rows_become_python_values_only_where_the_list_says() -> None:
+    found = set(_places())
+    assert not found - ALLOWED.keys(), "move this into Rust, or add it to the list with a reason"
+    assert not ALLOWED.keys() - found, "no longer needed in the list"
+
+
+@pytest.mark.parametrize("call", sorted(ROW_CALLS))
+def test_the_calls_are_recognised(call: str) -> None:
+    visitor = _Places()
+    visitor.visit(ast.parse(f"class A:\n    def f(self, column):\n        return [v for v in column.{call}()]"))
+    assert visitor.found == {"A.f"}
