@@ -65,7 +65,7 @@ fn indexed_messages(py: Python<'_>, messages: PyRecordBatch, tags: bool) -> PyRe
 ///     ValueError: A column is missing, of another type, or null.
 #[pyfunction]
 fn last_message(messages: PyRecordBatch) -> PyResult<Option<(i64, i64)>> {
-    Ok(rocketmq::last_message(messages.as_ref())?)
+    Ok(rocketmq::message_columns::last_message(messages.as_ref())?)
 }
 
 /// Split a batch of a salvaging scan into valid messages and those that a broker truncated before.

@@ -9,11 +9,9 @@ pub mod entry_table;
 pub mod file_name;
 pub mod index_entries;
 pub mod index_follower;
-mod message_columns;
+pub mod message_columns;
 mod names;
 pub mod offset_files;
 pub mod release;
 pub mod schedule;
 pub mod truncate;
-
-pub use message_columns::last_message;

@@ -166,6 +166,9 @@ fn of_units_with_one_offset_the_last_counts() {
     let mut check = cross_check(root.path(), StoreState::default());
     let found = [0, 1, 3, 5].map(|offset| check.queues[0].unit(offset, 8).unwrap().map(|unit| unit.phy_offset));
     assert_eq!(found, [Some(0), None, Some(200), Some(300)]);
+    // A unit that reaches into the next step is counted once.
+    let report = check.finish().unwrap();
+    assert!(report.checked.contains(&("units_followed", 3)), "{:?}", report.checked);
 }
 
 #[test]

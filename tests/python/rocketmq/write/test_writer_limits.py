@@ -90,6 +90,7 @@ def test_a_forked_child_never_waits_for_a_lock_of_its_parent(tmp_path: Path) -> 
                             "put_message": ["T", b"", []] if owner is log else ["T"],
                             "put_messages": [many],
                             "set_queue_offset": ["T", 0, 0],
+                            "set_queue_offsets": [units],
                             "keep_checkpoint": ["checkpoint"],
                             "write_checkpoint": [0],
                         }}
