@@ -34,8 +34,8 @@ BEGIN_MS, END_MS = 1_795_260_606_400, 1_795_260_607_100
 
 
 def main() -> None:
-    """Run the demo."""
-    # pyspark says so at every use of Arrow; no pandas is used here.
+    """Run all steps."""
+    # pyspark prints this warning at every use of Arrow; no pandas is used here.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     with tempfile.TemporaryDirectory(prefix="logdex-demo-") as scratch:
         store = unpack(Path(scratch))
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def unpack(scratch: Path) -> Path:
-    """Unpack the store, and set its index aside: the demo builds its own."""
+    """Unpack the store and move its index aside: the demo builds its own."""
     with tarfile.open(HERE / "store" / "store.tar.xz") as archive:
         if hasattr(tarfile, "data_filter"):  # not in the first releases of Python 3.10 and 3.11
             archive.extraction_filter = tarfile.data_filter
@@ -69,7 +69,7 @@ def unpack(scratch: Path) -> Path:
 
 
 def start_spark(scratch: str) -> SparkSession:
-    """Start a small local session whose workers run this very Python."""
+    """Start a small local session whose workers run this Python."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     return (
         SparkSession.builder.master("local[2]")
@@ -137,7 +137,7 @@ def find_from_spark(spark: SparkSession, store: Path) -> None:
 
 
 def find_from_python(store: Path) -> None:
-    """Ask the same without Spark."""
+    """Find the same messages without Spark."""
     say("4. The same from plain Python", "MessageStore.open(store).find(topic, key, begin=..., end=...)")
     opened = MessageStore.open(store)
     with timed("found"):
@@ -150,7 +150,7 @@ def find_from_python(store: Path) -> None:
 
 
 def where_the_broker_fails(store: Path) -> None:
-    """Put the recorded answers of the broker's client beside our own."""
+    """Compare the recorded answers of the broker's client with logdex's."""
     say("5. Where the broker fails", "its client's recorded answers, and logdex on the same files")
     opened = MessageStore.open(store)
     with (HERE / "store" / "client_queries.jsonl").open(encoding="utf-8") as recorded:

@@ -22,11 +22,11 @@ _LOGS = ("codecs", "codecs-4x", "compacted", "follower", "legacy", "timestamps",
 _PER_CASE = 24
 """Seeds of one case and target."""
 _STATED_OFFSET = 28
-"""Where a frame states its own offset, which its checksum leaves out."""
+"""Position of a frame's own offset, which its checksum does not cover."""
 
 
 def main(targets: list[str]) -> None:
-    """Write the seeds of these targets, or of all."""
+    """Write the seeds of these targets, by default of all."""
     for target, seeds in _SEEDS.items():
         if not targets or target in targets:
             corpus = HOME / "fuzz" / "corpus" / target
@@ -36,7 +36,7 @@ def main(targets: list[str]) -> None:
 
 
 def _frames() -> dict[str, bytes]:
-    """Runs of frames that fit into a seed, each frame with the offset that it has there."""
+    """Yield runs of frames that fit into a seed, each frame with its offset in the seed."""
     seeds = {}
     for case in _STORES:
         with tempfile.TemporaryDirectory() as scratch:
@@ -58,7 +58,7 @@ def _frames() -> dict[str, bytes]:
 
 
 def _properties() -> dict[str, bytes]:
-    """The properties of messages."""
+    """Yield the properties of messages."""
     seeds = {}
     for case in _STORES:
         for number, row in enumerate(golden.rows(case, "messages")[:_PER_CASE]):
@@ -68,7 +68,7 @@ def _properties() -> dict[str, bytes]:
 
 
 def _queue_units() -> dict[str, bytes]:
-    """The newest queue file of each store."""
+    """Yield the newest queue file of each store."""
     seeds = {}
     for case in _STORES:
         with tempfile.TemporaryDirectory() as scratch:
@@ -79,7 +79,7 @@ def _queue_units() -> dict[str, bytes]:
 
 
 def _index_file() -> dict[str, bytes]:
-    """Index files of a geometry that the target knows: slots and entries, less one, then the file."""
+    """Yield index files of a geometry that the target uses: slots and entries, minus one, then the file."""
     seeds = {}
     for name in golden.INDEX_FILES:
         case = golden.index_file(name)
@@ -90,7 +90,7 @@ def _index_file() -> dict[str, bytes]:
 
 
 def _kafka_files(suffix: str) -> dict[str, bytes]:
-    """Files of partitions, by case and place."""
+    """Yield files of partitions, by case and position."""
     files = {}
     for case in (*_LOGS, *golden_kafka.DAMAGED):
         with tempfile.TemporaryDirectory() as scratch:
@@ -102,12 +102,12 @@ def _kafka_files(suffix: str) -> dict[str, bytes]:
 
 
 def _kafka_batches() -> dict[str, bytes]:
-    """Segments, as far as they fit into a seed."""
+    """Yield segments, truncated to the size of a seed."""
     return {name: content[:_MOST] for name, content in _kafka_files(".log").items()}
 
 
 def _kafka_indexes() -> dict[str, bytes]:
-    """Files of each kind, behind the number that the target knows the kind by and the place where two of them part."""
+    """Yield files of each kind, after the target's number of the kind and the position that separates two files."""
     seeds = {}
     for kind, suffix in ((0, ".index"), (1, ".timeindex"), (3, ".txnindex"), (4, ".snapshot")):
         for name, content in _kafka_files(suffix).items():

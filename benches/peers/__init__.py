@@ -1,4 +1,4 @@
-"""What else maps a key to an offset, each as somebody who knows it well would use it for this."""
+"""Alternatives that map a key to an offset, each one tuned for this use."""
 
 from __future__ import annotations
 

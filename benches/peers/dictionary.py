@@ -11,7 +11,7 @@ from .peer import Peer
 
 
 class Dictionary(Peer):
-    """What is in memory already; opening it in another process is unpickling it."""
+    """The dict is in memory; another process opens it by unpickling."""
 
     name: ClassVar[str] = "Python dict"
 

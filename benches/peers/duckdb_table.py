@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class DuckDB(Peer):
-    """Columns of Arrow in and out, by as many threads as it likes."""
+    """Arrow columns in and out, with its default number of threads."""
 
     name: ClassVar[str] = "DuckDB"
     singles_asked: ClassVar[int] = 500
@@ -52,5 +52,5 @@ class DuckDB(Peer):
         return self._connection.sql("SELECT key, phy_offset FROM asked JOIN k USING (key)").to_arrow_table()
 
     def is_right(self, answer: Any, offsets: NDArray[np.int64]) -> bool:
-        """Return whether all offsets are there: a join answers in an order of its own."""
+        """Return whether all offsets were found; a join returns them in any order."""
         return bool(np.array_equal(np.sort(answer["phy_offset"].to_numpy()), np.sort(offsets)))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class LexindexPerfect(Peer):
-    """Keeps the keys and compares them: answers are exact."""
+    """Stores the keys and compares them: answers are exact."""
 
     name: ClassVar[str] = "lexindex, exact"
     kind: ClassVar[str] = "PerfectHashIndex"
@@ -55,7 +55,7 @@ class LexindexPerfect(Peer):
 
 
 class LexindexCompact(LexindexPerfect):
-    """Keeps 8 bits of each key: 1 of 256 keys that it never saw gets some other key's offset."""
+    """Stores 8 bits of each key: 1 of 256 unknown keys gets the offset of another key."""
 
     name: ClassVar[str] = "lexindex, 8 bits a key"
     kind: ClassVar[str] = "CompactHashIndex"

@@ -1,4 +1,4 @@
-"""logdex: one full index file in the default ratio of slots to entries."""
+"""logdex: one full index file with the default ratio of slots to entries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Logdex(Peer):
-    """Columns of Arrow in and out. Answers are candidates: the offsets of all entries with the hash of the key."""
+    """Arrow columns in and out. Answers are candidates: the offsets of all entries with the hash of the key."""
 
     name: ClassVar[str] = "logdex"
 
@@ -36,7 +36,7 @@ class Logdex(Peer):
             file.put_batch(*rows)
 
     def open(self) -> None:
-        # Who does not give the geometry has it found from the content, which takes some milliseconds.
+        # Without the geometry it is inferred from the content, which takes some milliseconds.
         self._file = IndexFile.open(self.folder / "20260321000000000", **self._geometry)
 
     def close(self) -> None:

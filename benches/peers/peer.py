@@ -1,4 +1,4 @@
-"""The one face that all peers have."""
+"""The interface of all peers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Peer(ABC):
 
     name: ClassVar[str]
     singles_asked: ClassVar[int] = 50_000
-    """How many keys are got one by one: fewer where that takes long."""
+    """Keys that are looked up one by one: fewer for a slow peer."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -33,11 +33,11 @@ class Peer(ABC):
 
     @abstractmethod
     def rows(self, keys: Any, offsets: Any) -> Any:
-        """Turn columns of keys and of offsets into what `build` takes."""
+        """Convert columns of keys and of offsets to the argument of `build`."""
 
     @abstractmethod
     def build(self, rows: Any) -> None:
-        """Write everything to files, so that another process can open them."""
+        """Write all rows to files that another process can open."""
 
     @abstractmethod
     def open(self) -> None: ...
@@ -50,17 +50,17 @@ class Peer(ABC):
 
     @abstractmethod
     def get(self, keys: Any) -> int:
-        """Get key by key; give the sum of the offsets."""
+        """Get key by key, and return the sum of the offsets."""
 
     def batch(self, keys: Any) -> Any:
         return keys
 
     @abstractmethod
     def get_batch(self, keys: Any) -> Any:
-        """Get all keys at once; give their offsets in a form that holds them as integers."""
+        """Get all keys at once, and return their offsets in any form that holds integers."""
 
     def is_right(self, answer: Any, offsets: NDArray[np.int64]) -> bool:
-        """Return whether a batch was answered with these offsets, in their order."""
+        """Return whether the answer to a batch is these offsets, in their order."""
         return bool(np.array_equal(answer, offsets))
 
     def size(self) -> int:

@@ -1,4 +1,4 @@
-"""RocksDB by rocksdict: one sorted table, made aside and taken in whole, with filter and hash index for point lookups."""
+"""RocksDB (rocksdict): one sorted table, ingested whole, with filter and hash index for point lookups."""
 
 from __future__ import annotations
 

@@ -62,5 +62,5 @@ class SQLite(Peer):
         return found
 
     def is_right(self, answer: list[tuple[int]], offsets: NDArray[np.int64]) -> bool:
-        """Return whether all offsets are there: `IN` answers in an order of its own, and a key that is asked twice once."""
+        """Return whether all offsets were found; `IN` returns them in any order, and a repeated key once."""
         return {offset for (offset,) in answer} == set(offsets.tolist())

@@ -1,4 +1,4 @@
-"""Makes the store of a broker with millions of small messages, fast: the log with numpy, queues and index by logdex itself.
+"""Write the store of a broker with millions of small messages, fast: the log with numpy, queues and index with logdex.
 
 A message has a unique key of 32 hexadecimal digits and one key of 16, which no other message has, and a body of random
 letters; its checksum is right. Messages go round topics and queues. The log's files end as a broker ends them
@@ -24,7 +24,7 @@ QUEUES = 4
 BODY_BYTES = 48
 FILE_BYTES = 1 << 30
 STEP = 200_000
-"""Messages made at a time: they stay in the cache."""
+"""Messages that are made at a time: they fit into the CPU cache."""
 
 _MAGIC, _BLANK_MAGIC = 0xDAA320A7, 0xCBD43194
 BLANK_BYTES = 8
@@ -39,7 +39,7 @@ def topic(number: int) -> str:
 
 
 def key(number: int) -> str:
-    """Return the one key of a message that people would ask for."""
+    """Return the key of a message."""
     return f"{_spread(number, 2):016X}"
 
 
@@ -54,7 +54,7 @@ def message_bytes(body_bytes: int = BODY_BYTES) -> int:
 
 
 def write_log(directory: Path, messages: int, *, body_bytes: int = BODY_BYTES, file_bytes: int = FILE_BYTES) -> int:
-    """Write a commit log; give the bytes of a message."""
+    """Write a commit log, and return the bytes of a message."""
     template, places = _frame(body_bytes)
     in_file = (file_bytes - BLANK_BYTES) // len(template)
     directory.mkdir(parents=True)
@@ -72,7 +72,7 @@ def write_log(directory: Path, messages: int, *, body_bytes: int = BODY_BYTES, f
 
 
 def _frame(body_bytes: int) -> tuple[bytes, dict[str, int]]:
-    """Make a message with nothing of its own, and say where what it needs of its own stands."""
+    """Return a template of a message, and the positions of the fields that differ between messages."""
     properties = b"UNIQ_KEY\1" + _UNIQ_KEY_PREFIX + b"u" * 16 + b"\2KEYS\1" + b"k" * 16 + b"\2"
     name = topic(0).encode()
     head = struct.pack(">IIiiqqiq", _MAGIC, 0, 0, 0, 0, 0, 0, 0) + _HOST + bytes(8) + _HOST + bytes(12)
@@ -117,14 +117,14 @@ def _put_digits(frames: NDArray[np.uint8], at: int, numbers: NDArray[np.uint64])
 
 
 def _spread(number: Any, kind: int) -> Any:
-    """Return a number of 64 bits that no other number gives, the same for an integer and for an array."""
+    """Map a number to 64 bits, one to one; an integer and an array give the same result."""
     if isinstance(number, int):
         return (number * 2 + kind) * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF
     return (number * np.uint64(2) + np.uint64(kind)) * np.uint64(0x9E3779B97F4A7C15)
 
 
 def _crc32(columns: NDArray[np.uint8]) -> NDArray[np.uint32]:
-    """Return the CRC-32 of many texts at once; the first axis is the place in the text."""
+    """Return the CRC-32 of many texts at once; the first axis is the position in the text."""
     crc = np.full(columns.shape[1], 0xFFFFFFFF, np.uint32)
     for column in columns:
         crc = _CRC_TABLE[(crc ^ column) & np.uint32(0xFF)] ^ (crc >> np.uint32(8))

@@ -1,4 +1,4 @@
-"""Index files for the benchmarks: small ones where nothing is measured (`--benchmark-disable`)."""
+"""Index files for the benchmarks: small ones if nothing is measured (`--benchmark-disable`)."""
 
 from __future__ import annotations
 

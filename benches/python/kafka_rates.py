@@ -1,4 +1,4 @@
-"""Rates over a topic of millions of records: reading, indexing by key, finding one key cold and warm, a range of time.
+"""Rates on a topic of millions of records: read, index by key, find one key cold and warm, read a time range.
 
     python benches/python/kafka_rates.py [RECORDS] [--spark] [--short]
 
@@ -55,7 +55,7 @@ def _record(offset_delta: int) -> bytes:
 
 
 def _batches(first: int, count: int) -> np.ndarray[Any, Any]:
-    """Make batches that follow one another from an offset on, one a row; one second passes from each to the next."""
+    """Make consecutive batches from an offset on, one in each row, one second apart."""
     template = b"".join(_record(delta) for delta in range(RECORDS_A_BATCH))
     size = len(template) // RECORDS_A_BATCH
     rows = np.empty((count, 61 + len(template)), dtype=np.uint8)
@@ -84,7 +84,7 @@ def _batches(first: int, count: int) -> np.ndarray[Any, Any]:
 
 
 def make_topic(root: Path, records: int) -> Path:
-    """Write the topic and the indexes of its segments; give the partition's directory."""
+    """Write the topic and the indexes of its segments, and return the partition's directory."""
     folder = root / f"{TOPIC}-0"
     folder.mkdir()
     offset, path = 0, None
@@ -99,7 +99,7 @@ def make_topic(root: Path, records: int) -> Path:
         with LogSegment.open(log_file) as segment:
             report = segment.rebuild_indexes(folder)
         if not report.ok:
-            raise SystemExit(f"the topic made here has findings: {report}")
+            raise SystemExit(f"the generated topic is damaged: {report}")
     return folder
 
 
@@ -114,7 +114,7 @@ def forget(*folders: Path) -> None:
 
 
 def seconds(call: Callable[[], Any]) -> tuple[float, Any]:
-    """Run once; give the time and the result."""
+    """Run once, and return the time and the result."""
     begun = time.perf_counter()
     result = call()
     return time.perf_counter() - begun, result
@@ -125,7 +125,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("records", nargs="?", type=int, default=20_000_000)
     parser.add_argument("--dir", type=Path, help="make the topic here, or take the one that is there")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds of what Spark does")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of the Spark measurements")
     parser.add_argument("--spark", action="store_true", help="measure Spark, too")
     parser.add_argument("--short", action="store_true", help="small, to see that it runs")
     arguments = parser.parse_args()
@@ -205,7 +205,7 @@ def measure_spark(root: Path, records: int, size: int, begin: int, rounds: int) 
     def newest(*, pushdown: bool) -> DataFrame:
         switch = str(pushdown).lower()
         session.conf.set("spark.sql.python.filterPushdown.enabled", switch)
-        # What is read by map is not counted; this is.
+        # Reads through a memory map are not counted, so files are read with pread.
         frame = session.read.format("kafka_log").options(access="pread", pushdown=switch).load(str(root))
         return frame.where(f"timestamp >= timestamp_millis({begin})").selectExpr(
             "count(*)", "min(offset)", "max(offset)"
@@ -238,19 +238,19 @@ def measure_spark(root: Path, records: int, size: int, begin: int, rounds: int) 
 
 
 def told(values: list[float]) -> str:
-    """Return the median with least and most."""
+    """Return the median, the least and the most."""
     return f"{statistics.median(values):.3g} [{min(values):.3g}..{max(values):.3g}]"
 
 
 def bytes_of_workers() -> int:
-    """Return what Spark's Python workers have read so far, from the page cache or from the disk."""
+    """Return the bytes that Spark's Python workers have read so far, from the page cache or from the disk."""
     total = 0
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if b"pyspark" in (folder / "cmdline").read_bytes() and b"java" not in (folder / "cmdline").read_bytes():
                 total += int((folder / "io").read_text(encoding="ascii").split()[1])
         except OSError:
-            continue  # it has just ended
+            continue  # the process has just ended
     return total
 
 

@@ -1,4 +1,4 @@
-"""How fast messages are found in a store of millions: one key warm and cold, many keys at once, and what a first look reads.
+"""Measure how fast messages are found in a store of millions: one key warm and cold, many keys, and the bytes of a first lookup.
 
     python benches/python/store_rates.py [MESSAGES] [--rounds 5] [--dir DIR] [--json] [--short]
 
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def make(root: Path, messages: int) -> dict[str, tuple[str, str, list[float]]]:
-    """Make the store; say how fast index and queues were made, and all was checked."""
+    """Write the store, and return the rates of building index and queues and of the check."""
     figures = {}
     size = messages * broker_store.write_log(root / "commitlog", messages)
     with MessageStore.open(root) as store:
@@ -65,14 +65,14 @@ def make(root: Path, messages: int) -> dict[str, tuple[str, str, list[float]]]:
         ):
             took, report = seconds(build)
             if not report.ok:
-                raise SystemExit(f"the store made here has findings: {report}")
+                raise SystemExit(f"the generated store is damaged: {report}")
             figures[f"store-{name}"] = (what, "M messages/s", [messages / took / 1e6])
             figures[f"store-{name}-bytes"] = (f"{what}, of log", "MB/s", [size / took / 1e6])
     return figures
 
 
 def measure(root: Path, messages: int, rounds: int) -> dict[str, tuple[str, str, list[float]]]:
-    """Ask the store in rounds, each with keys of its own."""
+    """Measure in rounds, each with other keys."""
     numbers = random.Random(1)
     figures: dict[str, tuple[str, str, list[float]]] = {}
 
@@ -112,20 +112,20 @@ def measure(root: Path, messages: int, rounds: int) -> dict[str, tuple[str, str,
 
 
 def open_and_find(root: Path, number: int) -> MessageStore:
-    """Do what a person does who has one question."""
+    """Open the store and find one message, as for a single question."""
     store = MessageStore.open(root)
     find(store, number)
     return store
 
 
 def find(store: MessageStore, number: int) -> None:
-    """Find one message and look whether it is the right one."""
+    """Find one message and check that it is the right one."""
     (message,) = store.find(broker_store.topic(number), broker_store.key(number))
     assert message.uniq_key == broker_store.uniq_key(number)
 
 
 def without_topic(store: MessageStore, numbers: random.Random, messages: int) -> float:
-    """Find unique keys under any topic; give the median of the seconds."""
+    """Find unique keys in any topic, and return the median of the seconds."""
     times = []
     for number in [numbers.randrange(messages) for _ in range(FINDS // 10)]:
         took, found = seconds(lambda number=number: store.find(None, broker_store.uniq_key(number)))  # type: ignore[misc]
@@ -135,7 +135,7 @@ def without_topic(store: MessageStore, numbers: random.Random, messages: int) ->
 
 
 def batch(store: MessageStore, numbers: list[int]) -> float:
-    """Find many keys at once; give the seconds."""
+    """Find many keys at once, and return the seconds."""
     topics = pa.array([broker_store.topic(number) for number in numbers])
     keys = pa.array([broker_store.key(number) for number in numbers])
     took, table = seconds(lambda: pa.table(store.find_batch(topics, keys)))
@@ -145,7 +145,7 @@ def batch(store: MessageStore, numbers: list[int]) -> float:
 
 
 def plain_read(root: Path, numbers: random.Random) -> float:
-    """Read pages of the log at random, one after the other; give the seconds of one."""
+    """Read random pages of the log, one after another, and return the seconds for one."""
     path = min((root / "commitlog").iterdir())
     file = os.open(path, os.O_RDONLY)
     try:
@@ -183,13 +183,13 @@ def warm(root: Path) -> None:
 
 
 def disk_bytes() -> int:
-    """Return what this process has had read from the disk so far."""
+    """Return the bytes that this process has read from the disk so far."""
     lines = Path("/proc/self/io").read_text(encoding="ascii").splitlines()
     return int(next(line for line in lines if line.startswith("read_bytes")).split()[1])
 
 
 def seconds(call: Callable[[], Any]) -> tuple[float, Any]:
-    """Run once; give the time and the result."""
+    """Run once, and return the time and the result."""
     begun = time.perf_counter()
     result = call()
     return time.perf_counter() - begun, result

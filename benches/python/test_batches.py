@@ -1,4 +1,4 @@
-"""Batches from Python: what a call costs before it works, and batches of 16,384 keys, also in two threads.
+"""Batches from Python: the fixed cost of a call, and batches of 16,384 keys, also in two threads.
 
     pytest benches/python --benchmark-only
 

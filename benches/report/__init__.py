@@ -1,1 +1,1 @@
-"""`make bench-report`: measures logdex beside what else there is, and writes docs/benchmarks.md."""
+"""`make bench-report`: measure logdex and the alternatives, and write docs/benchmarks.md."""

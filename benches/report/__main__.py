@@ -1,4 +1,4 @@
-"""Measures, and writes docs/benchmarks.md with its pictures, and the short table in README.md.
+"""Measure, and write docs/benchmarks.md with its pictures and the short table in README.md.
 
     python -m benches.report [--only put,select] [--rounds 5] [--render] [--short]
 
@@ -28,11 +28,13 @@ KEPT = HOME / "build" / "bench"
 
 
 def main() -> None:
-    """Measure what is asked for and write the document."""
+    """Measure the chosen parts and write the document."""
     parser = argparse.ArgumentParser(prog="python -m benches.report", description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--only", default=",".join(PARTS), help="parts to measure, by comma (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds that count (default: %(default)s)")
-    parser.add_argument("--render", action="store_true", help="measure nothing, write the document from what is kept")
+    parser.add_argument(
+        "--render", action="store_true", help="measure nothing; write the document from the stored results"
+    )
     parser.add_argument("--short", action="store_true", help="everything once and small, written nowhere")
     parser.add_argument("--scratch", type=Path, help="where files lie meanwhile: 8 GB (default: the system's place)")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""docs/benchmarks.md, made of what the parts found out."""
+"""docs/benchmarks.md, written from the results of all parts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ How to read it:
 
 
 def write(parts: dict[str, Part], path: Path) -> None:
-    """Write the page from all parts that are there."""
+    """Write the page from all parts that have results."""
     page = [INTRODUCTION]
     if {"put", "select"} <= parts.keys():
         page.append(_in_short(parts["put"], parts["select"]))

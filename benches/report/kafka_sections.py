@@ -1,4 +1,4 @@
-"""The sections of docs/benchmarks.md on Kafka, and their lines in README.md."""
+"""Sections of docs/benchmarks.md about Kafka, and their lines in README.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys of the benches as Arrow columns: the rule of benches/support/keys.rs, which the Java driver has as well."""
+"""Keys of the benchmarks as Arrow columns, made by the rule of benches/support/keys.rs and of the Java driver."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 TOPIC = b"TopicTest#"
 KEY_LEN = len(TOPIC) + 32
 ABSENT = 1 << 61
-"""Numbers from here on are no keys of any file."""
+"""No file has keys with this number or a higher one."""
 T0 = 1_700_000_000_000
 PIECE = 1 << 20
 
@@ -48,14 +48,14 @@ def held(count: int) -> Any:
 
 
 def asked_numbers(held: int, asked: int, round_number: int) -> Numbers:
-    """Return the numbers of keys to ask for, at random among those of a file."""
+    """Return random numbers of keys of a file."""
     first = 777_000_000 + round_number * asked
     numbers: Numbers = mix(np.arange(first, first + asked, dtype=np.uint64)) % np.uint64(held)
     return numbers
 
 
 def asked(held: int, asked: int, round_number: int, *, present: bool) -> Any:
-    """Return keys to ask for, at random among those of a file, or among as many that it does not hold."""
+    """Return random keys of a file, or random keys that it does not hold."""
     return of(asked_numbers(held, asked, round_number) + np.uint64(0 if present else ABSENT))
 
 

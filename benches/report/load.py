@@ -1,4 +1,4 @@
-"""How much of the machine others used while something was measured."""
+"""CPU time that other processes used during a measurement."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 
 TICKS = os.sysconf("SC_CLK_TCK")
 KERNEL_THREADS = 2
-"""The process whose children are the threads of the kernel. They work for programs that write files, which is us."""
+"""The process whose children are the kernel's threads: they work for the process that writes files, which is this one."""
 
 IDLE, IO_WAIT, COUNTED = 3, 4, 8
 
 
 class Watch:
-    """CPU time of all processes but this one, its descendants and the kernel's threads, from its making on.
+    """CPU time, since its creation, of all processes except this one, its descendants and the kernel's threads.
 
     Time that the host took away (steal) counts as used by others.
     """
@@ -24,13 +24,13 @@ class Watch:
         self._start = time.monotonic()
 
     def others(self) -> float:
-        """Return the seconds of CPU that others used, per second that passed: 1.0 is one core all the time."""
+        """Return the CPU seconds that others used, for each second that passed: 1.0 is one core all the time."""
         passed = max(time.monotonic() - self._start, 1 / TICKS)
         return max(0.0, _busy() - _ours() - self._others) / passed
 
 
 def wait_for_quiet(share: float = 0.05, seconds: float = 1.0, patience: float = 60.0) -> None:
-    """Wait until others leave the machine alone for some seconds, but no longer than `patience`."""
+    """Wait until other processes are idle for some seconds, at most `patience`."""
     end = time.monotonic() + patience
     while time.monotonic() < end:
         watch = Watch()
@@ -50,7 +50,7 @@ def _ours() -> float:
         try:
             fields = (folder / "stat").read_text().rpartition(")")[2].split()
         except OSError:
-            continue  # it has just ended
+            continue  # the process has just ended
         parents[int(folder.name)] = int(fields[1])
         ticks[int(folder.name)] = sum(map(int, fields[11:15]))  # its own and its ended children's
     ours = {os.getpid(), KERNEL_THREADS}

@@ -1,4 +1,4 @@
-"""The section of docs/benchmarks.md on commit logs."""
+"""Section of docs/benchmarks.md about commit logs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .plan import Part
 
 COMPARED = ("without", "with")
-"""What Java does as well."""
+"""Steps that Java also runs."""
 READERS = {
     "java_without": "Java `MessageDecoder#decode`, bodies skipped, no checksum",
     "one_without": "**logdex**, all columns but the body",

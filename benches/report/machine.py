@@ -1,4 +1,4 @@
-"""What was measured on, and with what."""
+"""The machine and the software of a measurement."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .server import HOME
 
 
 def describe(scratch: Path) -> dict[str, str]:
-    """Return the machine and the versions of what takes part."""
+    """Return the machine and the versions of all programs."""
     model = _line_of("/proc/cpuinfo", "model name")
     cache = "".join(_read(f"/sys/devices/system/cpu/cpu0/cache/index3/{name}") for name in ("size",))
     virtual = " (virtual machine)" if "hypervisor" in _line_of("/proc/cpuinfo", "flags").split() else ""
@@ -28,7 +28,7 @@ def describe(scratch: Path) -> dict[str, str]:
 
 
 def commit() -> str:
-    """Return the state of the sources."""
+    """Return the commit of the sources, and whether they were changed."""
     dirty = _output("git", "status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs", ":!README.md")
     return _output("git", "rev-parse", "--short=10", "HEAD") + (" with changes" if dirty else "")
 

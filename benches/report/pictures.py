@@ -1,4 +1,4 @@
-"""The pictures of docs/benchmarks.md, as SVG."""
+"""Pictures of docs/benchmarks.md, as SVG."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STYLE = {
 
 
 def draw(parts: dict[str, Part], folder: Path) -> None:
-    """Draw what the parts that are there allow."""
+    """Draw the pictures of all parts that have results."""
     with mpl.rc_context(STYLE):
         if {"put", "select"} <= parts.keys():
             _save(_index(parts["put"], parts["select"]), folder / "benchmarks-index.svg")
@@ -57,7 +57,7 @@ def _index(put: Part, select: Part) -> Any:
         for kind in ("present", "absent"):
             bars[f"lookup, {kind} keys{more}"] = select.measured.times(f"{kind}_{threads}", f"{kind}_java")
     figure, axes = plt.subplots(figsize=(7.5, 3.4))
-    # What the memory allows, at the bar that it limits.
+    # The traffic limit, at the bar that it limits.
     limits = {1: put.measured.times("limit_fresh", "java"), 3: put.measured.times("limit_prepared", "java")}
     lookups = [(threads, kind) for threads in ("one", "two") for kind in ("present", "absent")]
     for at, (threads, kind) in enumerate(lookups, 5):

@@ -1,4 +1,4 @@
-"""How large and how often: the sizes of a report."""
+"""Sizes and numbers of rounds of a report."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from .rounds import Measured
 
 MAX_NUM = 32
-"""The most candidates a lookup asks for, as the broker's query does."""
+"""Limit of candidates in a lookup, as in the broker's query."""
 LARGE_BATCH = 65_536
 BATCH = 16_384
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The sizes, and where files may lie meanwhile."""
+    """The sizes, and the directory for temporary files."""
 
     scratch: Path
     rounds: int = 5
@@ -30,22 +30,22 @@ class Plan:
     spark_keys: int = 2_000_000
     log_files: int = 2
     log_file_bytes: int = 1 << 30
-    """Of a commit log: as the broker has them."""
+    """Size of a commit log's files, as in a broker."""
     segment_bytes: int = 512 << 20
-    """Of a Kafka segment; those that slow readers read have a sixteenth of it."""
+    """Size of a Kafka segment; segments for slow readers have a sixteenth of it."""
     offset_entries: int = 1_310_720
     """Entries of a full offset index of the default size."""
     offsets_asked: int = 2_097_152
     segments: Path | None = None
-    """Where Kafka segments are kept for the next time; None: they are thrown away."""
+    """Directory that keeps Kafka segments for the next run; None: they are removed."""
     store_messages: int = 20_000_000
     put_messages: int = 250_000
-    """Into a new store."""
+    """Messages that are put into a new store."""
     short: bool = False
 
     @classmethod
     def trial(cls, scratch: Path) -> Plan:
-        """Return sizes that only show whether all still works."""
+        """Return small sizes that only check that everything runs."""
         return cls(
             scratch,
             rounds=1,
@@ -64,13 +64,13 @@ class Plan:
         )
 
     def file(self, held: int | None = None) -> dict[str, int]:
-        """Describe an index file that `held` entries fill to the programs that open it."""
+        """Return the description of an index file that `held` entries fill, for the programs that open it."""
         count = self.held if held is None else held
         return {"held": count, "hash_slots": hash_slots(count), "max_entries": count + 1}
 
 
 class Geometry(TypedDict):
-    """What opens and creates an index file."""
+    """Options that open and create an index file."""
 
     hash_slots: int
     max_entries: int
@@ -88,12 +88,12 @@ def hash_slots(held: int) -> int:
 
 @dataclass
 class Part:
-    """What a part of the report found out: kept as JSON, so that parts can be measured one by one."""
+    """Result of a part of the report, stored as JSON so that parts can be measured one by one."""
 
     name: str
     operations: int
-    """How many operations a step is, unless it has a number of its own."""
+    """Operations of a step, unless it has its own number."""
     measured: Measured
     facts: dict[str, Any] = field(default_factory=dict)
     made: dict[str, str] = field(default_factory=dict)
-    """When, and from which state of the sources."""
+    """Time, and state of the sources."""

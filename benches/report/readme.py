@@ -1,4 +1,4 @@
-"""The short table in README.md, between two marks, made of the same figures as docs/benchmarks.md."""
+"""The short table in README.md, between two marks, with the same figures as docs/benchmarks.md."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BEGIN, END = "<!-- made by make bench-report -->\n", "<!-- end -->\n"
 
 
 def update(parts: dict[str, Part], path: Path) -> None:
-    """Write the table anew from all parts that are there.
+    """Write the table from all parts that have results.
 
     Raises:
         RuntimeError: The marks are not there.

@@ -1,4 +1,4 @@
-"""Rounds in which everybody takes a turn, so that ratios compare what ran side by side."""
+"""Rounds in which all steps take turns, so that ratios compare steps that ran one after another."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     Step = Callable[[int], float | dict[str, float]]
-    """Does its work in the round of that number, and says how many seconds it took, or each of its parts."""
+    """Runs in the round of that number and returns its seconds, or those of each of its parts."""
 
 DISTURBED = 0.1
-"""A round is dropped when others used more than this share of one core while it lasted."""
+"""A round is dropped if other processes used more than this share of one core during it."""
 
 
 class Spread(NamedTuple):
-    """The middle of some rounds and their ends."""
+    """Median, least and most of some rounds."""
 
     median: float
     least: float
@@ -29,16 +29,16 @@ class Spread(NamedTuple):
 
 @dataclass
 class Measured:
-    """Seconds of each step, one figure a round that counts."""
+    """Seconds of each step, one figure for each round that counts."""
 
     seconds: dict[str, list[float]]
     dropped: int = 0
-    """Rounds that somebody else disturbed."""
+    """Rounds that other processes disturbed."""
     amounts: dict[str, int] = field(default_factory=dict)
-    """How many operations a step is, where it has a number of its own."""
+    """Operations of a step that has its own number."""
 
     def each(self, step: str, operations: int) -> list[float]:
-        """Return the seconds of one operation, a figure a round."""
+        """Return the seconds of one operation, one figure for each round."""
         return [seconds / self.amounts.get(step, operations) for seconds in self.seconds[step]]
 
     def nanoseconds(self, step: str, operations: int) -> Spread:
@@ -46,13 +46,13 @@ class Measured:
         return spread([1e9 * seconds for seconds in self.each(step, operations)])
 
     def times(self, step: str, other: str) -> Spread:
-        """Say how many times as fast as `other` a step is, round by round."""
+        """Return how many times as fast as `other` a step is, round by round."""
         pairs = zip(self.each(other, 1), self.each(step, 1), strict=True)
         return spread([its / mine for its, mine in pairs])
 
 
 def together(groups: Iterable[Measured]) -> Measured:
-    """Return what was measured in groups of steps, each with rounds of its own, as one."""
+    """Join the results of groups of steps, each with its own rounds."""
     whole = Measured({})
     for group in groups:
         whole.seconds |= group.seconds
@@ -101,7 +101,7 @@ def take_turns(steps: Mapping[str, Step], rounds: int) -> Measured:
 
 def _one_round(steps: Mapping[str, Step], number: int) -> dict[str, float]:
     seconds: dict[str, float] = {}
-    # The other way round every second time: nobody always runs behind the same neighbour.
+    # Every second round is reversed, so that no step always follows the same one.
     for name, step in list(steps.items())[:: -1 if number % 2 else 1]:
         took = step(max(number, 0))
         if isinstance(took, float):

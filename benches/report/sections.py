@@ -1,4 +1,4 @@
-"""The sections of docs/benchmarks.md, one for each part."""
+"""Sections of docs/benchmarks.md, one for each part."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ Versions: {versions}.
 
 
 def _ahead(part: Part, step: str) -> str:
-    """Name who is faster than logdex in a step."""
+    """Return the names of the peers that are faster than logdex in a step."""
     names = [name for name in part.facts["bytes_per_key"] if name != "logdex"]
     times = {name: part.measured.times(f"{name}/{step}", f"logdex/{step}").median for name in names}
     ahead = sorted((name for name in names if times[name] > 1), key=lambda name: -times[name])

@@ -1,4 +1,4 @@
-"""Kafka segments to measure on, written by the real classes."""
+"""Kafka segments for the measurements, written by the real classes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Written:
     batches: int
     size: int
     raw: int
-    """Bytes of its batches before they were compressed."""
+    """Bytes of its batches before compression."""
 
     @property
     def name(self) -> str:
@@ -39,7 +39,7 @@ class Written:
 
 
 def write(plan: Plan, real: Server, size: int, kinds: Iterable[tuple[str, int]] = KINDS) -> list[Written]:
-    """Write segments of a size, a partition's directory each, or take those that were kept."""
+    """Write segments of a size, each into a partition's directory, or use the stored ones."""
     return [_write(plan, real, size, codec, value_bytes) for codec, value_bytes in kinds]
 
 

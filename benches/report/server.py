@@ -1,4 +1,4 @@
-"""Programs that answer one JSON object a line: the native rounds and the JVM with the real broker's classes."""
+"""Programs that answer each question with one JSON line: the native rounds and the JVM with the real broker's classes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KAFKA_JAR = HOME / "tests" / "interop" / "kafka" / "target" / "interop-kafka.jar
 
 
 class Server:
-    """A running program; a context manager. What it says on its error output goes to `log`."""
+    """A running program; a context manager. Its standard error goes to `log`."""
 
     def __init__(self, command: list[str], log: Path) -> None:
         self._log = log
@@ -46,7 +46,7 @@ class Server:
         return decoded
 
     def seconds(self, op: str, **question: Any) -> float:
-        """Ask a question of which only the time matters."""
+        """Ask a question and return only its time."""
         return float(self.ask(op, **question)["seconds"])
 
     def __enter__(self) -> Server:
@@ -93,7 +93,7 @@ def _java(scratch: Path, project: str, jar: Path, options: list[str]) -> Server:
 
 
 def all_three(stack: ExitStack, plan: Plan) -> tuple[Server, Server, Server]:
-    """Start the JVM, the native program, and that for this processor (in a short run the usual one again)."""
+    """Start the JVM, the native program, and the native program for this processor (in a short run the usual one)."""
     return (
         stack.enter_context(jvm(plan.scratch)),
         stack.enter_context(native(plan.scratch)),

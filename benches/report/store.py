@@ -1,4 +1,4 @@
-"""What parts found out, kept as JSON under build/bench: the document is made of the latest of each."""
+"""Results of parts, stored as JSON in build/bench: the document shows the latest result of each part."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def save(folder: Path, part: Part) -> None:
-    """Keep a part."""
+    """Store the result of a part."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{part.name}.json").write_text(json.dumps(asdict(part), indent=1) + "\n")
 
 
 def load(folder: Path) -> dict[str, Part]:
-    """Return all parts that were kept."""
+    """Return all stored results."""
     parts = {}
     for file in sorted(folder.glob("*.json")):
         kept = json.loads(file.read_text())

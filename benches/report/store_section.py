@@ -1,4 +1,4 @@
-"""The section on whole stores."""
+"""Section of docs/benchmarks.md about whole stores."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def message_store(part: Part) -> str:
-    """Finding messages in a store of millions."""
+    """Find messages in a store of millions."""
     rows = [[figure["what"], f"{ends(spread(figure['rounds']))} {figure['unit']}"] for figure in part.facts["figures"]]
     return f"""## A whole store
 

@@ -1,4 +1,4 @@
-"""Figures as text."""
+"""Figures formatted as text."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table of Markdown."""
+    """Return a Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def ends(figures: Spread, *, percent: bool = False) -> str:
-    """Return the median and, behind it, least and most."""
+    """Return the median, followed by least and most."""
     if percent:
         median, least, most = (f"{100 * figure:.0f}" for figure in figures)
         return f"{median} % [{least}..{most}]"
@@ -33,5 +33,5 @@ def short(figure: float) -> str:
 
 
 def per_second(nanoseconds: float) -> str:
-    """Return the rate of what takes so long, in millions a second."""
+    """Return a rate in millions a second."""
     return short(1e3 / nanoseconds)

@@ -1,4 +1,4 @@
-"""The section of docs/benchmarks.md on stores that are written."""
+"""Section of docs/benchmarks.md about writing stores."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ fn heads(segment: &Arc<Segment>) -> Vec<Head> {
             on_error: OnError::Skip,
         };
         let mut reader = SegmentReader::batches(Arc::clone(segment), scan).expect("a file that is there");
-        reader.next_batch().expect("damage is told, not raised")
+        reader.next_batch().expect("damage is reported, not raised")
     };
     let Some(batch) = read(true) else {
         assert!(read(false).is_none());
@@ -128,7 +128,7 @@ fn records(read: &Read) -> Vec<(u64, i64, i64)> {
 fn check_records(segment: &Arc<Segment>, heads: &[Head]) -> Vec<(u64, i64, i64)> {
     use record_columns::Column;
     let all = read(segment, &Column::ALL, ALL, OnError::Skip, true);
-    assert!(all.error.is_none(), "damage is told, not raised: {:?}", all.error);
+    assert!(all.error.is_none(), "damage is reported, not raised: {:?}", all.error);
     let flagged: HashSet<u64> = all.findings.iter().map(|finding| finding.offset).collect();
     for finding in &all.findings {
         assert!(finding.offset <= segment.len() && finding.path == segment.path(), "{finding:?}");
@@ -141,7 +141,7 @@ fn check_records(segment: &Arc<Segment>, heads: &[Head]) -> Vec<(u64, i64, i64)>
     for head in heads {
         let found = found.remove(&head.position).unwrap_or(0);
         match (head.valid, flagged.contains(&head.position)) {
-            (false, told) => assert!(told && found == 0, "{head:?}: {found} records"),
+            (false, reported) => assert!(reported && found == 0, "{head:?}: {found} records"),
             (true, false) => assert!(head.count.map_or(found > 0, |count| found == count), "{head:?}: {found} records"),
             (true, true) => {}
         }
@@ -164,14 +164,15 @@ fn check_records(segment: &Arc<Segment>, heads: &[Head]) -> Vec<(u64, i64, i64)>
     // By the lengths of records alone, and with checksums as they are: the valid batches are the same.
     let valid_offsets: HashSet<u64> =
         heads.iter().filter(|h| h.valid && !flagged.contains(&h.position)).map(|h| h.position).collect();
-    let of_sound =
-        |rows: &[(u64, i64, i64)]| rows.iter().filter(|row| valid_offsets.contains(&row.0)).copied().collect::<Vec<_>>();
+    let of_valid = |rows: &[(u64, i64, i64)]| {
+        rows.iter().filter(|row| valid_offsets.contains(&row.0)).copied().collect::<Vec<_>>()
+    };
     let few = [Column::BatchPosition, Column::Offset, Column::Timestamp];
     let unchecked = read(segment, &few, 1000, OnError::Skip, false);
     assert!(unchecked.error.is_none());
-    assert_eq!(of_sound(&records(&unchecked)), of_sound(&rows));
+    assert_eq!(of_valid(&records(&unchecked)), of_valid(&rows));
 
-    let verified = segment.verify(true).expect("damage is told, not raised");
+    let verified = segment.verify(true).expect("damage is reported, not raised");
     if verified.findings.is_empty() {
         assert!(raised.error.is_none() && all.findings.is_empty(), "{:?} {:?}", raised.error, all.findings);
         let counts = [("batches", heads.len() as u64), ("records", rows.len() as u64)];
@@ -249,7 +250,7 @@ fuzz_target!(|bytes: &[u8]| {
     assert!(kept.iter().all(|head| head.valid));
 
     let valid = bytes.get(..usize::try_from(recovered.valid_bytes).expect("below a length")).expect("checked above");
-    let plain = open(&scratch, valid, Check::Verify, None).verify(true).expect("damage is told, not raised");
+    let plain = open(&scratch, valid, Check::Verify, None).verify(true).expect("damage is reported, not raised");
     scratch.write("00000000000000000000.index", &recovered.offset_index);
     scratch.write("00000000000000000000.timeindex", &recovered.time_index);
     let repaired = open(&scratch, valid, Check::Verify, None);
@@ -258,7 +259,7 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!((&again.offset_index, &again.time_index), (&recovered.offset_index, &recovered.time_index));
     ask(&repaired, &kept);
     if plain.findings.is_empty() {
-        let verified = repaired.verify(true).expect("damage is told, not raised");
+        let verified = repaired.verify(true).expect("damage is reported, not raised");
         assert!(verified.findings.is_empty(), "rebuilt indexes: {:?}", verified.findings);
         let rows: Vec<_> = rows.into_iter().filter(|row| row.0 < recovered.valid_bytes).collect();
         check_lookups(&repaired, &kept, &rows);

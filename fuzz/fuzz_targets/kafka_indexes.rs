@@ -1,4 +1,4 @@
-//! Any bytes as the files beside a Kafka segment: every reader of them gives what a plain decoding gives, and no index makes a
+//! Any bytes as the files beside a Kafka segment: every reader returns what a plain decoding returns, and no index makes a
 //! lookup in a valid log answer something else.
 #![no_main]
 
@@ -13,7 +13,7 @@ use logdex::kafka::{
     VerifiableIndex, producer_snapshot, transaction_index, verify_index,
 };
 use logdex_fuzz::Scratch;
-use logdex_fuzz::kafka::{BATCHES, FIRST_TIME, RECORDS, mend_snapshot, sound_log};
+use logdex_fuzz::kafka::{BATCHES, FIRST_TIME, RECORDS, repair_snapshot, valid_log};
 
 const BASE: i64 = 100;
 const LOG: &str = "00000000000000000100.log";
@@ -26,7 +26,7 @@ const CHECKS: [Check; 2] = [Check::Trust, Check::Verify];
 
 /// Whether the index leads where it should, or nowhere: the answers are those of the log.
 fn check_lookups(scratch: &Scratch) {
-    let (log, batches) = sound_log(BASE);
+    let (log, batches) = valid_log(BASE);
     let segment = Segment::open(&scratch.write(LOG, &log), SegmentOptions::default()).expect("a file that is there");
     let segment = Arc::new(segment);
     for target in BASE - 1..=BASE + ALL {
@@ -43,7 +43,7 @@ fn check_lookups(scratch: &Scratch) {
     assert_eq!(segment.next_offset().expect("a valid log"), BASE + ALL);
     assert_eq!(segment.max_timestamp().expect("a valid log").timestamp, FIRST_TIME + ALL - 1);
     let len = |name: &str| std::fs::metadata(segment.path().with_file_name(name)).map_or(0, |data| data.len());
-    let verified = segment.verify(true).expect("damage is told, not raised");
+    let verified = segment.verify(true).expect("damage is reported, not raised");
     for finding in &verified.findings {
         let name = finding.path.file_name().and_then(|name| name.to_str()).expect("one of ours");
         assert!(name != LOG && finding.offset <= len(name), "{finding:?}");
@@ -97,7 +97,7 @@ where
         }
     }
     check_refusal(index.sanity_check());
-    verify_index(&index, None).expect("damage is told, not raised");
+    verify_index(&index, None).expect("damage is reported, not raised");
     index
 }
 
@@ -228,7 +228,7 @@ fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
         && *kind % 5 == 4
         && !seed.is_multiple_of(4)
     {
-        mend_snapshot(snapshot);
+        repair_snapshot(snapshot);
     }
     size
 });

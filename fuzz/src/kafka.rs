@@ -4,7 +4,7 @@ use crate::{i32_at, mutate_piece, put};
 
 /// Bytes before those that the size of a batch counts.
 const LOG_OVERHEAD: usize = 12;
-/// What tells the format of a batch.
+/// Offset of the magic, which is the format of a batch.
 const MAGIC_AT: usize = 16;
 
 /// Mutates bytes of a log: anywhere, or one batch, whose size and checksum are right again afterwards.
@@ -39,16 +39,16 @@ fn repair(batch: &mut [u8]) {
 }
 
 /// Makes the checksum of a snapshot of producers that of its bytes, and its count that of its entries.
-pub fn mend_snapshot(snapshot: &mut [u8]) {
+pub fn repair_snapshot(snapshot: &mut [u8]) {
     let count = i32::try_from(snapshot.len().saturating_sub(10) / 46).unwrap_or(0);
     put(snapshot, 6, &count.to_be_bytes());
     let crc = crc_fast::crc32_iscsi(snapshot.get(6..).unwrap_or_default());
     put(snapshot, 2, &crc.to_be_bytes());
 }
 
-/// A batch of the log of [`sound_log`].
+/// A batch of the log of [`valid_log`].
 #[derive(Clone, Copy, Debug)]
-pub struct Sound {
+pub struct ValidBatch {
     /// Where it begins.
     pub position: u64,
     /// Offset of its first record.
@@ -57,15 +57,15 @@ pub struct Sound {
     pub last_offset: i64,
 }
 
-/// Batches of [`sound_log`], and records of each.
+/// Batches of [`valid_log`], and records of each.
 pub const BATCHES: i64 = 12;
 /// Records of each batch.
 pub const RECORDS: i64 = 3;
-/// The time of the first record of [`sound_log`]; that of each later one is 1 ms later.
+/// The time of the first record of [`valid_log`]; that of each later one is 1 ms later.
 pub const FIRST_TIME: i64 = 1_700_000_000_000;
 
 /// A log from offset `base` on, without gaps, each record later than the one before it.
-pub fn sound_log(base: i64) -> (Vec<u8>, Vec<Sound>) {
+pub fn valid_log(base: i64) -> (Vec<u8>, Vec<ValidBatch>) {
     let (mut log, mut batches) = (Vec::new(), Vec::new());
     for number in 0..BATCHES {
         let first = number * RECORDS;
@@ -82,7 +82,7 @@ pub fn sound_log(base: i64) -> (Vec<u8>, Vec<Sound>) {
         }
         repair(&mut batch);
         let position = log.len() as u64;
-        batches.push(Sound { position, base_offset: base + first, last_offset: base + first + RECORDS - 1 });
+        batches.push(ValidBatch { position, base_offset: base + first, last_offset: base + first + RECORDS - 1 });
         log.extend(batch);
     }
     (log, batches)

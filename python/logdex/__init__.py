@@ -67,7 +67,7 @@ def open(path: str | PathLike[str]) -> MessageStore | LogDir | Log:  # noqa: A00
 
 
 def _hint(root: Path) -> str:
-    from logdex.hash_index.file_name import is_index_file_name  # noqa: PLC0415 -- as above
+    from logdex.hash_index.rolling import is_index_file_name  # noqa: PLC0415 -- as above
 
     if root.is_file():
         if is_index_file_name(root.name) and len(root.name) < _LOG_NAME_DIGITS:

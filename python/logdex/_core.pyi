@@ -1,6 +1,6 @@
 """Signatures of the Rust extension. The docstrings live in the Rust sources."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, final
@@ -27,8 +27,9 @@ __all__ = [
     "ConsumeQueue",
     "ConsumeQueueWriter",
     "EntryTable",
+    "FoundMessages",
+    "IndexCrossCheck",
     "IndexFile",
-    "IndexFollower",
     "IndexHeader",
     "LogSegment",
     "MessageReader",
@@ -50,29 +51,40 @@ __all__ = [
     "_open_store_checkpoint",
     "_open_time_index",
     "broker_lock_holder",
+    "chain_statistics",
     "commit_log_directories",
     "delay_levels_ms",
     "delivered_levels",
     "entry_columns",
+    "find_messages",
     "finding_kinds",
+    "index_count",
     "index_entries",
+    "index_holds_tags",
     "index_key",
+    "index_lacks_entries",
     "indexed_messages",
     "infer_geometry",
+    "judge_candidates",
     "key_hash",
     "key_hashes",
     "last_message",
     "message_batch",
+    "message_lists",
+    "missing_index_entries",
     "newest_first",
     "offset_order",
+    "read_chain",
     "read_producer_snapshot",
     "read_records",
     "read_transaction_index",
     "select_files",
     "split_cut_off",
     "stream_capsule",
+    "text_column",
     "time_ms",
     "truncate_log",
+    "unput_entries",
 ]
 
 __version__: str
@@ -106,6 +118,42 @@ def _open_consume_queue(
     clock_slack_ms: int,
 ) -> ConsumeQueue: ...
 def _open_store_checkpoint(path: _Path) -> StoreCheckpoint: ...
+def chain_statistics(
+    file: IndexFile, *, begin: int, end: int, width: int, regions: int
+) -> tuple[dict[int, int], list[int], list[int], int]: ...
+def read_chain(
+    file: IndexFile, key_hash: int, max_links: int
+) -> tuple[int, int, list[tuple[int, int, int, int, int]], int, str | None]: ...
+def judge_candidates(
+    log: CommitLog,
+    phy_offsets: Sequence[int],
+    topic: str,
+    key: str,
+    *,
+    begin: Time | None = None,
+    end: Time | None = None,
+) -> list[str | None]: ...
+def text_column(values: _Keys, name: str) -> Array: ...
+def find_messages(
+    log: CommitLog,
+    keys: _Keys,
+    candidates: Sequence[_ArrowArray],
+    *,
+    topics: _Keys | str | None = None,
+    begin: Time | None = None,
+    end: Time | None = None,
+    max_num: int | None = None,
+    tags: bool = False,
+    batch_size: int = 8_192,
+    first_row: int | None = None,
+) -> FoundMessages: ...
+def message_lists(batch: Any, begin: int, end: int) -> list[list[Any]]: ...
+def index_holds_tags(log: CommitLog, files: Sequence[IndexFile]) -> bool | None: ...
+def index_lacks_entries(log: CommitLog, files: Sequence[IndexFile], begin: int, end: int) -> bool: ...
+def missing_index_entries(
+    log: CommitLog, files: Sequence[IndexFile], newest: IndexFile, *, tags: bool
+) -> list[RecordBatch]: ...
+def unput_entries(entries: Any, files: Sequence[IndexFile], *, end_phy_offset: int) -> RecordBatch: ...
 def index_entries(messages: Any, *, end_phy_offset: int, tags: bool = False) -> RecordBatch: ...
 def select_files(
     files: Sequence[IndexFile],
@@ -131,6 +179,7 @@ def _open_index_file(
     compat: Compat | None,
     last_exit_ok: bool,
 ) -> IndexFile: ...
+def index_count(path: _Path) -> int: ...
 def infer_geometry(
     path: _Path, *, given: tuple[int, int] | None = None, access: Access = "auto"
 ) -> tuple[int, int]: ...
@@ -155,10 +204,34 @@ class IndexHeader:
 @final
 class EntryTable:
     def __new__(cls) -> EntryTable: ...
-    def add(self, keys: _Keys, phy_offsets: _Ints, *, topics: _Keys | str | None = None) -> None: ...
-    def take(self, other: EntryTable) -> None: ...
+    def read_log(
+        self,
+        log: CommitLog,
+        index: Sequence[IndexFile],
+        *,
+        begin: int,
+        end: int,
+        stop: int,
+        salvage: bool,
+        tags: bool | None = None,
+        progress: Callable[[int], object] | None = None,
+    ) -> tuple[int, list[tuple[int, int]], list[str], bool | None]: ...
     def select_batch(self, keys: _Keys, *, topics: _Keys | str | None = None) -> Array: ...
     def __len__(self) -> int: ...
+
+@final
+class FoundMessages:
+    @property
+    def schema(self) -> Schema: ...
+    @property
+    def rejected(self) -> int: ...
+    @property
+    def truncated(self) -> bool: ...
+    def read_all(self) -> Table: ...
+    def __iter__(self) -> FoundMessages: ...
+    def __next__(self) -> RecordBatch: ...
+    def __arrow_c_schema__(self) -> object: ...
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 @final
 class PreparedFile:
@@ -416,13 +489,14 @@ class QueueCrossCheck:
     ) -> QueueCrossCheck: ...
     @property
     def queues(self) -> int: ...
-    def follow(self, messages: Any) -> None: ...
+    def check(self, messages: Any) -> None: ...
     def finish(self) -> Report: ...
 
-class IndexFollower:
-    def __new__(cls, files: Sequence[IndexFile], *, tags: bool, log_begin: int) -> IndexFollower: ...
-    def follow(self, messages: Any) -> list[tuple[int, int, int, int]]: ...
-    def rest(self, file: int, most: int) -> list[tuple[int, int, int]]: ...
+@final
+class IndexCrossCheck:
+    def __new__(cls, files: Sequence[IndexFile], *, tags: bool, log_begin: int) -> IndexCrossCheck: ...
+    def check(self, messages: Any) -> list[tuple[int, int, int, int]]: ...
+    def check_rest(self, log: CommitLog, file: int, most: int) -> tuple[int, list[tuple[int, int, int, int]]]: ...
     @property
     def followed(self) -> int: ...
     def missing_from(self, phy_offset: int) -> int: ...

@@ -26,6 +26,7 @@ mod write;
 
 #[cfg(feature = "python")]
 pub(crate) use file::bytes::infer_geometry;
+pub use file::chains::{Buckets, Chain, ChainStatistics};
 pub use file::index_file::IndexFile;
 pub use file::lookup::{newest_first, select_files};
 pub use file::open::{CreateOptions, OpenOptions};

@@ -1,4 +1,4 @@
-//! Every cut and every flipped byte of a small segment and its indexes: an error, a finding or a right answer.
+//! A small segment and its indexes, truncated at every byte and with every byte flipped: an error, a finding or a right answer.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -110,7 +110,7 @@ fn damaged_indexes_change_no_answer() {
         for flip in [0x01, 0x80, 0xff] {
             let mut bad = index.clone();
             bad[at] ^= flip;
-            // An offset of the next batches' is as good: no batch that is sought lies before the position.
+            // An offset of one of the next batches is valid as well: no batch that is searched for is before the position.
             let as_good = at % 8 == 3 && flip == 1;
             check(&bad, &times, &format!("index byte {at} xor {flip:02x}"), as_good);
             let mut bad = times.clone();
@@ -122,7 +122,7 @@ fn damaged_indexes_change_no_answer() {
 }
 
 #[test]
-fn cut_logs_give_what_is_whole() {
+fn truncated_logs_return_their_whole_batches() {
     let dir = tempfile::tempdir().unwrap();
     let (log, index, times) = (hex(SEVEN), hex(SEVEN_INDEX), hex(SEVEN_TIMES));
     for len in 0..log.len() {
@@ -145,7 +145,7 @@ fn cut_logs_give_what_is_whole() {
 }
 
 #[test]
-fn flipped_bytes_of_the_log_are_told() {
+fn flipped_bytes_of_the_log_are_reported() {
     let dir = tempfile::tempdir().unwrap();
     let (log, index, times) = (hex(SEVEN), hex(SEVEN_INDEX), hex(SEVEN_TIMES));
     let begins = |at: usize| SEVEN_BATCHES.iter().rev().find(|b| b.0 <= at as u64).unwrap().0;
@@ -157,8 +157,8 @@ fn flipped_bytes_of_the_log_are_told() {
             let segment = open(dir.path(), &bad, &index, &times);
             let what = format!("byte {at} xor {flip:02x}");
             let field = at as u64 - begins(at);
-            // Neither the first offset nor the leader epoch is under the checksum; the epoch tells nobody anything. An offset is
-            // told by the batches on both sides of it, to who comes from the beginning.
+            // The checksum covers neither the base offset nor the leader epoch. A wrong epoch has no effect. A wrong offset is
+            // reported by the batches on both sides of it, if the walk begins before them.
             let (is_offset, is_epoch) = (field < 8, (12..16).contains(&field));
             let (rows, findings, failed) = read(&segment, OnError::Raise);
             assert!(failed || findings > 0 || rows == 12, "{what}: {rows}");
@@ -218,7 +218,7 @@ fn flipped_bytes_under_a_right_checksum_never_panic() {
 }
 
 #[test]
-fn a_batch_beyond_the_limit_is_refused_by_place() {
+fn a_batch_beyond_the_limit_is_an_error_with_its_position() {
     let dir = tempfile::tempdir().unwrap();
     let mut records = Vec::new();
     record(0, 0, None, Some(&vec![0; 5000]), &mut records);
@@ -237,7 +237,7 @@ fn a_batch_beyond_the_limit_is_refused_by_place() {
 }
 
 #[test]
-fn a_batch_at_the_last_offset_does_not_hide_those_behind_it() {
+fn a_batch_at_the_last_offset_does_not_hide_later_ones() {
     let dir = tempfile::tempdir().unwrap();
     let mut records = Vec::new();
     record(0, 0, Some(b"key"), None, &mut records);
@@ -276,7 +276,7 @@ fn a_base_offset_beyond_the_next_segment_hides_nothing() {
 }
 
 #[test]
-fn an_offset_that_no_index_can_hold_is_told() {
+fn an_offset_beyond_the_range_of_an_index_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let mut records = Vec::new();
     record(0, 0, Some(b"key"), None, &mut records);

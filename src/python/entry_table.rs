@@ -4,15 +4,21 @@ use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
 
-use super::convert;
+use super::commit_log::PyCommitLog;
+use super::index_file::PyIndexFile;
+use super::index_recovery::open_files;
 use super::keys::{self, Keys};
 use crate::rocketmq::entry_table::EntryTable;
+use crate::rocketmq::log_entries::{LogEntryReader, Range};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyEntryTable>()
 }
 
-/// Index entries in memory, 12 bytes each, by the hashes of their keys. It may be used from many threads.
+/// Offset where reading ended, ranges without a valid message, topics, whether tags are indexed.
+type LogRange = (u64, Vec<(u64, u64)>, Vec<String>, Option<bool>);
+
+/// Index entries in memory, 12 bytes each, by the hashes of their keys. Many threads may use it.
 #[pyclass(name = "EntryTable", module = "logdex._core", frozen)]
 pub(super) struct PyEntryTable {
     table: Mutex<EntryTable>,
@@ -26,44 +32,60 @@ impl PyEntryTable {
         Self { table: Mutex::default() }
     }
 
-    /// Add entries.
+    /// Read a range of a log and add the entries that a broker would have indexed.
     ///
     /// Args:
-    ///     keys: Keys, or whole index keys where no topic is given: an Arrow column or a sequence. A null adds nothing.
-    ///     phy_offsets: Commit-log offsets: an Arrow column or a sequence of integers.
-    ///     topics: One topic for all keys, or a column of them.
+    ///     log: The log.
+    ///     index: Open files of the store's index, which are asked whether tags are indexed when a message has some.
+    ///     begin: No message begins before it.
+    ///     end: End of the part that no index file covers.
+    ///     stop: No message that begins here or later is read; at most `end`.
+    ///     salvage: Continue after a corrupt region; else the range ends where a broker's walk would.
+    ///     tags: Tags are indexed, too; None: as the files do.
+    ///     progress: Called now and then with the offset that was reached.
+    ///
+    /// Returns:
+    ///     The offset where reading ended; ranges that hold no valid message; the topics of the messages; and whether tags
+    ///     are indexed, or None if it was not asked.
     ///
     /// Raises:
-    ///     ValueError: Columns of different lengths.
-    ///     TypeError: Columns of another type.
-    #[pyo3(signature = (keys, phy_offsets, *, topics=None))]
-    fn add(
+    ///     OSError: The system refuses.
+    #[pyo3(signature = (log, index, *, begin, end, stop, salvage, tags=None, progress=None))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
+    fn read_log(
         &self,
         py: Python<'_>,
-        keys: &Bound<'_, PyAny>,
-        phy_offsets: &Bound<'_, PyAny>,
-        topics: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<()> {
-        let keys = Keys::new(keys, topics)?;
-        let offsets = convert::int64_column(phy_offsets, "phy_offsets")?;
-        py.detach(|| {
-            let hashes = keys.hashes();
-            self.table.lock().unwrap_or_else(PoisonError::into_inner).add(&hashes, &offsets)
-        })?;
-        Ok(())
+        log: &PyCommitLog,
+        index: Vec<PyRef<'_, PyIndexFile>>,
+        begin: u64,
+        end: u64,
+        stop: u64,
+        salvage: bool,
+        tags: Option<bool>,
+        progress: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<LogRange> {
+        let (log, index) = (log.inner()?, open_files(&index)?);
+        let range = Range { begin, end, stop, salvage };
+        let mut reader = py.detach(|| LogEntryReader::new(log, index, range, tags))?;
+        while let Some(reached) = py.detach(|| reader.step())? {
+            py.check_signals()?;
+            if let Some(progress) = &progress {
+                progress.call1((reached,))?;
+            }
+        }
+        let read = reader.finish();
+        if let Some(progress) = &progress {
+            progress.call1((read.done,))?;
+        }
+        self.table.lock().unwrap_or_else(PoisonError::into_inner).append(read.table);
+        Ok((read.done, read.refused, read.topics.into_iter().collect(), read.tags))
     }
 
-    /// Take all entries out of another table.
-    fn take(&self, other: &Self) {
-        let entries = std::mem::take(&mut *other.table.lock().unwrap_or_else(PoisonError::into_inner));
-        self.table.lock().unwrap_or_else(PoisonError::into_inner).append(entries);
-    }
-
-    /// The offsets of entries that have the hashes of keys: candidates.
+    /// Return the offsets of entries that have the hashes of keys: candidates.
     ///
     /// Args:
-    ///     keys: As for `add`.
-    ///     topics: As for `add`.
+    ///     keys: Keys, or whole index keys where no topic is given: an Arrow column or a sequence.
+    ///     topics: One topic for all keys, or a column of them.
     ///
     /// Returns:
     ///     An Arrow list column, one list of rising offsets a key; null where the key or the topic is.

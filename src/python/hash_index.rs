@@ -13,9 +13,9 @@ use super::integer;
 use super::key_column::{self, KeyColumn};
 use super::keys::{Keys, list_array, warn_damage};
 use super::time::{self, Round};
-use crate::error::Result;
-use crate::hash_index::{self, IndexFile, KeySource};
-use crate::io::FileSource;
+use crate::error::{Error, Result};
+use crate::hash_index::{self, Header, IndexFile, KeySource};
+use crate::io::{Access, FileSource, ReadAt as _};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(key_hash, m)?)?;
@@ -26,6 +26,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(time_ms, m)?)?;
     m.add_function(wrap_pyfunction!(select_files, m)?)?;
     m.add_function(wrap_pyfunction!(newest_first, m)?)?;
+    m.add_function(wrap_pyfunction!(index_count, m)?)?;
     m.add_function(wrap_pyfunction!(infer_geometry, m)?)
 }
 
@@ -130,6 +131,26 @@ fn infer_geometry(py: Python<'_>, path: PathBuf, given: Option<(i64, i64)>, acce
     let given = given.map(|(slots, entries)| convert::geometry(slots, entries)).transpose()?;
     let geometry = py.detach(|| hash_index::infer_geometry(&path, &FileSource::open(&path, access)?, given))?;
     Ok((geometry.hash_slots(), geometry.max_entries()))
+}
+
+/// Bytes of the header.
+const HEADER_LEN: u64 = 40;
+
+/// Read the index count in the header of an index file, unchecked; 0 for a file without a whole header.
+///
+/// Args:
+///     path: The file.
+///
+/// Raises:
+///     OSError: The system refuses.
+#[pyfunction]
+fn index_count(py: Python<'_>, path: PathBuf) -> PyResult<i32> {
+    let read = || {
+        let file = FileSource::open(&path, Access::Pread)?;
+        let header = if file.len() < HEADER_LEN { None } else { Some(Header::read(&file)) };
+        header.transpose().map_err(|e| Error::io(&path, e)).map(|header| header.map_or(0, |header| header.index_count))
+    };
+    Ok(py.detach(read)?)
 }
 
 /// The columns of index entries as puts take them, whatever form they came in; nulls are kept.

@@ -95,7 +95,7 @@ impl KeyColumn {
             .try_iter()?
             .map(|item| {
                 let item = item?;
-                if item.is_none() { Ok(None) } else { text_of(&item).map(Some) }
+                if item.is_none() { Ok(None) } else { text_of(&item, what).map(Some) }
             })
             .collect::<PyResult<_>>()?;
         Ok(Self::Text(text))
@@ -123,11 +123,17 @@ fn refuse_one_key(value: &Bound<'_, PyAny>, what: &str) -> PyResult<()> {
     Ok(())
 }
 
-fn text_of(item: &Bound<'_, PyAny>) -> PyResult<String> {
+fn text_of(item: &Bound<'_, PyAny>, what: &str) -> PyResult<String> {
     if let Ok(bytes) = item.cast::<PyBytes>() {
         return Ok(decode_utf8(bytes.as_bytes()).into_owned());
     }
-    item.extract()
+    match item.cast::<PyString>() {
+        Ok(text) => text.extract(),
+        Err(_) => {
+            let found = item.get_type().name()?;
+            Err(PyTypeError::new_err(format!("{what}: expected str, UTF-8 bytes or None, got {found}")))
+        }
+    }
 }
 
 /// Hash of one index key, a `str` (lone surrogates and all) or UTF-8 `bytes`.

@@ -3,6 +3,8 @@
 #![allow(missing_docs, clippy::doc_markdown, reason = "the doc comments are Python docstrings")]
 
 mod batch_stream;
+mod candidates;
+mod chains;
 mod checkpoint;
 mod closable;
 mod commit_log;
@@ -10,16 +12,17 @@ mod commit_log_writer;
 mod consume_queue;
 mod consume_queue_writer;
 mod convert;
-mod cross_check;
+
 mod entry_batches;
 mod entry_table;
 mod errors;
-mod followers;
 mod given_batches;
 mod hash_index;
+mod index_cross_check;
 mod index_entries;
 mod index_file;
 mod index_header;
+mod index_recovery;
 mod integer;
 mod kafka;
 mod key_column;
@@ -28,6 +31,7 @@ mod message_dict;
 mod message_input;
 mod message_reader;
 mod prepared_file;
+mod queue_cross_check;
 mod report;
 mod store_lock;
 mod time;
@@ -47,13 +51,16 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     commit_log_writer::register(m)?;
     consume_queue::register(m)?;
     consume_queue_writer::register(m)?;
-    cross_check::register(m)?;
-    followers::register(m)?;
+    queue_cross_check::register(m)?;
     given_batches::register(m)?;
     report::register(m)?;
     store_lock::register(m)?;
     message_reader::register(m)?;
     index_entries::register(m)?;
+    index_cross_check::register(m)?;
+    index_recovery::register(m)?;
+    candidates::register(m)?;
+    chains::register(m)?;
     entry_table::register(m)?;
     message_input::register(m)?;
     kafka::register(m)

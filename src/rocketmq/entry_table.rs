@@ -1,12 +1,12 @@
-//! Index entries in memory: what was read of a log that no index file covers.
+//! Index entries in memory: those of log ranges that no index file covers.
 //!
-//! Twelve bytes an entry, sorted by hash and then by offset, so that a look-up goes by halves. What is added is sorted in when
-//! it is first asked for.
+//! An entry takes 12 bytes. Entries are sorted by hash and then by offset, so a lookup is a binary search. New entries are
+//! sorted in at the next lookup.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::{Array, Int32Array, Int64Array, ListArray};
+use arrow_array::{Array as _, Int32Array, Int64Array, ListArray};
 use arrow_buffer::{OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field};
 
@@ -36,26 +36,17 @@ impl Entry {
 #[derive(Debug, Default)]
 pub struct EntryTable {
     entries: Vec<Entry>,
-    /// So many of them are sorted.
+    /// Number of entries at the beginning that are sorted.
     sorted: usize,
 }
 
 impl EntryTable {
-    /// Adds entries; rows without a hash or an offset are left out.
-    ///
-    /// # Errors
-    /// `InvalidArgument` when the columns differ in length.
-    pub fn add(&mut self, hashes: &Int32Array, phy_offsets: &Int64Array) -> Result<()> {
-        if hashes.len() != phy_offsets.len() {
-            let text = format!("columns differ in length: {} keys, {} phy_offsets", hashes.len(), phy_offsets.len());
-            return Err(Error::InvalidArgument(text));
-        }
-        let rows = hashes.iter().zip(phy_offsets);
-        self.entries.extend(rows.filter_map(|(hash, offset)| Some(Entry::new(hash?, offset?))));
-        Ok(())
+    /// Add an entry.
+    pub fn push(&mut self, hash: i32, phy_offset: i64) {
+        self.entries.push(Entry::new(hash, phy_offset));
     }
 
-    /// Adds the entries of another table.
+    /// Add the entries of another table.
     pub fn append(&mut self, mut other: Self) {
         self.entries.append(&mut other.entries);
     }
@@ -70,7 +61,7 @@ impl EntryTable {
         self.entries.is_empty()
     }
 
-    /// The offsets of each hash, rising; null where the hash is.
+    /// Return the offsets of each hash, rising; null where the hash is null.
     ///
     /// # Errors
     /// `InvalidArgument` when there are more than one column can have.
@@ -122,19 +113,20 @@ mod tests {
     }
 
     #[test]
-    fn gives_the_offsets_of_each_hash() {
+    fn select_returns_the_offsets_of_each_hash() {
         let mut table = EntryTable::default();
         assert_eq!(select(&mut table, vec![Some(7)]), [Some(vec![])]);
         let big = i64::MAX;
-        table.add(&vec![7, 3, 7, i32::MAX].into(), &vec![big, 5, 40, 0].into()).unwrap();
+        for (hash, offset) in [(7, big), (3, 5), (7, 40), (i32::MAX, 0)] {
+            table.push(hash, offset);
+        }
         assert_eq!(select(&mut table, vec![Some(7), None, Some(4)]), [Some(vec![40, big]), None, Some(vec![])]);
-        table.add(&vec![Some(7), None, Some(0)].into(), &vec![Some(1 << 32), Some(2), None].into()).unwrap();
+        table.push(7, 1 << 32);
         assert_eq!(select(&mut table, vec![Some(7), Some(i32::MAX)]), [Some(vec![40, 1 << 32, big]), Some(vec![0])]);
         assert_eq!(table.len(), 5);
         let mut other = EntryTable::default();
-        other.add(&vec![3].into(), &vec![1].into()).unwrap();
+        other.push(3, 1);
         table.append(other);
         assert_eq!(select(&mut table, vec![Some(3)]), [Some(vec![1, 5])]);
-        assert!(table.add(&vec![1].into(), &Int64Array::from(Vec::<i64>::new())).is_err());
     }
 }

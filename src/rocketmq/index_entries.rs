@@ -15,7 +15,7 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
 
 use super::commit_log::columns::timestamp_type;
-use super::commit_log::frame::{TRANSACTION_ROLLBACK, TRANSACTION_TYPE};
+use super::commit_log::frame::{Frame, TRANSACTION_ROLLBACK, TRANSACTION_TYPE};
 use super::commit_log::properties;
 use super::message_columns::{Int32s, Texts, integers, null, times};
 use crate::error::{Error, Result};
@@ -66,6 +66,11 @@ impl<'a> KeyTexts<'a> {
     /// Return whether the message carries a key; its tags count as a key if `tags` is set. An empty key is never carried.
     pub fn carries(&self, key: &str, tags: bool) -> bool {
         !key.is_empty() && self.marked_keys(tags).any(|(mark, text)| key.strip_prefix(mark) == Some(text))
+    }
+
+    /// Return whether the message has tags that 5.5.0 indexes.
+    pub fn has_tags(&self) -> bool {
+        self.tags.as_ref().is_some_and(|tags| !tags.is_empty())
     }
 
     /// Return whether the message has a key whose index key `topic#key` has this hash.
@@ -176,8 +181,27 @@ pub(super) fn for_each_key(
     Ok(())
 }
 
+/// Calls `take` with each key of a message that a broker indexes, in the order of their entries.
+pub(super) fn for_each_key_of_frame(
+    frame: &Frame<'_>,
+    texts: &KeyTexts<'_>,
+    phy_offset: i64,
+    tags: bool,
+    mut take: impl FnMut(IndexKey<'_>),
+) {
+    if !is_indexed(frame.sys_flag()) {
+        return;
+    }
+    let topic = decode_utf8(frame.topic());
+    for (mark, key) in texts.marked_keys(tags) {
+        let store_timestamp = frame.store_timestamp();
+        take(IndexKey { topic: &topic, mark, key, phy_offset, store_timestamp, row: 0 });
+    }
+}
+
+/// Index entries that grow one by one.
 #[derive(Default)]
-struct Entries {
+pub(super) struct Entries {
     topic: StringBuilder,
     key: StringBuilder,
     phy_offset: Int64Builder,
@@ -187,7 +211,7 @@ struct Entries {
 }
 
 impl Entries {
-    fn add(&mut self, key: &IndexKey<'_>) {
+    pub(super) fn add(&mut self, key: &IndexKey<'_>) {
         self.topic.append_value(key.topic);
         if key.mark.is_empty() {
             self.key.append_value(key.key);
@@ -202,7 +226,7 @@ impl Entries {
         self.row.append_value(key.row);
     }
 
-    fn finish(mut self) -> RecordBatch {
+    pub(super) fn finish(mut self) -> RecordBatch {
         let fields = [
             ("topic", DataType::Utf8),
             ("key", DataType::Utf8),

@@ -2,13 +2,16 @@
 //! turn a message into index entries.
 
 pub mod broker_lock;
+pub mod candidates;
 pub mod checkpoint;
 pub mod commit_log;
 pub mod consume_queue;
 pub mod entry_table;
 pub mod file_name;
+pub mod index_cross_check;
 pub mod index_entries;
-pub mod index_follower;
+pub mod index_recovery;
+pub mod log_entries;
 pub mod message_columns;
 mod names;
 pub mod offset_files;

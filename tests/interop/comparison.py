@@ -1,4 +1,4 @@
-"""Asks both sides the same, and counts what was asked: a green run can then say how much it compared."""
+"""Ask both sides the same questions and count them, so that a passing run reports how much it compared."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SERVICE_CAP = 64
 
 @dataclasses.dataclass
 class Tally:
-    """Questions by kind; a question may be of several kinds."""
+    """Number of questions by kind; a question may have several kinds."""
 
     asked: int = 0
     hits: int = 0
@@ -61,7 +61,7 @@ class Tally:
 
 
 class Comparison:
-    """Opens index directories on both sides and asks the same; remembers what was compared."""
+    """Opens index directories on both sides, asks the same questions and counts them."""
 
     def __init__(self, driver: Driver, say: Callable[[str], None]) -> None:
         self._driver, self._say = driver, say
@@ -102,7 +102,7 @@ class Comparison:
 
 
 def build_with_the_real_service(driver: Driver, root: Path, made: list[Message], geometry: tuple[int, int]) -> None:
-    """Let the real service under root, a new or an earlier one, index messages as they are dispatched to it."""
+    """Dispatch messages to the real index service at a root, new or existing."""
     root.mkdir(exist_ok=True)
     assert driver.ask("store_load", root=root, config=index_config(*geometry))["ok"]
     # The real service names a file by the millisecond and writes over one that has the name already:
@@ -125,12 +125,12 @@ def build_with_the_real_service(driver: Driver, root: Path, made: list[Message],
 
 
 def index_contents(root: Path) -> list[bytes]:
-    """Read the index files under root/index, oldest first. Names are left out: they tell when a file was made."""
+    """Read the index files in root/index, oldest first, without names, which depend on the time."""
     return [file.read_bytes() for file in sorted((root / "index").iterdir()) if file.name.isdigit()]
 
 
 def first_difference(ours: list[bytes], theirs: list[bytes]) -> str | None:
-    """Say where two lists of files first differ; None if nowhere. pytest takes minutes to compare long bytes."""
+    """Return where two lists of files first differ; None if they are equal. pytest takes minutes to compare long bytes."""
     if len(ours) != len(theirs):
         return f"{len(ours)} files and {len(theirs)}"
     for number, (mine, its) in enumerate(zip(ours, theirs, strict=True)):

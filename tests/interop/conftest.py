@@ -1,4 +1,4 @@
-"""Fixtures of the tests against the real broker's classes, and the lines they print at the end."""
+"""Fixtures of the tests against the real broker's classes, and the lines that they print at the end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A local Spark session with our formats registered."""
+    """A local Spark session with the formats of logdex."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 - the other tests need no Spark
 
     from logdex import spark as ls  # noqa: PLC0415
@@ -53,7 +53,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Callable[[str], Path]:
-    """Return `store(case)`, which unpacks a golden store and gives its root."""
+    """Return `store(case)`, which unpacks a golden store and returns its root."""
 
     def unpack(case: str) -> Path:
         folder = tmp_path / case
@@ -65,12 +65,12 @@ def store(tmp_path: Path) -> Callable[[str], Path]:
 
 @pytest.fixture(scope="session")
 def say(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Return a function that keeps a line for the end of the run, where it is printed whatever pytest captures."""
+    """Return a function that stores a line to print at the end of the run, independent of pytest's capture."""
     return request.config.stash.setdefault(_LINES, []).append
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print the lines that the tests kept."""
+    """Print the lines that the tests stored."""
     lines = config.stash.get(_LINES, [])
     if lines:
         terminalreporter.section("against the real RocketMQ 4.9.3 and Kafka 3.9.2 classes")

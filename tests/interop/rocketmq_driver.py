@@ -1,4 +1,4 @@
-"""Talks to the Java driver under src/: one JVM that answers with the real RocketMQ store classes."""
+"""Client of the Java driver in src/: one JVM that answers with the real RocketMQ store classes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 JAR = Path(__file__).parent / "target" / "interop.jar"
 
 FOREVER = 2**63 - 1
-"""The end of a time range without end."""
+"""End of an open time range."""
 
 ANSWER_SECONDS = 120
-"""A JVM that says nothing for so long hangs: it is killed."""
+"""Seconds without an answer after which the JVM is killed."""
 
 
 class Driver:
@@ -90,12 +90,12 @@ class Driver:
         return self._jvm.pid
 
     def kill(self) -> None:
-        """End the JVM as `kill -9` does: nothing that it has open is closed."""
+        """Kill the JVM as `kill -9` does: it closes nothing."""
         self._jvm.kill()
         self._jvm.wait()
 
     def close(self) -> None:
-        """End the JVM. A store that is still open is not shut down: that is `store_stop`."""
+        """End the JVM. An open store is not shut down; use `store_stop` for that."""
         assert self._jvm.stdin is not None
         assert self._jvm.stdout is not None
         with contextlib.suppress(BrokenPipeError):  # it was killed

@@ -1,4 +1,4 @@
-"""Index files and directories that pass from the real class to logdex and back while they grow."""
+"""Index files and directories that the real class and logdex fill in turns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAME = "20250102030405006"
 
 
 class Shape(NamedTuple):
-    """Geometry and seeds of a file, and how many of the entries go to it."""
+    """Geometry and seeds of a file, and the number of its entries."""
 
     hash_slots: int
     max_entries: int
@@ -42,7 +42,7 @@ SHAPES = {
 
 
 class Side:
-    """Writes one file with one of the two implementations, opening it anew for every part."""
+    """Writes one file with one of the two implementations, and opens it again for every part."""
 
     def __init__(self, path: Path, shape: Shape, driver: Driver) -> None:
         path.parent.mkdir(exist_ok=True)

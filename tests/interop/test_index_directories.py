@@ -1,4 +1,4 @@
-"""Index directories built by logdex, asked by the real IndexService: the answers of logdex compat="4.9.3".
+"""Index directories of logdex in the real IndexService: the same answers as logdex with compat="4.9.3".
 
 Every way to build one is here: rows put in batches, messages of a commit log, a Spark job over a store, a Spark
 DataFrame. Together they ask more than 10,000 questions.

@@ -1,4 +1,4 @@
-"""Kafka's own classes over files of logdex, and logdex over files of theirs."""
+"""Kafka's own classes read files of logdex, and logdex reads files of Kafka."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _segment_question(path: Path, interval: int, size: int) -> dict[str, Any]:
 def test_rebuilt_indexes_serve_the_real_segment(
     kafka: Classes, tmp_path: Path, say: Callable[[str], None], case: str
 ) -> None:
-    """Logs of real brokers with indexes that logdex made, over other intervals than the brokers used."""
+    """Logs of real brokers with indexes of logdex, built with other intervals than the brokers used."""
     root = golden_kafka.unpack(case, tmp_path)
     states: dict[str, ProducerState] = defaultdict(ProducerState)
     segments = compared = 0

@@ -1,4 +1,4 @@
-"""A writer that is killed in the middle of its puts, and the other side that goes on with what it left."""
+"""A writer is killed during its puts, and the other side continues with its files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ batch = columns(mixture(41, 50))
 while True:
     print(*pa.table(writer.put_messages(batch))["msg_id"].to_pylist(), flush=True)
 """
-"""Puts until it is killed, and says after each put which messages it has taken."""
+"""Puts until it is killed, and prints after each put which messages are in."""
 
 
 @pytest.mark.parametrize("threads", [1, 3])

@@ -1,4 +1,4 @@
-"""Messages that the broker put, put again by logdex with the times at which they were stored: the same files come out."""
+"""logdex puts a broker's messages with the same store times, and writes the same files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages that wait for their time: parked by one side, delivered by the other."""
+"""Scheduled messages that one side parks and the other delivers."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _told(message: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _wait_for(broker: Driver, messages: int, root: Path) -> None:
-    """Wait until the log holds so many messages, and all are dispatched."""
+    """Wait until the log holds a number of messages and all are dispatched."""
     patience = time.monotonic() + 30
     while len(log_rows(root)) < messages or broker.ask("store_state")["dispatch_behind"] > 0:
         assert time.monotonic() < patience
@@ -136,7 +136,7 @@ def _in_order_of(names: list[str], properties: dict[str, str]) -> dict[str, str]
 
 
 def _log_bytes(root: Path, *, without_time: bool = False) -> list[str]:
-    """Return the frames of a log, those of one store without the times at which they were stored."""
+    """Return the frames of a log, without the store times in one of the stores."""
     frames = []
     for file in sorted((root / "commitlog").iterdir()):
         content, at = bytearray(file.read_bytes()), 0

@@ -75,7 +75,7 @@ def test_batch_put_and_select_beside_the_real_class(
 
 
 def touch_memory(path: Path) -> None:
-    """Have the machine hand out the memory that the files will lie in; on a virtual one the first touch is the host's time."""
+    """Touch the memory that the files will use; on a virtual machine the first touch costs the host's time."""
     block = bytes(1 << 20)
     with path.open("wb") as file:
         for _ in range(TOUCHED_MIB):
@@ -84,7 +84,7 @@ def touch_memory(path: Path) -> None:
 
 
 class Race:
-    """Two files of one geometry, one of each side, and the seconds that each side took."""
+    """Two files of one geometry, one from each side, and the seconds of each side."""
 
     def __init__(self, driver: Driver, folder: Path) -> None:
         self._driver = driver

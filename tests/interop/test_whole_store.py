@@ -1,4 +1,4 @@
-"""Whole stores of a real broker whose index was replaced by one from logdex: loaded, asked, started and written to."""
+"""Stores of a real broker with an index of logdex: the broker loads, queries, starts and continues them."""
 
 from __future__ import annotations
 

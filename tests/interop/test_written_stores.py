@@ -1,4 +1,4 @@
-"""Stores that logdex wrote, in the real broker's store, and the other way round, in turns."""
+"""The real broker's store and logdex read and continue each other's stores, in turns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Made-up index traffic and questions about it: the input of both sides. Nothing here imports logdex."""
+"""Generated index traffic and questions about it, the input of both sides. This module does not import logdex."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from rocketmq_driver import FOREVER, Question
 
 TOPICS = ("TopicTest", "%RETRY%group_a", "\u8ba2\u5355")
 HOT_KEY = "hot"
-"""A key that is put far more often than one answer can hold."""
+"""A key with far more entries than one answer can hold."""
 
 SAME_HASH = tuple("".join(("Aa", "BB")[bit >> place & 1] for place in range(4)) for bit in range(16))
-"""Sixteen keys of one hash. The last four are only asked for."""
+"""Sixteen keys with the same hash. The last four are never put."""
 
 ODD_KEYS = (
     "tbaekxa",  # with TopicTest: the hash is the least int, whose absolute value Java cannot hold
@@ -30,7 +30,7 @@ ODD_KEYS = (
 
 
 class Put(NamedTuple):
-    """One index entry, as a dispatcher puts it."""
+    """An index entry as a dispatcher puts it."""
 
     topic: str
     key: str
@@ -39,7 +39,7 @@ class Put(NamedTuple):
 
 
 def puts(seed: int, count: int, *, clock_steps_back: bool = True) -> list[Put]:
-    """Make entries in log order, one to four a message, with idle gaps in which a file may roll."""
+    """Make entries in log order, one to four for each message, with idle gaps in which a file may roll."""
     chance = random.Random(seed)
     made: list[Put] = []
     phy_offset, now = chance.randrange(1_000), 1_700_000_000_000 + chance.randrange(100_000)
@@ -71,7 +71,7 @@ def _keys(chance: random.Random, serial: int) -> list[str]:
 
 
 def questions(seed: int, known: list[Put], count: int) -> list[Question]:
-    """Make questions about known entries: hits, misses, keys of one hash, time ranges with sharp edges, small caps."""
+    """Make questions about known entries: hits, misses, hash collisions, exact time ranges, small limits."""
     chance = random.Random(seed)
     asked: list[Question] = []
     for _ in range(count):

@@ -1,4 +1,4 @@
-"""Messages whose keys are index entries: made-up ones, and those of the golden stores. Nothing here imports logdex."""
+"""Messages whose keys are index entries: generated ones and those of the golden stores. This module does not import logdex."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _COLUMNS = pa.schema(
 
 
 class Message(NamedTuple):
-    """What a dispatcher reads of a message."""
+    """The fields of a message that a dispatcher reads."""
 
     topic: str
     phy_offset: int
@@ -40,7 +40,7 @@ class Message(NamedTuple):
     keys: str | None
 
     def rows(self) -> Iterator[Put]:
-        """Return the entries that the message gets."""
+        """Return the index entries of the message."""
         if self.sys_flag & ROLLBACK == ROLLBACK:
             return
         unique = [] if self.uniq_key is None else [self.uniq_key]
@@ -49,7 +49,7 @@ class Message(NamedTuple):
 
 
 def messages(rows: list[Put], seed: int) -> list[Message]:
-    """Gather entries to messages: some of a transaction, some without unique key, some with stray spaces in KEYS."""
+    """Group entries into messages: some of a transaction, some without unique key, some with extra spaces in KEYS."""
     chance = random.Random(seed)
     made = []
     for (phy_offset, topic, store_timestamp), group in itertools.groupby(
@@ -71,7 +71,7 @@ def messages(rows: list[Put], seed: int) -> list[Message]:
 
 
 def columns(batch: list[Message]) -> pa.Table:
-    """Lay messages out as the columns that a scan of a commit log gives."""
+    """Return messages as the columns of a commit log's scan."""
     arrays = [pa.array(values, field.type) for values, field in zip(zip(*batch, strict=True), _COLUMNS, strict=True)]
     return pa.table(arrays, schema=_COLUMNS)
 

@@ -1,4 +1,4 @@
-"""Made-up messages that are put into stores, in the form that the driver takes, and the same as columns for logdex."""
+"""Generated messages for stores, in the driver's form and as columns for logdex."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _COLUMNS = {
 
 
 def mixture(seed: int, count: int, *, transactions: bool = True, batchable: bool = False) -> list[dict[str, Any]]:
-    """Make messages of all kinds but delayed ones.
+    """Make messages of all kinds except delayed ones.
 
     Args:
         seed: The same seed makes the same messages.
@@ -77,7 +77,7 @@ def _message(chance: random.Random, unique: str, transactions: bool, batchable: 
 
 
 def columns(messages: Iterable[dict[str, Any]]) -> pa.RecordBatch:
-    """Lay messages out as the columns that a store writer takes."""
+    """Return messages as the columns that a store writer takes."""
     rows = list(messages)
     made = {name: pa.array([row.get(name, usual) for row in rows], kind) for name, (kind, usual) in _COLUMNS.items()}
     made["body"] = pa.array([base64.b64decode(row.get("body_base64", "")) for row in rows], pa.binary())
@@ -86,7 +86,7 @@ def columns(messages: Iterable[dict[str, Any]]) -> pa.RecordBatch:
 
 
 def questions(messages: Iterable[dict[str, Any]], forever: int) -> list[Question]:
-    """Ask for every key of the messages, each once."""
+    """Return a question for every key of the messages."""
     asked = {
         (message["topic"], key)
         for message in messages

@@ -1,4 +1,4 @@
-"""What both sides say about one store: every message by queue, by offset and by key, and the bounds of all queues."""
+"""Comparison of one store on both sides: every message by queue, by offset and by key, and the bounds of all queues."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ PREPARED = 4
 
 
 def broker_puts(broker: Driver, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Have the started store put messages one by one, so slowly that no two index files get one name.
+    """Put messages into the started store one by one, so slowly that two index files never get the same name.
 
     The broker names a file by the millisecond and writes over one that has the name already. A message has four keys at most.
     """
@@ -62,14 +62,14 @@ def broker_puts(broker: Driver, messages: list[dict[str, Any]]) -> list[dict[str
 
 
 def log_rows(root: Path) -> list[dict[str, Any]]:
-    """Read every message of a store's log, bodies as they are stored; times in ms, properties as a dict."""
+    """Read every message of a store's log, with stored bodies, times in ms and properties as a dict."""
     with closing(CommitLog.open(root / "commitlog")) as log:
         table = pa.table(log.scan(body="stored"))
     return [row_as_plain(row) for row in table.to_pylist()]
 
 
 def row_as_plain(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row of a scan with what JSON can hold: times in ms, properties as a dict, the body as base64."""
+    """Return a row of a scan as JSON values: times in ms, properties as a dict, the body as base64."""
     plain = dict(row)
     for name in ("store_timestamp", "born_timestamp"):
         plain[name] = round(row[name].timestamp() * 1_000)
@@ -80,7 +80,7 @@ def row_as_plain(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def both_say_the_same(broker: Driver, root: Path, least: int) -> list[dict[str, Any]]:
-    """Compare all messages of a started store with what logdex reads in its files, and give them.
+    """Compare all messages of a started store with those that logdex reads from its files, and return them.
 
     Args:
         broker: The real store, loaded and started.

@@ -1,4 +1,4 @@
-"""The parts of the report, one file each: `measure(plan)` measures it."""
+"""Parts of the report, one module each, with a function `measure(plan)`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How large a batch should be: the same puts and lookups in batches of several sizes."""
+"""Size of batches: the same puts and lookups in batches of several sizes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ASKED = 200_000
 
 
 def measure(plan: Plan) -> Part:
-    """Take turns: puts into a prepared file, lookups of keys that a full file of the default geometry holds."""
+    """Measure in turns: puts into a prepared file, lookups of keys of a full file of the default geometry."""
     path, full = plan.scratch / "1", plan.scratch / "2"
     puts, asked = min(PUTS, plan.held), min(ASKED, plan.asked)
     with native(plan.scratch) as ours:

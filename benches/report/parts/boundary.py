@@ -1,4 +1,4 @@
-"""What a call from Python costs: an almost empty batch, and single puts and lookups beside the same calls in Rust."""
+"""Cost of a call from Python: an almost empty batch, and single puts and lookups beside the same calls in Rust."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SMALL = 1_000_000
 
 
 def measure(plan: Plan) -> Part:
-    """Take turns on a file of a million entries and on a full one of the default geometry."""
+    """Measure in turns on a file of a million entries and on a full one of the default geometry."""
     small, calls, singles = min(SMALL, plan.held), min(CALLS, plan.asked), min(SINGLES, plan.asked)
     paths = {"small": plan.scratch / "1", "large": plan.scratch / "2"}
     held = {"small": small, "large": plan.held}
@@ -97,5 +97,5 @@ def _select_calls(file: IndexFile, key: Any, calls: int) -> float:
 def _put_calls(file: IndexFile, row: tuple[Any, Any, Any], calls: int) -> float:
     start = time.perf_counter()
     for _ in range(calls):
-        file.put_batch(*row, start=1)  # behind the last row: nothing is put
+        file.put_batch(*row, start=1)  # after the last row: nothing is put
     return time.perf_counter() - start

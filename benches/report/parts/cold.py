@@ -1,4 +1,4 @@
-"""Lookups in a full file of which nothing is in memory."""
+"""Lookups in a full file that is not in memory."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from ..rounds import Step
 
 AMOUNTS = {"java": 30, "serial_reads": 300, "one_by_one": 300, "batch": 1_000, "large_batch": 20_000}
-"""How many keys each asks for."""
+"""Keys of each lookup step."""
 
 
 def measure(plan: Plan) -> Part:
-    """Take turns; the file is dropped from memory before each."""
+    """Measure in turns; the file is dropped from memory before each step."""
     path = plan.scratch / "20260321000000000"
     with ExitStack() as stack:
         real = stack.enter_context(jvm(plan.scratch))
-        # A file of which a program has a map does not leave memory, so nobody here keeps one.
+        # A file that a program maps does not leave memory, so no program here keeps a map.
         ours = stack.enter_context(native(plan.scratch))
         ours.ask("put", path=path, keep=True, batch=WHOLE, threads=1, **plan.file())
         asked = {"path": path, "present": True, **plan.file()}

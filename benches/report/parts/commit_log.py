@@ -1,4 +1,4 @@
-"""A commit log, read whole: by logdex natively and from Python, the broker's own decoder, and a plain read of the files."""
+"""Read a whole commit log: logdex from Rust and Python, the broker's own decoder, and a plain read of the files."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from ..server import Server
 
 BODIES = (1024, 200)
-"""Bytes of a body, a log each."""
+"""Bytes of a body; each size has its own log."""
 PYTHON_MESSAGES = 20_000
-"""What the reader in plain Python reads: it is slow."""
+"""Messages for the reader in plain Python, which is slow."""
 PYTHON_BYTES = 32 << 20
-"""More than they take."""
+"""Upper limit of their bytes."""
 COLUMNS = {"without": False, "with": True}
 """Whether bodies are read."""
 THREADS = {"one": 1, "two": 2}
 
 
 def measure(plan: Plan) -> Part:
-    """Take turns, a whole log each."""
+    """Measure in turns, a whole log in each step."""
     part = Part("commit_log", 1, Measured({}))
     with ExitStack() as stack:
         real = stack.enter_context(jvm(plan.scratch))
@@ -58,7 +58,7 @@ def measure(plan: Plan) -> Part:
 
 
 def steps_of_log(real: Server, ours: Server, path: Path) -> dict[str, Step]:
-    """Return what is done with one log."""
+    """Return the steps of one log."""
     steps: dict[str, Step] = {}
     for name, body in COLUMNS.items():
         steps[f"java_{name}"] = partial(_seconds, real, "rounds_decode", path=path, body=body)
@@ -75,7 +75,7 @@ def _seconds(server: Server, op: str, _: int, **question: Any) -> float:
 
 
 def same_messages(real: Server, ours: Server, path: Path) -> None:
-    """Check that everybody reads the same messages.
+    """Check that all programs read the same messages.
 
     Raises:
         RuntimeError: They do not.
@@ -88,7 +88,7 @@ def same_messages(real: Server, ours: Server, path: Path) -> None:
 
 
 def resident(ours: Server, path: Path, messages: int) -> dict[str, list[float]]:
-    """Return the MiB that the native program has after 10 %, 50 % and all of a scan with bodies, by threads."""
+    """Return the memory of the native program in MiB after 10 %, 50 % and all of a scan with bodies, by threads."""
     ask = partial(ours.ask, "log_resident", path=path, messages=messages, body=True)
     return {name: ask(threads=number)["mib"] for name, number in THREADS.items()}
 
@@ -109,7 +109,7 @@ HEAD = struct.Struct(">iIiiiqqiq4siq4siiqi")
 
 
 def with_struct(path: Path, _: int) -> float:
-    """Read the first messages as a script of an hour would: struct, slices and splits, and the checksum."""
+    """Read the first messages as a simple script would: struct, slices, splits and the checksum."""
     with min(path.iterdir()).open("rb") as file:
         data = file.read(PYTHON_BYTES)
     start = time.perf_counter()

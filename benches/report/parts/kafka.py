@@ -1,4 +1,4 @@
-"""Kafka segments: records to Arrow, heads of batches, indexes made anew, by the real classes and by logdex."""
+"""Kafka segments: records to Arrow, batch headers, and rebuilt indexes, by the real classes and by logdex."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 INDEXES = {"index_interval_bytes": 4_096, "max_index_bytes": 10_485_760}
 HEADS = ["position", "size", "baseOffset", "lastOffset", "maxTimestamp", "producerId", "baseSequence"]
-"""What the real classes are asked of a batch."""
+"""Fields of a batch that the real classes return."""
 
 
 def measure(plan: Plan) -> Part:
-    """Take turns, in rounds of one codec each: they are short, and what disturbs one is not far."""
+    """Measure in turns, in rounds of one codec: short rounds are disturbed alike."""
     rebuilt = plan.scratch / "rebuilt"
     rebuilt.mkdir()
     with ExitStack() as stack:
@@ -68,7 +68,7 @@ def measure(plan: Plan) -> Part:
 
 
 def scans(real: Server, ours: Server, segment: Written) -> dict[str, Step]:
-    """Return the ways to read all records of a segment."""
+    """Return the steps that read all records of a segment."""
     name, path = segment.name, segment.path
     steps: dict[str, Step] = {
         f"{name}_records_java": lambda _: real.seconds("rounds_records", path=path),
@@ -81,7 +81,7 @@ def scans(real: Server, ours: Server, segment: Written) -> dict[str, Step]:
 
 
 def walks(real: Server, ours: Server, segment: Written, rebuilt: Path) -> dict[str, Step]:
-    """Return the ways to look at the heads of all batches, and to make the indexes anew."""
+    """Return the steps that read all batch headers, and those that rebuild the indexes."""
     name, path = segment.name, segment.path
     java = {"dir": path.parent, "base": 0, **INDEXES}
     return {
@@ -96,7 +96,7 @@ def walks(real: Server, ours: Server, segment: Written, rebuilt: Path) -> dict[s
 
 
 def read(path: Path, threads: int) -> float:
-    """Read all records from Python, as Arrow batches, each thread a part of the offsets."""
+    """Read all records from Python as Arrow batches, in threads that read a part of the offsets each."""
 
     def drain(segment: LogSegment, begin: int | None, end: int | None) -> int:
         return sum(batch.num_rows for batch in segment.records(begin_offset=begin, end_offset=end))
@@ -107,7 +107,7 @@ def read(path: Path, threads: int) -> float:
             drain(segment, None, None)
         return time.perf_counter() - start
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(lambda _: None, range(threads)))  # the threads are there
+        list(pool.map(lambda _: None, range(threads)))  # start the threads
         start = time.perf_counter()
         with LogSegment.open(path) as segment:
             bounds = [segment.next_offset() * part // threads for part in range(threads + 1)]
@@ -116,7 +116,7 @@ def read(path: Path, threads: int) -> float:
 
 
 def heads(path: Path, _: int) -> float:
-    """Read the heads of all batches from Python."""
+    """Read all batch headers from Python."""
     start = time.perf_counter()
     with LogSegment.open(path) as segment:
         for _batch in segment.batches(columns=HEADS):
@@ -125,7 +125,7 @@ def heads(path: Path, _: int) -> float:
 
 
 def recover(path: Path, _: int) -> float:
-    """Make both indexes from Python, in memory: `rebuild_indexes` then writes them and waits for the disk."""
+    """Build both indexes from Python, in memory; `rebuild_indexes` would also write them and wait for the disk."""
     start = time.perf_counter()
     with LogSegment.open(path) as segment:
         recovered = segment.core.recover(
@@ -137,7 +137,7 @@ def recover(path: Path, _: int) -> float:
 
 
 def same_records(real: Server, segment: Written) -> None:
-    """Check that both read the same, before anybody is timed.
+    """Check, before the measurement, that both read the same.
 
     Raises:
         RuntimeError: They do not.
@@ -157,7 +157,7 @@ def same_records(real: Server, segment: Written) -> None:
 
 
 def same_indexes(real: Server, ours: Server, segment: Written, rebuilt: Path) -> None:
-    """Check that both make the same indexes. The real class leaves its own beside the segment.
+    """Check that both build the same indexes. The real class leaves its files beside the segment.
 
     Raises:
         RuntimeError: They do not.
@@ -167,4 +167,4 @@ def same_indexes(real: Server, ours: Server, segment: Written, rebuilt: Path) ->
     for suffix in (".index", ".timeindex"):
         theirs = segment.path.with_suffix(suffix)
         if not cmp(theirs, rebuilt / theirs.name, shallow=False):
-            raise RuntimeError(f"{theirs} is not what logdex makes")
+            raise RuntimeError(f"{theirs} differs from the index that logdex builds")

@@ -1,4 +1,4 @@
-"""Offset index: lookups at random in a full index of the default size, by the real class and by logdex."""
+"""Offset index: random lookups in a full index of the default size, by the real class and by logdex."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SINGLES = 200_000
 
 
 def measure(plan: Plan) -> Part:
-    """Take turns: everybody asks for the same offsets, in each round others."""
+    """Measure in turns: all steps of a round look up the same offsets, and each round has other offsets."""
     path = plan.scratch / f"{0:020d}.index"
     below = OFFSETS_AN_ENTRY * plan.offset_entries
     question = {"path": path, "asked": plan.offsets_asked, "below": below}
@@ -53,7 +53,7 @@ def measure(plan: Plan) -> Part:
 
 
 def targets(plan: Plan, number: int) -> Any:
-    """Return the offsets of a round: the rule of the other programs."""
+    """Return the offsets of a round, by the rule of the other programs."""
     first = 777_000_000 + number * plan.offsets_asked
     noise = keys.mix(np.arange(first, first + plan.offsets_asked, dtype=np.uint64))
     return (noise % np.uint64(OFFSETS_AN_ENTRY * plan.offset_entries)).astype(np.int64)
@@ -79,7 +79,7 @@ def _singles(index: OffsetIndex, offsets: Any) -> float:
 
 
 def same_answers(plan: Plan, real: Server, ours: Server, index: OffsetIndex, question: dict[str, Any]) -> None:
-    """Check that everybody finds the same, before anybody is timed.
+    """Check, before the measurement, that all steps find the same.
 
     Raises:
         RuntimeError: The answers differ.

@@ -1,4 +1,4 @@
-"""What a Python user could take instead to read segments: kafka-python, aiokafka, and kafka-dump-log."""
+"""Alternatives for reading segments from Python: kafka-python, aiokafka and kafka-dump-log."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SHARE, DUMPED_SHARE = 16, 8
 
 
 def measure(plan: Plan) -> Part:
-    """Take turns: everybody reads whole segments, checksums compared."""
+    """Measure in turns: all steps read whole segments and compare checksums."""
     with kafka_jvm(plan.scratch) as real:
         read_ = segments.write(plan, real, plan.segment_bytes // SHARE, READ)
         dumped = segments.write(plan, real, plan.segment_bytes // DUMPED_SHARE, DUMPED)
@@ -65,7 +65,7 @@ def _logdex(path: Path, _: int) -> float:
 
 
 def _objects(kind: Any, path: Path, _: int) -> float:
-    """Read all records as the client does with what it fetched."""
+    """Read all records as the client does after a fetch."""
     start = time.perf_counter()
     records = kind(path.read_bytes())
     while (batch := records.next_batch()) is not None:
@@ -87,7 +87,7 @@ def _dump(path: Path, _: int) -> float:
 
 
 def _run(command: list[str]) -> float:
-    """Run a program of which only the time matters: the whole process, its lines thrown away."""
+    """Run a program and discard its output; the whole process is timed."""
     start = time.perf_counter()
     done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
     took = time.perf_counter() - start

@@ -1,4 +1,4 @@
-"""Finding in a whole store: what benches/python/store_rates.py measures."""
+"""Find in a whole store: the figures of benches/python/store_rates.py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def measure(plan: Plan) -> Part:
-    """Run the program and keep its figures; the store lies where all files of the report lie meanwhile."""
+    """Run the program and store its figures; its store is in the report's temporary directory."""
     folder = plan.scratch / "store"
     sizes = ["--short"] if plan.short else [str(plan.store_messages)]
     part = program.run("message_store", plan, "store_rates.py", "--dir", str(folder), *sizes)

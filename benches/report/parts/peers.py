@@ -1,4 +1,4 @@
-"""What a user could take instead: the same keys and offsets in other stores, and in the real IndexFile."""
+"""Alternatives: the same keys and offsets in other stores, and in the real IndexFile."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BATCH_ASKED = 500_000
 
 
 def measure(plan: Plan) -> Part:
-    """Take turns: each builds, opens, gets a batch and single keys, and throws its files away."""
+    """Measure in turns: each peer builds, opens, gets a batch and single keys, and removes its files."""
     held, asked = plan.peer_keys, min(BATCH_ASKED, plan.peer_keys)
     columns = keys.held(held), pa.array(1024 * np.arange(held))
     bytes_per_key: dict[str, float] = {}
@@ -86,7 +86,7 @@ def _java(plan: Plan, real: Server, asked: int, number: int) -> dict[str, float]
     build = real.seconds("rounds_put", keep=True, **file)
     answer = real.ask("rounds_select", asked=asked, round=number, present=True, max_num=MAX_NUM, **file)
     path.unlink()
-    # It knows no batches: a broker asks key by key.
+    # The class has no batches: a broker looks up key by key.
     return {"build": build, "open": answer["open"], "batch": answer["seconds"], "one": answer["seconds"]}
 
 

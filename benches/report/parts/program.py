@@ -1,4 +1,4 @@
-"""Programs of benches/python that measure by themselves, each in a process of its own."""
+"""Programs of benches/python, each of which measures in its own process."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from ..plan import Plan
 
 ATTEMPTS = 2
-"""How often a program is run until nobody disturbs it; its rounds cannot be told apart from here."""
+"""Runs of a program until one is undisturbed; its rounds are not visible here."""
 
 
 def run(name: str, plan: Plan, program: str, *options: str) -> Part:
-    """Run a program with `--json` and keep its figures.
+    """Run a program with `--json` and store its figures.
 
     Raises:
         RuntimeError: It failed.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..server import Server
 
 WHOLE = 1 << 30
-"""A batch of this many rows is one call for everything."""
+"""A batch of this size is one call for all rows."""
 
 NATIVE: dict[str, dict[str, Any]] = {
     "fresh": {},
@@ -34,11 +34,11 @@ NATIVE: dict[str, dict[str, Any]] = {
     "swar": {"kernel": "swar"},
     "batches": {"batch": BATCH},
 }
-"""The ways in which the native program puts everything into a new file."""
+"""Options with which the native program puts all rows into a new file."""
 
 
 def measure(plan: Plan) -> Part:
-    """Take turns, a whole file each."""
+    """Measure in turns, a whole file in each step."""
     path = plan.scratch / "20260321000000000"
     with ExitStack() as stack:
         real, ours, cpu = all_three(stack, plan)
@@ -57,7 +57,7 @@ def measure(plan: Plan) -> Part:
             steps[name] = partial(_native, ours, asked | by_default | way)
         for name in ("fresh", "prepared"):
             steps[f"cpu_{name}"] = partial(_native, cpu, asked | by_default | NATIVE[name])
-        # Who prepares a file touches its memory before the time begins.
+        # A prepared file has its memory touched before the time begins.
         memory = Memory(ours, plan)
         steps = {name: step if "prepared" in name else memory.before(step) for name, step in steps.items()}
         return Part("put", plan.held, take_turns(steps, plan.rounds))
@@ -68,14 +68,14 @@ def _native(server: Server, question: dict[str, Any], _: int) -> float:
 
 
 class Memory:
-    """Has memory touched before a step, and again while that shows that the host had taken pages back.
+    """Touches memory before a step, and again if the host had taken pages back.
 
     The first touch of such a page costs ten times as much as any other.
     """
 
     TRIES = 5
     SLOW = 1.5
-    """Times the fastest touch so far."""
+    """Factor to the fastest touch so far."""
 
     def __init__(self, server: Server, plan: Plan) -> None:
         self._server = server
@@ -84,7 +84,7 @@ class Memory:
         self._fastest = float("inf")
 
     def before(self, step: Step) -> Step:
-        """Return the step with a touch before it."""
+        """Return the step, preceded by a touch."""
 
         def both(number: int) -> float | dict[str, float]:
             for _ in range(self._tries):
@@ -98,7 +98,7 @@ class Memory:
 
 
 def from_python(plan: Plan, columns: tuple[Any, Any, Any]) -> float:
-    """Put everything from Python, in Arrow batches."""
+    """Put all rows from Python, in Arrow batches."""
     path = plan.scratch / "20260321000000000"
     batches = [tuple(column.slice(first, BATCH) for column in columns) for first in range(0, plan.held, BATCH)]
     with IndexFile.create(path, **geometry(plan.held)) as file:
@@ -112,7 +112,7 @@ def from_python(plan: Plan, columns: tuple[Any, Any, Any]) -> float:
 
 
 def same_bytes(plan: Plan, real: Server, ours: Server) -> None:
-    """Check that everybody writes the same file, before anybody is timed.
+    """Check, before the measurement, that all steps write the same file.
 
     Raises:
         RuntimeError: The files differ.
@@ -124,6 +124,6 @@ def same_bytes(plan: Plan, real: Server, ours: Server) -> None:
     for way in ways:
         ours.ask("put", path=other, keep=True, batch=WHOLE, **way, **plan.file())
         if not cmp(one, other, shallow=False):
-            raise RuntimeError(f"{other} ({way}) is not what the real IndexFile writes")
+            raise RuntimeError(f"{other} ({way}) differs from the file of the real IndexFile")
         other.unlink()
     one.unlink()

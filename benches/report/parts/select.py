@@ -33,11 +33,11 @@ NATIVE: dict[str, dict[str, Any]] = {
     "thousand": {"batch": 1_024},
     "batches": {"batch": BATCH},
 }
-"""The ways in which the native program asks."""
+"""Options with which the native program looks keys up."""
 
 
 def measure(plan: Plan) -> Part:
-    """Take turns: everybody asks for the same keys, in each round others."""
+    """Measure in turns: all steps of a round look up the same keys, and each round has other keys."""
     path = plan.scratch / "20260321000000000"
     with ExitStack() as stack:
         real, ours, cpu = all_three(stack, plan)
@@ -68,7 +68,7 @@ def _ask(server: Server, op: str, question: dict[str, Any], number: int) -> floa
 
 
 def from_python(plan: Plan, file: IndexFile, present: bool, threads: int, number: int) -> float:  # noqa: FBT001
-    """Ask from Python, in Arrow batches shared out among threads."""
+    """Look keys up from Python, in Arrow batches divided among threads."""
     column = keys.asked(plan.held, plan.asked, number, present=present)
     batches = [column.slice(first, BATCH) for first in range(0, len(column), BATCH)]
 
@@ -77,14 +77,14 @@ def from_python(plan: Plan, file: IndexFile, present: bool, threads: int, number
             file.select_batch(batch, max_num=MAX_NUM)
 
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(ask, [[]] * threads))  # the threads are there
+        list(pool.map(ask, [[]] * threads))  # start the threads
         start = time.perf_counter()
         list(pool.map(ask, [batches[first::threads] for first in range(threads)]))
         return time.perf_counter() - start
 
 
 def same_answers(plan: Plan, real: Server, ours: Server, file: IndexFile, question: dict[str, Any]) -> None:
-    """Check that everybody finds the same, before anybody is timed.
+    """Check, before the measurement, that all steps find the same.
 
     Raises:
         RuntimeError: The answers differ.

@@ -1,4 +1,4 @@
-"""Spark: what benches/python/spark_rates.py measures."""
+"""Spark: the figures of benches/python/spark_rates.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def measure(plan: Plan) -> Part:
-    """Run the program and keep its figures."""
+    """Run the program and store its figures."""
     sizes = ["--short"] if plan.short else ["--rows", str(plan.spark_rows), "--keys", str(plan.spark_keys)]
     part = program.run("spark", plan, "spark_rates.py", *sizes)
     part.facts |= {"rows": plan.spark_rows, "keys": plan.spark_keys}

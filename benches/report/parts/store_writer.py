@@ -1,4 +1,4 @@
-"""A store that is written: puts into the log, dispatch to queues and index, by the real DefaultMessageStore and by logdex."""
+"""Write a store: puts into the log, dispatch to queues and index, by the real DefaultMessageStore and by logdex."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 BODIES = (1024, 200)
 """Bytes of a body."""
 FRAME_BYTES = 400
-"""More than a message has besides its body."""
+"""Upper limit of a message's bytes besides its body."""
 BATCHES = (32, 1_024)
-"""Messages a call."""
+"""Messages in a call."""
 CLIENT_BATCH = 32
-"""What a client puts into a batch of its own."""
+"""Messages in a client's batch."""
 ONE_BY_ONE = 8
-"""Of how many messages one is put by a call of its own from Python: those calls are slow."""
+"""Python puts one of this many messages with its own call, because such calls are slow."""
 COMPARED = 2_000
-"""Messages whose fields are compared before anybody is timed."""
+"""Messages whose fields are compared before the measurement."""
 
 
 def measure(plan: Plan) -> Part:
-    """Take turns, a new store each."""
+    """Measure in turns, a new store in each step."""
     part = Part("store_writer", 1, Measured({}))
     count, sizes = plan.put_messages, BODIES[:1] if plan.short else BODIES
     with ExitStack() as stack:
@@ -82,17 +82,17 @@ class Puts:
         self.rows = rows.combine_chunks()
 
     def batches(self, size: int) -> list[pa.RecordBatch]:
-        """Return the messages as they are handed to a call each."""
+        """Return the messages as arguments of single calls."""
         [whole] = self.rows.to_batches()
         return [whole.slice(first, size) for first in range(0, self.count, size)]
 
     def java(self, real: Server, batch: int, _: int) -> dict[str, float]:
-        """Put, then dispatch, each by itself."""
+        """Put, then dispatch, timed separately."""
         done = self.ask_java(real, batch=batch)
         return {"put": done["put"], "dispatch": done["dispatch"]}
 
     def java_running(self, real: Server, _: int) -> float:
-        """Put while dispatch runs, and wait until it has caught up."""
+        """Put while dispatch runs, and wait until it is done."""
         done = self.ask_java(real, batch=1, running=True)
         return float(done["put"] + done["dispatch"])
 
@@ -109,7 +109,7 @@ class Puts:
         return ours.seconds("log_put", path=self.root, source=self.log, count=self.count, batch=batch)
 
     def python(self, batch: int, _: int) -> dict[str, float]:
-        """Put from Python in batches of a size, then dispatch, each by itself."""
+        """Put from Python in batches of a size, then dispatch, timed separately."""
         batches = self.batches(batch)
         with StoreWriter.open(self.root, services=False) as writer:
             start = time.perf_counter()
@@ -122,7 +122,7 @@ class Puts:
         return {"put": put - start, "dispatch": dispatched - put}
 
     def one_by_one(self, _: int) -> float:
-        """Put from Python with plain values, a message a call."""
+        """Put from Python with plain values, one message in a call."""
         rows = self.rows.slice(0, self.count // ONE_BY_ONE)
         names = ["topic", "body", "queue_id", "properties", "flag"]
         values = [
@@ -139,7 +139,7 @@ class Puts:
         return took
 
     def running(self, _: int) -> float:
-        """Put from Python while dispatch runs, and wait until it has caught up."""
+        """Put from Python while dispatch runs, and wait until it is done."""
         batches = self.batches(BATCHES[-1])
         with StoreWriter.open(self.root) as writer:
             start = time.perf_counter()
@@ -152,7 +152,7 @@ class Puts:
 
 
 def same_store(real: Server, puts: Puts) -> None:
-    """Check that both sides make the same store of the messages, before anybody is timed.
+    """Check, before the measurement, that both sides write the same store.
 
     Raises:
         RuntimeError: They do not.
@@ -170,7 +170,7 @@ def same_store(real: Server, puts: Puts) -> None:
 
 
 def _rows(root: Path) -> list[dict[str, Any]]:
-    """Return messages without the time at which they were stored; the order of properties is that of a map, to Java."""
+    """Return messages without their store times; Java orders properties by its map."""
     with closing(CommitLog.open(root / "commitlog")) as log:
         [batch, *_] = log.scan(batch_size=COMPARED)
     rows = pa.record_batch(batch).drop_columns("store_timestamp").to_pylist()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from logdex.cli.kafka_dump import Dump, is_known
 from logdex.cli.sources import Listing, Part
 from logdex.errors import CorruptFileError
-from logdex.hash_index import IndexService
+from logdex.hash_index import IndexDirectory
 from logdex.kafka import OffsetIndex, TimeIndex, checkpoint
 from logdex.kafka.check import content_finding
 from logdex.kafka.file_name import LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TXN_INDEX, parse_segment_file
@@ -145,7 +145,7 @@ def _key_index(path: Path) -> Part | None:
     def tell() -> tuple[dict[str, Any], list[Listing]]:
         rows: list[Sequence[Any]] = []
         for place in parts:
-            with IndexService.open(place) as index:
+            with IndexDirectory.open(place) as index:
                 rows.append((place.name, len(index.files), sum(map(len, index.files))))
         facts = {"entries": sum(row[2] for row in rows)}
         return facts, [Listing("partitions", ("name", "files", "entries"), rows)]
@@ -153,7 +153,7 @@ def _key_index(path: Path) -> Part | None:
     def check() -> Report:
         reports = []
         for place in parts:
-            with IndexService.open(place) as index:
+            with IndexDirectory.open(place) as index:
                 reports.append(index.verify())
         return merge(reports)
 

@@ -1,7 +1,6 @@
-"""The key index: which file of a directory, when to roll, which files a time range needs. The bytes are Rust's."""
+"""The key index: files of hashed keys in a directory. Which file to use, when to roll; the bytes are Rust's."""
 
 from logdex._core import IndexFile, IndexHeader, index_key, key_hash
-from logdex.hash_index.index_service import IndexService
-from logdex.hash_index.query import QueryOffsetResult
+from logdex.hash_index.index_directory import IndexDirectory, QueryOffsetResult
 
-__all__ = ["IndexFile", "IndexHeader", "IndexService", "QueryOffsetResult", "index_key", "key_hash"]
+__all__ = ["IndexDirectory", "IndexFile", "IndexHeader", "QueryOffsetResult", "index_key", "key_hash"]

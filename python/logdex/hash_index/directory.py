@@ -1,34 +1,47 @@
-"""What an index directory holds, and the lock that keeps it to one writer."""
+"""An index directory: its names, its lock, and its files, opened in the broker's load order."""
 
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import stat
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from logdex._core import broker_lock_holder
-from logdex.errors import LockedError
-from logdex.hash_index.file_name import is_index_file_name, sort_key
+from logdex._core import IndexFile
+from logdex.errors import CorruptFileError
+from logdex.hash_index.geometry import (
+    NothingIndexedError,
+    file_size,
+    find_geometry,
+    refuse_other_geometry,
+    refuse_to_read,
+)
+from logdex.hash_index.rolling import is_index_file_name, sort_key
+from logdex.report import Finding, Report, merge
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from logdex._types import Access, Compat
+
+_log = logging.getLogger(__name__)
 
 _SETTLED_SECONDS = 2
-"""After this long a change of a directory gives it another time, on every file system that keeps seconds or better."""
+"""After this time, a change of a directory gives it another time stamp on every file system that keeps seconds or better."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One name in an index directory; a file that is replaced or changes its size makes another entry.
+    """One name in an index directory. A file that is replaced or changes its size becomes another entry.
 
     Attributes:
         name: The name.
-        inode: The file's number, which tells a new file of an old name.
+        inode: The file's number, which distinguishes a new file of an old name.
         size: Its size in bytes.
         is_file: A regular file, through links; False for a directory and the like.
     """
@@ -45,7 +58,7 @@ class Entry:
 
 
 def list_directory(directory: Path) -> list[Entry]:
-    """List a directory in the broker's load order (IndexService#load); what vanishes meanwhile is left out.
+    """List a directory in the broker's load order (IndexService#load). Names that vanish meanwhile are left out.
 
     Names that begin with `_` or `.` are marks of batch jobs (Hadoop's convention, such as Spark's `_SUCCESS`): left out too.
 
@@ -70,16 +83,16 @@ def _status(name: os.DirEntry[str]) -> os.stat_result:
     try:
         return name.stat()
     except FileNotFoundError:
-        # Deleted meanwhile; or a link that leads nowhere, which is no file.
+        # Deleted meanwhile; or a broken link, which is no file.
         if not name.is_symlink():
             raise
         return name.stat(follow_symlinks=False)
 
 
 def directory_stamp(directory: Path) -> tuple[int, int] | None:
-    """Give what changes with every name that comes or goes, so that an equal stamp means an equal list of names.
+    """Return a stamp of a directory: an equal stamp means an equal list of names.
 
-    None where that cannot be told: there is no directory, or it changed so lately that a change to come may leave the same time.
+    None if there is no directory, or if it changed so recently that a further change may leave the same time.
     """
     try:
         status = directory.stat()
@@ -89,22 +102,10 @@ def directory_stamp(directory: Path) -> tuple[int, int] | None:
     return (status.st_ino, status.st_mtime_ns) if settled else None
 
 
-def refuse_running_broker(directory: Path) -> None:
-    """Refuse to write to an index directory while the broker of its store runs.
-
-    Raises:
-        LockedError: It holds the store's lock. Where this process holds it there is no broker.
-    """
-    lock = directory.absolute().parent / "lock"
-    pid = broker_lock_holder(lock)
-    if pid is not None and pid != os.getpid():
-        raise LockedError(str(lock), pid)
-
-
 class DirectoryLock:
-    """Keeps a directory to one writing service at a time, without a file of its own.
+    """Restricts a directory to one writing service at a time, without a file of its own.
 
-    The lock sits on the directory itself. Where the system has no such lock, the lock of each index file must do.
+    The lock is on the directory itself. On systems without such locks, the lock of each index file must suffice.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -125,7 +126,7 @@ class DirectoryLock:
             os.close(descriptor)
             raise BlockingIOError(error.errno, "another writer holds this index directory", str(directory)) from None
         except OSError as error:
-            # Some network file systems lock only what is open for writing, which a directory cannot be.
+            # Some network file systems lock only files that are open for writing, and a directory cannot be.
             os.close(descriptor)
             if error.errno not in (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
                 raise
@@ -133,7 +134,260 @@ class DirectoryLock:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """Let the next writer in; a second call does nothing."""
+        """Release the lock. A second call does nothing."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+class FileSet:
+    """Opens the files of an index directory, orders them, and closes them as they come and go."""
+
+    def __init__(
+        self,
+        directory: Path,
+        geometry: tuple[int, int] | None,
+        *,
+        access: Access,
+        last_exit_ok: bool = True,
+        compat: Compat | None = None,
+    ) -> None:
+        """Prepare an empty set; `refresh` fills it. The arguments are those of `IndexFile.open`."""
+        self.directory = directory
+        self.geometry = geometry
+        self.access = access
+        self.compat = compat
+        self.findings: list[Finding] = []
+        self.entries: list[Entry] = []
+        self._given_geometry = geometry
+        self._last_exit_ok = last_exit_ok
+        self._handles: dict[Entry, IndexFile] = {}
+        self._writer: IndexFile | None = None
+        self._left_out: frozenset[Entry] = frozenset()
+        self._repaired = False
+        self._listed = False
+        self._stamp: tuple[int, int] | None = None
+        self._lock = threading.RLock()
+
+    def refresh(self) -> list[IndexFile]:
+        """List the directory again and return the open files in load order, the oldest name first.
+
+        A directory that does not exist holds nothing. A file that vanished since the listing is skipped. So is a file without
+        entries that came after the first listing, while slots and entries are unknown.
+
+        Raises:
+            OSError: The directory or a file cannot be read.
+            GeometryError: Slots and entries were not given and cannot be inferred from the files.
+        """
+        with self._lock:
+            stamp = directory_stamp(self.directory)
+            if self._listed and stamp is not None and stamp == self._stamp:
+                return list(self._handles.values())
+            try:
+                entries = list_directory(self.directory)
+            except FileNotFoundError:
+                entries = []
+            if not self._listed or entries != self.entries or self.geometry is None:
+                self._reopen(entries)
+                self.entries = entries
+                self._listed = True
+            # A short file may still grow, which does not change the directory.
+            self._stamp = stamp if all(map(self.is_whole, entries)) else None
+            return list(self._handles.values())
+
+    def _reopen(self, entries: list[Entry]) -> None:
+        if self.geometry is None and not self._find_geometry(entries):
+            return
+        before, self.findings = self.findings, []
+        handles: dict[Entry, IndexFile] = {}
+        for entry in entries:
+            if entry in self._left_out:
+                continue
+            try:
+                file = self._handles.get(entry)
+                file = self._open(entry) if file is None else file
+            except OSError as error:
+                if not self.compat or not entry.is_numeric:
+                    raise
+                # COMPAT(rocketmq IndexService#load, B22): a file that cannot be opened ends the load.
+                _log.warning("%s: %s; the index files after it are left out", entry.name, error)
+                break
+            if file is not None:
+                handles[entry] = file
+        for finding in self.findings:
+            if finding not in before:
+                where, what = (finding.path, finding.offset), (finding.kind, finding.expected, finding.found)
+                _log.warning("%s at byte %d: %s, expected %s, found %s", *where, *what)
+        self._handles = handles
+
+    def _find_geometry(self, entries: list[Entry]) -> bool:
+        """Find the geometry; False if only files without an entry have come since the first listing."""
+        try:
+            self.geometry = find_geometry(self.directory, entries, self.access)
+        except NothingIndexedError:
+            if not self._listed:
+                raise
+            return False
+        return True
+
+    def _open(self, entry: Entry) -> IndexFile | None:
+        """Open one entry; None if it holds no answers, which becomes a finding, or if it has vanished."""
+        path = self.directory / entry.name
+        finding = self._unusable(path, entry)
+        if finding is not None:
+            self.findings.append(finding)
+            if self.compat and entry.is_numeric and not entry.is_file:
+                raise IsADirectoryError(errno.EISDIR, "not a file", str(path))
+            return None
+        expected = file_size(self.geometry or (0, 0))
+        if entry.size != expected:
+            at = min(entry.size, expected)
+            self.findings.append(Finding(str(path), at, "file-size", f"{expected} bytes", f"{entry.size} bytes"))
+        if self._writer is not None and self._writer.path.name == entry.name:
+            return self._writer
+        repaired = self._repaired and self.is_whole(entry)
+        try:
+            return self.open_reader(path, last_exit_ok=self._last_exit_ok or repaired)
+        except FileNotFoundError:
+            return None
+        except CorruptFileError as error:
+            self.findings.append(Finding(error.path, error.offset, "file-size", error.expected, error.found))
+            return None
+
+    def _unusable(self, path: Path, entry: Entry) -> Finding | None:
+        if not entry.is_numeric:
+            return Finding(str(path), 0, "file-name", "a decimal number", entry.name)
+        if not entry.is_file:
+            return Finding(str(path), 0, "not-a-file", "an index file", "something else than a regular file")
+        if self.geometry is None:
+            # Nothing but empty files so far.
+            return Finding(str(path), 0, "file-size", "an index file", f"{entry.size} bytes")
+        return None
+
+    def open_reader(self, path: Path, *, last_exit_ok: bool = True) -> IndexFile:
+        """Open one file for reading, in the directory's geometry."""
+        hash_slots, max_entries = self.geometry or (None, None)
+        return IndexFile.open(
+            path,
+            hash_slots=hash_slots,
+            max_entries=max_entries,
+            access=self.access,
+            compat=self.compat,
+            # The broker's own rule deletes whole files and reads the others as they are.
+            last_exit_ok=last_exit_ok or self.compat is not None,
+        )
+
+    def open_writer(self, path: Path, *, last_exit_ok: bool = True) -> IndexFile:
+        """Open one file for writing, in the directory's geometry; takes its lock.
+
+        Raises:
+            BlockingIOError: Another writer holds the file.
+            CorruptFileError: The file cannot take puts.
+        """
+        hash_slots, max_entries = self.geometry or (None, None)
+        return IndexFile.open(
+            path,
+            mode="r+",
+            hash_slots=hash_slots,
+            max_entries=max_entries,
+            access=self.access,
+            compat=self.compat,
+            last_exit_ok=last_exit_ok,
+        )
+
+    def is_whole(self, entry: Entry) -> bool:
+        """Return whether an entry is an index file of full length, so that it holds all entries and takes puts."""
+        long_enough = self.geometry is not None and entry.size >= file_size(self.geometry)
+        return entry.is_numeric and entry.is_file and long_enough
+
+    def repair(self) -> None:
+        """Link the slots of every file again from its entries, after a crash, and cut it at the first impossible entry.
+
+        Files of another size, and those that cannot be repaired, stay as they are. They answer from what they hold.
+        """
+        entries = list_directory(self.directory) if self.directory.is_dir() else []
+        if self.geometry is None:
+            self.geometry = find_geometry(self.directory, entries, self.access)
+        for entry in filter(self.is_whole, entries):
+            try:
+                with self.open_writer(self.directory / entry.name, last_exit_ok=False) as file:
+                    file.flush()
+            except CorruptFileError as error:
+                _log.warning("%s is left as it is: %s", entry.name, error)
+        with self._lock:
+            self._repaired = True
+            self._handles.clear()
+            self._listed = False
+
+    def check_geometry(self, *, for_puts: bool) -> None:
+        """Check that the files have the slots and entries that the caller gave, all of them or the fullest.
+
+        Raises:
+            ValueError: They have others.
+        """
+        # COMPAT(rocketmq IndexFile, B23): a broker reads files with the geometry of its own settings.
+        if self._given_geometry is None or not self.directory.is_dir() or (self.compat and not for_puts):
+            return
+        check = refuse_other_geometry if for_puts else refuse_to_read
+        check(self.directory, list_directory(self.directory), self._given_geometry, self.access)
+
+    def items(self) -> list[tuple[Entry, IndexFile]]:
+        """Return the open files with their names, in load order."""
+        with self._lock:
+            return [*self._handles.items()]
+
+    def last(self) -> tuple[Entry, IndexFile] | None:
+        """Return the file that a broker would continue with: the last one of the load."""
+        with self._lock:
+            self.refresh()
+            return next(reversed(self._handles.items()), None)
+
+    def whole_files(self) -> list[IndexFile]:
+        """Return the open files of full length, in load order."""
+        return [file for entry, file in self.items() if self.is_whole(entry)]
+
+    def set_writer(self, file: IndexFile | None) -> None:
+        """Answer from the writer's own handle for the file it writes; the one before becomes a reader again."""
+        with self._lock:
+            writers = {file, self._writer}
+            self._writer = file
+            names = {handle.path.name for handle in writers if handle is not None}
+            self._handles = {entry: handle for entry, handle in self._handles.items() if entry.name not in names}
+            self._listed = False
+
+    def leave_out(self, entries: frozenset[Entry]) -> None:
+        """Answer without some of the files."""
+        with self._lock:
+            self._left_out = entries
+            self._listed = False
+
+    def verify(self) -> Report:
+        """Check everything in the directory, also what a load would leave out; linear in the size of the files."""
+        self.refresh()
+        reports = []
+        for entry in list_directory(self.directory) if self.directory.is_dir() else []:
+            path = self.directory / entry.name
+            finding = self._unusable(path, entry)
+            reports.append(self._verify_file(path) if finding is None else Report([finding]))
+        return merge(reports)
+
+    def _verify_file(self, path: Path) -> Report:
+        hash_slots, max_entries = self.geometry or (None, None)
+        try:
+            with IndexFile.open(path, hash_slots=hash_slots, max_entries=max_entries, access=self.access) as file:
+                return file.verify()
+        except FileNotFoundError:
+            return Report()
+        except CorruptFileError as error:
+            return Report([Finding(str(path), error.offset, "file-size", error.expected, error.found)])
+        except OSError as error:
+            expected = f"{file_size(self.geometry or (0, 0))} bytes"
+            return Report([Finding(str(path), 0, "unreadable", expected, str(error.strerror))])
+
+    def close(self) -> None:
+        """Close all files."""
+        with self._lock:
+            for file in self._handles.values():
+                file.close()
+            self._handles.clear()
+            self._listed = False

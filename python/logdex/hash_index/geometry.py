@@ -1,4 +1,4 @@
-"""Slots and entries of the files in an index directory, which no index file stores."""
+"""Slots and entries of the files in an index directory. No index file stores them."""
 
 from __future__ import annotations
 
@@ -26,28 +26,27 @@ _PUT_SECONDS = 0.001
 
 _HEADER_SIZE = 40
 _SLOT_SIZE = 4
-_INDEX_COUNT = slice(36, 40)
 
 
 class NothingIndexedError(GeometryError):
-    """Nothing tells slots and entries, because no file holds an entry yet: there are no answers either."""
+    """No file holds an entry yet, so slots and entries are unknown; there are no answers either."""
 
 
 def file_size(geometry: tuple[int, int]) -> int:
-    """Give the size in bytes of an index file of (hash_slots, max_entries)."""
+    """Return the size in bytes of an index file of (hash_slots, max_entries)."""
     return entry_offset(*geometry)
 
 
 def entry_offset(hash_slots: int, position: int) -> int:
-    """Give the byte of an index file at which the entry of a position begins (docs/formats/rocketmq-index.md)."""
+    """Return the byte of an index file at which the entry of a position begins (docs/formats/rocketmq-index.md)."""
     return _HEADER_SIZE + _SLOT_SIZE * hash_slots + ENTRY_SIZE * position
 
 
 def find_geometry(directory: Path, entries: list[Entry], access: Access) -> tuple[int, int] | None:
     """Find (hash_slots, max_entries) of a directory from its fullest file.
 
-    Files of the commonest size come first: a damaged file's size says nothing. A file whose content fits no geometry is
-    passed over for the next fullest.
+    Files of the most common size come first, because the size of a damaged file proves nothing. If the content of a file fits
+    no geometry, the next fullest is tried.
 
     Returns:
         The geometry; None while there is no index file that holds a byte.
@@ -73,7 +72,7 @@ def find_geometry(directory: Path, entries: list[Entry], access: Access) -> tupl
         raise refused
     if not files:
         return None
-    # Nothing is indexed yet, so only the size speaks: the broker's default is taken for what it looks like.
+    # Nothing is indexed yet, so only the size is known. A file of the broker's default size has the default geometry.
     default = (DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES)
     first, _ = files[0]
     if first.size == file_size(default):
@@ -82,7 +81,7 @@ def find_geometry(directory: Path, entries: list[Entry], access: Access) -> tupl
 
 
 def _fullest_first(directory: Path, entries: list[Entry]) -> list[tuple[Entry, int]]:
-    """Give the index files that hold a byte, and their counts: those of the commonest size first, of these the fullest."""
+    """Return the index files that hold a byte, and their counts: those of the most common size first, of these the fullest."""
     files = [entry for entry in entries if entry.is_numeric and entry.is_file and entry.size]
     sizes = Counter(entry.size for entry in files)
     counts = {entry: _index_count(directory / entry.name) for entry in files}
@@ -91,10 +90,10 @@ def _fullest_first(directory: Path, entries: list[Entry]) -> list[tuple[Entry, i
 
 
 def refuse_other_geometry(directory: Path, entries: list[Entry], geometry: tuple[int, int], access: Access) -> None:
-    """Refuse (hash_slots, max_entries) that are not those of the files in a directory, before a put makes a mess of them.
+    """Check before a put that the files of a directory have (hash_slots, max_entries).
 
-    A file speaks by its content; one without an entry only where it is too long. Not by damage: nothing fits it, or it has
-    the right slots and became longer or shorter, which others of the right length show.
+    The content of a file decides. A file without an entry only counts if it is too long. A damaged file does not count: its
+    content fits nothing, or it has the right slots and became longer or shorter while others have the right length.
 
     Raises:
         ValueError: A file has other slots and entries.
@@ -117,9 +116,9 @@ def refuse_other_geometry(directory: Path, entries: list[Entry], geometry: tuple
 
 
 def refuse_to_read(directory: Path, entries: list[Entry], geometry: tuple[int, int], access: Access) -> None:
-    """Refuse (hash_slots, max_entries) in which the fullest file of a directory would not give what it holds.
+    """Check before a question that the fullest file of a directory can be read with (hash_slots, max_entries).
 
-    A file that became shorter or longer gives what is left of it; of a damaged one or of one with few entries nothing tells it.
+    A file that became shorter or longer is read as far as it goes. A damaged file, or one with few entries, proves nothing.
 
     Raises:
         ValueError: The file has other slots and entries.
@@ -145,10 +144,7 @@ def _in_words(fits: list[tuple[int, int]]) -> str:
 
 
 def _fits(path: Path, given: tuple[int, int], access: Access) -> tuple[list[tuple[int, int]], int]:
-    """Give the first few geometries that fit a file, the given one alone where it does, and how many there are.
-
-    None where nothing tells.
-    """
+    """Return the first few geometries that fit a file, the given one alone if it does, and how many fit."""
     if _index_count(path) <= 1:
         return [], 0
     try:
@@ -160,7 +156,7 @@ def _fits(path: Path, given: tuple[int, int], access: Access) -> tuple[list[tupl
 
 
 def _infer(path: Path, access: Access) -> tuple[int, int]:
-    """Find the geometry of a file; a writer may be between an entry and its slot, so no fit is asked for twice."""
+    """Infer the geometry of a file. If none fits, try once more: a writer may be between an entry and its slot."""
     try:
         return _core.infer_geometry(path, access=access)
     except GeometryError as error:
@@ -171,9 +167,8 @@ def _infer(path: Path, access: Access) -> tuple[int, int]:
 
 
 def _index_count(path: Path) -> int:
-    """Read an index count only to choose the fullest file; whether it can be true is seen when the file is opened."""
+    """Read an index count, to choose the fullest file. It is checked when the file is opened."""
     try:
-        with path.open("rb") as file:
-            return int.from_bytes(file.read(_HEADER_SIZE)[_INDEX_COUNT], "big", signed=True)
+        return _core.index_count(path)
     except FileNotFoundError:
         return 0

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from arro3.core import Array, DataType
 
 from logdex.errors import CorruptFileError
-from logdex.hash_index import IndexService
+from logdex.hash_index import IndexDirectory
 from logdex.hash_index.directory import list_directory
 from logdex.hash_index.geometry import DEFAULT_MAX_ENTRIES, file_size
 from logdex.kafka.key_settings import KeySettings
@@ -173,7 +173,9 @@ def index_partition(
     check_files(target, settings)
     columns = ["topic", "key", "offset", "timestamp", *([] if header is None else ["headers"])]
     records = entries = 0
-    with IndexService.open(target, mode="a", hash_slots=settings.hash_slots, max_entries=settings.max_entries) as index:
+    with IndexDirectory.open(
+        target, mode="a", hash_slots=settings.hash_slots, max_entries=settings.max_entries
+    ) as index:
         # A record may have two entries; where a crash came between them the second one is put again.
         first = indexed_end(index) - (header is not None)
         stream = log.records(max(first, 0), columns=columns, batch_size=_BATCH_ROWS, on_error="skip")
@@ -221,7 +223,7 @@ def _count(batch: RecordBatch) -> int:
     )
 
 
-def indexed_end(index: IndexService) -> int:
+def indexed_end(index: IndexDirectory) -> int:
     """Give the offset after the last indexed record."""
     ends = [file.header.end_phy_offset + 1 for file in index.files if len(file)]
     return max(ends, default=0)

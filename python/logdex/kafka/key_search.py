@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from arro3.core import Array, DataType
 
 from logdex.errors import CorruptFileError
-from logdex.hash_index import IndexService
+from logdex.hash_index import IndexDirectory
 from logdex.hash_index.query import TimeRange, check_max_num
 from logdex.kafka.find_result import FindResult
 from logdex.kafka.key_index import Key, check_files, indexed_end, opened, partitions_of
@@ -101,7 +101,7 @@ class _Search:
         if settings is None or self._key.header not in (None, settings.header):
             return 0, []
         check_files(directory, settings)
-        with IndexService.open(directory, hash_slots=settings.hash_slots, max_entries=settings.max_entries) as index:
+        with IndexDirectory.open(directory, hash_slots=settings.hash_slots, max_entries=settings.max_entries) as index:
             # No bounds: an entry's time is no more than a hint, the record's own is compared.
             offsets = index.query_offset(self._log.topic, self._key.text).phy_offsets
             return indexed_end(index), sorted(set(offsets))

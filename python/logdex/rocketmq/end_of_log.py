@@ -9,8 +9,8 @@ from logdex.errors import LogdexError
 from logdex.hash_index.query import newest_first
 
 if TYPE_CHECKING:
-    from logdex.hash_index import IndexService
     from logdex.rocketmq.commit_log import CommitLog
+    from logdex.rocketmq.index_service import IndexService
     from logdex.rocketmq.layout import StoreLayout
 
 

@@ -12,7 +12,7 @@ from arro3.core import DataType
 from logdex._core import StoreCheckpoint, broker_lock_holder
 from logdex.arrow import BatchStream, take_rows
 from logdex.hash_index.query import MAX_TIME, MIN_TIME
-from logdex.rocketmq.key_search import check_scan
+from logdex.rocketmq.find import check_scan
 from logdex.rocketmq.queue_set import parts
 from logdex.rocketmq.sound import sound_messages, warn
 from logdex.rocketmq.unit_facts import FACTS, facts_at, facts_of

@@ -6,17 +6,16 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 from logdex._types import check_int64
-from logdex.hash_index.index_service import INDEXES_TAGS
 from logdex.hash_index.query import TimeRange
 from logdex.rocketmq.check import StoreCheck
 from logdex.rocketmq.explain import explain
-from logdex.rocketmq.index_build import build_index
-from logdex.rocketmq.key_search import KeySearch
+from logdex.rocketmq.find import KeySearch
+from logdex.rocketmq.index_service import INDEXES_TAGS
 from logdex.rocketmq.message import is_msg_id, offset_in_msg_id
 from logdex.rocketmq.message_scan import Filter, MessageScan
 from logdex.rocketmq.opened_store import OpenedStore
 from logdex.rocketmq.overview import overview
-from logdex.rocketmq.rebuild import build_queues
+from logdex.rocketmq.rebuild import build_index, build_queues
 from logdex.rocketmq.sound import warn
 from logdex.rocketmq.topics import configured_topics, topics_in_log
 
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
     from logdex._types import Body, Progress, Scan, Time
     from logdex.arrow import BatchStream
     from logdex.report import Finding, Report
-    from logdex.rocketmq.explanation import Explanation
-    from logdex.rocketmq.find_result import FindResult
+    from logdex.rocketmq.explain import Explanation
+    from logdex.rocketmq.find import FindResult
     from logdex.rocketmq.layout import StoreLayout
     from logdex.rocketmq.message import Message
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from logdex._files import Closing
 from logdex._types import check_int64
-from logdex.hash_index import IndexService
 from logdex.hash_index.query import CLOCK_SLACK_MS, check_clock_slack
 from logdex.rocketmq.commit_log import CommitLog
 from logdex.rocketmq.end_of_log import expect_end
+from logdex.rocketmq.index_service import IndexService
 from logdex.rocketmq.layout import StoreLayout, find_layout, is_store
 from logdex.rocketmq.queue_set import QueueSet
 

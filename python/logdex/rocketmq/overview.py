@@ -10,8 +10,8 @@ from logdex._core import StoreCheckpoint, broker_lock_holder
 from logdex.errors import LogdexError
 
 if TYPE_CHECKING:
-    from logdex.hash_index import IndexService
     from logdex.rocketmq.commit_log import CommitLog
+    from logdex.rocketmq.index_service import IndexService
     from logdex.rocketmq.layout import StoreLayout
     from logdex.rocketmq.queue_set import QueueSet
 

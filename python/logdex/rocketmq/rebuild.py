@@ -1,20 +1,73 @@
-"""Rebuilding the consume queues of a log in a directory of their own."""
+"""Rebuilding the key index or the consume queues of a log in a directory of their own."""
 
 from __future__ import annotations
 
+import errno
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logdex._core import ConsumeQueueWriter, last_message
+from logdex.arrow import INDEXED_COLUMNS
+from logdex.hash_index.directory import list_directory
 from logdex.report import Report
+from logdex.rocketmq.index_service import INDEXES_TAGS, IndexService
 from logdex.rocketmq.read_ahead import bytes_read, read_ahead
 
 if TYPE_CHECKING:
     import os
+    from datetime import tzinfo
 
     from logdex._types import Progress
     from logdex.rocketmq.commit_log import CommitLog
     from logdex.rocketmq.queue_set import QueueSet
+
+_COLUMNS = (*INDEXED_COLUMNS, "store_size")
+
+
+def build_index(
+    log: CommitLog,
+    directory: str | os.PathLike[str],
+    *,
+    geometry: tuple[int, int] | None,
+    zone: str | tzinfo | None,
+    tags: bool,
+    threads: int,
+    progress: Progress | None,
+) -> Report:
+    """Index the messages of a log by the broker's rules; see `MessageStore.build_index`."""
+    target = Path(directory)
+    if target.is_dir() and list_directory(target):
+        # Index files would be overwritten, and among other files a broker would load ours as one of them.
+        raise FileExistsError(errno.EEXIST, "the directory is not empty; give the index one of its own", str(target))
+    hash_slots, max_entries = geometry or (None, None)
+    first = log.min_offset
+    total = log.max_offset - first
+    messages = entries = 0
+    reader = log.scan(columns=_COLUMNS, threads=threads)
+    with (
+        IndexService.open(
+            target,
+            mode="a",
+            hash_slots=hash_slots,
+            max_entries=max_entries,
+            zone=zone,
+            # Every release writes the same files, except for tags.
+            compat=INDEXES_TAGS if tags else None,
+        ) as index,
+        closing(read_ahead(reader)) as batches,
+    ):
+        for batch in batches:
+            entries += index.build_index(batch)
+            messages += batch.num_rows
+            if progress is not None and (last := last_message(batch)) is not None:
+                progress(last[0] - first, total)
+        index.flush()
+        files = len(index.files)
+    return Report(
+        list(reader.report.findings),
+        {**bytes_read(reader, first, total), "messages": messages, "entries": entries, "index_files": files},
+    )
 
 
 def build_queues(

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from logdex._core import delivered_levels, last_message
-from logdex.hash_index.index_service import INDEXES_TAGS
 from logdex.hash_index.query import MIN_TIME, TimeRange
 from logdex.report import Finding, Report
+from logdex.rocketmq.index_service import INDEXES_TAGS
 from logdex.rocketmq.queue_set import QueueSet
 from logdex.rocketmq.write.options import DEFAULT_FILE_SIZE, StoreOptions
 from logdex.rocketmq.write.parts import StoreParts

@@ -15,12 +15,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 try:
-    from logdex.spark.find import find
+    from logdex.spark.find import find, lookup, query_offset
     from logdex.spark.index.build import build_index
     from logdex.spark.index.source import IndexSource, arrange
     from logdex.spark.kafka_index import build_key_index
     from logdex.spark.kafka_source import KafkaLogSource
-    from logdex.spark.lookup import lookup, query_offset
     from logdex.spark.messages_source import MessagesSource
     from logdex.spark.workers import check_worker_python
 except ModuleNotFoundError as error:

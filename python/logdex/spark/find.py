@@ -1,4 +1,4 @@
-"""Finding messages from Spark: every candidate is checked against the message itself."""
+"""Keys on Spark: candidates of the index, and messages that were checked against the log."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as sf
-from pyspark.sql.types import StringType, TimestampType
+from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType, TimestampType
 
 from logdex._types import check_int64
 from logdex.hash_index.query import check_max_num
-from logdex.rocketmq.key_search import check_scan
+from logdex.rocketmq.find import check_scan
 from logdex.spark import workers
 from logdex.spark.schema import (
     MESSAGE_COLUMNS,
@@ -25,13 +27,16 @@ from logdex.spark.schema import (
 from logdex.spark.workers import check_worker_python
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from os import PathLike
 
     from pyspark.sql import Column, DataFrame
 
     from logdex._types import Scan
 
+_CANDIDATES = StructType(
+    [StructField("topic", StringType()), StructField("key", StringType()), StructField("phy_offset", LongType())]
+)
 _QUERY_COLUMNS = {"query_topic": StringType(), "query_key": StringType()}
 _COLUMNS = {**_QUERY_COLUMNS, **MESSAGE_COLUMNS}
 
@@ -101,7 +106,7 @@ def find(
 
 
 def _bound(keys_df: DataFrame, name: str) -> Column:
-    """Give a time bound in milliseconds; a begin between two milliseconds rounds up, an end down."""
+    """Return a time bound in milliseconds; a begin between two milliseconds rounds up, an end down."""
     if name not in keys_df.columns:
         return sf.lit(None).cast("bigint").alias(name)
     kind = keys_df.schema[name].dataType
@@ -117,10 +122,105 @@ def _bound(keys_df: DataFrame, name: str) -> Column:
 
 
 def _same_times(batch: Any) -> Iterator[tuple[Any, int | None, int | None]]:
-    """Divide rows of topic, key, begin, end into those that ask for the same times."""
-    times = list(zip(batch.column(2).to_pylist(), batch.column(3).to_pylist(), strict=True))
-    rows_of: dict[tuple[int | None, int | None], list[int]] = {}
-    for row, asked in enumerate(times):
-        rows_of.setdefault(asked, []).append(row)
-    for (begin, end), rows in rows_of.items():
-        yield batch if len(rows_of) == 1 else batch.take(pa.array(rows, pa.int64())), begin, end
+    """Split rows of topic, key, begin, end into groups with the same times."""
+    numbered = {"begin": batch.column(2), "end": batch.column(3), "row": pa.array(range(batch.num_rows), pa.int64())}
+    groups = pa.table(numbered).group_by(["begin", "end"], use_threads=False).aggregate([("row", "list")])
+    for number in range(groups.num_rows):
+        begin, end = (groups[name][number].as_py() for name in ("begin", "end"))
+        yield batch.take(groups["row_list"][number].values), begin, end
+
+
+def lookup(
+    keys_df: DataFrame,
+    index_dir: str | PathLike[str],
+    max_num: int | None = None,
+    *,
+    hash_slots: int | None = None,
+    max_entries: int | None = None,
+) -> DataFrame:
+    """Look up every row's topic and key in the index, one row out for each candidate.
+
+    Args:
+        keys_df: A DataFrame with the texts `topic` and `key`; other columns are left out.
+        index_dir: The index directory, as driver and workers see it.
+        max_num: At most this many candidates a key, the newest; None is all.
+        hash_slots: Slots of the index files; None finds them from the files, once, on the driver.
+        max_entries: Entries of the index files; likewise.
+
+    Returns:
+        Rows of topic, key, phy_offset: the newest first within a key, candidates that the message itself may refute (another
+        key of the same hash). A key without candidates has no row; a null topic or key gives one row with a null offset.
+
+    Raises:
+        ValueError: A column is missing, `max_num` is negative, or the files have other slots and entries than those given.
+        FileNotFoundError: There is no such directory.
+        LogdexError: The workers' Python cannot run logdex.
+    """
+    check_max_num(max_num)
+    check_int64(hash_slots=hash_slots, max_entries=max_entries)
+    check_worker_python(keys_df.sparkSession)
+    require_columns(keys_df.columns, ("topic", "key"), "lookup")
+    directory = str(Path(index_dir).absolute())
+    slots, entries = workers.known_geometry(Path(directory), hash_slots, max_entries)
+
+    def candidates(batches: Iterator[Any]) -> Iterator[Any]:
+        service = workers.index_service(directory, hash_slots=slots, max_entries=entries)
+        for batch in batches:
+            topics, keys = batch.column(0), batch.column(1)
+            yield _flat_rows(topics, keys, pa.array(service.query_batch(topics, keys, max_num=max_num)))
+
+    columns = keys_df.select(sf.col("topic").cast("string"), sf.col("key").cast("string"))
+    return columns.mapInArrow(candidates, _CANDIDATES)
+
+
+def query_offset(
+    index_dir: str | PathLike[str],
+    max_num: int | None = None,
+    *,
+    hash_slots: int | None = None,
+    max_entries: int | None = None,
+) -> Callable[..., Column]:
+    """Return a function of columns (topic, key) that returns array<bigint>: the candidates, newest first.
+
+    It is declared non-deterministic on purpose: Spark evaluates a deterministic function twice where a filter or `inline`
+    uses its result. A null topic or key gives null.
+
+    Args:
+        index_dir: The index directory, as driver and workers see it.
+        max_num: At most this many candidates a key, the newest; None is all.
+        hash_slots: Slots of the index files; None finds them from the files, once, on the driver.
+        max_entries: Entries of the index files; likewise.
+
+    Raises:
+        ValueError: `max_num` is negative, or the files have other slots and entries than those given.
+        FileNotFoundError: There is no such directory.
+
+    Example:
+        df.select("topic", "key", query_offset("/data/store/index")("topic", "key").alias("offsets"))
+    """
+    check_max_num(max_num)
+    check_int64(hash_slots=hash_slots, max_entries=max_entries)
+    directory = str(Path(index_dir).absolute())
+    slots, entries = workers.known_geometry(Path(directory), hash_slots, max_entries)
+
+    def offsets(topic: pa.Array, key: pa.Array) -> pa.Array:
+        service = workers.index_service(directory, hash_slots=slots, max_entries=entries)
+        return pa.array(service.query_batch(topic, key, max_num=max_num))
+
+    # Its signature for mypy asks for a function type, which pyspark warns of at run time.
+    make: Any = arrow_udf
+    made: Callable[..., Column] = make(offsets, returnType=ArrayType(LongType())).asNondeterministic()
+    return made
+
+
+def _flat_rows(topics: Any, keys: Any, lists: Any) -> Any:
+    rows, offsets = pc.list_parent_indices(lists), pc.list_flatten(lists)
+    if lists.null_count:
+        null_rows = pc.indices_nonzero(pc.is_null(lists)).cast(rows.type)
+        rows = pa.concat_arrays([rows, null_rows])
+        offsets = pa.concat_arrays([offsets, pa.nulls(len(null_rows), pa.int64())])
+        order = pc.sort_indices(rows)
+        rows, offsets = rows.take(order), offsets.take(order)
+    return pa.RecordBatch.from_arrays(
+        [topics.take(rows), keys.take(rows), offsets], names=["topic", "key", "phy_offset"]
+    )

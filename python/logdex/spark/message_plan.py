@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from logdex._types import MAX_INT64
 from logdex.errors import LogdexError
-from logdex.hash_index import IndexService
 from logdex.hash_index.query import CLOCK_SLACK_MS, TimeRange
+from logdex.rocketmq import IndexService
 from logdex.rocketmq.end_of_log import expect_end
-from logdex.rocketmq.key_search import covered_ranges
+from logdex.rocketmq.find import covered_ranges
 from logdex.rocketmq.message import is_msg_id, offset_in_msg_id
 from logdex.rocketmq.message_scan import MessageScan, ranges_in_time
 from logdex.rocketmq.queue_set import QueueSet

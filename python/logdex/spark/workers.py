@@ -177,12 +177,7 @@ def index_service(
     compat: Compat | None = None,
 ) -> IndexService:
     """Return the open index service of a directory."""
-    options: dict[str, Any] = {
-        "hash_slots": hash_slots,
-        "max_entries": max_entries,
-        "access": access,
-        "compat": compat,
-    }
+    options = {"hash_slots": hash_slots, "max_entries": max_entries, "access": access, "compat": compat}
     return _cached(IndexService.open, directory, [directory], options)
 
 

@@ -1,6 +1,7 @@
 //! An open index file: creating, opening, preparing the next one, puts, lookups in one file and in many.
 
 pub(super) mod bytes;
+pub(super) mod chains;
 mod cold;
 pub(super) mod index_file;
 mod last_warm;

@@ -29,7 +29,7 @@ fn some(bytes: &[u8]) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn records_of_the_broker() {
+fn records_of_the_broker_are_parsed() {
     assert_eq!(
         rows(&hex(PLAIN)).unwrap(),
         [(1000, T, some(b"k1"), some(b"value-1")), (1001, T + 5, None, some(b"v2")), (1002, T - 10, some(b"k3"), None)]
@@ -43,7 +43,7 @@ fn records_of_the_broker() {
 }
 
 #[test]
-fn headers_of_the_broker() {
+fn headers_of_the_broker_are_parsed() {
     let bytes = hex(PLAIN);
     let head = header(&bytes);
     let mut headers = Vec::new();
@@ -60,7 +60,7 @@ fn headers_of_the_broker() {
 }
 
 #[test]
-fn reading_goes_on_where_it_stopped() {
+fn parsing_continues_after_a_full_chunk() {
     let bytes = hex(PLAIN);
     let head = header(&bytes);
     let mut cursor = BatchCursor::new(0);
@@ -75,7 +75,7 @@ fn reading_goes_on_where_it_stopped() {
 }
 
 #[test]
-fn batches_that_lie_are_refused_before_memory_is_taken() {
+fn false_counts_and_lengths_are_errors_before_memory_is_allocated() {
     let mut one = Vec::new();
     encode(0, 0, Some(b"k"), Some(b"v"), &mut one);
     for count in [2, i32::MAX, i32::MIN, -1] {
@@ -101,7 +101,7 @@ fn batches_that_lie_are_refused_before_memory_is_taken() {
 }
 
 #[test]
-fn wrappers_of_magic_0_and_1() {
+fn wrappers_of_magic_0_and_1_are_unpacked() {
     let snappy = |set: &[u8]| snap::raw::Encoder::new().compress_vec(set).unwrap();
     let set = |magic: i8, from: i64| {
         (0..3).flat_map(|i| message(from + i, magic, 0, T + i, Some(b"k"), Some(&[u8::try_from(i).unwrap()]))).collect()

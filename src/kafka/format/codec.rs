@@ -129,16 +129,16 @@ fn snappy(stored: &[u8], output: &mut Output) -> Result<(), DecodeError> {
     }
     let mut rest = stored.get(XERIAL_HEADER..).ok_or_else(|| snappy_fail("it ends inside its header"))?;
     while !rest.is_empty() {
-        let (len, behind) = rest.split_first_chunk().ok_or_else(|| snappy_fail("it ends inside a length"))?;
+        let (len, after_len) = rest.split_first_chunk().ok_or_else(|| snappy_fail("it ends inside a length"))?;
         // COMPAT(snappy-java SnappyInputStream): streams may be joined, each with its header.
         if rest.starts_with(&XERIAL_MAGIC) {
             rest = rest.get(XERIAL_HEADER..).ok_or_else(|| snappy_fail("it ends inside its header"))?;
             continue;
         }
         let len = usize::try_from(i32::from_be_bytes(*len)).map_err(|_| snappy_fail("a block of a negative length"))?;
-        let (block, behind) = behind.split_at_checked(len).ok_or_else(|| snappy_fail("it ends inside a block"))?;
+        let (block, next) = after_len.split_at_checked(len).ok_or_else(|| snappy_fail("it ends inside a block"))?;
         snappy_block(block, output)?;
-        rest = behind;
+        rest = next;
     }
     Ok(())
 }

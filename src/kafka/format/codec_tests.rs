@@ -44,7 +44,7 @@ fn text(len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn streams_of_every_length() {
+fn every_codec_decodes_streams_of_every_length() {
     let mut decoder = Decoder::new(LIMIT);
     for len in [0, 1, 10, 5000, 32_768, 65_537, 70_000, 300_000] {
         for (codec, stream) in all(&text(len)) {
@@ -55,7 +55,7 @@ fn streams_of_every_length() {
 }
 
 #[test]
-fn streams_of_the_broker() {
+fn streams_of_the_broker_are_decoded() {
     let mut decoder = Decoder::new(LIMIT);
     for (codec, magic, stream) in [
         (Codec::Snappy, 2, "82534e4150505900000000010000000100000007051068656c6c6f"),
@@ -70,7 +70,7 @@ fn streams_of_the_broker() {
 }
 
 #[test]
-fn joined_streams() {
+fn joined_streams_are_decoded_as_the_broker_does() {
     let mut decoder = Decoder::new(LIMIT);
     decoder.decode(Codec::Gzip, &[gzip_of(b"one "), gzip_of(b"two")].concat(), 2).unwrap();
     assert_eq!(decoder.decoded(), b"one two");
@@ -79,7 +79,7 @@ fn joined_streams() {
 }
 
 #[test]
-fn cuts_and_flips_never_panic_nor_grow() {
+fn damaged_streams_neither_panic_nor_exceed_the_limit() {
     let mut decoder = Decoder::new(LIMIT);
     for (codec, stream) in all(&text(900)) {
         for len in 0..stream.len() {
@@ -98,7 +98,7 @@ fn cuts_and_flips_never_panic_nor_grow() {
 }
 
 #[test]
-fn bombs_are_refused_before_memory_is_taken() {
+fn decompression_bombs_are_errors_before_memory_is_allocated() {
     let bomb = vec![0; 8 * 1024 * 1024];
     for (codec, stream) in all(&bomb) {
         let mut decoder = Decoder::new(LIMIT);
@@ -117,7 +117,7 @@ fn bombs_are_refused_before_memory_is_taken() {
 
 /// Kafka's reader passes over the size and the checksum of the content; a batch has a checksum of its own.
 #[test]
-fn what_an_lz4_frame_says_of_its_content_does_not_count() {
+fn size_and_checksum_of_an_lz4_frame_are_ignored() {
     let mut decoder = Decoder::new(LIMIT);
     let info = lz4_flex::frame::FrameInfo::new().content_size(Some(900)).content_checksum(true);
     let mut encoder = lz4_flex::frame::FrameEncoder::with_frame_info(info, Vec::new());

@@ -11,7 +11,7 @@ fn parse(text: &str) -> (Header, Vec<u8>) {
 }
 
 #[test]
-fn heads_of_magic_2() {
+fn headers_of_magic_2_are_parsed() {
     let (plain, bytes) = parse(PLAIN);
     plain.check_crc(&bytes).unwrap();
     assert_eq!((plain.position, plain.end(), plain.size), (7, 111, 104));
@@ -39,7 +39,7 @@ fn heads_of_magic_2() {
 }
 
 #[test]
-fn heads_of_magic_0_and_1() {
+fn headers_of_magic_0_and_1_are_parsed() {
     let (zero, bytes) = parse(MAGIC_0);
     zero.check_crc(&bytes).unwrap();
     assert!(zero.is_legacy());
@@ -58,7 +58,7 @@ fn sequences_wrap_to_zero() {
 }
 
 #[test]
-fn every_cut_head_is_none_and_every_flip_is_told_or_outside_of_the_checksum() {
+fn truncated_headers_are_none_and_flipped_bytes_fail_the_checksum() {
     for text in [PLAIN, MARKER, MAGIC_0, MAGIC_1] {
         let (head, bytes) = parse(text);
         for len in 0..needed(head.magic) {
@@ -75,7 +75,7 @@ fn every_cut_head_is_none_and_every_flip_is_told_or_outside_of_the_checksum() {
 }
 
 #[test]
-fn unknown_codecs_are_told() {
+fn unknown_codecs_are_errors() {
     let (mut head, _) = parse(PLAIN);
     for id in 5..8 {
         head.attributes = id;

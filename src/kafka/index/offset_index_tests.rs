@@ -5,7 +5,7 @@ use std::fs;
 use super::*;
 use crate::kafka::test_data::hex;
 
-/// Base 1000, room for 30: (1019, 4200), (1042, 8500), (1100, 12750).
+/// Base 1000, 30 slots: (1019, 4200), (1042, 8500), (1100, 12750).
 fn three(dir: &Path) -> OffsetIndex {
     let mut index = OffsetIndex::create(&dir.join("00000000000000001000.index"), 1000, 245).unwrap();
     for (offset, position) in [(1019, 4200), (1042, 8500), (1100, 12750)] {
@@ -60,7 +60,7 @@ fn entries_are_those_of_the_broker() {
 }
 
 #[test]
-fn appends_that_the_broker_refuses_change_nothing() {
+fn appends_that_the_broker_rejects_change_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let mut index = three(dir.path());
     let before = fs::read(index.path()).unwrap();
@@ -82,7 +82,7 @@ fn appends_that_the_broker_refuses_change_nothing() {
 }
 
 #[test]
-fn bytes_of_truncated_entries_stay() {
+fn bytes_of_truncated_entries_stay_in_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("00000000000000001000.index");
     let mut index = OffsetIndex::create(&path, 1000, 40).unwrap();
@@ -107,11 +107,11 @@ fn bytes_of_truncated_entries_stay() {
     assert_eq!(pair(index.lookup(1042)), (1030, 8450));
     index.sanity_check().unwrap();
     let index = OffsetIndex::open(&path, &IndexOptions::default()).unwrap();
-    assert_eq!((index.len(), index.last_offset()), (3, 1100), "only the log can tell that the last one is stale");
+    assert_eq!((index.len(), index.last_offset()), (3, 1100), "only the log shows that the last one is stale");
 }
 
 #[test]
-fn a_zero_tail_misleads_only_who_trusts_it() {
+fn a_zero_tail_counts_as_entries_only_with_check_trust() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("00000000000000001000.index");
     fs::write(&path, [hex(THREE), vec![0; 776]].concat()).unwrap();
@@ -129,7 +129,7 @@ fn a_zero_tail_misleads_only_who_trusts_it() {
 }
 
 #[test]
-fn files_have_room_for_whole_entries() {
+fn files_have_the_size_of_whole_entries() {
     let dir = tempfile::tempdir().unwrap();
     for (max, len) in [(10_485_760, 10_485_760), (24, 24), (23, 16), (12, 8), (8, 8)] {
         let path = dir.path().join(format!("{max}.index"));
@@ -152,7 +152,7 @@ fn files_have_room_for_whole_entries() {
 }
 
 #[test]
-fn one_writer_has_a_file() {
+fn a_second_writer_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let index = three(dir.path());
     let write = IndexOptions { write: true, ..IndexOptions::default() };

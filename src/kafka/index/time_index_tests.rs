@@ -51,7 +51,7 @@ fn entries_are_those_of_the_broker() {
 }
 
 #[test]
-fn the_last_slot_is_kept_for_the_roll() {
+fn the_last_slot_is_reserved_for_the_roll() {
     let dir = tempfile::tempdir().unwrap();
     let mut index = TimeIndex::create(&dir.path().join("5.timeindex"), 5, 24).unwrap();
     assert!(!index.is_full());
@@ -72,7 +72,7 @@ fn the_last_slot_is_kept_for_the_roll() {
 }
 
 #[test]
-fn zero_tails_and_disorder() {
+fn zero_tails_and_disorder_end_the_valid_prefix() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("00000000000000001000.timeindex");
     let trust = IndexOptions { check: Check::Trust, ..IndexOptions::default() };
@@ -97,7 +97,7 @@ fn zero_tails_and_disorder() {
 }
 
 #[test]
-fn warm_section_of_the_broker() {
+fn the_warm_section_is_searched_first() {
     // 3000 entries (1000 + i, 10 i): the first warm slot is 2317.
     let bytes: Vec<u8> = (0..3000).flat_map(|i| encode(1000 + i, 10 * i32::try_from(i).unwrap())).collect();
     let dir = tempfile::tempdir().unwrap();

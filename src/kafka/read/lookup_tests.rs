@@ -21,7 +21,7 @@ fn open(dir: &Path, index: &str, compat: Option<&str>) -> Segment {
 }
 
 #[test]
-fn answers_of_the_broker() {
+fn look_ups_answer_as_the_broker_does() {
     let dir = tempfile::tempdir().unwrap();
     for index in [SEVEN_INDEX, FOLLOWER_INDEX, ""] {
         for compat in [None, Some("3.9.0"), Some("4.0.0"), Some("4.1.0")] {
@@ -53,7 +53,7 @@ fn answers_of_the_broker() {
 }
 
 #[test]
-fn fetches_of_the_broker() {
+fn fetches_read_what_the_broker_reads() {
     let dir = tempfile::tempdir().unwrap();
     let segment = open(dir.path(), SEVEN_INDEX, None);
     for (max, least_one, size, incomplete) in [
@@ -76,7 +76,7 @@ fn fetches_of_the_broker() {
 }
 
 #[test]
-fn zeros_behind_a_preallocated_log_are_its_end() {
+fn zeros_at_the_end_of_a_preallocated_log_end_it() {
     let dir = tempfile::tempdir().unwrap();
     for zeros in [5, 17, 18, 500] {
         let log = [hex(SEVEN), vec![0; zeros]].concat();
@@ -138,7 +138,7 @@ impl Model {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Slots are overwritten only from the truncation on, so old entries stay behind the valid ones.
+    /// Slots are overwritten only from the truncation on, so old entries stay after the valid ones.
     #[test]
     fn stale_entries_never_lead_past_an_offset(
         appends in prop::collection::vec((prop::collection::vec((1u8..6, 0i64..500), 1..4), prop::option::of(0usize..30)), 1..30),

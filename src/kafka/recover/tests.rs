@@ -14,7 +14,7 @@ fn recover(log: &[u8]) -> Result<Recovered> {
 }
 
 #[test]
-fn indexes_of_the_broker() {
+fn rebuilt_indexes_are_those_of_the_broker() {
     let whole = recover(&hex(SEVEN)).unwrap();
     assert_eq!((whole.valid_bytes, whole.truncated_bytes, whole.batches, whole.next_offset), (808, 0, 7, 112));
     assert_eq!(whole.offset_index, hex(SEVEN_INDEX));
@@ -26,7 +26,7 @@ fn indexes_of_the_broker() {
 }
 
 #[test]
-fn cuts_of_the_broker() {
+fn damaged_logs_are_truncated_as_the_broker_does() {
     let good = hex(SEVEN);
     let changed = |at: usize, value: u8| {
         let mut log = good.clone();
@@ -72,7 +72,7 @@ fn a_full_index_ends_recovery() {
 }
 
 #[test]
-fn rolled_back_transactions_are_indexed_across_segments() {
+fn aborted_transactions_are_indexed_across_segments() {
     let producer = |mut batch: Vec<u8>, id: i64, marker: Option<u8>| {
         batch[22] |= if marker.is_some() { 0x30 } else { 0x10 };
         batch[43..51].copy_from_slice(&id.to_be_bytes());

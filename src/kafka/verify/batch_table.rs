@@ -7,13 +7,13 @@ use crate::kafka::index::time_index::TimeEntry;
 use crate::kafka::read::segment::Segment;
 use crate::kafka::read::walk::{Reads, Walk};
 
-/// What an entry should say, and what it says.
+/// What was expected of an entry, and what was found.
 pub(super) type Contradiction = (String, String);
 
 #[derive(Clone, Copy, Debug)]
 struct Batch {
     position: u64,
-    /// The smallest number for messages of magic 0 and 1, whose headers do not tell.
+    /// The smallest number for messages of magic 0 and 1, whose headers do not have it.
     base_offset: i64,
     last_offset: i64,
     /// The largest timestamp of all batches up to this one.

@@ -25,7 +25,7 @@ pub trait VerifiableIndex: SparseIndex {
     /// An entry, in words.
     fn describe(entry: Self::Entry) -> String;
 
-    /// What the log says against an entry.
+    /// Return how the log contradicts an entry.
     fn contradiction(batches: &BatchTable, entry: Self::Entry) -> Option<Contradiction>;
 }
 

@@ -10,8 +10,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyRecoveredSegment>()
 }
 
-/// What the broker would leave of a segment after a crash: how much of the log, and the rebuilt indexes. Nothing was
-/// written.
+/// What the broker would keep of a segment after a crash: the length of the log, and the rebuilt indexes. Nothing was written.
 ///
 /// Source: `LogSegment#recover`.
 #[pyclass(name = "RecoveredSegment", module = "logdex._core", frozen)]
@@ -27,19 +26,19 @@ impl PyRecoveredSegment {
 
 #[pymethods]
 impl PyRecoveredSegment {
-    /// Bytes of the log before the first that cannot be true.
+    /// Length of the valid part of the log in bytes.
     #[getter]
     fn valid_bytes(&self) -> u64 {
         self.recovered.valid_bytes
     }
 
-    /// Bytes behind them, which the broker cuts off.
+    /// Bytes after it, which the broker truncates.
     #[getter]
     fn truncated_bytes(&self) -> u64 {
         self.recovered.truncated_bytes
     }
 
-    /// Batches in the valid bytes.
+    /// Number of batches in the valid part.
     #[getter]
     fn batches(&self) -> u64 {
         self.recovered.batches
@@ -57,7 +56,7 @@ impl PyRecoveredSegment {
         PyBytes::new(py, &self.recovered.time_index)
     }
 
-    /// The rebuilt `.txnindex`; None when there was no such file and no transaction was rolled back.
+    /// The rebuilt `.txnindex`; None if there was no such file and no transaction was aborted.
     #[getter]
     fn transaction_index<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
         self.recovered.transaction_index.as_ref().map(|bytes| PyBytes::new(py, bytes))
@@ -69,13 +68,13 @@ impl PyRecoveredSegment {
         (self.recovered.max_timestamp.timestamp, self.recovered.max_timestamp.offset)
     }
 
-    /// Offset behind the last batch.
+    /// Offset after the last batch.
     #[getter]
     fn next_offset(&self) -> i64 {
         self.recovered.next_offset
     }
 
-    /// Why it ends before the end of the log: a list of `logdex.report.Finding`.
+    /// Why the valid part ends before the end of the log: a list of `logdex.report.Finding`.
     #[getter]
     fn findings<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         report::findings(py, &self.recovered.findings)

@@ -35,10 +35,10 @@ pub enum Bodies {
 
 /// A message that is to be added.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Row<'a> {
-    pub(super) frame: Frame<'a>,
-    pub(super) place: Place<'a>,
-    pub(super) suspect: Suspect,
+pub(in crate::rocketmq) struct Row<'a> {
+    pub(in crate::rocketmq) frame: Frame<'a>,
+    pub(in crate::rocketmq) place: Place<'a>,
+    pub(in crate::rocketmq) suspect: Suspect,
 }
 
 /// The properties of a message.
@@ -135,7 +135,7 @@ fn decoded(rows: &[Row<'_>]) -> Vec<Option<String>> {
 }
 
 /// Takes messages and gives record batches.
-pub(super) struct BatchBuilder {
+pub(in crate::rocketmq) struct BatchBuilder {
     schema: SchemaRef,
     columns: Vec<(Column, ColumnBuilder)>,
     body: Option<usize>,
@@ -175,16 +175,16 @@ impl BatchBuilder {
         self
     }
 
-    pub(super) fn schema(&self) -> SchemaRef {
+    pub(in crate::rocketmq) fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
 
-    pub(super) fn rows(&self) -> usize {
+    pub(in crate::rocketmq) fn rows(&self) -> usize {
         self.rows
     }
 
     /// Adds messages and gives how many: fewer than all when the batch is full of bytes and must be taken first.
-    pub(super) fn append(&mut self, rows: &[Row<'_>]) -> usize {
+    pub(in crate::rocketmq) fn append(&mut self, rows: &[Row<'_>]) -> usize {
         let mut known = std::mem::take(&mut self.known);
         let decoded = if self.wants_properties { decoded(rows) } else { Vec::new() };
         let (properties, entries) =
@@ -274,7 +274,7 @@ impl BatchBuilder {
     }
 
     /// What was added since the last batch was taken.
-    pub(super) fn take(&mut self) -> RecordBatch {
+    pub(in crate::rocketmq) fn take(&mut self) -> RecordBatch {
         let arrays = self.columns.iter_mut().map(|(column, builder)| builder.finish(*column)).collect();
         let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
         (self.rows, self.bytes) = (0, 0);

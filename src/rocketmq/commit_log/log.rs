@@ -204,6 +204,21 @@ impl CommitLog {
         Scan::new(files, move |file| offset_files::open(file, access), self.options.versions, begin, end)
     }
 
+    /// A walk over the frames of a range of the log. It starts at `begin` where a message begins there, else at the
+    /// beginning of the file that holds it. With `salvage` it continues after a corrupt region.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn frames(&self, begin: u64, end: u64, salvage: bool) -> Result<Scan<FileSource>> {
+        let files = self.files()?;
+        if salvage {
+            let last = self.last_written(&files)?.and_then(|number| files.get(number)).map_or(0, |file| file.start);
+            return Ok(self.walk(files, begin, end).salvaging(last));
+        }
+        let walk = self.walk(files, begin, end);
+        if begin > 0 && LookUp::new(self)?.is_message(begin)? { walk.starting_at_begin() } else { Ok(walk) }
+    }
+
     /// The messages in log order, as record batches, up to the first frame that a broker would refuse.
     ///
     /// The walk starts at the offset asked for where a message begins there; else at the beginning of the file that
@@ -287,7 +302,7 @@ impl CommitLog {
         Ok(self.rows_of(phy_offsets, self.builder(columns, bodies))?.0)
     }
 
-    fn builder(&self, columns: &[Column], bodies: Bodies) -> BatchBuilder {
+    pub(in crate::rocketmq) fn builder(&self, columns: &[Column], bodies: Bodies) -> BatchBuilder {
         BatchBuilder::new(columns, bodies, self.options.max_body_bytes)
     }
 

@@ -26,6 +26,13 @@ impl<'a> LookUp<'a> {
         Ok(Self { log, files: log.files()?, window: Window::new(LOOKUP_WINDOW), current: None })
     }
 
+    /// Read this many bytes at a time from now on.
+    pub(super) fn set_window(&mut self, bytes: usize) {
+        if !self.window.has_size(bytes) {
+            self.window = Window::new(bytes);
+        }
+    }
+
     /// True when a message begins at an offset, whether it was cut off or not.
     pub(super) fn is_message(&mut self, phy_offset: u64) -> Result<bool> {
         self.find_any(phy_offset, |_, _| Ok(false), |found| found.is_some())

@@ -11,6 +11,7 @@ mod column_builder;
 pub mod columns;
 mod cut_off;
 pub mod frame;
+mod gather;
 mod log;
 mod lookup;
 mod message;
@@ -27,6 +28,8 @@ mod window;
 pub mod write;
 
 pub use batch::Bodies;
+pub(in crate::rocketmq) use batch::{BatchBuilder, Row};
+pub(in crate::rocketmq) use gather::Gather;
 pub use log::{CommitLog, Options, ScanOptions, StoreTimes};
 pub use message::Message;
 pub use property_map::PropertyMap;

@@ -380,7 +380,7 @@ impl<S: ReadAt> Scan<S> {
     }
 
     /// What speaks against it, where the walk salvages.
-    pub(super) fn suspect(&self) -> Suspect {
+    pub fn suspect(&self) -> Suspect {
         self.salvage.as_ref().map_or(Suspect::default(), |salvage| salvage.suspect)
     }
 

@@ -27,6 +27,11 @@ impl Window {
         Self { bytes: io::Window::default(), size, crc: true }
     }
 
+    /// True when it reads this many bytes at a time.
+    pub(super) fn has_size(&self, bytes: usize) -> bool {
+        self.size == bytes
+    }
+
     /// Forgets what it holds; to be called before another file is read.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();

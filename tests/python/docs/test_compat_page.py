@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from logdex.hash_index import index_service
+from logdex.rocketmq import index_service
 
 ROOT = Path(__file__).resolve().parents[3]
 COMPAT = (ROOT / "docs" / "compat.md").read_text()

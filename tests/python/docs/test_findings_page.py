@@ -9,7 +9,7 @@ import pytest
 
 from logdex._core import finding_kinds
 from logdex.report import Finding
-from logdex.rocketmq.explanation import CAUSES
+from logdex.rocketmq.explain import CAUSES
 
 HOME = Path(__file__).resolve().parents[3]
 PAGE = (HOME / "docs" / "findings.md").read_text(encoding="utf-8")

@@ -16,8 +16,8 @@ import pytest
 
 from index_inputs import T0, contents, entries, messages, snapshot
 from logdex.errors import GeometryError, IndexFullError
-from logdex.hash_index import IndexFile, IndexService
-from logdex.hash_index.file_name import format_name, successor
+from logdex.hash_index.rolling import format_name, successor
+from logdex.rocketmq import IndexFile, IndexService
 
 if TYPE_CHECKING:
     from collections.abc import Callable

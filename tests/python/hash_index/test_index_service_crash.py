@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from index_inputs import T0, entries
-from logdex.hash_index import IndexService
+from logdex.rocketmq import IndexService
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,7 @@ PAGE = 4096
 
 WRITER = textwrap.dedent("""
     import sys
-    from logdex.hash_index import IndexService
+    from logdex.rocketmq import IndexService
 
     directory, access, first = sys.argv[1], sys.argv[2], int(sys.argv[3])
     index = IndexService.open(directory, mode="a", hash_slots=50, max_entries=400, access=access)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from index_inputs import T0, entries
-from logdex.hash_index import IndexService
+from logdex.rocketmq import IndexService
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

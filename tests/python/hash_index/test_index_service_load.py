@@ -17,7 +17,7 @@ import pytest
 import golden
 from index_inputs import T0, entries, messages, snapshot
 from logdex.errors import LockedError
-from logdex.hash_index import IndexFile, IndexService
+from logdex.rocketmq import IndexFile, IndexService
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from index_inputs import T0
-from logdex.hash_index import IndexService, index_key, key_hash
+from logdex.rocketmq import IndexService, index_key, key_hash
 
 # Few keys, some of them with one hash: Aa and BB collide, so do the two of the topic T.
 KEYS = st.sampled_from(["a", "b", "Aa", "BB", "AaAa", "BBBB", "", "tzhulrtb", "\u6d88\u606f", "\U0001f600"])

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from index_inputs import entries
-from logdex.hash_index import IndexService
+from logdex.rocketmq import IndexService
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 READER = textwrap.dedent("""
     import sys
-    from logdex.hash_index import IndexService
+    from logdex.rocketmq import IndexService
 
     directory, access = sys.argv[1:]
     answers = 0

@@ -20,7 +20,8 @@ import pytest
 
 from index_inputs import T0
 from logdex._core import IndexFile, PreparedFile
-from logdex.hash_index import IndexService, index_writer
+from logdex.hash_index import index_writer
+from logdex.rocketmq import IndexService
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ import pytest
 
 import golden_kafka
 from logdex.errors import CorruptFileError
-from logdex.hash_index import IndexService
+from logdex.hash_index import IndexDirectory
 from logdex.kafka import LogDir, build_key_index, find
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def test_keys_that_share_a_hash_are_told_apart(kafka_logs: Callable[[str], Path]
     build_key_index(root, tmp_path, topics="cod-none")
     rows = [row for row in golden_kafka.rows("codecs", "records") if row["topic"] == "cod-none"]
     row = next(row for row in rows if row.get("key") and row["partition"] == 0)
-    with IndexService.open(tmp_path / "cod-none-0", mode="a") as index:
+    with IndexDirectory.open(tmp_path / "cod-none-0", mode="a") as index:
         entry = {"topic": ["cod-none"], "key": ["imposter"], "phy_offset": [row["offset"]], "store_timestamp": [0]}
         index.put_batch(entry)
     found = find(root, "cod-none", "imposter", index=tmp_path)

@@ -10,8 +10,8 @@ import pytest
 
 import golden
 from index_inputs import snapshot
-from logdex.rocketmq import IndexService, MessageStore, key_search
-from logdex.rocketmq.explanation import CAUSES, Explanation
+from logdex.rocketmq import IndexService, MessageStore
+from logdex.rocketmq.explain import CAUSES, Explanation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -252,7 +252,7 @@ def test_tags_not_indexed(store: Store) -> None:
 
 
 def test_unread_log(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_search, "_SCAN_BUDGET_BYTES", 20_000)
+    monkeypatch.setattr("logdex.rocketmq.find._SCAN_BUDGET_BYTES", 20_000)
     root = store("basic")
     shutil.rmtree(root / "index")
     row = messages("basic")[400]

@@ -14,7 +14,7 @@ import pytest
 from index_inputs import entries
 from logdex import _core
 from logdex.errors import LockedError
-from logdex.hash_index import IndexFile, IndexService
+from logdex.rocketmq import IndexFile, IndexService
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

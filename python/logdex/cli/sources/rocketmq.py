@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from logdex.cli.rows import MESSAGE_COLUMNS, message_json, message_text
 from logdex.cli.sources import Description, Filters, Listing, Part, Source
-from logdex.hash_index import IndexFile, IndexService
-from logdex.hash_index.file_name import is_index_file_name
+from logdex.hash_index.rolling import is_index_file_name
 from logdex.report import Report, merge
-from logdex.rocketmq import CommitLog, ConsumeQueue, MessageStore, StoreCheckpoint
+from logdex.rocketmq import CommitLog, ConsumeQueue, IndexFile, IndexService, MessageStore, StoreCheckpoint
 from logdex.rocketmq.layout import OFFSET_NAME
 from logdex.rocketmq.overview import checkpoint_times, first_time
 from logdex.rocketmq.queue_set import UNIT_BYTES

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from arro3.core import RecordBatch
 
-    from logdex.hash_index import IndexService
     from logdex.rocketmq.commit_log import CommitLog
+    from logdex.rocketmq.index_service import IndexService
 
 _COLUMNS = tuple(dict.fromkeys([*ConsumeQueueWriter.columns, *INDEXED_COLUMNS]))
 _WORTH_A_THREAD_BYTES = 16 << 20

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from logdex._core import DEFAULT_DELAY_LEVELS
 from logdex._types import check_int64
-from logdex.hash_index.file_name import resolve_zone
+from logdex.hash_index.rolling import resolve_zone
 
 if TYPE_CHECKING:
     from datetime import tzinfo

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING
 
 from logdex._core import CommitLogWriter, ConsumeQueueWriter, StoreLock, delay_levels_ms, truncate_log
 from logdex._files import sync_directory
-from logdex.hash_index import IndexService
-from logdex.hash_index.index_service import INDEXES_TAGS
 from logdex.report import Report
 from logdex.rocketmq.commit_log import CommitLog
+from logdex.rocketmq.index_service import INDEXES_TAGS, IndexService
 from logdex.rocketmq.layout import ABORT, StoreLayout
 from logdex.rocketmq.queue_set import QueueSet
 from logdex.rocketmq.write.dispatch import Dispatcher

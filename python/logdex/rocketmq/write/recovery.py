@@ -13,14 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from logdex._core import StoreCheckpoint
+from logdex._core import StoreCheckpoint, index_holds_tags
 from logdex.errors import CorruptFileError
-from logdex.hash_index import IndexService
 from logdex.hash_index.directory import DirectoryLock, list_directory
 from logdex.hash_index.geometry import refuse_other_geometry
-from logdex.hash_index.recovery import holds_tags
 from logdex.report import Finding
 from logdex.rocketmq.commit_log import CommitLog
+from logdex.rocketmq.index_service import IndexService
 from logdex.rocketmq.layout import OFFSET_NAME
 from logdex.rocketmq.sound import sound_messages
 
@@ -234,8 +233,13 @@ def _inspect_index(
             return _Index()
         ends = {file.path: file.header.end_phy_offset for file in files if len(file)}
         beyond = tuple(path for path, last in ends.items() if last >= end)
-        # The last indexed message is not indexed again.
-        return _Index(len(files) > len(beyond), max(ends.values(), default=-1) + 1, beyond, holds_tags(files, log.core))
+        return _Index(
+            len(files) > len(beyond),
+            # The last indexed message is not indexed again.
+            max(ends.values(), default=-1) + 1,
+            beyond,
+            index_holds_tags(log.core, files),
+        )
 
 
 def complete_last_file(layout: StoreLayout, file_size: int) -> None:

@@ -27,8 +27,8 @@ from logdex._core import index_entries
 from logdex._types import MAX_INT64, check_int64
 from logdex.arrow import INDEXED_COLUMNS
 from logdex.hash_index.geometry import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES
-from logdex.hash_index.index_service import INDEXES_TAGS
 from logdex.report import Report
+from logdex.rocketmq.index_service import INDEXES_TAGS
 from logdex.rocketmq.layout import find_layout
 from logdex.spark.index.job import Job, WrittenFile, index_files
 from logdex.spark.index.rolling import ROW_SCHEMA, RollingFiles, entry_rows
@@ -141,14 +141,10 @@ class LogFile(NamedTuple):
 
 
 class LogFileCount(NamedTuple):
-    """Counts of the first pass over one commit-log file.
+    """Result of the first pass over one commit-log file.
 
-    Attributes:
-        rows: Path of the file's index entries, below the job's directory.
-        messages: Messages in the file.
-        entries: Index entries of these messages.
-        message_after: Whether the file's last message has no entry.
-        continues: Whether a sequential reader continues into the next file.
+    `rows` is the path of its index entries below the job's directory, `message_after` says whether its last message has no
+    entry, and `continues` whether a sequential reader continues into the next file.
     """
 
     rows: str
@@ -231,12 +227,9 @@ class RowsPart(NamedTuple):
 
 
 class TaskPlan(NamedTuple):
-    """Work of one task of the second pass.
+    """Work of one task of the second pass: the entries that it reads, and whether it adds a last file without entries.
 
-    Attributes:
-        parts: The entries that it reads.
-        seeded: Whether the first of them is the entry before its own, the seed of its first file.
-        empty_file: Whether it adds a last file without entries.
+    If it is `seeded`, the first entry is the one before its own, the seed of its first file.
     """
 
     parts: tuple[RowsPart, ...]

@@ -26,9 +26,10 @@ from pyspark import TaskContext
 
 from logdex._files import sync_directory
 from logdex._types import check_int64
-from logdex.hash_index.directory import DirectoryLock, list_directory, refuse_running_broker
-from logdex.hash_index.file_name import create_next, resolve_zone
+from logdex.hash_index.directory import DirectoryLock, list_directory
 from logdex.hash_index.geometry import file_size
+from logdex.hash_index.rolling import create_next, resolve_zone
+from logdex.rocketmq.index_service import refuse_running_broker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,13 +46,7 @@ _LARGE_BYTES = 1 << 30
 
 
 class WrittenFile(NamedTuple):
-    """One index file that an attempt finished.
-
-    Attributes:
-        path: Its path below the job's directory.
-        entries: Entries in it.
-        reserved_bytes: Disk space of the file.
-    """
+    """One index file that an attempt finished, with its path below the job's directory."""
 
     path: str
     entries: int

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from logdex._core import key_hashes, offset_order
-from logdex.hash_index.roll import put_rolling
+from logdex.hash_index.rolling import put_rolling
 from logdex.rocketmq import IndexFile
 from logdex.spark.index.job import WrittenFile
 from logdex.spark.schema import milliseconds

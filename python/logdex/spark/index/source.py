@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import add
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -217,17 +217,8 @@ def _bounds(df: DataFrame, parts: int) -> list[int]:
     return list(found.bounds or [])
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Offsets and times of some index files, both ends included.
-
-    Attributes:
-        first_offset: Smallest commit-log offset.
-        last_offset: Largest commit-log offset.
-        first_ms: Earliest store time, milliseconds since the epoch.
-        last_ms: Latest store time, milliseconds since the epoch.
-        owner: The file or task, in words.
-    """
+class Span(NamedTuple):
+    """Ranges of commit-log offsets and store times in one file or of one task, both ends included."""
 
     first_offset: int
     last_offset: int

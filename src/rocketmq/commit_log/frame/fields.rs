@@ -80,6 +80,11 @@ impl<'a> Frame<'a> {
         Self { bytes: if bytes.len() < layout.total as usize { &[] } else { bytes }, layout }
     }
 
+    /// The bytes of the frame alone, and where its fields are.
+    pub(in crate::rocketmq) fn into_parts(self) -> (&'a [u8], Layout) {
+        (self.slice(0, self.layout.total as usize), self.layout)
+    }
+
     // `check` made sure that every field is inside; the fallbacks below never come into play.
 
     #[inline]

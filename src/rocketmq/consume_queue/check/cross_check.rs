@@ -1,7 +1,7 @@
 //! Cross-check of the queues of a store with its log: every message has its unit, every unit its message.
 //!
 //! ```text
-//! scan of the log --follow--> units of each message: there, and with its tags code?
+//! scan of the log --check--> units of each message: there, and with its tags code?
 //!                  --finish--> units of no message, and messages without a unit
 //! ```
 //!
@@ -250,7 +250,7 @@ impl CrossCheck {
     ///
     /// # Errors
     /// `InvalidArgument` for a column that is missing, of another type, or null; the system's error, with the path.
-    pub fn follow(&mut self, messages: &RecordBatch) -> Result<()> {
+    pub fn check(&mut self, messages: &RecordBatch) -> Result<()> {
         if self.queues.is_empty() {
             return Ok(());
         }

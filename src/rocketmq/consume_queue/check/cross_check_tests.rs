@@ -75,7 +75,7 @@ fn messages_meet_their_units_in_any_order_of_asking() {
         ("T", 9, 400, 12, None),
         ("T", 2, 300, 0, None),
     ]);
-    check.follow(&batch).unwrap();
+    check.check(&batch).unwrap();
     assert_eq!((check.queues(), check.queues[0].matched, check.missing.len()), (1, 3, 0));
     let units = [1, 3].map(|at| check.queues[0].unit(at, 8).unwrap());
     assert_eq!(units, [Some(Unit { phy_offset: 100, size: SIZE, tags_code: 0 }), None]);
@@ -99,7 +99,7 @@ fn messages_without_their_unit_come_in_runs() {
         ("T", 4, 300, 0, None),
         ("T", 5, 500, 0, None),
     ]);
-    check.follow(&batch).unwrap();
+    check.check(&batch).unwrap();
     let runs: Vec<_> =
         check.missing.iter().flatten().map(|run| (&*run.topic, run.begin, run.end, run.phy_offset)).collect();
     assert_eq!(runs, [("U", 0, 1, 50), ("T", 1, 3, 100), ("T", 4, 5, 300)]);
@@ -133,7 +133,7 @@ fn tags_codes_are_compared_and_addresses_resolved() {
     let rows = [("T", 0, 0, 0, Some("a")), ("T", 1, 100, 0, Some("a")), ("T", 2, 200, 0, None), ("T", 3, 300, 0, None)];
     let wrong = || {
         let mut check = cross_check(root.path(), StoreState::default());
-        check.follow(&messages(&rows)).unwrap();
+        check.check(&messages(&rows)).unwrap();
         check.report.findings.iter().map(|found| (found.offset, found.expected.clone(), found.found.clone())).collect()
     };
     let row = |at: u64, tags: &str, found: i64| {
@@ -176,7 +176,7 @@ fn a_queue_without_files_and_a_database_are_no_queues() {
     let root = store();
     fs::create_dir_all(root.path().join("consumequeue/T/0")).unwrap();
     let mut check = cross_check(root.path(), StoreState::default());
-    check.follow(&messages(&[("T", 0, 0, 0, None)])).unwrap();
+    check.check(&messages(&[("T", 0, 0, 0, None)])).unwrap();
     assert_eq!((check.queues(), check.missing.len()), (0, 0));
     queue(root.path(), &[(0, 0)]);
     fs::write(root.path().join("consumequeue/CURRENT"), b"").unwrap();

@@ -1,17 +1,14 @@
-"""Finds out why a key is found or not, by going the way of a search step by step."""
+"""The way of a search, step by step: files, chains, candidates."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from logdex import _core
-from logdex.hash_index import IndexService
-from logdex.hash_index.chain import read_chain
 from logdex.hash_index.query import MAX_TIME, MIN_TIME, newest_first
-from logdex.rocketmq.causes import likely_causes
-from logdex.rocketmq.explanation import Candidate, Explanation, FileStep
-from logdex.rocketmq.key_search import TAG_PREFIX
+from logdex.rocketmq.explain.causes import likely_causes
+from logdex.rocketmq.explain.explanation import Candidate, Chain, Explanation, FileStep, Link
+from logdex.rocketmq.index_service import IndexService
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,26 +16,15 @@ if TYPE_CHECKING:
     from logdex._core import IndexFile
     from logdex.hash_index.query import TimeRange
     from logdex.rocketmq.commit_log import CommitLog
-    from logdex.rocketmq.find_result import FindResult
+    from logdex.rocketmq.find import FindResult
     from logdex.rocketmq.message import Message
     from logdex.rocketmq.message_store import MessageStore
 
 _MAX_LINKS = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
-    topic: str
-    key: str
-    times: TimeRange
-
-    @property
-    def key_hash(self) -> int:
-        return _core.key_hash(_core.index_key(self.topic, self.key))
-
-
 def explain(store: MessageStore, topic: str, key: str, times: TimeRange, clock_slack_ms: int) -> Explanation:
-    """Go the whole way for one key; see `MessageStore.explain`."""
+    """Follow the whole search for one key; see `MessageStore.explain`."""
     index_key = _core.index_key(topic, key)
     key_hash = _core.key_hash(index_key)
     index = store.index
@@ -58,7 +44,7 @@ def explain(store: MessageStore, topic: str, key: str, times: TimeRange, clock_s
         index_key=index_key,
         key_hash=key_hash,
         files=steps,
-        candidates=_candidates(store, _Question(topic, key, times), steps, result),
+        candidates=_candidates(store.commit_log, (topic, key), times, steps, result),
         found=found,
         broker_found=None if index is None else _broker_found(index, topic, key, times, found),
         min_offset=store.commit_log.min_offset,
@@ -73,7 +59,7 @@ def explain(store: MessageStore, topic: str, key: str, times: TimeRange, clock_s
 
 
 def _lag(log: CommitLog, indexed_up_to: int | None) -> int:
-    """Count the bytes of the log behind the message that was indexed last."""
+    """Return the bytes of the log after the message that was indexed last."""
     if indexed_up_to is None:
         return log.max_offset - log.min_offset
     last = log.message(indexed_up_to)
@@ -104,28 +90,35 @@ def _file_step(
         entries=len(file),
         searched=searched,
         why=why,
-        chain=read_chain(file, key_hash, _MAX_LINKS) if searched else None,
+        chain=_chain(file, key_hash) if searched else None,
         candidates=tuple(file.select_phy_offset(index_key)) if searched else (),
     )
 
 
+def _chain(file: IndexFile, key_hash: int) -> Chain:
+    slot, slot_value, links, length, broken_by = _core.read_chain(file, key_hash, _MAX_LINKS)
+    return Chain(slot, slot_value, tuple(Link(*link) for link in links), length, broken_by)
+
+
 def _candidates(
-    store: MessageStore, question: _Question, steps: Sequence[FileStep], result: FindResult
+    log: CommitLog, asked: tuple[str, str], times: TimeRange, steps: Sequence[FileStep], result: FindResult
 ) -> tuple[Candidate, ...]:
-    """Look at every place that the files lead to, and at what only the log gave."""
+    """Look at every place that the files lead to, and at those that only the log gave."""
     found = {message.phy_offset: message for message in result}
     sources = dict.fromkeys(found, "log")
     for step in steps:
         sources |= dict.fromkeys(step.candidates, step.name)
+    offsets = sorted(sources, reverse=True)
+    verdicts = _core.judge_candidates(log.core, offsets, *asked, begin=times.begin, end=times.end)
     return tuple(
-        _judge(store, question, offset, sources[offset], found.get(offset)) for offset in sorted(sources, reverse=True)
+        _candidate(log, offset, sources[offset], verdict, found.get(offset))
+        for offset, verdict in zip(offsets, verdicts, strict=True)
     )
 
 
-def _judge(store: MessageStore, question: _Question, offset: int, source: str, found: Message | None) -> Candidate:
-    log = store.commit_log
+def _candidate(log: CommitLog, offset: int, source: str, verdict: str | None, found: Message | None) -> Candidate:
     message = log.message(offset) if found is None else found
-    if message is None:
+    if message is None or verdict is None:
         if offset < log.min_offset:
             return Candidate(offset, source, "expired")
         if log.is_cut_off(offset):
@@ -134,7 +127,7 @@ def _judge(store: MessageStore, question: _Question, offset: int, source: str, f
     return Candidate(
         offset,
         source,
-        _verdict(message, question),
+        verdict,
         topic=message.topic,
         keys=message.keys,
         uniq_key=message.uniq_key,
@@ -143,20 +136,8 @@ def _judge(store: MessageStore, question: _Question, offset: int, source: str, f
     )
 
 
-def _verdict(message: Message, question: _Question) -> str:
-    tag = None if message.tags is None else TAG_PREFIX + message.tags
-    own = {message.uniq_key, *(message.keys or "").split(" "), tag} - {None, ""}
-    if message.topic == question.topic and question.key in own:
-        in_range = question.times.holds(message.store_timestamp)
-        return "match" if in_range else "out-of-range"
-    hashes = {_core.key_hash(_core.index_key(message.topic, each)) for each in own if each}
-    if question.key_hash not in hashes:
-        return "stale-entry"
-    return "other-key" if message.topic == question.topic else "other-topic"
-
-
 def _broker_found(index: IndexService, topic: str, key: str, times: TimeRange, found: Sequence[int]) -> tuple[int, ...]:
-    """Give the messages that a broker's search of the same files comes upon, its faults included."""
+    """Return the messages that a broker finds in the same files, with its faults."""
     files = index.files
     if not files:
         return ()

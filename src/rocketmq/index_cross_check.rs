@@ -1,18 +1,20 @@
-//! The entries of index files against the keys of messages, as the log goes by: every key has its entry, every entry its
-//! message.
+//! The entries of index files against the keys of messages, during a scan of the log: every key has its entry, every entry
+//! its message.
 //!
-//! Both come in the order of the log, so they are compared side by side, each read once, whatever the number of messages
-//! with a key. Entries that do not come when their message does are kept for the end.
+//! Both come in the order of the log, so they are compared side by side and each is read once, however many messages have a
+//! key. Entries that are out of order are kept for the end.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 
-use super::index_entries::for_each_key;
+use super::commit_log::{CommitLog, Gather};
+use super::index_entries::{KeyTexts, for_each_key, is_indexed};
 use super::message_columns::{integers, null};
 use crate::error::Result;
 use crate::hash_index::{Entry, IndexFile};
+use crate::java_text::decode_utf8;
 
 /// Entries of a file that are in memory at a time.
 const BLOCK: u32 = 4_096;
@@ -20,7 +22,7 @@ const BLOCK: u32 = 4_096;
 /// An offset in the log and the hash of a key.
 type Link = (i64, i32);
 
-/// Where an entry leads, and where it stands.
+/// Where an entry leads, and its place in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lead {
     /// Offset in the log.
@@ -40,7 +42,7 @@ impl Lead {
 /// A key without an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingKey {
-    /// Where its message lies in the log.
+    /// Offset of its message in the log.
     pub phy_offset: i64,
     /// The message's topic.
     pub topic: String,
@@ -48,7 +50,7 @@ pub struct MissingKey {
     pub key: String,
 }
 
-/// Goes through the entries of one file.
+/// Reads the entries of one file in their order.
 #[derive(Debug)]
 struct Cursor {
     file: Arc<IndexFile>,
@@ -68,7 +70,7 @@ impl Cursor {
         Ok(Self { file, block: Vec::new(), position: 1, taken: 0, last, late: Vec::new(), followed: 0 })
     }
 
-    /// The entry that comes next.
+    /// The next entry.
     fn next(&mut self) -> Result<Option<Lead>> {
         if self.taken >= self.block.len() {
             self.position += u32::try_from(self.block.len()).unwrap_or(u32::MAX);
@@ -80,14 +82,14 @@ impl Cursor {
         Ok(entry.map(|entry| Lead { phy_offset: entry.phy_offset, key_hash: entry.key_hash, position }))
     }
 
-    /// Gives `take` the entries that lead to a range of the log; keeps those that are out of order for later.
+    /// Calls `take` with the entries that lead to a range of the log. Keeps those that are out of order for later.
     fn take(&mut self, log_begin: i64, begin: i64, end: i64, mut take: impl FnMut(Lead)) -> Result<()> {
         while let Some(lead) = self.next()? {
             if lead.phy_offset >= end && lead.phy_offset <= self.last {
                 break;
             }
             self.taken += 1;
-            // What lies before the log begins was deleted with it.
+            // Messages before the log's begin were deleted with their files.
             if lead.phy_offset >= log_begin {
                 self.followed += 1;
                 if (begin..end).contains(&lead.phy_offset) {
@@ -100,7 +102,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// Takes entries of those that are left, at most `most`; first those that were out of order.
+    /// Take at most `most` of the entries that are left, first those that were out of order.
     fn rest(&mut self, log_begin: i64, most: usize) -> Result<Vec<Lead>> {
         let late = self.late.len().min(most);
         let mut left: Vec<Lead> = self.late.drain(..late).collect();
@@ -120,7 +122,7 @@ impl Cursor {
 
 /// Compares the keys of the messages of a log with the entries of its index files.
 #[derive(Debug)]
-pub struct IndexFollower {
+pub struct IndexCrossCheck {
     cursors: Vec<Cursor>,
     /// The index holds tags, too.
     tags: bool,
@@ -129,8 +131,8 @@ pub struct IndexFollower {
     missing: BTreeMap<Link, (String, String)>,
 }
 
-impl IndexFollower {
-    /// Begins with the first entries of the files; those that lead before `log_begin` are passed over.
+impl IndexCrossCheck {
+    /// Begin with the first entries of the files. Entries that lead before `log_begin` are skipped.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -139,12 +141,12 @@ impl IndexFollower {
         Ok(Self { cursors, tags, log_begin, reached: log_begin, missing: BTreeMap::new() })
     }
 
-    /// Compares the keys of a batch of messages, the next of the log, with the entries that lead to them. Gives the entries
+    /// Compare the keys of the next batch of messages of the log with the entries that lead to them. Returns the entries
     /// that lead to messages without such a key, or to none, with the numbers of their files.
     ///
     /// # Errors
     /// As of [`super::index_entries::index_entries`]; the system's error, with the path.
-    pub fn follow(&mut self, messages: &RecordBatch) -> Result<Vec<(usize, Lead)>> {
+    pub fn check(&mut self, messages: &RecordBatch) -> Result<Vec<(usize, Lead)>> {
         let Some(last) = messages.num_rows().checked_sub(1) else {
             return Ok(Vec::new());
         };
@@ -176,8 +178,8 @@ impl IndexFollower {
         Ok(odd)
     }
 
-    /// Takes entries of a file that did not come when their message did, at most `most`; none when there are no more.
-    /// The keys that they may lead to are missing no longer.
+    /// Take at most `most` entries of a file that are out of order; none when there are no more. The keys that they may lead
+    /// to no longer count as missing.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -192,17 +194,45 @@ impl IndexFollower {
         Ok(left)
     }
 
+    /// Take entries as [`Self::rest`] does and look up their messages. Returns how many were taken, and those that lead to no
+    /// message with such a key.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn check_rest(&mut self, file: usize, most: usize, log: &CommitLog) -> Result<(usize, Vec<Lead>)> {
+        let mut left = self.rest(file, most)?;
+        let taken = left.len();
+        left.sort_by_key(|lead| lead.phy_offset);
+        let mut offsets: Vec<i64> = left.iter().map(|lead| lead.phy_offset).collect();
+        offsets.dedup();
+        let mut wrong = Vec::new();
+        let mut leads = left.into_iter().peekable();
+        Gather::new(log)?.read(&offsets, |number, frame| {
+            let found = frame.as_ref().filter(|frame| is_indexed(frame.sys_flag()));
+            let message = found.map(|f| (decode_utf8(f.topic()), KeyTexts::of_properties(f.properties())));
+            while let Some(lead) = leads.next_if(|lead| offsets.get(number) == Some(&lead.phy_offset)) {
+                let fits = message.as_ref().is_some_and(|(topic, texts)| texts.has_hash(topic, lead.key_hash, true));
+                if !fits {
+                    wrong.push(lead);
+                }
+            }
+            false
+        })?;
+        wrong.sort_by_key(|lead| lead.position);
+        Ok((taken, wrong))
+    }
+
     /// Entries that led to what the log holds or should hold.
     pub fn followed(&self) -> u64 {
         self.cursors.iter().map(|cursor| cursor.followed).sum()
     }
 
-    /// Keys without an entry of messages at an offset or behind it.
+    /// Number of keys without an entry of messages at an offset or after it.
     pub fn missing_from(&self, phy_offset: i64) -> usize {
         self.missing.range((phy_offset, i32::MIN)..).count()
     }
 
-    /// Keys without an entry of messages before an offset, in the order of the log; of all messages where none is given.
+    /// Keys without an entry of messages before an offset, in the order of the log; `None`: of all messages.
     pub fn missing_before(&self, phy_offset: Option<i64>) -> impl Iterator<Item = MissingKey> {
         let before = move |link: &Link| phy_offset.is_none_or(|end| link.0 < end);
         let missing = self.missing.iter().take_while(move |(link, _)| before(link));
@@ -219,7 +249,7 @@ impl IndexFollower {
 struct Links {
     /// Each once, with whether it was taken.
     sorted: Vec<(Link, bool)>,
-    /// Where the next one is likely to be.
+    /// Number of the link that is likely to be next.
     next: usize,
     left: usize,
 }
@@ -237,9 +267,9 @@ impl Links {
         self.sorted.binary_search_by_key(&link, |(link, _)| *link).ok()
     }
 
-    /// False where the link is not there, or was taken before.
+    /// Return false if the link is not there or was taken before.
     fn take(&mut self, link: Link) -> bool {
-        /// Entries of a message stand together, in another order.
+        /// Entries of a message are neighbours, in another order.
         const NEAR: usize = 4;
         let near =
             self.sorted.get(self.next..).and_then(|links| links.iter().take(NEAR).position(|(at, _)| *at == link));
@@ -263,5 +293,5 @@ impl Links {
 }
 
 #[cfg(test)]
-#[path = "index_follower_tests.rs"]
+#[path = "index_cross_check_tests.rs"]
 mod tests;

@@ -1,6 +1,7 @@
-"""Names of index files: the time of their creation as `yyyyMMddHHmmssSSS` in the broker's time zone.
+"""Rolling to the next index file: puts that continue there, and its name.
 
-Names decide only the order in which a broker loads its files, so a new name must sort after all that are there.
+A name is the time of the file's creation as `yyyyMMddHHmmssSSS` in the broker's time zone. Names decide only the order in which
+a broker loads its files, so a new name must sort after all existing ones.
 Source: IndexService#getAndCreateLastIndexFile, UtilAll#timeMillisToHumanString, MappedFile#init.
 """
 
@@ -13,10 +14,13 @@ from typing import TYPE_CHECKING, TypeVar
 from zoneinfo import ZoneInfo
 
 from logdex._types import MAX_INT64, MIN_INT64
+from logdex.errors import IndexFullError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
+
+    from logdex._core import IndexFile
 
 _LENGTH = 17
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -25,27 +29,50 @@ _LAST_UNIT = "\uffff"
 _File = TypeVar("_File")
 
 
+def put_rolling(rows: int, current: Callable[[], IndexFile], put: Callable[[IndexFile, int], int]) -> None:
+    """Put rows in their order, rolling as often as needed.
+
+    Args:
+        rows: How many there are.
+        current: Returns the file for the next put, a new one if the one before is full.
+        put: Puts rows into a file from a number on, and returns how many it took.
+
+    Raises:
+        IndexFullError: A new file takes none.
+    """
+    row = 0
+    while row < rows:
+        file = current()
+        taken = put(file, row)
+        if not taken and not len(file):
+            # NOTE: upstream would create files without end here.
+            raise IndexFullError(f"{file.path} cannot hold a single entry: max_entries is {file.max_entries}")
+        if not taken and not file.is_full:
+            raise RuntimeError(f"{file.path} took no entry although it is not full")
+        row += taken
+
+
 @lru_cache(maxsize=4096)
 def is_index_file_name(name: str) -> bool:
-    """Say whether a broker takes a name for an index file: any signed decimal of 64 bits, in the digits of any script.
+    """Return whether a broker takes a name for an index file: a signed decimal of 64 bits, in the digits of any script.
 
-    This is the rule of Java's Long.parseLong, which MappedFile#init applies before it touches the file.
+    This is Java's Long.parseLong, by which MappedFile#init reads names. A broker writes names in the digits of its locale.
     """
     digits = name[1:] if name[:1] in ("+", "-") else name
-    # Java looks at UTF-16 units, so digits outside of the basic plane are none to it.
-    if not digits or any(unicodedata.category(c) != "Nd" or c > _LAST_UNIT for c in digits):
+    # Java reads UTF-16 units, so digits outside of the basic plane are none to it.
+    if not digits.isdecimal() or max(digits) > _LAST_UNIT:
         return False
     number = -int(digits) if name[0] == "-" else int(digits)
     return MIN_INT64 <= number <= MAX_INT64
 
 
 def sort_key(name: str) -> bytes:
-    """Order names as a broker does: by UTF-16 code units (File#compareTo)."""
+    """Return the key by which a broker sorts names: UTF-16 code units (File#compareTo)."""
     return name.encode("utf-16-be", "surrogatepass")
 
 
 def resolve_zone(zone: str | tzinfo | None) -> tzinfo | None:
-    """Turn the name of a time zone into the zone itself; None stays None, the machine's own.
+    """Return the time zone of a name; None stays None, the machine's own.
 
     Raises:
         ValueError: The machine knows no zone of that name.
@@ -63,7 +90,7 @@ def resolve_zone(zone: str | tzinfo | None) -> tzinfo | None:
 
 
 def format_name(time_ms: int, zone: str | tzinfo | None = None) -> str:
-    """Write a time as the name that a broker in a time zone gives to a file created then.
+    """Return the name that a broker in a time zone gives to a file created at a time.
 
     Args:
         time_ms: Milliseconds since the epoch.
@@ -78,12 +105,12 @@ def format_name(time_ms: int, zone: str | tzinfo | None = None) -> str:
 
 
 def next_name(names: Iterable[str], now_ms: int, zone: str | tzinfo | None = None) -> str:
-    """Choose the name of a new index file: the later of now and the newest name there plus 1 ms.
+    """Return the name of a new index file: the later of now and the newest existing name plus 1 ms.
 
-    Local time runs backwards at the end of summer time and when a clock is set, so now alone may sort before what is there.
+    Local time steps back at the end of summer time and when a clock is set, so now may sort before an existing name.
 
     Args:
-        names: What the directory holds; names that are no index file's are left out.
+        names: All names in the directory; those that are no index file's are ignored.
         now_ms: The present, in milliseconds since the epoch.
         zone: The broker's time zone or its name; None is the machine's own.
 
@@ -96,9 +123,9 @@ def next_name(names: Iterable[str], now_ms: int, zone: str | tzinfo | None = Non
 
 
 def successor(name: str) -> str:
-    """Give the name 1 ms later; where the name is no date, the next number that sorts after it.
+    """Return the name 1 ms later; if the name is no date, the next number that sorts after it.
 
-    The digits stay those of the name's script: a broker whose locale writes other digits goes on in them.
+    The digits stay those of the name's script: a broker continues in the digits of its locale.
 
     Raises:
         ValueError: `name` is not an index file's, or no index file name sorts after it.
@@ -108,16 +135,16 @@ def successor(name: str) -> str:
     if name[0] in "+-":
         # Signs sort before all digits, so any date sorts after this name.
         return _digits(_EPOCH)
-    zero = chr(ord(name[0]) - unicodedata.decimal(name[0]))
+    zero = ord(name[0]) - unicodedata.decimal(name[0])
     for plain in _later("".join(str(unicodedata.decimal(c)) for c in name)):
-        later = "".join(chr(ord(zero) + int(c)) for c in plain)
+        later = "".join(chr(zero + int(c)) for c in plain)
         if is_index_file_name(later) and sort_key(later) > sort_key(name):
             return later
     raise ValueError(f"no index file name sorts after {name!r}")
 
 
 def _later(digits: str) -> Iterable[str]:
-    """Offer names that may sort after one of ASCII digits, the most natural one first."""
+    """Yield names that may sort after one of ASCII digits, the most natural one first."""
     time = _parse(digits)
     if time is not None and time <= datetime.max - _MILLISECOND:  # noqa: DTZ901 -- local time, as in the name
         yield _digits(time + _MILLISECOND)
@@ -134,16 +161,16 @@ def create_next(
     zone: str | tzinfo | None,
     create: Callable[[Path], _File],
 ) -> _File:
-    """Create the next index file under the first name that is free, so that two files never share one.
+    """Create the next index file under the first free name, so that two files never share one.
 
     A broker would open the same file twice (IndexService#getAndCreateLastIndexFile has no exclusive creation).
 
     Args:
-        names: What the directory holds.
+        names: All names in the directory.
         directory: The index directory.
         now_ms: The present, in milliseconds since the epoch.
         zone: The broker's time zone or its name; None is the machine's own.
-        create: Creates the file; must raise FileExistsError where it is there.
+        create: Creates the file; must raise FileExistsError if the name exists.
     """
     name = next_name(names, now_ms, zone)
     while True:
@@ -158,7 +185,7 @@ def _digits(time: datetime) -> str:
 
 
 def _parse(digits: str) -> datetime | None:
-    """Read the local time that a name says; None where it is no date."""
+    """Return the local time of a name; None if it is no date."""
     if len(digits) != _LENGTH:
         return None
     try:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logdex.hash_index import file_name
+from logdex.hash_index import rolling
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +26,7 @@ NOON = 1738983140772
     ],
 )
 def test_name_is_local_time(zone: str | timezone, name: str) -> None:
-    assert file_name.format_name(NOON, zone) == name
+    assert rolling.format_name(NOON, zone) == name
 
 
 def test_name_in_the_machines_zone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,32 +34,32 @@ def test_name_in_the_machines_zone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "Asia/Shanghai")
     time.tzset()
     try:
-        assert file_name.format_name(NOON) == "20250208105220772"
+        assert rolling.format_name(NOON) == "20250208105220772"
     finally:
         monkeypatch.undo()
         time.tzset()
 
 
 def test_names_step_back_at_the_end_of_summer_time() -> None:
-    before = file_name.format_name(1730611799000, "America/New_York")
-    after = file_name.format_name(1730613600500, "America/New_York")
+    before = rolling.format_name(1730611799000, "America/New_York")
+    after = rolling.format_name(1730613600500, "America/New_York")
     assert (before, after) == ("20241103012959000", "20241103010000500")
-    assert file_name.next_name([before], 1730613600500, "America/New_York") == "20241103012959001"
+    assert rolling.next_name([before], 1730613600500, "America/New_York") == "20241103012959001"
 
 
 def test_unknown_zone_is_an_error() -> None:
     for zone in ("Europe/Atlantis", "Europe", "", "../zone", "UTC\0", "/etc/passwd"):
         with pytest.raises(ValueError, match="no time zone"):
-            file_name.format_name(NOON, zone)
+            rolling.format_name(NOON, zone)
     with pytest.raises(TypeError, match="time zone"):
-        file_name.resolve_zone(8)  # type: ignore[arg-type]
+        rolling.resolve_zone(8)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     "name", ["100", "+5", "-5", "0", "20250208105220772", "9223372036854775807", "-9223372036854775808", "\u0662\u0660"]
 )
 def test_any_signed_decimal_of_64_bits_is_an_index_file_name(name: str) -> None:
-    assert file_name.is_index_file_name(name)
+    assert rolling.is_index_file_name(name)
 
 
 @pytest.mark.parametrize(
@@ -81,13 +81,13 @@ def test_any_signed_decimal_of_64_bits_is_an_index_file_name(name: str) -> None:
     ],
 )
 def test_other_names_are_not(name: str) -> None:
-    assert not file_name.is_index_file_name(name)
+    assert not rolling.is_index_file_name(name)
 
 
 def test_next_name_is_now_where_that_is_the_latest() -> None:
     names = ["20250101000000000", "notes.txt", "zzz", "99999.bak"]
-    assert file_name.next_name(names, NOON, "UTC") == "20250208025220772"
-    assert file_name.next_name([], NOON, "UTC") == "20250208025220772"
+    assert rolling.next_name(names, NOON, "UTC") == "20250208025220772"
+    assert rolling.next_name([], NOON, "UTC") == "20250208025220772"
 
 
 @pytest.mark.parametrize(
@@ -104,20 +104,20 @@ def test_next_name_is_now_where_that_is_the_latest() -> None:
     ],
 )
 def test_next_name_follows_the_newest(newest: str, following: str) -> None:
-    assert file_name.next_name(["20250101000000000", newest], NOON, "UTC") == following
+    assert rolling.next_name(["20250101000000000", newest], NOON, "UTC") == following
 
 
 def test_next_name_keeps_the_script_of_the_newest() -> None:
     newest = "".join(chr(0x660 + int(digit)) for digit in "20250208025220772")
     following = "".join(chr(0x660 + int(digit)) for digit in "20250208025220773")
-    assert file_name.next_name([newest], NOON, "UTC") == following
+    assert rolling.next_name([newest], NOON, "UTC") == following
 
 
 def test_no_name_can_follow_the_largest() -> None:
     with pytest.raises(ValueError, match="no index file name sorts after"):
-        file_name.successor("999999999999999999")
+        rolling.successor("999999999999999999")
     with pytest.raises(ValueError, match="not the name of an index file"):
-        file_name.successor("notes.txt")
+        rolling.successor("notes.txt")
 
 
 @given(
@@ -125,14 +125,14 @@ def test_no_name_can_follow_the_largest() -> None:
     st.integers(0, 4 * 10**12),
 )
 def test_next_name_sorts_after_all(names: list[str], now_ms: int) -> None:
-    following = file_name.next_name(names, now_ms, "UTC")
-    assert file_name.is_index_file_name(following)
-    assert all(file_name.sort_key(following) > file_name.sort_key(name) for name in names)
+    following = rolling.next_name(names, now_ms, "UTC")
+    assert rolling.is_index_file_name(following)
+    assert all(rolling.sort_key(following) > rolling.sort_key(name) for name in names)
 
 
 def test_names_sort_by_utf16_units() -> None:
     # U+FF10 sorts before U+1D7CE by code point, after its high surrogate by unit.
-    assert file_name.sort_key("\uff10") > file_name.sort_key("\U0001d7ce")
+    assert rolling.sort_key("\uff10") > rolling.sort_key("\U0001d7ce")
 
 
 def test_create_next_takes_the_first_free_name(tmp_path: Path) -> None:
@@ -144,5 +144,5 @@ def test_create_next_takes_the_first_free_name(tmp_path: Path) -> None:
         return path
 
     # The listing is older than the directory: exclusive creation decides.
-    created = file_name.create_next([], tmp_path, NOON, "UTC", create)
+    created = rolling.create_next([], tmp_path, NOON, "UTC", create)
     assert created.name == "20250208025220774"

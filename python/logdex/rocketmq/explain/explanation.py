@@ -1,4 +1,4 @@
-"""What `MessageStore.explain` gives: the whole way from a key to its messages, and the likely causes."""
+"""The answer of `MessageStore.explain`: the way from a key to its messages, and the likely causes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from logdex.hash_index.query import MAX_TIME, MIN_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from logdex.hash_index.chain import Chain
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _SHOWN_LINKS = 12
@@ -26,27 +24,65 @@ CAUSES = {
     "delayed": "the message waits for its delivery under a topic of the broker's own",
     "expired-file": "the index still knows it, but the log file that held it was deleted",
     "half-message": "a message of a transaction that was not committed",
-    "hash-collision": "only messages of other keys with the same hash are there",
+    "hash-collision": "only messages of other keys with the same hash exist",
     "index-behind": "the broker had yet to index the end of the log",
     "index-lost": "index files are missing, as after an unclean stop",
     "not-here": "no trace of it: never stored here, another broker's, or older than log and index",
-    "offset-id": "this is the broker's id of a message, which holds its place; no index has it",
+    "offset-id": "this is the broker's id of a message, which contains its offset; no index has it",
     "other-topic": "a message with this key is stored under another topic",
     "out-of-range": "messages carry the key, but their store time is outside of the range",
     "retry-topic": "the message is stored under a retry or dead-letter topic",
     "spelling": "a message carries the key in another spelling",
     "split-key": "keys are split at spaces; each piece is a key",
-    "stale-entry": "the index leads to another message: the log was cut back and written anew",
+    "stale-entry": "the index leads to another message: the log was truncated and written again",
     "tags-not-indexed": "tags are indexed by 5.5.0 and later only",
     "unknown-topic": "the store has no such topic",
     "unread-log": "parts of the log are neither indexed nor read",
 }
-"""The closed list of causes, with what each means."""
+"""The closed list of causes and their meanings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """An entry of a chain.
+
+    Attributes:
+        position: Its number in the file, from 1.
+        key_hash: The hash of its key.
+        phy_offset: Offset of its message in the log.
+        time_diff: Seconds since the header's begin, as stored.
+        prev_index: Number of the next older entry; 0: none.
+    """
+
+    position: int
+    key_hash: int
+    phy_offset: int
+    time_diff: int
+    prev_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The entries of a slot.
+
+    Attributes:
+        slot: Number of the slot.
+        slot_value: Number of its newest entry, as stored.
+        links: The entries, newest first; a limited number.
+        length: How many entries there are.
+        broken_by: What ends the chain before its last entry, in words; None if nothing does.
+    """
+
+    slot: int
+    slot_value: int
+    links: tuple[Link, ...]
+    length: int
+    broken_by: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class FileStep:
-    """One index file on the way.
+    """One index file of a search.
 
     Attributes:
         name: Its name.
@@ -55,9 +91,9 @@ class FileStep:
         begin_phy_offset: Log offset of its first entry.
         end_phy_offset: Log offset of its last entry.
         entries: Entries in it.
-        searched: Whether the question went to it.
+        searched: Whether it was searched.
         why: Why it was searched or skipped.
-        chain: The chain of the key's slot; None where it was not searched.
+        chain: The chain of the key's slot; None if it was not searched.
         candidates: Offsets of entries with the key's hash, newest first.
     """
 
@@ -75,18 +111,18 @@ class FileStep:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One place in the log that the index, or a scan of what no index file covers, leads to.
+    """One place in the log that the index, or a scan of a range that no index file covers, leads to.
 
     Attributes:
         phy_offset: The place.
-        source: Name of the index file, or `log` for what was read from the log.
+        source: Name of the index file, or `log` if it was read from the log.
         verdict: `match`, `out-of-range`, `other-key`, `other-topic`, `stale-entry`, `expired`, `beyond-log`,
             `cut-off`, `damaged`.
-        topic: Topic of the message there; None where none is.
+        topic: Topic of the message there; None if there is none.
         keys: Its keys.
         uniq_key: Its unique key.
         store_timestamp: Its store time, ms.
-        born_timestamp: When its producer made it, ms.
+        born_timestamp: When its producer created it, ms.
     """
 
     phy_offset: int
@@ -101,11 +137,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why a key is not found, or why a broker does not find it though it is here.
+    """A reason why a key is not found, or why a broker does not find it although the store holds it.
 
     Attributes:
         kind: A word of `CAUSES`.
-        text: What was seen, and what to do.
+        text: The observation, and what to do.
     """
 
     kind: str
@@ -114,26 +150,26 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The whole way from a key to its messages.
+    """The way from a key to its messages.
 
     Attributes:
         topic: The topic asked for.
         key: The key asked for.
         begin: First store time, ms; None: no bound.
         end: Last store time, ms; None: no bound.
-        index_key: What is hashed.
+        index_key: The text that is hashed.
         key_hash: Its hash.
         files: The index files, newest first.
-        candidates: What the files and the log lead to, newest first, each place once.
-        found: Offsets of the messages that `find` gives.
-        broker_found: Of these, what a 4.9.3 broker's index answers with; None without an index.
+        candidates: The places that the files and the log lead to, newest first, each once.
+        found: Offsets of the messages that `find` returns.
+        broker_found: Those of them that a 4.9.3 broker finds in its index; None without an index.
         min_offset: Begin of the log.
         max_offset: End of the log.
         indexed_up_to: Offset of the message of the last index entry; None without one.
-        lag_bytes: Bytes of the log behind that message; all of the log without one. Messages without keys need no entry.
+        lag_bytes: Bytes of the log after that message; all of the log without one. Messages without keys need no entry.
         scanned_bytes: Bytes of the log that were read because no index file covers them.
         unscanned: Ranges of the log that are neither indexed nor read.
-        causes: Why not, the likeliest first; where the key is found, why a broker might not find it.
+        causes: Why the key is not found, the likeliest first; if it is found, why a broker might not find it.
     """
 
     topic: str
@@ -155,11 +191,11 @@ class Explanation:
     causes: tuple[Cause, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Give plain values, for JSON."""
+        """Return plain values, for JSON."""
         return asdict(self)
 
     def __str__(self) -> str:
-        """Tell the way."""
+        """Return the way as lines of text."""
         return "\n".join(self._lines())
 
     def _how_far(self) -> str:

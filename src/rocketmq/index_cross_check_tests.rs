@@ -45,41 +45,41 @@ fn lead(key: &str, phy_offset: i64, position: u32) -> Lead {
     Lead { phy_offset, key_hash: key_hash(&format!("T#{key}")), position }
 }
 
-fn missing(follower: &IndexFollower, end: Option<i64>) -> Vec<(i64, String)> {
-    follower.missing_before(end).map(|missing| (missing.phy_offset, missing.key)).collect()
+fn missing(check: &IndexCrossCheck, end: Option<i64>) -> Vec<(i64, String)> {
+    check.missing_before(end).map(|missing| (missing.phy_offset, missing.key)).collect()
 }
 
 #[test]
-fn every_key_meets_its_entry() {
+fn no_entry_is_wrong_where_every_key_has_one() {
     let folder = tempfile::tempdir().unwrap();
     // A key that a message has twice, and a message whose entries are spread over two files.
     let files = [
         file(&folder.path().join("1"), &[("old", 0), ("a", 100), ("b", 100), ("b", 100), ("c", 200)]),
         file(&folder.path().join("2"), &[("d", 200), ("e", 300), ("T#tag", 300)]),
     ];
-    let mut follower = IndexFollower::new(files, false, 100).unwrap();
-    assert_eq!(follower.follow(&messages(&[(100, "a b b", None), (200, "c d", Some("no"))])).unwrap(), []);
-    assert_eq!(follower.follow(&messages(&[(300, "e", Some("tag"))])).unwrap(), []);
-    assert_eq!((follower.followed(), missing(&follower, None)), (7, Vec::new()));
-    assert_eq!((follower.rest(0, 9).unwrap(), follower.rest(1, 9).unwrap()), (Vec::new(), Vec::new()));
+    let mut check = IndexCrossCheck::new(files, false, 100).unwrap();
+    assert_eq!(check.check(&messages(&[(100, "a b b", None), (200, "c d", Some("no"))])).unwrap(), []);
+    assert_eq!(check.check(&messages(&[(300, "e", Some("tag"))])).unwrap(), []);
+    assert_eq!((check.followed(), missing(&check, None)), (7, Vec::new()));
+    assert_eq!((check.rest(0, 9).unwrap(), check.rest(1, 9).unwrap()), (Vec::new(), Vec::new()));
 }
 
 #[test]
-fn what_does_not_fit_is_told() {
+fn wrong_entries_and_missing_keys_are_returned() {
     let folder = tempfile::tempdir().unwrap();
     let entries = [("a", 100), ("wrong", 100), ("b", 150), ("c", 300), ("d", 200), ("e", 900), ("f", 400)];
-    let mut follower = IndexFollower::new([file(&folder.path().join("1"), &entries)], true, 0).unwrap();
-    let odd = follower.follow(&messages(&[(100, "a", None), (200, "d", Some("t")), (250, "", None)])).unwrap();
+    let mut check = IndexCrossCheck::new([file(&folder.path().join("1"), &entries)], true, 0).unwrap();
+    let odd = check.check(&messages(&[(100, "a", None), (200, "d", Some("t")), (250, "", None)])).unwrap();
     assert_eq!(odd, [(0, lead("wrong", 100, 2)), (0, lead("b", 150, 3))]);
     // In the order of their hashes where the message is one.
-    assert_eq!(missing(&follower, None), [(200, "d".to_owned()), (200, "T#t".to_owned())]);
-    assert_eq!(follower.follow(&messages(&[(300, "c", None), (400, "f g", None)])).unwrap(), []);
-    assert_eq!(missing(&follower, Some(300)).len(), 2);
-    assert_eq!((follower.missing_from(300), follower.missing_from(401)), (1, 0));
+    assert_eq!(missing(&check, None), [(200, "d".to_owned()), (200, "T#t".to_owned())]);
+    assert_eq!(check.check(&messages(&[(300, "c", None), (400, "f g", None)])).unwrap(), []);
+    assert_eq!(missing(&check, Some(300)).len(), 2);
+    assert_eq!((check.missing_from(300), check.missing_from(401)), (1, 0));
     // What came late, in steps; the key that it leads to is missing no longer.
-    assert_eq!(follower.rest(0, 1).unwrap(), [lead("d", 200, 5)]);
-    assert_eq!(follower.rest(0, 1).unwrap(), [lead("e", 900, 6)]);
-    assert_eq!(follower.rest(0, 1).unwrap(), []);
-    assert_eq!(missing(&follower, None), [(200, "T#t".to_owned()), (400, "g".to_owned())]);
-    assert_eq!(follower.followed(), 7);
+    assert_eq!(check.rest(0, 1).unwrap(), [lead("d", 200, 5)]);
+    assert_eq!(check.rest(0, 1).unwrap(), [lead("e", 900, 6)]);
+    assert_eq!(check.rest(0, 1).unwrap(), []);
+    assert_eq!(missing(&check, None), [(200, "T#t".to_owned()), (400, "g".to_owned())]);
+    assert_eq!(check.followed(), 7);
 }

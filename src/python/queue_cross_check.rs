@@ -19,7 +19,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// Compares the consume queues of a store with the messages of its log.
 ///
-/// The order of calls: `follow` for each batch of a salvaging scan, then `finish`.
+/// The order of calls: `check` for each batch of a salvaging scan, then `finish`.
 #[pyclass(name = "QueueCrossCheck", module = "logdex._core", frozen)]
 struct PyQueueCrossCheck {
     check: Mutex<Option<CrossCheck>>,
@@ -91,9 +91,9 @@ impl PyQueueCrossCheck {
     ///         finished.
     ///
     /// Source: `MessageExtBrokerInner#tagsString2tagsCode`.
-    fn follow(&self, py: Python<'_>, messages: PyRecordBatch) -> PyResult<()> {
+    fn check(&self, py: Python<'_>, messages: PyRecordBatch) -> PyResult<()> {
         let messages = messages.into_inner();
-        self.with(py, |check| check.as_mut().map_or(Ok(()), |check| check.follow(&messages)))
+        self.with(py, |check| check.as_mut().map_or(Ok(()), |check| check.check(&messages)))
     }
 
     /// Check the units that no message had, and report the messages without a unit.

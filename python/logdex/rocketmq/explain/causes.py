@@ -7,9 +7,9 @@ import unicodedata
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from logdex.hash_index.query import MAX_MSGS_NUM_BATCH
-from logdex.rocketmq.explanation import Candidate, Cause, Explanation
-from logdex.rocketmq.key_search import TAG_PREFIX
+from logdex.rocketmq.explain.explanation import Candidate, Cause, Explanation
+from logdex.rocketmq.find import TAG_PREFIX
+from logdex.rocketmq.index_service import MAX_MSGS_NUM_BATCH
 from logdex.rocketmq.message import offset_in_msg_id
 
 if TYPE_CHECKING:

@@ -1,0 +1,348 @@
+"""An index directory: index files that are rolled when one is full, and asked from the newest to the oldest."""
+
+from __future__ import annotations
+
+import errno
+import io
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, get_args
+
+from logdex import _core
+from logdex._files import Closing
+from logdex._types import Access, check_int64
+from logdex.arrow import entry_batches
+from logdex.hash_index.directory import FileSet
+from logdex.hash_index.index_writer import IndexWriter
+from logdex.hash_index.query import CLOCK_SLACK_MS, TimeRange, check_clock_slack, check_max_num, newest_first
+from logdex.hash_index.rolling import resolve_zone
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import tzinfo
+    from os import PathLike
+
+    from arro3.core import Array
+    from typing_extensions import Self
+
+    from logdex._core import IndexFile, IndexHeader
+    from logdex._types import Time
+    from logdex.report import Report
+
+_Index = TypeVar("_Index", bound="IndexDirectory")
+
+MAX_THREADS: Final = 64
+"""More threads than any put can use."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryOffsetResult:
+    """The answer of an index to one question: candidates, because an index file stores hashes and not keys.
+
+    Attributes:
+        phy_offsets: Commit-log offsets in bytes, newest first. A message may come twice, and one may carry another key.
+        truncated: More candidates exist than were asked for; with `compat`: the broker's limit, or the caller's, cut some off.
+        index_last_update_timestamp: Store time of the newest entry, in ms; 0 without files.
+        index_last_update_phyoffset: Commit-log offset of the newest entry; 0 without files.
+    """
+
+    phy_offsets: list[int]
+    truncated: bool
+    index_last_update_timestamp: int
+    index_last_update_phyoffset: int
+
+
+class IndexDirectory(Closing):
+    """Puts keys into the newest file of an index directory and finds candidates in all of them.
+
+    One writer in mode "a" at a time, any number of readers. Puts on one object are serialised; queries run beside them. It
+    pickles as a reader, by path and options.
+
+    Example:
+        >>> import tempfile
+        >>> from logdex.hash_index import IndexDirectory
+        >>> folder = tempfile.mkdtemp()
+        >>> with IndexDirectory.open(folder, mode="a", hash_slots=10, max_entries=100) as index:
+        ...     entry = {"topic": ["T"], "key": ["k"], "phy_offset": [7], "store_timestamp": [1700000000000]}
+        ...     print(index.put_batch(entry), index.query_offset("T", "k").phy_offsets)
+        1 [7]
+    """
+
+    def __init__(self, directory: Path, mode: Literal["r", "a"], options: dict[str, Any]) -> None:
+        """Set up the state; `open` is the way in."""
+        self._directory = directory
+        self._mode = mode
+        self._options = options
+        self._lock = threading.RLock()
+        self._closed = False
+        self._writer: IndexWriter | None = None
+        slots, entries = options["hash_slots"], options["max_entries"]
+        self._files = FileSet(
+            directory,
+            None if slots is None else (slots, entries),
+            access=options["access"],
+            last_exit_ok=options.get("last_exit_ok", True),
+            compat=options.get("compat"),
+        )
+
+    @classmethod
+    def open(
+        cls,
+        directory: str | PathLike[str],
+        *,
+        mode: Literal["r", "a"] = "r",
+        hash_slots: int | None = None,
+        max_entries: int | None = None,
+        zone: str | tzinfo | None = None,
+        clock_slack_ms: int = CLOCK_SLACK_MS,
+        access: Access = "auto",
+    ) -> Self:
+        """Open an index directory.
+
+        Args:
+            directory: The directory. Mode "a" creates it with the first put.
+            mode: "r" reads and changes nothing; "a" reads and puts.
+            hash_slots: Slots of each file; None: inferred from the fullest file, 5,000,000 for a new directory.
+            max_entries: Entries of each file plus one; None: as above, 20,000,000.
+            zone: Time zone of file names, by name or as tzinfo; None: the machine's.
+            clock_slack_ms: How far the clock may step within one file before a search by time may miss an entry.
+            access: "mmap", "pread", or "auto": map, and read plainly where mapping fails.
+
+        Raises:
+            FileNotFoundError: Mode "r" and the directory does not exist.
+            BlockingIOError: Mode "a" and another writer holds the directory or its newest file.
+            GeometryError: Slots and entries were not given and cannot be inferred from the files.
+            ValueError: The files have other slots and entries than those given.
+        """
+        options = {
+            "hash_slots": hash_slots,
+            "max_entries": max_entries,
+            "zone": zone,
+            "clock_slack_ms": clock_slack_ms,
+            "access": access,
+        }
+        return cls._open(directory, mode, options)
+
+    @classmethod
+    def _open(cls, directory: str | PathLike[str], mode: Literal["r", "a"], options: dict[str, Any]) -> Self:
+        path = Path(directory)
+        if mode not in ("r", "a"):
+            raise ValueError(f'mode must be "r" or "a", not {mode!r}')
+        if mode == "a":
+            # The process may change its directory while files are made.
+            path = path.absolute()
+        access, hash_slots, max_entries = (options[name] for name in ("access", "hash_slots", "max_entries"))
+        if access not in get_args(Access):
+            raise ValueError(f"access must be one of {', '.join(get_args(Access))}, not {access!r}")
+        if (hash_slots is None) != (max_entries is None):
+            raise ValueError("give both hash_slots and max_entries, or neither")
+        check_int64(hash_slots=hash_slots, max_entries=max_entries)
+        check_clock_slack(options["clock_slack_ms"])
+        if mode == "r" and not path.is_dir():
+            code = errno.ENOTDIR if path.exists() else errno.ENOENT
+            raise OSError(code, "no index directory", str(path))
+        index = cls(path, mode, options)
+        try:
+            index._load()
+        except BaseException:
+            index._release()
+            raise
+        return index
+
+    def _load(self) -> None:
+        """Lock the directory for puts and open the files."""
+        if self._mode == "a":
+            self._begin_writing().load()
+        else:
+            self._files.check_geometry(for_puts=False)
+            self._files.refresh()
+
+    def _begin_writing(self) -> IndexWriter:
+        self._writer = IndexWriter(self._files, resolve_zone(self._options["zone"]), self._on_full)
+        self._files.check_geometry(for_puts=True)
+        return self._writer
+
+    def _on_full(self, end_timestamp: int) -> None:
+        """Take note that a full file that ends at a time is on the disk."""
+
+    @property
+    def directory(self) -> Path:
+        """The index directory."""
+        return self._directory
+
+    @property
+    def mode(self) -> Literal["r", "a"]:
+        """How it was opened."""
+        return self._mode
+
+    @property
+    def files(self) -> list[IndexFile]:
+        """The open index files, the oldest first, as a broker loads them; listed again if the directory changed."""
+        self._check_open()
+        return self._files.refresh()
+
+    def whole_files(self) -> list[IndexFile]:
+        """Return those of `files` that have their full length; the others lost entries."""
+        self._check_open()
+        self._files.refresh()
+        return self._files.whole_files()
+
+    def put_batch(self, batch: Any, *, threads: int = 1) -> int:  # noqa: ANN401 -- anything with the PyCapsule interface
+        """Put index entries in their order. A full file is followed by a new one, in the middle of a batch too.
+
+        Args:
+            batch: An Arrow batch, table or stream, or a mapping of columns: topic and key (text), phy_offset (bytes),
+                store_timestamp (ms).
+            threads: How many threads share the work; the files are the same. Pays from tens of thousands of entries on.
+
+        Returns:
+            The number of entries put: all of them.
+
+        Raises:
+            ValueError: A column is missing, a value is null or does not fit in a signed 64-bit integer, or a wrong number of
+                threads.
+            TypeError: A column of another type. With either nothing was written.
+            LockedError: A running broker holds the store.
+            OSError: A file cannot be created or written, for instance because the disk is full; what was put stays.
+        """
+        if not 1 <= threads <= MAX_THREADS:
+            raise ValueError(f"threads is 1 to {MAX_THREADS}, not {threads}")
+        parts = entry_batches(batch)
+        with self._lock:
+            writer = self._writable()
+            return sum(writer.put(**part, threads=threads) for part in parts)
+
+    def query_offset(
+        self, topic: str, key: str, max_num: int | None = None, begin: Time | None = None, end: Time | None = None
+    ) -> QueryOffsetResult:
+        """Find the candidates of one key, newest first.
+
+        Args:
+            topic: The topic.
+            key: The unique key, or one of the space-separated keys.
+            max_num: The most candidates; None: all. With `compat` at most 64.
+            begin: First store time, ms or an aware datetime; None: no bound.
+            end: Last store time, included.
+
+        Raises:
+            ValueError: `max_num` is negative.
+        """
+        check_max_num(max_num)
+        times = TimeRange.of(begin, end)
+        files = self.files
+        max_num = self._limit(max_num)
+        found = self._select(files, _core.index_key(topic, key), times, None if max_num is None else max_num + 1)
+        newest = self._newest_header(files)
+        return QueryOffsetResult(
+            phy_offsets=found[:max_num],
+            truncated=max_num is not None and len(found) > max_num,
+            index_last_update_timestamp=newest.end_timestamp if newest else 0,
+            index_last_update_phyoffset=newest.end_phy_offset if newest else 0,
+        )
+
+    def _select(self, files: Sequence[IndexFile], key: str, times: TimeRange, max_num: int | None) -> list[int]:
+        match self._matching(files, times):
+            case []:
+                return []
+            case [file]:
+                return file.select_phy_offset(key, max_num, times.begin, times.end)
+            case several:
+                # Several files are walked together, so that a key of many files does not wait for one after the other.
+                rows = _core.select_files(several, [key], max_num=max_num, begin=times.begin, end=times.end)
+                found: list[int] = rows[0].as_py()
+                return found
+
+    def query_batch(
+        self,
+        topics: Any,  # noqa: ANN401 -- anything with the PyCapsule interface
+        keys: Any,  # noqa: ANN401 -- as above
+        *,
+        max_num: int | None = None,
+        begin: Time | None = None,
+        end: Time | None = None,
+    ) -> Array:
+        """Find the candidates of many keys in one call.
+
+        Args:
+            topics: One topic for all, or one a key: a sequence or Arrow.
+            keys: The keys: a sequence or Arrow.
+            max_num: The most candidates a key; None: all. With `compat` at most 64.
+            begin: First store time, ms or an aware datetime; None: no bound.
+            end: Last store time, included.
+
+        Returns:
+            Arrow list<int64>, one list a key in the order given; null where topic or key is null.
+        """
+        check_max_num(max_num)
+        times = TimeRange.of(begin, end)
+        max_num = self._limit(max_num)
+        files = self._matching(self.files, times)
+        return _core.select_files(files, keys, topics=topics, max_num=max_num, begin=times.begin, end=times.end)
+
+    def _limit(self, max_num: int | None) -> int | None:
+        """Return the most candidates of an answer."""
+        return max_num
+
+    def _matching(self, files: Sequence[IndexFile], times: TimeRange) -> list[IndexFile]:
+        """Return the files that may hold entries of a time range, newest first."""
+        slack = self._options["clock_slack_ms"]
+        return _core.newest_first(files, begin=times.begin, end=times.end, clock_slack_ms=slack)
+
+    def _newest_header(self, files: Sequence[IndexFile]) -> IndexHeader | None:
+        return newest_first(files)[0].header if files else None
+
+    def verify(self) -> Report:
+        """Check every file of the directory, linear in their size; never raises for what it finds."""
+        self._check_open()
+        return self._files.verify()
+
+    def flush(self) -> None:
+        """Write the newest file to the disk."""
+        with self._lock:
+            self._writable().flush()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ValueError("the index service is closed")
+
+    def _writable(self) -> IndexWriter:
+        self._check_open()
+        if self._writer is None:
+            raise io.UnsupportedOperation('the index service was opened for reading; open it with mode="a"')
+        return self._writer
+
+    def close(self) -> None:
+        """Flush what was put and close the files. A second call does nothing."""
+        with self._lock:
+            if self._closed:
+                return
+            try:
+                if self._writer is not None:
+                    # An empty file stays as a broker leaves it.
+                    self._writer.flush(even_if_empty=False)
+            finally:
+                self._release()
+
+    def _release(self) -> None:
+        self._closed = True
+        self._files.close()
+        if self._writer is not None:
+            self._writer.release()
+
+    def __repr__(self) -> str:
+        """Return the directory and the mode."""
+        return f"{type(self).__name__}({str(self._directory)!r}, mode={self._mode!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as a reader, by path and options."""
+        hash_slots, max_entries = self._files.geometry or (None, None)
+        options = {**self._options, "hash_slots": hash_slots, "max_entries": max_entries}
+        if self._mode == "a" and "last_exit_ok" in options:
+            # An unclean open has repaired the files on disk by now.
+            options["last_exit_ok"] = True
+        return _reopen, (type(self), self._directory, options)
+
+
+def _reopen(kind: type[_Index], directory: Path, options: dict[str, Any]) -> _Index:
+    return kind.open(directory, **options)

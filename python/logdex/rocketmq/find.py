@@ -1,0 +1,389 @@
+"""Finding messages by key: candidates of the index, and of log ranges that no index covers, checked against the messages."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import TYPE_CHECKING, Any, overload
+
+from logdex import _core
+from logdex._types import check_int64
+from logdex.arrow import BatchStream
+from logdex.hash_index.query import check_max_num
+from logdex.rocketmq.message import Message
+from logdex.rocketmq.ranges import Range, subtract, union
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from arro3.core import Array, RecordBatch, Table
+
+    from logdex._types import Progress, Scan
+    from logdex.hash_index.query import TimeRange
+    from logdex.rocketmq.commit_log import CommitLog
+    from logdex.rocketmq.index_service import IndexService
+
+TAG_PREFIX = "T#"
+"""Prefix of the key by which a 5.5.0 broker indexes the tags of a message (IndexService#buildIndex)."""
+
+_SCAN_BUDGET_BYTES = 1 << 30
+_KEYS_A_STEP = 1_024
+_MESSAGES_A_STEP = 1_024
+_SETTERS = tuple(getattr(Message, field.name).__set__ for field in fields(Message))
+
+
+def check_scan(scan: Scan) -> None:
+    """Check how much of the log a caller wants to read.
+
+    Raises:
+        ValueError: It is neither "auto" nor True nor False.
+    """
+    if scan not in ("auto", True, False):
+        raise ValueError(f'scan: expected "auto", True or False, got {scan!r}')
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class FindResult(Sequence[Message]):
+    """Messages that carry a key, the newest first, each once: a sequence of `Message`, and an Arrow stream.
+
+    The messages are held as Arrow batches. `Message` objects are made when they are asked for.
+
+    Attributes:
+        truncated: More of them exist than were asked for.
+        rejected: Candidates that turned out to carry another key: the index stores hashes.
+        complete: Every part of the log was covered by the index or read.
+        scanned_bytes: Bytes of the log that this call read because no index file covers them.
+        unscanned: Ranges of the log that neither the index covers nor any call has read, as (begin_phy_offset,
+            end_phy_offset), end exclusive.
+    """
+
+    _table: Table
+    truncated: bool
+    rejected: int
+    complete: bool
+    scanned_bytes: int
+    unscanned: list[Range]
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The messages."""
+        return tuple(self)
+
+    def to_arrow(self) -> Table:
+        """Return the messages as a table of the message columns."""
+        return self._table
+
+    def __arrow_c_schema__(self) -> object:
+        """Export the message columns."""
+        return self._table.schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Export the messages."""
+        return self._table.__arrow_c_stream__(requested_schema)
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Message, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Message | tuple[Message, ...]:
+        """Return one message, or some of them."""
+        if isinstance(index, slice):
+            rows = range(len(self))[index]
+            if rows.step == 1:
+                return tuple(self._rows(rows.start, rows.stop))
+            return self.messages[index]
+        row = range(len(self))[index]
+        return next(self._rows(row, row + 1))
+
+    def __iter__(self) -> Iterator[Message]:
+        """Iterate over the messages."""
+        return self._rows(0, len(self))
+
+    def _rows(self, begin: int, end: int) -> Iterator[Message]:
+        before = 0
+        for batch in self._table.to_batches():
+            last = min(end - before, batch.num_rows)
+            for row in range(max(begin - before, 0), last, _MESSAGES_A_STEP):
+                yield from _messages(batch, row, min(row + _MESSAGES_A_STEP, last))
+            before += batch.num_rows
+
+    def __len__(self) -> int:
+        """Return the number of messages."""
+        return self._table.num_rows
+
+    def __eq__(self, other: object) -> bool:
+        """Compare messages and attributes."""
+        if not isinstance(other, FindResult):
+            return NotImplemented
+        mine, others = (
+            (r.truncated, r.rejected, r.complete, r.scanned_bytes, r.unscanned, r.messages) for r in (self, other)
+        )
+        return mine == others
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        """Return the counts, not the messages."""
+        notes = [f"{len(self)} messages"]
+        if self.truncated:
+            notes.append("truncated")
+        if self.rejected:
+            notes.append(f"{self.rejected} candidates of other keys")
+        if not self.complete:
+            notes.append(f"{sum(end - begin for begin, end in self.unscanned)} bytes of the log not searched")
+        return f"FindResult({', '.join(notes)})"
+
+
+def _messages(batch: RecordBatch, begin: int, end: int) -> list[Message]:
+    """Make the messages of some rows. Their slots are set directly: `__init__` of a frozen class takes twice as long."""
+    messages = [Message.__new__(Message) for _ in range(begin, end)]
+    for set_slot, values in zip(_SETTERS, _core.message_lists(batch, begin, end), strict=True):
+        deque(map(set_slot, messages, values), maxlen=0)
+    return messages
+
+
+class KeySearch:
+    """Searches one store. It remembers the entries that it read from log ranges that no index file covers."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        index: Callable[[], IndexService | None],
+        topics: Callable[[], Iterable[str]],
+        *,
+        salvage: bool,
+    ) -> None:
+        """Prepare to search.
+
+        Args:
+            log: The store's log.
+            index: Returns the store's index, or None while it has none.
+            topics: Returns the topics to try for a key without one.
+            salvage: Continue after a corrupt region of the log; else a broker's rules hold.
+        """
+        self._log = log
+        self._index = index
+        self._topics = topics
+        self._salvage = salvage
+        self._unindexed = _LogEntries(log, salvage=salvage)
+
+    def has_tags(self) -> bool:
+        """Return whether messages are found by their tags: the index holds them (5.5.0), or it holds no entry at all."""
+        if self._unindexed.tags is None:
+            index = self._index()
+            files = index.files if index is not None else []
+            self._unindexed.tags = not any(map(len, files)) or bool(_core.index_holds_tags(self._log.core, files))
+        return self._unindexed.tags
+
+    def find(
+        self,
+        topic: str | None,
+        key: str,
+        *,
+        times: TimeRange,
+        max_num: int | None,
+        scan: Scan,
+        progress: Progress | None = None,
+    ) -> FindResult:
+        """Find the messages of one key; see `MessageStore.find`."""
+        check_max_num(max_num)
+        scanned, unscanned = self._read_unindexed(scan, progress)
+        candidates, capped = self._candidates(topic, key, times)
+        found = _core.find_messages(
+            self._log.core,
+            [key],
+            candidates,
+            topics=topic,
+            begin=times.begin,
+            end=times.end,
+            max_num=max_num,
+            tags=key.startswith(TAG_PREFIX) and self.has_tags(),
+        )
+        table = found.read_all()
+        return FindResult(
+            table,
+            truncated=capped or found.truncated,
+            rejected=found.rejected,
+            complete=not unscanned,
+            scanned_bytes=scanned,
+            unscanned=unscanned,
+        )
+
+    def _candidates(self, topic: str | None, key: str, times: TimeRange) -> tuple[list[Array], bool]:
+        """Return lists of offsets where the key may be, and whether a broker's limit cut some off."""
+        index = self._index()
+        # A key's hash includes its topic.
+        topics = sorted({*self._topics(), *self._unindexed.topics}) if topic is None else [topic]
+        keys = [key] * len(topics)
+        candidates = [self._unindexed.select(topics, keys)]
+        if index is None:
+            return candidates, False
+        candidates.append(index.query_batch(topics, keys, begin=times.begin, end=times.end))
+        if topic is None or self._salvage:
+            return candidates, False
+        return candidates, index.query_offset(topic, key, begin=times.begin, end=times.end).truncated
+
+    def find_batch(
+        self,
+        topics: Any,  # noqa: ANN401 -- anything with the PyCapsule interface
+        keys: Any,  # noqa: ANN401 -- as above
+        *,
+        times: TimeRange,
+        max_num: int | None,
+        scan: Scan,
+        batch_size: int,
+    ) -> BatchStream:
+        """Find the messages of many keys; see `MessageStore.find_batch`."""
+        check_max_num(max_num)
+        check_int64(batch_size=batch_size)
+        if batch_size < 1:
+            raise ValueError(f"batch_size: expected 1 or more, got {batch_size}")
+        key_column = _core.text_column(keys, "keys")
+        topic_column = None if isinstance(topics, str) else _core.text_column(topics, "topics")
+        if topic_column is not None and len(topic_column) != len(key_column):
+            raise ValueError(f"{len(topic_column)} topics for {len(key_column)} keys")
+        self._read_unindexed(scan)
+        index = self._index()
+        tags = self.has_tags()
+
+        def verified(first: int) -> _core.FoundMessages:
+            length = min(_KEYS_A_STEP, len(key_column) - first)
+            asked = key_column.slice(first, length)
+            of = topics if topic_column is None else topic_column.slice(first, length)
+            candidates = [self._unindexed.select(of, asked)]
+            if index is not None:
+                candidates.append(index.query_batch(of, asked, begin=times.begin, end=times.end))
+            return _core.find_messages(
+                self._log.core,
+                asked,
+                candidates,
+                topics=of,
+                begin=times.begin,
+                end=times.end,
+                max_num=max_num,
+                tags=tags,
+                batch_size=batch_size,
+                first_row=first,
+            )
+
+        first_step = verified(0)
+
+        def batches() -> Iterator[RecordBatch]:
+            yield from first_step
+            for first in range(_KEYS_A_STEP, len(key_column), _KEYS_A_STEP):
+                yield from verified(first)
+
+        return BatchStream(first_step.schema, batches())
+
+    def _read_unindexed(self, scan: Scan, progress: Progress | None = None) -> tuple[int, list[Range]]:
+        """Read log ranges that no index file covers. Return the bytes read, and the ranges that remain unread."""
+        check_scan(scan)
+        # The index first: if the broker indexes more meanwhile, it is at worst read once more.
+        index = self._index()
+        covered = covered_ranges(index)
+        whole = (self._log.min_offset, self._log.max_offset)
+        missing = self._unindexed.missing(whole, covered)
+        if not scan or not missing:
+            return 0, missing
+        files = index.files if index is not None else []
+        scanned = self._unindexed.read(missing, _SCAN_BUDGET_BYTES if scan == "auto" else None, files, progress)
+        return scanned, self._unindexed.missing(whole, covered)
+
+
+def covered_ranges(index: IndexService | None) -> list[Range]:
+    """Return the ranges of the log whose messages are indexed.
+
+    The first and the last message of a file are not covered: they may have keys in the files beside it.
+    """
+    if index is None:
+        return []
+    headers = [file.header for file in index.whole_files() if len(file)]
+    return [(header.begin_phy_offset + 1, header.end_phy_offset) for header in headers]
+
+
+class _LogEntries:
+    """The index entries, 12 bytes each, that a broker would have made of the log ranges read so far.
+
+    Attributes:
+        topics: Topics of the messages read so far.
+        tags: Whether tags are indexed, too; None while it is not known.
+    """
+
+    def __init__(self, log: CommitLog, *, salvage: bool) -> None:
+        """Start with nothing read.
+
+        Args:
+            log: The log.
+            salvage: Continue after a corrupt region; otherwise a range ends where a broker's walk would.
+        """
+        self._log = log
+        self._salvage = salvage
+        self.topics: set[str] = set()
+        self.tags: bool | None = None
+        self._lock = threading.Lock()
+        self._seen: list[Range] = []
+        self._refused: list[Range] = []
+        self._table = _core.EntryTable()
+
+    def missing(self, whole: Range, covered: list[Range]) -> list[Range]:
+        """Return the parts of a range that are neither covered otherwise nor read yet, rising."""
+        return subtract(whole, [*covered, *self._seen])
+
+    def read(
+        self,
+        ranges: list[Range],
+        budget_bytes: int | None,
+        index_files: Sequence[_core.IndexFile],
+        progress: Progress | None = None,
+    ) -> int:
+        """Read ranges of the log, the newest first, as far as the budget goes, and keep their entries.
+
+        Args:
+            ranges: Rising ranges of log offsets. What another thread read meanwhile is not read again.
+            budget_bytes: The most to read; None: all. A message that begins within it is read whole.
+            index_files: The files of the index, which tell whether tags are indexed.
+            progress: Called now and then with the bytes done and the bytes in all.
+
+        Returns:
+            The bytes of the log that were read.
+        """
+        with self._lock:
+            # Ranges that were refused once are not tried at every call.
+            done = [*self._seen, *self._refused]
+            total = 0
+            parts = [part for whole in ranges for part in subtract(whole, done)]
+            asked = sum(end - begin for begin, end in parts)
+            asked = asked if budget_bytes is None else min(asked, budget_bytes)
+            for begin, end in reversed(parts):
+                left = end - begin if budget_bytes is None else budget_bytes - total
+                if left <= 0:
+                    break
+                show = None if progress is None else partial(_show, progress, total - begin, asked)
+                reached, refused, topics, self.tags = self._table.read_log(
+                    self._log.core,
+                    index_files,
+                    begin=begin,
+                    end=end,
+                    stop=min(end, begin + left),
+                    salvage=self._salvage,
+                    tags=self.tags,
+                    progress=show,
+                )
+                self.topics.update(topics)
+                self._refused = union([*self._refused, *refused])
+                self._seen = union([*self._seen, *subtract((begin, reached), refused)])
+                total += reached - begin
+            return total
+
+    def select(self, topics: Any, keys: Any) -> Array:  # noqa: ANN401 -- columns
+        """Return a list of offsets for each key: entries with its hash; null without key or topic."""
+        return self._table.select_batch(keys, topics=topics)
+
+
+def _show(progress: Progress, before: int, total: int, reached: int) -> None:
+    progress(before + reached, total)

@@ -1,0 +1,342 @@
+//! `find_messages` and `FoundMessages`: candidates that were checked against their messages.
+
+use arrow_array::cast::AsArray as _;
+use arrow_array::types::{Int32Type, Int64Type, TimestampMillisecondType};
+use arrow_array::{Array, ArrayRef, ListArray, MapArray, RecordBatch, RecordBatchReader, StringArray};
+use arrow_schema::{DataType, SchemaRef, TimeUnit};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyCapsule, PyDict, PyList, PyString};
+use pyo3_arrow::PyRecordBatch;
+
+use super::batch_stream::{BatchStream, Batches};
+use super::commit_log::PyCommitLog;
+use super::convert;
+use super::integer;
+use super::key_column::KeyColumn;
+use super::time;
+use crate::error::Result;
+use crate::java_text::decode_utf8;
+use crate::rocketmq::candidates::{self, Checks, Counts, Question, VerifiedMessages};
+use crate::rocketmq::commit_log::columns::Column;
+
+pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PyFoundMessages>()?;
+    m.add_function(wrap_pyfunction!(find_messages, m)?)?;
+    m.add_function(wrap_pyfunction!(judge_candidates, m)?)?;
+    m.add_function(wrap_pyfunction!(text_column, m)?)?;
+    m.add_function(wrap_pyfunction!(message_lists, m)?)
+}
+
+/// Return the messages that carry keys, out of the candidates that an index has for them.
+///
+/// A message is read once and checked by its own topic, keys and store time before columns are built.
+///
+/// Args:
+///     log: The log.
+///     keys: The keys: an Arrow column or a sequence. A null key finds nothing.
+///     candidates: Arrow list<int64> columns with one list of offsets for each key, in any order, offsets more than once
+///         too. With one key all lists are candidates of it.
+///     topics: One topic for all keys, or a column of them; None: any topic.
+///     begin: First store time, inclusive.
+///     end: Last store time, inclusive.
+///     max_num: The most messages of a key; None: all.
+///     tags: The tags of a message, after "T#", count as one of its keys.
+///     batch_size: The most rows of a batch; it ends earlier at 64 MiB.
+///     first_row: Number of the first key; the answer then begins with a column `query_row`.
+///
+/// Returns:
+///     A reader of the message columns: in the order of the keys, of each the newest message first, each once.
+///
+/// Raises:
+///     ValueError: Columns of different lengths.
+///     TypeError: Columns of another type.
+///     OSError: The system refuses; raised by the reader, too.
+#[pyfunction]
+#[pyo3(signature = (log, keys, candidates, *, topics=None, begin=None, end=None, max_num=None, tags=false, batch_size=8_192, first_row=None))]
+#[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
+fn find_messages(
+    log: &PyCommitLog,
+    keys: &Bound<'_, PyAny>,
+    candidates: Vec<Bound<'_, PyAny>>,
+    topics: Option<&Bound<'_, PyAny>>,
+    begin: Option<&Bound<'_, PyAny>>,
+    end: Option<&Bound<'_, PyAny>>,
+    #[pyo3(from_py_with = integer::max_num)] max_num: Option<i64>,
+    tags: bool,
+    #[pyo3(from_py_with = integer::batch_size)] batch_size: i64,
+    first_row: Option<i64>,
+) -> PyResult<PyFoundMessages> {
+    let keys = texts(KeyColumn::of_text(keys, "keys")?);
+    let topics = match topics {
+        None => Topics::Any,
+        Some(topic) => match topic.cast::<PyString>() {
+            Ok(topic) => Topics::One(topic.to_cow()?.into_owned()),
+            Err(_) => Topics::Each(texts(KeyColumn::of_text(topic, "topics")?)),
+        },
+    };
+    let lists = candidates.iter().map(list_array).collect::<PyResult<Vec<_>>>()?;
+    let checks = Checks {
+        times: time::time_range(begin, end)?,
+        max_num: convert::max_num(max_num)?,
+        tags,
+        columns: Column::ALL.to_vec(),
+        batch_size: usize::try_from(batch_size).unwrap_or(0),
+        first_row,
+    };
+    let questions = questions(keys, &topics, &lists)?;
+    Ok(PyFoundMessages(BatchStream::new(VerifiedMessages::new(log.inner()?, questions, checks)?)))
+}
+
+/// Return for each offset what its message is to a key.
+///
+/// Args:
+///     log: The log.
+///     phy_offsets: Offsets in the log.
+///     topic: The topic asked for.
+///     key: The key asked for; "T#" and the tags of a message count as one of its keys.
+///     begin: First store time, inclusive.
+///     end: Last store time, inclusive.
+///
+/// Returns:
+///     "match", "out-of-range", "other-key" or "other-topic" (with the same hash), or "stale-entry" (no key of the message
+///     has the hash); None where no message begins.
+///
+/// Raises:
+///     OSError: The system refuses.
+#[pyfunction]
+#[pyo3(signature = (log, phy_offsets, topic, key, *, begin=None, end=None))]
+fn judge_candidates(
+    py: Python<'_>,
+    log: &PyCommitLog,
+    phy_offsets: Vec<i64>,
+    topic: &str,
+    key: &str,
+    begin: Option<&Bound<'_, PyAny>>,
+    end: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Vec<Option<&'static str>>> {
+    let (log, times) = (log.inner()?, time::time_range(begin, end)?);
+    Ok(py.detach(|| candidates::judge(&log, &phy_offsets, topic, key, times))?)
+}
+
+/// Return a column of texts as an Arrow array of text or bytes.
+///
+/// Args:
+///     values: An Arrow column, or a sequence of str, UTF-8 bytes and None.
+///     name: What errors call it.
+///
+/// Raises:
+///     TypeError: It holds other values, or is one string.
+#[pyfunction]
+fn text_column<'py>(py: Python<'py>, values: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    convert::arro3_array(py, KeyColumn::of_text(values, name)?.into_array())
+}
+
+/// Topics of the keys.
+enum Topics {
+    Any,
+    One(String),
+    Each(Vec<Option<String>>),
+}
+
+fn texts(column: KeyColumn) -> Vec<Option<String>> {
+    match column {
+        KeyColumn::Text(texts) => texts.iter().map(|text| text.map(str::to_owned)).collect(),
+        KeyColumn::Bytes(texts) => texts.iter().map(|text| text.map(|text| decode_utf8(text).into_owned())).collect(),
+        KeyColumn::Hashes { null, .. } => vec![None; null.len()],
+    }
+}
+
+fn list_array(value: &Bound<'_, PyAny>) -> PyResult<ListArray> {
+    let array = convert::arrow_array(value)?;
+    let list = array.as_ref().and_then(|array| array.as_list_opt::<i32>());
+    let list = list.filter(|list| list.value_type() == DataType::Int64);
+    list.cloned().ok_or_else(|| PyTypeError::new_err("candidates: expected an Arrow column of list<int64>"))
+}
+
+fn questions(keys: Vec<Option<String>>, topics: &Topics, lists: &[ListArray]) -> PyResult<Vec<Question>> {
+    let rows = keys.len();
+    if let Topics::Each(topics) = topics
+        && topics.len() != rows
+    {
+        return Err(PyValueError::new_err(format!("columns differ in length: {rows} keys, {} topics", topics.len())));
+    }
+    if let Some(list) = lists.iter().find(|list| rows != 1 && list.len() != rows) {
+        let text = format!("columns differ in length: {rows} keys, {} lists of candidates", list.len());
+        return Err(PyValueError::new_err(text));
+    }
+    let one = |row: usize, key: Option<String>| {
+        let topic = match topics {
+            Topics::Any => Some(None),
+            Topics::One(topic) => Some(Some(topic.clone())),
+            Topics::Each(topics) => topics.get(row).cloned().flatten().map(Some),
+        };
+        let (Some(key), Some(topic)) = (key, topic) else {
+            return Question::default();
+        };
+        let mut candidates = Vec::new();
+        for list in lists {
+            let of_key = if rows == 1 { 0..list.len() } else { row..row + 1 };
+            for row in of_key.filter(|row| list.is_valid(*row)) {
+                candidates.extend_from_slice(list.value(row).as_primitive::<Int64Type>().values());
+            }
+        }
+        Question { topic, key, candidates }
+    };
+    Ok(keys.into_iter().enumerate().map(|(row, key)| one(row, key)).collect())
+}
+
+impl Batches for VerifiedMessages {
+    type Notes = Counts;
+
+    fn schema(&self) -> SchemaRef {
+        RecordBatchReader::schema(self)
+    }
+
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        Self::next_batch(self)
+    }
+
+    fn notes(&self) -> Counts {
+        self.counts()
+    }
+
+    fn into_stream(self) -> Box<dyn RecordBatchReader + Send> {
+        Box::new(self)
+    }
+}
+
+/// Messages that carry keys, as record batches: an iterator, and an Arrow stream.
+#[pyclass(name = "FoundMessages", module = "logdex._core", frozen)]
+struct PyFoundMessages(BatchStream<VerifiedMessages>);
+
+#[pymethods]
+impl PyFoundMessages {
+    /// The schema of the batches.
+    #[getter]
+    fn schema<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.0.schema(py)
+    }
+
+    /// How many candidates carry another key, as far as they were read.
+    #[getter]
+    fn rejected(&self, py: Python<'_>) -> u64 {
+        self.0.notes(py).rejected
+    }
+
+    /// True when more messages than `max_num` carry a key.
+    #[getter]
+    fn truncated(&self, py: Python<'_>) -> bool {
+        self.0.notes(py).truncated
+    }
+
+    /// Read all batches that are left into a table.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    fn read_all<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.0.read_all(py)
+    }
+
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.0.next(py)
+    }
+
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.0.schema_capsule(py)
+    }
+
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyCapsule>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.0.stream_capsule(py, requested_schema)
+    }
+}
+
+/// Return rows of a batch of messages as one Python list for each column: times in ms, properties as dicts.
+///
+/// Args:
+///     batch: A record batch of message columns.
+///     begin: The first row.
+///     end: The row after the last.
+///
+/// Raises:
+///     ValueError: There are no such rows.
+///     TypeError: A column has a type that no message column has.
+#[pyfunction]
+fn message_lists<'py>(
+    py: Python<'py>,
+    batch: PyRecordBatch,
+    begin: usize,
+    end: usize,
+) -> PyResult<Vec<Bound<'py, PyList>>> {
+    let batch = batch.into_inner();
+    if begin > end || end > batch.num_rows() {
+        let text = format!("rows: expected 0 <= begin <= end <= {}, got {begin} and {end}", batch.num_rows());
+        return Err(PyValueError::new_err(text));
+    }
+    let rows = batch.slice(begin, end - begin);
+    rows.columns().iter().map(|column| column_list(py, column)).collect()
+}
+
+fn column_list<'py>(py: Python<'py>, column: &ArrayRef) -> PyResult<Bound<'py, PyList>> {
+    match column.data_type() {
+        DataType::Utf8 => text_list(py, column.as_string()),
+        DataType::Binary => PyList::new(py, column.as_binary::<i32>().iter().map(|b| b.map(|b| PyBytes::new(py, b)))),
+        DataType::Int32 => PyList::new(py, column.as_primitive::<Int32Type>()),
+        DataType::Int64 => PyList::new(py, column.as_primitive::<Int64Type>()),
+        DataType::Timestamp(TimeUnit::Millisecond, _) => {
+            PyList::new(py, column.as_primitive::<TimestampMillisecondType>())
+        }
+        DataType::Map(..) => property_list(py, column.as_map()),
+        kind => Err(PyTypeError::new_err(format!("expected a message column, got one of type {kind}"))),
+    }
+}
+
+/// Texts of a column. Neighbours that are equal are one object.
+fn text_list<'py>(py: Python<'py>, column: &StringArray) -> PyResult<Bound<'py, PyList>> {
+    let mut last: Option<(&str, Bound<'py, PyString>)> = None;
+    let texts = column.iter().map(|text| {
+        let text = text?;
+        let object = match &last {
+            Some((same, object)) if *same == text => object.clone(),
+            _ => PyString::new(py, text),
+        };
+        last = Some((text, object.clone()));
+        Some(object)
+    });
+    PyList::new(py, texts.collect::<Vec<_>>())
+}
+
+/// Properties of a column as dicts. Names that are equal in neighbours are one object.
+fn property_list<'py>(py: Python<'py>, column: &MapArray) -> PyResult<Bound<'py, PyList>> {
+    let (names, values) = (column.keys().as_string_opt::<i32>(), column.values().as_string_opt::<i32>());
+    let (Some(names), Some(values)) = (names, values) else {
+        return Err(PyTypeError::new_err("properties: expected a map of utf8 to utf8"));
+    };
+    let mut known: Vec<(&str, Bound<'py, PyString>)> = Vec::new();
+    let list = PyList::empty(py);
+    for (row, ends) in column.value_offsets().windows(2).enumerate() {
+        let [begin, end] = [0, 1].map(|end| ends.get(end).and_then(|at| usize::try_from(*at).ok()).unwrap_or(0));
+        let dict = PyDict::new(py);
+        for (number, at) in (begin..end).filter(|_| column.is_valid(row)).enumerate() {
+            let name = names.value(at);
+            if known.get(number).is_none_or(|(same, _)| *same != name) {
+                known.truncate(number);
+                known.push((name, PyString::new(py, name)));
+            }
+            if let Some((_, name)) = known.get(number) {
+                dict.set_item(name, values.is_valid(at).then(|| values.value(at)))?;
+            }
+        }
+        list.append(dict)?;
+    }
+    Ok(list)
+}

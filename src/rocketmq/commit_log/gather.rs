@@ -1,0 +1,93 @@
+//! Messages at many offsets: neighbours are read together, and only the frames that a caller accepts are kept.
+
+use std::path::PathBuf;
+
+use super::batch::Row;
+use super::frame::{Frame, Layout};
+use super::log::CommitLog;
+use super::lookup::LookUp;
+use super::scan::Place;
+use super::suspect::Suspect;
+use super::window::{LOOKUP_WINDOW, SCAN_WINDOW};
+use crate::error::Result;
+
+/// Offsets that are no further apart than this on average are read through a large window.
+const NEAR: u64 = 8 * 1024;
+
+/// A frame that was kept.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    /// Place of its bytes in the arena.
+    at: usize,
+    layout: Layout,
+    phy_offset: u64,
+    path: usize,
+    file_offset: u64,
+}
+
+/// Reads the frames at some offsets and keeps a copy of those that are accepted.
+#[derive(Debug)]
+pub(in crate::rocketmq) struct Gather<'a> {
+    look_up: LookUp<'a>,
+    arena: Vec<u8>,
+    kept: Vec<Option<Kept>>,
+    paths: Vec<PathBuf>,
+}
+
+impl<'a> Gather<'a> {
+    /// Read from the files of the log as they are listed now.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub(in crate::rocketmq) fn new(log: &'a CommitLog) -> Result<Self> {
+        Ok(Self { look_up: LookUp::new(log)?, arena: Vec::new(), kept: Vec::new(), paths: Vec::new() })
+    }
+
+    /// Read the messages at rising offsets and keep those that `accept` takes; what was kept before is dropped. `accept` is
+    /// called once for each offset, with its number, and with `None` where no message begins.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub(in crate::rocketmq) fn read(
+        &mut self,
+        offsets: &[i64],
+        mut accept: impl FnMut(usize, Option<Frame<'_>>) -> bool,
+    ) -> Result<()> {
+        self.arena.clear();
+        self.kept.clear();
+        let span = offsets.first().zip(offsets.last()).map_or(0, |(first, last)| last.abs_diff(*first));
+        let is_near = offsets.len() > 1 && span / (offsets.len() as u64) <= NEAR;
+        self.look_up.set_window(if is_near { SCAN_WINDOW } else { LOOKUP_WINDOW });
+        let (arena, kept, paths) = (&mut self.arena, &mut self.kept, &mut self.paths);
+        for (number, offset) in offsets.iter().enumerate() {
+            self.look_up.find(u64::try_from(*offset).ok(), |found| {
+                let Some((frame, place)) = found else {
+                    accept(number, None);
+                    kept.push(None);
+                    return;
+                };
+                if !accept(number, Some(frame)) {
+                    kept.push(None);
+                    return;
+                }
+                if paths.last().is_none_or(|last| last != place.path) {
+                    paths.push(place.path.to_owned());
+                }
+                let (bytes, layout) = frame.into_parts();
+                let (phy_offset, file_offset) = (place.phy_offset, place.file_offset);
+                kept.push(Some(Kept { at: arena.len(), layout, phy_offset, path: paths.len() - 1, file_offset }));
+                arena.extend_from_slice(bytes);
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The message of an offset's number, if it was kept.
+    pub(in crate::rocketmq) fn row(&self, number: usize) -> Option<Row<'_>> {
+        let kept = self.kept.get(number)?.as_ref()?;
+        let frame = Frame::new(self.arena.get(kept.at..).unwrap_or_default(), kept.layout);
+        let path = self.paths.get(kept.path)?;
+        let place = Place { phy_offset: kept.phy_offset, path, file_offset: kept.file_offset };
+        Some(Row { frame, place, suspect: Suspect::default() })
+    }
+}
