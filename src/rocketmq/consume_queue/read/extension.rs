@@ -1,4 +1,4 @@
-//! Extension files: what a unit has no room for.
+//! Extension files: facts about messages that do not fit a unit.
 //!
 //! ```text
 //! 0 size i16 = 20 + bit map    10 store timestamp i64

@@ -1,4 +1,4 @@
-//! Writing queues: from the messages of a log, anew or from the ends of the queues on.
+//! Writing queues from the messages of a log: new ones, or from the ends of the existing ones on.
 
 mod extension;
 mod extension_check;
