@@ -1,6 +1,6 @@
 """Signatures of the Rust extension. The docstrings live in the Rust sources."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, final
@@ -22,6 +22,8 @@ _Times: TypeAlias = _ArrowArray | Sequence[Time | None]
 
 __all__ = [
     "DEFAULT_DELAY_LEVELS",
+    "INDEXED_COLUMNS",
+    "BatchStream",
     "CommitLog",
     "CommitLogWriter",
     "ConsumeQueue",
@@ -39,6 +41,7 @@ __all__ = [
     "QueueCrossCheck",
     "RecoveredSegment",
     "SegmentReader",
+    "Slice",
     "StoreCheckpoint",
     "StoreLock",
     "TimeIndex",
@@ -50,9 +53,11 @@ __all__ = [
     "_open_offset_index",
     "_open_store_checkpoint",
     "_open_time_index",
+    "aborted_transactions",
     "broker_lock_holder",
     "chain_statistics",
     "commit_log_directories",
+    "control_record",
     "delay_levels_ms",
     "delivered_levels",
     "entry_columns",
@@ -66,10 +71,13 @@ __all__ = [
     "indexed_messages",
     "infer_geometry",
     "judge_candidates",
+    "key_entries",
     "key_hash",
     "key_hashes",
+    "key_text",
     "last_message",
     "message_batch",
+    "message_columns",
     "message_lists",
     "missing_index_entries",
     "newest_first",
@@ -80,7 +88,6 @@ __all__ = [
     "read_transaction_index",
     "select_files",
     "split_cut_off",
-    "stream_capsule",
     "text_column",
     "time_ms",
     "truncate_log",
@@ -89,13 +96,14 @@ __all__ = [
 
 __version__: str
 DEFAULT_DELAY_LEVELS: str
+INDEXED_COLUMNS: tuple[str, ...]
 
 def key_hash(key: str | bytes) -> int: ...
 def key_hashes(keys: _Keys, *, topics: _Keys | str | None = None) -> Array: ...
 def offset_order(phy_offsets: _Ints) -> Array: ...
 def entry_columns(topic: _Keys, key: _Keys, phy_offset: _Ints, store_timestamp: _Times) -> list[Array]: ...
+def message_columns(messages: Any) -> RecordBatch: ...
 def index_key(topic: str, key: str) -> str: ...
-def stream_capsule(schema: Schema, batches: Iterator[RecordBatch], requested_schema: object | None) -> object: ...
 def time_ms(value: Time, *, end: bool = False, name: str = "value") -> int: ...
 def finding_kinds() -> list[str]: ...
 def broker_lock_holder(path: _Path) -> int | None: ...
@@ -200,6 +208,21 @@ class IndexHeader:
     def index_count(self) -> int: ...
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
+
+@final
+class BatchStream:
+    def __new__(cls, schema: Schema, batches: Iterable[RecordBatch]) -> BatchStream: ...
+    @property
+    def schema(self) -> Schema: ...
+    @property
+    def closed(self) -> bool: ...
+    def close(self) -> None: ...
+    def __iter__(self) -> BatchStream: ...
+    def __next__(self) -> RecordBatch: ...
+    def read_next_batch(self) -> RecordBatch: ...
+    def read_all(self) -> Table: ...
+    def __arrow_c_schema__(self) -> object: ...
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 @final
 class EntryTable:
@@ -792,16 +815,20 @@ class LogSegment:
     ) -> SegmentReader: ...
     # (offset, position, size); the offset is the batch's base offset, its last one with compat below 4.0.
     def translate_offset(self, offset: int, starting_position: int = 0) -> tuple[int, int, int] | None: ...
-    # (position, size, first_entry_incomplete); None: nothing at or after the offset.
     def read(
         self, offset: int, max_bytes: int, *, max_position: int | None = None, min_one_message: bool = True
-    ) -> tuple[int, int, bool] | None: ...
-    # The bytes of a slice.
+    ) -> Slice | None: ...
     def slice_bytes(self, position: int, size: int) -> bytes: ...
-    # (timestamp, offset, leader epoch). `control=None`: control records count only with compat.
     def offset_for_timestamp(
-        self, timestamp: Time, starting_offset: int | None = None, *, control: bool | None = None
+        self, t: Time, starting_offset: int | None = None, *, control: bool | None = None
+    ) -> tuple[int, int] | None: ...
+    def find_timestamp(
+        self, t: Time, starting_offset: int | None = None, *, control: bool | None = None
     ) -> tuple[int, int, int | None] | None: ...
+    def largest_data_timestamp(self, start: int) -> int: ...
+    def record_count(self) -> int: ...
+    def cut_points(self, piece_bytes: int) -> list[tuple[int, int]]: ...
+    def aborted_transactions(self, producers: ProducerState) -> list[tuple[int, int, int]]: ...
     # Offset after the last batch; the base offset of an empty segment.
     def next_offset(self) -> int: ...
     # (timestamp, offset) of the largest timestamp; (-1, base offset) without any. With compat: the time index's last entry.
@@ -813,6 +840,24 @@ class LogSegment:
         max_index_bytes: int = 10_485_760,
         producers: ProducerState | None = None,
     ) -> RecoveredSegment: ...
+    def rebuild_indexes(
+        self,
+        directory: _Path,
+        *,
+        index_interval_bytes: int = 4096,
+        max_index_bytes: int = 10_485_760,
+        producers: ProducerState | None = None,
+        overwrite: bool = False,
+    ) -> Report: ...
+    def verify_in_log(
+        self,
+        epochs: Sequence[tuple[int, int]],
+        *,
+        previous_end: int | None = None,
+        closed: bool = False,
+        offset_index: _Path | None = None,
+        time_index: _Path | None = None,
+    ) -> tuple[list[Finding], int]: ...
     # deep: decode every record as well. Indexes beside the log are checked against it.
     def verify(self, *, deep: bool = True) -> Report: ...
     def close(self) -> None: ...
@@ -820,10 +865,27 @@ class LogSegment:
     def __exit__(self, *args: object) -> None: ...
     def __reduce__(self) -> tuple[Any, ...]: ...
 
+@final
+class Slice:
+    @property
+    def segment(self) -> LogSegment: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def first_entry_incomplete(self) -> bool: ...
+    def batches(self) -> SegmentReader: ...
+    def __bytes__(self) -> bytes: ...
+
 # Open transactions of the producers of a partition, carried from segment to segment by `LogSegment.recover`.
 @final
 class ProducerState:
     def __init__(self) -> None: ...
+    @staticmethod
+    def of_snapshot(path: _Path) -> ProducerState: ...
+    @property
+    def first_open_offset(self) -> int | None: ...
 
 # What `LogSegment.recover` of the broker would leave.
 @final
@@ -856,6 +918,9 @@ def read_records(
     begin: Time | None = None,
     end: Time | None = None,
     columns: Iterable[str] | None = None,
+    keys: _ArrowArray | Iterable[str | bytes] | None = None,
+    header: str | None = None,
+    offsets: _Ints | None = None,
     batch_size: int = 8_192,
     control: bool = False,
     check_crc: bool = True,
@@ -864,6 +929,10 @@ def read_records(
 
 # Columns: version i32, producerId, firstOffset, lastOffset, lastStableOffset i64; and the bytes of a torn last entry.
 def read_transaction_index(path: _Path) -> tuple[RecordBatch, int]: ...
+def aborted_transactions(path: _Path, base_offset: int) -> list[tuple[int, int, int]] | None: ...
+def control_record(key: bytes, value: bytes) -> dict[str, Any]: ...
+def key_entries(records: RecordBatch, header: str | None = None) -> RecordBatch: ...
+def key_text(key: bytes) -> str: ...
 
 # Columns: producerId i64, producerEpoch i32, lastSequence i32, lastOffset i64, offsetDelta i32, timestamp timestamp[ms, UTC],
 # coordinatorEpoch i32, currentTxnFirstOffset i64 (null: none).

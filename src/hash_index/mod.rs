@@ -37,6 +37,7 @@ pub use format::geometry::Geometry;
 pub use format::header::Header;
 pub use key_hash::java_hash::{KeySource, carry_utf8, finish, key_hash, key_hash_of_units, key_hash_of_utf8};
 pub use key_hash::kernels::Kernel;
+pub use key_hash::key_columns::{KeyColumn, Keys, Topics};
 pub use key_hash::text_keys::TextKeys;
 pub use read::hits::Hits;
 pub use read::select::Damage;

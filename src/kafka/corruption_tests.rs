@@ -14,6 +14,8 @@ use crate::time_range::TimeRange;
 fn scan(on_error: OnError) -> RecordScan {
     RecordScan {
         times: TimeRange::ALL,
+        keys: None,
+        offsets: None,
         columns: Column::choose::<&str>(None).unwrap(),
         batch_size: 5,
         control: false,

@@ -22,6 +22,7 @@ mod test_data;
 mod verify;
 
 pub use compat::Compat;
+pub use format::control_record;
 pub use format::names::{base_offset, topic_partition};
 pub use format::producer_snapshot;
 pub use index::index_file::{Check, IndexOptions};
@@ -30,15 +31,17 @@ pub use index::sparse_index::SparseIndex;
 pub use index::time_index::{TimeEntry, TimeIndex};
 pub use index::transaction_index;
 pub use read::batch_reader::BatchScan;
+pub use read::key_entries::{key_entries, key_text};
 pub use read::lookup::{Fetched, TimedOffset, Translated};
 pub use read::producer_state::ProducerState;
+pub use read::record_filter::KeyFilter;
 pub use read::record_reader::RecordScan;
 pub use read::segment::{Segment, SegmentOptions};
 pub use read::segment_range::{AbortedRange, AbortedRanges, SegmentRange};
 pub use read::segment_reader::{OnError, SegmentReader};
 pub use read::{batch_columns, record_columns};
 pub use recover::Recovered;
-pub use verify::{VerifiableIndex, verify_index};
+pub use verify::{InLog, VerifiableIndex, verify_index};
 
 /// Segments and indexes are shared between threads, readers move between them.
 const _: () = {

@@ -13,9 +13,10 @@ use super::batch_stream::{BatchStream, Batches};
 use super::commit_log::PyCommitLog;
 use super::convert;
 use super::integer;
-use super::key_column::KeyColumn;
+use super::keys;
 use super::time;
 use crate::error::Result;
+use crate::hash_index::KeyColumn;
 use crate::java_text::decode_utf8;
 use crate::rocketmq::candidates::{self, Checks, Counts, Question, VerifiedMessages};
 use crate::rocketmq::commit_log::columns::Column;
@@ -67,12 +68,12 @@ fn find_messages(
     #[pyo3(from_py_with = integer::batch_size)] batch_size: i64,
     first_row: Option<i64>,
 ) -> PyResult<PyFoundMessages> {
-    let keys = texts(KeyColumn::of_text(keys, "keys")?);
+    let keys = texts(keys::text_column(keys, "keys")?);
     let topics = match topics {
         None => Topics::Any,
         Some(topic) => match topic.cast::<PyString>() {
             Ok(topic) => Topics::One(topic.to_cow()?.into_owned()),
-            Err(_) => Topics::Each(texts(KeyColumn::of_text(topic, "topics")?)),
+            Err(_) => Topics::Each(texts(keys::text_column(topic, "topics")?)),
         },
     };
     let lists = candidates.iter().map(list_array).collect::<PyResult<Vec<_>>>()?;
@@ -129,7 +130,7 @@ fn judge_candidates(
 ///     TypeError: It holds other values, or is one string.
 #[pyfunction]
 fn text_column<'py>(py: Python<'py>, values: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-    convert::arro3_array(py, KeyColumn::of_text(values, name)?.into_array())
+    convert::arro3_array(py, keys::text_column(values, name)?.into_array())
 }
 
 /// Topics of the keys.
@@ -143,7 +144,7 @@ fn texts(column: KeyColumn) -> Vec<Option<String>> {
     match column {
         KeyColumn::Text(texts) => texts.iter().map(|text| text.map(str::to_owned)).collect(),
         KeyColumn::Bytes(texts) => texts.iter().map(|text| text.map(|text| decode_utf8(text).into_owned())).collect(),
-        KeyColumn::Hashes { null, .. } => vec![None; null.len()],
+        KeyColumn::Hashes(hashes) => vec![None; hashes.len()],
     }
 }
 

@@ -1,4 +1,4 @@
-//! What an object of Python holds until it is closed.
+//! The value that a Python object holds until it is closed.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,24 +6,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// A value that `close` lets go of; a call that is under way keeps it until that call ends.
+/// A value that `close` drops. A call in another thread keeps it until that call ends.
 pub(super) struct Closable<T> {
     value: Mutex<Option<Arc<T>>>,
     path: PathBuf,
 }
 
 impl<T> Closable<T> {
-    /// Open, with the path that it was opened by.
+    /// Holds an open value, with the path that it was opened by.
     pub(super) fn new(value: T, path: PathBuf) -> Self {
         Self { value: Mutex::new(Some(Arc::new(value))), path }
     }
 
-    /// Where it lies; known after `close` as well.
+    /// The path, after `close` as well.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The value. `ValueError` once closed.
+    /// The value. Raises `ValueError` once closed.
     pub(super) fn get(&self) -> PyResult<Arc<T>> {
         let value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
         value.clone().ok_or_else(|| PyValueError::new_err(format!("{} is closed", self.path.display())))
@@ -33,7 +33,7 @@ impl<T> Closable<T> {
         self.value.lock().unwrap_or_else(PoisonError::into_inner).is_none()
     }
 
-    /// Closes, and gives what was open: files are closed where that is dropped, unless a call keeps it.
+    /// Closes, and returns the value: dropping it closes files, unless a call still uses it.
     pub(super) fn close(&self) -> Option<Arc<T>> {
         self.value.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

@@ -1,4 +1,4 @@
-//! Arguments from Python: words with few values, geometry, columns.
+//! Arguments from Python: words, geometry, columns.
 
 use std::sync::Arc;
 
@@ -19,12 +19,12 @@ use crate::hash_index::Geometry;
 use crate::io::Access;
 use crate::rocketmq::release::Release;
 
-/// Whether a file is opened for writing as well: "r" or "r+".
+/// Returns whether a file is opened for writing as well: "r" or "r+".
 pub(super) fn write_mode(mode: &str) -> PyResult<bool> {
     match mode {
         "r" => Ok(false),
         "r+" => Ok(true),
-        _ => Err(PyValueError::new_err(format!("mode is \"r\" or \"r+\", not {mode:?}"))),
+        _ => Err(PyValueError::new_err(format!("mode={mode:?}: expected \"r\" or \"r+\""))),
     }
 }
 
@@ -34,15 +34,15 @@ pub(super) fn access(word: &str) -> PyResult<Access> {
         "auto" => Ok(Access::Auto),
         "mmap" => Ok(Access::Mmap),
         "pread" => Ok(Access::Pread),
-        _ => Err(PyValueError::new_err(format!("access is \"auto\", \"mmap\" or \"pread\", not {word:?}"))),
+        _ => Err(PyValueError::new_err(format!("access={word:?}: expected \"auto\", \"mmap\" or \"pread\""))),
     }
 }
 
-/// A broker release whose answers are wanted bit for bit, or `None`.
+/// The release whose answers the caller wants bit for bit, or `None`.
 pub(super) fn compat(word: Option<&str>) -> PyResult<Option<Release>> {
     word.map(|w| {
         Release::parse(w).ok_or_else(|| {
-            PyValueError::new_err(format!("compat is None, \"4.9.3\", \"5.3.3\" or \"5.5.0\", not {w:?}"))
+            PyValueError::new_err(format!("compat={w:?}: expected None, \"4.9.3\", \"5.3.3\" or \"5.5.0\""))
         })
     })
     .transpose()
@@ -51,7 +51,7 @@ pub(super) fn compat(word: Option<&str>) -> PyResult<Option<Release>> {
 /// Slots and entries, checked.
 pub(super) fn geometry(hash_slots: i64, max_entries: i64) -> PyResult<Geometry> {
     let fit = |n: i64, name: &str| {
-        u32::try_from(n).map_err(|_| PyValueError::new_err(format!("{name} is 1 to 2147483647, not {n}")))
+        u32::try_from(n).map_err(|_| PyValueError::new_err(format!("{name}={n}: expected 1 to 2147483647")))
     };
     Ok(Geometry::new(fit(hash_slots, "hash_slots")?, fit(max_entries, "max_entries")?)?)
 }
@@ -61,38 +61,38 @@ pub(super) fn wanted_geometry(hash_slots: Option<i64>, max_entries: Option<i64>)
     match (hash_slots, max_entries) {
         (Some(slots), Some(entries)) => geometry(slots, entries).map(Some),
         (None, None) => Ok(None),
-        _ => Err(PyValueError::new_err("give both hash_slots and max_entries, or neither")),
+        _ => Err(PyValueError::new_err("expected both hash_slots and max_entries, or neither of them")),
     }
 }
 
-/// Names of columns, from anything but one string.
+/// Names of columns, from any iterable but a string.
 pub(super) fn column_names(names: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Vec<String>>> {
     names
         .map(|names| {
             if names.is_instance_of::<PyString>() {
-                return Err(PyValueError::new_err("columns: expected names, got one string; put it into a list"));
+                return Err(PyValueError::new_err("columns: expected a list of names, found one string"));
             }
             names.try_iter()?.map(|name| name?.extract()).collect()
         })
         .transpose()
 }
 
-/// The most hits wanted; `None` is all.
+/// The most hits wanted; `None`: all.
 pub(super) fn max_num(value: Option<i64>) -> PyResult<Option<usize>> {
     value
-        .map(|n| usize::try_from(n).map_err(|_| PyValueError::new_err(format!("max_num is 0 or more, not {n}"))))
+        .map(|n| usize::try_from(n).map_err(|_| PyValueError::new_err(format!("max_num={n}: expected 0 or more"))))
         .transpose()
 }
 
-/// The Arrow array of an object with the `PyCapsule` interface, or `None` when it has none.
+/// The Arrow array of an object with the `PyCapsule` interface, or `None` for another object.
 ///
-/// A stream of arrays (a chunked array) is put together into one, and the values of a dictionary or of runs come to their
-/// places.
+/// Concatenates a stream of arrays (a chunked array), and decodes dictionaries and runs.
 pub(super) fn arrow_array(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayRef>> {
     encoded_array(value)?.map(plain).transpose()
 }
 
-fn plain(mut array: ArrayRef) -> PyResult<ArrayRef> {
+/// The values of a dictionary or of runs, each in its row.
+pub(super) fn plain(mut array: ArrayRef) -> PyResult<ArrayRef> {
     // Runs may be of a dictionary.
     loop {
         let values = match array.data_type() {
@@ -122,7 +122,7 @@ fn encoded_array(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayRef>> {
     Ok(None)
 }
 
-/// An Arrow array as `arro3.core.Array`. Its constructor is looked up once: an import costs as much as a small batch.
+/// Returns an Arrow array as `arro3.core.Array`. The constructor is looked up once: an import costs as much as a small batch.
 pub(super) fn arro3_array(py: Python<'_>, array: ArrayRef) -> PyResult<Bound<'_, PyAny>> {
     static ARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let field = Field::new("", array.data_type().clone(), true);
@@ -130,15 +130,15 @@ pub(super) fn arro3_array(py: Python<'_>, array: ArrayRef) -> PyResult<Bound<'_,
     ARRAY.import(py, "arro3.core", "Array")?.call_method1(intern!(py, "from_arrow_pycapsule"), capsules)
 }
 
-/// Another type of the same values. `TypeError` where there is no such cast, `ValueError` where a value has no room.
+/// Casts a column. `TypeError` if there is no such cast, `ValueError` if a value does not fit.
 pub(super) fn cast(array: &ArrayRef, to: &DataType, what: &str) -> PyResult<ArrayRef> {
     if array.data_type() == to {
         return Ok(Arc::clone(array));
     }
     let options = arrow_cast::CastOptions { safe: false, ..Default::default() };
     arrow_cast::cast_with_options(array, to, &options).map_err(|e| {
-        let message = format!("{what}: cannot take a column of type {}: {e}", array.data_type());
-        // One of the values has no room, where there is a cast at all.
+        let message = format!("{what}: expected {to}, found {}: {e}", array.data_type());
+        // If there is a cast, then one of the values does not fit.
         if arrow_cast::can_cast_types(array.data_type(), to) {
             PyValueError::new_err(message)
         } else {
@@ -154,7 +154,7 @@ pub(super) fn int64_column(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Int
             return Ok(Int64Array::new_null(array.len()));
         }
         if !array.data_type().is_integer() {
-            return Err(PyTypeError::new_err(format!("{what}: expected integers, got {}", array.data_type())));
+            return Err(PyTypeError::new_err(format!("{what}: expected integers, found {}", array.data_type())));
         }
         return Ok(cast(&array, &DataType::Int64, what)?.as_primitive::<Int64Type>().clone());
     }

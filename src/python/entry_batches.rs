@@ -9,7 +9,7 @@ use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
 use crate::error::{Error, Result};
 use crate::hash_index::IndexFile;
 
-/// All entries of a file in the order of their positions, `limit` rows a batch.
+/// Read all entries of a file in the order of their positions, `limit` rows a batch.
 pub(super) fn entry_batches(file: Arc<IndexFile>, limit: u32) -> Box<dyn RecordBatchReader + Send> {
     let schema = schema();
     let mut position = 1;

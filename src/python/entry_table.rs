@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use super::commit_log::PyCommitLog;
 use super::index_file::PyIndexFile;
 use super::index_recovery::open_files;
-use super::keys::{self, Keys};
+use super::keys;
 use crate::rocketmq::entry_table::EntryTable;
 use crate::rocketmq::log_entries::{LogEntryReader, Range};
 
@@ -100,7 +100,7 @@ impl PyEntryTable {
         keys: &Bound<'py, PyAny>,
         topics: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let keys = Keys::new(keys, topics)?;
+        let keys = keys::keys(keys, topics)?;
         let answer = py.detach(|| {
             let hashes = keys.hashes();
             self.table.lock().unwrap_or_else(PoisonError::into_inner).select(&hashes)

@@ -1,4 +1,4 @@
-//! From the crate's one error type to Python's exceptions.
+//! Conversion of the crate's error type to Python's exceptions.
 
 use std::io;
 use std::path::Path;
@@ -36,7 +36,7 @@ impl From<Error> for PyErr {
 pub(super) fn os_error(path: &Path, source: &io::Error) -> PyErr {
     match source.raw_os_error().or_else(|| errno_of(source.kind())) {
         Some(errno) => Python::attach(|py| {
-            // A file that ends too early has no number of its own; its own words say more than EIO's.
+            // An early end of file has no number of its own, and its text is more precise than that of EIO.
             let text = if source.kind() == io::ErrorKind::UnexpectedEof {
                 Ok(source.to_string())
             } else {

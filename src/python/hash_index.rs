@@ -1,17 +1,17 @@
-//! The functions of the index that belong to no file.
+//! The functions of the index that need no open file.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow_array::UInt32Array;
+use arrow_array::{Array, ArrayRef, UInt32Array};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use super::convert;
 use super::index_file::PyIndexFile;
 use super::integer;
-use super::key_column::{self, KeyColumn};
-use super::keys::{Keys, list_array, warn_damage};
+use super::keys::{self, list_array, warn_damage};
 use super::time::{self, Round};
 use crate::error::{Error, Result};
 use crate::hash_index::{self, Header, IndexFile, KeySource};
@@ -30,7 +30,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(infer_geometry, m)?)
 }
 
-/// Hash of a whole index key, 0 to 2147483647: Java's `String.hashCode` made non-negative.
+/// Return the hash of a whole index key, 0 to 2147483647: Java's `String.hashCode` made non-negative.
 ///
 /// Args:
 ///     key: `topic#key` as `str` (lone surrogates are hashed as they are) or as UTF-8 `bytes`.
@@ -42,10 +42,10 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 ///     638347386
 #[pyfunction]
 fn key_hash(key: &Bound<'_, PyAny>) -> PyResult<i32> {
-    key_column::key_hash(key)
+    keys::key_hash(key)
 }
 
-/// Hashes of many keys, 4 bytes each in place of the texts. Batch calls take them as keys.
+/// Return the hashes of many keys, 4 bytes each. Batch calls accept them as keys.
 ///
 /// Args:
 ///     keys: Keys, or whole index keys where no topic is given: an Arrow column or a sequence.
@@ -64,18 +64,18 @@ fn key_hashes<'py>(
     keys: &Bound<'py, PyAny>,
     topics: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let keys = Keys::new(keys, topics)?;
+    let keys = keys::keys(keys, topics)?;
     let hashes = py.detach(|| keys.hashes());
     convert::arro3_array(py, Arc::new(hashes))
 }
 
-/// Rows in the order of their offsets; rows of one offset stay in the order they have.
+/// Return the order of rows by their offsets. Rows with the same offset keep their order.
 ///
 /// Args:
 ///     phy_offsets: Commit-log offsets: an Arrow column or a sequence of integers.
 ///
 /// Returns:
-///     uint32: the row that comes first, the row that comes second, and so on.
+///     uint32: the number of the first row, of the second row, and so on.
 ///
 /// Raises:
 ///     ValueError: A null.
@@ -91,39 +91,39 @@ fn offset_order<'py>(py: Python<'py>, phy_offsets: &Bound<'py, PyAny>) -> PyResu
     convert::arro3_array(py, Arc::new(order))
 }
 
-/// The text that is hashed for a key of a topic: `topic#key`. Source: `IndexService#buildKey`.
+/// Return the text that is hashed for a key of a topic: `topic#key`. Source: `IndexService#buildKey`.
 #[pyfunction]
 fn index_key<'py>(topic: &Bound<'py, PyString>, key: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
-    // By Python itself: its strings may hold lone surrogates.
+    // Python concatenates them: its strings may hold lone surrogates.
     topic.add("#")?.add(key)
 }
 
-/// Milliseconds since the epoch of an `int` or an aware `datetime`.
+/// Return the milliseconds since the epoch of an `int` or an aware `datetime`.
 ///
 /// Args:
 ///     value: The time.
-///     end: Round a time finer than a millisecond down, as the end of a range, not up.
-///     name: What errors call it.
+///     end: Round a fraction of a millisecond down, as for the end of a range, not up.
+///     name: The name in error messages.
 ///
 /// Raises:
-///     TypeError: A naive `datetime`, or something that is no time.
-///     ValueError: An integer of more than 64 bits.
+///     TypeError: A naive `datetime`, or no time at all.
+///     ValueError: An integer that does not fit in 64 bits.
 #[pyfunction]
 #[pyo3(signature = (value, *, end=false, name="value"))]
 fn time_ms(value: &Bound<'_, PyAny>, end: bool, name: &str) -> PyResult<i64> {
     time::time_ms(value, if end { Round::Down } else { Round::Up }, name)
 }
 
-/// Number of slots and of entries of an index file, found from its content. Linear in the worst case.
+/// Infer the numbers of slots and entries of an index file from its content. Linear in the worst case.
 ///
 /// Args:
 ///     path: The file.
-///     given: Slots and entries that are looked at first: where they fit, no other pair is.
+///     given: Slots and entries to try first: if they fit, no other pair is tried.
 ///     access: "mmap", "pread", or "auto".
 ///
 /// Raises:
 ///     GeometryError: None or several fit.
-///     ValueError: No file can have the given numbers.
+///     ValueError: No file can have these numbers.
 #[pyfunction]
 #[pyo3(signature = (path, *, given=None, access="auto"))]
 fn infer_geometry(py: Python<'_>, path: PathBuf, given: Option<(i64, i64)>, access: &str) -> PyResult<(u32, u32)> {
@@ -153,11 +153,11 @@ fn index_count(py: Python<'_>, path: PathBuf) -> PyResult<i32> {
     Ok(py.detach(read)?)
 }
 
-/// The columns of index entries as puts take them, whatever form they came in; nulls are kept.
+/// Return the columns of index entries in the types of a put.
 ///
 /// Args:
-///     topic: Topics: an Arrow column or a sequence, as all of them.
-///     key: Keys without their topics.
+///     topic: Topics: an Arrow column or a sequence, like all four.
+///     key: Keys, without topics.
 ///     phy_offset: Commit-log offsets.
 ///     store_timestamp: Store times: integers in ms, timestamps or datetimes.
 ///
@@ -166,7 +166,7 @@ fn index_count(py: Python<'_>, path: PathBuf) -> PyResult<i32> {
 ///
 /// Raises:
 ///     TypeError: A column is of another type.
-///     ValueError: A number has no room in 64 bits, or a text is none.
+///     ValueError: A number does not fit in 64 bits, a text is not valid, a value is null, or the columns differ in length.
 #[pyfunction]
 fn entry_columns<'py>(
     py: Python<'py>,
@@ -175,26 +175,39 @@ fn entry_columns<'py>(
     phy_offset: &Bound<'py, PyAny>,
     store_timestamp: &Bound<'py, PyAny>,
 ) -> PyResult<[Bound<'py, PyAny>; 4]> {
-    Ok([
-        convert::arro3_array(py, KeyColumn::of_text(topic, "topic")?.into_array())?,
-        convert::arro3_array(py, KeyColumn::of_text(key, "key")?.into_array())?,
-        convert::arro3_array(py, Arc::new(convert::int64_column(phy_offset, "phy_offset")?))?,
-        convert::arro3_array(py, Arc::new(time::time_column(store_timestamp, "store_timestamp")?))?,
-    ])
+    let columns: [(&str, ArrayRef); 4] = [
+        ("topic", keys::text_column(topic, "topic")?.into_array()),
+        ("key", keys::text_column(key, "key")?.into_array()),
+        ("phy_offset", Arc::new(convert::int64_column(phy_offset, "phy_offset")?)),
+        ("store_timestamp", Arc::new(time::time_column(store_timestamp, "store_timestamp")?)),
+    ];
+    let rows = columns.first().map_or(0, |(_, column)| column.len());
+    for (name, column) in &columns {
+        if column.len() != rows {
+            let lengths: Vec<_> = columns.iter().map(|(name, column)| format!("{name} {}", column.len())).collect();
+            return Err(PyValueError::new_err(format!("the columns differ in length: {}", lengths.join(", "))));
+        }
+        if column.null_count() > 0 {
+            let text = format!("column {name}: expected no nulls, found {}", column.null_count());
+            return Err(PyValueError::new_err(text));
+        }
+    }
+    let [topic, key, phy_offset, store_timestamp] = columns.map(|(_, column)| convert::arro3_array(py, column));
+    Ok([topic?, key?, phy_offset?, store_timestamp?])
 }
 
-/// Candidates of each key over many files.
+/// Find the candidates of each key in many files.
 ///
 /// Args:
-///     files: Open files, newest first: a key is done when it has `max_num`.
+///     files: Open files, newest first. A key is done when it has `max_num` hits.
 ///     keys: Keys, or whole index keys where no topic is given.
 ///     topics: One topic for all keys, or a column of them.
-///     max_num: The most hits a key; `None` is all.
+///     max_num: The most hits per key; `None`: all.
 ///     begin: First store time, inclusive.
 ///     end: Last store time, inclusive.
 ///
 /// Returns:
-///     list<int64>, one row a key: commit-log offsets, newest first; null where the key or topic is null.
+///     list<int64>, one row per key: commit-log offsets, newest first; null where the key or topic is null.
 #[pyfunction]
 #[pyo3(signature = (files, keys, *, topics=None, max_num=None, begin=None, end=None))]
 fn select_files<'py>(
@@ -207,12 +220,12 @@ fn select_files<'py>(
     end: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let files = files.iter().map(|f| f.inner()).collect::<PyResult<Vec<_>>>()?;
-    let keys = Keys::new(keys, topics)?;
+    let keys = keys::keys(keys, topics)?;
     let range = time::time_range(begin, end)?;
     let max_num = convert::max_num(max_num)?;
     let (answer, damage) = py.detach(|| -> Result<_> {
         let files: Vec<&IndexFile> = files.iter().map(AsRef::as_ref).collect();
-        keys.select(|asked, hits| {
+        keys::select(&keys, |asked, hits| {
             let damage = hash_index::select_files(&files, asked, 0..asked.len(), max_num, range, hits)?;
             Ok(damage.map(|(file, damage)| (file.path().to_owned(), damage)))
         })
@@ -221,12 +234,12 @@ fn select_files<'py>(
     list_array(py, answer)
 }
 
-/// The files that may hold messages of a time range, the newest first.
+/// Return the files that may hold messages of a time range, newest first.
 ///
-/// By the commit-log offset of their first entry; files that begin at the same offset keep the load order.
+/// The order is that of the commit-log offset of the first entry. Files that begin at the same offset keep the load order.
 ///
 /// Args:
-///     files: Open files in load order, the oldest first.
+///     files: Open files in load order, oldest first.
 ///     begin: First store time, inclusive.
 ///     end: Last store time, inclusive.
 ///     clock_slack_ms: As in `IndexFile.is_time_matched`.

@@ -13,8 +13,7 @@ use super::convert;
 use super::entry_batches::entry_batches;
 use super::index_header::PyIndexHeader;
 use super::integer;
-use super::key_column;
-use super::keys::{Keys, list_array, warn_damage};
+use super::keys::{self, list_array, warn_damage};
 use super::prepared_file::PyPreparedFile;
 use super::report;
 use super::time::{self, Round};
@@ -28,10 +27,10 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_open_index_file, m)?)
 }
 
-/// One index file of a RocketMQ store: from a key to the commit-log offsets of its candidates.
+/// One index file of a RocketMQ store: it maps a key to the commit-log offsets of its candidates.
 ///
-/// Any number of readers may have a file open beside its one writer, in this process or others. Batch calls release the
-/// interpreter lock. A handle pickles by its path and options and comes back as a reader.
+/// A file has one writer and any number of readers, in this process or others. Batch calls release the interpreter lock. A
+/// handle pickles by its path and options, and unpickles as a reader.
 ///
 /// Source: `IndexFile`; docs/formats/rocketmq-index.md.
 ///
@@ -62,15 +61,15 @@ impl PyIndexFile {
 /// A batch of entries, 32 bytes each, ends at 64 MiB.
 const MOST_ENTRIES: u32 = (64 << 20) / 32;
 
-/// More than any build can use: beyond it, threads wait for each other.
+/// More threads than any build can use: beyond this they wait for each other.
 const MAX_THREADS: usize = 64;
 
-/// Of every release the index answers alike.
+/// All releases answer alike.
 fn answers(compat: Option<&str>) -> PyResult<Answers> {
     Ok(if convert::compat(compat)?.is_some() { Answers::Broker } else { Answers::Complete })
 }
 
-/// The most hits that a caller wants of a key; `None` is all.
+/// The most hits that a caller wants of a key; `None`: all.
 fn most_hits(file: &IndexFile, max_num: Option<i64>) -> PyResult<Option<usize>> {
     // COMPAT(rocketmq IndexFile#selectPhyOffset): a negative maximum is never reached from above, so nothing is read.
     convert::max_num(if file.answers() == Answers::Broker { max_num.map(|n| n.max(0)) } else { max_num })
@@ -78,23 +77,23 @@ fn most_hits(file: &IndexFile, max_num: Option<i64>) -> PyResult<Option<usize>> 
 
 #[pymethods]
 impl PyIndexFile {
-    /// Create a file of the full size, its disk space reserved, and open it for puts.
+    /// Create a file of the full size, reserve its disk space, and open it for puts.
     ///
     /// Args:
-    ///     path: The file; it must not be there.
+    ///     path: The file; it must not exist.
     ///     hash_slots: S, the number of slots.
     ///     max_entries: N; the file holds N - 1 entries.
-    ///     begin_timestamp: Seed: the end time of the file before, in ms; 0 is none.
-    ///     begin_phy_offset: Seed: the end offset of the file before; 0 is none.
+    ///     begin_timestamp: Seed: the end time of the previous file, in ms; 0: none.
+    ///     begin_phy_offset: Seed: the end offset of the previous file; 0: none.
     ///     access: "auto", "mmap" or "pread".
     ///     compat: A broker release whose answers are wanted bit for bit. The bytes written are the same.
-    ///     prepared: A file on its way, of the same directory, geometry and access: it gets this name and these seeds. One
-    ///         that does not fit is left alone, and a new file is made.
+    ///     prepared: A prepared file of the same directory, geometry and access: it gets this name and these seeds. If it
+    ///         does not match, it is ignored and a new file is created.
     ///
     /// Raises:
-    ///     FileExistsError: There is such a file.
+    ///     FileExistsError: The file exists.
     ///     LockedError: A broker runs on the store that the directory belongs to.
-    ///     OSError: The disk is full, or the system refuses for another reason; no file is left.
+    ///     OSError: The disk is full, or another error of the system; no file is left.
     ///     ValueError: A geometry that no broker can open.
     ///
     /// Source: the constructor of `IndexFile`.
@@ -133,21 +132,21 @@ impl PyIndexFile {
 
     /// Open a file for reading ("r") or for puts as well ("r+").
     ///
-    /// Reading changes no byte. Opening for puts takes the file's lock, reserves disk space that is missing and, unless
-    /// in compat, mends what a crash left: whole entries that were not counted or linked.
+    /// Reading changes no byte. Opening for puts takes the file's lock, reserves missing disk space and, unless in compat,
+    /// repairs what a crash left: whole entries that were not counted or linked.
     ///
     /// Args:
     ///     path: The file.
     ///     mode: "r" or "r+".
-    ///     hash_slots: S; with `max_entries` not given, both are found from the content.
+    ///     hash_slots: S. If neither it nor `max_entries` is given, both are inferred from the content.
     ///     max_entries: N.
     ///     access: "auto", "mmap" or "pread".
     ///     compat: A broker release whose answers are wanted bit for bit.
-    ///     last_exit_ok: False after a crash of the machine: the slots are linked anew from the entries, up to the first
-    ///         that cannot be true; in "r" without touching the file.
+    ///     last_exit_ok: False after a crash of the machine: the slots are rebuilt from the entries, up to the first
+    ///         impossible one; with "r" in memory only.
     ///
     /// Raises:
-    ///     GeometryError: The geometry is not given, and none or several fit the content.
+    ///     GeometryError: The geometry is not given, and none or several match the content.
     ///     CorruptFileError: "r+" on a file that is shorter than its geometry, or whose count is above it.
     ///     BlockingIOError: "r+" while another writer has the file.
     ///     LockedError: "r+" while a broker runs on the store.
@@ -186,10 +185,10 @@ impl PyIndexFile {
     /// Args:
     ///     key: The whole index key, `topic#key`.
     ///     phy_offset: Where the message begins in the commit log.
-    ///     store_timestamp: When it was stored, in ms or as a datetime.
+    ///     store_timestamp: The store time, in ms or as a datetime.
     ///
     /// Returns:
-    ///     False when the file is full; nothing is changed then.
+    ///     False if the file is full; then nothing is changed.
     ///
     /// Source: `IndexFile#putKey`.
     fn put_key(
@@ -199,7 +198,7 @@ impl PyIndexFile {
         store_timestamp: &Bound<'_, PyAny>,
     ) -> PyResult<bool> {
         let time = time::time_ms(store_timestamp, Round::Down, "store_timestamp")?;
-        Ok(self.inner()?.put_hash(key_column::key_hash(key)?, phy_offset, time)?)
+        Ok(self.inner()?.put_hash(keys::key_hash(key)?, phy_offset, time)?)
     }
 
     /// Put a batch of keys.
@@ -210,13 +209,13 @@ impl PyIndexFile {
     ///     store_timestamps: Store times, as many: integers in ms, timestamps or datetimes.
     ///     topics: One topic for all keys, or a column of them.
     ///     start: The first row to put.
-    ///     threads: How many threads share the work; the bytes are the same. Pays from tens of thousands of rows on.
+    ///     threads: Threads that share the work; the bytes are the same. Worthwhile from tens of thousands of rows on.
     ///
     /// Returns:
-    ///     Rows taken, counted from `start`; fewer than there are only when the file became full.
+    ///     Rows put, counted from `start`; fewer than given only if the file became full.
     ///
     /// Raises:
-    ///     ValueError: A null, columns of different lengths, or no thread; nothing is put then.
+    ///     ValueError: A null, columns of different lengths, or a bad number of threads; then nothing is put.
     #[pyo3(signature = (keys, phy_offsets, store_timestamps, *, topics=None, start=0, threads=1))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn put_batch(
@@ -230,15 +229,15 @@ impl PyIndexFile {
         #[pyo3(from_py_with = integer::threads)] threads: i64,
     ) -> PyResult<usize> {
         let start =
-            usize::try_from(start).map_err(|_| PyValueError::new_err(format!("start is 0 or more, not {start}")))?;
+            usize::try_from(start).map_err(|_| PyValueError::new_err(format!("start={start}: expected 0 or more")))?;
         let threads = usize::try_from(threads)
             .ok()
             .filter(|threads| (1..=MAX_THREADS).contains(threads))
-            .ok_or_else(|| PyValueError::new_err(format!("threads is 1 to {MAX_THREADS}, not {threads}")))?;
+            .ok_or_else(|| PyValueError::new_err(format!("threads={threads}: expected 1 to {MAX_THREADS}")))?;
         let file = self.inner()?;
-        let keys = Keys::new(keys, topics)?;
+        let keys = keys::keys(keys, topics)?;
         if let Some(row) = keys.first_null() {
-            return Err(PyValueError::new_err(format!("row {row} has no key; nothing was put")));
+            return Err(PyValueError::new_err(format!("row {row} has no key; no row was put")));
         }
         let phy_offsets = convert::int64_column(phy_offsets, "phy_offsets")?;
         let times = time::time_column(store_timestamps, "store_timestamps")?;
@@ -250,15 +249,15 @@ impl PyIndexFile {
         Ok(py.detach(|| file.put_batch_threads(&columns, start, threads))?)
     }
 
-    /// Commit-log offsets of the candidates of one key, newest first.
+    /// Return the commit-log offsets of the candidates of one key, newest first.
     ///
     /// Only a hash of the key is stored: a candidate may belong to another key.
     ///
     /// Args:
     ///     key: The whole index key, `topic#key`.
-    ///     max_num: The most wanted; `None` is all.
+    ///     max_num: The most hits; `None`: all.
     ///     begin: First store time, inclusive. By default no message stored inside the range is missed, although the file
-    ///         has whole seconds; in compat the broker's rule holds.
+    ///         stores whole seconds; in compat the broker's rule holds.
     ///     end: Last store time, inclusive.
     ///
     /// Source: `IndexFile#selectPhyOffset`.
@@ -273,23 +272,23 @@ impl PyIndexFile {
     ) -> PyResult<Bound<'py, PyList>> {
         let file = self.inner()?;
         let range = time::time_range(begin, end)?;
-        let (hits, damage) = file.select(key_column::key_hash(key)?, most_hits(&file, max_num)?, range)?;
+        let (hits, damage) = file.select(keys::key_hash(key)?, most_hits(&file, max_num)?, range)?;
         warn_damage(py, damage.map(|damage| (file.path().to_owned(), damage)))?;
         PyList::new(py, hits)
     }
 
-    /// Candidates of each key of a batch: as `select_phy_offset` for each of them, and many times as fast, because tens of
-    /// keys are looked up at a time.
+    /// Find the candidates of each key of a batch: like `select_phy_offset` for each key, but many times faster, because tens
+    /// of keys are looked up at a time.
     ///
     /// Args:
     ///     keys: Whole index keys, or keys where `topics` is given: an Arrow column or a sequence.
     ///     topics: One topic for all keys, or a column of them.
-    ///     max_num: The most hits a key; `None` is all.
+    ///     max_num: The most hits per key; `None`: all.
     ///     begin: First store time, inclusive.
     ///     end: Last store time, inclusive.
     ///
     /// Returns:
-    ///     list<int64>, one row a key, newest first; null where the key is null.
+    ///     list<int64>, one row per key, newest first; null where the key is null.
     #[pyo3(signature = (keys, *, topics=None, max_num=None, begin=None, end=None))]
     fn select_batch<'py>(
         &self,
@@ -301,11 +300,11 @@ impl PyIndexFile {
         end: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let file = self.inner()?;
-        let keys = Keys::new(keys, topics)?;
+        let keys = keys::keys(keys, topics)?;
         let range = time::time_range(begin, end)?;
         let max_num = most_hits(&file, max_num)?;
         let (answer, damage) = py.detach(|| {
-            keys.select(|asked, hits| {
+            keys::select(&keys, |asked, hits| {
                 let damage = file.select_batch(asked, 0..asked.len(), max_num, range, hits)?;
                 Ok(damage.map(|damage| (file.path().to_owned(), damage)))
             })
@@ -314,10 +313,10 @@ impl PyIndexFile {
         list_array(py, answer)
     }
 
-    /// Whether the file can hold messages stored from `begin` to `end`, by its header.
+    /// Return whether the file can hold messages stored from `begin` to `end`, by its header.
     ///
-    /// By default false only when the range misses the header's times by more than `clock_slack_ms`; in compat the
-    /// broker's own test. Source: `IndexFile#isTimeMatched`.
+    /// By default false only if the range misses the header's times by more than `clock_slack_ms`; in compat the broker's
+    /// own test. Source: `IndexFile#isTimeMatched`.
     #[pyo3(signature = (begin, end, clock_slack_ms=3_600_000))]
     fn is_time_matched(
         &self,
@@ -332,7 +331,7 @@ impl PyIndexFile {
         Ok(self.inner()?.is_time_matched(range, clock_slack_ms)?)
     }
 
-    /// The header as the file has it now.
+    /// The current header.
     #[getter]
     fn header(&self) -> PyResult<PyIndexHeader> {
         Ok(self.inner()?.header()?.into())
@@ -350,7 +349,7 @@ impl PyIndexFile {
         Ok(self.inner()?.geometry().max_entries())
     }
 
-    /// Where the file lies.
+    /// The path of the file.
     #[getter]
     fn path(&self) -> PathBuf {
         self.file.path().to_owned()
@@ -362,7 +361,7 @@ impl PyIndexFile {
         Ok(if self.inner()?.is_writable() { "r+" } else { "r" })
     }
 
-    /// How the bytes are reached: "mmap" or "pread".
+    /// How the bytes are read: "mmap" or "pread".
     #[getter]
     fn access(&self) -> PyResult<&'static str> {
         Ok(if self.inner()?.is_mapped() { "mmap" } else { "pread" })
@@ -374,28 +373,28 @@ impl PyIndexFile {
         self.file.is_closed()
     }
 
-    /// True when no entry can be put any more.
+    /// True if no further entry can be put.
     #[getter]
     fn is_full(&self) -> PyResult<bool> {
         Ok(self.inner()?.is_full()?)
     }
 
-    /// Disk space held for puts, in bytes; 0 for a reader.
+    /// Disk space reserved for puts, in bytes; 0 for a reader.
     #[getter]
     fn reserved_bytes(&self) -> PyResult<u64> {
         Ok(self.inner()?.reserved_bytes())
     }
 
-    /// Entries held.
+    /// The number of entries.
     fn __len__(&self) -> PyResult<usize> {
         Ok(self.inner()?.len()? as usize)
     }
 
-    /// All entries in the order of their positions.
+    /// Return all entries in the order of their positions.
     ///
     /// Returns:
     ///     An Arrow stream: position i32, hash_slot i32, key_hash i32, phy_offset i64, store_timestamp timestamp[ms,
-    ///     UTC] (cut to whole seconds but for the first entry), prev_index i32.
+    ///     UTC] (whole seconds, except for the first entry), prev_index i32.
     #[pyo3(signature = (batch_size=65_536))]
     fn entries<'py>(
         &self,
@@ -404,13 +403,13 @@ impl PyIndexFile {
     ) -> PyResult<Bound<'py, PyAny>> {
         let file = self.inner()?;
         if batch_size < 1 {
-            return Err(PyValueError::new_err(format!("batch_size is 1 or more, not {batch_size}")));
+            return Err(PyValueError::new_err(format!("batch_size={batch_size}: expected 1 or more")));
         }
         let limit = u32::try_from(batch_size).unwrap_or(u32::MAX).min(MOST_ENTRIES);
         PyRecordBatchReader::new(entry_batches(file, limit)).into_arro3(py)
     }
 
-    /// Look through the whole file for what cannot be true. Linear; never raises for what it finds.
+    /// Check the whole file for impossible content. Linear; never raises for findings.
     ///
     /// Kinds of findings: docs/findings.md.
     fn verify<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -419,13 +418,13 @@ impl PyIndexFile {
         report::report(py, &checked)
     }
 
-    /// Wait until all of the file is on the disk. Source: `IndexFile#flush`.
+    /// Write the whole file to disk and wait for it. Source: `IndexFile#flush`.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         let file = self.inner()?;
         Ok(py.detach(|| file.flush())?)
     }
 
-    /// Close the handle; a call that is under way in another thread ends first. May be called again.
+    /// Close the handle. A call in another thread ends first. A second call does nothing.
     fn close(&self, py: Python<'_>) {
         py.detach(|| drop(self.file.close()));
     }
@@ -469,7 +468,7 @@ impl PyIndexFile {
     }
 }
 
-/// What a pickled `IndexFile` comes back through.
+/// Open a pickled `IndexFile`.
 #[pyfunction]
 fn _open_index_file(
     py: Python<'_>,

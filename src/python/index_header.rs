@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 
 use crate::hash_index::Header;
 
-/// The 40 bytes at the head of an index file, as they were when it was read.
+/// The 40-byte header of an index file, as it was when it was read.
 #[pyclass(name = "IndexHeader", module = "logdex.rocketmq", frozen, eq, hash, get_all)]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct PyIndexHeader {

@@ -1,14 +1,14 @@
-//! Integer arguments from Python: one that has no room is a `ValueError` that names it.
+//! Integer arguments from Python: a `ValueError` names the one that does not fit.
 //!
-//! Python's own error is an `OverflowError`, which is no `ValueError` and names nothing. The functions of [`named!`] stand
-//! in `#[pyo3(from_py_with = integer::offset)]` before the argument `offset`.
+//! Python's own error is an `OverflowError`, which is no `ValueError` and names no argument. Use the functions of [`named!`]
+//! as `#[pyo3(from_py_with = integer::offset)]` before the argument `offset`.
 
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 
-/// What an argument becomes: an integer of Rust, or none where `None` is allowed.
+/// The type of an argument: an integer of Rust, or an option of one where `None` is allowed.
 pub(super) trait Integer: Sized {
-    /// What is asked for, in words.
+    /// The rule that an argument breaks, in words.
     const RANGE: &str;
 
     fn extract(value: &Bound<'_, PyAny>) -> PyResult<Self>;
@@ -26,7 +26,9 @@ macro_rules! integers {
     )*};
 }
 
-integers!(i32: "an integer of 32 bits at most", i64: "an integer of 64 bits at most", u64: "an integer from 0 to 2^64 - 1");
+integers!(i32: "must fit in a signed 32-bit integer",
+    i64: "must fit in a signed 64-bit integer",
+    u64: "must be an integer from 0 to 2^64 - 1");
 
 impl<T: Integer> Integer for Option<T> {
     const RANGE: &str = T::RANGE;
@@ -36,11 +38,11 @@ impl<T: Integer> Integer for Option<T> {
     }
 }
 
-/// The integer that an object of Python is.
+/// The integer value of a Python object.
 pub(super) fn integer<T: Integer>(value: &Bound<'_, PyAny>, name: &str) -> PyResult<T> {
     T::extract(value).map_err(|error| {
         if error.is_instance_of::<PyOverflowError>(value.py()) {
-            PyValueError::new_err(format!("{name} is {}, this one is not", T::RANGE))
+            PyValueError::new_err(format!("{name} {}", T::RANGE))
         } else {
             error
         }
@@ -59,6 +61,7 @@ named! {
     base_offset batch_file_size batch_size begin begin_offset begin_phy_offset begin_position born_timestamp clock_slack_ms end
     end_offset end_phy_offset end_position extension_file_size fetch_size file_size flag hash_slots index_interval_bytes levels
     log_end max_batch_bytes max_body_bytes max_bytes max_entries max_index_bytes max_num max_position n offset partition
+    piece_bytes previous_end
     phy_offset position prepared_transaction_offset queue_end queue_id queue_offset reconsume_times size start
     starting_offset starting_position store_timestamp sys_flag threads
 }

@@ -1,188 +1,144 @@
-//! Keys of a batch call, and the lists of offsets that answer them.
+//! Keys from Python, single and in columns, and the lists of offsets that answer them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow_array::{Int32Array, Int64Array, ListArray};
-use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
-use arrow_schema::{DataType, Field};
-use pyo3::exceptions::PyValueError;
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, Int32Array, ListArray, StringArray};
+use arrow_schema::DataType;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyBytes, PyString};
 
-use super::convert;
-use super::key_column::KeyColumn;
+use super::convert::{arro3_array, arrow_array, cast};
 use crate::error::Result;
-use crate::hash_index::{self, Damage, Hits, KeySource, TextKeys};
+use crate::hash_index::{Damage, Hits, KeyColumn, KeySource, Keys, Topics, key_hash_of_units, key_hash_of_utf8};
+use crate::java_text::decode_utf8;
 
-/// Keys of a batch, with their topics where these come apart.
-pub(super) struct Keys {
-    keys: KeyColumn,
-    topics: Topics,
+/// Keys of a batch call: whole index keys, or keys with one topic or a column of topics.
+pub(super) fn keys(keys: &Bound<'_, PyAny>, topics: Option<&Bound<'_, PyAny>>) -> PyResult<Keys> {
+    let Some(topics) = topics else { return Ok(Keys::new(index_keys(keys)?, Topics::InKey)) };
+    let keys = text_column(keys, "keys")?;
+    if let Ok(topic) = topics.cast::<PyString>() {
+        return Ok(Keys::new(keys, Topics::one(topic.to_cow()?.as_bytes())));
+    }
+    let topics = text_column(topics, "topics")?;
+    if topics.len() != keys.len() {
+        return Err(PyValueError::new_err(format!(
+            "columns differ in length: {} keys, {} topics",
+            keys.len(),
+            topics.len()
+        )));
+    }
+    Ok(Keys::new(keys, Topics::Column(topics)))
 }
 
-enum Topics {
-    InKey,
-    /// `hashCode` of `topic#`.
-    One(i32),
-    Column(KeyColumn),
+/// Whole index keys, or their hashes. Strings of a Python sequence may hold lone surrogates, which Arrow cannot, so they are
+/// hashed one by one.
+fn index_keys(value: &Bound<'_, PyAny>) -> PyResult<KeyColumn> {
+    if let Some(array) = arrow_array(value)? {
+        return match array.data_type() {
+            DataType::Int32 => hashes(array.as_primitive()),
+            _ => text_array(&array, "keys"),
+        };
+    }
+    refuse_one_key(value, "keys")?;
+    let hashes = value.try_iter()?.map(|item| {
+        let item = item?;
+        if item.is_none() { Ok(None) } else { key_hash(&item).map(Some) }
+    });
+    Ok(KeyColumn::Hashes(hashes.collect::<PyResult<_>>()?))
 }
 
-impl Keys {
-    pub(super) fn new(keys: &Bound<'_, PyAny>, topics: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
-        let Some(topics) = topics else {
-            return Ok(Self { keys: KeyColumn::of_keys(keys)?, topics: Topics::InKey });
-        };
-        let keys = KeyColumn::of_text(keys, "keys")?;
-        let topics = match topics.cast::<PyString>() {
-            Ok(topic) => Topics::One(carry_topic(topic.to_cow()?.as_bytes())),
-            Err(_) => Topics::Column(KeyColumn::of_text(topics, "topics")?),
-        };
-        if let Topics::Column(column) = &topics
-            && column.len() != keys.len()
-        {
-            return Err(PyValueError::new_err(format!(
-                "columns differ in length: {} keys, {} topics",
-                keys.len(),
-                column.len()
-            )));
+/// A column that `key_hashes` returned.
+fn hashes(array: &Int32Array) -> PyResult<KeyColumn> {
+    if let Some((row, Some(hash))) = array.iter().enumerate().find(|(_, hash)| hash.is_some_and(|hash| hash < 0)) {
+        return Err(PyValueError::new_err(format!("keys: row {row} is {hash}, expected a key hash of 0 or more")));
+    }
+    Ok(KeyColumn::Hashes(array.clone()))
+}
+
+/// Topics, or keys that are joined with topics: the text is needed, not only its hash.
+pub(super) fn text_column(value: &Bound<'_, PyAny>, what: &str) -> PyResult<KeyColumn> {
+    if let Some(array) = arrow_array(value)? {
+        return text_array(&array, what);
+    }
+    refuse_one_key(value, what)?;
+    let texts = value.try_iter()?.map(|item| {
+        let item = item?;
+        if item.is_none() { Ok(None) } else { text_of(&item, what).map(Some) }
+    });
+    Ok(KeyColumn::Text(texts.collect::<PyResult<StringArray>>()?))
+}
+
+fn text_array(array: &ArrayRef, what: &str) -> PyResult<KeyColumn> {
+    Ok(match array.data_type() {
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
+            KeyColumn::Bytes(cast(array, &DataType::Binary, what)?.as_binary::<i32>().clone())
         }
-        Ok(Self { keys, topics })
-    }
-
-    /// The first row without a key or a topic.
-    pub(super) fn first_null(&self) -> Option<usize> {
-        let topic = match &self.topics {
-            Topics::Column(column) => column.first_null(),
-            Topics::InKey | Topics::One(_) => None,
-        };
-        [topic, self.keys.first_null()].into_iter().flatten().min()
-    }
-
-    /// Hashes of all keys; null where the key or topic is null.
-    pub(super) fn hashes(&self) -> Int32Array {
-        let mut hashes = vec![0; self.len()];
-        self.hash_block(0, &mut hashes);
-        Int32Array::new(hashes.into(), self.nulls())
-    }
-
-    fn is_null(&self, row: usize) -> bool {
-        let no_topic = matches!(&self.topics, Topics::Column(column) if column.is_null(row));
-        no_topic || self.keys.is_null(row)
-    }
-
-    /// Runs a select over the keys and gives its answers as an Arrow list column; a row without a key is null.
-    pub(super) fn select<D>(
-        &self,
-        run: impl FnOnce(&Asked<'_>, &mut Hits) -> Result<Option<D>>,
-    ) -> Result<(ListArray, Option<D>)> {
-        let asked = Asked { keys: self, nulls: self.nulls() };
-        let mut hits = Hits::with_rows(self.len());
-        let damage = run(&asked, &mut hits)?;
-        let (ends, phy_offsets) = hits.into_parts();
-        let field = Arc::new(Field::new("item", DataType::Int64, true));
-        let offsets = OffsetBuffer::new(ScalarBuffer::from(ends));
-        Ok((ListArray::new(field, offsets, Arc::new(Int64Array::from(phy_offsets)), asked.nulls), damage))
-    }
-
-    /// Which rows have no key or no topic, if there are such.
-    fn nulls(&self) -> Option<NullBuffer> {
-        self.first_null()?;
-        Some((0..self.len()).map(|row| !self.is_null(row)).collect::<Vec<_>>().into())
-    }
+        DataType::Null => KeyColumn::Text(StringArray::new_null(array.len())),
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
+            KeyColumn::Text(cast(array, &DataType::Utf8, what)?.as_string::<i32>().clone())
+        }
+        kind => return Err(PyTypeError::new_err(format!("{what}: expected text or bytes, found {kind}"))),
+    })
 }
 
-/// Keys to look up: a row that is null has no key.
-pub(super) struct Asked<'a> {
-    keys: &'a Keys,
-    nulls: Option<NullBuffer>,
+/// Raises for a single string, which Python takes for a sequence of strings.
+fn refuse_one_key(value: &Bound<'_, PyAny>, what: &str) -> PyResult<()> {
+    if value.is_instance_of::<PyString>() || value.is_instance_of::<PyBytes>() {
+        return Err(PyTypeError::new_err(format!("{what}: expected a column, found one string; put it into a list")));
+    }
+    Ok(())
 }
 
-impl KeySource for Asked<'_> {
-    fn len(&self) -> usize {
-        self.keys.len()
+fn text_of(item: &Bound<'_, PyAny>, what: &str) -> PyResult<String> {
+    if let Ok(bytes) = item.cast::<PyBytes>() {
+        return Ok(decode_utf8(bytes.as_bytes()).into_owned());
     }
-
-    fn hash_block(&self, start: usize, hashes: &mut [i32]) {
-        self.keys.hash_block(start, hashes);
-        if let Some(nulls) = &self.nulls {
-            for (hash, row) in hashes.iter_mut().zip(start..) {
-                if nulls.is_null(row) {
-                    *hash = -1;
-                }
-            }
+    match item.cast::<PyString>() {
+        Ok(text) => text.extract(),
+        Err(_) => {
+            let found = item.get_type().name()?;
+            Err(PyTypeError::new_err(format!("{what}: expected str, UTF-8 bytes or None, found {found}")))
         }
     }
 }
 
-impl KeySource for Keys {
-    fn len(&self) -> usize {
-        self.keys.len()
-    }
-
-    fn hash_block(&self, start: usize, hashes: &mut [i32]) {
-        match &self.keys {
-            KeyColumn::Text(keys) => self.hash_texts(keys.value_data(), keys.value_offsets(), start, hashes),
-            KeyColumn::Bytes(keys) => self.hash_texts(keys.value_data(), keys.value_offsets(), start, hashes),
-            KeyColumn::Hashes { hashes: known, .. } => {
-                for (to, hash) in hashes.iter_mut().zip(known.iter().skip(start)) {
-                    *to = *hash;
-                }
-            }
+/// The hash of one index key: a `str`, which may hold lone surrogates, or UTF-8 `bytes`.
+pub(super) fn key_hash(key: &Bound<'_, PyAny>) -> PyResult<i32> {
+    if let Ok(text) = key.cast::<PyString>() {
+        if let Ok(text) = text.to_cow() {
+            return Ok(key_hash_of_utf8(text.as_bytes()));
         }
+        let utf16 = text.call_method1("encode", ("utf-16-le", "surrogatepass"))?;
+        let bytes = utf16.cast::<PyBytes>().map_err(PyErr::from)?.as_bytes();
+        return Ok(key_hash_of_units(bytes.chunks_exact(2).map(|c| match *c {
+            [low, high] => u16::from_le_bytes([low, high]),
+            _ => 0,
+        })));
     }
+    if let Ok(bytes) = key.cast::<PyBytes>() {
+        return Ok(key_hash_of_utf8(bytes.as_bytes()));
+    }
+    Err(PyTypeError::new_err(format!("key: expected str or UTF-8 bytes, found {}", key.get_type().name()?)))
 }
 
-impl Keys {
-    fn hash_texts(&self, text: &[u8], ends: &[i32], start: usize, hashes: &mut [i32]) {
-        let keys = |carry| TextKeys { carry, text, ends };
-        match &self.topics {
-            Topics::InKey => keys(0).hash_block(start, hashes),
-            Topics::One(carried) => keys(*carried).hash_block(start, hashes),
-            Topics::Column(column) => {
-                for (at, hashes) in (start..).step_by(TOPICS).zip(hashes.chunks_mut(TOPICS)) {
-                    let mut carries = [0; TOPICS];
-                    carry_topics(column, at, &mut carries);
-                    keys(0).hash_behind(&carries, at, hashes);
-                }
-            }
-        }
-    }
-}
-
-/// Rows whose topics are carried together.
-const TOPICS: usize = 32;
-
-/// `hashCode` of `topic#` of each row from `start` on. Rows that follow each other mostly have one topic: it is hashed once.
-fn carry_topics(column: &KeyColumn, start: usize, hashes: &mut [i32]) {
-    let mut before: Option<(&[u8], i32)> = None;
-    for (to, row) in hashes.iter_mut().zip(start..column.len()) {
-        let topic = column_bytes(column, row);
-        *to = match before {
-            Some((same, carried)) if same == topic => carried,
-            _ => carry_topic(topic),
-        };
-        before = Some((topic, *to));
-    }
-}
-
-fn carry_topic(topic: &[u8]) -> i32 {
-    hash_index::carry_utf8(hash_index::carry_utf8(0, topic), b"#")
-}
-
-fn column_bytes(column: &KeyColumn, row: usize) -> &[u8] {
-    match column {
-        KeyColumn::Text(a) => a.value(row).as_bytes(),
-        KeyColumn::Bytes(a) => a.value(row),
-        KeyColumn::Hashes { .. } => &[],
-    }
+/// Runs a select over the keys and returns its answers as an Arrow list column; a row without a key is null.
+pub(super) fn select<D>(
+    keys: &Keys,
+    run: impl FnOnce(&Keys, &mut Hits) -> Result<Option<D>>,
+) -> Result<(ListArray, Option<D>)> {
+    let mut hits = Hits::with_rows(keys.len());
+    let damage = run(keys, &mut hits)?;
+    Ok((hits.into_list_array(keys.nulls().cloned()), damage))
 }
 
 pub(super) fn list_array(py: Python<'_>, answer: ListArray) -> PyResult<Bound<'_, PyAny>> {
-    convert::arro3_array(py, Arc::new(answer))
+    arro3_array(py, Arc::new(answer))
 }
 
-/// Tells the log of the program that a chain was broken and how the answer was found all the same.
+/// Logs that a chain was broken, and that the answer is complete all the same.
 pub(super) fn warn_damage(py: Python<'_>, damage: Option<(PathBuf, Damage)>) -> PyResult<()> {
     let Some((path, damage)) = damage else { return Ok(()) };
     let logger = py.import("logging")?.call_method1("getLogger", ("logdex",))?;

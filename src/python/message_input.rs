@@ -119,7 +119,7 @@ fn properties(rows: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     Ok(Arc::new(map.finish()))
 }
 
-/// The delays of a broker's levels in ms, level 1 first.
+/// Return the delays of a broker's levels in ms, level 1 first.
 ///
 /// Args:
 ///     text: Upstream's `messageDelayLevel`: numbers with the units s, m, h and d, separated by spaces.

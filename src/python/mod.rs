@@ -25,7 +25,6 @@ mod index_header;
 mod index_recovery;
 mod integer;
 mod kafka;
-mod key_column;
 mod keys;
 mod message_dict;
 mod message_input;

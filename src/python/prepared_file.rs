@@ -12,11 +12,11 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyPreparedFile>()
 }
 
-/// The next index file of a directory, on its way: created without a name, grown and brought into memory by a thread.
+/// The next index file of a directory: a thread creates it without a name, extends it and brings it into memory.
 ///
-/// It becomes a file of the directory when it is given to `IndexFile.create`; until then nobody can meet it, and nothing
-/// is left of it by `close` or by the end of the process. Where the system has no files without a name, nothing is
-/// prepared. It does not pickle; a forked process has no use of it.
+/// It becomes a file of the directory when it is passed to `IndexFile.create`. Until then no other process can open it, and
+/// `close` or the end of the process removes it. If the system has no files without a name, nothing is prepared. It does not
+/// pickle, and a forked process cannot use it.
 #[pyclass(name = "PreparedFile", module = "logdex._core", frozen)]
 pub(super) struct PyPreparedFile {
     prepared: Mutex<Option<Prepared>>,
@@ -37,13 +37,13 @@ impl PyPreparedFile {
     /// Begin to prepare a file.
     ///
     /// Args:
-    ///     directory: Where it will be.
+    ///     directory: The directory of the file.
     ///     hash_slots: S, the number of slots.
     ///     max_entries: N; the file holds N - 1 entries.
     ///     access: "auto", "mmap" or "pread".
     ///
     /// Raises:
-    ///     OSError: The system gives no thread. What the thread meets, say a full disk, is told by `IndexFile.create`.
+    ///     OSError: No thread could be started. `IndexFile.create` raises the errors of the thread, for example a full disk.
     ///     ValueError: A geometry that no broker can open.
     #[staticmethod]
     #[pyo3(signature = (directory, *, hash_slots, max_entries, access="auto"))]
@@ -53,7 +53,7 @@ impl PyPreparedFile {
         Ok(Self { prepared: Mutex::new(Some(prepared)) })
     }
 
-    /// Give up what is not published: the thread ends, and the disk space is free again.
+    /// Discard a file that is not published: the thread ends, and the disk space is free again.
     fn close(&self, py: Python<'_>) {
         let close = || self.prepared.lock().unwrap_or_else(PoisonError::into_inner).take();
         py.detach(|| drop(close()));

@@ -1,4 +1,4 @@
-//! `StoreLock` and the question who holds a lock.
+//! `StoreLock`, and the holder of a lock.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(broker_lock_holder, m)?)
 }
 
-/// The lock that a broker holds on its store while it runs; see `take`.
+/// The lock that a broker holds on its store while it runs.
 #[pyclass(name = "StoreLock", module = "logdex._core", frozen)]
 struct PyStoreLock {
     lock: Closable<StoreLock>,
@@ -20,14 +20,14 @@ struct PyStoreLock {
 
 #[pymethods]
 impl PyStoreLock {
-    /// Take the lock of a store, which keeps brokers and other writers out, in any process of this machine.
+    /// Take the lock of a store, which excludes brokers and other writers in all processes of this machine.
     ///
     /// Args:
-    ///     path: The file `lock` in the root of the store; it is made where it is missing.
+    ///     path: The file `lock` in the root of the store; created if it is missing.
     ///
     /// Raises:
     ///     LockedError: A broker or another writer has it.
-    ///     OSError: The system refuses.
+    ///     OSError: The file cannot be opened or locked.
     ///
     /// Source: `DefaultMessageStore#start`.
     #[staticmethod]
@@ -48,7 +48,7 @@ impl PyStoreLock {
         self.lock.is_closed()
     }
 
-    /// Let the next one in; a second call does nothing. In a forked child the lock stays the parent's.
+    /// Release the lock; a second call does nothing. In a forked child the parent keeps the lock.
     fn release(&self) {
         self.lock.close();
     }
@@ -58,10 +58,9 @@ impl PyStoreLock {
     }
 }
 
-/// The process that holds a broker's lock on a file (`fcntl`, as Java's `FileLock` takes it), or `None`.
+/// Return the process that holds a broker's lock on a file (`fcntl`, as Java's `FileLock` takes it), or `None`.
 ///
-/// 0 where the system does not tell which; this process where it holds a `StoreLock` of it. A file that is not there is not
-/// locked.
+/// 0: the system does not say which process. This process: it holds a `StoreLock` of the file. A missing file is not locked.
 #[pyfunction]
 fn broker_lock_holder(py: Python<'_>, path: PathBuf) -> PyResult<Option<u32>> {
     Ok(py.detach(|| fcntl_lock_holder(&path))?)

@@ -13,7 +13,7 @@ use super::convert::{arrow_array, cast};
 use super::integer::integer;
 use crate::time_range::TimeRange;
 
-/// Which way a time finer than a millisecond goes.
+/// How a time with a fraction of a millisecond is rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Round {
     Down,
@@ -31,7 +31,7 @@ pub(super) fn time_ms(value: &Bound<'_, PyAny>, round: Round, name: &str) -> PyR
     if value.is_instance(datetime)? {
         if value.call_method0("utcoffset")?.is_none() {
             return Err(PyTypeError::new_err(format!(
-                "{} has no time zone: give an aware datetime or epoch milliseconds",
+                "{} has no time zone: expected an aware datetime or epoch milliseconds",
                 value.repr()?
             )));
         }
@@ -41,7 +41,7 @@ pub(super) fn time_ms(value: &Bound<'_, PyAny>, round: Round, name: &str) -> PyR
         let days: i64 = since.getattr("days")?.extract()?;
         let seconds: i64 = since.getattr("seconds")?.extract()?;
         let micros: i64 = since.getattr("microseconds")?.extract()?;
-        // A pandas Timestamp, which is a datetime, counts nanoseconds beside.
+        // A pandas Timestamp is a datetime with nanoseconds.
         let nanos: i64 = since.getattr_opt("nanoseconds")?.map_or(Ok(0), |nanos| nanos.extract())?;
         // A datetime spans the years 1 to 9999: no overflow.
         let up = i64::from(round == Round::Up && (micros % 1000 != 0 || nanos != 0));
@@ -53,11 +53,11 @@ pub(super) fn time_ms(value: &Bound<'_, PyAny>, round: Round, name: &str) -> PyR
             return error;
         }
         let kind = value.get_type().name().map_or_else(|_| "object".to_owned(), |n| n.to_string());
-        PyTypeError::new_err(format!("a time is an int of epoch milliseconds or an aware datetime, not {kind}"))
+        PyTypeError::new_err(format!("{name}: expected epoch milliseconds or an aware datetime, found {kind}"))
     })
 }
 
-/// A closed range; `None` is no bound.
+/// A closed range; `None`: no bound.
 pub(super) fn time_range(begin: Option<&Bound<'_, PyAny>>, end: Option<&Bound<'_, PyAny>>) -> PyResult<TimeRange> {
     Ok(TimeRange::new(
         begin.map(|t| time_ms(t, Round::Up, "begin")).transpose()?,
@@ -67,7 +67,7 @@ pub(super) fn time_range(begin: Option<&Bound<'_, PyAny>>, end: Option<&Bound<'_
 
 /// A column of times in milliseconds from an Arrow array of integers or timestamps, or a sequence.
 ///
-/// Finer units round down. A timestamp without a zone is taken as UTC, as Arrow's own casts do.
+/// Rounds finer units down. Takes a timestamp without a zone as UTC, as Arrow's own casts do.
 pub(super) fn time_column(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Int64Array> {
     if let Some(array) = arrow_array(value)? {
         return times_of(&array, what);
@@ -98,6 +98,6 @@ pub(super) fn times_of(array: &ArrayRef, what: &str) -> PyResult<Int64Array> {
             Ok(ms.as_primitive::<TimestampMillisecondType>().reinterpret_cast())
         }
         kind if kind.is_integer() => Ok(cast(array, &DataType::Int64, what)?.as_primitive::<Int64Type>().clone()),
-        kind => Err(PyTypeError::new_err(format!("{what}: expected times or integers, got {kind}"))),
+        kind => Err(PyTypeError::new_err(format!("{what}: expected times or integers, found {kind}"))),
     }
 }

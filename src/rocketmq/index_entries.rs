@@ -84,13 +84,13 @@ fn hash_of(parts: [&str; 4]) -> i32 {
     finish(parts.into_iter().fold(0, |hash, part| carry_utf8(hash, part.as_bytes())))
 }
 
-/// The index entries of a batch of messages.
+/// Return the index entries of a batch of messages.
 ///
 /// Columns read: `topic`, `phy_offset`, `store_timestamp` (ms; other units round down; or integers of ms), `sys_flag`,
 /// `uniq_key`, `keys`, and `tags` when `tags` is set. Texts are utf8 or `large_utf8`.
 ///
 /// A message before `end_phy_offset` (the header field of the newest index file) is left out; the bound moves to each
-/// message that gave an entry. A message at the bound itself is indexed again, as in the broker.
+/// message that has an entry. A message at the bound itself is indexed again, as in the broker.
 ///
 /// Columns of the answer: `topic`, `key`, `phy_offset`, `store_timestamp`, and `row`, the number of the message in the
 /// batch. Index keys are `topic#key`.

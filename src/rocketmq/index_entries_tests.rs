@@ -1,4 +1,4 @@
-//! What each kind of message gives.
+//! Index entries of each kind of message, and the keys that a message carries.
 
 use std::sync::Arc;
 
@@ -112,7 +112,7 @@ fn other_types_of_columns_are_taken() {
     .unwrap();
     assert_eq!(entries(&messages, 0, false), wanted(&[(0, "k")]));
     let error = index_entries(&messages, 0, true).unwrap_err();
-    assert_eq!(error.to_string(), "messages: there is no column tags");
+    assert_eq!(error.to_string(), "messages: expected a column tags, found none");
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn missing_values_are_errors() {
         assert_eq!(error.to_string(), format!("messages: {missing} of row 0 is null"));
         let others = names.into_iter().filter(|name| *name != missing).map(|name| (name, column(name)));
         let error = index_entries(&RecordBatch::try_from_iter(others).unwrap(), 0, false).unwrap_err();
-        assert_eq!(error.to_string(), format!("messages: there is no column {missing}"));
+        assert_eq!(error.to_string(), format!("messages: expected a column {missing}, found none"));
     }
 }
 

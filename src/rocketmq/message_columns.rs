@@ -1,4 +1,4 @@
-//! Batches of messages, read column by column: what the rules that dispatch messages need of them.
+//! Columns of a batch of messages, as dispatch and index rules read them.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -16,11 +16,13 @@ pub(super) fn null(column: &str, row: usize) -> Error {
 }
 
 fn wrong(column: &str, array: &ArrayRef, wanted: &str) -> Error {
-    Error::InvalidArgument(format!("messages: {column} is {}, not {wanted}", array.data_type()))
+    Error::InvalidArgument(format!("messages: column {column}: expected {wanted}, found {}", array.data_type()))
 }
 
 fn column<'a>(messages: &'a RecordBatch, name: &str) -> Result<&'a ArrayRef> {
-    messages.column_by_name(name).ok_or_else(|| Error::InvalidArgument(format!("messages: there is no column {name}")))
+    messages
+        .column_by_name(name)
+        .ok_or_else(|| Error::InvalidArgument(format!("messages: expected a column {name}, found none")))
 }
 
 /// A column of texts.

@@ -229,10 +229,21 @@ LOG_SEGMENT: dict[str, Call] = {
     "slice_bytes:size": lambda o, n: o.segment.slice_bytes(0, n),
     "offset_for_timestamp:t": lambda o, n: o.segment.offset_for_timestamp(n),
     "offset_for_timestamp:starting_offset": lambda o, n: o.segment.offset_for_timestamp(0, n),
+    "find_timestamp:t": lambda o, n: o.segment.find_timestamp(n),
+    "find_timestamp:starting_offset": lambda o, n: o.segment.find_timestamp(0, n),
+    "largest_data_timestamp:start": lambda o, n: o.segment.largest_data_timestamp(n),
+    "cut_points:piece_bytes": lambda o, n: o.segment.cut_points(n),
+    "records:begin_position": lambda o, n: o.segment.records(begin_position=n),
+    "records:end_position": lambda o, n: o.segment.records(end_position=n),
+    "recover:index_interval_bytes": lambda o, n: o.segment.recover(index_interval_bytes=n),
+    "recover:max_index_bytes": lambda o, n: o.segment.recover(max_index_bytes=n),
+    "verify_in_log:epochs": lambda o, n: o.segment.verify_in_log([(0, n)]),
+    "verify_in_log:previous_end": lambda o, n: o.segment.verify_in_log([], previous_end=n),
     "rebuild_indexes:index_interval_bytes": lambda o, n: o.segment.rebuild_indexes(o.new(), index_interval_bytes=n),
     "rebuild_indexes:max_index_bytes": lambda o, n: o.segment.rebuild_indexes(o.new(), max_index_bytes=n),
 }
 LOG: dict[str, Call] = {
+    "records_at:offsets": lambda o, n: o.log.records_at([n], columns=["offset"], keys=["k"]),
     "open:partition": lambda o, n: Log.open(o.log.path, partition=n),
     "open:max_batch_bytes": lambda o, n: Log.open(o.log.path, max_batch_bytes=n),
     "read:offset": lambda o, n: o.log.read(n, 1),
@@ -328,7 +339,6 @@ ANSWERED: dict[str, Call] = {
     "MessageStore.message:key": lambda o, n: o.store.message(n) is None,
     "MessageStore.queue:queue_id": lambda o, n: _is_missing(lambda: o.store.queue(TOPIC, n)),
     "LogDir.log:partition": lambda o, n: _is_missing(lambda: o.logs.log("cod-none", n)),
-    "Log.records_in:ranges": lambda o, n: o.log.records_in([(n, n + 1)], ["offset"]).read_all().num_rows == 0,
 }
 """Calls that have an answer to any number: there is no such thing."""
 

@@ -178,7 +178,7 @@ def test_modules_and_uses_are_found() -> None:
     assert all(file.is_file() for file in _modules().values())
     assert {module[0] for module in _modules() if module} <= LAYERS.keys()
     # By a path, through the re-export of a package, and by a `super::` path.
-    assert ("hash_index", "file", "index_file") in _uses()["rocketmq", "index_cross_check"]
+    assert ("hash_index", "file", "index_file") in _uses()["python", "index_file"]
     assert ("io", "source") in _uses()["hash_index", "read", "select"]
     assert ("hash_index", "write", "put") in _uses()["hash_index", "write", "bulk"]
 

@@ -128,7 +128,7 @@ def recover(path: Path, _: int) -> float:
     """Build both indexes from Python, in memory; `rebuild_indexes` would also write them and wait for the disk."""
     start = time.perf_counter()
     with LogSegment.open(path) as segment:
-        recovered = segment.core.recover(
+        recovered = segment.recover(
             index_interval_bytes=INDEXES["index_interval_bytes"], max_index_bytes=INDEXES["max_index_bytes"]
         )
         assert recovered.offset_index

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from logdex import __version__
-from logdex.cli import kafka
-from logdex.cli.commands import build, paths, read, search, stats
+from logdex.cli.commands import build, kafka, paths, read, search, stats
 from logdex.cli.output import complain
 from logdex.errors import LogdexError
 

@@ -14,18 +14,13 @@ from typing import TYPE_CHECKING
 
 from logdex._core import IndexFile
 from logdex.errors import CorruptFileError
-from logdex.hash_index.geometry import (
-    NothingIndexedError,
-    file_size,
-    find_geometry,
-    refuse_other_geometry,
-    refuse_to_read,
-)
+from logdex.hash_index.geometry import NothingIndexedError, check_geometry, file_size, find_geometry
 from logdex.hash_index.rolling import is_index_file_name, sort_key
 from logdex.report import Finding, Report, merge
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import Literal
 
     from logdex._types import Access, Compat
 
@@ -247,7 +242,9 @@ class FileSet:
             return self._writer
         repaired = self._repaired and self.is_whole(entry)
         try:
-            return self.open_reader(path, last_exit_ok=self._last_exit_ok or repaired)
+            # The broker's own rule deletes whole files and reads the others as they are.
+            last_exit_ok = self._last_exit_ok or repaired or self.compat is not None
+            return self.open_file(path, last_exit_ok=last_exit_ok)
         except FileNotFoundError:
             return None
         except CorruptFileError as error:
@@ -264,21 +261,8 @@ class FileSet:
             return Finding(str(path), 0, "file-size", "an index file", f"{entry.size} bytes")
         return None
 
-    def open_reader(self, path: Path, *, last_exit_ok: bool = True) -> IndexFile:
-        """Open one file for reading, in the directory's geometry."""
-        hash_slots, max_entries = self.geometry or (None, None)
-        return IndexFile.open(
-            path,
-            hash_slots=hash_slots,
-            max_entries=max_entries,
-            access=self.access,
-            compat=self.compat,
-            # The broker's own rule deletes whole files and reads the others as they are.
-            last_exit_ok=last_exit_ok or self.compat is not None,
-        )
-
-    def open_writer(self, path: Path, *, last_exit_ok: bool = True) -> IndexFile:
-        """Open one file for writing, in the directory's geometry; takes its lock.
+    def open_file(self, path: Path, mode: Literal["r", "r+"] = "r", *, last_exit_ok: bool = True) -> IndexFile:
+        """Open one file in the directory's geometry; for writing takes its lock.
 
         Raises:
             BlockingIOError: Another writer holds the file.
@@ -287,7 +271,7 @@ class FileSet:
         hash_slots, max_entries = self.geometry or (None, None)
         return IndexFile.open(
             path,
-            mode="r+",
+            mode=mode,
             hash_slots=hash_slots,
             max_entries=max_entries,
             access=self.access,
@@ -310,7 +294,7 @@ class FileSet:
             self.geometry = find_geometry(self.directory, entries, self.access)
         for entry in filter(self.is_whole, entries):
             try:
-                with self.open_writer(self.directory / entry.name, last_exit_ok=False) as file:
+                with self.open_file(self.directory / entry.name, "r+", last_exit_ok=False) as file:
                     file.flush()
             except CorruptFileError as error:
                 _log.warning("%s is left as it is: %s", entry.name, error)
@@ -328,8 +312,8 @@ class FileSet:
         # COMPAT(rocketmq IndexFile, B23): a broker reads files with the geometry of its own settings.
         if self._given_geometry is None or not self.directory.is_dir() or (self.compat and not for_puts):
             return
-        check = refuse_other_geometry if for_puts else refuse_to_read
-        check(self.directory, list_directory(self.directory), self._given_geometry, self.access)
+        entries = list_directory(self.directory)
+        check_geometry(self.directory, entries, self._given_geometry, self.access, for_puts=for_puts)
 
     def items(self) -> list[tuple[Entry, IndexFile]]:
         """Return the open files with their names, in load order."""

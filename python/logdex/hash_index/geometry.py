@@ -89,63 +89,41 @@ def _fullest_first(directory: Path, entries: list[Entry]) -> list[tuple[Entry, i
     return [(entry, counts[entry]) for entry in files]
 
 
-def refuse_other_geometry(directory: Path, entries: list[Entry], geometry: tuple[int, int], access: Access) -> None:
-    """Check before a put that the files of a directory have (hash_slots, max_entries).
+def check_geometry(
+    directory: Path, entries: list[Entry], geometry: tuple[int, int], access: Access, *, for_puts: bool
+) -> None:
+    """Check that the files of a directory have (hash_slots, max_entries): for puts all files, for questions the fullest.
 
-    The content of a file decides. A file without an entry only counts if it is too long. A damaged file does not count: its
-    content fits nothing, or it has the right slots and became longer or shorter while others have the right length.
+    The content of a file decides. A file without an entry only counts for puts, if it is too long. A damaged file does not
+    count: its content fits nothing, or it has the right slots and became longer or shorter.
 
     Raises:
         ValueError: A file has other slots and entries.
         OSError: A file cannot be read.
     """
+    files = _fullest_first(directory, entries)
     expected = file_size(geometry)
-    files = [entry for entry in entries if entry.is_numeric and entry.is_file and entry.size]
-    some_right = any(entry.size == expected for entry in files)
-    for entry in files:
+    some_right = any(entry.size == expected for entry, _ in files)
+    for entry, held in files if for_puts else files[:1]:
         path = directory / entry.name
-        fits, _ = _fits(path, geometry, access)
-        slots_fit = some_right and any(slots == geometry[0] for slots, _ in fits)
-        if fits and geometry not in fits and not slots_fit:
-            content = _in_words(fits)
-        elif not fits and not some_right and entry.size > expected:
-            content = "others"
+        fits, count = _fits(path, held, geometry, access)
+        slots_fit = any(slots == geometry[0] for slots, _ in fits)
+        if for_puts:
+            is_other = bool(fits) and geometry not in fits and not (some_right and slots_fit)
+            is_other = is_other or (not fits and not some_right and entry.size > expected)
         else:
-            continue
-        raise _other_geometry(path, geometry, content, entry.size)
+            is_other = bool(fits) and len(fits) == count and not (held <= geometry[1] and slots_fit)
+        if is_other:
+            content = " or ".join(f"{slots} slots and {most} entries" for slots, most in fits) or "others"
+            raise ValueError(
+                f"{path}: {geometry[0]} slots and {geometry[1]} entries make {expected} bytes, "
+                f"but the file has {content} in {entry.size} bytes"
+            )
 
 
-def refuse_to_read(directory: Path, entries: list[Entry], geometry: tuple[int, int], access: Access) -> None:
-    """Check before a question that the fullest file of a directory can be read with (hash_slots, max_entries).
-
-    A file that became shorter or longer is read as far as it goes. A damaged file, or one with few entries, proves nothing.
-
-    Raises:
-        ValueError: The file has other slots and entries.
-        OSError: The file cannot be read.
-    """
-    for entry, held in _fullest_first(directory, entries)[:1]:
-        path = directory / entry.name
-        fits, count = _fits(path, geometry, access)
-        gives_all = held <= geometry[1] and any(slots == geometry[0] for slots, _ in fits)
-        if fits and len(fits) == count and not gives_all:
-            raise _other_geometry(path, geometry, _in_words(fits), entry.size)
-
-
-def _other_geometry(path: Path, geometry: tuple[int, int], content: str, size: int) -> ValueError:
-    return ValueError(
-        f"{path}: {geometry[0]} slots and {geometry[1]} entries make {file_size(geometry)} bytes, "
-        f"but the file has {content} in {size} bytes"
-    )
-
-
-def _in_words(fits: list[tuple[int, int]]) -> str:
-    return " or ".join(f"{slots} slots and {most} entries" for slots, most in fits)
-
-
-def _fits(path: Path, given: tuple[int, int], access: Access) -> tuple[list[tuple[int, int]], int]:
+def _fits(path: Path, held: int, given: tuple[int, int], access: Access) -> tuple[list[tuple[int, int]], int]:
     """Return the first few geometries that fit a file, the given one alone if it does, and how many fit."""
-    if _index_count(path) <= 1:
+    if held <= 1:
         return [], 0
     try:
         return [_core.infer_geometry(path, given=given, access=access)], 1

@@ -1,14 +1,11 @@
-"""Kafka: the segments of a broker's log directory, their sparse indexes, and a key index over them, without the broker."""
+"""Kafka without a broker: the segments of a log directory, their sparse indexes, and a key index."""
 
-from logdex._core import OffsetIndex, ProducerState, TimeIndex
-from logdex.kafka.file_name import TopicPartition
-from logdex.kafka.find_result import FindResult
+from logdex._core import LogSegment, OffsetIndex, ProducerState, Slice, TimeIndex
+from logdex.kafka.files import TopicPartition
+from logdex.kafka.find import FindResult, Record, find
 from logdex.kafka.key_index import build_key_index
-from logdex.kafka.key_search import find
 from logdex.kafka.log import Log
 from logdex.kafka.log_dir import LogDir
-from logdex.kafka.record import Record
-from logdex.kafka.segment import LogSegment, Slice
 from logdex.kafka.transactions import AbortedTransaction
 
 __all__ = [

@@ -1,15 +1,16 @@
 """The text files beside the segments: offset checkpoints of a log directory, leader epochs of a partition.
 
-All of them have one form: a version, a number of lines, then that many lines. Source: CheckpointFile#write,
-OffsetCheckpointFile, LeaderEpochCheckpointFile.
+All have one form: a version, a number of lines, then that many lines. Source: CheckpointFile#write, OffsetCheckpointFile,
+LeaderEpochCheckpointFile.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from logdex._types import MAX_INT64
 from logdex.errors import CorruptFileError
-from logdex.kafka.file_name import TopicPartition
+from logdex.kafka.files import TopicPartition
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,26 +30,23 @@ _MOST_DIGITS = 20
 
 
 def read_offsets(log_dir: Path, name: str) -> dict[TopicPartition, int]:
-    """Read an offset checkpoint of a log directory; empty where there is none.
+    """Read an offset checkpoint of a log directory; a missing file is empty.
 
     Args:
         log_dir: The log directory.
         name: One of `LOG_DIR_FILES`.
 
     Raises:
-        CorruptFileError: It is no checkpoint.
+        CorruptFileError: The file is not a checkpoint.
     """
-    offsets: dict[TopicPartition, int] = {}
-    for _, fields in _lines(log_dir / name, 3):
-        topic, partition, offset = fields
-        offsets[TopicPartition(topic, int(partition))] = int(offset)
-    return offsets
+    lines = _lines(log_dir / name, 3)
+    return {TopicPartition(topic, int(partition)): int(offset) for topic, partition, offset in lines}
 
 
 def log_start(log_dir: Path, partition: TopicPartition) -> int:
-    """Give the first offset that was not deleted of a partition; 0 where that is not recorded.
+    """Return the first offset of a partition that was not deleted; 0 if it is not recorded.
 
-    A checkpoint that cannot be read counts as none: a broker begins with the first segment then, too.
+    A checkpoint that cannot be read counts as missing: a broker then begins with the first segment, too.
     """
     try:
         return read_offsets(log_dir, LOG_START).get(partition, 0)
@@ -57,42 +55,41 @@ def log_start(log_dir: Path, partition: TopicPartition) -> int:
 
 
 def read_leader_epochs(partition_dir: Path) -> list[tuple[int, int]]:
-    """Read the leader epochs of a partition as (epoch, first offset), in the order of the file; empty where there is none.
+    """Read the leader epochs of a partition as (epoch, first offset), in the order of the file; a missing file is empty.
 
     Raises:
-        CorruptFileError: It is no checkpoint.
+        CorruptFileError: The file is not a checkpoint.
     """
-    return [(int(epoch), int(start)) for _, (epoch, start) in _lines(partition_dir / LEADER_EPOCHS, 2)]
+    return [(int(epoch), int(start)) for epoch, start in _lines(partition_dir / LEADER_EPOCHS, 2)]
 
 
-def _lines(path: Path, fields: int) -> list[tuple[int, list[str]]]:
-    """Give the lines after the head, each with its byte offset, split into fields of which all but the first are numbers."""
+def _lines(path: Path, fields: int) -> list[list[str]]:
+    """Return the lines after the head, split into fields of which the last two are numbers."""
     try:
         text = path.read_text(encoding="utf-8", errors="surrogateescape")
     except FileNotFoundError:
         return []
-    lines = text.split("\n")
-    if len(lines) < _HEAD_LINES and not text:
+    if not text:
         return []  # a checkpoint that was never written
-    if lines[0] != _VERSION:
-        raise CorruptFileError(str(path), 0, f"version {_VERSION}", repr(lines[0]))
-    body = [line for line in lines[_HEAD_LINES:] if line]
-    if len(lines) < _HEAD_LINES or lines[1] != str(len(body)):
-        count = lines[1] if len(lines) > 1 else "none"
-        raise CorruptFileError(
-            str(path), len(lines[0]) + 1, f"a count of {len(body)}, as many as there are lines", count
-        )
+    version, *rest = text.split("\n")
+    if version != _VERSION:
+        raise CorruptFileError(str(path), 0, f"version {_VERSION}", repr(version))
+    body = [line for line in rest[1:] if line]
+    if not rest or rest[0] != str(len(body)):
+        expected = f"a count of {len(body)}, as many as there are lines"
+        raise CorruptFileError(str(path), len(version) + 1, expected, rest[0] if rest else "none")
     found = []
-    at = len(lines[0]) + len(lines[1]) + _HEAD_LINES
+    at = len(version) + len(rest[0]) + _HEAD_LINES
     for line in body:
         # A topic has no space in it.
         parts = line.split(" ")
-        if len(parts) != fields or not all(_is_number(part) for part in parts[fields - 2 :]):
+        if len(parts) != fields or not all(map(_is_number, parts[-2:])):
             raise CorruptFileError(str(path), at, f"{fields} fields", repr(line))
-        found.append((at, parts))
+        found.append(parts)
         at += len(line) + 1
     return found
 
 
 def _is_number(text: str) -> bool:
-    return len(text) <= _MOST_DIGITS and text.removeprefix("-").isdecimal() and text.isascii()
+    digits = text.removeprefix("-")
+    return len(text) <= _MOST_DIGITS and digits.isdecimal() and text.isascii() and int(digits) <= MAX_INT64

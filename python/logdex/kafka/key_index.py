@@ -1,37 +1,38 @@
-"""The index that Kafka never had: from the key of a record to its offset, one directory of index files per partition.
+"""An index from the key of a record to its offset: one directory of index files for each partition.
 
 The files are those of `logdex.hash_index`; docs/formats/kafka-log.md, "Key index", says what their fields hold here. An
-answer of the index is a candidate: `find` reads the record itself before it gives it.
+answer of the index is a candidate: `find` compares the record's own key.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import json
+import threading
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
-from arro3.core import Array, DataType
-
+from logdex import _core
+from logdex._files import Closing, replace_file
 from logdex.errors import CorruptFileError
 from logdex.hash_index import IndexDirectory
 from logdex.hash_index.directory import list_directory
 from logdex.hash_index.geometry import DEFAULT_MAX_ENTRIES, file_size
-from logdex.kafka.key_settings import KeySettings
-from logdex.kafka.log_dir import LogDir, is_partition
+from logdex.kafka.files import is_partition
+from logdex.kafka.log_dir import LogDir
 from logdex.report import Report, merge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from os import PathLike
 
-    from arro3.core import RecordBatch
-
-    from logdex.kafka.file_name import TopicPartition
+    from logdex.kafka.files import TopicPartition
     from logdex.kafka.log import Log
-    from logdex.kafka.record import Record
 
+_SETTINGS_FILE = "_key_index.json"
 _LEAST_ENTRIES = 1 << 10
 _ENTRIES_A_SLOT = 4
 _FEWEST_ENTRIES = 2
@@ -40,35 +41,113 @@ _MOST_ENTRIES = 100_000_000
 _BATCH_ROWS = 65_536
 
 
-class Key(NamedTuple):
-    """What is looked for.
+@dataclass(frozen=True, slots=True)
+class KeySettings:
+    """Settings that do not change after an index is begun, in a small file beside its index files.
 
     Attributes:
-        value: The bytes of the key, or of the header's value.
-        header: The header's name; None for the record's key.
+        hash_slots: Slots of each index file.
+        max_entries: Entries of each index file, plus one.
+        header: The header whose values are indexed beside the keys; None for none.
     """
 
-    value: bytes
+    hash_slots: int
+    max_entries: int
     header: str | None = None
 
-    @property
-    def text(self) -> str:
-        """What is hashed after the topic."""
-        return key_text(self.value) if self.header is None else f"{self.header}={key_text(self.value)}"
+    @classmethod
+    def read(cls, directory: Path) -> KeySettings | None:
+        """Read the settings of a partition's index; None without an index.
 
-    def is_of(self, record: Record) -> bool:
-        """Say whether a record carries it."""
-        if self.header is None:
-            return record.key == self.value
-        return (self.header, self.value) in record.headers
+        Raises:
+            CorruptFileError: The file holds something else.
+        """
+        path = directory / _SETTINGS_FILE
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise CorruptFileError(str(path), 0, "JSON", str(error)) from error
+        numbers = ("hash_slots", "max_entries")
+        if (
+            not isinstance(values, dict)
+            or set(values) != {*numbers, "header"}
+            or not all(isinstance(values[name], int) and values[name] > 0 for name in numbers)
+            or not isinstance(values["header"], str | None)
+        ):
+            raise CorruptFileError(str(path), 0, f"{', '.join(numbers)} and header", repr(values)[:200])
+        return cls(**values)
+
+    def write(self, directory: Path) -> None:
+        """Write the settings, before the first index file."""
+        directory.mkdir(parents=True, exist_ok=True)
+        replace_file(directory / _SETTINGS_FILE, json.dumps(asdict(self)).encode("ascii"))
+
+    def check_files(self, directory: Path) -> None:
+        """Check that all index files are whole: a truncated file would silently shorten an answer.
+
+        Raises:
+            CorruptFileError: A file has another size than the files of this index.
+        """
+        expected = file_size((self.hash_slots, self.max_entries))
+        for entry in list_directory(directory):
+            if entry.is_numeric and entry.size != expected:
+                what = f"{expected} bytes, as all files of this index have; build it again in another directory"
+                path = str(directory / entry.name)
+                raise CorruptFileError(path, min(entry.size, expected), what, f"{entry.size} bytes")
+
+    def open(self, directory: Path, mode: Literal["r", "a"]) -> IndexDirectory:
+        """Open the index files."""
+        return IndexDirectory.open(directory, mode=mode, hash_slots=self.hash_slots, max_entries=self.max_entries)
 
 
-def key_text(key: bytes) -> str:
-    """Give the text that stands for a key in the index: the key itself where it is UTF-8, else its hexadecimal digits."""
-    try:
-        return key.decode()
-    except UnicodeDecodeError:
-        return key.hex()
+class KeyIndex(Closing):
+    """The key index of a log directory, open for searches: the index files of a partition are opened at its first search."""
+
+    def __init__(self, directory: Path) -> None:
+        """Use the directory that `build_key_index` wrote.
+
+        Raises:
+            FileNotFoundError: It does not exist.
+        """
+        if not directory.is_dir():
+            raise FileNotFoundError(errno.ENOENT, "no key index", str(directory))
+        self._directory = directory
+        self._open: dict[TopicPartition, tuple[KeySettings, IndexDirectory]] = {}
+        self._lock = threading.Lock()
+
+    def candidates(self, partition: TopicPartition, key: bytes, header: str | None) -> tuple[int, list[int]]:
+        """Return the offset up to which a partition is indexed, and the offsets of records that may carry a key.
+
+        Args:
+            partition: The partition.
+            key: The key, or the value of the header.
+            header: The header's name; None: the record's key.
+
+        Raises:
+            CorruptFileError: The settings are damaged, or an index file is not whole.
+        """
+        directory = self._directory / str(partition)
+        settings = KeySettings.read(directory)
+        if settings is None or header not in (None, settings.header):
+            return 0, []
+        settings.check_files(directory)
+        with self._lock:
+            known, index = self._open.get(partition, (None, None))
+            if index is None or known != settings:
+                index = settings.open(directory, "r")
+                self._open[partition] = settings, index
+        text = _core.key_text(key) if header is None else f"{header}={_core.key_text(key)}"
+        # No bounds: the time of an entry is only a hint, the record's own is compared.
+        return indexed_end(index), index.query_offset(partition.topic, text).phy_offsets
+
+    def close(self) -> None:
+        """Close all index files."""
+        with self._lock:
+            for _, index in self._open.values():
+                index.close()
+            self._open = {}
 
 
 def build_key_index(
@@ -80,26 +159,25 @@ def build_key_index(
     max_entries: int | None = None,
     progress: Callable[[TopicPartition, int], None] | None = None,
 ) -> Report:
-    """Index the records of partitions by their keys, or go on where an earlier call ended.
+    """Index the records of partitions by their keys, or continue an index that an earlier call began.
 
     Args:
         log_dir: The log directory, or its path. It is only read.
         directory: Where the index goes: `<directory>/<topic>-<partition>/`.
         topics: One topic, or several; None: all.
         header: The name of a header whose values are indexed beside the keys.
-        max_entries: Entries of an index file, plus one; None: as many as the partition needs, at most 20,000,000. A directory
-            that is there keeps what it has.
-        progress: Called with the partition and the number of offsets read, after each batch.
+        max_entries: Entries of an index file, plus one; None: as many as the partition needs, at most 20,000,000. An existing
+            index keeps its own.
+        progress: Called with the partition and the number of records read, after each batch.
 
     Returns:
-        What was passed over because it is damaged, and `checked`: partitions, records and entries.
+        The damaged batches that were skipped, and `checked`: partitions, records and entries.
 
     Raises:
-        CorruptFileError: The settings of an index that is there are damaged, or its files are not whole. A damaged batch is
-            passed over and named in the report.
-        ValueError: The index that is there was built with another header; or `max_entries` is below 2 or above 100,000,000.
-        FileNotFoundError: A topic that was asked for does not lie here.
-        FileExistsError: Where the index would go lies a partition of Kafka.
+        CorruptFileError: The settings of an existing index are damaged, or its files are not whole.
+        ValueError: An existing index has another header; or `max_entries` is below 2 or above 100,000,000.
+        FileNotFoundError: A topic has no partition here.
+        FileExistsError: The directory for an index is a partition of Kafka.
         OSError: A file cannot be read or written.
     """
     check_max_entries(max_entries)
@@ -107,36 +185,36 @@ def build_key_index(
     with opened(log_dir) as logs:
         partitions = partitions_of(logs, topics)
         check_targets(partitions, Path(directory), header)
-        for partition in partitions:
-            log = logs.log(partition.topic, partition.partition)
-            show = None if progress is None else partial(progress, partition)
-            target = Path(directory) / str(partition)
+        for each in partitions:
+            log = logs.log(each.topic, each.partition)
+            show = None if progress is None else partial(progress, each)
+            target = Path(directory) / str(each)
             reports.append(index_partition(log, target, header=header, max_entries=max_entries, progress=show))
     return merge([Report([], {"partitions": 0, "records": 0, "entries": 0}), *reports])
 
 
 def check_max_entries(max_entries: int | None) -> None:
-    """Refuse a size that index files cannot have, before anything is written.
+    """Check that index files can have this size.
 
     Raises:
-        ValueError: It is one.
+        ValueError: They cannot.
     """
     if max_entries is not None and not _FEWEST_ENTRIES <= max_entries <= _MOST_ENTRIES:
-        raise ValueError(f"max_entries is {_FEWEST_ENTRIES} to {_MOST_ENTRIES}")
+        raise ValueError(f"max_entries={max_entries}: expected {_FEWEST_ENTRIES} to {_MOST_ENTRIES}")
 
 
 def check_targets(partitions: Iterable[TopicPartition], directory: Path, header: str | None) -> None:
-    """Refuse a directory that cannot take the indexes of all these partitions, before that of one is written.
+    """Check that a directory can take the indexes of all these partitions, before the first is written.
 
     Raises:
-        CorruptFileError: The settings of an index that is there are damaged.
-        ValueError: One was built with another header.
-        FileExistsError: Where one would go lies a partition of Kafka.
+        CorruptFileError: The settings of an existing index are damaged.
+        ValueError: An existing index has another header.
+        FileExistsError: The directory for an index is a partition of Kafka.
     """
-    for partition in partitions:
-        target = directory / str(partition)
+    for each in partitions:
+        target = directory / str(each)
         if is_partition(target):
-            message = "a partition of Kafka lies there; give the index a directory of its own"
+            message = "this directory is a partition of Kafka; give the index another directory"
             raise FileExistsError(errno.EEXIST, message, str(target))
         settings = KeySettings.read(target)
         if settings is not None and settings.header != header:
@@ -144,14 +222,14 @@ def check_targets(partitions: Iterable[TopicPartition], directory: Path, header:
 
 
 def partitions_of(logs: LogDir, topics: str | Iterable[str] | None) -> list[TopicPartition]:
-    """Give the partitions of the topics that were asked for; None: of all.
+    """Return the partitions of some topics; None: of all.
 
     Raises:
-        FileNotFoundError: One of the topics does not lie here.
+        FileNotFoundError: A topic has no partition here.
     """
     wanted = None if topics is None else {topics} if isinstance(topics, str) else set(topics)
     partitions = logs.partitions(wanted)
-    missing = (wanted or set()) - {partition.topic for partition in partitions}
+    missing = (wanted or set()) - {each.topic for each in partitions}
     if missing:
         raise FileNotFoundError(errno.ENOENT, "no partition of this topic", str(logs.path / f"{min(missing)}-0"))
     return partitions
@@ -165,113 +243,43 @@ def index_partition(
     max_entries: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Report:
-    """Index the records of one partition, whose target `check_targets` has seen; see `build_key_index`."""
+    """Index the records of one partition, after `check_targets`; see `build_key_index`."""
     settings = KeySettings.read(target)
     if settings is None:
         settings = KeySettings(*_geometry(log, max_entries), header)
         settings.write(target)
-    check_files(target, settings)
     columns = ["topic", "key", "offset", "timestamp", *([] if header is None else ["headers"])]
     records = entries = 0
-    with IndexDirectory.open(
-        target, mode="a", hash_slots=settings.hash_slots, max_entries=settings.max_entries
-    ) as index:
-        # A record may have two entries; where a crash came between them the second one is put again.
+    settings.check_files(target)
+    with settings.open(target, "a") as index:
+        # A record may have two entries. If a crash separated them, the second is put again.
         first = indexed_end(index) - (header is not None)
         stream = log.records(max(first, 0), columns=columns, batch_size=_BATCH_ROWS, on_error="skip")
         for batch in stream:
-            entries += sum(index.put_batch(part) for part in _entries(batch, header))
+            entries += index.put_batch(_core.key_entries(batch, header))
             records += batch.num_rows
             if progress is not None:
                 progress(batch.num_rows)
     return Report(list(stream.findings), {"partitions": 1, "records": records, "entries": entries})
 
 
-def check_files(directory: Path, settings: KeySettings) -> None:
-    """Refuse index files that are not whole: what they lost would only be missing in an answer.
-
-    Raises:
-        CorruptFileError: One is shorter or longer than all files of this index are.
-    """
-    expected = file_size((settings.hash_slots, settings.max_entries))
-    for entry in list_directory(directory):
-        if entry.is_numeric and entry.size != expected:
-            what = f"{expected} bytes, as all files of this index have; build it anew in another directory"
-            raise CorruptFileError(str(directory / entry.name), min(entry.size, expected), what, f"{entry.size} bytes")
-
-
 def _geometry(log: Log, max_entries: int | None) -> tuple[int, int]:
-    """Choose slots and entries after the number of records, so that a small partition has a small index."""
+    """Choose slots and entries by the number of records, so that a small partition has a small index."""
     if max_entries is None:
-        needed = 1 + sum(
-            _count(batch)
-            for segment in log.segments
-            for batch in segment.batches(
-                columns=["count", "baseOffset", "lastOffset"], check_crc=False, on_error="stop"
-            )
-        )
+        needed = 1 + sum(segment.record_count() for segment in log.segments)
         max_entries = min(DEFAULT_MAX_ENTRIES, max(_LEAST_ENTRIES, 1 << needed.bit_length()))
     return max(1, max_entries // _ENTRIES_A_SLOT), max_entries
 
 
-def _count(batch: RecordBatch) -> int:
-    names = ("count", "baseOffset", "lastOffset")
-    rows = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
-    # A message set of old does not say how many it holds.
-    return sum(
-        count if count is not None else last - (last if base is None else base) + 1 for count, base, last in rows
-    )
-
-
 def indexed_end(index: IndexDirectory) -> int:
-    """Give the offset after the last indexed record."""
+    """Return the offset after the last indexed record."""
     ends = [file.header.end_phy_offset + 1 for file in index.files if len(file)]
     return max(ends, default=0)
 
 
-def _entries(batch: RecordBatch, header: str | None) -> Iterator[dict[str, Any]]:
-    """Give the index entries of a batch of records."""
-    if header is not None:
-        yield from _header_entries(batch, header)
-        return
-    keys = batch.column("key")
-    if keys.null_count:
-        rows = [row for row, key in enumerate(keys.to_pylist()) if key is not None]
-        if not rows:
-            return
-        batch = batch.take(Array(rows, type=DataType.int64()))
-        keys = batch.column("key")
-    # A key that is no UTF-8 becomes null here.
-    text = keys.cast(DataType.utf8())
-    if text.null_count:
-        text = Array([key_text(key) for key in keys.to_pylist()], type=DataType.utf8())
-    yield _columns(batch.column("topic"), text, batch.column("offset"), batch.column("timestamp"))
-
-
-def _header_entries(batch: RecordBatch, header: str) -> Iterator[dict[str, Any]]:
-    names = ("topic", "key", "offset", "headers")
-    rows = zip(
-        *(batch.column(name).to_pylist() for name in names),
-        batch.column("timestamp").cast(DataType.int64()).to_pylist(),
-        strict=True,
-    )
-    found: list[tuple[str, str, int, int]] = []
-    for topic, key, offset, headers, timestamp in rows:
-        values = [item["value"] for item in headers or () if item["key"] == header and item["value"] is not None]
-        wanted = [] if key is None else [Key(key)]
-        wanted += [Key(value, header) for value in dict.fromkeys(values)]
-        found += [(topic, each.text, offset, timestamp) for each in wanted]
-    if found:
-        yield _columns(*(list(column) for column in zip(*found, strict=True)))
-
-
-def _columns(topic: Any, key: Any, offset: Any, timestamp: Any) -> dict[str, Any]:  # noqa: ANN401 -- Arrow or lists
-    return {"topic": topic, "key": key, "phy_offset": offset, "store_timestamp": timestamp}
-
-
 @contextlib.contextmanager
 def opened(log_dir: str | PathLike[str] | LogDir) -> Iterator[LogDir]:
-    """Use a log directory that is open, or open one for as long as it is needed."""
+    """Use an open log directory, or open one for the block."""
     if isinstance(log_dir, LogDir):
         yield log_dir
     else:

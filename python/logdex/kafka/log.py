@@ -4,39 +4,41 @@ from __future__ import annotations
 
 import errno
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from logdex import _core
 from logdex._files import Closing
-from logdex._types import check_int64
-from logdex.kafka import checkpoint, time_search
-from logdex.kafka.aborted import aborted_between, last_stable_offset
-from logdex.kafka.check import verify_log
-from logdex.kafka.file_name import LOG, MAX_OFFSET, TopicPartition, parse_segment_file, partition_of
-from logdex.kafka.plan import plan_read
-from logdex.kafka.segment import BATCH_ROWS, INDEX_INTERVAL_BYTES, MAX_INDEX_BYTES
+from logdex._types import Isolation, check_int64
+from logdex.kafka import checkpoint
+from logdex.kafka.files import MAX_OFFSET, TopicPartition, has_segments, partition_of
 from logdex.kafka.segments import SegmentMap, Segments
+from logdex.kafka.time_search import TimeSearch
+from logdex.kafka.transactions import aborted_between, aborted_by_segment, last_stable_offset
+from logdex.kafka.verify import verify_log
 from logdex.report import merge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from os import PathLike
 
-    from logdex._core import SegmentReader
-    from logdex._types import Access, Check, Isolation, OnError, Time
-    from logdex.kafka.plan import Part
-    from logdex.kafka.segment import LogSegment, Slice
+    from logdex._core import LogSegment, SegmentReader, Slice
+    from logdex._types import Access, Check, OnError, Time
+    from logdex.kafka.segments import Part
     from logdex.kafka.transactions import AbortedTransaction
     from logdex.report import Report
 
-
-ISOLATION = ("read_uncommitted", "read_committed")
+INDEX_INTERVAL_BYTES = 4_096
+"""Log bytes between two index entries, index.interval.bytes."""
+MAX_INDEX_BYTES = 10_485_760
+"""The most bytes of one index, segment.index.bytes."""
+BATCH_ROWS = 8_192
+MAX_BATCH_BYTES = 67_108_864
 
 
 class Log(Closing):
-    """A partition's log, read only: whatever stop left the directory behind, nothing in it is created or changed.
+    """A partition's log, read only: nothing in the directory is created or changed.
 
-    Every call lists the directory anew, because a running broker rolls and deletes segments. Calls may come from many
+    Every call lists the directory again, because a running broker rolls and deletes segments. Calls may come from many
     threads and release the interpreter lock. It pickles by path and options. As a context manager it closes itself.
 
     Example:
@@ -46,7 +48,7 @@ class Log(Closing):
     """
 
     def __init__(self, directory: Path, partition: TopicPartition, options: dict[str, Any]) -> None:
-        """Set up the state; `open` is the way in."""
+        """Prepare; use `open`."""
         self._directory = directory
         self._partition = partition
         self._options = options
@@ -63,7 +65,7 @@ class Log(Closing):
         check: Check | None = None,
         access: Access = "auto",
         compat: str | None = None,
-        max_batch_bytes: int = 67_108_864,
+        max_batch_bytes: int = MAX_BATCH_BYTES,
     ) -> Log:
         """Open a partition by its directory.
 
@@ -71,15 +73,15 @@ class Log(Closing):
             partition_dir: The directory, `<topic>-<partition>` in a log directory.
             topic: The topic of its records; None: from the name of the directory.
             partition: The partition of its records; None: as above.
-            check: "verify" the indexes against the log before they are followed, or "trust" them; None: "verify", and "trust"
-                where `compat` is given.
-            access: "auto" is "pread" here: a running broker may cut the files. "mmap" maps them.
-            compat: A Kafka release, to answer as its broker does; None answers right.
-            max_batch_bytes: A batch whose records decompress to more is refused.
+            check: "verify": follow an index entry only if the log agrees with it. "trust": take the indexes as they are. None:
+                "verify", or "trust" if `compat` is given.
+            access: "pread", "mmap", or "auto", which is "pread": a running broker may truncate the files.
+            compat: A Kafka release whose broker's answers are wanted; None: the right answers.
+            max_batch_bytes: A batch of more bytes, stored or decompressed, is an error.
 
         Raises:
             OSError: The directory or a segment cannot be read.
-            ValueError: An option has no such value.
+            ValueError: An option has another value.
         """
         path = Path(partition_dir)
         if not path.is_dir():
@@ -96,11 +98,8 @@ class Log(Closing):
 
     @staticmethod
     def lies_at(path: str | PathLike[str]) -> bool:
-        """Say whether a path is a partition's directory: it holds a `.log` file."""
-        place = Path(path)
-        return place.is_dir() and any(
-            (parsed := parse_segment_file(entry.name)) is not None and parsed[1] == LOG for entry in place.iterdir()
-        )
+        """Return whether a path is a partition's directory: it holds a `.log` file."""
+        return has_segments(Path(path))
 
     @property
     def path(self) -> Path:
@@ -119,7 +118,7 @@ class Log(Closing):
 
     @property
     def segments(self) -> tuple[LogSegment, ...]:
-        """The segments in the order of their base offsets."""
+        """The segments, by ascending base offset."""
         return self._current().segments
 
     @property
@@ -129,7 +128,7 @@ class Log(Closing):
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that is there: the first segment's base, or later where records were deleted (DeleteRecords)."""
+        """The first offset: the base of the first segment, or a later one if records were deleted (DeleteRecords)."""
         return self._log_start(self._current())
 
     @property
@@ -143,28 +142,28 @@ class Log(Closing):
         return last_stable_offset(self._current())
 
     def read(self, offset: int, max_bytes: int, *, min_one_message: bool = True) -> Slice | None:
-        """Find the bytes that a fetch gives: of one segment, beginning with the batch that holds the offset.
+        """Find the bytes that a fetch returns: of one segment, from the batch of the offset on.
 
         Args:
-            offset: The offset to read from. Where compaction left a gap, the slice begins after it.
+            offset: The offset to read from. In a gap that compaction left, the slice begins after the gap.
             max_bytes: The most bytes.
-            min_one_message: Give the first batch even if it is longer.
+            min_one_message: Return the first batch even if it is longer.
 
         Returns:
             The slice; None at the end of the log.
 
         Raises:
-            ValueError: The offset lies before the start or after the end of the log.
+            ValueError: The offset is before the start or after the end of the log.
 
         Source: LocalLog#read.
         """
         segments = self._current()
         start, end = self._log_start(segments), segments.log_end()
         if not start <= offset <= end:
-            raise ValueError(f"offset {offset} is out of range: {self._directory} holds {start} to {end}")
+            raise ValueError(f"{self._directory}: offset {offset} is out of range, expected {start} to {end}")
         if offset == end:
             return None
-        for segment in segments.segments[segments.floor(offset) :]:
+        for segment in segments.segments[segments.index_of(offset) :]:
             found = segment.read(offset, max_bytes, min_one_message=min_one_message)
             if found is not None:
                 return found
@@ -173,24 +172,23 @@ class Log(Closing):
     def offset_for_timestamp(self, t: Time, *, special: bool | None = None) -> tuple[int, int] | None:
         """Find the first record, by offset, with a timestamp at or after `t`, as (timestamp, offset); None without any.
 
-        Args:
-            t: The time, ms or an aware datetime. Special, with the timestamp -1 in the answer: -1 the end of the log, -2 its
-                start, -4 the start of what is on this disk, -5 the end of what is in remote storage (-1: nothing is known
-                of it). -3 gives the record with the largest timestamp; that reads the headers of all batches.
-            special: Whether these numbers are special, or times before 1970 like any other; None: those of an int are, a
-                datetime is a time.
+        By default a transaction marker is not a record, and a segment that compaction emptied hides nothing; with `compat` the
+        answer is the broker's. Source: UnifiedLog#fetchOffsetByTimestamp.
 
-        By default a transaction marker is no record, and a segment that compaction emptied hides nothing; with `compat` as
-        the broker answers. Source: UnifiedLog#fetchOffsetByTimestamp.
+        Args:
+            t: The time, ms or an aware datetime. Special values, with the timestamp -1 in the answer: -1 the end of the log, -2
+                its start, -4 the start on this disk, -5 the end in remote storage (-1: unknown). -3 is the record with the
+                largest timestamp; it reads the headers of all batches.
+            special: Whether these values are special, or times before 1970; None: special for an int, not for a datetime.
         """
         segments = self._current()
-        search = time_search.TimeSearch(segments, self._log_start(segments), broker=self._options["compat"] is not None)
+        search = TimeSearch(segments, self._log_start(segments), broker=self._options["compat"] is not None)
         return search.find(t, special=special)
 
     def aborted_transactions(
         self, begin_offset: int | None = None, end_offset: int | None = None
     ) -> list[AbortedTransaction]:
-        """Give the aborted transactions with records at or after one offset and before another, by their markers' offsets.
+        """Return the aborted transactions with records in [begin_offset, end_offset), by the offsets of their markers.
 
         Source: TransactionIndex#collectAbortedTxns.
         """
@@ -207,6 +205,8 @@ class Log(Closing):
         end: Time | None = None,
         columns: Iterable[str] | None = None,
         *,
+        keys: Iterable[str | bytes] | None = None,
+        header: str | None = None,
         batch_size: int = BATCH_ROWS,
         isolation: Isolation = "read_uncommitted",
         control: bool = False,
@@ -217,19 +217,22 @@ class Log(Closing):
 
         Args:
             begin_offset: First offset; None: the start of the log.
-            end_offset: First offset that is not wanted; None: the end of the log.
-            begin: First timestamp, ms or an aware datetime; None: no bound. Timestamps need not rise with the offsets: every
-                record in the range is given, so what follows the first one is read to the end.
+            end_offset: The offset after the last one; None: the end of the log.
+            begin: First timestamp, ms or an aware datetime; None: no bound. Timestamps need not ascend, so the log is read to its
+                end after the first record in the range.
             end: Last timestamp, included.
-            columns: Names of columns, in the order wanted. Where not given: key, value, topic, partition, offset, timestamp,
+            columns: Names of columns, in the order wanted. By default: key, value, topic, partition, offset, timestamp,
                 timestampType, headers. There are also partitionLeaderEpoch, producerId, producerEpoch, sequence,
                 isTransactional, isControl, magic, batchPosition.
+            keys: Only records whose key is one of these; a `str` stands for its UTF-8 bytes. Others are dropped before their
+                columns are built. The stream may then have empty batches.
+            header: Compare the values of the header of this name with `keys`, not the record's key.
             batch_size: The most rows of an Arrow batch.
-            isolation: "read_committed" leaves out aborted transactions, and ends before the first one that is open.
-            control: Give control records, too; a consumer never sees them.
-            check_crc: Refuse a batch whose checksum is wrong.
-            on_error: What a damaged batch does: "raise", be passed over ("skip"), or end its segment ("stop"). What was
-                passed over stands in `findings` of the stream.
+            isolation: "read_committed" leaves out aborted transactions, and ends before the first open one.
+            control: Read control records, too, which a consumer never sees.
+            check_crc: Compare the checksums of batches.
+            on_error: At a damaged batch: "raise", "skip" the batch, or "stop" at the end of its segment. `findings` of the
+                stream names what was skipped.
 
         Raises:
             CorruptFileError: While reading, with `on_error="raise"`: path and byte offset of a damaged batch.
@@ -239,17 +242,22 @@ class Log(Closing):
             begin=begin,
             end=end,
             columns=columns,
+            keys=keys,
+            header=header,
             batch_size=batch_size,
             control=control,
             check_crc=check_crc,
             on_error=on_error,
         )
 
-    def records_in(self, ranges: Iterable[tuple[int, int]], columns: Iterable[str]) -> SegmentReader:
-        """Read the records of several ranges of offsets, each from its first one up to another, as one stream."""
-        start = self._log_start(segments := self._current())
-        plans = (plan_read(segments, max(first, start), end, None, committed=False) for first, end in ranges)
-        return _core.read_records([part for plan in plans for part in plan], columns=columns)
+    def records_at(
+        self, offsets: Sequence[int], *, columns: Iterable[str], keys: Iterable[str | bytes], header: str | None = None
+    ) -> SegmentReader:
+        """Read the records at some offsets that carry one of some keys; see `records`."""
+        segments = self._current()
+        first, end = (max(min(offsets), self._log_start(segments)), max(offsets) + 1) if offsets else (0, 0)
+        parts = list(segments.parts(first, end))
+        return _core.read_records(parts, columns=columns, keys=keys, header=header, offsets=offsets)
 
     def parts(
         self,
@@ -259,18 +267,19 @@ class Log(Closing):
         *,
         isolation: Isolation = "read_uncommitted",
     ) -> Iterator[Part]:
-        """Plan a read: the segments that it needs, with the offsets to read of each and the transactions to leave out."""
-        if isolation not in ISOLATION:
-            raise ValueError(f"isolation must be one of {', '.join(ISOLATION)}, not {isolation!r}")
+        """Plan a read: the segments that it needs, the offsets to read of each, and the transactions to leave out."""
+        if isolation not in get_args(Isolation):
+            raise ValueError(f"isolation={isolation!r}: expected one of {', '.join(get_args(Isolation))}")
         check_int64(begin_offset=begin_offset, end_offset=end_offset)
         begin = None if begin is None else _core.time_ms(begin, name="begin")
         segments = self._current()
         first = max(self._log_start(segments), begin_offset or 0)
         last = MAX_OFFSET if end_offset is None else end_offset
-        committed = isolation == "read_committed"
-        if committed:
+        aborted = None
+        if isolation == "read_committed":
             last = min(last, last_stable_offset(segments))
-        return plan_read(segments, first, last, begin, committed=committed)
+            aborted = aborted_by_segment(segments, first) if first < last else None
+        return segments.parts(first, last, begin, aborted)
 
     def rebuild_indexes(
         self,
@@ -281,18 +290,18 @@ class Log(Closing):
         overwrite: bool = False,
         progress: Callable[[LogSegment], None] | None = None,
     ) -> Report:
-        """Write the index files that a broker's recovery would make of all segments; see `LogSegment.rebuild_indexes`.
+        """Write the index files that a broker's recovery would write for all segments; see `LogSegment.rebuild_indexes`.
 
         Args:
-            directory: Where to: the partition's own directory, with `overwrite`, mends it in place.
+            directory: Where to write. The partition's own directory, with `overwrite`, is repaired in place.
             index_interval_bytes: index.interval.bytes of the topic.
             max_index_bytes: segment.index.bytes of the topic.
-            overwrite: Replace files that are there.
+            overwrite: Replace existing files.
             progress: Called after each segment.
 
         Raises:
-            FileExistsError: A file is there.
-            LockedError: A running broker holds the log directory that would be written to.
+            FileExistsError: A file exists.
+            LockedError: A running broker holds the log directory.
         """
         producers = _core.ProducerState()
         reports = []
@@ -313,7 +322,7 @@ class Log(Closing):
         """Check batches, records, indexes and the files beside them; never raises for what it finds.
 
         Args:
-            deep: Decode every record, too.
+            deep: Decode every record, not only the headers of batches.
             progress: Called after each segment.
         """
         return verify_log(self._current(), self._directory, deep=deep, progress=progress)
@@ -329,7 +338,7 @@ class Log(Closing):
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ValueError("the log is closed")
+            raise ValueError(f"{self._directory}: the log is closed")
 
     def _log_start(self, segments: Segments) -> int:
         if not segments.segments:
@@ -338,12 +347,12 @@ class Log(Closing):
         return max(segments.segments[0].base_offset, recorded)
 
     def close(self) -> None:
-        """Let the files go; a second call does nothing."""
+        """Close the files. A second call does nothing."""
         self._closed = True
         self._map.close()
 
     def __repr__(self) -> str:
-        """Name the directory."""
+        """Return the class and the directory."""
         return f"Log({str(self._directory)!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:

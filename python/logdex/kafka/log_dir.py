@@ -5,33 +5,31 @@ from __future__ import annotations
 import errno
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from logdex import _core
 from logdex._files import Closing
 from logdex._types import check_int64
 from logdex.errors import CorruptFileError
 from logdex.kafka import checkpoint
-from logdex.kafka.check import verify_checkpoints
-from logdex.kafka.file_name import LOG, MAX_OFFSET, TopicPartition, parse_partition_directory
-from logdex.kafka.log import Log
-from logdex.kafka.segment import BATCH_ROWS
+from logdex.kafka.files import MAX_OFFSET, TopicPartition, is_partition, parse_partition_directory
+from logdex.kafka.log import BATCH_ROWS, MAX_BATCH_BYTES, Log
+from logdex.kafka.verify import verify_checkpoints
 from logdex.report import merge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from os import PathLike
 
-    from logdex._core import SegmentReader
+    from logdex._core import LogSegment, SegmentReader
     from logdex._types import Access, Check, Isolation, OnError, Time
-    from logdex.kafka.segment import LogSegment
     from logdex.report import Report
 
-_METADATA = "partition.metadata"
+_Attached = TypeVar("_Attached", bound=Closing)
 
 
 class LogDir(Closing):
-    """A log directory (`log.dirs`) of a broker, a backup of it, or what a dead broker left; nothing in it is changed.
+    """A log directory (`log.dirs`) of a running or dead broker, or a backup of one; nothing in it is changed.
 
     Calls may come from many threads. It pickles by path and options. As a context manager it closes itself.
 
@@ -44,10 +42,11 @@ class LogDir(Closing):
     """
 
     def __init__(self, directory: Path, options: dict[str, Any]) -> None:
-        """Set up the state; `open` is the way in."""
+        """Prepare; use `open`."""
         self._directory = directory
         self._options = options
         self._logs: dict[TopicPartition, Log] = {}
+        self._attached: dict[object, Closing] = {}
         self._lock = threading.Lock()
         self._closed = False
 
@@ -59,13 +58,13 @@ class LogDir(Closing):
         check: Check | None = None,
         access: Access = "auto",
         compat: str | None = None,
-        max_batch_bytes: int = 67_108_864,
+        max_batch_bytes: int = MAX_BATCH_BYTES,
     ) -> LogDir:
         """Open a log directory; the options are those of `Log.open`.
 
         Raises:
             OSError: The directory cannot be read.
-            ValueError: It is that of a partition, which would read as a log directory without any.
+            ValueError: It is a partition's directory.
         """
         check_int64(max_batch_bytes=max_batch_bytes)
         path = Path(log_dir)
@@ -73,12 +72,12 @@ class LogDir(Closing):
             code = errno.ENOTDIR if path.exists() else errno.ENOENT
             raise OSError(code, "no Kafka log directory", str(path))
         if Log.lies_at(path):
-            raise ValueError(f"{path}: a partition's directory; its log directory is {path.absolute().parent}")
+            raise ValueError(f"{path}: this is a partition's directory; its log directory is {path.absolute().parent}")
         return cls(path, {"check": check, "access": access, "compat": compat, "max_batch_bytes": max_batch_bytes})
 
     @staticmethod
     def lies_at(path: str | PathLike[str]) -> bool:
-        """Say whether a path is a log directory: it holds a partition, or the files that only a log directory has."""
+        """Return whether a path is a log directory: it holds a partition, or the files that only a log directory has."""
         place = Path(path)
         if not place.is_dir():
             return False
@@ -93,14 +92,14 @@ class LogDir(Closing):
 
     @property
     def topics(self) -> dict[str, list[int]]:
-        """The partitions that lie here, by topic. Replicas that wait for deletion or are being moved do not count."""
+        """The numbers of the partitions by topic, without replicas that wait for deletion or are being moved."""
         found: dict[str, list[int]] = {}
         for partition in self.partitions():
             found.setdefault(partition.topic, []).append(partition.partition)
         return found
 
     def partitions(self, topic: str | Iterable[str] | None = None) -> list[TopicPartition]:
-        """Give the partitions that lie here, sorted.
+        """Return the partitions, sorted.
 
         Args:
             topic: One topic, or several; None: all.
@@ -115,10 +114,10 @@ class LogDir(Closing):
         return sorted(found)
 
     def log(self, topic: str, partition: int) -> Log:
-        """Give the log of a partition; it stays open with this directory, and is opened again where it was closed.
+        """Return the log of a partition. It stays open with this directory, and is opened again if it was closed.
 
         Raises:
-            FileNotFoundError: The partition does not lie here.
+            FileNotFoundError: There is no such partition.
         """
         self._check_open()
         key = TopicPartition(topic, partition)
@@ -129,6 +128,14 @@ class LogDir(Closing):
                 self._logs[key] = log
             return log
 
+    def attached(self, name: object, make: Callable[[], _Attached]) -> _Attached:
+        """Return an object that is opened once for this directory, and closed with it."""
+        self._check_open()
+        with self._lock:
+            if name not in self._attached:
+                self._attached[name] = make()
+            return self._attached[name]  # type: ignore[return-value]  # what `make` of this name returned
+
     def records(
         self,
         topic: str | Iterable[str] | None = None,
@@ -138,6 +145,8 @@ class LogDir(Closing):
         end: Time | None = None,
         *,
         columns: Iterable[str] | None = None,
+        keys: Iterable[str | bytes] | None = None,
+        header: str | None = None,
         batch_size: int = BATCH_ROWS,
         isolation: Isolation = "read_uncommitted",
         control: bool = False,
@@ -146,19 +155,8 @@ class LogDir(Closing):
     ) -> SegmentReader:
         """Read the records of several partitions, one partition after the other, each in the order of its offsets.
 
-        Args:
-            topic: One topic, or several; None: all.
-            begin_offset: First offset in every partition; None: the start of its log.
-            end_offset: First offset that is not wanted of any partition; None: the end of its log.
-            begin: First timestamp, ms or an aware datetime; None: no bound.
-            end: Last timestamp, included.
-            columns: Names of columns, in the order wanted; see `Log.records`.
-            batch_size: The most rows of an Arrow batch.
-            isolation: "read_committed" leaves out aborted transactions, and ends before the first one that is open.
-            control: Give control records, too; a consumer never sees them.
-            check_crc: Refuse a batch whose checksum is wrong.
-            on_error: What a damaged batch does: "raise", be passed over ("skip"), or end its segment ("stop"). What was
-                passed over stands in `findings` of the stream.
+        `topic` is one topic or several; None: all. The other arguments are those of `Log.records`; the offsets are for every
+        partition.
 
         Raises:
             CorruptFileError: While reading, with `on_error="raise"`: path and byte offset of a damaged batch.
@@ -176,6 +174,8 @@ class LogDir(Closing):
             begin=begin,
             end=end,
             columns=columns,
+            keys=keys,
+            header=header,
             batch_size=batch_size,
             control=control,
             check_crc=check_crc,
@@ -191,18 +191,18 @@ class LogDir(Closing):
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ValueError("the log directory is closed")
+            raise ValueError(f"{self._directory}: the log directory is closed")
 
     def close(self) -> None:
-        """Let the files go; a second call does nothing."""
+        """Close the files. A second call does nothing."""
         self._closed = True
         with self._lock:
-            for log in self._logs.values():
-                log.close()
-            self._logs = {}
+            for each in (*self._logs.values(), *self._attached.values()):
+                each.close()
+            self._logs, self._attached = {}, {}
 
     def __repr__(self) -> str:
-        """Name the directory."""
+        """Return the class and the directory."""
         return f"LogDir({str(self._directory)!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -218,9 +218,4 @@ def _end_of(log: Log) -> int:
     try:
         return log.log_end_offset
     except CorruptFileError:
-        return MAX_OFFSET  # named where the log is checked
-
-
-def is_partition(directory: Path) -> bool:
-    """Tell a partition from a directory that only has a name like one."""
-    return directory.is_dir() and ((directory / _METADATA).exists() or any(directory.glob(f"*{LOG}")))
+        return MAX_OFFSET  # the check of the log names the damage

@@ -1,30 +1,30 @@
-"""Transactions of a log: which were aborted, which are still open, and so how far a read-committed consumer gets.
+"""The transactions of a log: which were aborted, which are open, and so how far a read-committed consumer gets.
 
-The `.txnindex` of a segment lists the transactions whose abort marker lies in it. Where that file cannot be believed, the
+The `.txnindex` of a segment lists the transactions whose abort markers are in that segment. If the file cannot be trusted, the
 markers themselves are read. Source: TransactionIndex#collectAbortedTxns, ProducerStateManager.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
-from logdex import _core
+from logdex._core import ProducerState, aborted_transactions
 from logdex.errors import CorruptFileError
+from logdex.kafka.checkpoint import CLEAN_SHUTDOWN
+from logdex.kafka.files import TXN_INDEX
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
-    from logdex.kafka.segment import LogSegment
-
-_SCAN = ("baseOffset", "producerId", "isTransactional", "isControl", "controlTypes", "count")
+    from logdex.kafka.segments import Segments
 
 
 class AbortedTransaction(NamedTuple):
     """A transaction that was aborted.
 
     Attributes:
-        producer_id: Whose it was.
+        producer_id: The id of its producer.
         first_offset: Offset of its first record in this partition.
         last_offset: Offset of its abort marker.
     """
@@ -34,64 +34,86 @@ class AbortedTransaction(NamedTuple):
     last_offset: int
 
 
-@dataclass(slots=True)
-class Transactions:
-    """The transactions that are open at some point of a log, carried on by reading the headers of batches.
+def aborted_between(segments: Segments, begin: int, end: int) -> list[AbortedTransaction]:
+    """Return the aborted transactions with records in [begin, end), in the order of their markers.
 
-    Attributes:
-        open: First offset of the open transaction of each producer.
-        aborted: Those that ended with an abort marker on the way.
+    A marker may be many segments after its transaction's records, so all later segments are asked.
     """
-
-    open: dict[int, int] = field(default_factory=dict)
-    aborted: list[AbortedTransaction] = field(default_factory=list)
-
-    @classmethod
-    def of_snapshot(cls, path: Path) -> Transactions:
-        """Begin with what a producer snapshot says.
-
-        Raises:
-            CorruptFileError: The snapshot is damaged.
-        """
-        rows = _core.read_producer_snapshot(path)
-        producers = rows.column("producerId").to_pylist()
-        firsts = rows.column("currentTxnFirstOffset").to_pylist()
-        return cls({producer: first for producer, first in zip(producers, firsts, strict=True) if first is not None})
-
-    def read(self, segment: LogSegment) -> None:
-        """Carry the state on over a segment, up to the first damage in it."""
-        for batch in segment.batches(columns=_SCAN, check_crc=False, on_error="stop"):
-            columns = (batch.column(name).to_pylist() for name in _SCAN)
-            for base_offset, producer, transactional, control, types, count in zip(*columns, strict=True):
-                # What compaction emptied holds nothing that a transaction could take back.
-                if transactional and count:
-                    self._see(base_offset, producer, types if control else None)
-
-    def _see(self, base_offset: int, producer: int, markers: list[str] | None) -> None:
-        if markers is None:
-            self.open.setdefault(producer, base_offset)
-            return
-        for marker in markers:
-            first = self.open.pop(producer, None)
-            if marker == "ABORT" and first is not None:
-                self.aborted.append(AbortedTransaction(producer, first, base_offset))
+    numbers = range(segments.index_of(begin), len(segments.segments))
+    listed = (entry for number in numbers for entry in _aborted_in(segments, number))
+    return [entry for entry in listed if entry.last_offset >= begin and entry.first_offset < end]
 
 
-def read_transaction_index(path: Path, base_offset: int) -> list[AbortedTransaction] | None:
-    """Read a `.txnindex`; None where it cannot be believed: a torn entry, or one that ends before its segment begins.
+def aborted_by_segment(segments: Segments, begin: int) -> dict[int, list[AbortedTransaction]]:
+    """Return, for each segment by its number, the aborted transactions that may have records in it.
 
-    Args:
-        path: The file; where it is not there, nothing was aborted.
-        base_offset: The segment's.
+    Each segment from that of `begin` on is asked once. A transaction is named with every segment from its first record to its
+    marker.
     """
-    if not path.exists():
-        return []
-    try:
-        rows, torn = _core.read_transaction_index(path)
-    except CorruptFileError:
-        return None
-    names = ("producerId", "firstOffset", "lastOffset")
-    found = [AbortedTransaction(*row) for row in zip(*(rows.column(name).to_pylist() for name in names), strict=True)]
-    if torn or any(entry.last_offset < base_offset or entry.first_offset > entry.last_offset for entry in found):
-        return None
+    found: dict[int, list[AbortedTransaction]] = {}
+    bases = [segment.base_offset for segment in segments.segments]
+    for number in range(segments.index_of(begin), len(bases)):
+        for entry in _aborted_in(segments, number):
+            for held in range(max(0, bisect_right(bases, entry.first_offset) - 1), number + 1):
+                found.setdefault(held, []).append(entry)
     return found
+
+
+def _aborted_in(segments: Segments, number: int) -> list[AbortedTransaction]:
+    segment = segments.segments[number]
+    if _is_trusted(segments, number):
+        path = segments.file(number, TXN_INDEX)
+        listed = [] if path is None else aborted_transactions(path, segment.base_offset)
+        if listed is not None:
+            return [*map(AbortedTransaction._make, listed)]
+    aborted = segment.aborted_transactions(_producers_at(segments, number))
+    return [*map(AbortedTransaction._make, aborted)]
+
+
+def unlisted(segments: Segments) -> Iterator[tuple[int, AbortedTransaction]]:
+    """Return the aborted transactions that a read-committed read would show, each with the number of its marker's segment.
+
+    The trusted index of that segment does not name them.
+    """
+    producers = ProducerState()
+    for number, segment in enumerate(segments.segments):
+        aborted = [*map(AbortedTransaction._make, segment.aborted_transactions(producers))]
+        if not aborted or not _is_trusted(segments, number):
+            continue
+        listed = {(entry.producer_id, entry.last_offset) for entry in _aborted_in(segments, number)}
+        yield from ((number, entry) for entry in aborted if (entry.producer_id, entry.last_offset) not in listed)
+
+
+def _is_trusted(segments: Segments, number: int) -> bool:
+    """Return whether a segment's index of aborted transactions counts; the last segment's only after a clean stop."""
+    if not segments.is_last(number):
+        return True
+    # After a power loss the index may lack entries.
+    return (segments.segments[-1].path.parent.parent / CLEAN_SHUTDOWN).exists()
+
+
+def last_stable_offset(segments: Segments) -> int:
+    """Return the offset below which every transaction has ended: that of the first open transaction, or the log's end."""
+    end = segments.log_end()
+    if not segments.segments:
+        return end
+    producers = _producers_at(segments, len(segments.segments) - 1)
+    segments.segments[-1].aborted_transactions(producers)
+    first = producers.first_open_offset
+    return end if first is None else min(first, end)
+
+
+def _producers_at(segments: Segments, number: int) -> ProducerState:
+    """Return the open transactions at the start of a segment: the last valid snapshot before it, carried on from there."""
+    first, producers = 0, ProducerState()
+    for before in range(number, -1, -1):
+        path = segments.listing.snapshots.get(segments.segments[before].base_offset)
+        try:
+            if path is not None:
+                first, producers = before, ProducerState.of_snapshot(path)
+                break
+        except (CorruptFileError, FileNotFoundError):
+            continue
+    for segment in segments.segments[first:number]:
+        segment.aborted_transactions(producers)
+    return producers

@@ -29,13 +29,13 @@ def build_key_index(
     header: str | None = None,
     max_entries: int | None = None,
 ) -> Report:
-    """Index the records of Kafka partitions by their keys; what `logdex.kafka.build_key_index` does, by Spark's workers.
+    """Index the records of Kafka partitions by their keys in Spark's workers; see `logdex.kafka.build_key_index`.
 
-    A partition has one task, which makes the files that a local build makes. A task that is tried again goes on where the
-    one before it was killed; only one at a time writes the index of a partition.
+    Each partition has one task, which writes the files of a local build. A task that is tried again continues where the one
+    before it was killed; only one at a time writes the index of a partition.
 
     Args:
-        spark: The session whose workers do it; they must see the same files as the driver.
+        spark: The session; its workers must see the same files as the driver.
         log_dir: The log directory. It is only read.
         directory: Where the index goes: `<directory>/<topic>-<partition>/`.
         topics: One topic, or several; None: all.
@@ -43,12 +43,12 @@ def build_key_index(
         max_entries: Entries of an index file, plus one; None: as many as each partition needs.
 
     Returns:
-        What was passed over because it is damaged, and `checked`: partitions, records and entries.
+        The damaged batches that were skipped, and `checked`: partitions, records and entries.
 
     Raises:
-        ValueError: `max_entries` is below 2 or above 100,000,000; or the index that is there was built with another header.
-        FileExistsError: Where the index would go lies a partition of Kafka.
-        FileNotFoundError: The log directory, or a topic that was asked for, is not there.
+        ValueError: `max_entries` is below 2 or above 100,000,000; or an existing index has another header.
+        FileExistsError: The directory for an index is a partition of Kafka.
+        FileNotFoundError: The log directory or a topic does not exist.
         LogdexError: The workers' Python cannot run logdex.
     """
     check_max_entries(max_entries)
@@ -56,7 +56,7 @@ def build_key_index(
     source = Path(log_dir).absolute()
     require_directory(source)
     with LogDir.open(source) as logs:
-        # The largest ones first, so that none of them is begun when all others are done.
+        # The largest first, so that none of them begins when all others are done.
         partitions = sorted(partitions_of(logs, topics), key=lambda each: -logs.log(each.topic, each.partition).size)
     check_targets(partitions, Path(directory), header)
     if not partitions:

@@ -1,8 +1,8 @@
-"""Where a read of `kafka_log` begins and ends in each partition: the options of Spark's own Kafka source.
+"""Options that say where a read of `kafka_log` begins and ends in each partition: those of Spark's own Kafka source.
 
 `startingOffsets` and `endingOffsets`: `earliest`, `latest`, or JSON of topic, partition and offset, in which -2 is the earliest
-and -1 the latest. `startingTimestamp` and `endingTimestamp`: milliseconds for all partitions; `startingOffsetsByTimestamp` and
-`endingOffsetsByTimestamp`: JSON of topic, partition and milliseconds. A timestamp means the first record that is not older.
+and -1 the latest. `startingTimestamp` and `endingTimestamp`: milliseconds for all partitions. `startingOffsetsByTimestamp` and
+`endingOffsetsByTimestamp`: JSON of topic, partition and milliseconds. A timestamp means the first record at or after it.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ OFFSET_OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """One end of a read; the most exact of what is given counts, as in Spark: one timestamp, timestamps, offsets.
+    """One end of a read. As in Spark, one timestamp counts before timestamps, and these before offsets.
 
     Attributes:
         word: An offset for every partition: -2 the earliest, -1 the latest.
-        offsets: Offsets of single partitions; the others take `word`.
+        offsets: Offsets of single partitions; the others use `word`.
         timestamp: Milliseconds for every partition.
         timestamps: Milliseconds of single partitions.
-        missing: What a start by time does where no record is that new: "error" or "latest".
+        missing: What a start by time does without a record at or after it: "error" or "latest".
     """
 
     word: int
@@ -59,27 +59,26 @@ class Bound:
     missing: str = "latest"
 
     def check_names(self, chosen: Collection[TopicPartition]) -> None:
-        """Make sure that all partitions that are named are read: a mistyped one must not read everything.
+        """Check that all named partitions are read: a mistyped name must not read everything.
 
         Raises:
-            ValueError: One is not among those chosen.
+            ValueError: A named partition is not chosen.
         """
         named = {*(self.offsets or ()), *(self.timestamps or ())}
         unread = sorted(each for each in named if each not in chosen)
         if unread:
             there = ", ".join(map(str, chosen)) or "nothing"
-            msg = f"offsets are given for {', '.join(map(str, unread))}, which is not read; read is {there}"
-            raise ValueError(msg)
+            raise ValueError(f"offsets are given for {', '.join(map(str, unread))}, which is not read; read is {there}")
 
     def resolve(self, log: Log, *, committed: bool = False) -> int:
-        """Give the offset that this means in a log.
+        """Return the offset that this means in a log.
 
         Args:
             log: The log.
-            committed: The latest offset is that of a read-committed consumer: what lies behind it may be committed yet.
+            committed: The latest offset is that of a read-committed consumer; later records may still be committed.
 
         Raises:
-            ValueError: No record is as new as a start asks for, and that is to be an error.
+            ValueError: A start by time has no record at or after it, and `missing` is "error".
         """
         partition = TopicPartition(log.topic, log.partition)
         time = self.timestamp
@@ -90,8 +89,9 @@ class Bound:
             if found is not None:
                 return found[1]
             if self.missing == "error":
-                msg = f"{partition}: no record at or after {time}; startingOffsetsByTimestampStrategy=latest begins at the end"
-                raise ValueError(msg)
+                raise ValueError(
+                    f"{partition}: no record at or after {time}; startingOffsetsByTimestampStrategy=latest begins at the end"
+                )
             return latest(log, committed=committed)
         offset = self.word if self.offsets is None else self.offsets.get(partition, self.word)
         if offset == _EARLIEST:
@@ -100,20 +100,21 @@ class Bound:
 
 
 def latest(log: Log, *, committed: bool) -> int:
-    """Give the end of a log; for a read-committed consumer its last stable offset."""
+    """Return the end of a log; for a read-committed consumer its last stable offset."""
     return log.last_stable_offset if committed else log.log_end_offset
 
 
 def starting(options: Mapping[str, str], *, stream: bool = False) -> Bound:
-    """Read where to begin; the start of the log where nothing is said. Only a stream may begin at the latest offset.
+    """Return where to begin, by default at the start of the log. Only a stream may begin at the latest offset.
 
     Raises:
-        ValueError: An option has no such value.
+        ValueError: An option has another value.
     """
     strategy = options.get("startingOffsetsByTimestampStrategy", "error").lower()
     if strategy not in _STRATEGIES:
-        msg = f"option startingOffsetsByTimestampStrategy: {strategy!r} is not one of {', '.join(_STRATEGIES)}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"option startingOffsetsByTimestampStrategy: {strategy!r} is not one of {', '.join(_STRATEGIES)}"
+        )
     bound = _bound(options, "starting", "earliest", strategy)
     if not stream:
         _refuse(bound, _LATEST, "startingOffsets", "begins at the latest")
@@ -121,10 +122,10 @@ def starting(options: Mapping[str, str], *, stream: bool = False) -> Bound:
 
 
 def ending(options: Mapping[str, str]) -> Bound:
-    """Read where to end; the end of the log where nothing is said.
+    """Return where to end, by default at the end of the log.
 
     Raises:
-        ValueError: An option has no such value.
+        ValueError: An option has another value.
     """
     bound = _bound(options, "ending", "latest", "latest")
     _refuse(bound, _EARLIEST, "endingOffsets", "ends at the earliest")
@@ -132,29 +133,24 @@ def ending(options: Mapping[str, str]) -> Bound:
 
 
 def _refuse(bound: Bound, offset: int, name: str, does: str) -> None:
-    """Refuse a batch that can only be empty, as Spark's own source does (KafkaSourceProvider#validateBatchOptions).
+    """Raise ValueError for a batch that can only be empty, as Spark's own source does.
 
-    Raises:
-        ValueError: It is one.
+    Source: KafkaSourceProvider#validateBatchOptions.
     """
     if bound.timestamp is not None or bound.timestamps is not None:
         return
     empty = [f", {partition}" for partition, each in sorted((bound.offsets or {}).items()) if each == offset]
     if empty or (bound.offsets is None and bound.word == offset):
-        msg = f"option {name}{''.join(empty)}: a batch that {does} offset reads nothing"
-        raise ValueError(msg)
+        raise ValueError(f"option {name}{''.join(empty)}: a batch that {does} offset reads nothing")
 
 
 def refuse_ending(options: Mapping[str, str]) -> None:
-    """Refuse, for a stream, the options that say where a read ends, as Spark's own source does.
-
-    Raises:
-        ValueError: One is given.
-    """
+    """Raise ValueError if an option says where a stream ends, as Spark's own source does."""
     given = [name for name in OFFSET_OPTIONS if name.startswith("ending") and options.get(name) is not None]
     if given:
-        msg = f"option {given[0]}: a stream has no end; trigger(availableNow=True) ends where the logs end now"
-        raise ValueError(msg)
+        raise ValueError(
+            f"option {given[0]}: a stream has no end; trigger(availableNow=True) ends where the logs end now"
+        )
 
 
 def _bound(options: Mapping[str, str], which: Literal["starting", "ending"], word: str, missing: str) -> Bound:
@@ -181,12 +177,13 @@ def _by_partition(text: str, name: str) -> _ByPartition:
             for partition, number in numbers.items()
         }
     except (json.JSONDecodeError, AttributeError, TypeError, ValueError) as error:
-        msg = f'option {name}: expected JSON such as {{"orders": {{"0": 23, "1": -2}}}}, got {text!r}'
-        raise ValueError(msg) from error
+        raise ValueError(
+            f'option {name}: expected JSON such as {{"orders": {{"0": 23, "1": -2}}}}, got {text!r}'
+        ) from error
 
 
 def _number(value: Any) -> int:
-    """Take a whole number, -2 or more."""
+    """Return a whole number from -2 on."""
     number = _whole(value)
     if number < _EARLIEST:
         raise ValueError(value)
@@ -194,7 +191,7 @@ def _number(value: Any) -> int:
 
 
 def _whole(value: Any) -> int:
-    """Take a whole number, or the digits of one; not 1.5, and not true, which Python would take."""
+    """Return a whole number, or the value of its digits; not 1.5, and not true, which Python takes as 1."""
     if isinstance(value, str) and _WHOLE.fullmatch(value):
         return int(value)
     if type(value) is not int:
@@ -204,11 +201,11 @@ def _whole(value: Any) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Which partitions are wanted; what is None does not choose.
+    """Which partitions are wanted; None does not choose.
 
     Attributes:
         names: Topics by name.
-        pattern: Topics by a regular expression that fits the whole name.
+        pattern: Topics by a regular expression for the whole name.
         partitions: Single partitions.
     """
 
@@ -217,32 +214,32 @@ class Topics:
     partitions: frozenset[TopicPartition] | None = None
 
     def choose(self, logs: LogDir) -> list[TopicPartition]:
-        """Give the partitions of a directory that are wanted.
+        """Return the wanted partitions of a directory.
 
         Raises:
-            ValueError: One that is asked for by name does not lie there: a mistyped name must not read as empty.
+            ValueError: A named topic or partition is missing: a mistyped name must not read as empty.
         """
         found = logs.partitions(self.names)
         missing = sorted(set(self.names or ()) - {partition.topic for partition in found})
         missing += [str(partition) for partition in sorted(self.partitions or ()) if partition not in found]
         if missing:
-            msg = f"{logs.path} does not hold {', '.join(missing)}; it holds {', '.join(logs.topics) or 'nothing'}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"{logs.path} does not hold {', '.join(missing)}; it holds {', '.join(logs.topics) or 'nothing'}"
+            )
         if self.pattern is not None:
             found = [partition for partition in found if re.fullmatch(self.pattern, partition.topic)]
         return [partition for partition in found if self.partitions is None or partition in self.partitions]
 
 
 def topics(options: Mapping[str, str]) -> Topics:
-    """Read which topics are wanted; all where nothing is said.
+    """Return which topics are wanted, by default all.
 
     Raises:
-        ValueError: Several options say it, or one has no such value.
+        ValueError: Several options choose topics, or one has another value.
     """
     given = [name for name in TOPIC_OPTIONS if options.get(name) is not None]
     if len(given) > 1:
-        msg = f"give one of the options {', '.join(TOPIC_OPTIONS)}, not {' and '.join(given)}"
-        raise ValueError(msg)
+        raise ValueError(f"give one of the options {', '.join(TOPIC_OPTIONS)}, not {' and '.join(given)}")
     if options.get("assign") is not None:
         return Topics(partitions=_assigned(options["assign"]))
     if options.get("subscribePattern") is not None:
@@ -250,8 +247,7 @@ def topics(options: Mapping[str, str]) -> Topics:
         try:
             re.compile(pattern)
         except re.error as error:
-            msg = f"option subscribePattern: {pattern!r} is no regular expression: {error}"
-            raise ValueError(msg) from error
+            raise ValueError(f"option subscribePattern: {pattern!r} is no regular expression: {error}") from error
         return Topics(pattern=pattern)
     names = opt.names(options, "subscribe")
     return Topics(names=opt.texts(options, "topic") if names is None else names)
@@ -265,11 +261,9 @@ def _assigned(text: str) -> frozenset[TopicPartition]:
             TopicPartition(topic, _whole(each)) for topic, numbers in wanted.items() for each in _listed(numbers)
         )
     except (json.JSONDecodeError, AttributeError, TypeError, ValueError) as error:
-        msg = f'option assign: expected JSON such as {{"orders": [0, 1]}}, got {text!r}'
-        raise ValueError(msg) from error
+        raise ValueError(f'option assign: expected JSON such as {{"orders": [0, 1]}}, got {text!r}') from error
     if not chosen:
-        msg = f"option assign: {text!r} names nothing"
-        raise ValueError(msg)
+        raise ValueError(f"option assign: {text!r} names nothing")
     return chosen
 
 

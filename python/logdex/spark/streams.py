@@ -1,4 +1,4 @@
-"""What the streams of both formats have in common."""
+"""What the streams of both formats share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ try:
 except ModuleNotFoundError:  # before pyspark 4.2, which does not ask
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Stands in for what Spark lacks."""
+        """Replaces the class that this Spark lacks."""
 
 
 __all__ = ["SupportsTriggerAvailableNow", "report_loss"]
@@ -20,16 +20,15 @@ logger = logging.getLogger("logdex.spark")
 
 
 def report_loss(what: str, *, fail: bool) -> None:
-    """Say that something was gone before a stream read it.
+    """Report data that was gone before a stream read it.
 
     Args:
         what: What is gone, and where.
-        fail: The option `failOnDataLoss`; when it is false, a warning is logged.
+        fail: The option `failOnDataLoss`; if it is false, a warning is logged.
 
     Raises:
-        LogdexError: It is to be an error.
+        LogdexError: `fail` is set.
     """
     if fail:
-        msg = f"{what}; the option failOnDataLoss=false goes on all the same"
-        raise LogdexError(msg)
+        raise LogdexError(f"{what}; the option failOnDataLoss=false continues with what is left")
     logger.warning("%s", what)

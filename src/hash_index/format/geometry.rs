@@ -44,10 +44,10 @@ impl Geometry {
     pub fn new(hash_slots: u32, max_entries: u32) -> Result<Self> {
         let geometry = Self::of(hash_slots, max_entries);
         if hash_slots == 0 {
-            return Err(Error::InvalidArgument("hash_slots is 1 or more, not 0".into()));
+            return Err(Error::InvalidArgument("hash_slots=0: expected 1 or more".into()));
         }
         if max_entries == 0 {
-            return Err(Error::InvalidArgument("max_entries is 1 or more, not 0".into()));
+            return Err(Error::InvalidArgument("max_entries=0: expected 1 or more".into()));
         }
         if geometry.file_len() > u64::from(i32::MAX as u32) {
             return Err(Error::InvalidArgument(format!(

@@ -2,6 +2,7 @@
 
 pub(crate) mod batch_cursor;
 pub(crate) mod codec;
+pub mod control_record;
 pub mod header;
 pub(crate) mod legacy;
 pub(crate) mod names;

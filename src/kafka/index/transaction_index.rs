@@ -9,7 +9,7 @@
 use std::path::Path;
 
 use super::index_file::{IndexFile, IndexOptions};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Bytes of an entry.
 pub const ENTRY_SIZE: usize = 34;
@@ -64,6 +64,22 @@ pub fn read(path: &Path) -> Result<(Vec<AbortedTransaction>, u64)> {
         true
     })?;
     Ok((entries, file.len % ENTRY_SIZE as u64))
+}
+
+/// The entries of a file; none if it is missing. `Ok(None)` if it cannot be trusted: it ends with a torn entry, or an entry ends
+/// before its segment begins.
+///
+/// # Errors
+/// The system's error.
+pub fn read_trusted(path: &Path, base_offset: i64) -> Result<Option<Vec<AbortedTransaction>>> {
+    let (entries, torn) = match read(path) {
+        Ok(read) => read,
+        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => return Ok(Some(Vec::new())),
+        Err(Error::Corrupt { .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let holds = |entry: &AbortedTransaction| base_offset.max(entry.first_offset) <= entry.last_offset;
+    Ok((torn == 0 && entries.iter().all(holds)).then_some(entries))
 }
 
 #[cfg(test)]

@@ -12,13 +12,10 @@ use super::walk::{Reads, Tail, Walk};
 use crate::error::{Error, Result};
 use crate::io::FileSource;
 use crate::kafka::format::batch_cursor::BatchCursor;
+use crate::kafka::format::control_record::control_type;
 use crate::kafka::format::header::Header;
 use crate::kafka::format::record::{Wants, field};
 use crate::report::{Finding, Flaw};
-
-/// Types of control records by their number. Source: `ControlRecordType`.
-const CONTROL_TYPES: [&str; 7] =
-    ["ABORT", "COMMIT", "LEADER_CHANGE", "SNAPSHOT_HEADER", "SNAPSHOT_FOOTER", "KRAFT_VERSION", "KRAFT_VOTERS"];
 
 /// Which batches to read, and how.
 #[derive(Clone, Debug)]
@@ -181,10 +178,4 @@ impl BatchRows {
         self.cursor = cursor;
         Ok(read)
     }
-}
-
-/// What a control record is, by its key: version i16, type i16.
-pub(crate) fn control_type(key: Option<&[u8]>) -> &'static str {
-    let number = key.and_then(|key| key.get(2..4)?.first_chunk().copied()).map(i16::from_be_bytes);
-    number.and_then(|n| usize::try_from(n).ok()).and_then(|n| CONTROL_TYPES.get(n)).copied().unwrap_or("UNKNOWN")
 }

@@ -100,7 +100,7 @@ impl Segment {
     }
 
     /// Return the offset of a batch's first record. For a legacy wrapper its messages must be decompressed.
-    fn first_offset(&self, header: &Header) -> Result<i64> {
+    pub(crate) fn first_offset(&self, header: &Header) -> Result<i64> {
         if !header.is_legacy() || header.codec_id() == 0 {
             return Ok(header.base_offset);
         }
@@ -113,7 +113,7 @@ impl Segment {
     }
 
     /// Call `take` with the timestamp and offset of each record of a batch, until it returns false.
-    fn each_record(&self, header: &Header, mut take: impl FnMut(i64, i64) -> bool) -> Result<()> {
+    pub(crate) fn each_record(&self, header: &Header, mut take: impl FnMut(i64, i64) -> bool) -> Result<()> {
         let limit = self.options().max_batch_bytes;
         header.check_size(limit).map_err(|flaw| self.corrupt(header.position, flaw))?;
         let source = self.source()?;

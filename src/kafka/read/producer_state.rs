@@ -4,8 +4,11 @@
 //! checked: the broker checked them when it appended the batches.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 
+use crate::error::Result;
 use crate::kafka::format::header::Header;
+use crate::kafka::format::producer_snapshot;
 use crate::kafka::index::transaction_index::AbortedTransaction;
 
 /// Open transactions, carried from segment to segment.
@@ -18,6 +21,26 @@ pub struct ProducerState {
 }
 
 impl ProducerState {
+    /// Read the open transactions from a snapshot of the producers.
+    ///
+    /// # Errors
+    /// `Corrupt` if the snapshot is damaged; the system's error.
+    pub fn of_snapshot(path: &Path) -> Result<Self> {
+        let mut state = Self::default();
+        for producer in producer_snapshot::read(path)? {
+            if let Some(first) = producer.current_txn_first_offset {
+                state.open.insert(producer.producer_id, first);
+                state.by_offset.insert(first, producer.producer_id);
+            }
+        }
+        Ok(state)
+    }
+
+    /// The first offset of the open transactions; `None` if none is open.
+    pub fn first_open_offset(&self) -> Option<i64> {
+        self.open.values().min().copied()
+    }
+
     /// Add a data batch of a producer.
     pub(crate) fn data(&mut self, header: &Header, first_offset: i64) {
         if header.is_transactional() && !self.open.contains_key(&header.producer_id) {

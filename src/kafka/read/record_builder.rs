@@ -93,6 +93,8 @@ impl RecordBuilder {
 
     /// Begin the rows of a batch, or go on with them.
     pub(crate) fn begin_run(&mut self, owner: &Arc<Owner>, header: &Header) {
+        // A filter may leave nothing of the batches before.
+        self.runs.pop_if(|run| run.rows == 0);
         self.runs.push(Run { rows: 0, owner: Arc::clone(owner), header: *header });
     }
 

@@ -8,6 +8,7 @@ use arrow_schema::SchemaRef;
 use super::batch_order::BatchOrder;
 use super::record_builder::{Owner, RecordBuilder};
 use super::record_columns::Column;
+use super::record_filter::{KeyFilter, RecordFilter};
 use super::segment_range::SegmentRange;
 use super::segment_reader::{OnError, SegmentReader, SegmentRows, Step};
 use super::walk::{Reads, Tail, Walk};
@@ -15,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::io::{FileSource, ReadAt};
 use crate::kafka::format::batch_cursor::{BatchCursor, CHUNK};
 use crate::kafka::format::header::Header;
-use crate::kafka::format::record::{self, Span};
+use crate::kafka::format::record::{self, Span, Wants};
 use crate::report::{Finding, Flaw, Kind};
 use crate::time_range::TimeRange;
 
@@ -24,6 +25,10 @@ use crate::time_range::TimeRange;
 pub struct RecordScan {
     /// Only records of these times.
     pub times: TimeRange,
+    /// Only records that carry one of these keys; `None`: all.
+    pub keys: Option<KeyFilter>,
+    /// Only records at these offsets, in any order; `None`: all.
+    pub offsets: Option<Vec<i64>>,
     /// Columns, in this order.
     pub columns: Vec<Column>,
     /// Rows of a record batch; it ends earlier at 64 MiB.
@@ -35,6 +40,9 @@ pub struct RecordScan {
     /// What to do at damage.
     pub on_error: OnError,
 }
+
+/// Bytes that a selective read takes for one batch. Then the batch is returned, even if it is empty, so that the caller can stop.
+const MOST_BYTES_A_BATCH: u64 = 256 * 1024 * 1024;
 
 /// The range that is being read.
 #[derive(Debug)]
@@ -54,6 +62,10 @@ struct Current {
 struct RecordRows {
     ranges: std::iter::Peekable<std::vec::IntoIter<SegmentRange>>,
     scan: RecordScan,
+    filter: RecordFilter,
+    wants: Wants,
+    /// Bytes read after which a batch is returned.
+    pause_at: u64,
     current: Option<Current>,
     walk: Walk,
     cursor: BatchCursor,
@@ -72,11 +84,16 @@ impl SegmentReader {
     ///
     /// # Errors
     /// `InvalidArgument` if `batch_size` is 0.
-    pub fn records(ranges: Vec<SegmentRange>, scan: RecordScan) -> Result<Self> {
+    pub fn records(ranges: Vec<SegmentRange>, mut scan: RecordScan) -> Result<Self> {
         let batch_size = scan.batch_size;
+        let filter = RecordFilter::new(scan.keys.take(), scan.offsets.take(), scan.times);
+        let builder = RecordBuilder::new(&scan.columns);
         let rows = RecordRows {
-            ranges: ranges.into_iter().peekable(),
-            builder: RecordBuilder::new(&scan.columns),
+            ranges: filter.narrow(ranges).into_iter().peekable(),
+            wants: if filter.wants_keys() { Wants::All } else { builder.wants() },
+            pause_at: if filter.is_selective() { MOST_BYTES_A_BATCH } else { u64::MAX },
+            builder,
+            filter,
             scan,
             current: None,
             walk: Walk::new(Reads::Whole, 0, 0),
@@ -92,6 +109,10 @@ impl SegmentReader {
 
 impl SegmentRows for RecordRows {
     fn step(&mut self) -> Result<Step> {
+        if self.bytes_read() >= self.pause_at {
+            self.pause_at = self.bytes_read() + MOST_BYTES_A_BATCH;
+            return Ok(Step::Full);
+        }
         let Some(current) = &mut self.current else { return self.next_range() };
         if let Some(header) = current.batch {
             return self.read_batch(&header);
@@ -289,18 +310,16 @@ impl RecordRows {
         let path = current.range.segment.path();
         let batch = self.walk.batch(&current.source, header).map_err(|e| Error::io(path, e))?;
         if self.spans.is_empty() && !self.decoded {
-            match self.cursor.fill(header, batch, self.builder.wants(), CHUNK, &mut self.spans) {
+            match self.cursor.fill(header, batch, self.wants, CHUNK, &mut self.spans) {
                 Ok(ended) => self.decoded = ended,
                 Err(flaw) => {
                     self.decoded = true;
                     self.flaw = Some(flaw);
                 }
             }
-            let (begin, end, times) = (current.range.begin_offset, current.range.end_offset, self.scan.times);
-            if (begin, end) != (i64::MIN, i64::MAX) || !times.is_all() {
-                self.spans.retain(|span| {
-                    begin <= span.offset && span.offset < end && times.meets(span.timestamp, span.timestamp)
-                });
+            if !self.filter.retain(&current.range, &mut self.spans, self.cursor.bytes(batch)) {
+                self.spans.clear();
+                (self.decoded, self.flaw) = (true, Some(record::unreadable_headers()));
             }
         }
         let rows = self.spans.len().min(self.scan.batch_size - self.builder.rows());

@@ -25,7 +25,7 @@ pub enum OnError {
 pub(crate) enum Step {
     /// Rows may have been added; there may be more.
     Continue,
-    /// The rows are too many bytes for another one.
+    /// The batch is to be returned as it is: its rows have many bytes, or much was read for it.
     Full,
     /// The walk is at its end.
     End,
@@ -81,10 +81,11 @@ impl SegmentReader {
     /// # Errors
     /// `Corrupt` for damage, with `OnError::Raise`; the system's error.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
-        while !self.ended && self.rows.rows() < self.batch_size {
+        let mut full = false;
+        while !self.ended && !full && self.rows.rows() < self.batch_size {
             match self.rows.step() {
                 Ok(Step::Continue) => {}
-                Ok(Step::Full) => break,
+                Ok(Step::Full) => full = true,
                 Ok(Step::End) => self.ended = true,
                 Err(error) => {
                     self.pending = Some(error);
@@ -92,7 +93,7 @@ impl SegmentReader {
                 }
             }
         }
-        if self.rows.rows() > 0 {
+        if full || self.rows.rows() > 0 {
             return Ok(Some(self.rows.take()));
         }
         self.pending.take().map_or(Ok(None), Err)

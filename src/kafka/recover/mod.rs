@@ -2,16 +2,18 @@
 //!
 //! Nothing is written.
 
+mod index_files;
+
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::io::FileSource;
 use crate::kafka::format::batch_cursor::BatchCursor;
+use crate::kafka::format::control_record::control_type;
 use crate::kafka::format::header::{Header, NO_TIMESTAMP};
 use crate::kafka::format::record::{Wants, field};
 use crate::kafka::index::offset_index;
 use crate::kafka::index::time_index::{self, TimeEntry};
-use crate::kafka::read::batch_reader::control_type;
 use crate::kafka::read::producer_state::ProducerState;
 use crate::kafka::read::segment::Segment;
 use crate::kafka::read::walk::{Reads, Walk};

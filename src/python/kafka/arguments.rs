@@ -1,11 +1,14 @@
 //! Arguments that the Kafka classes share.
 
-use pyo3::exceptions::PyValueError;
+use arrow_array::cast::AsArray;
+use arrow_schema::DataType;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString};
 
 use super::super::integer::integer;
 use super::super::{convert, time};
-use crate::kafka::{AbortedRange, AbortedRanges, Check, Compat, OnError, RecordScan, record_columns};
+use crate::kafka::{AbortedRange, AbortedRanges, Check, Compat, KeyFilter, OnError, RecordScan, record_columns};
 
 /// "verify" or "trust".
 pub(super) fn check(word: &str) -> PyResult<Check> {
@@ -53,6 +56,42 @@ pub(super) fn rows(value: i64) -> usize {
     usize::try_from(value).unwrap_or(0)
 }
 
+/// The filter of the arguments `keys` and `header`.
+pub(super) fn key_filter(keys: Option<&Bound<'_, PyAny>>, header: Option<String>) -> PyResult<Option<KeyFilter>> {
+    let Some(keys) = keys.filter(|keys| !keys.is_none()) else {
+        let unused = "header: expected keys as well, the values that the header may have";
+        return if header.is_none() { Ok(None) } else { Err(PyValueError::new_err(unused)) };
+    };
+    if keys.is_instance_of::<PyString>() || keys.is_instance_of::<PyBytes>() {
+        return Err(PyTypeError::new_err("keys: expected several keys, got one; put it into a list"));
+    }
+    if let Some(array) = convert::arrow_array(keys)? {
+        let bytes = convert::cast(&array, &DataType::Binary, "keys")?;
+        return Ok(Some(KeyFilter::new(header, bytes.as_binary::<i32>().iter().flatten().map(<[u8]>::to_vec))));
+    }
+    let keys = keys.try_iter()?.map(|key| key_bytes(&key?)).collect::<PyResult<Vec<_>>>()?;
+    Ok(Some(KeyFilter::new(header, keys)))
+}
+
+fn key_bytes(key: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    match key.cast::<PyBytes>() {
+        Ok(bytes) => Ok(bytes.as_bytes().to_vec()),
+        Err(_) => match key.cast::<PyString>() {
+            Ok(text) => Ok(text.to_cow()?.as_bytes().to_vec()),
+            Err(_) => Err(PyTypeError::new_err(format!("keys: expected str or bytes, got {}", key.get_type().name()?))),
+        },
+    }
+}
+
+/// Leader epochs, each with its first offset.
+pub(super) fn epochs(epochs: &Bound<'_, PyAny>) -> PyResult<Vec<(i64, i64)>> {
+    let each = epochs.try_iter()?.map(|epoch| {
+        let (epoch, first): (Bound<'_, PyAny>, Bound<'_, PyAny>) = epoch?.extract()?;
+        Ok((integer(&epoch, "epochs")?, integer(&first, "epochs")?))
+    });
+    each.collect()
+}
+
 /// Offsets of aborted transactions.
 pub(super) fn aborted(ranges: Option<&Bound<'_, PyAny>>) -> PyResult<AbortedRanges> {
     let Some(ranges) = ranges.filter(|ranges| !ranges.is_none()) else { return Ok(AbortedRanges::default()) };
@@ -83,6 +122,8 @@ pub(super) fn record_scan(
 ) -> PyResult<RecordScan> {
     Ok(RecordScan {
         times: time::time_range(begin, end)?,
+        keys: None,
+        offsets: None,
         columns: record_columns::Column::choose(convert::column_names(columns)?.as_deref())?,
         batch_size: rows(batch_size),
         control,

@@ -7,10 +7,12 @@ use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, TimestampMillis
 use pyo3::prelude::*;
 use pyo3_arrow::PyRecordBatch;
 
+use super::super::integer;
 use crate::kafka::{producer_snapshot, transaction_index};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(read_transaction_index, m)?)?;
+    m.add_function(wrap_pyfunction!(aborted_transactions, m)?)?;
     m.add_function(wrap_pyfunction!(read_producer_snapshot, m)?)
 }
 
@@ -45,6 +47,28 @@ fn read_transaction_index(py: Python<'_>, path: PathBuf) -> PyResult<(Bound<'_, 
         ("lastStableOffset", longs(|e| e.last_stable_offset)),
     ];
     Ok((batch(py, columns)?, left))
+}
+
+/// Read the transactions that a `.txnindex` file lists.
+///
+/// Args:
+///     path: The file; a missing one lists nothing.
+///     base_offset: The base offset of its segment.
+///
+/// Returns:
+///     (producer id, first offset, offset of the marker) each; None if the file cannot be trusted: it ends with a torn entry, or
+///     an entry ends before its segment begins.
+///
+/// Raises:
+///     OSError: The file cannot be read.
+#[pyfunction]
+fn aborted_transactions(
+    py: Python<'_>,
+    path: PathBuf,
+    #[pyo3(from_py_with = integer::base_offset)] base_offset: i64,
+) -> PyResult<Option<Vec<(i64, i64, i64)>>> {
+    let listed = py.detach(|| transaction_index::read_trusted(&path, base_offset))?;
+    Ok(listed.map(|entries| entries.iter().map(|e| (e.producer_id, e.first_offset, e.last_offset)).collect()))
 }
 
 /// Read a `.snapshot` file of the producers' state.

@@ -1,7 +1,9 @@
 //! The Kafka part of the extension module.
 
 mod arguments;
+mod control_record;
 mod files;
+mod key_entries;
 mod offset_index;
 mod producer_state;
 mod reader;
@@ -18,6 +20,8 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     time_index::register(m)?;
     reader::register(m)?;
     segment::register(m)?;
+    key_entries::register(m)?;
+    control_record::register(m)?;
     records::register(m)?;
     producer_state::register(m)?;
     recovered::register(m)?;

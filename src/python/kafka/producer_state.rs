@@ -1,5 +1,6 @@
 //! `ProducerState`.
 
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
@@ -27,5 +28,21 @@ impl PyProducerState {
     #[new]
     fn new() -> Self {
         Self { state: Mutex::default() }
+    }
+
+    /// Read the open transactions from a `.snapshot` file.
+    ///
+    /// Raises:
+    ///     CorruptFileError: The snapshot is damaged.
+    ///     OSError: The file cannot be read.
+    #[staticmethod]
+    fn of_snapshot(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        Ok(Self { state: Mutex::new(py.detach(|| ProducerState::of_snapshot(&path))?) })
+    }
+
+    /// The first offset of the open transactions; None when none is open.
+    #[getter]
+    fn first_open_offset(&self) -> Option<i64> {
+        self.with(|state| state.first_open_offset())
     }
 }

@@ -2,11 +2,11 @@
 
 use pyo3::prelude::*;
 
-use super::super::integer;
+use super::super::{convert, integer};
 use super::arguments;
 use super::reader::PySegmentReader;
 use super::segment::PyLogSegment;
-use crate::kafka::SegmentReader;
+use crate::kafka::{RecordScan, SegmentReader};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(read_records, m)?)
@@ -22,6 +22,9 @@ type PyPart<'py> = (Py<PyLogSegment>, Bound<'py, PyAny>, Bound<'py, PyAny>, Opti
 ///     begin: First timestamp.
 ///     end: Last timestamp.
 ///     columns: Names of columns; the first eight where not given.
+///     keys: Only records whose key is one of these; a `str` stands for its UTF-8 bytes. Batches may then be empty.
+///     header: Compare the values of the header of this name with `keys`, not the record's key.
+///     offsets: Only records at these offsets.
 ///     batch_size: Rows of a batch; it ends earlier at 64 MiB.
 ///     control: Markers of the broker as well.
 ///     check_crc: Compare checksums.
@@ -30,7 +33,7 @@ type PyPart<'py> = (Py<PyLogSegment>, Bound<'py, PyAny>, Bound<'py, PyAny>, Opti
 /// Returns:
 ///     A reader of record batches, which is also an Arrow stream.
 #[pyfunction]
-#[pyo3(signature = (parts, *, begin=None, end=None, columns=None, batch_size=8_192, control=false, check_crc=true, on_error="raise"))]
+#[pyo3(signature = (parts, *, begin=None, end=None, columns=None, keys=None, header=None, offsets=None, batch_size=8_192, control=false, check_crc=true, on_error="raise"))]
 #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
 fn read_records(
     py: Python<'_>,
@@ -38,12 +41,23 @@ fn read_records(
     begin: Option<&Bound<'_, PyAny>>,
     end: Option<&Bound<'_, PyAny>>,
     columns: Option<&Bound<'_, PyAny>>,
+    keys: Option<&Bound<'_, PyAny>>,
+    header: Option<String>,
+    offsets: Option<&Bound<'_, PyAny>>,
     #[pyo3(from_py_with = integer::batch_size)] batch_size: i64,
     control: bool,
     check_crc: bool,
     on_error: &str,
 ) -> PyResult<PySegmentReader> {
-    let scan = arguments::record_scan(begin, end, columns, batch_size, control, check_crc, on_error)?;
+    let offsets = offsets.map(|offsets| {
+        let offsets = convert::int64_column(offsets, "offsets")?;
+        convert::values(&offsets, "offset").map(<[i64]>::to_vec)
+    });
+    let scan = RecordScan {
+        keys: arguments::key_filter(keys, header)?,
+        offsets: offsets.transpose()?,
+        ..arguments::record_scan(begin, end, columns, batch_size, control, check_crc, on_error)?
+    };
     let parts = parts
         .try_iter()?
         .map(|part| {

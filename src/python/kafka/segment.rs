@@ -1,4 +1,4 @@
-//! `LogSegment`.
+//! `LogSegment` and `Slice`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,11 +15,14 @@ use super::producer_state::PyProducerState;
 use super::reader::PySegmentReader;
 use super::recovered::PyRecoveredSegment;
 use crate::kafka::{
-    BatchScan, Check, ProducerState, Segment, SegmentOptions, SegmentRange, SegmentReader, batch_columns,
+    BatchScan, Check, Fetched, InLog, OnError, ProducerState, Recovered, Segment, SegmentOptions, SegmentRange,
+    SegmentReader, TimedOffset, batch_columns,
 };
+use crate::report::Report;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyLogSegment>()?;
+    m.add_class::<PySlice>()?;
     m.add_function(wrap_pyfunction!(_open_log_segment, m)?)
 }
 
@@ -47,6 +50,61 @@ pub(super) struct PyLogSegment {
 impl PyLogSegment {
     fn inner(&self) -> PyResult<Arc<Segment>> {
         self.segment.get()
+    }
+
+    fn batches_between(&self, py: Python<'_>, begin: u64, end: u64) -> PyResult<PySegmentReader> {
+        let scan = BatchScan {
+            begin_position: begin,
+            end_position: Some(end),
+            columns: batch_columns::Column::choose::<&str>(None)?,
+            batch_size: 8_192,
+            check_crc: true,
+            on_error: OnError::Raise,
+        };
+        self.batch_reader(py, scan)
+    }
+
+    fn batch_reader(&self, py: Python<'_>, scan: BatchScan) -> PyResult<PySegmentReader> {
+        let segment = self.inner()?;
+        Ok(PySegmentReader::new(py.detach(|| SegmentReader::batches(segment, scan))?))
+    }
+
+    fn bytes_at<'py>(&self, py: Python<'py>, position: u64, size: u64) -> PyResult<Bound<'py, PyBytes>> {
+        let segment = self.inner()?;
+        let size = size.min(segment.len());
+        let bytes = py.detach(|| segment.bytes(position, size))?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    fn recovered(
+        &self,
+        py: Python<'_>,
+        index_interval_bytes: i64,
+        max_index_bytes: i64,
+        producers: Option<&Py<PyProducerState>>,
+    ) -> PyResult<Recovered> {
+        let segment = self.inner()?;
+        let interval = arguments::size(index_interval_bytes, "index_interval_bytes")?;
+        let max = arguments::size(max_index_bytes, "max_index_bytes")?;
+        let recovered = match producers.map(Py::get) {
+            Some(producers) => py.detach(|| producers.with(|state| segment.recover(interval, max, state))),
+            None => py.detach(|| segment.recover(interval, max, &mut ProducerState::default())),
+        };
+        Ok(recovered?)
+    }
+
+    fn find_at(
+        &self,
+        py: Python<'_>,
+        t: &Bound<'_, PyAny>,
+        starting_offset: Option<i64>,
+        control: Option<bool>,
+    ) -> PyResult<Option<TimedOffset>> {
+        let segment = self.inner()?;
+        let timestamp = time::time_ms(t, Round::Up, "t")?;
+        let from = starting_offset.unwrap_or(segment.base_offset());
+        let control = control.unwrap_or(self.compat.is_some());
+        Ok(py.detach(|| segment.offset_for_timestamp(timestamp, from, control))?)
     }
 
     /// All of it, as a part of a stream.
@@ -194,9 +252,7 @@ impl PyLogSegment {
             check_crc,
             on_error: arguments::on_error(on_error)?,
         };
-        let segment = self.inner()?;
-        let reader = py.detach(|| SegmentReader::batches(segment, scan))?;
-        Ok(PySegmentReader::new(reader))
+        self.batch_reader(py, scan)
     }
 
     /// Records, one row each, in the order of their offsets.
@@ -271,29 +327,34 @@ impl PyLogSegment {
         Ok(found.map(|batch| (batch.offset, batch.position, batch.size)))
     }
 
-    /// What a fetch from an offset gives.
+    /// Find the bytes that a fetch returns: from the batch of an offset on.
+    ///
+    /// Args:
+    ///     offset: The offset.
+    ///     max_bytes: The most bytes.
+    ///     max_position: The end of the bytes that may be read; by default the end of the file.
+    ///     min_one_message: Return the first batch even if it is longer than `max_bytes`.
     ///
     /// Returns:
-    ///     (position, size, first_entry_incomplete): the slice begins with the batch of the offset and may end inside of a
-    ///     batch; None where nothing is at or behind the offset.
+    ///     A `Slice`; None if the segment ends before the offset.
     ///
     /// Raises:
-    ///     CorruptFileError: The way there cannot be walked.
+    ///     CorruptFileError: The log cannot be read up to the offset.
     ///     ValueError: A negative size, or a `max_position` before the batch.
     ///
     /// Source: `LogSegment#read`.
     #[pyo3(signature = (offset, max_bytes, *, max_position=None, min_one_message=true))]
     fn read(
-        &self,
+        slf: Py<Self>,
         py: Python<'_>,
         #[pyo3(from_py_with = integer::offset)] offset: i64,
         #[pyo3(from_py_with = integer::max_bytes)] max_bytes: i64,
         #[pyo3(from_py_with = integer::max_position)] max_position: Option<i64>,
         min_one_message: bool,
-    ) -> PyResult<Option<(u64, u64, bool)>> {
-        let segment = self.inner()?;
+    ) -> PyResult<Option<PySlice>> {
+        let segment = slf.get().inner()?;
         let read = py.detach(|| segment.read(offset, max_bytes, max_position, min_one_message))?;
-        Ok(read.map(|slice| (slice.position, slice.size, slice.first_entry_incomplete)))
+        Ok(read.map(|fetched| PySlice::new(slf, fetched)))
     }
 
     /// Bytes of the log.
@@ -306,41 +367,90 @@ impl PyLogSegment {
         #[pyo3(from_py_with = integer::position)] position: i64,
         #[pyo3(from_py_with = integer::size)] size: i64,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let segment = self.inner()?;
-        let position = arguments::size(position, "position")?;
-        let size = arguments::size(size, "size")?.min(segment.len());
-        let bytes = py.detach(|| segment.bytes(position, size))?;
-        Ok(PyBytes::new(py, &bytes))
+        self.bytes_at(py, arguments::size(position, "position")?, arguments::size(size, "size")?)
     }
 
-    /// The first record at or behind `starting_offset` whose timestamp is `timestamp` or later.
+    /// Find the first record, by offset, with a timestamp at or after `t`.
     ///
     /// Args:
-    ///     timestamp: In ms, or a datetime.
-    ///     starting_offset: By default the base offset.
-    ///     control: Whether markers of the broker count; by default only with `compat`.
+    ///     t: In ms, or an aware datetime.
+    ///     starting_offset: Records below it do not count; by default the base offset.
+    ///     control: Whether control records count; by default only with `compat`.
     ///
     /// Returns:
-    ///     (timestamp, offset, leader epoch or None); None where there is none.
+    ///     (timestamp, offset); None if there is none.
     ///
     /// Raises:
-    ///     CorruptFileError: The way there cannot be walked, or a batch not be read.
+    ///     CorruptFileError: The log cannot be read up to the record.
     ///
     /// Source: `LogSegment#findOffsetByTimestamp`.
-    #[pyo3(signature = (timestamp, starting_offset=None, *, control=None))]
+    #[pyo3(signature = (t, starting_offset=None, *, control=None))]
     fn offset_for_timestamp(
         &self,
         py: Python<'_>,
-        timestamp: &Bound<'_, PyAny>,
+        t: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = integer::starting_offset)] starting_offset: Option<i64>,
+        control: Option<bool>,
+    ) -> PyResult<Option<(i64, i64)>> {
+        let found = self.find_at(py, t, starting_offset, control)?;
+        Ok(found.map(|record| (record.timestamp, record.offset)))
+    }
+
+    /// Find the first record with a timestamp at or after `t`, as (timestamp, offset, leader epoch or None). The arguments are
+    /// those of `offset_for_timestamp`.
+    #[pyo3(signature = (t, starting_offset=None, *, control=None))]
+    fn find_timestamp(
+        &self,
+        py: Python<'_>,
+        t: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = integer::starting_offset)] starting_offset: Option<i64>,
         control: Option<bool>,
     ) -> PyResult<Option<(i64, i64, Option<i32>)>> {
-        let segment = self.inner()?;
-        let timestamp = time::time_ms(timestamp, Round::Up, "timestamp")?;
-        let from = starting_offset.unwrap_or(segment.base_offset());
-        let control = control.unwrap_or(self.compat.is_some());
-        let found = py.detach(|| segment.offset_for_timestamp(timestamp, from, control))?;
+        let found = self.find_at(py, t, starting_offset, control)?;
         Ok(found.map(|record| (record.timestamp, record.offset, record.leader_epoch)))
+    }
+
+    /// The largest timestamp of the data records at or above an offset; -1 without any.
+    ///
+    /// Raises:
+    ///     CorruptFileError: The batch that holds the offset cannot be read.
+    fn largest_data_timestamp(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = integer::start)] start: i64,
+    ) -> PyResult<i64> {
+        let segment = self.inner()?;
+        Ok(py.detach(|| segment.largest_data_timestamp(start))?)
+    }
+
+    /// How many records the headers of the batches count, up to the first damage.
+    fn record_count(&self, py: Python<'_>) -> PyResult<u64> {
+        let segment = self.inner()?;
+        Ok(py.detach(|| segment.record_count())?)
+    }
+
+    /// Places to cut the segment, about `piece_bytes` apart, as (offset, byte offset); from the offset index, if there is one.
+    fn cut_points(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = integer::piece_bytes)] piece_bytes: u64,
+    ) -> PyResult<Vec<(i64, u64)>> {
+        let segment = self.inner()?;
+        Ok(py.detach(|| segment.cut_points(piece_bytes)))
+    }
+
+    /// The transactions whose abort markers are in this segment.
+    ///
+    /// Args:
+    ///     producers: The transactions that are open where the segment begins; changed to those that are open at its end.
+    ///
+    /// Returns:
+    ///     (producer id, first offset, offset of the marker) each.
+    fn aborted_transactions(&self, py: Python<'_>, producers: Py<PyProducerState>) -> PyResult<Vec<(i64, i64, i64)>> {
+        let segment = self.inner()?;
+        let producers = producers.get();
+        let aborted = py.detach(|| producers.with(|state| segment.aborted_transactions(state)))?;
+        Ok(aborted.iter().map(|entry| (entry.producer_id, entry.first_offset, entry.last_offset)).collect())
     }
 
     /// Offset behind the last batch; the base offset of a segment without any.
@@ -386,17 +496,73 @@ impl PyLogSegment {
         #[pyo3(from_py_with = integer::max_index_bytes)] max_index_bytes: i64,
         producers: Option<Py<PyProducerState>>,
     ) -> PyResult<PyRecoveredSegment> {
+        self.recovered(py, index_interval_bytes, max_index_bytes, producers.as_ref()).map(PyRecoveredSegment::new)
+    }
+
+    /// Write the index files that a broker's recovery would write for this segment. The `.log` file is not truncated.
+    ///
+    /// Args:
+    ///     directory: Where `.index`, `.timeindex` and, if a transaction was aborted, `.txnindex` are written.
+    ///     index_interval_bytes: `index.interval.bytes` of the topic.
+    ///     max_index_bytes: `segment.index.bytes` of the topic.
+    ///     producers: Open transactions from the segments before this one, carried on; None: none are open.
+    ///     overwrite: Replace existing files.
+    ///
+    /// Returns:
+    ///     A report of what is wrong with the log: where it ends early, and why.
+    ///
+    /// Raises:
+    ///     FileExistsError: A file exists; nothing was written.
+    ///     LockedError: A running broker holds the log directory.
+    #[pyo3(signature = (directory, *, index_interval_bytes=4096, max_index_bytes=10_485_760, producers=None, overwrite=false))]
+    fn rebuild_indexes<'py>(
+        &self,
+        py: Python<'py>,
+        directory: PathBuf,
+        #[pyo3(from_py_with = integer::index_interval_bytes)] index_interval_bytes: i64,
+        #[pyo3(from_py_with = integer::max_index_bytes)] max_index_bytes: i64,
+        producers: Option<Py<PyProducerState>>,
+        overwrite: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let base_offset = self.inner()?.base_offset();
+        let recovered = self.recovered(py, index_interval_bytes, max_index_bytes, producers.as_ref())?;
+        let files = py.detach(|| recovered.write_indexes(&directory, base_offset, overwrite))?;
+        let checked = vec![("batches", recovered.batches), ("bytes", recovered.valid_bytes), ("files", files)];
+        report::report(py, &Report { findings: recovered.findings, checked })
+    }
+
+    /// Check the segment against its log; never raises for what it finds.
+    ///
+    /// Args:
+    ///     epochs: (leader epoch, first offset) each, in ascending order.
+    ///     previous_end: The offset after the segment before; None without one.
+    ///     closed: Whether a segment follows.
+    ///     offset_index: The offset index, if there is one.
+    ///     time_index: The time index, if there is one.
+    ///
+    /// Returns:
+    ///     A list of findings, and the offset after this segment.
+    #[pyo3(signature = (epochs, *, previous_end=None, closed=false, offset_index=None, time_index=None))]
+    fn verify_in_log<'py>(
+        &self,
+        py: Python<'py>,
+        epochs: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = integer::previous_end)] previous_end: Option<i64>,
+        closed: bool,
+        offset_index: Option<PathBuf>,
+        time_index: Option<PathBuf>,
+    ) -> PyResult<(Vec<Bound<'py, PyAny>>, i64)> {
         let segment = self.inner()?;
-        let interval = arguments::size(index_interval_bytes, "index_interval_bytes")?;
-        let max = arguments::size(max_index_bytes, "max_index_bytes")?;
-        let recovered = match &producers {
-            Some(producers) => {
-                let producers = producers.get();
-                py.detach(|| producers.with(|state| segment.recover(interval, max, state)))
-            }
-            None => py.detach(|| segment.recover(interval, max, &mut ProducerState::default())),
+        let epochs = arguments::epochs(epochs)?;
+        let log = InLog {
+            epochs: &epochs,
+            previous_end,
+            is_closed: closed,
+            offset_index: offset_index.as_deref(),
+            time_index: time_index.as_deref(),
         };
-        Ok(PyRecoveredSegment::new(recovered?))
+        let (findings, end) = py.detach(|| segment.verify_in_log(&log))?;
+        Ok((report::findings(py, &findings)?, end))
     }
 
     /// Look at every batch, with `deep` at every record, and at the indexes beside the log. Never raises for what it finds.
@@ -438,5 +604,48 @@ impl PyLogSegment {
             self.max_batch_bytes,
         );
         Ok((open, options))
+    }
+}
+
+/// A part of a segment that begins with a batch, as a fetch returns it. It may end inside of a batch.
+#[pyclass(name = "Slice", module = "logdex.kafka", frozen)]
+struct PySlice {
+    /// The segment.
+    #[pyo3(get)]
+    segment: Py<PyLogSegment>,
+    /// The first byte in the `.log` file.
+    #[pyo3(get)]
+    position: u64,
+    /// Length in bytes.
+    #[pyo3(get)]
+    size: u64,
+    /// Whether the first batch is longer than `size`.
+    #[pyo3(get)]
+    first_entry_incomplete: bool,
+}
+
+impl PySlice {
+    fn new(segment: Py<PyLogSegment>, fetched: Fetched) -> Self {
+        let Fetched { position, size, first_entry_incomplete } = fetched;
+        Self { segment, position, size, first_entry_incomplete }
+    }
+}
+
+#[pymethods]
+impl PySlice {
+    /// Read the headers of the whole batches; see `LogSegment.batches`.
+    fn batches(&self, py: Python<'_>) -> PyResult<PySegmentReader> {
+        self.segment.get().batches_between(py, self.position, self.position.saturating_add(self.size))
+    }
+
+    /// Read the bytes.
+    fn __bytes__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        self.segment.get().bytes_at(py, self.position, self.size)
+    }
+
+    fn __repr__(&self) -> String {
+        let Self { position, size, first_entry_incomplete, .. } = self;
+        let incomplete = if *first_entry_incomplete { "True" } else { "False" };
+        format!("Slice(position={position}, size={size}, first_entry_incomplete={incomplete})")
     }
 }

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import golden_kafka
+from logdex._core import control_record
 from logdex.cli import main
-from logdex.cli.kafka_control import control_text
-from logdex.cli.kafka_dump import Dump
+from logdex.cli.sources.kafka_dump import Dump, control_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -211,7 +211,7 @@ def test_rebuild_index(logs: Callable[[str], Path], tmp_path: Path, capsys: pyte
     made = {path.name: path.read_bytes() for path in (tmp_path / "new").iterdir()}
     assert made == {name: content for name, content in before.items() if name.endswith("index")}
     assert main([*rebuild, "--to", str(tmp_path / "new")]) == 2
-    assert "is there" in capsys.readouterr().err
+    assert "File exists" in capsys.readouterr().err
     index = folder / "00000000000000000000.index"
     index.write_bytes(bytes(80))
     assert main([*rebuild, "--in-place"]) == 0
@@ -285,7 +285,7 @@ def test_snapshots_of_kraft_are_dumped_as_by_the_real_tool(
 )
 def test_control_records_that_cannot_be_read(kind: int, value: bytes) -> None:
     names = {3: "SNAPSHOT_HEADER", 4: "SNAPSHOT_FOOTER", 5: "KRAFT_VERSION", 6: "KRAFT_VOTERS", 9: "UNKNOWN"}
-    assert control_text(bytes([0, 0, 0, kind]), value) == f"controlType: {names[kind]}({kind})"
+    assert control_text(control_record(bytes([0, 0, 0, kind]), value)) == f"controlType: {names[kind]}({kind})"
 
 
 def test_a_file_of_another_kind_is_named(

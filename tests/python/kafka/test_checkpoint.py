@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import golden_kafka
 from logdex.errors import CorruptFileError
 from logdex.kafka import checkpoint
-from logdex.kafka.file_name import TopicPartition
+from logdex.kafka.files import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -126,7 +126,7 @@ def _ask(segment: LogSegment, row: dict[str, Any]) -> Any:
                 "firstEntryIncomplete": piece.first_entry_incomplete,
             }
         case "findOffsetByTimestamp":
-            answer = segment.core.offset_for_timestamp(row["timestamp"], row["startingOffset"])
+            answer = segment.find_timestamp(row["timestamp"], row["startingOffset"])
             return answer and dict(zip(("timestamp", "offset", "leaderEpoch"), answer, strict=True))
         case "readNextOffset":
             return segment.next_offset()

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from logdex.kafka.file_name import (
+from logdex.kafka.files import (
     TopicPartition,
     parse_partition_directory,
     parse_segment_file,
     partition_of,
     renamed_partition,
-    segment_file_name,
 )
 
 HEX = "0123456789abcdef0123456789abcdef"
@@ -44,7 +43,7 @@ def test_segment_file(name: str, expected: tuple[int, str] | None) -> None:
 
 def test_names_round_trip() -> None:
     for offset in (0, 1, 9_999, 2**31, 2**63 - 1):
-        name = segment_file_name(offset, ".index")
+        name = f"{offset:020d}.index"
         assert len(name) == 20 + len(".index")
         assert parse_segment_file(name) == (offset, ".index")
 

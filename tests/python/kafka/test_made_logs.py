@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafka_batches import TRANSACTIONAL, Row, T, abort_marker, batch, write_segment
+from logdex._core import aborted_transactions
 from logdex.errors import CorruptFileError
 from logdex.kafka import Log, LogDir, LogSegment, build_key_index, find
-from logdex.kafka.transactions import read_transaction_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    from logdex.kafka.transactions import AbortedTransaction
 
 
 def _offsets(stream: Any) -> list[int]:
@@ -76,7 +74,7 @@ def streams(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return call
 
-    for name in ("records", "records_in"):
+    for name in ("records", "records_at"):
         monkeypatch.setattr(Log, name, counted(name))
     return calls
 
@@ -117,7 +115,7 @@ def test_damage_between_records_of_a_key_is_not_in_the_way(partition: Path, tmp_
 @pytest.mark.parametrize("key", [None, 7, bytearray(b"k")])
 def test_a_key_of_another_type_is_refused(partition: Path, key: Any) -> None:
     write_segment(partition, 0, batch([Row(0)]))
-    with pytest.raises(TypeError, match="a key is str or bytes"):
+    with pytest.raises(TypeError, match="expected str or bytes"):
         find(partition.parent, "orders", key)
 
 
@@ -297,7 +295,7 @@ def test_an_index_is_built_of_all_partitions_or_refused_before_the_first(partiti
     # A partition without a segment, which lost them all, sorts first.
     (logs / "a-0").mkdir()
     (logs / "a-0" / "partition.metadata").touch()
-    with pytest.raises(FileExistsError, match="a partition of Kafka lies there"):
+    with pytest.raises(FileExistsError, match="is a partition of Kafka"):
         build_key_index(logs, logs)
     assert [file.name for file in (logs / "a-0").iterdir()] == ["partition.metadata"]
 
@@ -326,11 +324,11 @@ def test_a_committed_read_asks_each_segment_once_for_its_transactions(
     write_segment(partition, 40, abort_marker(40, 9), batch([Row(41)]))
     asked: list[Path] = []
 
-    def counted(path: Path, base_offset: int) -> list[AbortedTransaction] | None:
+    def counted(path: Path, base_offset: int) -> list[tuple[int, int, int]] | None:
         asked.append(path)
-        return read_transaction_index(path, base_offset)
+        return aborted_transactions(path, base_offset)
 
-    monkeypatch.setattr("logdex.kafka.aborted.read_transaction_index", counted)
+    monkeypatch.setattr("logdex.kafka.transactions.aborted_transactions", counted)
     with Log.open(partition) as log:
         log.rebuild_indexes(partition)
         assert _offsets(log.records(isolation="read_committed")) == [*range(2, 40, 4), 41]

@@ -9,9 +9,8 @@ import pytest
 from pyspark.sql import datasource as ds
 
 from logdex.kafka import TopicPartition
-from logdex.spark.kafka_filter import RecordFilter
 from logdex.spark.kafka_offsets import ending, starting, topics
-from logdex.spark.kafka_plan import OffsetRange
+from logdex.spark.kafka_read import OffsetRange, RecordFilter
 from logdex.spark.workers import pack
 
 ORDERS = TopicPartition("orders", 1)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from logdex.spark.kafka_stream import RecordStreamReader
+    from logdex.spark.kafka_source import RecordStreamReader
 
 TOPIC = "cod-none"
 ENDS = {TOPIC: {"0": 64, "1": 76}}

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from array import array
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from arro3.core import DataType, RecordBatchReader
-
+from logdex import _core
 from logdex.cli.arguments import add_geometry, command
 from logdex.cli.output import Progress, say, say_json, table, time_text
 from logdex.cli.sources.registry import open_source
@@ -211,31 +209,24 @@ class IndexStatistics:
 
 
 def measure(files: Sequence[IndexFile], progress: _types.Progress) -> IndexStatistics:
-    """Count the entries of index files; linear, and 4 bytes of memory a slot."""
+    """Count the entries of index files; linear, and 4 bytes of memory for each slot and entry of a file."""
     total = sum(map(len, files)) * ENTRY_SIZE
     begin, end = _time_span(files)
     width = max(1, -(-(end - begin + 1) // _TIME_BINS))
     chains: Counter[int] = Counter()
-    regions = [0] * _REGIONS
+    regions: Counter[int] = Counter()
     bins: Counter[int] = Counter()
     distinct = done = 0
     for file in files:
-        lengths = array("I", bytes(4 * file.hash_slots))
-        hashes: set[int] = set()
-        for batch in RecordBatchReader.from_stream(file.entries()):
-            slots = batch.column("hash_slot").to_pylist()
-            for slot in slots:
-                lengths[slot] += 1
-            hashes.update(batch.column("key_hash").to_pylist())
-            stored = batch.column("store_timestamp").cast(DataType.int64()).to_pylist()
-            bins.update((min(max(time, begin), end) - begin) // width for time in stored)
-            done += batch.num_rows * ENTRY_SIZE
-            progress(done, total)
+        lengths, of_regions, of_bins, hashes = _core.chain_statistics(
+            file, begin=begin, end=end, width=width, regions=_REGIONS
+        )
         chains.update(lengths)
-        distinct += len(hashes)
-        for region in range(_REGIONS):
-            first, last = (len(lengths) * (region + step) // _REGIONS for step in (0, 1))
-            regions[region] += sum(lengths[first:last])
+        regions.update(dict(enumerate(of_regions)))
+        bins.update(dict(enumerate(of_bins)))
+        distinct += hashes
+        done += len(file) * ENTRY_SIZE
+        progress(done, total)
     return IndexStatistics(
         files=len(files),
         entries=sum(map(len, files)),
@@ -243,7 +234,7 @@ def measure(files: Sequence[IndexFile], progress: _types.Progress) -> IndexStati
         chains=dict(chains),
         loads=[(len(file), file.hash_slots) for file in files],
         distinct_hashes=distinct,
-        regions=regions,
+        regions=[regions[region] for region in range(_REGIONS)],
         times=[(begin + number * width, bins[number]) for number in range(max(bins, default=-1) + 1)],
     )
 

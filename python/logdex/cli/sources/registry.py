@@ -6,8 +6,7 @@ import errno
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from logdex.cli import kafka_part, kafka_source
-from logdex.cli.sources import Source, rocketmq
+from logdex.cli.sources import Source, kafka, rocketmq
 
 if TYPE_CHECKING:
     import os
@@ -16,9 +15,9 @@ if TYPE_CHECKING:
 KINDS: tuple[Callable[..., Source | None], ...] = (
     rocketmq.open_store,
     rocketmq.open_index,
-    kafka_source.recognise,
+    kafka.open_source,
     rocketmq.open_part,
-    kafka_part.recognise,
+    kafka.open_part,
 )
 """Each opens a path of its kind and returns None for another. The first that opens it wins."""
 

@@ -1,4 +1,4 @@
-"""The likely causes of an answer: each looks for its own traces. The closed list is `explanation.CAUSES`."""
+"""The likely causes of an answer. The closed list is `explanation.CAUSES`."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _HALF = ("RMQ_SYS_TRANS_HALF_TOPIC",)
 _REAL_TOPIC = "REAL_TOPIC"
 _RETRIED_TOPIC = "RETRY_TOPIC"
 _BROKER_SLACK_MS = 1_000
-"""What a client subtracts from the time in a unique key, and what whole seconds can hide (B14)."""
+"""A client subtracts this from the time in a unique key; whole seconds can hide as much (B14)."""
 
 
 def likely_causes(store: MessageStore, explanation: Explanation) -> Explanation:
-    """Add the causes to an explanation: why nothing is found, or why a broker might find less."""
+    """Return an explanation with its causes: why nothing is found, or why a broker might find less."""
     causes = list(_why_a_broker_misses(store, explanation) if explanation.found else _why_nothing(store, explanation))
     return replace(explanation, causes=tuple(causes))
 
@@ -56,7 +56,7 @@ def _why_nothing(store: MessageStore, explanation: Explanation) -> Iterator[Caus
 
 
 def _of_the_words(store: MessageStore, explanation: Explanation) -> Iterator[Cause]:
-    """Causes that lie in what was asked."""
+    """Yield causes in the topic and key that were asked for."""
     topic, key = explanation.topic, explanation.key
     if store.is_msg_id(key):
         message = store.message(key)
@@ -82,7 +82,7 @@ def _of_the_words(store: MessageStore, explanation: Explanation) -> Iterator[Cau
 
 
 def _split_key(store: MessageStore, explanation: Explanation) -> Iterator[Cause]:
-    """Look for a message that has the pieces of a key with spaces."""
+    """Yield a cause if a message has the pieces of a key with spaces."""
     pieces = [piece for piece in explanation.key.split(" ") if piece]
     if len(pieces) < 2:  # noqa: PLR2004 -- one piece is not split
         return
@@ -98,7 +98,7 @@ def _split_key(store: MessageStore, explanation: Explanation) -> Iterator[Cause]
 
 
 def _of_candidates(explanation: Explanation) -> Iterator[Cause]:
-    """Causes that lie in what the index leads to."""
+    """Yield causes in the messages that the index leads to."""
     by_verdict: dict[str, list[int]] = {}
     for candidate in explanation.candidates:
         by_verdict.setdefault(candidate.verdict, []).append(candidate.phy_offset)
@@ -115,25 +115,25 @@ def _of_candidates(explanation: Explanation) -> Iterator[Cause]:
     if "cut-off" in by_verdict:
         yield Cause(
             "cut-off",
-            f"entries with this hash lead to whole messages at offsets {_some(by_verdict['cut-off'])} that lie behind the end of "
-            'the log: a broker cut them off; they are read with CommitLog.scan(stop="salvage")',
+            f"entries with this hash lead to whole messages at offsets {_some(by_verdict['cut-off'])} that begin after the end "
+            'of the log: a broker cut them off; read them with CommitLog.scan(stop="salvage")',
         )
     if "damaged" in by_verdict:
         yield Cause(
             "damaged-message",
-            f"entries with this hash lead to offsets {_some(by_verdict['damaged'])}, where no good message begins; "
-            "`verify` says what is broken",
+            f"entries with this hash lead to offsets {_some(by_verdict['damaged'])}, where no valid message begins; "
+            "`verify` reports the damage",
         )
     if "beyond-log" in by_verdict:
         yield Cause(
             "damaged-message",
             f"entries with this hash lead to offsets {_some(by_verdict['beyond-log'])}, but the log ends at "
-            f"{explanation.max_offset:,}: it was cut back since, or its newest files are not here",
+            f"{explanation.max_offset:,}: it was truncated since, or its newest files are missing",
         )
     if "stale-entry" in by_verdict:
         yield Cause(
             "stale-entry",
-            f"at offsets {_some(by_verdict['stale-entry'])} lie other messages than were indexed: the log was cut back",
+            f"at offsets {_some(by_verdict['stale-entry'])} other messages begin than were indexed: the log was truncated",
         )
     others = [*by_verdict.get("other-key", ()), *by_verdict.get("other-topic", ())]
     if others:
@@ -157,7 +157,7 @@ def _out_of_range(candidate: Candidate, explanation: Explanation) -> Cause:
 
 
 def _of_other_topics(store: MessageStore, explanation: Explanation) -> Iterator[Cause]:
-    """Causes that show when the key is tried under every topic."""
+    """Yield the topics under which the key is found."""
     seen: set[str] = set()
     for message in store.find(None, explanation.key):
         if message.topic == explanation.topic or message.topic in seen:
@@ -190,7 +190,7 @@ def _of_the_topic(store: MessageStore, explanation: Explanation) -> Iterator[Cau
 
 
 def _of_the_index(store: MessageStore, explanation: Explanation) -> Iterator[Cause]:
-    """Causes that lie in what the index does not hold."""
+    """Yield causes in missing parts of the index."""
     if explanation.unscanned:
         size = sum(end - begin for begin, end in explanation.unscanned)
         yield Cause(
@@ -203,7 +203,7 @@ def _of_the_index(store: MessageStore, explanation: Explanation) -> Iterator[Cau
 
 
 def _why_a_broker_misses(store: MessageStore, explanation: Explanation) -> Iterator[Cause]:
-    """Causes for which a broker's own query may have failed although the message is here."""
+    """Yield causes for which a broker's own query may fail although the store holds the message."""
     from_log = [candidate.phy_offset for candidate in explanation.candidates if candidate.source == "log"]
     last = explanation.indexed_up_to
     if last is None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from logdex._core import StoreCheckpoint, index_holds_tags
 from logdex.errors import CorruptFileError
 from logdex.hash_index.directory import DirectoryLock, list_directory
-from logdex.hash_index.geometry import refuse_other_geometry
+from logdex.hash_index.geometry import check_geometry
 from logdex.report import Finding
 from logdex.rocketmq.commit_log import CommitLog
 from logdex.rocketmq.index_service import IndexService
@@ -224,7 +224,7 @@ def _inspect_index(
         return _Index()
     hash_slots, max_entries = geometry
     if hash_slots is not None and max_entries is not None:
-        refuse_other_geometry(layout.index, list_directory(layout.index), (hash_slots, max_entries), "auto")
+        check_geometry(layout.index, list_directory(layout.index), (hash_slots, max_entries), "auto", for_puts=True)
     with IndexService.open(
         layout.index, hash_slots=hash_slots, max_entries=max_entries, last_exit_ok=last_exit_ok
     ) as index:

@@ -1,24 +1,23 @@
-"""What `logdex kafka dump` reads out of the files of a partition, as lines for people and as objects for programs.
+"""The content of a partition's files: lines for people, as kafka-dump-log prints them, and objects for programs.
 
-The lines are those of kafka-dump-log, for who knows it. Source: DumpLogSegments. What it does worse is done better: an
-entry for several batches is no mismatch, no file is made, nothing that is wrong ends the dump of the other files.
+Source: DumpLogSegments. Unlike the tool, an entry for several batches is not a mismatch, no file is created, and damage does not
+end the dump of the other files.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from arro3.core import list_flatten, list_offsets, struct_field
 
 from logdex import _core
-from logdex.cli.kafka_control import control_json, control_text
 from logdex.cli.output import body_text, complain, json_bytes
 from logdex.cli.rows import plain_rows, plain_values
 from logdex.errors import CorruptFileError
 from logdex.kafka import LogSegment, OffsetIndex, TimeIndex
-from logdex.kafka.check import content_finding
-from logdex.kafka.file_name import (
+from logdex.kafka.files import (
     CHECKPOINT,
     LOG,
     OFFSET_INDEX,
@@ -28,6 +27,7 @@ from logdex.kafka.file_name import (
     parse_metadata_snapshot,
     parse_segment_file,
 )
+from logdex.kafka.verify import content_finding
 from logdex.report import Finding
 
 if TYPE_CHECKING:
@@ -61,13 +61,13 @@ _RECORD_COLUMNS = (
 
 @dataclass(slots=True)
 class Dump:
-    """How to dump, and what was found to be wrong on the way.
+    """How to dump, and the faults found on the way.
 
     Attributes:
         deep: Print records, too.
         data: Print their keys and values, too.
-        json: Give objects in the place of lines.
-        findings: What is wrong.
+        json: Return objects, not lines.
+        findings: The faults.
     """
 
     deep: bool = False
@@ -76,7 +76,7 @@ class Dump:
     findings: list[Finding] = field(default_factory=list)
 
     def file(self, path: Path) -> Iterator[Line]:
-        """Give the lines of the dump of a segment's file, or the objects that say the same.
+        """Return the lines of the dump of a segment's file, or the same as objects.
 
         Raises:
             OSError: The file cannot be read.
@@ -95,14 +95,14 @@ class Dump:
             self._found([content_finding(error)])
 
     def _found(self, findings: Iterable[Finding]) -> None:
-        """Keep what is wrong; heads and records of a batch are read by two readers that find the same."""
+        """Add findings, each once: headers and records of a batch are read by two readers, which find the same."""
         known = {(each.path, each.offset, each.kind) for each in self.findings}
         self.findings += [each for each in findings if (each.path, each.offset, each.kind) not in known]
 
     def _log(self, path: Path) -> Iterator[Line]:
         with LogSegment.open(path) as segment:
             yield self._either(*_beginning(segment))
-            # Not through an Arrow stream: errors and findings stay with the reader.
+            # Not as an Arrow stream, so that errors keep their class and findings can be asked for.
             batches = segment.batches(on_error="skip")
             records = self._records(segment) if self.deep else iter(())
             waiting = next(records, None)
@@ -121,7 +121,7 @@ class Dump:
         return row if self.json else text
 
     def _records(self, segment: LogSegment) -> Iterator[tuple[int, Line]]:
-        """Give each record with the position of its batch."""
+        """Return each record with the position of its batch."""
         stream = segment.records(columns=_RECORD_COLUMNS, control=True, on_error="skip")
         for batch in stream:
             lines = map(self._record_json, plain_rows([batch])) if self.json else self._record_texts(batch)
@@ -129,7 +129,7 @@ class Dump:
         self._found(stream.findings)
 
     def _record_texts(self, batch: RecordBatch) -> Iterator[str]:
-        """Write records column by column: there may be millions."""
+        """Format records column by column: there may be millions."""
         legacy = any(magic < _V2 for magic in plain_values(batch.column("magic")))
         ends: Iterable[str] = map(_crc_text, plain_rows([batch])) if legacy else _sequence_texts(batch)
         names = ("offset", "timestamp", "timestampType", "key", "value", "isControl")
@@ -140,7 +140,7 @@ class Dump:
                 f"keySize: {-1 if key is None else len(key)} valueSize: {-1 if value is None else len(value)} {end}"
             )
             if control:
-                text = f"{text} {control_text(key or b'', value or b'')}"
+                text = f"{text} {control_text(_core.control_record(key or b'', value or b''))}"
             elif self.data:
                 text = text if key is None else f"{text} key: {_text(key)}"
                 text = text if value is None else f"{text} payload: {_text(value)}"
@@ -151,7 +151,8 @@ class Dump:
         row |= {"keySize": _size(record["key"]), "valueSize": _size(record["value"])}
         headers = record["headers"] or ()
         if record["isControl"]:
-            row["control"] = control_json(record["key"] or b"", record["value"] or b"")
+            row["control"] = _core.control_record(record["key"] or b"", record["value"] or b"")
+            row["control"].pop("message", None)
         elif self.data:
             row |= {**json_bytes("key", record["key"]), **json_bytes("value", record["value"])}
             row["headers"] = [{"key": each["key"], **json_bytes("value", each["value"])} for each in headers]
@@ -188,7 +189,7 @@ class Dump:
 
 
 def is_known(path: Path) -> bool:
-    """Say whether a file's name is one of those that `Dump.file` reads."""
+    """Return whether `Dump.file` reads files of this name."""
     snapshot = path.name == _BOOTSTRAP or parse_metadata_snapshot(path.name) is not None
     return snapshot or parse_segment_file(path.name) is not None
 
@@ -205,7 +206,7 @@ def _beginning(segment: LogSegment) -> tuple[str, dict[str, Any]]:
 
 
 def _crc_text(record: dict[str, Any]) -> str:
-    """Write what is said of a record of formats before v2, or after all of one of v2."""
+    """Format the end of the line of a record."""
     if record["magic"] < _V2:
         return f"isValid: {_bool(record['isValid'])} crc: {record['crc']}}}"
     names = ",".join(header["key"] for header in record["headers"] or ())
@@ -213,12 +214,21 @@ def _crc_text(record: dict[str, Any]) -> str:
 
 
 def _sequence_texts(batch: RecordBatch) -> Iterator[str]:
-    """Write what is said of records of format v2, in a batch of them alone."""
+    """Format the ends of the lines of records of format v2, in a batch of them only."""
     headers = batch.column("headers")
     names = struct_field(list_flatten(headers), 0).to_pylist()
     ends = list_offsets(headers).to_pylist()
     for begin, end, sequence in zip(ends, ends[1:], plain_values(batch.column("sequence")), strict=False):
         yield f"sequence: {sequence} headerKeys: [{','.join(names[begin:end])}]"
+
+
+def control_text(control: dict[str, Any]) -> str:
+    """Format a decoded control record as kafka-dump-log does."""
+    if "coordinatorEpoch" in control:
+        return f"endTxnMarker: {control['type']} coordinatorEpoch: {control['coordinatorEpoch']}"
+    if "value" in control:
+        return f"{control['message']} {json.dumps(control['value'], separators=(',', ':'))}"
+    return f"controlType: {control['type']}({control['id']})"
 
 
 def _log_beside(path: Path) -> Path | None:
@@ -252,7 +262,7 @@ def _producer_text(row: dict[str, Any]) -> str:
     words = [f"{name}: {row[name]}" for name in ("producerId", "producerEpoch", "coordinatorEpoch")]
     words.append(f"currentTxnFirstOffset: {_optional(row['currentTxnFirstOffset'])} lastTimestamp: {row['timestamp']}")
     if row["lastOffset"] >= 0:
-        # Sequences go from 2147483647 on to 0.
+        # Sequences wrap from 2147483647 to 0.
         first = (row["lastSequence"] - row["offsetDelta"]) % _SEQUENCES
         words.append(f"firstSequence: {first}")
         words += [f"{name}: {row[name]}" for name in ("lastSequence", "lastOffset", "offsetDelta", "timestamp")]
@@ -281,12 +291,12 @@ def _text(content: bytes) -> str:
 
 
 def files_to_dump(paths: list[Path]) -> list[Path]:
-    """Give the files to dump: each path, or those of a partition's directory in the order of their names.
+    """Return the files to dump: each path, or the files of a partition's directory by name.
 
-    Files of another kind are passed over, as a shell's `partition/*` names them, too; of those that were named it is said.
+    Files of another kind are ignored, because a shell's `partition/*` names them, too; a message names those that were given.
 
     Raises:
-        OSError: A path is not there.
+        OSError: A path does not exist.
         ValueError: Nothing can be dumped.
     """
     wanted = []

@@ -8,63 +8,63 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logdex.cli.arguments import add_times, command, count, int32, raw_bytes, word
-from logdex.cli.kafka_dump import Dump, files_to_dump
-from logdex.cli.kafka_source import open_kafka, record_json, record_text
 from logdex.cli.output import Progress, complain, printable, say, say_json, say_report
+from logdex.cli.sources.kafka import open_kafka, record_json, record_text
+from logdex.cli.sources.kafka_dump import Dump, files_to_dump
 from logdex.kafka import Log, LogDir, LogSegment, ProducerState, build_key_index, find
-from logdex.kafka.file_name import LOG
-from logdex.kafka.segment import INDEX_INTERVAL_BYTES, MAX_INDEX_BYTES
+from logdex.kafka.files import LOG
+from logdex.kafka.log import INDEX_INTERVAL_BYTES, MAX_INDEX_BYTES
 
 if TYPE_CHECKING:
     from logdex.cli.arguments import Subparsers
 
 _KAFKA = """\
-What there is for Kafka alone. `logdex info`, `cat`, `export` and `verify` take Kafka paths,
-too: a log directory, a partition, a segment.
+Commands for Kafka only. `logdex info`, `cat`, `export` and `verify` take Kafka paths, too: a
+log directory, a partition, a segment.
 
   logdex kafka dump orders-0 --print-data-log
   logdex kafka find /var/kafka-logs orders order-1001 --index /var/key-index
   logdex kafka rebuild-index orders-0 --to /tmp/indexes"""
 
 _DUMP = """\
-Batches of a .log file, entries of an index, producers of a .snapshot: line by line as
-kafka-dump-log prints them, without a JVM. What is wrong stands at the end.
+Prints the batches of a .log file, the entries of an index, the producers of a .snapshot: the
+lines of kafka-dump-log, without a JVM. Faults are listed at the end.
 
   logdex kafka dump orders-0/00000000000000000000.log
   logdex kafka dump orders-0 --print-data-log
   logdex kafka dump orders-0/00000000000000000000.log --deep --json | jq -r .offset"""
 
 _FIND = """\
-Every record is checked against the key: the index holds hashes. What no index covers is
-read record by record, and said.
+Compares the key of each record: the index holds hashes. What no index covers is scanned, and
+a message says so.
 
   logdex kafka build-index /var/kafka-logs /var/key-index --topic orders
   logdex kafka find /var/kafka-logs orders order-1001 --index /var/key-index
   logdex kafka find /var/kafka-logs orders order-1001 --begin -2d --max 1 --json"""
 
 _VERIFY = """\
-Checks batches, records, indexes and the files beside them against each other. The kinds of
-findings are a closed list (docs/findings.md). Changes nothing.
+Checks batches, records, indexes and the files beside them against each other.
+docs/findings.md lists all kinds of findings. Changes nothing.
 
   logdex kafka verify /var/kafka-logs
   logdex kafka verify orders-0 --shallow"""
 
 _REBUILD = """\
-Writes the index files that a broker's recovery would make of the .log files, which are not
-changed. With --in-place they replace those of the partition; stop the broker before.
+Writes the index files that a broker's recovery would write for the .log files, which stay
+unchanged. With --in-place they replace those of the partition; stop the broker first.
 
   logdex kafka rebuild-index orders-0 --to /tmp/indexes
   logdex kafka rebuild-index orders-0 --in-place --index-interval-bytes 4096"""
 
 _BUILD = """\
-Makes an index from record keys to offsets, one directory a partition, or goes on where an
-earlier call ended. Kafka's own files are only read.
+Builds an index from record keys to offsets, one directory for each partition, or continues
+one that an earlier call began. Kafka's own files are only read.
 
   logdex kafka build-index /var/kafka-logs /var/key-index --topic orders"""
 
 
 def add_parsers(subparsers: Subparsers) -> None:
-    """Add the command and its own commands."""
+    """Add the command and its subcommands."""
     parser = subparsers.add_parser(
         "kafka",
         help="segments and indexes of Kafka: dump, find, verify, rebuild-index, build-index",
@@ -80,10 +80,10 @@ def add_parsers(subparsers: Subparsers) -> None:
 
 
 def _add_dump(commands: Subparsers) -> None:
-    parser = command(commands, "dump", "print what segment files hold", _DUMP)
+    parser = command(commands, "dump", "print the content of segment files", _DUMP)
     parser.add_argument("paths", metavar="PATH", nargs="+", help="files of a segment, or a partition's directory")
-    parser.add_argument("--deep", "--deep-iteration", action="store_true", help="with the records of each batch")
-    parser.add_argument("--print-data-log", action="store_true", help="with their keys and values")
+    parser.add_argument("--deep", "--deep-iteration", action="store_true", help="print the records of each batch, too")
+    parser.add_argument("--print-data-log", action="store_true", help="print the records with keys and values")
     parser.set_defaults(run=run_dump)
 
 
@@ -92,27 +92,29 @@ def _add_find(commands: Subparsers) -> None:
     parser.add_argument("log_dir", metavar="LOG_DIR", help="the broker's log directory (log.dirs), or a copy of it")
     parser.add_argument("topic", type=word, metavar="TOPIC", help="the topic")
     parser.add_argument("key", type=raw_bytes, metavar="KEY", help="the key, or the value of --header")
-    parser.add_argument("--index", metavar="DIR", help="what build-index wrote; without it everything is read")
-    parser.add_argument("--header", type=word, metavar="NAME", help="look for a header of this name")
+    parser.add_argument(
+        "--index", metavar="DIR", help="the directory that build-index wrote; without it the topic is scanned"
+    )
+    parser.add_argument("--header", type=word, metavar="NAME", help="compare the values of the header of this name")
     add_times(parser)
-    parser.add_argument("--max", type=count, metavar="N", help="no more than N records")
-    parser.add_argument("--body", action="store_true", help="with the values")
+    parser.add_argument("--max", type=count, metavar="N", help="at most N records")
+    parser.add_argument("--body", action="store_true", help="print the values, too")
     parser.set_defaults(run=run_find)
 
 
 def _add_verify(commands: Subparsers) -> None:
-    parser = command(commands, "verify", "check every byte that means something", _VERIFY)
+    parser = command(commands, "verify", "check every byte that has a meaning", _VERIFY)
     parser.add_argument("path", metavar="PATH", help="a log directory, a partition's directory, a .log file")
     parser.add_argument("--shallow", action="store_true", help="do not decode the records")
     parser.set_defaults(run=run_verify)
 
 
 def _add_rebuild(commands: Subparsers) -> None:
-    parser = command(commands, "rebuild-index", "make index files anew from the log", _REBUILD)
+    parser = command(commands, "rebuild-index", "rebuild index files from the log", _REBUILD)
     parser.add_argument("path", metavar="PATH", help="a partition's directory, or a .log file")
     where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--to", metavar="DIR", help="where to write; nothing there is replaced")
-    where.add_argument("--in-place", action="store_true", help="beside the log, in the place of what is there")
+    where.add_argument("--to", metavar="DIR", help="where to write; existing files are not replaced")
+    where.add_argument("--in-place", action="store_true", help="beside the log; existing files are replaced")
     parser.add_argument("--index-interval-bytes", type=int32, default=INDEX_INTERVAL_BYTES, metavar="N")
     parser.add_argument("--max-index-bytes", type=int32, default=MAX_INDEX_BYTES, metavar="N")
     parser.set_defaults(run=run_rebuild)
@@ -122,15 +124,13 @@ def _add_build(commands: Subparsers) -> None:
     parser = command(commands, "build-index", "index records by their keys", _BUILD)
     parser.add_argument("log_dir", metavar="LOG_DIR", help="the broker's log directory (log.dirs), or a copy of it")
     parser.add_argument("directory", metavar="DIR", help="where the index goes")
-    parser.add_argument(
-        "--topic", type=word, action="append", metavar="T", help="only this topic; may come several times"
-    )
+    parser.add_argument("--topic", type=word, action="append", metavar="T", help="only this topic; may be repeated")
     parser.add_argument("--header", type=word, metavar="NAME", help="index the values of this header, too")
     parser.set_defaults(run=run_build)
 
 
 def run_dump(arguments: argparse.Namespace) -> int:
-    """Print files; 1 where something is wrong with them."""
+    """Print files; 1 if they have faults."""
     dump = Dump(deep=arguments.deep or arguments.print_data_log, data=arguments.print_data_log, json=arguments.json)
     for path in files_to_dump([Path(path) for path in arguments.paths]):
         lines = dump.file(path)
@@ -153,7 +153,7 @@ def run_dump(arguments: argparse.Namespace) -> int:
 
 
 def run_find(arguments: argparse.Namespace) -> int:
-    """Print records; 1 where there is none."""
+    """Print records; 1 if there are none."""
     result = find(
         arguments.log_dir,
         arguments.topic,
@@ -177,21 +177,21 @@ def run_find(arguments: argparse.Namespace) -> int:
     if result.truncated:
         complain(f"there are more than {arguments.max}")
     if result.scanned_offsets:
-        complain(f"{result.scanned_offsets:,} offsets were read one by one: no index covers them")
+        complain(f"{result.scanned_offsets:,} offsets were scanned: no index covers them")
     if not result:
         complain("nothing found")
     return 0 if result else 1
 
 
 def run_verify(arguments: argparse.Namespace) -> int:
-    """Print findings; 1 where there are any."""
+    """Print findings; 1 if there are any."""
     with open_kafka(Path(arguments.path)) as source, Progress("verify") as progress:
         report = source.verify(progress, deep=not arguments.shallow)
     return say_report(report, json=arguments.json)
 
 
 def run_rebuild(arguments: argparse.Namespace) -> int:
-    """Write index files; 1 where the log has faults."""
+    """Write index files; 1 if the log has faults."""
     path = Path(arguments.path)
     options: dict[str, Any] = {
         "index_interval_bytes": arguments.index_interval_bytes,
@@ -204,13 +204,13 @@ def run_rebuild(arguments: argparse.Namespace) -> int:
     else:
         with Log.open(path) as log:
             if not log.segments:
-                raise ValueError(f"{path}: no partition's directory, it holds no .log file")
+                raise ValueError(f"{path}: expected a partition's directory, found no .log file")
             report = log.rebuild_indexes(arguments.to or path, **options)
     return say_report(report, json=arguments.json)
 
 
 def run_build(arguments: argparse.Namespace) -> int:
-    """Write key index files; 1 where damaged batches were passed over."""
+    """Write key index files; 1 if damaged batches were skipped."""
     with LogDir.open(arguments.log_dir) as logs, Progress("build-index") as progress:
         done = 0
 

@@ -1,0 +1,218 @@
+"""Finding records by key: candidates of the index and a scan of what the index does not cover, each compared by its own key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, overload
+
+from arro3.core import DataType
+
+from logdex.errors import CorruptFileError
+from logdex.hash_index.query import TimeRange, check_max_num
+from logdex.kafka.key_index import KeyIndex, opened, partitions_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from os import PathLike
+
+    from arro3.core import RecordBatch
+
+    from logdex._types import Time
+    from logdex.kafka.log import Log
+    from logdex.kafka.log_dir import LogDir
+
+RECORD_COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
+"""The columns of a `Record`."""
+
+_FIRST_READ, _MOST_READ = 16, 16_384
+"""Records that are read together, at first and at most: few may be enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record.
+
+    Attributes:
+        topic: The topic.
+        partition: The partition.
+        offset: Its offset in the partition.
+        timestamp: In ms since the epoch; -1 for none.
+        timestamp_type: 0 set by the producer, 1 set by the broker, -1 none.
+        key: The key; None for none.
+        value: The value; None for a tombstone.
+        headers: Pairs of name and value.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class FindResult(Sequence[Record]):
+    """Records that carry a key, newest first, each once; a sequence.
+
+    Attributes:
+        records: The records.
+        truncated: There are more of them than were asked for.
+        rejected: Candidates of the index that have another key, or are no longer in the log.
+        scanned_offsets: How many offsets were scanned because no index covers them.
+    """
+
+    records: tuple[Record, ...]
+    truncated: bool
+    rejected: int
+    scanned_offsets: int
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Record, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Record | tuple[Record, ...]:
+        """Return one record, or some of them."""
+        return self.records[index]
+
+    def __len__(self) -> int:
+        """Count the records."""
+        return len(self.records)
+
+    def __repr__(self) -> str:
+        """Return counts, not the records."""
+        notes = [f"{len(self)} records"]
+        if self.truncated:
+            notes.append("truncated")
+        if self.rejected:
+            notes.append(f"{self.rejected} candidates of other keys")
+        if self.scanned_offsets:
+            notes.append(f"{self.scanned_offsets} offsets scanned without an index")
+        return f"FindResult({', '.join(notes)})"
+
+
+def find(
+    log_dir: str | PathLike[str] | LogDir,
+    topic: str,
+    key: str | bytes,
+    *,
+    index: str | PathLike[str] | None = None,
+    begin: Time | None = None,
+    end: Time | None = None,
+    header: str | None = None,
+    max_num: int | None = None,
+) -> FindResult:
+    """Find the records of a topic that carry a key, newest first.
+
+    Candidates of the index are compared with the records. What no index covers, because there is none or because records were
+    added after it was built, is scanned. An open `LogDir` keeps the index open for the next call.
+
+    Args:
+        log_dir: The log directory, or its path.
+        topic: The topic.
+        key: The key; a `str` stands for its UTF-8 bytes.
+        index: The directory that `build_key_index` wrote; None: the topic is scanned.
+        begin: First timestamp, ms or an aware datetime; None: no bound.
+        end: Last timestamp, included.
+        header: Compare the values of the header of this name, not the record's key. If the index was built without it, the
+            topic is scanned.
+        max_num: The most records to return; None: all.
+
+    Raises:
+        ValueError: `max_num` is negative.
+        CorruptFileError: A batch that has to be read is damaged, or a file of the index is not whole.
+        FileNotFoundError: The topic or the index does not exist.
+    """
+    check_max_num(max_num)
+    if not isinstance(key, str | bytes):
+        raise TypeError(f"key: expected str or bytes, got {type(key).__name__}")
+    value = key.encode() if isinstance(key, str) else key
+    times = TimeRange.of(begin, end)
+    most = None if max_num is None else max_num + 1
+    lists: list[list[Record]] = []
+    rejected = scanned = 0
+    with opened(log_dir) as logs:
+        opened_index = None if index is None else logs.attached(Path(index), partial(KeyIndex, Path(index)))
+        for each in partitions_of(logs, topic):
+            search = _Search(logs.log(topic, each.partition), value, header, times)
+            covered, candidates = (0, []) if opened_index is None else opened_index.candidates(each, value, header)
+            hits, passed = search.scan(covered)
+            scanned += passed
+            lists.append(search.newest_first(sorted({*candidates, *hits}), most))
+            rejected += search.rejected
+    found = _merge(lists)
+    more = max_num is not None and len(found) > max_num
+    return FindResult(tuple(found[:max_num]), more, rejected, scanned)
+
+
+class _Search:
+    """The search for one key in one partition."""
+
+    def __init__(self, log: Log, value: bytes, header: str | None, times: TimeRange) -> None:
+        self._log = log
+        self._value = value
+        self._header = header
+        self._times = times
+        self.rejected = 0
+
+    def scan(self, begin: int) -> tuple[list[int], int]:
+        """Return the offsets from `begin` on whose records carry the key, and how many offsets were scanned."""
+        begin, end = max(begin, self._log.log_start_offset), self._log.log_end_offset
+        hits: list[int] = []
+        if begin < end:
+            stream = self._log.records(begin, columns=["offset"], keys=[self._value], header=self._header)
+            for batch in stream:
+                hits += batch.column("offset").to_pylist()
+        return hits, max(0, end - begin)
+
+    def newest_first(self, offsets: Sequence[int], most: int | None) -> list[Record]:
+        """Read the records at these ascending offsets from the last one on; return those that match, at most `most`."""
+        found: list[Record] = []
+        end, size = len(offsets), _FIRST_READ
+        while end > 0 and (most is None or len(found) < most):
+            carrying = self._read(offsets[max(0, end - size) : end])
+            self.rejected += min(size, end) - len(carrying)
+            found += (record for record in reversed(carrying) if self._times.holds(record.timestamp))
+            end, size = end - size, min(2 * size, _MOST_READ)
+        return found[:most]
+
+    def _read(self, offsets: Sequence[int]) -> list[Record]:
+        """Return the records at these offsets that carry the key."""
+        try:
+            return [*self._records_at(offsets)]
+        except CorruptFileError:
+            # The damage may be between the records that are wanted.
+            return [record for offset in offsets for record in self._records_at([offset])]
+
+    def _records_at(self, offsets: Sequence[int]) -> Iterator[Record]:
+        stream = self._log.records_at(offsets, columns=RECORD_COLUMNS, keys=[self._value], header=self._header)
+        for batch in stream:
+            yield from _records_of(batch)
+
+
+def _records_of(batch: RecordBatch) -> Iterator[Record]:
+    """Make objects of the rows of a batch with the columns of a record."""
+    columns = [batch.column(name) for name in RECORD_COLUMNS]
+    columns[3] = columns[3].cast(DataType.int64())
+    rows = zip(*(column.to_pylist() for column in columns), strict=True)
+    for topic, partition, offset, time, kind, key, value, headers in rows:
+        pairs = tuple((header["key"], header["value"]) for header in headers or ())
+        yield Record(topic, partition, offset, time, kind, key, value, pairs)
+
+
+def _merge(lists: list[list[Record]]) -> list[Record]:
+    """Merge the answers of partitions: within one by offset, between them by timestamp."""
+    rest = [list(reversed(records)) for records in lists if records]
+    merged = []
+    while rest:
+        newest = max(rest, key=lambda records: records[-1].timestamp)
+        merged.append(newest.pop())
+        rest = [records for records in rest if records]
+    return merged

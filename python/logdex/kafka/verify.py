@@ -1,0 +1,108 @@
+"""Check of a partition and of a log directory: the segments, their indexes and the files beside them, against each other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from logdex import _core
+from logdex.errors import CorruptFileError
+from logdex.kafka import checkpoint
+from logdex.kafka.files import OFFSET_INDEX, TIME_INDEX, TXN_INDEX
+from logdex.kafka.transactions import unlisted
+from logdex.report import Finding, Report, merge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from logdex._core import LogSegment
+    from logdex.kafka.files import TopicPartition
+    from logdex.kafka.segments import Segments
+
+
+def verify_log(
+    segments: Segments, directory: Path, *, deep: bool, progress: Callable[[LogSegment], None] | None
+) -> Report:
+    """Check a partition; never raises for what it finds. See `Log.verify`."""
+    epochs, findings = _leader_epochs(directory)
+    reports = []
+    end = None
+    for number, segment in enumerate(segments.segments):
+        reports.append(segment.verify(deep=deep))
+        found, end = segment.verify_in_log(
+            epochs,
+            previous_end=end,
+            closed=not segments.is_last(number),
+            offset_index=segments.file(number, OFFSET_INDEX),
+            time_index=segments.file(number, TIME_INDEX),
+        )
+        findings += found
+        if progress is not None:
+            progress(segment)
+    findings += _unlisted_transactions(segments)
+    for path in segments.listing.snapshots.values():
+        findings += _snapshot(path)
+    findings += [Finding(str(p), 0, "orphan-index", "a .log file beside it", "none") for p in segments.listing.orphans]
+    findings += [Finding(str(p), 0, "file-name", "a file of a segment", p.name) for p in segments.listing.strays]
+    checked = {"snapshots": len(segments.listing.snapshots), "segments": len(segments.segments)}
+    report = merge([*reports, Report(findings, checked)])
+    return replace(report, findings=sorted(report.findings, key=lambda finding: (finding.path, finding.offset)))
+
+
+def verify_checkpoints(log_dir: Path, log_ends: Mapping[TopicPartition, int]) -> Report:
+    """Check the text files of a log directory, and that no log starts after its end: a broker would delete it when it starts.
+
+    Args:
+        log_dir: The log directory.
+        log_ends: The offset after the last whole batch of each partition in it.
+    """
+    findings = []
+    for name in checkpoint.LOG_DIR_FILES:
+        try:
+            offsets = checkpoint.read_offsets(log_dir, name)
+        except CorruptFileError as error:
+            findings.append(content_finding(error))
+            continue
+        if name == checkpoint.LOG_START:
+            for partition, end in log_ends.items():
+                if partition in offsets and offsets[partition] > end:
+                    what = f"a start of {partition} of at most {end}, where its log ends"
+                    findings.append(Finding(str(log_dir / name), 0, "file-content", what, str(offsets[partition])))
+    return Report(findings, {})
+
+
+def content_finding(error: CorruptFileError) -> Finding:
+    """Return the finding for a small file that could not be read."""
+    return Finding(error.path, error.offset, "file-content", error.expected, error.found)
+
+
+def _leader_epochs(directory: Path) -> tuple[list[tuple[int, int]], list[Finding]]:
+    try:
+        return checkpoint.read_leader_epochs(directory), []
+    except CorruptFileError as error:
+        return [], [content_finding(error)]
+
+
+def _unlisted_transactions(segments: Segments) -> Iterator[Finding]:
+    """Name a transaction that a missing or shortened index does not list, once for each index."""
+    named = set()
+    for number, transaction in unlisted(segments):
+        path = segments.segments[number].path.with_suffix(TXN_INDEX)
+        if path in named:
+            continue
+        named.add(path)
+        what = f"the transaction of producer {transaction.producer_id} that was aborted at offset {transaction.last_offset}"
+        if path.exists():
+            yield Finding(str(path), path.stat().st_size, "index-entry", what, "no entry")
+        else:
+            yield Finding(str(path), 0, "file-missing", f"an index with {what}", "none")
+
+
+def _snapshot(path: Path) -> Iterator[Finding]:
+    try:
+        _core.read_producer_snapshot(path)
+    except CorruptFileError as error:
+        yield content_finding(error)
+    except FileNotFoundError:
+        pass  # deleted after it was listed

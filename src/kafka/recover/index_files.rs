@@ -1,0 +1,70 @@
+//! Writing the rebuilt indexes of a segment: each file whole or not at all, and never below a running broker.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use super::Recovered;
+use crate::error::{Error, Result};
+use crate::io::store_lock::fcntl_lock_holder;
+
+/// The lock file in a log directory. It is looked for in the target and in the directory above it.
+const LOCK: &str = ".lock";
+
+impl Recovered {
+    /// Writes the rebuilt indexes of the segment with this base offset, and returns how many files that makes.
+    ///
+    /// With `overwrite` files that exist are replaced, and an index of aborted transactions is removed where none belongs.
+    ///
+    /// # Errors
+    /// `Locked` when a running broker holds the log directory; `AlreadyExists`, before anything is written, without
+    /// `overwrite`; other errors of the system.
+    pub fn write_indexes(&self, directory: &Path, base_offset: i64, overwrite: bool) -> Result<u64> {
+        let absolute = std::path::absolute(directory).map_err(|e| Error::io(directory, e))?;
+        for folder in [Some(directory), absolute.parent()].into_iter().flatten() {
+            let path = folder.join(LOCK);
+            if let Some(pid) = fcntl_lock_holder(&path)? {
+                return Err(Error::Locked { path, pid });
+            }
+        }
+        fs::create_dir_all(directory).map_err(|e| Error::io(directory, e))?;
+        let files = [
+            (".index", Some(&self.offset_index)),
+            (".timeindex", Some(&self.time_index)),
+            (".txnindex", self.transaction_index.as_ref()),
+        ]
+        .map(|(suffix, content)| (directory.join(format!("{base_offset:020}{suffix}")), content));
+        if !overwrite && let Some((path, _)) = files.iter().find(|(path, _)| path.exists()) {
+            return Err(Error::io(path, io::ErrorKind::AlreadyExists.into()));
+        }
+        let mut written = 0;
+        for (path, content) in &files {
+            if let Some(content) = content {
+                replace(path, content)?;
+                written += 1;
+            } else if let Err(error) = fs::remove_file(path)
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                return Err(Error::io(path, error));
+            }
+        }
+        Ok(written)
+    }
+}
+
+/// Writes a file under another name and renames it, so that a kill leaves the old file or the new one.
+fn replace(path: &Path, content: &[u8]) -> Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let draft = path.with_file_name(format!(".{name}.{}", std::process::id()));
+    let written = write_new(&draft, content).and_then(|()| fs::rename(&draft, path));
+    written.map_err(|error| {
+        let _ = fs::remove_file(&draft);
+        Error::io(path, error)
+    })
+}
+
+fn write_new(path: &PathBuf, content: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    file.write_all(content)?;
+    file.sync_all()
+}
