@@ -15,6 +15,7 @@ pub mod log_entries;
 pub mod message_columns;
 mod names;
 pub mod offset_files;
+pub mod queue_stream;
 pub mod release;
 pub mod schedule;
 pub mod truncate;

@@ -69,9 +69,11 @@ pub fn due_messages(queue: &ConsumeQueue, begin: i64, now: i64, delay: i64) -> R
     let Some(units) = units.get(..due).filter(|units| !units.is_empty()) else {
         return Ok(None);
     };
-    let offsets = units.iter().map(|unit| Some(unit.unit.phy_offset));
+    let offsets = units.iter().map(|unit| Some(unit.unit.phy_offset)).collect();
     let columns = [Column::Topic, Column::Properties, Column::Body];
-    let parked = log.first_messages(offsets, &columns, Bodies::Stored)?;
+    let Some(parked) = CommitLog::message_batches(log, offsets, &columns, Bodies::Stored, None).next_batch()? else {
+        return Ok(None);
+    };
     let units = units.get(..parked.num_rows()).unwrap_or_default();
     let next_offset = units.last().map_or(begin, |last| last.base_offset.saturating_add(1));
     let (topics, properties) = (Texts::of(&parked, "topic")?, MessageProperties::of(&parked)?);

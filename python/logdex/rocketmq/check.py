@@ -10,21 +10,19 @@ from logdex._core import IndexCrossCheck, QueueCrossCheck, last_message, split_c
 from logdex.hash_index.geometry import entry_offset
 from logdex.report import Finding, Report, merge
 from logdex.rocketmq.find import TAG_PREFIX
-from logdex.rocketmq.ranges import Range, subtract, union
-from logdex.rocketmq.read_ahead import read_ahead
-from logdex.rocketmq.topics import configured_topics
+from logdex.rocketmq.layout import configured_topics
+from logdex.rocketmq.read import Range, read_ahead, subtract, union
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from arro3.core import RecordBatch
 
-    from logdex._core import IndexFile
+    from logdex._core import CommitLog, IndexFile
     from logdex._types import Progress
-    from logdex.rocketmq.commit_log import CommitLog
     from logdex.rocketmq.index_service import IndexService
     from logdex.rocketmq.layout import StoreLayout
-    from logdex.rocketmq.queue_set import QueueSet
+    from logdex.rocketmq.queues import QueueSet
 
 _Missing: TypeAlias = tuple[int, str, str]
 
@@ -54,7 +52,7 @@ class StoreCheck:
         unclean = layout.abort.exists()
         self._queues = QueueCrossCheck(
             layout.root,
-            log.core,
+            log,
             unclean=unclean,
             # logdex writes the files of one queue after the other.
             dispatched_by_queue=unclean and layout.written_by_logdex,
@@ -95,7 +93,7 @@ class StoreCheck:
         for offset, suspect in cut_off:
             found = f"a message at {offset} that was truncated before ({suspect})"
             self._findings.append(
-                Finding(*self._log.core.place(offset), "log-ghost", "nothing behind the end of the log", found)
+                Finding(*self._log.place(offset), "log-ghost", "nothing behind the end of the log", found)
             )
         for valid in batches:
             self._messages += valid.num_rows
@@ -123,7 +121,7 @@ class IndexCheck:
         self._log = log
         self._index = index
         self._files: list[IndexFile] = [file for file in index.files if len(file)]
-        self._tags = bool(_core.index_holds_tags(log.core, self._files))
+        self._tags = bool(_core.index_holds_tags(log, self._files))
         self._check = IndexCrossCheck(self._files, tags=self._tags, log_begin=log.min_offset)
         # The messages at a file's ends may have keys in the files beside it.
         headers = [file.header for file in self._files]
@@ -148,7 +146,7 @@ class IndexCheck:
         for number in range(len(self._files)):
             taken = _ENTRIES_A_STEP
             while taken:
-                taken, wrong = self._check.check_rest(self._log.core, number, _ENTRIES_A_STEP)
+                taken, wrong = self._check.check_rest(self._log, number, _ENTRIES_A_STEP)
                 self._report_wrong(wrong)
         self._report_missing()
         checked = {"entries_followed": self._check.followed}

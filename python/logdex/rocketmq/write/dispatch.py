@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from logdex._core import ConsumeQueueWriter, indexed_messages, last_message
 from logdex.arrow import INDEXED_COLUMNS
 from logdex.errors import CorruptFileError
-from logdex.rocketmq.read_ahead import read_ahead
+from logdex.rocketmq.read import read_ahead
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from arro3.core import RecordBatch
 
-    from logdex.rocketmq.commit_log import CommitLog
+    from logdex._core import CommitLog
     from logdex.rocketmq.index_service import IndexService
 
 _COLUMNS = tuple(dict.fromkeys([*ConsumeQueueWriter.columns, *INDEXED_COLUMNS]))
@@ -95,5 +95,5 @@ class Dispatcher:
         for finding in reader.report.findings:
             raise CorruptFileError(finding.path, finding.offset, finding.expected, finding.found)
         if reader.end_offset is not None and reader.end_offset < end:
-            path, offset = self._log.core.place(reader.end_offset)
+            path, offset = self._log.place(reader.end_offset)
             raise CorruptFileError(path, offset, f"messages up to offset {end}", "the end of the log")

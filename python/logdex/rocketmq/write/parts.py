@@ -14,13 +14,12 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from logdex._core import CommitLogWriter, ConsumeQueueWriter, StoreLock, delay_levels_ms, truncate_log
+from logdex._core import CommitLog, CommitLogWriter, ConsumeQueueWriter, StoreLock, delay_levels_ms, truncate_log
 from logdex._files import sync_directory
 from logdex.report import Report
-from logdex.rocketmq.commit_log import CommitLog
 from logdex.rocketmq.index_service import INDEXES_TAGS, IndexService
 from logdex.rocketmq.layout import ABORT, StoreLayout
-from logdex.rocketmq.queue_set import QueueSet
+from logdex.rocketmq.queues import QueueSet
 from logdex.rocketmq.write.dispatch import Dispatcher
 from logdex.rocketmq.write.options import DEFAULT_FILE_SIZE
 from logdex.rocketmq.write.recovery import (

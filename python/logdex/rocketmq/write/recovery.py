@@ -13,15 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from logdex._core import StoreCheckpoint, index_holds_tags
+from logdex._core import CommitLog, StoreCheckpoint, index_holds_tags
 from logdex.errors import CorruptFileError
 from logdex.hash_index.directory import DirectoryLock, list_directory
 from logdex.hash_index.geometry import check_geometry
 from logdex.report import Finding
-from logdex.rocketmq.commit_log import CommitLog
 from logdex.rocketmq.index_service import IndexService
 from logdex.rocketmq.layout import OFFSET_NAME
-from logdex.rocketmq.sound import sound_messages
+from logdex.rocketmq.read import valid_messages
 
 if TYPE_CHECKING:
     from logdex.rocketmq.layout import StoreLayout
@@ -120,7 +119,7 @@ def plan_recovery(
         # Another index service may write there without the store's lock.
         DirectoryLock(layout.index).release()
     with CommitLog.open(layout.commit_log) as log:
-        begin, end, dispatch = log.core.recovery(
+        begin, end, dispatch = log.recovery(
             StoreCheckpoint.open(layout.checkpoint) if layout.checkpoint.exists() else None,
             last_exit_ok=last_exit_ok,
             queue_end=queue_end,
@@ -135,7 +134,7 @@ def plan_recovery(
         if lost + doubtful and not truncate:
             raise _would_be_lost(log, end, lost, doubtful, findings)
         if last_exit_ok and not lost + doubtful and queue_end > end:
-            path, offset = log.core.place(end)
+            path, offset = log.place(end)
             expected = f"messages up to offset {queue_end}, where queues lead"
             findings.append(Finding(path, offset, "log-end", expected, "the end of the log"))
         index = _inspect_index(layout, log, geometry, end, last_exit_ok=last_exit_ok)
@@ -167,7 +166,7 @@ def _file_size(log: CommitLog, end: int, wanted: int | None) -> int:
         ValueError: It is not the requested one; or the only file was cut short, so it does not tell.
     """
     size = log.file_size
-    if len(log.files) == 1 and log.core.is_cut_short(end):
+    if len(log.files) == 1 and log.is_cut_short(end):
         if wanted is None:
             raise ValueError(f"{log.files[0]}: the only file of this log was cut short at {size} bytes; give file_size")
         if wanted >= size:
@@ -178,13 +177,15 @@ def _file_size(log: CommitLog, end: int, wanted: int | None) -> int:
 
 
 def _count_behind(log: CommitLog, end: int, findings: list[Finding], *, led_to: int = -1) -> int:
-    """Return the number of messages behind the end of the log that no broker truncated; see `sound_messages`."""
-    messages = sound_messages(log, ("phy_offset",), end, None, salvage=True, on_damage=findings.append, led_to=led_to)
+    """Return the number of messages behind the end of the log that no broker truncated; see `valid_messages`."""
+    messages = valid_messages(
+        log, ("phy_offset",), end, None, salvage=True, on_damage=findings.append, queue_end=led_to
+    )
     return sum(batch.num_rows for batch in messages)
 
 
 def _would_be_lost(log: CommitLog, end: int, lost: int, doubtful: int, findings: list[Finding]) -> CorruptFileError:
-    path, offset = log.core.place(end)
+    path, offset = log.place(end)
     why = next((finding for finding in findings if (finding.path, finding.offset) == (path, offset)), None)
     expected = f"{why.expected}, or the end of the log" if why else "the end of the log"
     found = f"{why.found}, and " if why else ""
@@ -201,7 +202,7 @@ def _would_be_lost(log: CommitLog, end: int, lost: int, doubtful: int, findings:
 
 def _refuse_long_file(log: CommitLog, end: int) -> None:
     """Raise if the file at the end of the log is longer than the others."""
-    path, _ = log.core.place(end)
+    path, _ = log.place(end)
     size = Path(path).stat().st_size
     if size > log.file_size:
         raise CorruptFileError(path, log.file_size, f"{log.file_size} bytes, as most files here", f"{size} bytes")
@@ -238,7 +239,7 @@ def _inspect_index(
             # The last indexed message is not indexed again.
             max(ends.values(), default=-1) + 1,
             beyond,
-            index_holds_tags(log.core, files),
+            index_holds_tags(log, files),
         )
 
 

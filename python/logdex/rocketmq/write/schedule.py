@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from arro3.core import RecordBatch
 
-    from logdex.rocketmq.queue_set import QueueSet
+    from logdex.rocketmq.queues import QueueSet
 
     _OnRefused: TypeAlias = Callable[[RecordBatch, ValueError], None]
 

@@ -219,7 +219,7 @@ impl CrossCheck {
                 let followed = Followed::new(queue, options);
                 let opened = followed.open()?;
                 check.report.add(opened.check_files()?);
-                log_end = log_end.max(opened.messages_end()?);
+                log_end = log_end.max(opened.last_unit()?.map_or(0, |last| last.unit.end()));
                 check.add(followed);
             }
         }

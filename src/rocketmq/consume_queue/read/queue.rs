@@ -18,6 +18,8 @@ use crate::rocketmq::release::Release;
 
 /// Bytes that are read at once.
 const CHUNK: usize = 256 * 1024;
+/// Units that are checked at once.
+const UNITS_AT_ONCE: u64 = 4096;
 /// The folder of the batch queues in a store.
 pub(crate) const BATCH_FOLDER: &str = "batchconsumequeue";
 
@@ -163,17 +165,45 @@ impl ConsumeQueue {
         Ok(last.filter(|last| last.unit.is_valid()).map_or(-1, |last| last.unit.unit.end()))
     }
 
-    /// Offset in the log after the last message; 0 if the last unit is filling, or without a unit.
+    /// Returns the last unit, if it is that of a message.
     ///
     /// # Errors
     /// The system's error, with the path.
-    pub(crate) fn messages_end(&self) -> Result<i64> {
+    pub fn last_unit(&self) -> Result<Option<BatchUnit>> {
         let files = self.files()?;
-        let last = bounds_of(self, &files)?.units.checked_sub(1);
-        let last = last.map(|last| self.unit(&files, last)).transpose()?.flatten();
-        Ok(last
-            .filter(|last| last.unit.is_valid() && last.unit.unit.is_message())
-            .map_or(0, |last| last.unit.unit.end()))
+        let units = match self.options.compat {
+            None => written_end(self, &files)?,
+            Some(_) => bounds_of(self, &files)?.units,
+        };
+        let last = units.checked_sub(1).map(|last| self.unit(&files, last)).transpose()?.flatten();
+        Ok(last.map(|last| last.unit).filter(|unit| unit.is_valid() && unit.unit.is_message()))
+    }
+
+    /// Returns the offset in the log of the first message at or behind `phy_offset` that has a unit, if the units rise.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn message_from(&self, phy_offset: i64) -> Result<Option<i64>> {
+        let files = self.files()?;
+        let end = bounds_of(self, &files)?.units;
+        let (mut low, mut high) = (files.first().map_or(0, |file| file.start / self.unit_bytes()), end);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.unit(&files, middle)? {
+                Some(found) if found.unit.unit.phy_offset >= phy_offset => high = middle,
+                _ => low = middle + 1,
+            }
+        }
+        let found = if low < end { self.unit(&files, low)? } else { None };
+        Ok(found.map(|found| found.unit.unit).filter(|unit| unit.is_message()).map(|unit| unit.phy_offset))
+    }
+
+    /// Returns whether units of a file were never written, as far as the file system tells.
+    fn is_unwritten(&self, file: &OffsetFile, begin: u64, end: u64) -> Result<bool> {
+        let source = self.open.get(file, self.options.access)?;
+        let (begin, end) = (begin * self.unit_bytes() - file.start, end * self.unit_bytes() - file.start);
+        let data = source.next_data(begin).map_err(|e| Error::io(&file.path, e))?;
+        Ok(data.is_none_or(|data| data >= end))
     }
 
     /// Bytes of a unit, for arithmetic with offsets.
@@ -336,15 +366,24 @@ pub(crate) fn bounds_of(queue: &ConsumeQueue, files: &[OffsetFile]) -> Result<Bo
 /// Returns the number of the unit after the last valid one.
 fn written_end(queue: &ConsumeQueue, files: &[OffsetFile]) -> Result<u64> {
     for file in files.iter().rev() {
-        let mut end = 0;
-        queue.read_file(file, 0, u64::MAX, |Numbered { number, unit }| {
-            if unit.is_valid() {
-                end = number + 1;
+        let first = file.start.div_ceil(queue.unit_bytes());
+        let mut before = file.end() / queue.unit_bytes();
+        // From the end: most of a file may never have been written.
+        while before > first {
+            let begin = before.saturating_sub(UNITS_AT_ONCE).max(first);
+            let mut end = 0;
+            if !queue.is_unwritten(file, begin, before)? {
+                queue.read_file(file, begin, before, |Numbered { number, unit }| {
+                    if unit.is_valid() {
+                        end = number + 1;
+                    }
+                    true
+                })?;
             }
-            true
-        })?;
-        if end > 0 {
-            return Ok(end);
+            if end > 0 {
+                return Ok(end);
+            }
+            before = begin;
         }
     }
     Ok(files.first().map_or(0, |file| file.start / queue.unit_bytes()))
