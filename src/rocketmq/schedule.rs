@@ -12,8 +12,9 @@ use arrow_array::{ArrayRef, Int32Array, RecordBatch, StringArray};
 use super::commit_log::columns::{Column, schema};
 use super::commit_log::{Bodies, CommitLog};
 use super::consume_queue::{ConsumeQueue, is_extension_address};
-use super::message_columns::{Int32s, MessageProperties, Texts, integers, null};
+use super::message_columns::MessageProperties;
 use super::names::SCHEDULE_TOPIC;
+use crate::arrow::input_columns::{Int32s, Texts, integers, null};
 use crate::error::{Error, Result};
 
 const HALF_TOPIC: &str = "RMQ_SYS_TRANS_HALF_TOPIC";

@@ -10,8 +10,8 @@
 
 use arrow_array::RecordBatch;
 
+use crate::arrow::input_columns::{Texts, integers, null};
 use crate::error::Result;
-use crate::rocketmq::message_columns::{Texts, integers, null};
 
 /// The signs, as bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

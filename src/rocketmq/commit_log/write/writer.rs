@@ -12,10 +12,10 @@ use super::pending_batch::PendingBatch;
 use super::put_columns::PutColumns;
 use super::put_result::{PutResult, PutResultColumns};
 use super::shared::Shared;
+use crate::arrow::input_columns::{Int32s, Texts, integers, null};
 use crate::error::{Error, Result};
 use crate::io::disk;
 use crate::rocketmq::commit_log::frame::{BLANK_LEN, is_in_queue};
-use crate::rocketmq::message_columns::{Int32s, Texts, integers, null};
 
 /// Appends messages to a log. Any thread may call; puts run one after the other.
 #[derive(Debug)]

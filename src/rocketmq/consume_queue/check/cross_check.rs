@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 
+use crate::arrow::input_columns::{Int32s, Texts, integers, null};
 use crate::error::Result;
 use crate::hash_index::carry_utf8;
 use crate::report::{self, Report};
@@ -24,7 +25,6 @@ use crate::rocketmq::consume_queue::directories::{
 };
 use crate::rocketmq::consume_queue::read::{BatchBlocks, ConsumeQueue, Kind, Options, is_extension_address};
 use crate::rocketmq::consume_queue::unit::{BatchUnit, Unit};
-use crate::rocketmq::message_columns::{Int32s, Texts, integers, null};
 use crate::rocketmq::names::{MULTI_DISPATCH, MULTI_QUEUE_OFFSET, SCHEDULE_TOPIC, dispatched_queue_id};
 
 /// The most units of a queue that are read ahead.

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
+use crate::arrow::input_columns::{Int32s, Texts, integers};
 use crate::error::Result;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::{CommitLog, ScanOptions};
 use crate::rocketmq::consume_queue::directories::folder;
 use crate::rocketmq::consume_queue::read::{ConsumeQueue, Kind, Options};
-use crate::rocketmq::message_columns::{Int32s, Texts, integers};
 use crate::rocketmq::names::is_folder_name;
 
 /// Returns whether a message begins at this offset of the log, and its queue in the store at `root` has its unit.
