@@ -9,6 +9,7 @@ from arro3.core import Array, RecordBatch, RecordBatchReader, Schema, Table
 
 from logdex._types import Access, Body, Check, Compat, Flush, OnError, Stop, Time
 from logdex.report import Finding, Report
+from logdex.rocketmq.message import Message
 
 _Path: TypeAlias = str | PathLike[str]
 
@@ -21,6 +22,7 @@ _Ints: TypeAlias = _ArrowArray | Sequence[int | None]
 _Times: TypeAlias = _ArrowArray | Sequence[Time | None]
 
 __all__ = [
+    "DEFAULT_DELAY_LEVELS",
     "INDEXED_COLUMNS",
     "BatchStream",
     "CommitLog",
@@ -33,11 +35,13 @@ __all__ = [
     "IndexFile",
     "IndexHeader",
     "LogSegment",
+    "MessageFilter",
     "MessageReader",
     "OffsetIndex",
     "PreparedFile",
     "ProducerState",
-    "QueueFollower",
+    "QueueCrossCheck",
+    "QueueReader",
     "RecoveredSegment",
     "SegmentReader",
     "Slice",
@@ -57,8 +61,9 @@ __all__ = [
     "chain_statistics",
     "commit_log_directories",
     "control_record",
-    "cut_log",
     "delay_levels_ms",
+    "delivered_levels",
+    "dispatched_end",
     "entry_columns",
     "find_messages",
     "finding_kinds",
@@ -67,29 +72,34 @@ __all__ = [
     "index_holds_tags",
     "index_key",
     "index_lacks_entries",
+    "indexed_messages",
     "infer_geometry",
     "judge_candidates",
     "key_entries",
     "key_hash",
     "key_hashes",
     "key_text",
+    "last_message",
+    "message_batch",
     "message_columns",
     "message_lists",
     "missing_index_entries",
     "newest_first",
     "offset_order",
-    "property_column",
     "read_chain",
     "read_producer_snapshot",
     "read_records",
     "read_transaction_index",
     "select_files",
+    "split_cut_off",
     "text_column",
     "time_ms",
+    "truncate_log",
     "unput_entries",
 ]
 
 __version__: str
+DEFAULT_DELAY_LEVELS: str
 INDEXED_COLUMNS: tuple[str, ...]
 
 def key_hash(key: str | bytes) -> int: ...
@@ -102,9 +112,13 @@ def time_ms(value: Time, *, end: bool = False, name: str = "value") -> int: ...
 def finding_kinds() -> list[str]: ...
 def broker_lock_holder(path: _Path) -> int | None: ...
 def commit_log_directories(path: _Path) -> list[Path]: ...
-def cut_log(directory: _Path, end_phy_offset: int) -> Report: ...
+def truncate_log(directory: _Path, end_phy_offset: int) -> Report: ...
 def delay_levels_ms(text: str) -> list[int]: ...
-def property_column(rows: Sequence[Mapping[str, str | None] | None]) -> Array: ...
+def message_batch(columns: Mapping[str, Any]) -> RecordBatch: ...
+def delivered_levels(messages: Any, copies: Any, delivered: Mapping[int, int]) -> dict[int, int]: ...
+def indexed_messages(messages: Any, *, tags: bool) -> int: ...
+def last_message(messages: Any) -> tuple[int, int] | None: ...
+def split_cut_off(messages: Any) -> tuple[list[RecordBatch], list[tuple[int, str]], int]: ...
 def _open_commit_log(path: _Path, access: Access, compat: Compat | None, max_body_bytes: int) -> CommitLog: ...
 def _open_consume_queue(
     directory: _Path,
@@ -380,6 +394,59 @@ class MessageReader:
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 @final
+class MessageFilter:
+    def __new__(
+        cls,
+        *,
+        topics: Iterable[str] | None = None,
+        queue_ids: Sequence[int] | None = None,
+        begin: Time | None = None,
+        end: Time | None = None,
+        begin_phy_offset: int | None = None,
+        end_phy_offset: int | None = None,
+        begin_queue_offset: int | None = None,
+        end_queue_offset: int | None = None,
+        keys: Iterable[str] | None = None,
+        tags: Iterable[str] | None = None,
+    ) -> MessageFilter: ...
+
+@final
+class QueueReader:
+    def __new__(
+        cls,
+        log: CommitLog,
+        parts: Sequence[tuple[str, int, ConsumeQueue, int | None, int | None]],
+        *,
+        begin_phy_offset: int | None = None,
+        end_phy_offset: int | None = None,
+        columns: Iterable[str] | None = None,
+        body: Body = "decoded",
+        batch_size: int = 8_192,
+        selection: MessageFilter | None = None,
+    ) -> QueueReader: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def fault(self) -> str | None: ...
+    @property
+    def schema(self) -> Schema: ...
+    @property
+    def closed(self) -> bool: ...
+    def close(self) -> None: ...
+    def __iter__(self) -> QueueReader: ...
+    def __next__(self) -> RecordBatch: ...
+    def __arrow_c_schema__(self) -> object: ...
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+def dispatched_end(
+    log: CommitLog,
+    queues: Sequence[tuple[str, int, _Path]],
+    *,
+    access: Access = "auto",
+    compat: Compat | None = None,
+) -> int | None: ...
+
+@final
 class CommitLog:
     @staticmethod
     def open(
@@ -400,6 +467,9 @@ class CommitLog:
     @property
     def max_offset(self) -> int: ...
     def expect_message(self, phy_offset: int) -> None: ...
+    def expect_dispatched(self, phy_offset: int, root: _Path) -> None: ...
+    def place(self, phy_offset: int) -> tuple[str, int]: ...
+    def is_cut_short(self, end_phy_offset: int) -> bool: ...
     def check_files(self) -> Report: ...
     def file_table(self) -> RecordBatch: ...
     def recovery(
@@ -410,8 +480,11 @@ class CommitLog:
         queue_end: int | None = None,
         message_index_safe: bool = False,
     ) -> tuple[int, int, int]: ...
-    def message(self, phy_offset: int) -> dict[str, Any] | None: ...
+    def message(self, phy_offset: int) -> Message | None: ...
     def is_cut_off(self, phy_offset: int) -> bool: ...
+    def is_message_of(self, phy_offset: int, topic: str, queue_id: int, queue_offset: int) -> bool: ...
+    def ranges_in_time(self, begin: int, end: int, clock_slack_ms: int) -> list[tuple[int, int]]: ...
+    def topics(self, *, salvage: bool) -> tuple[list[str], Report]: ...
     def messages(
         self,
         phy_offsets: _Ints,
@@ -419,13 +492,14 @@ class CommitLog:
         columns: Iterable[str] | None = None,
         body: Body = "decoded",
     ) -> RecordBatch: ...
-    def first_messages(
+    def message_batches(
         self,
         phy_offsets: _Ints,
         *,
         columns: Iterable[str] | None = None,
         body: Body = "decoded",
-    ) -> RecordBatch: ...
+        selection: MessageFilter | None = None,
+    ) -> MessageReader: ...
     def scan(
         self,
         *,
@@ -437,6 +511,8 @@ class CommitLog:
         body: Body = "decoded",
         threads: int = 1,
         check_crc: bool = True,
+        selection: MessageFilter | None = None,
+        queue_end: int | None = None,
     ) -> MessageReader: ...
     @property
     def closed(self) -> bool: ...
@@ -472,8 +548,12 @@ class ConsumeQueue:
     def max_offset(self) -> int: ...
     @property
     def log_end(self) -> int: ...
+    def message_from(self, phy_offset: int) -> int | None: ...
     def units(self, begin: int | None = None, end: int | None = None) -> RecordBatch: ...
     def extension_units(self, addresses: _Ints) -> RecordBatch: ...
+    def due_messages(
+        self, begin: int, *, now: int, delay_ms: int
+    ) -> tuple[RecordBatch, int, list[tuple[int, str]]] | None: ...
     def offset_by_time(self, t: Time, *, boundary: Literal["lower", "upper"] = "lower") -> int: ...
     def check_files(self) -> Report: ...
     @property
@@ -484,17 +564,20 @@ class ConsumeQueue:
     def __reduce__(self) -> tuple[Any, ...]: ...
 
 @final
-class QueueFollower:
-    def __new__(cls, *, dispatched: int | None, topics: Sequence[str]) -> QueueFollower: ...
-    def add(self, topic: str, queue_id: int, queue: ConsumeQueue) -> int | None: ...
-    def follow(self, messages: Any) -> list[tuple[int, int, int, str | None, int, int]]: ...
-    def matched(self, queue: int) -> int: ...
-    def unit(self, queue: int, queue_offset: int) -> tuple[int, int] | None: ...
-    def missing(self) -> list[tuple[str, int, int, int, int]]: ...
+class QueueCrossCheck:
+    def __new__(
+        cls,
+        root: _Path,
+        log: CommitLog,
+        *,
+        unclean: bool,
+        dispatched_by_queue: bool,
+        topics: Sequence[str],
+    ) -> QueueCrossCheck: ...
     @property
-    def undispatched(self) -> int: ...
-    @property
-    def without_queue(self) -> int: ...
+    def queues(self) -> int: ...
+    def check(self, messages: Any) -> None: ...
+    def finish(self) -> Report: ...
 
 @final
 class IndexCrossCheck:
@@ -519,6 +602,7 @@ class CommitLogWriter:
         flush: Flush = "async",
     ) -> CommitLogWriter: ...
     def set_queue_offset(self, topic: str, queue_id: int, queue_offset: int) -> None: ...
+    def set_queue_offsets(self, queues: Any) -> None: ...
     def put_messages(
         self,
         messages: Any,
@@ -592,7 +676,7 @@ class ConsumeQueueWriter:
         file_size: int | None = None,
         batch_file_size: int | None = None,
         extension_file_size: int | None = None,
-    ) -> None: ...
+    ) -> int: ...
     @property
     def report(self) -> Report: ...
     @property
