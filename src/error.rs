@@ -1,12 +1,12 @@
-//! The one error type of the crate: variants carry data, the text is made when it is shown.
+//! The error type of the crate. Variants carry data; the text is formatted when it is shown.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Result of everything in this crate that can fail.
+/// Result of all fallible functions of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What can go wrong. `Corrupt` and `Geometry` are about a file, `InvalidArgument` about the caller.
+/// An error. `Corrupt` and `Geometry` are about a file, `InvalidArgument` about the caller.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -18,7 +18,7 @@ pub enum Error {
         /// The system's own error.
         source: io::Error,
     },
-    /// A file holds bytes that cannot be true.
+    /// A file holds impossible bytes.
     #[error("{} at byte {offset}: expected {expected}, found {found}", path.display())]
     Corrupt {
         /// The file.
@@ -30,14 +30,14 @@ pub enum Error {
         /// What the file holds.
         found: String,
     },
-    /// The geometry of an index file cannot be told from its content.
+    /// The geometry of an index file cannot be inferred from its content.
     #[error("{} ({size} bytes): {count} geometries fit its content", path.display())]
     Geometry {
         /// The file.
         path: PathBuf,
         /// The first of the fits, as (`hash_slots`, `max_entries`).
         fits: Vec<(u32, u32)>,
-        /// How many fit in all.
+        /// How many geometries fit.
         count: usize,
         /// Length of the file in bytes.
         size: u64,
@@ -47,10 +47,10 @@ pub enum Error {
     Locked {
         /// The lock file.
         path: PathBuf,
-        /// The process that holds it; 0 where the system does not say.
+        /// The process that holds it; 0 if the system does not report it.
         pid: u32,
     },
-    /// An index has no room for another entry.
+    /// An index cannot hold another entry.
     #[error("{} is full: it holds {entries} entries", path.display())]
     IndexFull {
         /// The file.
@@ -58,18 +58,18 @@ pub enum Error {
         /// Entries that it holds.
         entries: u64,
     },
-    /// The caller asked for something that does not exist.
+    /// An argument of the caller is invalid.
     #[error("{0}")]
     InvalidArgument(String),
 }
 
 impl Error {
-    /// An I/O error with the path it happened on.
+    /// An I/O error with its path.
     pub fn io(path: &Path, source: io::Error) -> Self {
         Self::Io { path: path.to_owned(), source }
     }
 
-    /// A finding about the bytes of a file.
+    /// An error about the bytes of a file.
     pub fn corrupt(path: &Path, offset: u64, expected: impl Into<String>, found: impl Into<String>) -> Self {
         Self::Corrupt { path: path.to_owned(), offset, expected: expected.into(), found: found.into() }
     }

@@ -1,4 +1,4 @@
-//! Files on disk: opening, creating, locking, reserving space. What differs between systems sits here.
+//! Files on disk: opening, creating, locking, reserving space. The code that differs between systems is here.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 pub fn open_file(path: &Path, write: bool) -> Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(write);
-    // Otherwise a pipe that nobody writes to is waited for; of no account to a file.
+    // Without this flag, opening a pipe without a writer would block. It does not affect files.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
     let file = options.open(path).map_err(|e| Error::io(path, e))?;
@@ -22,15 +22,15 @@ pub fn open_file(path: &Path, write: bool) -> Result<File> {
     if kind.is_file() { Ok(file) } else { Err(Error::io(path, other.into())) }
 }
 
-/// A path that does not change its meaning with the current directory, which the process may change at any time.
+/// Returns the absolute path, which keeps its meaning when the process changes its current directory.
 ///
 /// # Errors
-/// The system's error for an empty path, or where there is no current directory. With the path.
+/// The system's error for an empty path, or if there is no current directory. With the path.
 pub fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).map_err(|e| Error::io(path, e))
 }
 
-/// Takes the lock of a file's one writer. It is held until what is returned and every other handle of `file` is dropped.
+/// Takes the lock of a file's one writer. It is held until the returned handle and all other handles of `file` are dropped.
 ///
 /// # Errors
 /// `WouldBlock` when another writer has it, in this process or another; else the system's error. With the path.
@@ -43,7 +43,7 @@ pub fn lock_writer(path: &Path, file: &File) -> Result<File> {
     }
 }
 
-/// Writes all bytes from `offset` on, without the position of `file`.
+/// Writes all bytes from `offset` on. The position of `file` does not change.
 ///
 /// # Errors
 /// The system's error; some bytes may be written then.
@@ -52,7 +52,7 @@ pub fn write_all_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
     std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
 }
 
-/// Writes all bytes from `offset` on. This system moves the position of `file` as it does so.
+/// Writes all bytes from `offset` on. This system changes the position of `file`.
 ///
 /// # Errors
 /// The system's error; some bytes may be written then.
@@ -70,13 +70,13 @@ pub fn write_all_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Resul
     Ok(())
 }
 
-/// Reserves disk space for the first `len` bytes, so that a store into a map cannot meet a full disk.
+/// Reserves disk space for the first `len` bytes, so that a store into a map cannot fail on a full disk.
 ///
-/// Makes the file at least `len` bytes long. Returns false where the system cannot reserve; the file then has the
-/// length but not the space.
+/// Makes the file at least `len` bytes long. Returns false if the system cannot reserve: the file then has the length but
+/// not the space.
 ///
 /// # Errors
-/// The system's error, `StorageFull` above all.
+/// The system's error, mainly `StorageFull`.
 #[cfg(any(target_os = "linux", target_os = "macos"))]
 pub fn reserve(file: &File, len: u64) -> io::Result<bool> {
     use rustix::fs::{FallocateFlags, fallocate};
@@ -95,7 +95,7 @@ pub fn reserve(file: &File, len: u64) -> io::Result<bool> {
     extend(file, len)
 }
 
-/// Gives the file its length; this system cannot reserve the space.
+/// Sets the length of the file. This system cannot reserve the space.
 ///
 /// # Errors
 /// The system's error.
@@ -111,9 +111,10 @@ fn extend(file: &File, len: u64) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Offset of the first byte from `offset` on that was ever written, or a few before it that are zero; `None` where none was.
+/// Returns an offset at or before the first byte from `offset` on that was ever written; all bytes before it are zero. `None`:
+/// no byte was written.
 ///
-/// Moves the position of `file`.
+/// Changes the position of `file`.
 ///
 /// # Errors
 /// The system's error.
@@ -124,13 +125,13 @@ pub fn next_data(file: &File, offset: u64) -> io::Result<Option<u64>> {
     match seek(file, SeekFrom::Data(offset)) {
         Ok(data) => Ok(Some(data)),
         Err(Errno::NXIO) => Ok(None),
-        // A file system that cannot tell.
+        // The file system does not support the question.
         Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(Some(offset)),
         Err(e) => Err(e.into()),
     }
 }
 
-/// Offset of the first byte from `offset` on that may have been written. This system does not tell.
+/// Returns `offset`: this system does not know which bytes were written.
 ///
 /// # Errors
 /// None here.
@@ -139,7 +140,7 @@ pub fn next_data(_file: &File, offset: u64) -> io::Result<Option<u64>> {
     Ok(Some(offset))
 }
 
-/// Puts the name of a new file on the disk, too.
+/// Writes the directory entry of a new file to disk.
 ///
 /// # Errors
 /// The system's error, with the directory.
@@ -149,7 +150,7 @@ pub fn sync_parent(path: &Path) -> Result<()> {
     File::open(parent).and_then(|dir| dir.sync_all()).map_err(|e| Error::io(parent, e))
 }
 
-/// Puts the name of a new file on the disk, too. This system does not let a directory be synced.
+/// Does nothing: this system cannot sync a directory.
 ///
 /// # Errors
 /// None here.
@@ -158,10 +159,10 @@ pub fn sync_parent(_path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A file that is being created: nobody meets it before it is whole.
+/// A file that is being created. Other processes cannot see it before it is complete.
 ///
-/// Where the system can, it has no name until [`NewFile::publish`], so a process that dies on the way leaves nothing.
-/// Elsewhere it has its name from the start, and is removed when it is dropped unpublished.
+/// If the system supports it, the file has no name until [`NewFile::publish`], so a process that dies leaves nothing behind.
+/// Elsewhere it has its name from the start, and is removed if it is dropped unpublished.
 #[derive(Debug)]
 pub struct NewFile {
     file: File,
@@ -171,10 +172,10 @@ pub struct NewFile {
 }
 
 impl NewFile {
-    /// Begins a file for reading and writing.
+    /// Creates a file for reading and writing.
     ///
     /// # Errors
-    /// `AlreadyExists` when there is something of that name; else the system's error. With the path.
+    /// `AlreadyExists` if the path exists; else the system's error. With the path.
     pub fn create(path: &Path) -> Result<Self> {
         if fs::symlink_metadata(path).is_ok() {
             return Err(Error::io(path, io::ErrorKind::AlreadyExists.into()));
@@ -194,7 +195,7 @@ impl NewFile {
         Ok(Self { file, path: path.to_owned(), named, published: false })
     }
 
-    /// Begins a file whose name is not known yet, in a directory; `None` where this system has no files without a name.
+    /// Creates a file in a directory whose name is set later. `None`: this system has no files without a name.
     pub fn unnamed(directory: &Path) -> Option<Self> {
         let path = directory.join("unnamed");
         unnamed_file(&path).map(|file| Self { file, path, named: false, published: false })
@@ -205,7 +206,7 @@ impl NewFile {
         &self.file
     }
 
-    /// Gives a file that was begun without a name this one; where it is taken, another can be tried.
+    /// Names a file that was created without a name. If the name exists, the caller can try another.
     ///
     /// # Errors
     /// As [`Self::publish`].
@@ -213,10 +214,10 @@ impl NewFile {
         name_file(&self.file, path).map_err(|e| Error::io(path, e))
     }
 
-    /// Gives the file its name.
+    /// Names the file.
     ///
     /// # Errors
-    /// `AlreadyExists` when somebody took the name meanwhile; else the system's error. With the path.
+    /// `AlreadyExists` if the path was created meanwhile; else the system's error. With the path.
     pub fn publish(mut self) -> Result<()> {
         if !self.named {
             name_file(&self.file, &self.path).map_err(|e| Error::io(&self.path, e))?;
@@ -229,13 +230,13 @@ impl NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if self.named && !self.published {
-            // The error that led here is the one to tell.
+            // The caller reports the error that led here.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// A file without a name in the directory of `path`, where such a file can be named later.
+/// Creates a file without a name in the directory of `path`, if such a file can be named later.
 #[cfg(target_os = "linux")]
 fn unnamed_file(path: &Path) -> Option<File> {
     use rustix::fs::{Mode, OFlags};
@@ -256,7 +257,7 @@ fn name_file(file: &File, path: &Path) -> io::Result<()> {
     Ok(linkat(CWD, from, CWD, path, AtFlags::SYMLINK_FOLLOW)?)
 }
 
-/// Where a process finds its own open files.
+/// The directory of the process's own open files.
 #[cfg(target_os = "linux")]
 const OWN_FILES: &str = "/proc/self/fd";
 

@@ -1,4 +1,4 @@
-//! A file by the access that was asked for: mapped or plain.
+//! An open file, mapped or plain.
 
 use std::fs::File;
 use std::io;
@@ -10,10 +10,10 @@ use super::plain_file::PlainFile;
 use super::source::{ReadAt, WriteAt};
 use crate::error::{Error, Result};
 
-/// How the bytes of a file are reached.
+/// How the bytes of a file are read and written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// A map, and `pread`/`pwrite` where mapping fails.
+    /// A map, or `pread`/`pwrite` if mapping fails.
     Auto,
     /// A map or an error.
     Mmap,
@@ -21,20 +21,20 @@ pub enum Access {
     Pread,
 }
 
-/// A file by the access that was asked for, or that worked.
+/// An open file, mapped or plain.
 #[derive(Debug)]
 pub enum FileSource {
-    /// By a map.
+    /// Read and written through a map.
     Mapped(MappedFile),
-    /// By `pread` and `pwrite`.
+    /// Read and written with `pread` and `pwrite`.
     Plain(PlainFile),
 }
 
 impl FileSource {
-    /// Reaches an open file by `access`. An empty file has no map, so it is plain whatever was asked for.
+    /// Maps an open file, or takes it as a plain one. An empty file cannot be mapped, so it is plain for every `access`.
     ///
     /// # Errors
-    /// The system's error, with the path; with `Access::Auto` a map that cannot be made is not an error.
+    /// The system's error, with the path; with `Access::Auto` a failed map is not an error.
     pub fn new(file: File, path: &Path, writable: bool, access: Access) -> Result<Self> {
         let len = file.metadata().map_err(|e| Error::io(path, e))?.len();
         if access != Access::Pread && len > 0 {
@@ -55,7 +55,7 @@ impl FileSource {
         Self::new(open_file(path, false)?, path, false, access)
     }
 
-    /// True when the bytes are reached by a map.
+    /// True if the file is mapped.
     pub fn is_mapped(&self) -> bool {
         matches!(self, Self::Mapped(_))
     }

@@ -5,20 +5,20 @@ use std::ops::Range;
 
 use super::source::ReadAt;
 
-/// Passes over the parts of a file that were never written, where they are long.
+/// Skips long parts of a file that were never written.
 ///
-/// Reading such a part fills the system's memory with zeros, which then count as data, and the system reads ahead. So the
-/// question where the data goes on is asked for a place that it has not come to.
+/// Reading such a part fills the page cache with zeros, which then count as data, and the system reads ahead. So the next data
+/// is looked up from an offset beyond the read-ahead.
 #[derive(Debug, Default)]
 pub(crate) struct Holes {
     known: Option<Range<u64>>,
 }
 
 impl Holes {
-    /// How far away it is asked: the system reads ahead up to some MiB, and did so for who came before.
+    /// Distances of the look-up: the system reads ahead up to some MiB, also for earlier readers.
     const AHEAD: [u64; 3] = [4 << 20, 16 << 20, 64 << 20];
 
-    /// Where to go on instead of `at`; nothing but zeros lies between.
+    /// Returns the offset to continue at instead of `at`. All bytes between are zero.
     pub(crate) fn skip(&mut self, at: u64) -> u64 {
         match self.known.take_if(|hole| hole.start <= at) {
             Some(hole) => hole.end.max(at),
@@ -26,7 +26,7 @@ impl Holes {
         }
     }
 
-    /// Tells that nothing but zeros was read from `at` on.
+    /// Records that only zeros were read from `at` on.
     ///
     /// # Errors
     /// The system's error.
@@ -62,7 +62,7 @@ mod tests {
         file.set_len(len).unwrap();
         write_all_at(&file, b"data", data).unwrap();
         let source = PlainFile::new(file).unwrap();
-        // A file system may not tell; then all is read.
+        // If the file system does not report holes, all bytes are read.
         if source.next_data(0).unwrap() == Some(0) {
             return;
         }

@@ -1,13 +1,12 @@
 //! Mapped files. With the hash kernels, the only file with unsafe code.
 //!
-//! A map is shared with whoever else has the file open: a broker may be writing it now, another process may cut it
-//! short. Therefore:
+//! Other processes share the mapped file: a broker may be writing it, another process may truncate it. Therefore:
 //!
-//! - No reference into the map is ever lent. Every read copies bytes out, through a raw pointer; words are read and
-//!   written with atomic operations, so that a word is never seen half written.
+//! - No reference into the map is lent. Every read copies bytes out through a raw pointer. Words are read and written with
+//!   atomic operations, so a reader never sees a half-written word.
 //! - The length is fixed when the map is made, and every access is checked against it.
-//! - A file that shrinks under its map raises SIGBUS at the next access beyond the new end. Nothing in a process can
-//!   prevent that; `Access::Pread` is the way out for files that may shrink. A full disk raises the same signal at a
+//! - A file that shrinks under its map raises SIGBUS at the next access beyond the new end. A process
+//!   cannot prevent that: use `Access::Pread` for files that may shrink. A full disk raises the same signal at a
 //!   store into a hole, so writers reserve the space first ([`crate::io::disk::reserve`]).
 #![allow(unsafe_code)]
 #![expect(clippy::cast_ptr_alignment, reason = "alignment is checked before each cast")]
@@ -42,14 +41,14 @@ impl MappedFile {
         Ok(Self { map, writable, populated: AtomicU64::new(0) })
     }
 
-    /// Has the system use large pages for what is not in memory yet, where it can.
+    /// Asks the system to use large pages for pages that are not in memory yet.
     pub fn prefer_large_pages(&self) {
-        // Refused by a file system without large pages.
+        // A file system without large pages refuses it.
         #[cfg(target_os = "linux")]
         let _ = self.map.advise(Advice::HugePage);
     }
 
-    /// The words of the map; up to 3 bytes at the end of the file are in none.
+    /// The words of the map, without up to 3 bytes at the end of the file.
     pub fn words_of_map(&self) -> Words<'_> {
         // SAFETY: the map starts on a page, lives as long as `self` and holds so many whole words; as in `atomics`, they
         // are only ever touched as atomics or by the byte copy of `read_exact_at`.
@@ -73,7 +72,7 @@ impl MappedFile {
         }
         // SAFETY: `at` checked that the bytes are inside the map, which lives as long as `self`; the map starts on a
         // page and `at` is a multiple of 4, so the words are aligned. They are only ever touched as atomics or by the
-        // byte copy of `read_exact_at`, never through a plain reference. Atomic loads are sound on read-only memory;
+        // byte copy of `read_exact_at`, never through a plain reference. Atomic loads are allowed on read-only memory;
         // stores go through `WriteAt`, which refuses a map that is not writable.
         Ok(unsafe { &*self.map.as_ptr().add(at).cast::<[AtomicU32; N]>() })
     }
@@ -208,8 +207,8 @@ impl WriteAt for MappedFile {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         // SAFETY: `at` checked that all records are inside the map; the pointer stays within them or at their end. They
-        // are not published yet, so no reader of ours looks at them; what another process sees of them now, it must
-        // expect of a file. Straight from registers: through a buffer, each copy would wait for the stores to it.
+        // are not published yet, so no reader in this process looks at them; another process must
+        // expect any bytes in a file. Straight from registers: through a buffer, each copy would wait for the stores to it.
         unsafe {
             let mut to = self.map.as_mut_ptr().add(at);
             for record in records.take(count) {
@@ -272,14 +271,13 @@ impl WriteAt for MappedFile {
     }
 }
 
-/// Bytes asked for at a time where a whole file is.
+/// Bytes requested at a time when a whole file is.
 #[cfg(unix)]
 const WINDOW: usize = 1 << 20;
 
-/// What a map tells and asks about memory and disk. Each call is a hint or a guess: a system that does not know it, and
-/// every error, counts as "nothing to do".
+/// Hints to the system about memory and disk. A system without the hint, and every error, counts as "nothing to do".
 impl MappedFile {
-    /// Whether pages will be read here and there, so that a fault should read one page and not its neighbours as well.
+    /// Announces random reads: a page fault then reads one page and not its neighbours as well.
     pub fn expect_random_reads(&self, random: bool) {
         #[cfg(unix)]
         let _ = self.map.advise(if random { Advice::Random } else { Advice::Normal });
@@ -297,10 +295,10 @@ impl MappedFile {
         }
     }
 
-    /// Faults all pages in, large ones where the file system has them.
+    /// Faults all pages in, large ones if the file system has them.
     #[cfg(unix)]
     fn read_all(&self) {
-        // A fault behaves as the map is advised: at random, each would read 4 KiB.
+        // With advice for random reads, each fault would read 4 KiB.
         self.expect_random_reads(false);
         #[cfg(target_os = "linux")]
         let done = {
@@ -310,14 +308,15 @@ impl MappedFile {
         #[cfg(not(target_os = "linux"))]
         let done = false;
         if !done {
-            // Linux cuts a longer request to its read-ahead window.
+            // Linux shortens a longer request to its read-ahead window.
             (0..self.len()).step_by(WINDOW).for_each(|at| self.begin_to_read(at, WINDOW as u64));
         }
-        // Writers are not asked for keys alone.
+        // A writer also reads sequentially.
         self.expect_random_reads(!self.writable);
     }
 
-    /// NOTE: Linux tells only whoever owns the file or may write it; for others every page is in memory.
+    /// NOTE: Linux reports this only to the owner of the file or a process that may write it. To others it reports every page
+    /// as in memory.
     #[cfg(target_os = "linux")]
     fn has_page_of(&self, offset: u64) -> bool {
         let Ok(at) = self.at(offset, 1) else { return true };
@@ -331,27 +330,27 @@ impl MappedFile {
     }
 }
 
-/// The words of a map, for code that reads very many of them: one check a read, and no error to carry.
+/// The words of a map, for code that reads many of them: one bounds check per read, and no `Result`.
 ///
 /// Words are counted from the first byte of the file. Reads are those of [`ReadAt`].
 #[derive(Clone, Copy, Debug)]
 pub struct Words<'a>(&'a [AtomicU32]);
 
 impl Words<'_> {
-    /// Copies `N` words from word `at` on, each read in one piece; `None` when they are not all there.
+    /// Copies `N` words from word `at` on, each read in one piece; `None` if the map ends before them.
     #[inline]
     pub fn copy<const N: usize>(self, at: usize) -> Option<[u32; N]> {
         let words = self.0.get(at..)?.first_chunk::<N>()?;
         Some(words.each_ref().map(|word| u32::from_be(word.load(Ordering::Relaxed))))
     }
 
-    /// Reads one word; what was stored before it with [`WriteAt::publish`] is then visible, too.
+    /// Reads one word. Stores that preceded its [`WriteAt::publish`] are visible afterwards.
     #[inline]
     pub fn acquire(self, at: usize) -> Option<u32> {
         self.0.get(at).map(|word| u32::from_be(word.load(Ordering::Acquire)))
     }
 
-    /// Asks the processor for the line that word `at` lies on. A word outside the map is asked for in vain.
+    /// Asks the processor to fetch the cache line of word `at`. A word outside the map is ignored.
     #[inline]
     pub fn prefetch(self, at: usize) {
         #[cfg(target_arch = "x86_64")]

@@ -14,7 +14,7 @@ pub struct PlainFile {
 }
 
 impl PlainFile {
-    /// Takes over an open file; its length is fixed now.
+    /// Takes an open file. Its length is read now and does not change.
     ///
     /// # Errors
     /// The system's error.
@@ -30,11 +30,12 @@ impl PlainFile {
         }
     }
 
-    /// The error for bytes that were there when the file was opened.
+    /// The error for bytes that the file had when it was opened.
     #[cold]
-    fn cut(&self, offset: u64, bytes: usize) -> io::Error {
+    fn truncated(&self, offset: u64, bytes: usize) -> io::Error {
         let now = self.file.metadata().map_or_else(|e| e.to_string(), |kind| format!("a file of {} bytes", kind.len()));
-        let text = format!("expected {bytes} bytes at byte {offset}, found {now}: it was cut while it was read");
+        let text =
+            format!("expected {bytes} bytes at byte {offset}, found {now}: the file was truncated while it was read");
         io::Error::new(io::ErrorKind::UnexpectedEof, text)
     }
 }
@@ -52,7 +53,7 @@ impl ReadAt for PlainFile {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         self.check(offset, buf.len())?;
         std::os::unix::fs::FileExt::read_exact_at(&self.file, buf, offset)
-            .map_err(|e| if e.kind() == io::ErrorKind::UnexpectedEof { self.cut(offset, buf.len()) } else { e })
+            .map_err(|e| if e.kind() == io::ErrorKind::UnexpectedEof { self.truncated(offset, buf.len()) } else { e })
     }
 
     #[cfg(windows)]
@@ -60,7 +61,7 @@ impl ReadAt for PlainFile {
         self.check(offset, buf.len())?;
         while !buf.is_empty() {
             match std::os::windows::fs::FileExt::seek_read(&self.file, buf, offset)? {
-                0 => return Err(self.cut(offset, buf.len())),
+                0 => return Err(self.truncated(offset, buf.len())),
                 read => {
                     buf = buf.split_at_mut(read).1;
                     offset += read as u64;
@@ -89,7 +90,7 @@ impl ReadAt for PlainFile {
     }
 
     fn load(&self) {
-        // The system reads ahead of whoever reads from end to end; it would cut a request for the whole file.
+        // The system reads ahead of a sequential reader, but shortens a request for the whole file.
         let mut buf = vec![0; 1 << 20];
         for at in (0..self.len).step_by(buf.len()) {
             let len = usize::try_from(self.len - at).unwrap_or(usize::MAX).min(buf.len());

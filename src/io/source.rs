@@ -1,10 +1,10 @@
 //! Positioned reads and writes: the same calls on a mapped file, on a file by `pread`/`pwrite`, and on bytes in memory.
 //!
-//! Everything above this layer works on owned copies, so that another process may change the file at any time. All
-//! integers in the files are big-endian; the word calls convert.
+//! All callers work on owned copies, because another process may change the file at any time. All integers in the files are
+//! big-endian; the word calls convert.
 //!
 //! Words are 4 bytes at an offset that is a multiple of 4. A map reads and writes each word in one piece; `pread` and
-//! `pwrite` of one word do so as well on every system known to us (the kernel copies an aligned word in one go).
+//! `pwrite` of one word do so as well on all known systems (the kernel copies an aligned word at once).
 
 use std::io;
 
@@ -21,11 +21,11 @@ pub trait ReadAt: Send + Sync {
     /// Fills `buf` from `offset`.
     ///
     /// # Errors
-    /// `UnexpectedEof` when the range is not all there, else the system's error.
+    /// `UnexpectedEof` if the file ends before the range does, else the system's error.
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
 
-    /// Offset of the first byte from `offset` on that may have been written: what lies before it is zero. `None`: nothing is
-    /// there any more.
+    /// Returns the offset of the first byte from `offset` on that may have been written; the bytes before it are zero. `None`: no
+    /// later byte was written.
     ///
     /// # Errors
     /// The system's error.
@@ -36,29 +36,29 @@ pub trait ReadAt: Send + Sync {
     /// Copies `N` words from `offset`, each read in one piece, in rising order.
     ///
     /// # Errors
-    /// `UnexpectedEof` when the range is not all there, else the system's error.
+    /// `UnexpectedEof` if the file ends before the range does, else the system's error.
     fn words<const N: usize>(&self, offset: u64) -> io::Result<[u32; N]>;
 
     /// Reads 8 bytes in one piece, from an offset that is a multiple of 8.
     ///
     /// # Errors
-    /// `UnexpectedEof` when the range is not all there, else the system's error.
+    /// `UnexpectedEof` if the file ends before the range does, else the system's error.
     fn long(&self, offset: u64) -> io::Result<u64> {
         self.words::<2>(offset).map(|[high, low]| u64::from(high) << 32 | u64::from(low))
     }
 
-    /// Reads one word; what was stored before it with [`WriteAt::publish`] is then visible, too.
+    /// Reads one word. Stores that preceded its [`WriteAt::publish`] are visible afterwards.
     ///
     /// # Errors
-    /// `UnexpectedEof` when the range is not all there, else the system's error.
+    /// `UnexpectedEof` if the file ends before the range does, else the system's error.
     fn acquire(&self, offset: u64) -> io::Result<u32> {
         self.words::<1>(offset).map(|[word]| word)
     }
 
-    /// Reads words of the table that begins at `table`: word `numbers[i]` of it to `words[i]`, each in one piece.
+    /// Reads words of the table that begins at `table`: word `numbers[i]` into `words[i]`, each in one piece.
     ///
     /// # Errors
-    /// `UnexpectedEof` when one is not there, else the system's error.
+    /// `UnexpectedEof` if the file ends before a word, else the system's error.
     fn gather(&self, table: u64, numbers: &[u32], words: &mut [u32]) -> io::Result<()> {
         for (word, &number) in words.iter_mut().zip(numbers) {
             [*word] = self.words(table + 4 * u64::from(number))?;
@@ -66,15 +66,15 @@ pub trait ReadAt: Send + Sync {
         Ok(())
     }
 
-    /// Whether a byte can be read without waiting for the disk. True where the system does not tell.
+    /// Returns whether a byte can be read without waiting for the disk; true if the system does not report it.
     fn is_in_memory(&self, _offset: u64) -> bool {
         true
     }
 
-    /// Has the system begin to read some bytes from the disk, and does not wait for them. A hint: errors are none.
+    /// Asks the system to start reading bytes from the disk, without waiting. A hint: errors are ignored.
     fn will_need(&self, _offset: u64, _len: u64) {}
 
-    /// Has the system read the whole file into memory. A hint, as [`Self::will_need`].
+    /// Asks the system to read the whole file into memory. A hint, like [`Self::will_need`].
     fn load(&self) {
         self.will_need(0, self.len());
     }
@@ -85,7 +85,7 @@ pub trait WriteAt: ReadAt {
     /// Stores `N` words at `offset`, each in one piece, in rising order.
     ///
     /// # Errors
-    /// `UnexpectedEof` when the range is not all there (nothing is stored then), else the system's error.
+    /// `UnexpectedEof` if the file ends before the range does (then nothing is stored), else the system's error.
     fn put_words<const N: usize>(&self, offset: u64, words: [u32; N]) -> io::Result<()>;
 
     /// Stores 8 bytes in one piece, at an offset that is a multiple of 8, after every earlier store.
@@ -94,17 +94,17 @@ pub trait WriteAt: ReadAt {
     /// As [`Self::put_words`].
     fn put_long(&self, offset: u64, value: u64) -> io::Result<()>;
 
-    /// Stores one word so that whoever reads it with [`ReadAt::acquire`] sees every earlier store as well.
+    /// Stores one word. A reader that gets it from [`ReadAt::acquire`] sees every earlier store as well.
     ///
     /// # Errors
     /// As [`Self::put_words`].
     fn publish(&self, offset: u64, word: u32) -> io::Result<()>;
 
-    /// Stores records one after the other, at most `count`, from `offset` on, given as the bytes of the file: whole words
-    /// that nobody reads before something after them is published.
+    /// Stores at most `count` records one after the other from `offset` on, as bytes of the file. A record is whole words, and
+    /// no reader looks at it before a later store is published.
     ///
     /// # Errors
-    /// As [`Self::put_words`], for `count` records; `InvalidInput` when a record is no whole words.
+    /// As [`Self::put_words`], for `count` records; `InvalidInput` if a record is not a whole number of words.
     fn put_records<const N: usize>(
         &self,
         offset: u64,
@@ -120,8 +120,7 @@ pub trait WriteAt: ReadAt {
         Ok(())
     }
 
-    /// Publishes words of the table that begins at `table`: each of `words` at the word of it that `numbers` says, in this
-    /// order.
+    /// Publishes words of the table that begins at `table`: `words[i]` at word `numbers[i]`, in this order.
     ///
     /// # Errors
     /// As [`Self::put_words`]; the words before the one that failed are stored.
@@ -129,15 +128,15 @@ pub trait WriteAt: ReadAt {
         numbers.iter().zip(words).try_for_each(|(&number, word)| self.publish(table + 4 * u64::from(number), word))
     }
 
-    /// Asks the processor to fetch the line of `offset` for a store; does nothing where that makes no sense.
+    /// Asks the processor to fetch the cache line of `offset` for a store. Does nothing without a map.
     #[inline]
     fn prefetch_to_store(&self, _offset: u64) {}
 
-    /// Brings the bytes of a new file into memory before they are stored. A hint: errors are none, and does nothing where
-    /// that makes no sense.
+    /// Brings the pages of a new file into memory before the first store. A hint: errors are ignored, and without a map it does
+    /// nothing.
     fn populate(&self, _offset: u64, _len: u64) {}
 
-    /// Where the bytes end that need no [`Self::populate`].
+    /// Returns the end of the bytes that need no [`Self::populate`].
     fn populated(&self) -> u64 {
         u64::MAX
     }

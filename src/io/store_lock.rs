@@ -1,10 +1,10 @@
-//! The lock that a broker holds on its store while it runs, and whoever writes to the store in its place.
+//! The lock that a broker, or another writer of the store, holds while it runs.
 //!
 //! It is Java's `FileLock` of the first byte of `<store>/lock`, an `fcntl` record lock (upstream `DefaultMessageStore#start`).
-//! A plain one belongs to the process, which loses it as soon as it closes *any* descriptor of the file. Linux has others
-//! that belong to the open file, and conflict with plain ones both ways; they do not say whose they are, so there a plain
-//! lock of the second byte, which no broker touches, gives the process. `fcntl` does not tell a process of its own locks, so
-//! they are kept in a list.
+//! A plain record lock belongs to the process, which loses it as soon as it closes *any* descriptor of the file. Linux also has
+//! record locks that belong to the open file and conflict with plain ones in both directions. Such a lock does not name its
+//! process, so a plain lock of the second byte, which no broker uses, names it. `fcntl` does not report a process's own locks,
+//! so a list holds them.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -15,10 +15,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::error::{Error, Result};
 use crate::io::disk::write_all_at;
 
-/// What a broker writes into the file.
+/// The content that a broker writes into the file.
 const CONTENT: &[u8] = b"lock";
 
-/// The locks that this process holds, and that process: a forked child finds its parent's here.
+/// The locks that this process holds, with its id: a forked child inherits the list of its parent.
 static HELD: Mutex<BTreeMap<Identity, u32>> = Mutex::new(BTreeMap::new());
 
 fn held() -> MutexGuard<'static, BTreeMap<Identity, u32>> {
@@ -31,8 +31,8 @@ fn is_ours(held: &BTreeMap<Identity, u32>, identity: &Identity) -> bool {
 
 /// The lock of a store, held until it is dropped.
 ///
-/// A forked child can neither use nor release it. Where the system has locks of open files only the process that took it lets it
-/// go, unless it is killed: then the last of its children does.
+/// A forked child can neither use nor release it. If the system has locks of open files, only the process that took the lock
+/// releases it. If that process is killed, the lock is released when its last child ends.
 #[derive(Debug)]
 pub struct StoreLock {
     path: PathBuf,
@@ -42,7 +42,7 @@ pub struct StoreLock {
 }
 
 impl StoreLock {
-    /// Takes the lock of a file, `lock` in the root of a store, which is made where it is missing.
+    /// Takes the lock of a file, `lock` in the root of a store. Creates the file if it is missing.
     ///
     /// # Errors
     /// `Locked` when a broker or another writer has it, in this process or another; else the system's error, with the path.
@@ -50,13 +50,13 @@ impl StoreLock {
         let fail = |e| Error::io(path, e);
         let process = std::process::id();
         let mut held = held();
-        // Asked before the file is opened: closing it again would lose a plain lock.
+        // Check before opening the file: closing it again would release a plain lock.
         if identity(path).map_err(fail)?.is_some_and(|identity| is_ours(&held, &identity)) {
             return Err(Error::Locked { path: path.to_owned(), pid: process });
         }
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
-        // Otherwise a pipe that nobody reads is waited for.
+        // Without this flag, opening a pipe without a reader would block.
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
         let file = options.open(path).map_err(fail)?;
@@ -80,19 +80,19 @@ impl StoreLock {
 
 impl Drop for StoreLock {
     fn drop(&mut self) {
-        // In a forked child the lock is the parent's.
+        // In a forked child the lock belongs to the parent.
         if self.process == std::process::id() {
             held().remove(&self.identity);
-            // Children may have the file open as well. There is nobody to tell of an error, and closing follows.
+            // Children may have the file open as well. An error can be ignored: the file is closed next.
             let _ = system::unlock(&self.file);
         }
     }
 }
 
-/// Asks who holds a lock of the kind that Java's `FileLock` takes (`fcntl`; `flock` does not see it).
+/// Finds the holder of a lock of the kind that Java's `FileLock` takes (`fcntl`; `flock` does not see it).
 ///
-/// Returns the process, which is this one where a [`StoreLock`] of it is held, 0 where the system does not say, or `None`
-/// when nobody holds one or there is no such file. Of other processes only those can be seen that run on a system with `fcntl`.
+/// Returns the process id: this process if it holds a [`StoreLock`] of the file, 0 if the system does not report the holder.
+/// `None`: the file is not locked or does not exist. Locks of other processes are only visible on a system with `fcntl`.
 ///
 /// # Errors
 /// The system's error, with the path.
@@ -110,7 +110,7 @@ pub fn fcntl_lock_holder(path: &Path) -> Result<Option<u32>> {
     }
 }
 
-/// Refuses to go on while another process holds the lock of a store.
+/// Checks that no other process holds the lock of a store.
 ///
 /// # Errors
 /// `Locked` when one does; else the system's error, with the path.
@@ -121,7 +121,7 @@ pub fn refuse_other_holder(path: &Path) -> Result<()> {
     }
 }
 
-/// What tells a file from another one of its name.
+/// Distinguishes a file from another one with the same path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg(unix)]
 struct Identity {
@@ -157,7 +157,7 @@ mod system {
 
     /// The byte that a broker locks.
     const LOCKED: libc::off_t = 0;
-    /// The byte whose plain lock says which process holds the other one.
+    /// The byte whose plain lock names the process that holds the other one.
     const SIGNED: libc::off_t = 1;
 
     #[expect(clippy::cast_possible_truncation, reason = "the system's own constants, of a wider type than its field")]
@@ -178,7 +178,7 @@ mod system {
             Err(Errno::EAGAIN | Errno::EACCES) => return Ok(false),
             Err(e) => return Err(e.into()),
         }
-        // Without it the lock is as good.
+        // The lock is valid without it.
         let _ = fcntl(file, FcntlArg::F_SETLK(&record(libc::F_WRLCK, SIGNED, 1)));
         Ok(true)
     }
@@ -249,7 +249,7 @@ mod system {
         file.unlock()
     }
 
-    /// Nobody can be asked on this system.
+    /// This system does not report holders.
     #[expect(clippy::unnecessary_wraps, reason = "other systems can fail")]
     pub(super) fn holder(_file: &File) -> io::Result<Option<u32>> {
         Ok(None)
@@ -268,7 +268,7 @@ mod tests {
         let lock = StoreLock::take(&path).unwrap();
         assert_eq!(lock.path(), path);
         assert_eq!(fs::read(&path).unwrap(), b"lock");
-        // Also after the file was opened and closed by somebody else.
+        // Opening and closing the file elsewhere does not release the lock.
         drop(File::open(&path).unwrap());
         assert_eq!(fcntl_lock_holder(&path).unwrap(), Some(std::process::id()));
         refuse_other_holder(&path).unwrap();

@@ -15,7 +15,6 @@
 mod compat;
 pub mod format;
 pub mod index;
-mod key_entries;
 pub mod read;
 mod recover;
 #[cfg(test)]
@@ -31,8 +30,8 @@ pub use index::offset_index::{OffsetEntry, OffsetIndex};
 pub use index::sparse_index::SparseIndex;
 pub use index::time_index::{TimeEntry, TimeIndex};
 pub use index::transaction_index;
-pub use key_entries::{key_entries, key_text};
 pub use read::batch_reader::BatchScan;
+pub use read::key_entries::{key_entries, key_text};
 pub use read::lookup::{Fetched, TimedOffset, Translated};
 pub use read::producer_state::ProducerState;
 pub use read::record_filter::KeyFilter;

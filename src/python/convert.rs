@@ -91,7 +91,8 @@ pub(super) fn arrow_array(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayRef>
     encoded_array(value)?.map(plain).transpose()
 }
 
-fn plain(mut array: ArrayRef) -> PyResult<ArrayRef> {
+/// The values of a dictionary or of runs, each in its row.
+pub(super) fn plain(mut array: ArrayRef) -> PyResult<ArrayRef> {
     // Runs may be of a dictionary.
     loop {
         let values = match array.data_type() {

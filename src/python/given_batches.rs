@@ -1,22 +1,23 @@
-//! An Arrow stream of record batches that a Python iterator yields.
+//! `BatchStream`: an Arrow stream of record batches that Python makes one by one.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
+use pyo3::exceptions::{PyStopIteration, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyIterator};
-use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader, PySchema};
+use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader, PySchema, PyTable};
 
 /// A Python iterator of record batches.
 struct GivenBatches {
     schema: SchemaRef,
-    /// `None` after its end, or an error.
+    /// `None` after its end or an error.
     batches: Option<Py<PyIterator>>,
 }
 
 impl GivenBatches {
-    /// The next batch. Its columns must have the types of the schema, because a consumer reads its memory by them.
+    /// The next batch. Its columns must have the types of the schema, by which the consumer reads its memory.
     fn next_of(&self, batches: &mut Bound<'_, PyIterator>) -> PyResult<Option<RecordBatch>> {
         let Some(batch) = batches.next().transpose()? else { return Ok(None) };
         let batch = batch.extract::<PyRecordBatch>()?.into_inner();
@@ -24,7 +25,7 @@ impl GivenBatches {
         if promised.iter().map(|field| field.data_type()).eq(given.iter().map(|field| field.data_type())) {
             return Ok(Some(batch));
         }
-        let text = format!("batch of a stream: expected the columns {promised:?}, got {given:?}");
+        let text = format!("a stream of {promised:?} was given a batch of {given:?}");
         Err(pyo3::exceptions::PyTypeError::new_err(text))
     }
 }
@@ -50,27 +51,106 @@ impl RecordBatchReader for GivenBatches {
     }
 }
 
-/// Export record batches as an Arrow stream. Each is made when it is asked for.
+/// A stream of record batches that are made on demand: iterate over it, or pass it to a consumer of Arrow streams.
+///
+/// Iteration raises the original exception; an Arrow consumer gets its text.
 ///
 /// Args:
-///     schema: Their schema.
-///     batches: Iterator of record batches.
-///     `requested_schema`: As in the PyCapsule interface.
-///
-/// Returns:
-///     A capsule. An exception of the iterator ends the stream with its text.
-#[pyfunction]
-fn stream_capsule<'py>(
-    schema: PySchema,
-    batches: Bound<'py, PyIterator>,
-    requested_schema: Option<Bound<'py, PyCapsule>>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let py = batches.py();
-    let given = GivenBatches { schema: schema.into_inner(), batches: Some(batches.unbind()) };
-    PyRecordBatchReader::new(Box::new(given)).into_arro3(py)?.call_method1("__arrow_c_stream__", (requested_schema,))
+///     schema: The schema of the batches.
+///     batches: An iterator of record batches with this schema.
+#[pyclass(name = "BatchStream", module = "logdex._core", frozen)]
+struct PyBatchStream {
+    schema: SchemaRef,
+    /// `None` once the stream was closed, read to a table or passed to a consumer.
+    batches: Mutex<Option<Py<PyIterator>>>,
 }
 
-/// Add the function to the module.
+impl PyBatchStream {
+    fn take(&self) -> Option<Py<PyIterator>> {
+        self.batches.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// The iterator. It runs without the lock, because it runs Python code.
+    fn iterator<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
+        let batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
+        batches.as_ref().map(|batches| batches.bind(py).clone()).ok_or_else(is_closed)
+    }
+}
+
+#[pymethods]
+impl PyBatchStream {
+    #[new]
+    fn new(schema: PySchema, batches: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let batches = Mutex::new(Some(batches.try_iter()?.unbind()));
+        Ok(Self { schema: schema.into_inner(), batches })
+    }
+
+    /// The columns.
+    #[getter]
+    fn schema<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        PySchema::new(Arc::clone(&self.schema)).into_arro3(py)
+    }
+
+    /// Whether it was closed, read to a table or passed to a consumer.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.batches.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+
+    /// Release the batches. A second call does nothing.
+    fn close(&self) {
+        drop(self.take());
+    }
+
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.iterator(py)?.next().transpose()
+    }
+
+    /// Return the next batch.
+    ///
+    /// Raises:
+    ///     StopIteration: There is none.
+    fn read_next_batch<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.__next__(py)?.ok_or_else(|| PyStopIteration::new_err(()))
+    }
+
+    /// Return the remaining batches as a table.
+    fn read_all<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let iterator = self.take().ok_or_else(is_closed)?.into_bound(py);
+        let batches = iterator.map(|batch| Ok(batch?.extract::<PyRecordBatch>()?.into_inner()));
+        let batches = batches.collect::<PyResult<Vec<_>>>()?;
+        PyTable::try_new(batches, Arc::clone(&self.schema))?.into_arro3(py)
+    }
+
+    /// Export the schema.
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.schema(py)?.call_method0("__arrow_c_schema__")
+    }
+
+    /// Export the remaining batches.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyCapsule>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let batches = Some(self.take().ok_or_else(is_closed)?);
+        let given = GivenBatches { schema: Arc::clone(&self.schema), batches };
+        PyRecordBatchReader::new(Box::new(given))
+            .into_arro3(py)?
+            .call_method1("__arrow_c_stream__", (requested_schema,))
+    }
+}
+
+fn is_closed() -> PyErr {
+    PyValueError::new_err("the reader was closed, read to a table or handed over as a stream")
+}
+
+/// Adds the class to the module.
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_function(wrap_pyfunction!(stream_capsule, m)?)
+    m.add_class::<PyBatchStream>()
 }

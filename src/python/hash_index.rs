@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow_array::UInt32Array;
+use arrow_array::{Array, ArrayRef, UInt32Array};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
@@ -152,7 +153,7 @@ fn index_count(py: Python<'_>, path: PathBuf) -> PyResult<i32> {
     Ok(py.detach(read)?)
 }
 
-/// Convert the columns of index entries to the types that puts take. Nulls are kept.
+/// Return the columns of index entries in the types of a put.
 ///
 /// Args:
 ///     topic: Topics: an Arrow column or a sequence, like all four.
@@ -165,7 +166,7 @@ fn index_count(py: Python<'_>, path: PathBuf) -> PyResult<i32> {
 ///
 /// Raises:
 ///     TypeError: A column is of another type.
-///     ValueError: A number does not fit in 64 bits, or a text is malformed.
+///     ValueError: A number does not fit in 64 bits, a text is not valid, a value is null, or the columns differ in length.
 #[pyfunction]
 fn entry_columns<'py>(
     py: Python<'py>,
@@ -174,12 +175,25 @@ fn entry_columns<'py>(
     phy_offset: &Bound<'py, PyAny>,
     store_timestamp: &Bound<'py, PyAny>,
 ) -> PyResult<[Bound<'py, PyAny>; 4]> {
-    Ok([
-        convert::arro3_array(py, keys::text_column(topic, "topic")?.into_array())?,
-        convert::arro3_array(py, keys::text_column(key, "key")?.into_array())?,
-        convert::arro3_array(py, Arc::new(convert::int64_column(phy_offset, "phy_offset")?))?,
-        convert::arro3_array(py, Arc::new(time::time_column(store_timestamp, "store_timestamp")?))?,
-    ])
+    let columns: [(&str, ArrayRef); 4] = [
+        ("topic", keys::text_column(topic, "topic")?.into_array()),
+        ("key", keys::text_column(key, "key")?.into_array()),
+        ("phy_offset", Arc::new(convert::int64_column(phy_offset, "phy_offset")?)),
+        ("store_timestamp", Arc::new(time::time_column(store_timestamp, "store_timestamp")?)),
+    ];
+    let rows = columns.first().map_or(0, |(_, column)| column.len());
+    for (name, column) in &columns {
+        if column.len() != rows {
+            let lengths: Vec<_> = columns.iter().map(|(name, column)| format!("{name} {}", column.len())).collect();
+            return Err(PyValueError::new_err(format!("the columns differ in length: {}", lengths.join(", "))));
+        }
+        if column.null_count() > 0 {
+            let text = format!("column {name}: expected no nulls, found {}", column.null_count());
+            return Err(PyValueError::new_err(text));
+        }
+    }
+    let [topic, key, phy_offset, store_timestamp] = columns.map(|(_, column)| convert::arro3_array(py, column));
+    Ok([topic?, key?, phy_offset?, store_timestamp?])
 }
 
 /// Find the candidates of each key in many files.

@@ -1,5 +1,5 @@
-//! How the bytes of an index file are reached: by a map, by position, and through the two views that stand in for a
-//! change of the file where it must not be changed.
+//! The bytes of an index file: mapped, read by position, or through one of two views that show a changed file without
+//! changing it.
 
 use std::fs::File;
 use std::io;
@@ -17,10 +17,10 @@ use crate::io::{Access, FileSource, MappedFile, PlainFile, ReadAt, WriteAt};
 pub(super) enum Bytes {
     Mapped(MappedFile),
     Plain(PlainFile),
-    /// A short file, read as if zeros followed.
+    /// A short file, read as if it were extended with zeros.
     Extended(ZeroExtended<FileSource>),
-    /// A file after a crash, read as if its links had been mended.
-    Mended(Overlay<FileSource>),
+    /// A file after a crash, read as if its links had been repaired.
+    Repaired(Overlay<FileSource>),
 }
 
 /// Runs the same code on each kind of bytes, compiled for each.
@@ -30,22 +30,21 @@ macro_rules! on_bytes {
             $crate::hash_index::file::bytes::Bytes::Mapped($source) => $call,
             $crate::hash_index::file::bytes::Bytes::Plain($source) => $call,
             $crate::hash_index::file::bytes::Bytes::Extended($source) => $call,
-            $crate::hash_index::file::bytes::Bytes::Mended($source) => $call,
+            $crate::hash_index::file::bytes::Bytes::Repaired($source) => $call,
         }
     };
 }
 
 pub(super) use on_bytes;
 
-/// Runs the same code on each kind of bytes that takes stores; on the others, which no writer has, nothing happens.
+/// Runs the same code on each writable kind of bytes. A writer never has the other kinds; they do nothing.
 macro_rules! on_writable {
     ($bytes:expr, $target:ident => $call:expr) => {
         match $bytes {
             $crate::hash_index::file::bytes::Bytes::Mapped($target) => $call,
             $crate::hash_index::file::bytes::Bytes::Plain($target) => $call,
-            $crate::hash_index::file::bytes::Bytes::Extended(_) | $crate::hash_index::file::bytes::Bytes::Mended(_) => {
-                Ok(Default::default())
-            }
+            $crate::hash_index::file::bytes::Bytes::Extended(_)
+            | $crate::hash_index::file::bytes::Bytes::Repaired(_) => Ok(Default::default()),
         }
     };
 }
@@ -61,10 +60,10 @@ impl From<FileSource> for Bytes {
     }
 }
 
-/// Finds the geometry of an index file from its content; the given one, where it fits. Linear in the worst case.
+/// Infers the geometry of an index file from its content, or confirms the given one. Linear in the worst case.
 ///
 /// # Errors
-/// `Geometry` when none or several fit; errors of the system.
+/// `Geometry` if none or several fit; errors of the system.
 pub(crate) fn infer_geometry(path: &Path, source: &FileSource, given: Option<Geometry>) -> Result<Geometry> {
     if let FileSource::Mapped(map) = source {
         map.expect_random_reads(true);
@@ -81,27 +80,33 @@ pub(crate) fn infer_geometry(path: &Path, source: &FileSource, given: Option<Geo
     }
 }
 
-/// Bytes for puts: the whole size reserved, mapped where that may be.
+/// Returns bytes for puts: reserves the whole size, and maps the file if possible.
 pub(super) fn writable_bytes(path: &Path, file: File, geometry: Geometry, access: Access) -> Result<Bytes> {
     let reserved = reserve(&file, geometry.file_len()).map_err(|e| Error::io(path, e))?;
-    // Without the space behind it, a store into a map can end in SIGBUS; pwrite ends in an error.
+    // Without reserved space, a store into a map can raise SIGBUS; pwrite returns an error.
     let access = if access == Access::Auto && !reserved { Access::Pread } else { access };
     let source = FileSource::new(file, path, true, access)?;
     if let FileSource::Mapped(map) = &source {
-        // Puts go anywhere in the slots: on small pages, each would wait for the address of its page as well.
+        // Puts access random slots: with small pages, each would also miss the TLB.
         map.prefer_large_pages();
     }
     Ok(source.into())
 }
 
-pub(super) fn readable_bytes(path: &Path, file: File, geometry: Geometry, access: Access, mend: bool) -> Result<Bytes> {
+pub(super) fn readable_bytes(
+    path: &Path,
+    file: File,
+    geometry: Geometry,
+    access: Access,
+    repair: bool,
+) -> Result<Bytes> {
     let source = FileSource::new(file, path, false, access)?;
     if source.len() < geometry.file_len() {
         return Ok(Bytes::Extended(ZeroExtended { base: source, len: geometry.file_len() }));
     }
-    if mend {
+    if repair {
         let found = relink::relink(&source, geometry, geometry.max_entries(), true).map_err(|e| Error::io(path, e))?;
-        return Ok(Bytes::Mended(Overlay::new(source, geometry, found)));
+        return Ok(Bytes::Repaired(Overlay::new(source, geometry, found)));
     }
     if let FileSource::Mapped(map) = &source {
         map.expect_random_reads(true);
@@ -109,10 +114,10 @@ pub(super) fn readable_bytes(path: &Path, file: File, geometry: Geometry, access
     Ok(source.into())
 }
 
-pub(super) fn mend_file(target: &impl WriteAt, geometry: Geometry, after_power_loss: bool) -> io::Result<()> {
+pub(super) fn repair_file(target: &impl WriteAt, geometry: Geometry, after_power_loss: bool) -> io::Result<()> {
     if after_power_loss {
         let found = relink::relink(target, geometry, geometry.max_entries(), false)?;
         return relink::apply(target, geometry, &found);
     }
-    relink::mend_tail(target, geometry)
+    relink::repair_tail(target, geometry)
 }

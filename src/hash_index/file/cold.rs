@@ -1,30 +1,29 @@
-//! Files that are on the disk and not in memory: how a batch of lookups does not wait for one read after the other.
+//! Lookups in files that are not in the page cache: the reads of a batch overlap.
 //!
-//! A walk through a file that is not in memory stops at every entry until the disk has brought a page: six times or so
-//! some ten microseconds. As with memory (`lanes`), one walk cannot be made faster, and the disk answers many requests at
-//! a time. But here the work of a lane would be far too small, and a page fault stops the whole thread; so the walks go
-//! in rounds, all of them one step a round:
+//! A walk through a file that is not in memory waits at every entry until the disk has read a page: about six times some ten
+//! microseconds. As with memory (`lanes`), one walk cannot be made faster, but the disk serves many requests at a time. A
+//! page fault stops the whole thread, so the walks advance in rounds, one step per round:
 //!
 //! ```text
-//! round 1   ask for the page of every key's slot          then read the slots
-//! round 2   ask for the page of every newest entry        then read these entries
-//! round 3   ask for the page of every entry before that   ...until every chain has come to its end
+//! round 1   request the page of every key's slot          then read the slots
+//! round 2   request the page of every newest entry        then read these entries
+//! round 3   request the page of every entry before that   ... until every chain has ended
 //! ```
 //!
-//! "To ask" is an advice to the system (`MADV_WILLNEED`, `POSIX_FADV_WILLNEED`), which starts the read and returns. When
-//! the last page of a round has been asked for, the first ones are there.
+//! A request is an advice to the system (`MADV_WILLNEED`, `POSIX_FADV_WILLNEED`), which starts the read and returns. When
+//! the last page of a round has been requested, the first ones have arrived.
 //!
-//! The rounds give no answers: they bring pages into memory, and then the same code answers as always. So nothing that
-//! goes wrong here can make an answer wrong, and a hint that the system does not know costs time only.
+//! The rounds only bring pages into memory; the usual code then computes the answers. So an error here cannot make an answer
+//! wrong, and an unsupported hint only costs time.
 //!
-//! Three more things belong to this:
+//! Related:
 //!
-//! - A file that is opened for reading is advised to be read at random. Otherwise each fault would read a window of
-//!   neighbours as well, up to megabytes of them, and nobody asks for those. Who reads all of it asks for it first.
-//! - From a number of keys on it is cheaper to read the file from end to end: rounds cost a number of random reads a
-//!   key, and a disk that reads in one go moves about [`BYTES_A_KEY`] in that time.
-//! - Whether a file is in memory is asked of a few of the pages that the keys need, and after a good answer not again
-//!   for some milliseconds. A file that is in memory pays one look at the clock a call.
+//! - A file opened for reading is advised for random reads. Otherwise each fault would also read neighbouring pages, up to
+//!   megabytes, which are not needed. Code that reads the whole file requests it first.
+//! - For many keys it is cheaper to read the whole file: rounds cost several random reads per key, and a sequential read moves
+//!   about [`BYTES_A_KEY`] in that time.
+//! - Whether a file is in memory is sampled at a few of the pages that the keys need. After a positive sample the question is
+//!   not repeated for some milliseconds, so a file in memory costs one clock read per call.
 
 use std::io;
 
@@ -36,16 +35,16 @@ use crate::hash_index::format::geometry::{ENTRY_LEN, SLOT_LEN};
 use crate::hash_index::read::hits::Chunk;
 use crate::io::ReadAt;
 
-/// Walks in one round. The first reads of a round wait least if many others were asked for before them.
+/// Walks in one round. More walks per round mean less waiting for the first reads.
 pub(super) const WALKS: usize = 4096;
-/// What the disk reads from end to end in the time of one lookup by rounds: measured, 2 GB/s and 48 us.
+/// Bytes that the disk reads sequentially in the time of one lookup by rounds: measured, 2 GB/s and 48 us.
 const BYTES_A_KEY: u64 = 96 * 1024;
-/// Fewer walks than this are not worth a question.
+/// For fewer walks than this the residency is not sampled.
 const FEW: usize = 4;
-/// Keys whose pages are asked about.
+/// Keys whose pages are sampled.
 const SAMPLES: usize = 8;
 
-/// Whether the pages that a chunk's keys need are likely not to be in memory, in any of the files.
+/// Returns whether the pages that a chunk's keys need are probably not in memory, in any of the files.
 pub(super) fn are_cold(files: &[&IndexFile], chunk: &Chunk) -> bool {
     let walks = files.len() * chunk.key_hashes.len();
     let now = last_warm::now_ms();
@@ -66,8 +65,8 @@ pub(super) fn are_cold(files: &[&IndexFile], chunk: &Chunk) -> bool {
     is_cold
 }
 
-/// Brings into memory what the walks of a chunk through some files will read. `keys_ahead`: keys of the whole call that
-/// are still to be looked up, those of the chunk included.
+/// Brings the pages into memory that the walks of a chunk will read. `keys_ahead`: keys of the whole call that are not
+/// looked up yet, including those of the chunk.
 pub(super) fn fetch(files: &[&IndexFile], chunk: &Chunk, max_num: Option<usize>, keys_ahead: usize) {
     let mut walks = Vec::new();
     for file in files {
@@ -87,14 +86,14 @@ pub(super) fn fetch(files: &[&IndexFile], chunk: &Chunk, max_num: Option<usize>,
     go(&mut walks);
 }
 
-/// Rounds, until no walk goes on.
+/// Runs rounds until all walks have ended.
 fn go(walks: &mut Vec<Walk<'_>>) {
     while !walks.is_empty() {
         for walk in walks.iter() {
             let (offset, len) = walk.place();
             on_bytes!(&walk.file.bytes, source => source.will_need(offset, len));
         }
-        // An error ends a walk here; whoever answers meets it again and reports it.
+        // An error ends a walk here; the code that answers gets it again and reports it.
         walks.retain_mut(|walk| on_bytes!(&walk.file.bytes, source => walk.step(source)).unwrap_or(false));
     }
 }
@@ -113,7 +112,7 @@ impl<'a> Walk<'a> {
         Self { file, key_hash, room: room.unwrap_or(usize::MAX), position: None }
     }
 
-    /// Offset and length of what is read next.
+    /// Offset and length of the next read.
     fn place(&self) -> (u64, u64) {
         let geometry = self.file.geometry;
         match self.position {
@@ -122,7 +121,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Reads it. Returns whether the walk goes on: positions only fall, so it ends.
+    /// Reads it. Returns whether the walk continues. Positions only fall, so it ends.
     fn step<S: ReadAt>(&mut self, source: &S) -> io::Result<bool> {
         let (link, below) = match self.position {
             None => (source.acquire(self.place().0)?, self.file.geometry.entries_within(self.file.file_len)),
@@ -138,7 +137,7 @@ impl<'a> Walk<'a> {
 }
 
 impl IndexFile {
-    /// Whether the slot of a key or the newest entry of its chain is not in memory.
+    /// Returns whether the slot of a key or the newest entry of its chain is not in memory.
     fn is_cold_for(&self, key_hash: i32) -> bool {
         let mut walk = Walk::new(self, key_hash, None);
         on_bytes!(&self.bytes, source => {
@@ -187,7 +186,7 @@ mod tests {
         file.flush().unwrap();
     }
 
-    /// Opens a file of which no page is in memory, but for what opening reads and where the file system has no disk.
+    /// Opens a file without pages in memory, except for those that opening reads, and on a file system without a disk.
     fn open_evicted(path: &Path, access: Access) -> IndexFile {
         let file = File::open(path).unwrap();
         file.sync_all().unwrap();
@@ -209,7 +208,7 @@ mod tests {
         for path in &paths {
             build(path);
         }
-        // Few keys go in rounds, many load the file; keys that nobody put end without a match.
+        // Few keys go in rounds, many load the file; missing keys end without a match.
         for (count, access) in [(7, Access::Mmap), (7, Access::Pread), (500, Access::Mmap), (500, Access::Pread)] {
             let keys: Vec<String> = (0..count).map(|i| key(i * 7919)).chain([String::from("T#absent")]).collect();
             let files = paths.each_ref().map(|path| open_evicted(path, access));

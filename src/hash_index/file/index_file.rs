@@ -1,4 +1,4 @@
-//! An open index file: puts, what it holds, flushing. Opening is in `open`, asking in `lookup`.
+//! An open index file: puts, entries, flushing. Opening is in `open`, lookups are in `lookup`.
 
 use std::fs::File;
 use std::io;
@@ -22,7 +22,7 @@ use crate::io::disk::sync_parent;
 use crate::io::{ReadAt, WriteAt};
 use crate::report::Report;
 
-/// An open index file. Any number of threads may read it; puts are taken one after the other.
+/// An open index file. Any number of threads may read it; puts run one after the other.
 #[derive(Debug)]
 pub struct IndexFile {
     pub(super) path: PathBuf,
@@ -34,13 +34,13 @@ pub struct IndexFile {
     pub(super) last_exit_ok: bool,
     /// Puts, one at a time; holds the lock of the file.
     pub(super) writer: Option<Mutex<File>>,
-    /// Whether the directory has yet to be told of a new file.
+    /// The directory entry of a new file is not synced yet.
     pub(super) is_new: AtomicBool,
     pub(super) last_warm: LastWarm,
 }
 
 impl IndexFile {
-    /// Puts one key; false when the file is full, which changes nothing. Source: `IndexFile#putKey`.
+    /// Puts one key. Returns false if the file is full; then nothing changes. Source: `IndexFile#putKey`.
     ///
     /// # Errors
     /// As [`Self::put_batch`].
@@ -61,15 +61,15 @@ impl IndexFile {
         .map_err(|e| Error::io(&self.path, e))
     }
 
-    /// Puts the rows from `start` on; returns how many were taken, fewer than there are only when the file became full.
+    /// Puts the rows from `start` on; returns how many were put: all, unless the file became full.
     ///
     /// # Errors
-    /// `InvalidArgument` when the file is open for reading or the columns differ in length; errors of the system.
+    /// `InvalidArgument` if the file is open for reading or the columns differ in length; errors of the system.
     pub fn put_batch<K: KeySource + ?Sized>(&self, columns: &PutColumns<'_, K>, start: usize) -> Result<usize> {
         self.put_batch_threads(columns, start, 1)
     }
 
-    /// [`Self::put_batch`] by several threads: the same bytes. Pays for tens of thousands of rows.
+    /// [`Self::put_batch`] by several threads, with the same bytes. Worthwhile for tens of thousands of rows.
     ///
     /// # Errors
     /// As [`Self::put_batch`].
@@ -100,7 +100,7 @@ impl IndexFile {
             .ok_or_else(|| Error::InvalidArgument(format!("{} is open for reading", self.path.display())))
     }
 
-    /// The header as it is now. A file without a whole header reads as if zeros followed.
+    /// The current header. A file without a whole header reads as if it were extended with zeros.
     ///
     /// # Errors
     /// Errors of the system.
@@ -108,7 +108,7 @@ impl IndexFile {
         on_bytes!(&self.bytes, source => Header::read(source)).map_err(|e| Error::io(&self.path, e))
     }
 
-    /// Entries held, as the count says.
+    /// Number of entries, by the count of the header.
     ///
     /// # Errors
     /// Errors of the system.
@@ -116,7 +116,7 @@ impl IndexFile {
         Ok(self.header()?.next_position() - 1)
     }
 
-    /// True when there is no entry.
+    /// True if there is no entry.
     ///
     /// # Errors
     /// Errors of the system.
@@ -124,7 +124,7 @@ impl IndexFile {
         self.len().map(|len| len == 0)
     }
 
-    /// True when no entry can be put any more. Source: `IndexFile#isWriteFull`.
+    /// True if no further entry can be put. Source: `IndexFile#isWriteFull`.
     ///
     /// # Errors
     /// Errors of the system.
@@ -132,7 +132,7 @@ impl IndexFile {
         Ok(self.header()?.next_position() >= self.geometry.max_entries())
     }
 
-    /// The entries from `position` on that the count says and the file holds, at most `limit`.
+    /// The entries from `position` on, within the count and the file, at most `limit`.
     ///
     /// # Errors
     /// Errors of the system.
@@ -147,7 +147,8 @@ impl IndexFile {
         .map_err(|e| Error::io(&self.path, e))
     }
 
-    /// The store time to show for an entry, in milliseconds; in compat as the broker computes it for entry 1, too (B3).
+    /// The store time to show for an entry, in milliseconds. With the broker's answers, entry 1 too has the time that the
+    /// broker computes (B3).
     pub fn shown_time(&self, header: &Header, position: u32, entry: &Entry) -> i64 {
         if self.answers.are_the_brokers() {
             return crate::hash_index::format::entry::broker_time(header.begin_timestamp, entry.time_diff);
@@ -155,10 +156,10 @@ impl IndexFile {
         select::shown_time(header, position, entry.time_diff)
     }
 
-    /// Looks through the whole file. Linear.
+    /// Checks the whole file. Linear.
     ///
     /// # Errors
-    /// Errors of the system; what is wrong with the bytes is in the result.
+    /// Errors of the system. Findings about the bytes are in the result.
     pub fn verify(&self) -> Result<Report> {
         on_bytes!(&self.bytes, source => {
             source.load();
@@ -167,7 +168,7 @@ impl IndexFile {
         .map_err(|e| Error::io(&self.path, e))
     }
 
-    /// Rewrites the header as the broker does (a count of 0 becomes 1) and waits until all of the file is on the disk.
+    /// Rewrites the header as the broker does (a count of 0 becomes 1) and flushes the whole file to disk.
     ///
     /// Source: `IndexFile#flush`. Does nothing for a file that is open for reading.
     ///
@@ -190,7 +191,7 @@ impl IndexFile {
         self.geometry
     }
 
-    /// Where the file lies.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -200,27 +201,27 @@ impl IndexFile {
         self.answers
     }
 
-    /// False when the file was opened as one that a crash left.
+    /// False if the file was opened as left by a crash.
     pub fn last_exit_ok(&self) -> bool {
         self.last_exit_ok
     }
 
-    /// True when puts are possible.
+    /// True if puts are possible.
     pub fn is_writable(&self) -> bool {
         self.writer.is_some()
     }
 
-    /// True when the bytes are reached by a map.
+    /// True if the file is mapped.
     pub fn is_mapped(&self) -> bool {
         match &self.bytes {
             Bytes::Mapped(_) => true,
             Bytes::Plain(_) => false,
             Bytes::Extended(f) => f.base.is_mapped(),
-            Bytes::Mended(f) => f.base.is_mapped(),
+            Bytes::Repaired(f) => f.base.is_mapped(),
         }
     }
 
-    /// Disk space held for the file, in bytes.
+    /// Disk space reserved for puts, in bytes.
     pub fn reserved_bytes(&self) -> u64 {
         if self.is_writable() { self.file_len } else { 0 }
     }

@@ -1,4 +1,4 @@
-//! Lookups in one open file and in many: which way a batch is answered.
+//! Lookups in one open file and in many.
 //!
 //! Mapped files are walked by many lanes at a time (`lanes`), all others one key after the other (`select`).
 
@@ -20,8 +20,8 @@ impl IndexFile {
     /// Candidates of one key hash, newest first, at most `max_num`. Source: `IndexFile#selectPhyOffset`.
     ///
     /// # Errors
-    /// Errors of the system. Damage is no error by default: the answer is complete all the same. In compat, `Corrupt`
-    /// where the broker would not return.
+    /// Errors of the system. By default damage is no error: the answer is complete. With the broker's answers, `Corrupt`
+    /// if the broker would not return.
     pub fn select(
         &self,
         key_hash: i32,
@@ -36,13 +36,13 @@ impl IndexFile {
         Ok((out, self.or_error(damage)?))
     }
 
-    /// Candidates of each key of `rows`, appended to `out`: one list a row, newest first, at most `max_num`. A key
-    /// whose hash is negative is none; its list is empty.
+    /// Candidates of each key of `rows`, appended to `out`: one list per row, newest first, at most `max_num`. A key
+    /// with a negative hash gets an empty list.
     ///
-    /// Returns the first damage met; the answer is complete all the same.
+    /// Returns the first damage; the answer is complete nevertheless.
     ///
     /// # Errors
-    /// As [`Self::select`]; `InvalidArgument` when `out` would hold 2^31 offsets or more.
+    /// As [`Self::select`]; `InvalidArgument` if `out` would hold 2^31 offsets or more.
     pub fn select_batch<K: KeySource + ?Sized>(
         &self,
         keys: &K,
@@ -99,7 +99,7 @@ impl IndexFile {
         select::select(view, times, key_hash, max_num.unwrap_or(usize::MAX), range, hits)
     }
 
-    /// In compat, where the broker would not return, there is no answer.
+    /// With the broker's answers, a walk that would not return is an error.
     fn or_error(&self, damage: Option<Damage>) -> Result<Option<Damage>> {
         match damage {
             Some(Damage { offset, expected, found }) if self.answers.are_the_brokers() => {
@@ -109,14 +109,14 @@ impl IndexFile {
         }
     }
 
-    /// The file as lanes see it; `None` where it must be walked plainly.
+    /// The file for interleaved walks; `None` if it must be walked plainly.
     fn chains(&self, range: TimeRange) -> Result<Option<Chains<'_>>> {
         let Bytes::Mapped(map) = &self.bytes else { return Ok(None) };
         let io = |e| Error::io(&self.path, e);
         let mut present = self.geometry.entries_within(self.file_len);
         let window = if self.answers.are_the_brokers() {
             let header = self.header()?;
-            // With a count of 1 the broker takes no slot; else one as large as the count, too.
+            // With a count of 1 the broker follows no slot; else also one that equals the count.
             let counted = header.next_position();
             present = present.min(if counted <= 1 { 1 } else { counted.saturating_add(1) });
             TimeWindow::of_broker(&header, range)
@@ -130,10 +130,10 @@ impl IndexFile {
         Ok(window.map(|window| Chains::new(map.words_of_map(), self.geometry, present, any_hash, window)))
     }
 
-    /// Whether the file can hold messages of a time range.
+    /// Returns whether the file can hold messages of a time range.
     ///
-    /// By default false only when the range misses the span of the header's times widened by `clock_slack_ms`; in compat
-    /// the broker's own test, without slack. Source: `IndexFile#isTimeMatched`.
+    /// For complete answers false only if the range misses the span of the header's times widened by `clock_slack_ms`. Else the
+    /// broker's own test, without slack. Source: `IndexFile#isTimeMatched`.
     ///
     /// # Errors
     /// Errors of the system.
@@ -148,10 +148,10 @@ impl IndexFile {
     }
 }
 
-/// Candidates of each key of `rows` over many files, given newest first, appended to `out`: one list a row, at most
-/// `max_num`. A key whose hash is negative is none; its list is empty.
+/// Candidates of each key of `rows` over many files, given newest first, appended to `out`: one list per row, at most
+/// `max_num`. A key with a negative hash gets an empty list.
 ///
-/// Returns the first damage met, with its file; the answer is complete all the same.
+/// Returns the first damage, with its file; the answer is complete nevertheless.
 ///
 /// # Errors
 /// As [`IndexFile::select_batch`].
@@ -179,10 +179,10 @@ pub fn select_files<'a, K: KeySource + ?Sized>(
     Ok(search.first)
 }
 
-/// Which of some files, given in load order, may hold messages of a time range: their places, the newest file first.
+/// Returns which of the files, given in load order, may hold messages of a time range: their numbers, newest file first.
 ///
-/// By commit-log offset, because names follow local time, which steps back. Files that begin at the same offset keep the
-/// load order: a message's keys may straddle two files. The range is asked for as in [`IndexFile::is_time_matched`].
+/// They are ordered by commit-log offset, because names follow local time, which can step back. Files that begin at the same
+/// offset keep the load order: the keys of a message may be in two files. The range is tested as in [`IndexFile::is_time_matched`].
 ///
 /// # Errors
 /// Errors of the system.
@@ -208,20 +208,20 @@ struct Search<'f, 'a> {
 }
 
 impl Search<'_, '_> {
-    /// `max_num` as lanes count: no row can have more candidates, because the answer could not hold them.
+    /// `max_num` in 32 bits: the answer cannot hold more candidates.
     fn most(&self) -> u32 {
         const MOST: u32 = i32::MAX.unsigned_abs();
         self.max_num.map_or(MOST, |most| u32::try_from(most).unwrap_or(MOST).min(MOST))
     }
 
-    /// `keys_ahead`: keys of the call that are not answered yet, those of the chunk included.
+    /// `keys_ahead`: keys of the call that are not answered yet, including those of the chunk.
     fn answer(&mut self, chunk: &mut Chunk, keys_ahead: usize) -> Result<()> {
         let mut files = self.files;
         let mut place = 0;
         for ways in self.ways.chunk_by(|a, b| a.is_some() == b.is_some()) {
             let (run, others) = files.split_at(ways.len());
             files = others;
-            // Where pages must come from the disk, so many walks at a time that a key may have its fill before the next.
+            // If pages must be read from the disk, few files at a time: a key may be done before the next file.
             let is_cold = cold::are_cold(run, chunk);
             let together = if is_cold { cold::WALKS.div_ceil(chunk.key_hashes.len()) } else { run.len() };
             for (run, ways) in run.chunks(together).zip(ways.chunks(together)) {
@@ -244,7 +244,7 @@ impl Search<'_, '_> {
         self.answer_doubtful(chunk)
     }
 
-    /// Answers anew, by the plain walk through all files, the rows for which a lane met what cannot be true.
+    /// Answers the rows again, by the plain walk through all files, for which a lane met damage.
     fn answer_doubtful(&mut self, chunk: &mut Chunk) -> Result<()> {
         for row in chunk.withdraw_doubtful() {
             for (place, file) in (0u32..).zip(self.files) {
@@ -321,7 +321,7 @@ mod tests {
         ));
     }
 
-    /// The count is another's bytes, and there is no entry.
+    /// The count is garbage, and there is no entry.
     #[test]
     fn a_file_mended_for_reading_has_no_count_below_0() {
         let dir = tempfile::tempdir().unwrap();

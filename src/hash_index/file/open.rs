@@ -1,4 +1,4 @@
-//! Creating and opening index files: exclusive names, locks, reserved space, mending.
+//! Creating and opening index files: exclusive names, locks, reserved space, repair.
 
 use std::fs::File;
 use std::io;
@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
-use super::bytes::{Bytes, infer_geometry, mend_file, on_writable, readable_bytes, writable_bytes};
+use super::bytes::{Bytes, infer_geometry, on_writable, readable_bytes, repair_file, writable_bytes};
 use super::index_file::IndexFile;
 use super::last_warm::LastWarm;
 use crate::error::{Error, Result};
@@ -21,9 +21,9 @@ use crate::io::{Access, FileSource, PlainFile, ReadAt, WriteAt};
 pub struct CreateOptions {
     /// Slots and entries.
     pub geometry: Geometry,
-    /// Seed: the end time of the file before, in milliseconds; 0 or less is none.
+    /// Seed: the end time of the previous file, in milliseconds; 0 or less: none.
     pub begin_timestamp: i64,
-    /// Seed: the end offset of the file before; 0 or less is none.
+    /// Seed: the end offset of the previous file; 0 or less: none.
     pub begin_phy_offset: i64,
     /// Map or `pwrite`.
     pub access: Access,
@@ -36,13 +36,13 @@ pub struct CreateOptions {
 pub struct OpenOptions {
     /// For puts as well.
     pub write: bool,
-    /// Slots and entries; `None`: found from the content.
+    /// Slots and entries; `None`: inferred from the content.
     pub geometry: Option<Geometry>,
     /// Map or `pread`.
     pub access: Access,
     /// Whose answers.
     pub answers: Answers,
-    /// False after a crash of the machine: slots are linked anew from the entries, up to the first that cannot be true.
+    /// False after a crash of the machine: slots are rebuilt from the entries, up to the first impossible one.
     pub last_exit_ok: bool,
 }
 
@@ -53,7 +53,7 @@ impl Default for OpenOptions {
 }
 
 impl IndexFile {
-    /// Creates a file of the full size, its space reserved, and opens it for puts.
+    /// Creates a file of the full size, reserves its space, and opens it for puts.
     ///
     /// # Errors
     /// `AlreadyExists`, `StorageFull` and other errors of the system: then no file is left.
@@ -83,24 +83,23 @@ impl IndexFile {
 
     /// Opens a file for reading, or for puts as well.
     ///
-    /// Reading changes nothing. A file that is shorter than its geometry reads as if zeros followed. Opening for puts
-    /// takes the lock of the file, reserves what space is missing, and, unless in compat, mends what a crash left.
+    /// Reading changes nothing. A file shorter than its geometry reads as if it were extended with zeros. Opening for puts takes
+    /// the lock of the file, reserves missing space and, for complete answers, repairs the effects of a crash.
     ///
     /// # Errors
-    /// `Geometry` when it is not given and not to be told from the content; `Corrupt` when puts are asked for and the
-    /// file is shorter than its geometry or its count is above it; `WouldBlock` when another writer has the file; errors
-    /// of the system.
+    /// `Geometry` if it is not given and cannot be inferred; `Corrupt` if the file is opened for puts and is shorter than its geometry or its count is above it; `WouldBlock` if another writer has the file; errors of
+    /// the system.
     pub fn open(path: &Path, options: OpenOptions) -> Result<Self> {
         let file = open_file(path, options.write)?;
         let writer = options.write.then(|| lock_writer(path, &file)).transpose()?;
         let file_len = file.metadata().map_err(|e| Error::io(path, e))?.len();
         let geometry = geometry_of(path, &file, options)?;
-        let mend = !options.last_exit_ok && !options.answers.are_the_brokers();
+        let repair = !options.last_exit_ok && !options.answers.are_the_brokers();
         let bytes = if options.write {
             check_appendable(path, &file, geometry, options.answers)?;
             writable_bytes(path, file, geometry, options.access)?
         } else {
-            readable_bytes(path, file, geometry, options.access, mend)?
+            readable_bytes(path, file, geometry, options.access, repair)?
         };
         let open = Self {
             path: path.to_owned(),
@@ -114,16 +113,16 @@ impl IndexFile {
             last_warm: LastWarm::default(),
         };
         if options.write {
-            open.mend(mend)?;
+            open.repair(repair)?;
         }
         Ok(open)
     }
 
-    fn mend(&self, after_power_loss: bool) -> Result<()> {
+    fn repair(&self, after_power_loss: bool) -> Result<()> {
         if self.answers.are_the_brokers() {
             return Ok(());
         }
-        on_writable!(&self.bytes, target => mend_file(target, self.geometry, after_power_loss))
+        on_writable!(&self.bytes, target => repair_file(target, self.geometry, after_power_loss))
             .map_err(|e| Error::io(&self.path, e))
     }
 }
@@ -132,7 +131,7 @@ pub(super) fn clone(path: &Path, file: &File) -> Result<File> {
     file.try_clone().map_err(|e| Error::io(path, e))
 }
 
-/// Stores the end of the file before. Source: the constructor of `IndexFile`.
+/// Stores the end of the previous file. Source: the constructor of `IndexFile`.
 #[expect(clippy::cast_sign_loss, reason = "above 0")]
 pub(super) fn write_seeds(target: &impl WriteAt, options: CreateOptions) -> io::Result<()> {
     if options.begin_phy_offset > 0 {
@@ -146,7 +145,7 @@ pub(super) fn write_seeds(target: &impl WriteAt, options: CreateOptions) -> io::
     Ok(())
 }
 
-/// Puts need the whole file and, but for compat, a count that it can have.
+/// Checks that the file has its whole length and, for complete answers, a possible count.
 fn check_appendable(path: &Path, file: &File, geometry: Geometry, answers: Answers) -> Result<()> {
     let plain = PlainFile::new(clone(path, file)?).map_err(|e| Error::io(path, e))?;
     if plain.len() < geometry.file_len() {

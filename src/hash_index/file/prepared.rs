@@ -1,11 +1,11 @@
-//! The next index file, made ready by a helper thread while the current one is still filled.
+//! The next index file, prepared by a helper thread while the current one is being filled.
 //!
-//! A new file costs its writer a page fault for each page that it touches first: about a third of the time of all its
-//! puts. A helper thread takes these in advance. The file is created without a name, grown, its space reserved, and its
-//! pages are brought into memory, large ones where the file system has them. Only when the writer rolls does the file get
-//! its seeds and its name; until then it is nothing that anybody could meet, and a process that dies leaves nothing.
+//! The first store into each page of a new file is a page fault: about a third of the time of all its puts. A helper thread
+//! takes these faults in advance. It creates the file without a name, extends it, reserves its space, and brings its pages
+//! into memory, large ones if the file system has them. The file gets its seeds and its name when the writer rolls. Until
+//! then no other process can open it, and a process that dies leaves nothing behind.
 //!
-//! Where the system has no files without a name, nothing is prepared. Source of the idea: `AllocateMappedFileService`.
+//! If the system has no files without a name, nothing is prepared. Source of the idea: `AllocateMappedFileService`.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -21,10 +21,10 @@ use crate::hash_index::format::geometry::Geometry;
 use crate::io::disk::{NewFile, lock_writer};
 use crate::io::{Access, WriteAt};
 
-/// Bytes populated between two looks at whether the file is still wanted.
+/// Bytes populated between two checks whether the file is still wanted.
 const STEP: u64 = 16 << 20;
 
-/// An index file on its way: the helper thread's work, then its result. Dropped, it leaves nothing behind.
+/// An index file in preparation: the helper thread, then its result. Dropping it leaves nothing behind.
 #[derive(Debug)]
 pub struct Prepared {
     geometry: Geometry,
@@ -32,7 +32,7 @@ pub struct Prepared {
     directory: PathBuf,
     state: State,
     unwanted: Arc<AtomicBool>,
-    /// A fork has the handle, but not the thread.
+    /// A forked child has the handle, but not the thread.
     process: u32,
 }
 
@@ -40,11 +40,11 @@ pub struct Prepared {
 enum State {
     Underway(JoinHandle<Result<Option<Ready>>>),
     Ready(Ready),
-    /// Named, or never to be.
+    /// Published, or failed.
     Gone,
 }
 
-/// A whole file that lacks but seeds and a name.
+/// A complete file without seeds and name.
 #[derive(Debug)]
 struct Ready {
     new: NewFile,
@@ -53,10 +53,10 @@ struct Ready {
 }
 
 impl Prepared {
-    /// Begins to prepare a file for a directory in a thread of its own.
+    /// Starts a thread that prepares a file for a directory.
     ///
     /// # Errors
-    /// The system's error when it gives no thread.
+    /// The system's error if no thread can be started.
     pub fn start(directory: &Path, geometry: Geometry, access: Access) -> Result<Self> {
         let unwanted = Arc::new(AtomicBool::new(false));
         let work = {
@@ -68,9 +68,9 @@ impl Prepared {
         Ok(Self { geometry, access, directory: directory.to_owned(), state, unwanted, process: std::process::id() })
     }
 
-    /// Waits for the helper and makes the file one of the directory, with seeds and name: [`IndexFile::create`], but with
-    /// the work done. `None` where nothing could be prepared, for instance because the disk was full then, or not what
-    /// `options` ask for: `create` then tries again and tells what is wrong.
+    /// Waits for the helper thread and publishes the file with its seeds and name, like [`IndexFile::create`]. `None` if nothing
+    /// could be prepared, for example because the disk was full, or if the prepared file does not match `options`: then
+    /// `create` tries again and reports the error.
     ///
     /// # Errors
     /// As [`IndexFile::create`]. After `AlreadyExists` another name can be tried.

@@ -1,4 +1,4 @@
-//! The answers of a batch: one list of offsets a row, laid out as an Arrow list column is.
+//! The answers of a batch: one list of offsets per row, in the layout of an Arrow list column.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use arrow_schema::{DataType, Field};
 use crate::error::{Error, Result};
 use crate::hash_index::key_hash::java_hash::KeySource;
 
-/// Commit-log offsets of many rows, one list a row.
+/// Commit-log offsets of many rows, one list per row.
 ///
-/// Calls append to it, so that one can be cleared and used again without asking for memory.
+/// Calls append to it, so it can be cleared and reused without a new allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hits {
-    /// Where each list ends in `phy_offsets`; 0 comes first.
+    /// The end of each list in `phy_offsets`, after a first 0.
     ends: Vec<i32>,
     phy_offsets: Vec<i64>,
 }
@@ -32,25 +32,25 @@ impl Hits {
         Self::default()
     }
 
-    /// No row yet, and room for the ends of `rows`.
+    /// No row yet, and capacity for the ends of `rows`.
     pub fn with_rows(rows: usize) -> Self {
         let mut ends = Vec::with_capacity(rows + 1);
         ends.push(0);
         Self { ends, phy_offsets: Vec::new() }
     }
 
-    /// Forgets all rows and keeps the memory.
+    /// Removes all rows and keeps the memory.
     pub fn clear(&mut self) {
         self.ends.truncate(1);
         self.phy_offsets.clear();
     }
 
-    /// How many rows were answered.
+    /// Number of answered rows.
     pub fn len(&self) -> usize {
         self.ends.len() - 1
     }
 
-    /// True when no row was answered.
+    /// True if no row was answered.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -77,42 +77,42 @@ impl Hits {
     }
 }
 
-/// A candidate on its way to its row.
+/// A candidate that is not assigned to its row yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Found {
     pub(crate) phy_offset: i64,
     /// Row within the chunk.
     pub(crate) row: u32,
-    /// Place of the file in the order asked for, newest first.
+    /// Number of the file in the call, newest first.
     pub(crate) file: u32,
 }
 
-/// Set in the count of a row that is doubtful: it wants nothing any more, until it is answered anew.
+/// Set in the count of a doubtful row: it takes no more candidates until it is answered again.
 pub(crate) const DOUBTFUL: u32 = 1 << 31;
 
-/// Rows that are answered together, and what was found for them so far, in any order.
+/// Rows that are answered together, and their candidates so far, in any order.
 ///
-/// The memory is used again for the next chunk: fresh pages cost more than the lookups.
+/// The memory is reused for the next chunk: fresh pages cost more than the lookups.
 #[derive(Default)]
 pub(crate) struct Chunk {
-    /// One a row; negative where there is no key.
+    /// One per row; negative for a row without a key.
     pub(crate) key_hashes: Vec<i32>,
     /// Candidates of one row and file are in the order of the chain. Only the first `filled` count.
     pub(crate) found: Vec<Found>,
     pub(crate) filled: usize,
-    /// Candidates of each row, or [`DOUBTFUL`]; kept while walking only where there are many files.
+    /// Candidates of each row, or [`DOUBTFUL`]; updated during walks only if there are several files.
     pub(crate) counts: Vec<u32>,
-    /// Candidates by row, where there are many files.
+    /// Candidates by row, if there are several files.
     sorted: Vec<Found>,
-    /// Rows whose walk met something that cannot be true.
+    /// Rows whose walk met damage.
     pub(crate) doubtful: Vec<u32>,
 }
 
 impl Chunk {
-    /// Rows of a chunk. What a chunk needs stays in the second-level cache of one core.
+    /// Rows of a chunk. The memory of a chunk fits into the second-level cache of one core.
     pub(crate) const ROWS: usize = 16 * 1024;
 
-    /// Forgets what was found and takes the keys of `rows`.
+    /// Removes the candidates and loads the keys of `rows`.
     pub(crate) fn load<K: KeySource + ?Sized>(&mut self, keys: &K, rows: &Range<usize>) {
         self.key_hashes.resize(rows.len(), 0);
         keys.hash_block(rows.start, &mut self.key_hashes);
@@ -131,7 +131,7 @@ impl Chunk {
         }
     }
 
-    /// The key hash of a row and the most candidates that it still wants; `None` where it wants none.
+    /// Returns the key hash of a row and how many candidates it still takes; `None` if it takes none.
     pub(crate) fn wanted(&self, row: u32, max_num: Option<usize>) -> Option<(i32, Option<usize>)> {
         let key_hash = *self.key_hashes.get(row as usize)?;
         let count = *self.counts.get(row as usize)? as usize;
@@ -139,7 +139,7 @@ impl Chunk {
         (key_hash >= 0 && room != Some(0) && count < DOUBTFUL as usize).then_some((key_hash, room))
     }
 
-    /// Takes back what was found for the doubtful rows, and returns these in rising order.
+    /// Removes the candidates of the doubtful rows, and returns these rows in rising order.
     pub(crate) fn withdraw_doubtful(&mut self) -> Vec<u32> {
         let mut rows = std::mem::take(&mut self.doubtful);
         if !rows.is_empty() {
@@ -189,8 +189,8 @@ impl Chunk {
         Ok(())
     }
 
-    /// Walks over several files are under way together, so an older file's candidate can be found first, and more of them
-    /// than are wanted.
+    /// Walks over several files are interleaved, so a candidate of an older file can be found first, and more candidates than
+    /// wanted.
     fn append_by_file(&mut self, max_num: usize, out: &mut Hits) {
         self.sorted.resize(self.found.len(), Found::default());
         let mut ends = Vec::with_capacity(self.counts.len());
@@ -217,7 +217,7 @@ impl Chunk {
     }
 }
 
-/// Turns the number of candidates of each row into the place of its first one; `each` is given where each row ends.
+/// Turns the number of candidates of each row into the place of its first one. Calls `each` with the end of each row.
 fn starts(counts: &mut [u32], first: usize, mut each: impl FnMut(i32)) -> &mut [u32] {
     let mut end = u32::try_from(first).unwrap_or(u32::MAX);
     for count in &mut *counts {

@@ -1,36 +1,33 @@
-//! Many walks at a time: how a batch of lookups does not wait for memory.
+//! Many walks at a time, so that a batch of lookups does not wait for memory.
 //!
-//! A lookup is a chain of reads, each at an address that the one before brought: slot, newest entry, the one before
-//! it... In a large file every one of them misses the caches, and the processor waits some hundred nanoseconds to do
-//! ten instructions. One walk cannot be made faster. But memory answers tens of requests at a time, so the way out is
-//! to have tens of walks under way (AMAC, "asynchronous memory access chaining": Kocberber, Falsafi, Grot, VLDB 2015):
+//! A lookup is a chain of dependent reads: the slot, the newest entry, the entry before it, and so on. In a large file each
+//! read misses the caches, and the processor waits about a hundred nanoseconds for ten instructions. A single walk cannot be
+//! made faster. But memory serves tens of requests at a time, so tens of walks are interleaved (AMAC, "asynchronous memory
+//! access chaining": Kocberber, Falsafi, Grot, VLDB 2015):
 //!
 //! ```text
-//! for ever:
+//! repeat:
 //!     for each of the 48 lanes:
-//!         read the entry that was asked for one turn ago   (it has come meanwhile)
-//!         note its offset if the hash is the right one
-//!         ask for the entry before it, or, at the end of the chain, for the first entry of the next key's chain
+//!         read the entry that was prefetched one turn ago
+//!         note its offset if the hash matches
+//!         prefetch the entry before it, or, at the end of the chain, the first entry of the next key's chain
 //! ```
 //!
-//! "To ask" is a prefetch: an instruction that starts a read and does not wait. What makes it fast beyond that:
+//! Further techniques:
 //!
 //! - **Slots are resolved ahead** ([`Feed`]), a block at a time, in two steps: while the lanes work, the slots of one
-//!   block are asked for; a block later they are read and the first entries asked for. So a lane does one thing only,
-//!   going from entry to entry, and a walk that ended is replaced by one that is ready.
-//! - **No branch depends on what an entry holds.** Whether it is a match and whether the chain ends here is as good as
-//!   random, and a processor that guesses wrong throws away the work on the lanes after this one. So every entry is
-//!   written to the next place of the output, which moves on only after a match; and a lane takes its next state from
-//!   two, the next entry or the next key, by a conditional move.
-//! - **A link is checked without a division.** A chain holds keys of one slot only, so the hash of an entry and the hash
-//!   asked for differ by a multiple of the slots S. With M = ceil(2^64 / S), d is a multiple of S exactly when d * M,
+//!   block are prefetched; one block later they are read and the first entries are prefetched. So a lane only goes from
+//!   entry to entry, and a finished walk is replaced by one that is ready.
+//! - **No branch depends on the content of an entry.** Matches and chain ends are unpredictable, and a mispredicted branch
+//!   discards the work on the following lanes. So every entry is written to the next place of the output, which advances
+//!   only after a match, and a lane selects its next state, the next entry or the next key, by a conditional move.
+//! - **A link is checked without a division.** A chain holds keys of one slot only, so the hash of an entry and the
+//!   requested hash differ by a multiple of the slots S. With M = ceil(2^64 / S), d is a multiple of S exactly when d * M,
 //!   cut to 64 bits, is below M (Lemire, Kaser, Kurz: "Faster remainder by direct computation", 2019).
-//! - **Files stand in a row.** A piece of work is a key and a file, so that the lanes are full even for one key, if
-//!   there are many files.
+//! - **A work item is a key and a file.** So the lanes are full even for one key if there are many files.
 //!
-//! Whatever looks wrong, an entry that does not belong or a link that does not go down, is not looked into here: the
-//! row is noted as doubtful, and the plain walk (`select`) answers it from the start. So these lanes know sound files
-//! only, and the plain walk is what they are tested against.
+//! Damage is not handled here: if an entry does not belong to the chain or a link does not go down, the row is marked as
+//! doubtful, and the plain walk (`select`) answers it from the start. Tests compare these lanes with the plain walk.
 
 #![expect(clippy::inline_always, reason = "a call costs more than what it does")]
 #![expect(clippy::needless_bitwise_bool, reason = "no branches: see above")]
@@ -42,11 +39,11 @@ use super::select::TimeWindow;
 use crate::hash_index::format::geometry::{ENTRY_LEN, Geometry};
 use crate::io::Words;
 
-/// Walks under way. More bring nothing: a core cannot wait for more lines than that.
+/// Interleaved walks. More do not help: a core cannot wait for more cache lines.
 const LANES: usize = 48;
-/// Keys whose slots are asked for together.
+/// Keys whose slots are prefetched together.
 const BLOCK: usize = 32;
-/// Walks that can be ready to begin: those that fill the lanes once, and a block.
+/// Walks that can be ready: enough to fill the lanes once, and a block.
 const READY: usize = 128;
 const _: () = assert!(LANES + BLOCK <= READY && READY.is_power_of_two());
 /// Places of the output that one turn can fill.
@@ -60,11 +57,11 @@ const ENTRY_WORDS: usize = (ENTRY_LEN / WORD) as usize;
 pub(crate) struct Chains<'a> {
     words: Words<'a>,
     geometry: Geometry,
-    /// Where entry 0 begins, in words.
+    /// Offset of entry 0, in words.
     entries: usize,
-    /// A slot leads to an entry below.
+    /// Every slot points below this position.
     present: u32,
-    /// M of the module's text; 0 takes every hash.
+    /// M of the module documentation; 0 accepts every hash.
     multiple: u64,
     window: TimeWindow,
 }
@@ -86,7 +83,7 @@ impl<'a> Chains<'a> {
         self.entries + ENTRY_WORDS * position as usize
     }
 
-    /// A quarter of the entries lie on two lines.
+    /// A quarter of the entries span two cache lines.
     #[inline(always)]
     fn prefetch(&self, position: u32) {
         let at = self.entry_at(position);
@@ -102,24 +99,24 @@ struct Walk {
     key_hash: u32,
     row: u32,
     file: u32,
-    /// Matches still wanted; never 0 while the walk goes on.
+    /// Matches still wanted; never 0 during a walk.
     room: u32,
 }
 
-/// What an entry says to a walk.
+/// The fields of an entry that a walk uses.
 struct Step {
     phy_offset: i64,
     is_match: bool,
     ends: bool,
-    /// Position of the entry before; 0 = none.
+    /// Position of the previous entry; 0 = none.
     before: u32,
-    /// False when the entry cannot be true.
+    /// False if the entry is impossible.
     sound: bool,
 }
 
 #[inline(always)]
 fn step<const TIMED: bool>(chains: &Chains<'_>, walk: Walk) -> Step {
-    // Inside the map, because positions only fall; read as zeros it would not be sound.
+    // Inside the map, because positions only fall; zeros are not valid.
     let [hash, high, low, time_diff, before] =
         chains.words.copy::<ENTRY_WORDS>(chains.entry_at(walk.position)).unwrap_or([u32::MAX; _]);
     let apart = hash.abs_diff(walk.key_hash);
@@ -132,17 +129,17 @@ fn step<const TIMED: bool>(chains: &Chains<'_>, walk: Walk) -> Step {
     Step { phy_offset: (u64::from(high) << 32 | u64::from(low)).cast_signed(), is_match, ends, before, sound }
 }
 
-/// Walks that are ready to begin, and what becomes one: a key and a file, file by file, the newest first.
+/// Walks that are ready to begin, and the keys and files that become walks, file by file, newest first.
 struct Feed<'f, 'm> {
     files: &'f [Chains<'m>],
     max_num: u32,
     /// The next key and file.
     row: usize,
     file: usize,
-    /// Walks whose slots were asked for; `position` is the place of the slot, in words.
+    /// Walks whose slots were prefetched; `position` is the place of the slot, in words.
     asked: [Walk; BLOCK],
     asked_len: usize,
-    /// A ring: `begun` walks of it were taken, `filled` were put in.
+    /// A ring buffer: `begun` walks were taken, `filled` were added.
     ready: [Walk; READY],
     begun: usize,
     filled: usize,
@@ -169,13 +166,13 @@ impl<'f, 'm> Feed<'f, 'm> {
         self.filled - self.begun
     }
 
-    /// The walk that begins next; any walk where none is ready.
+    /// The walk that begins next; any walk if none is ready.
     #[inline(always)]
     fn next(&self) -> Walk {
         self.ready.get(self.begun % READY).copied().unwrap_or_default()
     }
 
-    /// Sees to it that every lane could begin a walk in one turn, unless the keys come to an end.
+    /// Prepares enough walks that every lane can begin one in a turn, unless the keys end.
     #[inline(always)]
     fn fill(&mut self, key_hashes: &[i32], counts: &mut [u32], doubtful: &mut Vec<u32>) {
         while self.ready_len() < LANES && (self.asked_len > 0 || self.file < self.files.len()) {
@@ -233,10 +230,10 @@ impl<'f, 'm> Feed<'f, 'm> {
     }
 }
 
-/// Walks the chains of every key of the chunk in every file, newest first, and notes what is found.
+/// Walks the chains of every key of the chunk in every file, newest first, and collects the matches.
 ///
-/// `first_file`: the place of the first file among all that are asked; `many`: whether these are several. Then a row for
-/// which newer files gave `max_num` is not asked for in older ones.
+/// `first_file`: the number of the first file in the whole call. `many`: the call has several files; then a row that has
+/// `max_num` matches from newer files is skipped in older ones.
 pub(crate) fn walk(files: &[Chains<'_>], first_file: u32, many: bool, max_num: u32, chunk: &mut Chunk) {
     let timed = files.iter().any(|chains| !chains.window.is_all());
     match (many, timed) {
@@ -300,7 +297,7 @@ fn run<const MANY: bool, const TIMED: bool>(files: &[Chains<'_>], first_file: u3
                 chains_of(lane.file).prefetch(lane.position);
             }
         } else {
-            // The last keys: a lane whose walk ended takes what is left, or stands still.
+            // The last keys: a lane whose walk ended takes one of the remaining walks, or idles.
             let mut at = 0;
             while at < busy
                 && let Some(lane) = lanes.get_mut(at)

@@ -2,10 +2,9 @@
 //!
 //! Only the hash of a key is stored, so every answer is a list of candidates: some may belong to another key.
 //!
-//! The default walk follows a chain as long as each link can be true: the entry exists, its hash belongs to the slot,
-//! and the next link goes down. Where one is not, the walk is given up and the entries are read from end to end, so the
-//! answer is complete all the same, and the [`Damage`] is reported. A walk that ends well took at most one step an
-//! entry, because positions fall.
+//! The default walk follows a chain while each link is valid: the entry exists, its hash belongs to the slot, and the next
+//! link goes down. If a link is invalid, all entries are scanned instead, so the answer is complete, and the [`Damage`] is
+//! reported. A walk takes at most one step per entry, because positions fall.
 
 use std::io;
 
@@ -15,12 +14,12 @@ use crate::hash_index::format::header::Header;
 use crate::io::ReadAt;
 use crate::time_range::TimeRange;
 
-/// What a walk met that cannot be true.
+/// Damage that a walk met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// Byte offset in the file.
     pub offset: u64,
-    /// What the chain asks for.
+    /// What a valid chain has.
     pub expected: String,
     /// What the file holds.
     pub found: String,
@@ -32,12 +31,12 @@ pub(crate) struct View<'a, S> {
     pub(crate) source: &'a S,
     pub(crate) geometry: Geometry,
     pub(crate) header: Header,
-    /// Entries that lie whole within the file, entry 0 included.
+    /// Entries that are whole within the file, including entry 0.
     pub(crate) present: u32,
 }
 
 impl<'a, S: ReadAt> View<'a, S> {
-    /// `file_len` is the length on disk; the source may read as if the file were longer.
+    /// `file_len` is the length on disk; the source may be extended with zeros.
     pub(crate) fn new(source: &'a S, geometry: Geometry, file_len: u64) -> io::Result<Self> {
         let header = Header::read(source)?;
         Ok(Self { source, geometry, header, present: geometry.entries_within(file_len) })
@@ -52,12 +51,12 @@ impl<'a, S: ReadAt> View<'a, S> {
         self.source.acquire(self.geometry.slot(slot)).map(|word| word as i32)
     }
 
-    /// Entries that the count says and the file holds, entry 0 included.
+    /// Entries within both the count and the file, including entry 0.
     pub(crate) fn counted(&self) -> u32 {
         self.header.next_position().min(self.present)
     }
 
-    /// The times of this file as far as they can be trusted.
+    /// The times of this file, if they are consistent.
     pub(crate) fn times(&self) -> io::Result<Times> {
         let last = self.counted().saturating_sub(1);
         let known = last > 0 && times_agree(&self.header, last, &self.entry(last)?);
@@ -65,16 +64,16 @@ impl<'a, S: ReadAt> View<'a, S> {
     }
 }
 
-/// What is known of when the messages of a file were stored.
+/// The store times of a file's messages.
 #[derive(Clone, Copy)]
 pub(crate) struct Times {
     begin_timestamp: i64,
-    /// False where begin is not set or does not agree with the end: then any entry can have been stored at any time.
+    /// False if begin is not set or contradicts the end. Then the store time of every entry is unknown.
     known: bool,
 }
 
 impl Times {
-    /// For a search over all times, which needs none.
+    /// Unknown times, for a search over all times.
     pub(crate) fn unknown() -> Self {
         Self { begin_timestamp: 0, known: false }
     }
@@ -89,42 +88,42 @@ impl Times {
     }
 }
 
-/// Time differences that a search takes: the times of a file and the range asked for, turned into whole numbers once, so
-/// that a walk compares and does not compute.
+/// The time differences that a search accepts: computed once from the times of a file and the requested range, so that a walk
+/// only compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimeWindow {
     /// The differences from `first` on that match, less one; compared in 32 bits that wrap.
     first: u32,
     width: u32,
-    /// A position whose entry matches or not whatever its difference: entry 1, by default. 0 = none.
+    /// A position whose match does not depend on its difference: entry 1, by default. 0 = none.
     apart: u32,
     apart_matches: bool,
-    /// In compat, a walk ends after an entry with a smaller difference.
+    /// With the broker's answers, a walk ends after an entry with a smaller difference.
     ends_below: u32,
 }
 
 impl TimeWindow {
-    /// Takes every difference.
+    /// Accepts every difference.
     pub(crate) const ALL: Self = Self { first: 0, width: u32::MAX, apart: 0, apart_matches: true, ends_below: 0 };
 
     pub(crate) fn is_all(&self) -> bool {
         *self == Self::ALL
     }
 
-    /// What [`Times::may_match`] takes. `None` where the times of the file run over: then it must be asked.
+    /// The window of [`Times::may_match`]. `None` if the times of the file overflow: then that function must be called.
     pub(crate) fn new(times: Times, range: TimeRange) -> Option<Self> {
         if !times.known || range.is_all() {
             return Some(Self::ALL);
         }
         let begin = times.begin_timestamp;
         begin.checked_add(i64::from(i32::MAX) * 1000 + 999)?;
-        // The smallest difference also stands for all times before, the largest for all beyond.
+        // The smallest difference also represents all earlier times, the largest all later ones.
         let (first, last) = differences(begin, i128::from(range.begin_ms) - 999, i128::from(range.end_ms));
         let between = Self::of(first.min(i128::from(i32::MAX)), last.max(0));
         Some(Self { apart: 1, apart_matches: range.meets(begin, begin), ..between })
     }
 
-    /// What the broker takes. COMPAT(rocketmq IndexFile#selectPhyOffset). `None` as with [`Self::new`].
+    /// The window of the broker. COMPAT(rocketmq IndexFile#selectPhyOffset). `None` as for [`Self::new`].
     pub(crate) fn of_broker(header: &Header, range: TimeRange) -> Option<Self> {
         let begin = header.begin_timestamp;
         if range.is_all() {
@@ -136,7 +135,7 @@ impl TimeWindow {
         Some(Self { ends_below, ..Self::of(first, last) })
     }
 
-    /// `first..=last`, of which only 0 to `i32::MAX` can be asked about.
+    /// `first..=last`, clipped to 0 to `i32::MAX`.
     fn of(first: i128, last: i128) -> Self {
         let (first, last) = (first.max(0), last.min(i128::from(i32::MAX)));
         let none = Self { first: 1 << 31, width: 0, ..Self::ALL };
@@ -144,7 +143,7 @@ impl TimeWindow {
         width.map_or(none, |width| Self { first: u32::try_from(first).unwrap_or(1 << 31), width, ..Self::ALL })
     }
 
-    /// Whether an entry matches, and whether the walk ends after it. `time_diff` is 0 or more.
+    /// Returns whether an entry matches, and whether the walk ends after it. `time_diff` is 0 or more.
     #[inline]
     #[expect(clippy::needless_bitwise_bool, reason = "called where a branch is dear")]
     pub(crate) fn judge(&self, position: u32, time_diff: u32) -> (bool, bool) {
@@ -224,7 +223,7 @@ fn misplaced(geometry: Geometry, slot: u32, position: u32, entry: &Entry, link_a
     Damage { offset: link_at, expected: format!("an entry of slot {slot}"), found }
 }
 
-/// Linear: every entry whose hash is `key_hash`, newest first, whatever the links say.
+/// Linear: finds every entry whose hash is `key_hash`, newest first, without using the links.
 fn scan<S: ReadAt>(
     view: &View<'_, S>,
     times: Times,
@@ -251,8 +250,8 @@ fn scan<S: ReadAt>(
 
 /// The broker's walk, bit for bit. COMPAT(rocketmq IndexFile#selectPhyOffset): B13, B14, B19, B23, B24.
 ///
-/// `max_num` is the broker's: nothing is appended once `out` holds that many. A walk that would not return is cut: one
-/// full round without a new match, or, where the caller set no limit, one full round.
+/// `max_num` is the broker's: nothing is appended once `out` holds that many. A walk that would not return ends after one
+/// full round without a new match, or after one full round if the caller set no limit.
 #[expect(clippy::cast_sign_loss, reason = "checked to be above 0")]
 pub(crate) fn select_as_broker<S: ReadAt>(
     view: &View<'_, S>,
@@ -268,12 +267,12 @@ pub(crate) fn select_as_broker<S: ReadAt>(
     if position <= 0 || position > count || count <= 1 {
         return Ok(None);
     }
-    // No position at the geometry's end or behind it is read, whatever the count says.
+    // No position at the geometry's end or after it is read, for any count.
     let round = i64::from(count).min(i64::from(view.geometry.max_entries()));
     let mut idle_steps: i64 = 0;
     while out.len() < limit {
         if position as u32 >= view.geometry.max_entries() {
-            return Ok(None); // the broker meets the end of its buffer, logs it and keeps what it has
+            return Ok(None); // the broker gets an exception at the end of its buffer, logs it and returns its matches so far
         }
         let entry = view.entry(position as u32)?;
         if entry.time_diff < 0 {
@@ -303,9 +302,9 @@ pub(crate) fn select_as_broker<S: ReadAt>(
     Ok(None)
 }
 
-/// Whether a file can hold messages of a time range, by its header alone.
+/// Returns whether a file can hold messages of a time range, by its header alone.
 ///
-/// Skipped only when the range misses the span of the two header times widened by `clock_slack_ms` at both ends: the
+/// False only if the range misses the span of the two header times widened by `clock_slack_ms` at both ends: the
 /// header has the first and the last time, not the smallest and the largest.
 pub(crate) fn may_hold<S: ReadAt>(view: &View<'_, S>, range: TimeRange, clock_slack_ms: i64) -> io::Result<bool> {
     if range.is_all() {
@@ -325,7 +324,7 @@ pub(crate) fn is_time_matched(header: &Header, range: TimeRange) -> bool {
     (begin < header.begin_timestamp && end > header.end_timestamp) || file.contains(&begin) || file.contains(&end)
 }
 
-/// The store time to show for an entry, in milliseconds: the header's own for entry 1, else cut to the second.
+/// Returns the store time to show for an entry, in milliseconds: the header's for entry 1, else in whole seconds.
 pub(crate) fn shown_time(header: &Header, position: u32, time_diff: i32) -> i64 {
     if position == 1 { header.begin_timestamp } else { entry::broker_time(header.begin_timestamp, time_diff) }
 }

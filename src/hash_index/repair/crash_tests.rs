@@ -8,7 +8,7 @@ use std::sync::{Mutex, RwLock};
 
 use proptest::prelude::*;
 
-use super::relink::{Overlay, apply, mend_tail, relink};
+use super::relink::{Overlay, apply, relink, repair_tail};
 use super::verify::verify;
 use std::path::Path;
 
@@ -209,24 +209,24 @@ fn check_after_death(bytes: Vec<u8>, geometry: Geometry, whole: usize, begun: us
         assert!(found.ends_with(&least), "reader after a death: {key} {found:?} misses some of {least:?}");
         assert!(truth(begun, &key).ends_with(&found), "reader after a death: {key} {found:?} invents");
     }
-    let mended = Recorder::new(bytes);
-    mend_tail(&mended, geometry).unwrap();
-    let counted = Header::read(&mended).unwrap().next_position() as usize - 1;
+    let repaired = Recorder::new(bytes);
+    repair_tail(&repaired, geometry).unwrap();
+    let counted = Header::read(&repaired).unwrap().next_position() as usize - 1;
     assert!((whole..=begun).contains(&counted));
-    let report = verify(Path::new("f"), &mended, geometry, geometry.file_len()).unwrap();
-    assert_eq!(report.findings, [], "after mending {whole}..{begun}");
+    let report = verify(Path::new("f"), &repaired, geometry, geometry.file_len()).unwrap();
+    assert_eq!(report.findings, [], "after repair {whole}..{begun}");
     for k in 0..23 {
         let key = format!("T#k{k}");
-        assert_eq!(hits(&mended, geometry, &key), truth(counted, &key));
+        assert_eq!(hits(&repaired, geometry, &key), truth(counted, &key));
     }
     // The writer goes on where the file ends, and nothing that was there is hidden.
-    put(&mended, geometry, counted, counted + 20);
-    let counted = Header::read(&mended).unwrap().next_position() as usize - 1;
+    put(&repaired, geometry, counted, counted + 20);
+    let counted = Header::read(&repaired).unwrap().next_position() as usize - 1;
     for k in 0..23 {
         let key = format!("T#k{k}");
-        assert_eq!(hits(&mended, geometry, &key), truth(counted, &key));
+        assert_eq!(hits(&repaired, geometry, &key), truth(counted, &key));
     }
-    assert_eq!(verify(Path::new("f"), &mended, geometry, geometry.file_len()).unwrap().findings, []);
+    assert_eq!(verify(Path::new("f"), &repaired, geometry, geometry.file_len()).unwrap().findings, []);
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn a_file_in_order_is_not_touched_by_mending() {
         let file = Recorder::new(empty(geometry));
         put(&file, geometry, 0, puts);
         file.stores.lock().unwrap().clear();
-        mend_tail(&file, geometry).unwrap();
+        repair_tail(&file, geometry).unwrap();
         assert_eq!(*file.stores.lock().unwrap(), [], "{puts} puts");
         let found = relink(&file, geometry, 100, false).unwrap();
         apply(&file, geometry, &found).unwrap();

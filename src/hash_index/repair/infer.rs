@@ -1,10 +1,9 @@
-//! Finding the geometry of an index file from its content. Rule: docs/formats/rocketmq-index.md, "Geometry".
+//! Inference of the geometry of an index file from its content. Rule: docs/formats/rocketmq-index.md, "Geometry".
 //!
-//! The length gives a relation between S and N; each N that leaves room for the count is tried. A geometry fits when
-//! the newest entry is reachable from its own slot, and the same holds for every other entry (for up to [`SAMPLES`] of
-//! them, spread over the file: a wrong geometry passes one such test with a chance of about 1 in S). Of a file that holds
-//! more than a few entries the broker's own ratio is tried first, and [`FEW_SAMPLES`] are enough: each is a handful of reads
-//! from anywhere in a file that may be on a disk.
+//! The length of the file relates S to N; each N above the count is tried. A geometry fits if the newest entry is reachable
+//! from its own slot, and so is every other entry (up to [`SAMPLES`] entries, spread over the file: a wrong geometry passes
+//! one such test with a probability of about 1 in S). For a file with more than a few entries the broker's own ratio is tried
+//! first, with [`FEW_SAMPLES`]: each sample costs a few random reads.
 
 use std::io;
 
@@ -14,11 +13,11 @@ use crate::hash_index::format::header::Header;
 use crate::hash_index::write::bulk::CHUNK;
 use crate::io::ReadAt;
 
-/// Entries looked at for each geometry that the newest entry speaks for.
+/// Entries checked for each geometry that fits the newest entry.
 const SAMPLES: u32 = 4096;
-/// Entries looked at for the broker's own ratio (N = 4 S).
+/// Entries checked for the broker's own ratio (N = 4 S).
 const FEW_SAMPLES: u32 = 16;
-/// Entries in a file that make a fit of that ratio beyond doubt, so that no other need be tried: S is 64 or more then.
+/// With more entries than this, a fit of that ratio is certain and no other is tried: S is 64 or more.
 const CERTAIN: u32 = 256;
 /// Fits that an error lists.
 const LISTED: usize = 16;
@@ -30,7 +29,7 @@ pub(crate) struct Fits {
     pub(crate) count: usize,
 }
 
-/// Tries the geometries that make a file of this length. Where the given one fits, no other is looked for.
+/// Tries the geometries that give a file of this length. If the given one fits, no other is tried.
 ///
 /// # Errors
 /// The system's error.
@@ -57,7 +56,7 @@ pub(crate) fn infer<S: ReadAt>(source: &S, given: Option<Geometry>) -> io::Resul
     {
         return Ok(Fits { first: vec![usual], count: 1 });
     }
-    // A kill can leave the links of one block unwritten; only where nothing fits otherwise is that allowed for.
+    // A killed writer can leave the links of one block unwritten. That is only allowed if nothing fits otherwise.
     let strict = search(source, count, Links::All)?;
     if strict.count > 0 || count <= 1 {
         return Ok(strict);
@@ -70,7 +69,7 @@ pub(crate) fn infer<S: ReadAt>(source: &S, given: Option<Geometry>) -> io::Resul
     search(source, count, Links::LastBlockMayMiss)
 }
 
-/// How many entries tell whether a geometry that somebody named is the right one.
+/// Number of entries to check for a given geometry.
 fn samples_of(geometry: Geometry, count: u32) -> u32 {
     if count > CERTAIN && geometry.hash_slots() >= CERTAIN / 4 { FEW_SAMPLES } else { SAMPLES }
 }
@@ -111,7 +110,7 @@ fn search<S: ReadAt>(source: &S, count: u32, links: Links) -> io::Result<Fits> {
 
 fn fits<S: ReadAt>(source: &S, geometry: Geometry, count: u32, links: Links, samples: u32) -> io::Result<bool> {
     if count <= 1 {
-        return Ok(true); // nothing speaks against it
+        return Ok(true); // no entry contradicts it
     }
     let newest = count - 1;
     let step = (newest / samples).max(1) as usize;
@@ -123,7 +122,7 @@ fn fits<S: ReadAt>(source: &S, geometry: Geometry, count: u32, links: Links, sam
     Ok(true)
 }
 
-/// Whether the chain of its own slot leads to the entry.
+/// Returns whether the chain of its own slot leads to the entry.
 #[expect(clippy::cast_sign_loss, reason = "whole entries have links of 0 or more")]
 fn agrees<S: ReadAt>(source: &S, geometry: Geometry, position: u32, count: u32, links: Links) -> io::Result<bool> {
     let entry = Entry::read(source, geometry, position)?;
@@ -149,7 +148,7 @@ fn agrees<S: ReadAt>(source: &S, geometry: Geometry, position: u32, count: u32, 
     if at == position {
         return Ok(true);
     }
-    // The links below must then lead to where the slot still points.
+    // Then the links below must lead to the entry that the slot still points to.
     let in_last_chunk = count - position <= u32::try_from(CHUNK).unwrap_or(0);
     if links == Links::All || !in_last_chunk || entry.is_zero() {
         return Ok(false);

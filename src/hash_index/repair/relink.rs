@@ -1,8 +1,8 @@
-//! Mending after a crash. Rules: docs/formats/rocketmq-index.md, "Recovery".
+//! Recovery after a crash. Rules: docs/formats/rocketmq-index.md, "Recovery".
 //!
-//! [`mend_tail`] is for the death of a process: the page cache survives, so the file is what a prefix of the writer's
-//! stores made it. [`relink`] is for the loss of power: any page may be as it was at the last flush. Neither is applied
-//! in compat, where the broker does nothing.
+//! [`repair_tail`] is for process death: the page cache survives, so the file contains a prefix of the writer's stores. [`relink`]
+//! is for power loss: any page may be as it was at the last flush. Neither is applied with the broker's own answers, because
+//! the broker does nothing.
 
 use std::io;
 
@@ -12,17 +12,17 @@ use crate::hash_index::format::header::Header;
 use crate::hash_index::write::bulk::CHUNK;
 use crate::io::{ReadAt, WriteAt};
 
-/// Rolls the count forward over whole entries that a slot already leads to, links the entries of the last chunk that no
-/// slot leads to, and brings the end of the header up to the last entry.
+/// Advances the count over whole entries that a slot already leads to, links the entries of the last chunk that no slot
+/// leads to, and sets the end of the header to the last entry.
 ///
-/// Changes no byte of a file that was left in order.
+/// Changes no byte of a consistent file.
 #[expect(clippy::cast_possible_wrap, reason = "positions are below 2^31")]
-pub(crate) fn mend_tail(target: &impl WriteAt, geometry: Geometry) -> io::Result<()> {
+pub(crate) fn repair_tail(target: &impl WriteAt, geometry: Geometry) -> io::Result<()> {
     let mut header = Header::read(target)?;
     let before = header;
     header.index_count = header.index_count.max(1);
-    // A broker stores the slot before the count. Its first put is different: begin comes after the slot, so an entry
-    // that is not counted cannot be dated, and is given up.
+    // A broker stores the slot before the count. Its first put is different: begin comes after the slot, so an
+    // uncounted entry has no time and is discarded.
     while header.index_count > 1 && header.next_position() < geometry.max_entries() {
         let position = header.next_position();
         let entry = Entry::read(target, geometry, position)?;
@@ -63,7 +63,7 @@ pub(crate) fn mend_tail(target: &impl WriteAt, geometry: Geometry) -> io::Result
     Ok(())
 }
 
-/// Takes back the link to an entry 1 that was never counted.
+/// Removes the link to an entry 1 that was never counted.
 fn clear_uncounted(target: &impl WriteAt, geometry: Geometry) -> io::Result<()> {
     if geometry.max_entries() < 2 {
         return Ok(());
@@ -76,7 +76,7 @@ fn clear_uncounted(target: &impl WriteAt, geometry: Geometry) -> io::Result<()> 
     Ok(())
 }
 
-/// Whether the chain of its slot leads to the whole entry at `position`.
+/// Returns whether the chain of its slot leads to the whole entry at `position`.
 fn is_reachable(source: &impl ReadAt, geometry: Geometry, position: u32, entry: &Entry) -> io::Result<bool> {
     let slot = geometry.slot_of(entry.key_hash.max(0));
     if !entry.is_whole(geometry, position, slot) {
@@ -95,25 +95,24 @@ fn is_reachable(source: &impl ReadAt, geometry: Geometry, position: u32, entry: 
     Ok(at == position)
 }
 
-/// What the entries of a file say its head and links should be.
+/// The header and links that follow from the entries of a file.
 pub(crate) struct Relinked {
     pub(crate) header: Header,
     /// Newest entry of each slot.
     pub(crate) heads: Vec<u32>,
-    /// Entries whose link is not to the entry before them in their slot, with the right link, in rising order.
+    /// Entries with a wrong link, each with the right one, in rising order.
     pub(crate) links: Vec<(u32, u32)>,
 }
 
-/// Reads the entries from the first on and builds the links anew, up to the first entry that cannot be true.
+/// Reads the entries from the first on and rebuilds the links, up to the first impossible entry.
 ///
-/// Entries are written once and never changed, so after a loss of power each holds its bytes, or zeros on the pages
-/// that were lost. What cannot be true: a negative hash, difference or link; a link to a later entry; zeros that reach
-/// from the entry's beginning or to its end over the better part of its offset, unless no entry before had a larger
-/// offset; a hash of 0 that ends its page where the links of its neighbours speak against it. A wrong link alone is
-/// mended.
+/// Entries are written once and never changed, so after power loss each holds its bytes, or zeros on lost pages. An entry is
+/// impossible if it has a negative hash, difference or link; a link to a later entry; zeros from its beginning or to its end
+/// over most of its offset, unless no earlier entry had a larger offset; or a hash of 0 at the end of a page that the links
+/// of its neighbours contradict. A wrong link alone is repaired.
 ///
-/// `keep_undated`: what becomes of entries whose file never had its begin stored (its first page was lost): kept with
-/// an unknown time, or given up.
+/// `keep_undated`: keep entries with an unknown time if the first page of the file, with its begin time, was lost. Otherwise
+/// they are discarded.
 ///
 /// # Errors
 /// The system's error.
@@ -132,13 +131,13 @@ pub(crate) fn relink(
         found.header.hash_slot_count = 0;
         return Ok(found);
     }
-    // The header has the first entry's offset as well, so the loss of the first entries shows.
+    // The header repeats the first entry's offset, so a loss of the first entries is detected.
     let mut largest_offset = if undated { 0 } else { header.begin_phy_offset };
     let mut last = (0, Entry::default());
     let mut used_slots = 0;
     for position in 1..present {
         let entry = Entry::read(source, geometry, position)?;
-        // Zeros can be an entry only as the oldest of slot 0; a second one would have a link to the first.
+        // An entry of zeros is only possible as the oldest of slot 0; a second one would link to the first.
         let never_stored =
             entry.is_zero() && (position >= counted || found.heads.first().is_some_and(|&head| head != 0));
         if never_stored || !can_be_true(position, &entry, largest_offset) {
@@ -193,14 +192,14 @@ fn can_be_true(position: u32, entry: &Entry, largest_offset: i64) -> bool {
     signs && entry.prev_index.unsigned_abs() <= position && !offset_lost
 }
 
-/// Whether only the hash of an entry, and at most the high half of its offset, lies on the page before: then a hash of
-/// 0, which hardly any key has, can be a page that was lost. A page is 4096 bytes or a multiple.
+/// Returns whether only the hash of an entry, and at most the high half of its offset, is on the page before the rest. Then
+/// a hash of 0, which is very rare, can be a lost page. A page is 4096 bytes or a multiple.
 fn may_have_lost_its_hash(geometry: Geometry, position: u32, entry: &Entry) -> bool {
     const PAGE: u64 = 4096;
     entry.key_hash == 0 && PAGE - geometry.entry(position) % PAGE <= 8
 }
 
-/// Whether a later entry of another slot links to the one at `position`: its own hash was not 0 when that was put.
+/// Returns whether a later entry of another slot links to the one at `position`. Then its hash was not 0 when it was put.
 fn has_link_from_another_slot(
     source: &impl ReadAt,
     geometry: Geometry,
@@ -219,9 +218,9 @@ fn has_link_from_another_slot(
     Ok(false)
 }
 
-/// Makes the file what [`relink`] found: slots, links, zeros behind the last entry, header, and all of it on disk.
+/// Writes the result of [`relink`]: slots, links, zeros after the last entry, header. Then flushes the file.
 ///
-/// Stores only what differs. A crash on the way leaves a file that [`relink`] reads the same again.
+/// Stores only the differences. After a crash on the way, [`relink`] finds the same result again.
 pub(crate) fn apply(target: &impl WriteAt, geometry: Geometry, found: &Relinked) -> io::Result<()> {
     for (slot, &head) in (0u32..).zip(&found.heads) {
         if target.words::<1>(geometry.slot(slot))? != [head] {
@@ -244,7 +243,7 @@ pub(crate) fn apply(target: &impl WriteAt, geometry: Geometry, found: &Relinked)
     target.flush(0, target.len())
 }
 
-/// A file that reads as [`apply`] would have left it; the file itself is not touched.
+/// A view of a file as [`apply`] would leave it. The file itself does not change.
 #[derive(Debug)]
 pub(crate) struct Overlay<S> {
     pub(crate) base: S,
@@ -270,7 +269,7 @@ impl<S: ReadAt> ReadAt for Overlay<S> {
     }
 
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        // Only whole words are asked for by the index; a mixed read would need both parts.
+        // The index reads whole words only; a mixed read would need both parts.
         if offset + buf.len() as u64 <= self.head.len() as u64 {
             return self.head.read_exact_at(buf, offset);
         }
@@ -308,7 +307,7 @@ impl<S: ReadAt> ReadAt for Overlay<S> {
     }
 }
 
-/// A file that reads as if zeros followed its last byte, up to its geometry.
+/// A view of a short file, extended with zeros to the length of its geometry.
 #[derive(Debug)]
 pub(crate) struct ZeroExtended<S> {
     pub(crate) base: S,

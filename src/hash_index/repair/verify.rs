@@ -1,4 +1,4 @@
-//! Looking through a whole index file for what cannot be true. Linear; changes nothing. Kinds: docs/findings.md.
+//! The check of a whole index file. Linear; changes nothing. Kinds: docs/findings.md.
 
 use std::io;
 use std::path::Path;
@@ -63,7 +63,7 @@ fn read_slots<S: ReadAt>(view: &View<'_, S>, file_len: u64) -> io::Result<Vec<i3
     (0..slots).map(|slot| view.slot(slot)).collect()
 }
 
-/// Where the entries end: at the count, or above it where whole entries are linked that the count leaves out.
+/// Returns the end of the entries: the count, or more if whole entries above the count are linked.
 #[expect(clippy::cast_sign_loss, reason = "checked to be above 0")]
 fn counted_end<S: ReadAt>(view: &View<'_, S>, heads: &[i32], path: &Path, report: &mut Report) -> io::Result<u32> {
     let header = &view.header;
@@ -90,7 +90,7 @@ fn counted_end<S: ReadAt>(view: &View<'_, S>, heads: &[i32], path: &Path, report
 fn check_header<S: ReadAt>(view: &View<'_, S>, end: u32, path: &Path, report: &mut Report) -> io::Result<()> {
     let header = &view.header;
     if end <= 1 || end < view.header.next_position().min(view.geometry.max_entries()) {
-        return Ok(()); // nothing to compare with: no entry, or the last one is cut off
+        return Ok(()); // nothing to compare with: no entry, or the last one is truncated
     }
     let (first, last) = (view.entry(1)?, view.entry(end - 1)?);
     if header.begin_timestamp > 0 && !times_agree(header, end - 1, &last) {

@@ -11,7 +11,7 @@
 //!
 //! So a reader, ours or the broker's, never meets a slot above the count. The broker itself stores the slot before the
 //! count; the bytes are the same in the end. Process death between two steps leaves a whole entry without a link, which
-//! [`super::relink`] mends.
+//! [`super::relink`] repairs.
 //!
 //! [`super::put_batch`] does the same for blocks of puts, many times faster, and [`super::bulk`] with several threads.
 //! This is what they are compared with.

@@ -1,4 +1,4 @@
-//! Control records: markers of transactions, and those of KRaft's own log.
+//! Control records: markers of transactions, and those of `KRaft`'s own log.
 //!
 //! ```text
 //! key    version i16 | type i16
@@ -55,7 +55,7 @@ pub enum Content {
         /// Version of the message.
         version: i16,
     },
-    /// The version of the KRaft protocol.
+    /// The version of the `KRaft` protocol.
     KRaftVersion {
         /// Version of the message.
         version: i16,

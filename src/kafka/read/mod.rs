@@ -8,6 +8,7 @@ mod checked_walk;
 mod header_column;
 pub(crate) mod header_scan;
 mod index_entries;
+pub(crate) mod key_entries;
 pub(crate) mod lookup;
 pub(crate) mod producer_state;
 mod record_builder;

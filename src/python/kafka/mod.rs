@@ -10,7 +10,6 @@ mod reader;
 mod records;
 mod recovered;
 mod segment;
-mod slice;
 mod sparse_index;
 mod time_index;
 
@@ -21,7 +20,6 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     time_index::register(m)?;
     reader::register(m)?;
     segment::register(m)?;
-    slice::register(m)?;
     key_entries::register(m)?;
     control_record::register(m)?;
     records::register(m)?;

@@ -1,4 +1,4 @@
-//! `LogSegment`.
+//! `LogSegment` and `Slice`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use super::arguments::{self, check_word};
 use super::producer_state::PyProducerState;
 use super::reader::PySegmentReader;
 use super::recovered::PyRecoveredSegment;
-use super::slice::PySlice;
 use crate::kafka::{
-    BatchScan, Check, InLog, OnError, ProducerState, Recovered, Segment, SegmentOptions, SegmentRange, SegmentReader,
-    TimedOffset, batch_columns,
+    BatchScan, Check, Fetched, InLog, OnError, ProducerState, Recovered, Segment, SegmentOptions, SegmentRange,
+    SegmentReader, TimedOffset, batch_columns,
 };
 use crate::report::Report;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyLogSegment>()?;
+    m.add_class::<PySlice>()?;
     m.add_function(wrap_pyfunction!(_open_log_segment, m)?)
 }
 
@@ -52,7 +52,7 @@ impl PyLogSegment {
         self.segment.get()
     }
 
-    pub(super) fn batches_between(&self, py: Python<'_>, begin: u64, end: u64) -> PyResult<PySegmentReader> {
+    fn batches_between(&self, py: Python<'_>, begin: u64, end: u64) -> PyResult<PySegmentReader> {
         let scan = BatchScan {
             begin_position: begin,
             end_position: Some(end),
@@ -69,7 +69,7 @@ impl PyLogSegment {
         Ok(PySegmentReader::new(py.detach(|| SegmentReader::batches(segment, scan))?))
     }
 
-    pub(super) fn bytes_at<'py>(&self, py: Python<'py>, position: u64, size: u64) -> PyResult<Bound<'py, PyBytes>> {
+    fn bytes_at<'py>(&self, py: Python<'py>, position: u64, size: u64) -> PyResult<Bound<'py, PyBytes>> {
         let segment = self.inner()?;
         let size = size.min(segment.len());
         let bytes = py.detach(|| segment.bytes(position, size))?;
@@ -515,7 +515,6 @@ impl PyLogSegment {
     ///     FileExistsError: A file exists; nothing was written.
     ///     LockedError: A running broker holds the log directory.
     #[pyo3(signature = (directory, *, index_interval_bytes=4096, max_index_bytes=10_485_760, producers=None, overwrite=false))]
-    #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn rebuild_indexes<'py>(
         &self,
         py: Python<'py>,
@@ -544,7 +543,6 @@ impl PyLogSegment {
     /// Returns:
     ///     A list of findings, and the offset after this segment.
     #[pyo3(signature = (epochs, *, previous_end=None, closed=false, offset_index=None, time_index=None))]
-    #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn verify_in_log<'py>(
         &self,
         py: Python<'py>,
@@ -606,5 +604,48 @@ impl PyLogSegment {
             self.max_batch_bytes,
         );
         Ok((open, options))
+    }
+}
+
+/// A part of a segment that begins with a batch, as a fetch returns it. It may end inside of a batch.
+#[pyclass(name = "Slice", module = "logdex.kafka", frozen)]
+struct PySlice {
+    /// The segment.
+    #[pyo3(get)]
+    segment: Py<PyLogSegment>,
+    /// The first byte in the `.log` file.
+    #[pyo3(get)]
+    position: u64,
+    /// Length in bytes.
+    #[pyo3(get)]
+    size: u64,
+    /// Whether the first batch is longer than `size`.
+    #[pyo3(get)]
+    first_entry_incomplete: bool,
+}
+
+impl PySlice {
+    fn new(segment: Py<PyLogSegment>, fetched: Fetched) -> Self {
+        let Fetched { position, size, first_entry_incomplete } = fetched;
+        Self { segment, position, size, first_entry_incomplete }
+    }
+}
+
+#[pymethods]
+impl PySlice {
+    /// Read the headers of the whole batches; see `LogSegment.batches`.
+    fn batches(&self, py: Python<'_>) -> PyResult<PySegmentReader> {
+        self.segment.get().batches_between(py, self.position, self.position.saturating_add(self.size))
+    }
+
+    /// Read the bytes.
+    fn __bytes__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        self.segment.get().bytes_at(py, self.position, self.size)
+    }
+
+    fn __repr__(&self) -> String {
+        let Self { position, size, first_entry_incomplete, .. } = self;
+        let incomplete = if *first_entry_incomplete { "True" } else { "False" };
+        format!("Slice(position={position}, size={size}, first_entry_incomplete={incomplete})")
     }
 }
