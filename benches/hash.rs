@@ -9,7 +9,7 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use logdex::hash_index::{Kernel, key_hash};
 use support::keys::{KEY_LEN, Keys};
 
-/// Enough to stay in the cache that is nearest to a core.
+/// Few enough to stay in a core's first cache.
 const KEYS: usize = 512;
 
 fn hash(c: &mut Criterion) {

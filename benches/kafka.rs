@@ -21,7 +21,7 @@ use support::keys::mix;
 use support::segment_files::{self, Codec};
 use support::segments;
 
-/// Nothing here can fail but the disk.
+/// Only the disk can cause an error here.
 const OK: &str = "the bench wrote the file itself";
 /// Entries of a full index of 10 MiB.
 const ENTRIES: u32 = 10 * 1024 * 1024 / 8;
@@ -92,7 +92,7 @@ fn decode(criterion: &mut Criterion) {
     }
 }
 
-/// Reads the heads of all batches, and compares their checksums.
+/// Reads the headers of all batches and compares their checksums.
 fn heads(segment: &Arc<Segment>, batches: u64) {
     let mut reader = segments::heads(Arc::clone(segment), Column::ALL.to_vec(), true);
     assert_eq!(segments::rows(&mut reader) as u64, batches);

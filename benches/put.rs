@@ -15,7 +15,7 @@ use support::{calls, files, is_trial, limit, timed};
 
 const BATCHES: [usize; 6] = [1, 16, 64, 1_024, 16_384, 65_536];
 
-/// Adds up the time that `run` takes with a new file each time.
+/// Adds up the time of `run` with a new file each time.
 fn new_files(rounds: u64, path: &Path, run: impl Fn(&Path) -> Duration) -> Duration {
     let one_round = |_| {
         let took = run(path);

@@ -2,8 +2,7 @@
 //! of other programs. `rounds serve` starts it; `op` names the operation, listed in `answer`.
 //!
 //! Every operation on an index file takes `path` and `held`, the number of puts that fill it; those on segments are listed in
-//! `benches/support/segments.rs`. What is timed stands at the
-//! operation; making keys, creating and mapping files are outside.
+//! `benches/support/segments.rs`. Only the operation is timed; making keys, creating and mapping files are not.
 #![allow(missing_docs, reason = "a program")]
 #![allow(clippy::panic, reason = "a question that makes no sense ends it")]
 
@@ -22,7 +21,7 @@ use support::keys::{Columns, Keys};
 use support::question::Question;
 use support::{files, limit, log, log_put, segments, timed};
 
-/// What is made once and used in every round.
+/// Values that are made once and used in every round.
 #[derive(Default)]
 struct Kept {
     columns: Option<(Columns, Vec<u32>)>,
@@ -69,7 +68,7 @@ impl Kept {
         }
     }
 
-    /// `prepared`, `kernel`, `batch`, `threads`: puts everything into a new file, which stays when `keep` says so.
+    /// `prepared`, `kernel`, `batch`, `threads`: puts all rows into a new file, which remains if `keep` is true.
     fn put(&mut self, question: &Question) -> Value {
         let held = question.number("held");
         let (path, batch, threads) = (question.path(), question.number("batch"), question.number("threads"));
@@ -87,7 +86,7 @@ impl Kept {
         json!({"seconds": took.as_secs_f64(), "taken": taken})
     }
 
-    /// Puts everything into a new file, a call each.
+    /// Puts all rows into a new file, one in each call.
     fn put_one(&mut self, question: &Question) -> Value {
         let held = question.number("held");
         let path = question.path();
@@ -143,13 +142,13 @@ fn select(question: &Question) -> Value {
     let keys = Keys::asked(held, question.number("asked"), question.number("round") as u64, question.flag("present"));
     let file = files::open(&question.path(), held);
     let (batch, max_num, threads) = (question.number("batch"), question.number("max_num"), question.number("threads"));
-    // The first pass maps the pages, as a reader that stays open has them.
+    // The first pass maps the pages, as they are in a reader that stays open.
     calls::select(&file, keys.all(), batch, max_num, 1);
     let (took, found) = timed(|| calls::select(&file, keys.all(), batch, max_num, threads));
     answer_of(took, found)
 }
 
-/// `asked`, `present`, `round`, `max_num`: lookups, a call each, in a file whose pages are mapped.
+/// `asked`, `present`, `round`, `max_num`: lookups, one in each call, in a file whose pages are mapped.
 fn select_one(question: &Question) -> Value {
     let held = question.number("held");
     let keys = Keys::asked(held, question.number("asked"), question.number("round") as u64, question.flag("present"));
@@ -160,7 +159,7 @@ fn select_one(question: &Question) -> Value {
     answer_of(took, found)
 }
 
-/// `asked`, `round`, `batch`: lookups, one thread, in a file of which nothing is in memory.
+/// `asked`, `round`, `batch`: lookups, one thread, in a file that is not in memory.
 fn select_cold(question: &Question) -> Value {
     let held = question.number("held");
     let path = question.path();
@@ -171,8 +170,8 @@ fn select_cold(question: &Question) -> Value {
     answer_of(took, found)
 }
 
-/// `asked`, `round`: what a lookup reads, each read waiting for the one before it, in a file of which nothing is in
-/// memory and of which the system knows that reads are at random.
+/// `asked`, `round`: the reads of lookups, one after another, in a file that is not in memory and that is opened for random
+/// reads.
 fn select_serial(question: &Question) -> Value {
     let held = question.number("held");
     let path = question.path();

@@ -56,7 +56,7 @@ fn warm(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, file: &IndexFile, 
     });
 }
 
-/// Serial and batched lookups when nothing of the file is in memory.
+/// Serial and batched lookups in a file that is not in memory.
 #[cfg(target_os = "linux")]
 fn cold(group: &mut BenchmarkGroup<'_, WallTime>, path: &Path, held: usize) {
     for (name, asked, batch) in [("serial", 100, 1), ("batch", 1_000, 1_000)] {

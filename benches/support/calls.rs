@@ -1,4 +1,4 @@
-//! How the benches call the library: puts and lookups in batches, by one thread or several.
+//! Calls of the library in the benches: puts and lookups in batches, by one thread or several.
 
 use std::ops::Range;
 use std::path::Path;
@@ -9,7 +9,7 @@ use logdex::time_range::TimeRange;
 use super::files::{geometry, options};
 use super::keys::{Batch, Columns, Keys};
 
-/// Creates a file that is full with `held`; with `prepared` its pages are there before the first put.
+/// Creates a file that `held` entries fill; with `prepared` its pages exist before the first put.
 pub(crate) fn create(path: &Path, held: usize, prepared: bool) -> IndexFile {
     let options = options(geometry(held));
     if prepared {
@@ -20,7 +20,7 @@ pub(crate) fn create(path: &Path, held: usize, prepared: bool) -> IndexFile {
     IndexFile::create(path, options).expect("a directory that takes a file")
 }
 
-/// Keys that a kernel of choice hashes.
+/// Keys that the chosen kernel hashes.
 struct Forced<'a>(TextKeys<'a>, Kernel);
 
 impl KeySource for Forced<'_> {
@@ -33,27 +33,27 @@ impl KeySource for Forced<'_> {
     }
 }
 
-/// Puts everything, `batch` rows a call, each call by so many threads; returns how many were taken.
+/// Puts all rows, `batch` rows in each call and with `threads` threads; returns how many were put.
 pub(crate) fn put(file: &IndexFile, columns: &Columns, batch: usize, threads: usize) -> usize {
     let take = |rows: Batch<'_>| file.put_batch_threads(&rows.columns(), 0, threads).expect("writable");
     columns.batches(batch).map(take).sum()
 }
 
-/// Puts everything in one call, the keys hashed by a kernel of choice.
+/// Puts all rows in one call; the chosen kernel hashes the keys.
 pub(crate) fn put_with(kernel: Kernel, file: &IndexFile, columns: &Columns) -> usize {
     let keys = Forced(columns.keys.all(), kernel);
     let (phy_offsets, store_timestamps) = columns.numbers();
     file.put_batch(&PutColumns { keys: &keys, phy_offsets, store_timestamps }, 0).expect("writable")
 }
 
-/// Puts everything, a call each; returns how many were taken.
+/// Puts all rows, one in each call; returns how many were put.
 pub(crate) fn put_one_by_one(file: &IndexFile, columns: &Columns) -> usize {
     let (phy_offsets, store_timestamps) = columns.numbers();
     let rows = columns.keys.iter().zip(phy_offsets).zip(store_timestamps);
     rows.filter(|((key, phy_offset), time)| file.put_key(key, **phy_offset, **time).expect("writable")).count()
 }
 
-/// How many candidates were found, and the sum of their offsets.
+/// The number of candidates found, and the sum of their offsets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Found {
     /// Candidates.
@@ -72,7 +72,7 @@ impl Found {
     }
 }
 
-/// Asks for all keys, `batch` a call, the keys shared out among `threads`.
+/// Looks all keys up, `batch` in each call, divided among `threads`.
 pub(crate) fn select(file: &IndexFile, keys: TextKeys<'_>, batch: usize, max_num: usize, threads: usize) -> Found {
     let share = keys.len().div_ceil(threads);
     let shares = (0..keys.len()).step_by(share).map(|first| first..keys.len().min(first + share));
@@ -95,7 +95,7 @@ fn select_rows(file: &IndexFile, keys: TextKeys<'_>, rows: Range<usize>, batch: 
     found
 }
 
-/// Asks for all keys, a call each.
+/// Looks all keys up, one in each call.
 pub(crate) fn select_one_by_one(file: &IndexFile, keys: &Keys, max_num: usize) -> Found {
     let mut found = Found::default();
     for key in keys.iter() {

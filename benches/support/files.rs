@@ -1,4 +1,4 @@
-//! Index files for the benches, and what is done to them from outside.
+//! Index files for the benches, and operations on them outside the library.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -10,16 +10,16 @@ use logdex::io::Access;
 use super::calls;
 use super::keys::Columns;
 
-/// What [`touch_memory`] touches: more than two files of the default geometry take, because a host may take a part back at once.
+/// Bytes that [`touch_memory`] touches: more than two files of the default geometry need, because a host may take a part back.
 const TOUCHED_MIB: usize = 1_024;
 
-/// A geometry with the default ratio of slots to entries that holds `held` and is then full.
+/// A geometry with the default ratio of slots to entries that `held` entries fill.
 pub(crate) fn geometry(held: usize) -> Geometry {
     let held = u32::try_from(held).expect("few");
     Geometry::new(held.div_ceil(4), held + 1).expect("below 2^31 bytes")
 }
 
-/// How files are created here.
+/// Options with which the benches create files.
 pub(crate) fn options(geometry: Geometry) -> CreateOptions {
     CreateOptions {
         geometry,
@@ -44,8 +44,7 @@ pub(crate) fn open(path: &Path, held: usize) -> IndexFile {
     IndexFile::open(path, options).expect("a file of ours")
 }
 
-/// Has the machine hand out the memory that files will lie in: on a virtual one, the first touch of a page is the host's
-/// time, not the program's.
+/// Touches the memory that files will use: on a virtual machine the first touch of a page costs the host's time.
 pub(crate) fn touch_memory(path: &Path) -> io::Result<()> {
     let block = vec![0; 1 << 20];
     let mut file = File::create(path)?;
@@ -56,7 +55,7 @@ pub(crate) fn touch_memory(path: &Path) -> io::Result<()> {
     std::fs::remove_file(path)
 }
 
-/// Writes a file out and drops it from the page cache. No map of it may be left.
+/// Writes a file to the disk and drops it from the page cache. No map of it may exist.
 #[cfg(target_os = "linux")]
 pub(crate) fn evict(path: &Path) -> io::Result<()> {
     let file = File::open(path)?;

@@ -1,4 +1,4 @@
-//! The keys, as an Arrow column has them: one text and the offsets of its pieces.
+//! Keys in the form of an Arrow column: one text and the offsets of its parts.
 
 use logdex::hash_index::{PutColumns, TextKeys};
 
@@ -6,7 +6,7 @@ const TOPIC: &[u8] = b"TopicTest#";
 const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
 /// Bytes of a key: all have the same length.
 pub(crate) const KEY_LEN: usize = TOPIC.len() + 32;
-/// Numbers from here on are no keys of any file.
+/// No file has keys with this number or a higher one.
 pub(crate) const ABSENT: u64 = 1 << 61;
 const T0: i64 = 1_700_000_000_000;
 
@@ -46,14 +46,14 @@ impl Keys {
         Self::of((0..held).map(|number| number as u64))
     }
 
-    /// Keys to ask for, at random among the `held` of a file, or among as many that it does not hold.
+    /// Random keys of a file with `held` keys, or as many random keys that it does not hold.
     pub(crate) fn asked(held: usize, asked: usize, round: u64, present: bool) -> Self {
         let first = 777_000_000 + round * asked as u64;
         let from = if present { 0 } else { ABSENT };
         Self::of((0..asked).map(|query| from + mix(first + query as u64) % held as u64))
     }
 
-    /// As the library takes them.
+    /// In the form that the library takes.
     pub(crate) fn all(&self) -> TextKeys<'_> {
         TextKeys { carry: 0, text: &self.text, ends: &self.ends }
     }
@@ -69,7 +69,7 @@ impl Keys {
     }
 }
 
-/// What fills a file: keys with their offsets and times.
+/// The rows that fill a file: keys with their offsets and times.
 pub(crate) struct Columns {
     /// The keys.
     pub(crate) keys: Keys,
@@ -88,7 +88,7 @@ impl Columns {
         }
     }
 
-    /// How many puts.
+    /// Number of puts.
     pub(crate) fn len(&self) -> usize {
         self.phy_offsets.len()
     }
@@ -116,7 +116,7 @@ pub(crate) struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// As the library takes them.
+    /// In the form that the library takes.
     pub(crate) fn columns(&self) -> PutColumns<'_, TextKeys<'a>> {
         PutColumns { keys: &self.keys, phy_offsets: self.phy_offsets, store_timestamps: self.store_timestamps }
     }

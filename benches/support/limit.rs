@@ -19,7 +19,7 @@ use super::keys::Columns;
 const SLOTS_AHEAD: usize = 128;
 const LANES: usize = 64;
 
-/// Asks for the cache line at `at`.
+/// Prefetches the cache line at `at`.
 #[inline]
 fn prefetch(at: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -32,15 +32,15 @@ fn prefetch(at: *const u8) {
     let _ = at;
 }
 
-/// A file of the size of an index file, mapped, with its pages there already where `prepared`.
+/// A mapped file with the size of an index file; with `prepared` its pages exist already.
 pub(crate) fn create(path: &Path, geometry: Geometry, prepared: bool) -> MmapMut {
     let file = OpenOptions::new().read(true).write(true).create_new(true).open(path).expect("a directory for files");
     logdex::io::disk::reserve(&file, geometry.file_len()).expect("space on the disk");
-    // SAFETY: the file is ours alone until it is removed.
+    // SAFETY: only this process uses the file, until it is removed.
     let map = unsafe { MmapMut::map_mut(&file) }.expect("a file can be mapped");
     #[cfg(target_os = "linux")]
     if prepared {
-        // Not every kernel knows these; the touch of the first put then does the work.
+        // Some kernels do not support these calls; the first put then touches the pages.
         let _ = map.advise(memmap2::Advice::HugePage);
         let _ = map.advise(memmap2::Advice::PopulateWrite);
     }
@@ -88,7 +88,7 @@ pub(crate) fn put(map: &mut MmapMut, geometry: Geometry, columns: &Columns, slot
     black_box(read);
 }
 
-/// Reads a text and no more.
+/// Reads a text only.
 #[inline]
 fn sum(text: &[u8]) -> u64 {
     let (words, rest) = text.as_chunks::<8>();
@@ -96,11 +96,11 @@ fn sum(text: &[u8]) -> u64 {
     rest.iter().fold(read, |sum, &byte| sum ^ u64::from(byte))
 }
 
-/// Offsets in a file that lookups read, in an order in which `LANES` lookups are under way at a time.
+/// Offsets in a file that lookups read, in an order with `LANES` lookups at a time.
 pub(crate) struct Accesses {
     map: Mmap,
     offsets: Vec<u32>,
-    /// How many lookups.
+    /// Number of lookups.
     pub(crate) lookups: usize,
 }
 
@@ -108,7 +108,7 @@ impl Accesses {
     /// Walks the chains of the keys.
     pub(crate) fn of(path: &Path, geometry: Geometry, keys: TextKeys<'_>) -> Self {
         let file = File::open(path).expect("a file of ours");
-        // SAFETY: nobody changes the file while it is searched.
+        // SAFETY: no process changes the file while it is searched.
         let map = unsafe { Mmap::map(&file) }.expect("a file can be mapped");
         let mut hashes = vec![0; keys.len()];
         keys.hash_block(0, &mut hashes);
@@ -123,13 +123,13 @@ impl Accesses {
         Self { map, offsets, lookups: keys.len() }
     }
 
-    /// How many accesses a lookup makes.
+    /// Number of accesses of a lookup.
     #[expect(clippy::cast_precision_loss, reason = "a mean")]
     pub(crate) fn per_lookup(&self) -> f64 {
         self.offsets.len() as f64 / self.lookups as f64
     }
 
-    /// Makes them, shared out among `threads`.
+    /// Makes the accesses, divided among `threads`.
     pub(crate) fn run(&self, threads: usize) {
         std::thread::scope(|scope| {
             for share in self.offsets.chunks(self.offsets.len().div_ceil(threads)) {
@@ -143,11 +143,11 @@ impl Accesses {
         let mut read = 0;
         let ahead = offsets.iter().skip(LANES).chain(offsets.iter().rev());
         for (&offset, &ahead) in offsets.iter().zip(ahead) {
-            // SAFETY: `chain` only gives offsets with an entry's length of bytes after them inside the map.
+            // SAFETY: `chain` returns only offsets with the bytes of an entry after them inside the map.
             unsafe {
                 let next = start.add(ahead as usize);
                 prefetch(next);
-                prefetch(next.add(19)); // every fourth entry lies in two cache lines
+                prefetch(next.add(19)); // every fourth entry is in two cache lines
                 let here = start.add(offset as usize);
                 read ^= here.cast::<u32>().read_unaligned() ^ here.add(16).cast::<u32>().read_unaligned();
             }
@@ -156,10 +156,10 @@ impl Accesses {
     }
 }
 
-/// Walks the chains of the keys one after the other; returns how many accesses that were.
+/// Walks the chains of the keys one after another; returns the number of accesses.
 pub(crate) fn read_serially(path: &Path, geometry: Geometry, keys: TextKeys<'_>) -> usize {
     let file = File::open(path).expect("a file of ours");
-    // SAFETY: nobody changes the file while it is searched.
+    // SAFETY: no process changes the file while it is searched.
     let map = unsafe { Mmap::map(&file) }.expect("a file can be mapped");
     #[cfg(unix)]
     map.advise(memmap2::Advice::Random).expect("every system knows this advice");
@@ -168,7 +168,7 @@ pub(crate) fn read_serially(path: &Path, geometry: Geometry, keys: TextKeys<'_>)
     hashes.into_iter().map(|hash| chain(&map, geometry, hash).len()).sum()
 }
 
-/// Offsets of the slot of a hash and of the entries that hang on it.
+/// Offsets of the slot of a hash and of the entries in its chain.
 fn chain(map: &Mmap, geometry: Geometry, hash: i32) -> Vec<u32> {
     let word = |offset: u64| {
         let at = usize::try_from(offset).expect("64 bits");

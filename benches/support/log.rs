@@ -1,5 +1,4 @@
-//! A commit log as producers with keys, tags and a unique key fill it, in files as the broker rolls them, and what the
-//! benches do with it.
+//! A commit log of messages with keys, tags and a unique key, in files as the broker rolls them, and operations on it.
 
 use std::fs::{File, create_dir_all, read_dir};
 use std::hint::black_box;
@@ -12,17 +11,17 @@ use logdex::rocketmq::commit_log::columns::Column;
 use logdex::rocketmq::commit_log::frame::{MAGIC_BLANK, MAGIC_V1, body_crc};
 use logdex::rocketmq::commit_log::{CommitLog, Options, ScanOptions};
 
-/// Nothing here can fail but the disk.
+/// Only the disk can cause an error here.
 const OK: &str = "the disk has space, and numbers are small";
-/// How many bytes a plain read asks for in one go, as a copying program does.
+/// Bytes of one read, as in a program that copies files.
 const READ: usize = 256 * 1024;
 
-/// What a log holds.
+/// Counts of a log.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Written {
     /// Messages.
     pub(crate) messages: u64,
-    /// Bytes of messages, without the filling at the ends of files.
+    /// Bytes of messages, without the blanks at the ends of files.
     pub(crate) bytes: u64,
 }
 
@@ -97,7 +96,7 @@ pub(crate) fn columns(body: bool) -> Vec<Column> {
     Column::ALL.into_iter().filter(|column| body || *column != Column::Body).collect()
 }
 
-/// What a scan gave.
+/// Result of a scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Scanned {
     /// Rows.
@@ -106,7 +105,7 @@ pub(crate) struct Scanned {
     pub(crate) sum: i64,
 }
 
-/// Reads the whole log into record batches, each dropped before the one after the next is made.
+/// Reads the whole log into record batches; at most two exist at a time.
 pub(crate) fn scan(directory: &Path, columns: &[Column], threads: usize, mut after: impl FnMut(u64)) -> Scanned {
     let log = CommitLog::open(directory, Options::default()).expect(OK);
     let options = ScanOptions { columns: columns.to_vec(), threads, ..ScanOptions::default() };
@@ -128,7 +127,7 @@ fn files(directory: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Reads the whole log plainly: copies it piece by piece into one buffer, and adds up its words.
+/// Reads the files of the whole log into one buffer, part by part, and adds up their words.
 #[cfg(unix)]
 pub(crate) fn read(directory: &Path) -> u64 {
     use std::os::unix::fs::FileExt as _;
@@ -154,7 +153,7 @@ pub(crate) fn read(directory: &Path) -> u64 {
     files(directory).iter().map(|path| std::fs::read(path).expect(OK).len() as u64).sum()
 }
 
-/// MiB of memory that this process has, without pages of files; 0 where the system does not tell.
+/// MiB of memory of this process, without pages of files; 0 if the system does not report it.
 pub(crate) fn resident_mib() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
@@ -162,7 +161,7 @@ pub(crate) fn resident_mib() -> f64 {
     kib.map_or(0.0, |kib| f64::from(kib) / 1024.0)
 }
 
-/// Scans once and gives the memory after 10 %, 50 % and all of the rows.
+/// Scans once and returns the memory after 10 %, 50 % and all of the rows.
 pub(crate) fn resident(directory: &Path, columns: &[Column], threads: usize, messages: u64) -> [f64; 3] {
     let marks = [messages / 10, messages / 2, messages];
     let mut seen = [0.0; 3];

@@ -1,4 +1,4 @@
-//! Messages of one log, put into another.
+//! Puts of the messages of one log into another.
 #![allow(clippy::panic, reason = "a question that makes no sense ends the program")]
 
 use std::path::Path;
@@ -16,7 +16,7 @@ use super::timed;
 const OK: &str = "the log is ours, and the disk has space";
 const HOW: PutOptions = PutOptions { bodies: Bodies::Stored, park: true };
 
-/// The first messages of a log, all but the time at which they were stored.
+/// The first messages of a log, without their store times.
 pub(crate) fn read(directory: &Path, count: usize) -> Vec<RecordBatch> {
     let columns = Column::ALL.into_iter().filter(|column| *column != Column::StoreTimestamp).collect();
     let log = CommitLog::open(directory, Options::default()).expect(OK);
@@ -76,7 +76,7 @@ fn put_one_by_one(writer: &CommitLogWriter, messages: &[RecordBatch]) -> Duratio
 
 type Single<'a> = (GivenMessage<'a>, Vec<(&'a str, &'a str)>);
 
-/// Messages as a caller without Arrow has them.
+/// Messages of a caller without Arrow.
 fn singles(batch: &RecordBatch) -> impl Iterator<Item = Single<'_>> {
     let column = |column: Column| batch.column_by_name(column.name()).expect(OK);
     let properties = column(Column::Properties).as_map();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-/// What a question says.
+/// Fields of a question.
 pub(crate) struct Question(pub(crate) Value);
 
 impl Question {

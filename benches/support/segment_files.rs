@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 
 use super::keys::mix;
 
-/// Nothing here can fail but the disk.
+/// Only the disk can cause an error here.
 const OK: &str = "the disk has space, and numbers are small";
 /// Bytes of records in a batch, before compression.
 const BATCH: usize = 16 * 1024;
 const FIRST_TIMESTAMP: i64 = 1_700_000_000_000;
 
-/// How batches are compressed.
+/// Compression of batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Codec {
     None,
@@ -56,7 +56,7 @@ impl Codec {
     }
 }
 
-/// A segment on disk, and what is in it.
+/// A segment on disk, and its counts.
 pub(crate) struct Segment {
     pub(crate) path: PathBuf,
     pub(crate) bytes: u64,

@@ -1,6 +1,6 @@
 //! Kafka's segments as the benches read them, and the operations that stand beside those of the Java driver (`Rounds.java`).
 //!
-//! What is timed of these is the whole operation, opening included; of lookups only the lookups.
+//! The whole operation is timed, with opening; for lookups only the lookups.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -24,7 +24,7 @@ use super::timed;
 const OK: &str = "a valid file of ours";
 /// Rows of a batch, as Python's default has it.
 const ROWS: usize = 8_192;
-/// What the Java driver looks at of a head.
+/// Fields of a batch header that the Java driver reads.
 const HEADS: [&str; 7] = ["position", "size", "baseOffset", "lastOffset", "maxTimestamp", "producerId", "baseSequence"];
 
 /// The answer; `None` for an operation that is not one of these.
@@ -42,7 +42,7 @@ fn open(path: &Path) -> Arc<Segment> {
     Arc::new(Segment::open(path, SegmentOptions::default()).expect(OK))
 }
 
-/// `threads`: every record to Arrow, checksums compared, each thread a part of the offsets.
+/// `threads`: every record to Arrow, checksums compared; each thread reads a part of the offsets.
 fn records(question: &Question) -> Value {
     let path = question.path();
     let threads = i64::try_from(question.number("threads")).expect("few");
@@ -81,7 +81,7 @@ pub(crate) fn read(part: SegmentRange) -> usize {
     rows(&mut SegmentReader::records(vec![part], scan).expect(OK))
 }
 
-/// A reader of the heads of all batches.
+/// A reader of all batch headers.
 pub(crate) fn heads(segment: Arc<Segment>, columns: Vec<BatchColumn>, check_crc: bool) -> SegmentReader {
     let scan = BatchScan {
         begin_position: 0,
@@ -99,7 +99,7 @@ pub(crate) fn rows(reader: &mut impl RecordBatchReader) -> usize {
     reader.map(|batch| black_box(batch.expect(OK)).num_rows()).sum()
 }
 
-/// `crc`, `all`: heads of the batches, the columns that the Java driver looks at, or `all`.
+/// `crc`, `all`: batch headers, with the columns that the Java driver reads, or `all`.
 fn headers(question: &Question) -> Value {
     let path = question.path();
     let columns = if question.flag("all") {
@@ -126,7 +126,7 @@ fn recover(question: &Question) -> Value {
     json!({"seconds": took.as_secs_f64(), "batches": batches})
 }
 
-/// `asked`, `below`, `round`, `single`: offsets at random, in one batch or a call each; the index is opened before.
+/// `asked`, `below`, `round`, `single`: random offsets, in one batch or one in each call; the index is opened before.
 fn lookup(question: &Question) -> Value {
     let (asked, below) = (question.number("asked") as u64, question.number("below") as u64);
     let first = 777_000_000 + question.number("round") as u64 * asked;

@@ -1,5 +1,5 @@
-//! Any bytes as a file of the log: every walk ends, what a broker's walk gives a walk behind damage gives, too, and neither
-//! the columns chosen nor the size of a batch change a value.
+//! Any bytes as a file of the log: every walk ends, a walk that continues after damage includes all messages of a broker's
+//! walk, and neither the columns nor the size of a batch change a value.
 #![no_main]
 
 use std::path::PathBuf;
@@ -55,7 +55,7 @@ fuzz_target!(|bytes: &[u8]| {
     let few = [Column::PhyOffset, Column::StoreSize];
     assert_eq!(places(&read(scan(bytes), &few, ALL)), broker);
 
-    // A walk that takes bodies as they are, or goes on behind damage, goes at least as far.
+    // A walk without checksums, or one that continues after damage, gets at least as far.
     let unchecked = places(&read(scan(bytes).checking(false), &Column::ALL, ALL));
     assert_eq!(unchecked.get(..broker.len()), Some(broker.as_slice()));
     let with_signs = [Column::ALL.as_slice(), &[Column::Suspect]].concat();

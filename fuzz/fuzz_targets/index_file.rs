@@ -12,7 +12,7 @@ use logdex::time_range::TimeRange;
 use logdex_fuzz::Scratch;
 
 const NAME: &str = "20260101000000000";
-/// The most slots and entries.
+/// Upper limits of slots and entries.
 const SLOTS: u32 = 24;
 const ENTRIES: u32 = 40;
 
@@ -38,7 +38,7 @@ impl KeySource for Hashes<'_> {
 
 type Answered = Vec<Result<Vec<i64>, String>>;
 
-/// Candidates of each hash, or what is damaged; the batch gives the same, as long as nothing is.
+/// Candidates of each hash, or the damage; without damage the batch returns the same.
 fn ask(file: &IndexFile, hashes: &[i32], most: Option<usize>, range: TimeRange) -> Answered {
     let one = |hash: &i32| match file.select(*hash, most, range) {
         Ok((found, _)) => Ok(found),
@@ -62,7 +62,7 @@ fn ask(file: &IndexFile, hashes: &[i32], most: Option<usize>, range: TimeRange) 
     answers
 }
 
-/// The entries that fit in the bytes, as they are.
+/// The entries that fit in the bytes, unchecked.
 fn entries(file: &IndexFile) -> Vec<Entry> {
     file.read_entries(1, u32::MAX).expect("all of it is there")
 }
@@ -73,7 +73,8 @@ fn all_of(entries: &[Entry], hash: i32) -> Vec<i64> {
 }
 
 fn check_reading(path: &Path, geometry: Geometry, hashes: &[i32]) {
-    let begin = read(path, geometry, Access::Pread, None, true).header().expect("zeros follow").begin_timestamp;
+    let begin =
+        read(path, geometry, Access::Pread, Answers::Complete, true).header().expect("zeros follow").begin_timestamp;
     let ranges = [
         TimeRange::ALL,
         TimeRange { begin_ms: begin, end_ms: begin },
@@ -92,8 +93,8 @@ fn check_reading(path: &Path, geometry: Geometry, hashes: &[i32]) {
             }
         }
     }
-    let file = read(path, geometry, Access::Auto, None, true);
-    let checked = file.verify().expect("damage is told, not raised");
+    let file = read(path, geometry, Access::Auto, Answers::Complete, true);
+    let checked = file.verify().expect("damage is reported, not raised");
     let there = entries(&file);
     if checked.findings.is_empty() {
         let all = ask(&file, hashes, None, TimeRange::ALL);
@@ -106,7 +107,7 @@ fn check_reading(path: &Path, geometry: Geometry, hashes: &[i32]) {
     for finding in checked.findings {
         assert!(finding.offset <= geometry.file_len(), "{finding:?}");
     }
-    // What is not said must be found, or refused.
+    // A geometry that is not given must be inferred, or the file rejected.
     let unsaid = OpenOptions { geometry: None, ..OpenOptions::default() };
     match IndexFile::open(path, unsaid) {
         Ok(file) => assert!(file.geometry().file_len() == std::fs::metadata(path).expect("it is there").len()),
@@ -115,13 +116,13 @@ fn check_reading(path: &Path, geometry: Geometry, hashes: &[i32]) {
     }
 }
 
-/// Opens for puts what a crash left, and puts. `None` where the file is refused.
+/// Opens a file for puts after a crash, and puts. `None` if the file is rejected.
 fn check_writing(path: &Path, geometry: Geometry, last_exit_ok: bool, hashes: &[i32]) -> Option<()> {
-    let repaired = read(path, geometry, Access::Pread, None, last_exit_ok);
+    let repaired = read(path, geometry, Access::Pread, Answers::Complete, last_exit_ok);
     let (before, answers) = (entries(&repaired), ask(&repaired, hashes, None, TimeRange::ALL));
     let links = |file: &IndexFile| {
-        let findings = file.verify().expect("damage is told, not raised").findings;
-        findings.into_iter().find(|finding| ["prev-index", "slot-value", "index-count"].contains(&finding.kind))
+        let findings = file.verify().expect("damage is reported, not raised").findings;
+        findings.into_iter().find(|finding| ["prev-index", "slot-value", "index-count"].contains(&finding.kind.word()))
     };
     let is_whole = std::fs::metadata(path).expect("it is there").len() >= geometry.file_len();
     if !last_exit_ok && is_whole {
@@ -141,7 +142,7 @@ fn check_writing(path: &Path, geometry: Geometry, last_exit_ok: bool, hashes: &[
             assert_eq!(ask(&file, hashes, None, TimeRange::ALL), answers, "as it was read");
         }
     }
-    let was_clean = file.verify().expect("damage is told, not raised").findings.is_empty();
+    let was_clean = file.verify().expect("damage is reported, not raised").findings.is_empty();
     let before = entries(&file);
     let begin = file.header().expect("it is there").begin_timestamp.max(1);
     let (keys, times) = ([7, 7 + SLOTS as i32, 0], [begin, begin.saturating_add(5000), begin.saturating_add(9000)]);
@@ -152,7 +153,7 @@ fn check_writing(path: &Path, geometry: Geometry, last_exit_ok: bool, hashes: &[
         (geometry.max_entries() as usize - 1 - before.len().min(geometry.max_entries() as usize - 1)).min(3)
     );
     if was_clean {
-        let checked = file.verify().expect("damage is told, not raised");
+        let checked = file.verify().expect("damage is reported, not raised");
         assert!(checked.findings.is_empty(), "after puts: {:?}", checked.findings);
         let after = entries(&file);
         assert!(after.starts_with(&before) && after.len() == before.len() + put);
@@ -182,7 +183,7 @@ fuzz_target!(|bytes: &[u8]| {
 
     check_reading(&path, geometry, &hashes);
     assert_eq!(std::fs::read(&path).expect("it is there"), content, "reading changes no byte");
-    // With the end of the process and with that of the machine, each on its own copy.
+    // A crash of the process and one of the machine, each on its own copy.
     for last_exit_ok in [true, false] {
         let path = scratch.write(NAME, content);
         check_writing(&path, geometry, last_exit_ok, &hashes);

@@ -27,7 +27,7 @@ fn open(scratch: &Scratch, log: &[u8], check: Check, compat: Option<Compat>) -> 
     Arc::new(Segment::open(&scratch.write(LOG, log), options).expect("a file with a base offset as its name"))
 }
 
-/// The head of a batch, and whether its checksum is right.
+/// The header of a batch, and whether its checksum is right.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Head {
     position: u64,
@@ -46,7 +46,7 @@ fn times(batch: &RecordBatch, name: &str) -> Vec<i64> {
     column.as_primitive::<TimestampMillisecondType>().values().to_vec()
 }
 
-/// Heads of all batches, with checksums and without: the same.
+/// Headers of all batches; they are the same with checksums and without.
 fn heads(segment: &Arc<Segment>) -> Vec<Head> {
     use batch_columns::Column;
     let read = |check_crc| {
@@ -126,7 +126,7 @@ fn records(read: &Read) -> Vec<(u64, i64, i64)> {
     read.batches.iter().flat_map(rows).collect()
 }
 
-/// Reads all records in several ways; what the first gave.
+/// Reads all records in several ways, and returns the result of the first.
 fn check_records(segment: &Arc<Segment>, heads: &[Head]) -> Vec<(u64, i64, i64)> {
     use record_columns::Column;
     let all = read(segment, &Column::ALL, ALL, OnError::Skip, true);
@@ -163,7 +163,7 @@ fn check_records(segment: &Arc<Segment>, heads: &[Head]) -> Vec<(u64, i64, i64)>
         None => assert_eq!(at, rows.len()),
     }
 
-    // By the lengths of records alone, and with checksums as they are: the valid batches are the same.
+    // Without decoding records, and without checksums: the valid batches are the same.
     let valid_offsets: HashSet<u64> =
         heads.iter().filter(|h| h.valid && !flagged.contains(&h.position)).map(|h| h.position).collect();
     let of_valid = |rows: &[(u64, i64, i64)]| {
@@ -191,7 +191,7 @@ fn recover(segment: &Arc<Segment>) -> Option<Recovered> {
     }
 }
 
-/// What is asked for: at, before and behind the values of the first batch, of one in the middle and of the last.
+/// Targets of lookups: at, before and after the values of the first batch, of one in the middle and of the last.
 fn asked(values: impl Iterator<Item = i64>) -> Vec<i64> {
     let values: Vec<i64> = values.collect();
     let some = [0, values.len() / 2, values.len().saturating_sub(1)].into_iter().filter_map(|at| values.get(at));
@@ -206,7 +206,7 @@ fn check_lookups(segment: &Segment, heads: &[Head], rows: &[(u64, i64, i64)]) {
         assert_eq!(found.map(|found| found.position), expected, "offset {target}");
     }
     for time in asked(heads.iter().map(|head| head.max_time)) {
-        // A batch is looked into when its head says that it has such a record.
+        // A batch is searched if its header says that it has such a record.
         let promising: HashSet<u64> = heads.iter().filter(|h| h.max_time >= time).map(|h| h.position).collect();
         let expected = rows.iter().find(|row| promising.contains(&row.0) && row.2 >= time).map(|row| (row.2, row.1));
         let found = segment.offset_for_timestamp(time, 0, true).expect("a valid log");
@@ -218,7 +218,7 @@ fn check_lookups(segment: &Segment, heads: &[Head], rows: &[(u64, i64, i64)]) {
     assert_eq!(segment.max_timestamp().expect("a valid log").timestamp, largest);
 }
 
-/// Every look-up, whatever it answers.
+/// Every lookup, with any answer.
 fn ask(segment: &Segment, heads: &[Head]) {
     let check = |answer: Result<(), Error>| match answer {
         Ok(()) | Err(Error::Corrupt { .. } | Error::InvalidArgument(_)) => {}

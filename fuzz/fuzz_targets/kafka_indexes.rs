@@ -24,7 +24,7 @@ const ABORTED: &str = "00000000000000000100.txnindex";
 const ALL: i64 = BATCHES * RECORDS;
 const CHECKS: [Check; 2] = [Check::Trust, Check::Verify];
 
-/// Whether the index leads where it should, or nowhere: the answers are those of the log.
+/// Checks lookups with an index that is right, wrong or missing: the answers are those of the log.
 fn check_lookups(scratch: &Scratch) {
     let (log, batches) = valid_log(BASE);
     let segment = Segment::open(&scratch.write(LOG, &log), SegmentOptions::default()).expect("a file that is there");
@@ -54,13 +54,13 @@ fn options(check: Check, write: bool) -> IndexOptions {
     IndexOptions { check, write, ..IndexOptions::default() }
 }
 
-/// Targets at, before and behind values.
+/// Targets at, before and after values.
 fn around(values: impl Iterator<Item = i64>) -> Vec<i64> {
     let near = values.take(40).flat_map(|value| [value.wrapping_sub(1), value, value.wrapping_add(1)]);
     near.chain([i64::MIN, -1, 0, i64::MAX]).collect()
 }
 
-/// What a change of an index may say.
+/// Allowed results of a change of an index.
 fn check_refusal(refused: Result<(), Error>) {
     match refused {
         Ok(()) | Err(Error::InvalidArgument(_) | Error::IndexFull { .. } | Error::Corrupt { .. }) => {}
@@ -101,7 +101,7 @@ where
     index
 }
 
-/// Whether an index that was changed has its entries still when it is opened again.
+/// Checks that a changed index has its entries after it is opened again.
 fn check_kept<I>(path: &Path, mut index: I)
 where
     I: VerifiableIndex<Entry: Debug + PartialEq>,
@@ -193,7 +193,7 @@ fn check_snapshot(path: &Path, bytes: &[u8]) {
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    // The first byte says what file it is, the second where the one ends and the other begins.
+    // The first byte is the kind of file, the second the position that separates two files.
     let [kind, parts, rest @ ..] = bytes else { return };
     let scratch = Scratch::new();
     match kind % 5 {

@@ -1,4 +1,4 @@
-//! Any text as the properties of a message: as many entries as a plain reading of the rule gives, and the same ones.
+//! Any text as the properties of a message: the entries are those of a simple parser.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Any bytes as units of a queue: what can be true is written as it was read.
+//! Any bytes as units of a queue: a valid unit is written as it was read.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

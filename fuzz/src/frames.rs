@@ -1,10 +1,10 @@
-//! Frames of the commit log: where they begin, and how their lengths and checksums are made right.
+//! Frames of the commit log: their positions, and the repair of their lengths and checksums.
 
 use crate::{i32_at, mutate_piece, put};
 
 const MAGICS: [i32; 2] = [0xdaa3_20a7_u32.cast_signed(), 0xdaa3_20ab_u32.cast_signed()];
 
-/// Mutates bytes of a log: anywhere, or one frame, whose lengths and checksum are right again afterwards.
+/// Mutates bytes of a log: anywhere, or in one frame, whose lengths and checksum are then corrected.
 pub fn mutate(data: &mut [u8], size: usize, max_size: usize, seed: u32) -> usize {
     if seed.is_multiple_of(4) {
         return libfuzzer_sys::fuzzer_mutate(data, size, max_size);
@@ -13,7 +13,7 @@ pub fn mutate(data: &mut [u8], size: usize, max_size: usize, seed: u32) -> usize
     mutate_piece(data, (size, max_size), &pieces, seed, repair)
 }
 
-/// Where each frame begins, as their sizes say, and where the last one ends.
+/// The beginning of each frame, by their sizes, and the end of the last one.
 fn begins(log: &[u8]) -> Vec<usize> {
     let mut begins = vec![0];
     let mut at = 0;
@@ -24,7 +24,7 @@ fn begins(log: &[u8]) -> Vec<usize> {
     begins
 }
 
-/// Makes the size, the offset, the length of the properties and the checksum those of the bytes, as far as they are a frame.
+/// Corrects size, offset, length of the properties and checksum, if the bytes are a frame.
 fn repair(frame: &mut [u8], begin: usize) {
     put(frame, 0, &i32::try_from(frame.len()).unwrap_or(0).to_be_bytes());
     put(frame, 28, &(begin as u64).to_be_bytes());

@@ -1,4 +1,4 @@
-//! What the fuzz targets have in common: memory with a bound, files to read, and mutations that a checksum does not stop.
+//! Code of several fuzz targets: limited memory, files to read, and mutations that a checksum does not stop.
 
 pub mod frames;
 pub mod kafka;
@@ -7,12 +7,12 @@ mod scratch;
 
 pub use scratch::Scratch;
 
-/// The big-endian integer at a place; 0 where the bytes end before it.
+/// The big-endian integer at a position; 0 if the bytes end before it.
 pub(crate) fn i32_at(bytes: &[u8], at: usize) -> i32 {
     bytes.get(at..).and_then(|b| b.first_chunk()).copied().map_or(0, i32::from_be_bytes)
 }
 
-/// Stores bytes at a place, as far as there is space.
+/// Stores bytes at a position, as many as fit.
 pub(crate) fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
     if let Some(to) = bytes.get_mut(at..).and_then(|b| b.get_mut(..value.len())) {
         to.copy_from_slice(value);

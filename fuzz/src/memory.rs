@@ -1,8 +1,8 @@
-//! No number in a file may ask for much memory: one request beyond the bound ends the run.
+//! No number in a file may cause a large allocation: a request above the limit ends the run.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
-/// More than a target of small inputs has use for: windows are 256 KiB, a block of LZ4 at most 4 MiB.
+/// More than a target with small inputs needs: windows are 256 KiB, a block of LZ4 at most 4 MiB.
 const MOST: usize = 16 * 1024 * 1024;
 
 struct Bounded;

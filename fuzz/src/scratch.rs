@@ -1,15 +1,15 @@
-//! Files for what opens paths only, in memory where the system has a place for that.
+//! Files for functions that open paths, in memory if the system has such a file system.
 
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-/// A directory that goes with this value.
+/// A directory that is removed with this value.
 #[derive(Debug)]
 pub struct Scratch(TempDir);
 
 impl Scratch {
-    /// A directory of its own for one input.
+    /// Creates a directory for one input.
     #[expect(clippy::new_without_default, reason = "it makes something")]
     pub fn new() -> Self {
         let memory = Path::new("/dev/shm");
@@ -17,7 +17,7 @@ impl Scratch {
         Self(made.expect("space for a directory"))
     }
 
-    /// Writes a file, anew where it is there.
+    /// Writes a file, over an existing one.
     pub fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.0.path().join(name);
         std::fs::write(&path, bytes).expect("space for a file");

@@ -28,13 +28,16 @@ _WORTH_PREPARING = 1 << 20
 class IndexWriter:
     """Puts into an index directory. `IndexDirectory` serialises its calls."""
 
-    def __init__(self, files: FileSet, zone: tzinfo | None, on_full: Callable[[int], None]) -> None:
+    def __init__(
+        self, files: FileSet, zone: tzinfo | None, on_full: Callable[[int], None], *, prepare: bool = True
+    ) -> None:
         """Take the directory's lock if the directory exists; `load` opens its newest file.
 
         Args:
             files: The files of the directory.
             zone: Time zone of file names.
             on_full: Called with the end time of a full file once it is on the disk.
+            prepare: Let a thread prepare the next file while the current one is filled.
 
         Raises:
             BlockingIOError: Another writer holds the directory.
@@ -43,6 +46,7 @@ class IndexWriter:
         self._directory = files.directory
         self._zone = zone
         self._on_full = on_full
+        self._prepare = prepare
         self._file: IndexFile | None = None
         self._next: PreparedFile | None = None
         self._directory_lock: DirectoryLock | None = None
@@ -75,7 +79,7 @@ class IndexWriter:
 
     def _prepare_next(self, file: IndexFile) -> None:
         """Let a thread prepare the next file once the current one is half full."""
-        if self._next is None and 2 * len(file) >= file.max_entries:
+        if self._prepare and self._next is None and 2 * len(file) >= file.max_entries:
             geometry = (file.hash_slots, file.max_entries)
             if file_size(geometry) >= _WORTH_PREPARING:
                 hash_slots, max_entries = geometry

@@ -291,15 +291,16 @@ def _parts(log: Sequence[LogFileCount], first: int, last: int) -> Iterator[RowsP
 
 def _make_files(job: Job, plan: TaskPlan) -> list[WrittenFile]:
     """Make the index files of one task from rows of the first pass, in a worker."""
-    files = RollingFiles.start(job)
-    needs_seed = plan.seeded
+    files = None if plan.seeded else RollingFiles.start(job)
     for part in plan.parts:
         for rows in _read_rows(job.directory / part.rows, part.start, part.stop):
-            if needs_seed:
-                _, *seed = (column[0].as_py() for column in rows.columns)
-                files.seed = tuple(seed)
-            files.put(rows.slice(int(needs_seed)))
-            needs_seed = False
+            own = rows
+            if files is None:
+                _, phy_offset, store_timestamp = (column[0].as_py() for column in rows.columns)
+                files, own = RollingFiles.start(job, (phy_offset, store_timestamp)), rows.slice(1)
+            files.put(own)
+    if files is None:
+        return []
     if plan.empty_file:
         files.put_nothing()
     return files.close()

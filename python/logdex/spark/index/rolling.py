@@ -4,21 +4,21 @@ A batch of rows has the columns key_hash (int32), phy_offset (int64) and store_t
 without nulls: 20 bytes a row, with the hash in place of topic and key. An index file needs no more, so a task can hold the rows
 of a whole file, sort them and put them.
 
-The index service (logdex.hash_index) fills one directory with all files in it. A task fills only its part: its first file
-begins where the last file of another task ends, so the seed of that file is an argument.
+A task fills only its part of an index: its first file begins where the last file of another task ends, so the seed of that
+file is an argument.
 """
 
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from logdex._core import key_hashes, offset_order
-from logdex.hash_index.rolling import put_rolling
+from logdex.hash_index.directory import FileSet
+from logdex.hash_index.index_writer import IndexWriter
 from logdex.rocketmq import IndexFile
 from logdex.spark.index.job import WrittenFile
 from logdex.spark.schema import milliseconds
@@ -70,31 +70,41 @@ def sorted_rows(batches: Sequence[Any]) -> Iterator[Any]:
         yield rows.take(order.slice(start, _BATCH_ROWS))
 
 
-@dataclass(slots=True)
 class RollingFiles:
     """Fills index files in the directory of one attempt of a task.
 
-    Attributes:
-        directory: The directory; the files in it are named 0, 1, ... in their order.
-        hash_slots: Slots of each file.
-        max_entries: Entries of each file, one of which is never used.
-        access: How files are written.
-        seed: phy_offset and store_timestamp of the entry before the next file, with which its header starts; zeros if there is
-            none. Source: constructor of IndexFile; docs/formats/rocketmq-index.md, section 7.
+    They are those of a sequential writer that continues after `seed`: phy_offset and store_timestamp of the entry before the
+    first row, with which the first header starts. Source: constructor of IndexFile; docs/formats/rocketmq-index.md, section 7.
     """
 
-    directory: Path
-    hash_slots: int
-    max_entries: int
-    access: Access = "auto"
-    seed: tuple[int, int] = (0, 0)
-    _file: IndexFile | None = None
-    _written: list[WrittenFile] = field(default_factory=list)
+    def __init__(
+        self,
+        directory: Path,
+        hash_slots: int,
+        max_entries: int,
+        access: Access = "auto",
+        *,
+        seed: tuple[int, int] | None = None,
+    ) -> None:
+        """Open the directory, and create its first file if there is a seed."""
+        self.directory = directory
+        if seed is not None:
+            IndexFile.create(
+                directory / "0",
+                hash_slots=hash_slots,
+                max_entries=max_entries,
+                begin_phy_offset=seed[0],
+                begin_timestamp=seed[1],
+                access=access,
+            ).close()
+        self._files = FileSet(directory, (hash_slots, max_entries), access=access)
+        # A task knows no file after its last one, so none is prepared ahead.
+        self._writer = IndexWriter(self._files, None, lambda _: None, prepare=False)
 
     @classmethod
-    def start(cls, job: Job) -> RollingFiles:
+    def start(cls, job: Job, seed: tuple[int, int] | None = None) -> RollingFiles:
         """Start an attempt of a task of a job."""
-        return cls(job.start_attempt(), job.hash_slots, job.max_entries, job.access)
+        return cls(job.start_attempt(), job.hash_slots, job.max_entries, job.access, seed=seed)
 
     def put(self, rows: Any) -> None:
         """Put rows, and start a new file each time that one becomes full.
@@ -102,50 +112,26 @@ class RollingFiles:
         Raises:
             IndexFullError: Not even an empty file takes a row.
         """
-        hashes, phy_offsets, store_timestamps = rows.columns
-
-        def put(file: IndexFile, start: int) -> int:
-            return file.put_batch(hashes, phy_offsets, store_timestamps, start=start)
-
-        put_rolling(rows.num_rows, self._current, put)
+        self._writer.put(None, *rows.columns)
 
     def put_nothing(self) -> None:
         """Create a file if there is none or the last one is full, as a service does for a message without keys."""
-        self._current()
+        self._writer.current()
 
     def close(self) -> list[WrittenFile]:
-        """Flush and close the last file, and return all files, with paths relative to the job's directory."""
-        self._finish()
-        return self._written
+        """Flush and close the files, and return them with paths relative to the job's directory."""
+        # An empty file is not flushed: a flush would write its count of 1, which no broker does before a put.
+        self._writer.flush(even_if_empty=False)
+        files = [(file.path, len(file)) for file in self._files.refresh()]
+        written = [WrittenFile(f"{self.directory.name}/{path.name}", n, path.stat().st_size) for path, n in files]
+        self._release()
+        return written
 
     def discard(self) -> None:
         """Remove the files and their directory."""
-        if self._file is not None:
-            self._file.close()
+        self._release()
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def _current(self) -> IndexFile:
-        if self._file is not None and self._file.is_full:
-            self._finish()
-        if self._file is None:
-            self._file = IndexFile.create(
-                self.directory / str(len(self._written)),
-                hash_slots=self.hash_slots,
-                max_entries=self.max_entries,
-                begin_phy_offset=self.seed[0],
-                begin_timestamp=self.seed[1],
-                access=self.access,
-            )
-        return self._file
-
-    def _finish(self) -> None:
-        file, self._file = self._file, None
-        if file is None:
-            return
-        self.seed = (file.header.end_phy_offset, file.header.end_timestamp)
-        # An empty file is not flushed: a flush would write its count of 1, which no broker does before a put.
-        if len(file):
-            file.flush()
-        relative = f"{self.directory.name}/{len(self._written)}"
-        self._written.append(WrittenFile(relative, len(file), file.reserved_bytes))
-        file.close()
+    def _release(self) -> None:
+        self._writer.release()
+        self._files.close()

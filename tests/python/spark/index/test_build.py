@@ -154,7 +154,7 @@ def test_an_index_of_a_running_broker_is_refused(
 ) -> None:
     (tmp_path / "commitlog").mkdir()
     (tmp_path / "lock").touch()
-    monkeypatch.setattr("logdex.hash_index.directory.broker_lock_holder", lambda _: 4711)
+    monkeypatch.setattr("logdex.rocketmq.index_service.broker_lock_holder", lambda _: 4711)
     with pytest.raises(Exception, match="4711"):
         ls.build_index(spark, shared_store("sync"), tmp_path / "index", hash_slots=8, max_entries=100)
     assert not (tmp_path / "index").exists()

@@ -123,7 +123,7 @@ def test_a_directory_that_another_writer_holds_is_refused(tmp_path: Path) -> Non
 def test_the_index_of_a_running_broker_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "commitlog").mkdir()
     (tmp_path / "lock").touch()
-    monkeypatch.setattr("logdex.hash_index.directory.broker_lock_holder", lambda _: 4711)
+    monkeypatch.setattr("logdex.rocketmq.index_service.broker_lock_holder", lambda _: 4711)
     with pytest.raises(LockedError, match="4711"):
         started(tmp_path / "index")
     assert not (tmp_path / "index").exists()
