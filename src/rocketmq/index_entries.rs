@@ -17,7 +17,7 @@ use arrow_schema::{DataType, Field, Schema};
 use super::commit_log::columns::timestamp_type;
 use super::commit_log::frame::{Frame, TRANSACTION_ROLLBACK, TRANSACTION_TYPE};
 use super::commit_log::properties;
-use super::message_columns::{Int32s, Texts, integers, null, times};
+use crate::arrow::input_columns::{Int32s, Texts, integers, null, times};
 use crate::error::{Error, Result};
 use crate::hash_index::{carry_utf8, finish};
 use crate::java_text::decode_utf8;

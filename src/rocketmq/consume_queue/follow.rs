@@ -11,10 +11,10 @@ use super::batch_blocks::BatchBlocks;
 use super::extension::is_extension_address;
 use super::queue::{ConsumeQueue, Kind, Options};
 use super::unit::{BatchUnit, Unit};
+use crate::arrow::input_columns::{Int32s, Texts, integers, null};
 use crate::error::Result;
 use crate::hash_index::carry_utf8;
 use crate::rocketmq::commit_log::frame::is_in_queue;
-use crate::rocketmq::message_columns::{Int32s, Texts, integers, null};
 use crate::rocketmq::names::SCHEDULE_TOPIC;
 
 /// The most units of a queue that are read ahead.
