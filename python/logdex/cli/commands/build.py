@@ -21,7 +21,7 @@ from logdex.cli.output import Progress, complain, say_built, say_json
 from logdex.errors import CorruptFileError
 from logdex.report import Report
 from logdex.rocketmq import MessageStore, StoreWriter, copy_messages
-from logdex.rocketmq.store_root import holds_log
+from logdex.rocketmq.write.recovery import holds_log
 
 if TYPE_CHECKING:
     import argparse
