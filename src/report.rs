@@ -181,6 +181,14 @@ impl Report {
         self.findings.push(Finding::new(path, offset, Flaw::new(kind, expected, found)));
     }
 
+    /// Adds the findings and counts of another report.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.findings.extend(other.findings);
+        for (what, number) in other.checked {
+            self.count(what, number);
+        }
+    }
+
     /// Adds to the number of checked things of a kind.
     pub(crate) fn count(&mut self, what: &'static str, number: u64) {
         match self.checked.iter_mut().find(|(name, _)| *name == what) {

@@ -103,6 +103,19 @@ pub fn index_entries(messages: &RecordBatch, end_phy_offset: i64, tags: bool) ->
     Ok(entries.finish())
 }
 
+/// Returns how many messages of a batch have index entries; see [`index_entries`].
+///
+/// # Errors
+/// As [`index_entries`].
+pub fn indexed_messages(messages: &RecordBatch, tags: bool) -> Result<usize> {
+    let (mut count, mut last) = (0, None);
+    for_each_key(messages, 0, tags, |key| {
+        count += usize::from(last != Some(key.row));
+        last = Some(key.row);
+    })?;
+    Ok(count)
+}
+
 /// One key of a message that the index has an entry for.
 pub(super) struct IndexKey<'a> {
     pub(super) topic: &'a str,

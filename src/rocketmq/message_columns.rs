@@ -7,7 +7,40 @@ use super::commit_log::property_map::entries;
 use crate::arrow::input_columns::{Get, Int32s, Texts, column, integers, null, times, wrong};
 use crate::error::Result;
 
-/// The columns that make the units of a queue.
+/// Returns the offset in the log behind the last message of a batch, and its store time in ms; `None` without messages.
+pub fn last_message(messages: &RecordBatch) -> Result<Option<(i64, i64)>> {
+    let Some(row) = messages.num_rows().checked_sub(1) else {
+        return Ok(None);
+    };
+    let phy_offset = integers(messages, "phy_offset")?(row).ok_or_else(|| null("phy_offset", row))?;
+    let time = times(messages, "store_timestamp")?(row).ok_or_else(|| null("store_timestamp", row))?;
+    Ok(Some((phy_offset.saturating_add(i64::from(Int32s::of(messages, "store_size")?.get(row)?)), time)))
+}
+
+/// The column of properties.
+pub(super) struct MessageProperties<'a> {
+    map: &'a MapArray,
+    names: &'a StringArray,
+    values: &'a StringArray,
+}
+
+impl<'a> MessageProperties<'a> {
+    pub(super) fn of(messages: &'a RecordBatch) -> Result<Self> {
+        let array = column(messages, "properties")?;
+        let texts = |column: &'a ArrayRef| column.as_string_opt::<i32>();
+        let map = array.as_map_opt().and_then(|map| Some((map, texts(map.keys())?, texts(map.values())?)));
+        let (map, names, values) = map.ok_or_else(|| wrong("properties", array, "a map of utf8"))?;
+        Ok(Self { map, names, values })
+    }
+
+    /// Returns a property of a row. If a name comes twice, the last value counts, as for a broker.
+    pub(super) fn get(&self, row: usize, name: &str) -> Option<&'a str> {
+        let at = entries(self.map, row).rev().find(|&at| self.names.value(at) == name)?;
+        self.values.is_valid(at).then(|| self.values.value(at))
+    }
+}
+
+/// The columns that the units of a queue are made of.
 pub(super) struct MessageColumns<'a> {
     topic: Texts<'a>,
     tags: Texts<'a>,
@@ -17,17 +50,11 @@ pub(super) struct MessageColumns<'a> {
     queue_offset: Get<'a>,
     phy_offset: Get<'a>,
     store_timestamp: Get<'a>,
-    properties: &'a MapArray,
-    names: &'a StringArray,
-    values: &'a StringArray,
+    properties: MessageProperties<'a>,
 }
 
 impl<'a> MessageColumns<'a> {
     pub(super) fn of(messages: &'a RecordBatch) -> Result<Self> {
-        let array = column(messages, "properties")?;
-        let texts = |column: &'a ArrayRef| column.as_string_opt::<i32>();
-        let map = array.as_map_opt().and_then(|map| Some((map, texts(map.keys())?, texts(map.values())?)));
-        let (properties, names, values) = map.ok_or_else(|| wrong("properties", array, "a map of utf8"))?;
         Ok(Self {
             topic: Texts::of(messages, "topic")?,
             tags: Texts::of(messages, "tags")?,
@@ -37,9 +64,7 @@ impl<'a> MessageColumns<'a> {
             queue_offset: integers(messages, "queue_offset")?,
             phy_offset: integers(messages, "phy_offset")?,
             store_timestamp: times(messages, "store_timestamp")?,
-            properties,
-            names,
-            values,
+            properties: MessageProperties::of(messages)?,
         })
     }
 
@@ -75,9 +100,8 @@ impl<'a> MessageColumns<'a> {
         (self.store_timestamp)(row).ok_or_else(|| null("store_timestamp", row))
     }
 
-    /// The value of a property. If a name occurs twice, the last one counts, as for a broker.
+    /// See [`MessageProperties::get`].
     pub(super) fn property(&self, row: usize, name: &str) -> Option<&'a str> {
-        let at = entries(self.properties, row).rev().find(|&at| self.names.value(at) == name)?;
-        self.values.is_valid(at).then(|| self.values.value(at))
+        self.properties.get(row, name)
     }
 }
