@@ -144,11 +144,11 @@ impl ByteColumn {
             self.nulls.append_n_non_nulls(rows);
         }
         reserve(&mut self.content.values, end + MIDDLE);
-        let space_left = self.content.values.get_mut(begin..).unwrap_or_default();
+        let room = self.content.values.get_mut(begin..).unwrap_or_default();
         if end - begin <= rows * MIDDLE {
-            copy_short(places, bytes, space_left)
+            copy_short(places, bytes, room);
         } else {
-            copy_long(places, bytes, space_left)
+            copy_long(places, bytes, room);
         }
         self.used = end;
     }
