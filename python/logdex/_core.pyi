@@ -9,6 +9,7 @@ from arro3.core import Array, RecordBatch, RecordBatchReader, Schema, Table
 
 from logdex._types import Access, Body, Check, Compat, Flush, OnError, Stop, Time
 from logdex.report import Finding, Report
+from logdex.rocketmq.message import Message
 
 _Path: TypeAlias = str | PathLike[str]
 
@@ -33,11 +34,13 @@ __all__ = [
     "IndexFile",
     "IndexHeader",
     "LogSegment",
+    "MessageFilter",
     "MessageReader",
     "OffsetIndex",
     "PreparedFile",
     "ProducerState",
     "QueueFollower",
+    "QueueReader",
     "RecoveredSegment",
     "SegmentReader",
     "Slice",
@@ -59,6 +62,7 @@ __all__ = [
     "control_record",
     "cut_log",
     "delay_levels_ms",
+    "dispatched_end",
     "entry_columns",
     "find_messages",
     "finding_kinds",
@@ -380,6 +384,59 @@ class MessageReader:
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 @final
+class MessageFilter:
+    def __new__(
+        cls,
+        *,
+        topics: Iterable[str] | None = None,
+        queue_ids: Sequence[int] | None = None,
+        begin: Time | None = None,
+        end: Time | None = None,
+        begin_phy_offset: int | None = None,
+        end_phy_offset: int | None = None,
+        begin_queue_offset: int | None = None,
+        end_queue_offset: int | None = None,
+        keys: Iterable[str] | None = None,
+        tags: Iterable[str] | None = None,
+    ) -> MessageFilter: ...
+
+@final
+class QueueReader:
+    def __new__(
+        cls,
+        log: CommitLog,
+        parts: Sequence[tuple[str, int, ConsumeQueue, int | None, int | None]],
+        *,
+        begin_phy_offset: int | None = None,
+        end_phy_offset: int | None = None,
+        columns: Iterable[str] | None = None,
+        body: Body = "decoded",
+        batch_size: int = 8_192,
+        selection: MessageFilter | None = None,
+    ) -> QueueReader: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def fault(self) -> str | None: ...
+    @property
+    def schema(self) -> Schema: ...
+    @property
+    def closed(self) -> bool: ...
+    def close(self) -> None: ...
+    def __iter__(self) -> QueueReader: ...
+    def __next__(self) -> RecordBatch: ...
+    def __arrow_c_schema__(self) -> object: ...
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+def dispatched_end(
+    log: CommitLog,
+    queues: Sequence[tuple[str, int, _Path]],
+    *,
+    access: Access = "auto",
+    compat: Compat | None = None,
+) -> int | None: ...
+
+@final
 class CommitLog:
     @staticmethod
     def open(
@@ -410,8 +467,11 @@ class CommitLog:
         queue_end: int | None = None,
         message_index_safe: bool = False,
     ) -> tuple[int, int, int]: ...
-    def message(self, phy_offset: int) -> dict[str, Any] | None: ...
+    def message(self, phy_offset: int) -> Message | None: ...
     def is_cut_off(self, phy_offset: int) -> bool: ...
+    def is_message_of(self, phy_offset: int, topic: str, queue_id: int, queue_offset: int) -> bool: ...
+    def ranges_in_time(self, begin: int, end: int, clock_slack_ms: int) -> list[tuple[int, int]]: ...
+    def topics(self, *, salvage: bool) -> tuple[list[str], Report]: ...
     def messages(
         self,
         phy_offsets: _Ints,
@@ -419,13 +479,14 @@ class CommitLog:
         columns: Iterable[str] | None = None,
         body: Body = "decoded",
     ) -> RecordBatch: ...
-    def first_messages(
+    def message_batches(
         self,
         phy_offsets: _Ints,
         *,
         columns: Iterable[str] | None = None,
         body: Body = "decoded",
-    ) -> RecordBatch: ...
+        selection: MessageFilter | None = None,
+    ) -> MessageReader: ...
     def scan(
         self,
         *,
@@ -437,6 +498,8 @@ class CommitLog:
         body: Body = "decoded",
         threads: int = 1,
         check_crc: bool = True,
+        selection: MessageFilter | None = None,
+        queue_end: int | None = None,
     ) -> MessageReader: ...
     @property
     def closed(self) -> bool: ...
@@ -472,6 +535,7 @@ class ConsumeQueue:
     def max_offset(self) -> int: ...
     @property
     def log_end(self) -> int: ...
+    def message_from(self, phy_offset: int) -> int | None: ...
     def units(self, begin: int | None = None, end: int | None = None) -> RecordBatch: ...
     def extension_units(self, addresses: _Ints) -> RecordBatch: ...
     def offset_by_time(self, t: Time, *, boundary: Literal["lower", "upper"] = "lower") -> int: ...

@@ -18,7 +18,7 @@ OnError: TypeAlias = Literal["raise", "skip", "stop"]
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the bytes done and the bytes in all."""
 Scan: TypeAlias = Literal["auto", True, False]
-Stop: TypeAlias = Literal["broker", "salvage"]
+Stop: TypeAlias = Literal["broker", "salvage", "valid"]
 Time: TypeAlias = int | datetime
 """Milliseconds since the epoch, or an aware datetime."""
 

@@ -78,8 +78,14 @@ impl<R: Batches> BatchStream<R> {
     }
 
     pub(super) fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let batch = py.detach(|| self.lock().reader.as_mut().map(R::next_batch)).ok_or_else(is_closed)??;
-        batch.map(|batch| PyRecordBatch::new(batch).into_arro3(py)).transpose()
+        loop {
+            let batch = py.detach(|| self.lock().reader.as_mut().map(R::next_batch)).ok_or_else(is_closed)??;
+            match batch {
+                // A filter lets little pass: the user may have pressed Ctrl-C meanwhile.
+                Some(batch) if batch.num_rows() == 0 => py.check_signals()?,
+                batch => return batch.map(|batch| PyRecordBatch::new(batch).into_arro3(py)).transpose(),
+            }
+        }
     }
 
     pub(super) fn read_next_batch<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {

@@ -4,24 +4,26 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_array::{Int64Array, RecordBatch};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 use pyo3_arrow::PyRecordBatch;
 
 use super::checkpoint::PyStoreCheckpoint;
 use super::closable::Closable;
 use super::convert;
 use super::integer;
-use super::message_dict::message_dict;
+use super::message_filter::PyMessageFilter;
+use super::message_object::message_object;
 use super::message_reader::PyMessageReader;
 use super::report;
 use crate::error::Result;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::frame::Versions;
-use crate::rocketmq::commit_log::{self, Bodies, CommitLog, Options, ScanOptions, Start, file_batch};
+use crate::rocketmq::commit_log::{self, AtDamage, Bodies, CommitLog, Options, ScanOptions, Start, file_batch};
 use crate::rocketmq::offset_files;
+use crate::rocketmq::queue_stream;
 use crate::rocketmq::release::Release;
+use crate::time_range::TimeRange;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyCommitLog>()?;
@@ -63,7 +65,7 @@ fn cut_log(
 const MOST_BODY_BYTES: i64 = 2_000_000_000;
 
 /// The message columns of these names; all where none are given.
-fn columns(names: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<Column>> {
+pub(super) fn columns(names: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<Column>> {
     Ok(Column::choose(convert::column_names(names)?.as_deref())?)
 }
 
@@ -77,8 +79,17 @@ pub(super) fn bodies(word: &str) -> PyResult<Bodies> {
 }
 
 /// An offset of the log; what is below it is 0.
-fn log_offset(offset: Option<i64>, otherwise: u64) -> u64 {
+pub(super) fn log_offset(offset: Option<i64>, otherwise: u64) -> u64 {
     offset.map_or(otherwise, |offset| u64::try_from(offset).unwrap_or(0))
+}
+
+/// An offset of the log; `None` for an integer that is none.
+fn any_offset(value: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
+    match value.extract::<i64>() {
+        Ok(offset) => Ok(u64::try_from(offset).ok()),
+        Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// The commit log of a store directory, read only: nothing in it is created or changed.
@@ -257,6 +268,65 @@ impl PyCommitLog {
         PyRecordBatch::new(batch).into_arro3(py)
     }
 
+    /// The ranges of the log that may hold messages of a range of time: its files, by the store times of their first messages.
+    ///
+    /// Args:
+    ///     begin: First store time, in ms.
+    ///     end: Last store time, in ms.
+    ///     clock_slack_ms: How far the broker's clock may have stepped within a file.
+    ///
+    /// Returns:
+    ///     A tuple (begin, end) of offsets for each range, rising.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    fn ranges_in_time(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = integer::begin)] begin: i64,
+        #[pyo3(from_py_with = integer::end)] end: i64,
+        #[pyo3(from_py_with = integer::clock_slack_ms)] clock_slack_ms: i64,
+    ) -> PyResult<Vec<(u64, u64)>> {
+        let log = self.inner()?;
+        let times = TimeRange { begin_ms: begin, end_ms: end };
+        Ok(py.detach(|| log.ranges_in_time(times, clock_slack_ms))?)
+    }
+
+    /// Return the topics of all messages, sorted; linear in the log.
+    ///
+    /// Args:
+    ///     salvage: Go on behind damage, without messages that a broker truncated; otherwise end where a broker's walk would.
+    ///
+    /// Returns:
+    ///     The topics, and a `logdex.report.Report` of the damage if the walk went on behind it.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    #[pyo3(signature = (*, salvage))]
+    fn topics<'py>(&self, py: Python<'py>, salvage: bool) -> PyResult<(Vec<String>, Bound<'py, PyAny>)> {
+        let log = self.inner()?;
+        let at_damage = if salvage { AtDamage::Skip { queue_end: 0 } } else { AtDamage::Stop };
+        let (topics, report) = py.detach(|| log.topics(at_damage))?;
+        let report = if salvage { report } else { crate::report::Report::default() };
+        Ok((topics, report::report(py, &report)?))
+    }
+
+    /// Return whether a message of this topic, queue and queue offset begins at an offset of the log.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    fn is_message_of(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = integer::phy_offset)] phy_offset: i64,
+        topic: &str,
+        #[pyo3(from_py_with = integer::queue_id)] queue_id: i64,
+        #[pyo3(from_py_with = integer::queue_offset)] queue_offset: i64,
+    ) -> PyResult<bool> {
+        let log = self.inner()?;
+        Ok(py.detach(|| queue_stream::is_message_of(&log, phy_offset, topic, queue_id, queue_offset))?)
+    }
+
     /// What a broker would do with this log at its start.
     ///
     /// Args:
@@ -291,45 +361,43 @@ impl PyCommitLog {
         Ok((recovery.begin, recovery.end, recovery.dispatch))
     }
 
-    /// The message that begins at an offset.
+    /// Read the message that begins at an offset.
+    ///
+    /// Args:
+    ///     phy_offset: Any integer. A frame that is part of a body is not taken for a message.
     ///
     /// Returns:
-    ///     Its columns by name, times in ms; None where no good message begins. A message whose body has another checksum
-    ///     is none, nor is one that a broker cut off (see `is_cut_off`). The offset may be anything: a frame inside of a body
-    ///     is not taken for a message.
+    ///     A `logdex.rocketmq.Message`; None where none begins, where the body has another checksum than its frame says, or
+    ///     where a broker truncated it and left it on the disk (see `is_cut_off`).
     ///
     /// Raises:
     ///     OSError: The system refuses.
-    fn message<'py>(
-        &self,
-        py: Python<'py>,
-        #[pyo3(from_py_with = integer::phy_offset)] phy_offset: i64,
-    ) -> PyResult<Option<Bound<'py, PyDict>>> {
+    fn message<'py>(&self, py: Python<'py>, phy_offset: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let log = self.inner()?;
-        let Ok(phy_offset) = u64::try_from(phy_offset) else {
+        let Some(phy_offset) = any_offset(phy_offset)? else {
             return Ok(None);
         };
         let message = py.detach(|| log.message(phy_offset))?;
-        message.map(|message| message_dict(py, &message)).transpose()
+        message.map(|message| message_object(py, &message)).transpose()
     }
 
-    /// Say whether what begins at an offset is a whole message that a broker cut off and left on the disk.
+    /// Return whether what begins at an offset is a whole message that a broker truncated and left on the disk.
     ///
-    /// It then lies behind the end of the log and steps back in time or in its queue; or in the filling at the end of a
-    /// file. In compat everything behind the end of the log counts as cut off.
+    /// A broker that truncates its log erases nothing. Such a message lies behind the end of the log and steps back in time or
+    /// in its queue; or in the filling at the end of a file. In compat everything behind the end of the log counts as
+    /// truncated.
+    ///
+    /// Args:
+    ///     phy_offset: Any integer.
     ///
     /// Raises:
     ///     OSError: The system refuses.
-    fn is_cut_off(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = integer::phy_offset)] phy_offset: i64,
-    ) -> PyResult<bool> {
+    fn is_cut_off(&self, py: Python<'_>, phy_offset: &Bound<'_, PyAny>) -> PyResult<bool> {
         let log = self.inner()?;
-        let Ok(phy_offset) = u64::try_from(phy_offset) else {
-            return Ok(false);
-        };
-        Ok(py.detach(|| log.is_cut_off(phy_offset))?)
+        match any_offset(phy_offset)? {
+            Some(phy_offset) => Ok(py.detach(|| log.is_cut_off(phy_offset))?),
+            None => Ok(false),
+        }
     }
 
     /// The messages that begin at these offsets, one row each, in their order.
@@ -358,23 +426,30 @@ impl PyCommitLog {
         })
     }
 
-    /// The messages that begin at the first of these offsets: as many rows of `messages` as a batch of 64 MiB holds, one at
-    /// least where there is an offset.
+    /// The messages that begin at these offsets, in their order, in batches of 64 MiB at most.
+    ///
+    /// Args:
+    ///     phy_offsets: An Arrow column or a sequence of integers.
+    ///     columns: Names of columns; all where not given.
+    ///     body: "decoded" or "stored".
+    ///     selection: Only messages that pass it; None: one row for each offset, as `messages` returns them.
     ///
     /// Raises:
-    ///     OSError: The system refuses.
+    ///     OSError: The system refuses; raised by the reader, too.
     ///     ValueError: An unknown column.
-    #[pyo3(signature = (phy_offsets, *, columns=None, body="decoded"))]
-    fn first_messages<'py>(
+    #[pyo3(signature = (phy_offsets, *, columns=None, body="decoded", selection=None))]
+    fn message_batches(
         &self,
-        py: Python<'py>,
-        phy_offsets: &Bound<'py, PyAny>,
-        columns: Option<&Bound<'py, PyAny>>,
+        phy_offsets: &Bound<'_, PyAny>,
+        columns: Option<&Bound<'_, PyAny>>,
         body: &str,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.rows_at(py, phy_offsets, columns, body, |log, offsets, columns, bodies| {
-            log.first_messages(offsets, columns, bodies)
-        })
+        selection: Option<&Bound<'_, PyMessageFilter>>,
+    ) -> PyResult<PyMessageReader> {
+        let log = self.inner()?;
+        let (columns, bodies) = (self::columns(columns)?, bodies(body)?);
+        let offsets = convert::int64_column(phy_offsets, "phy_offsets")?;
+        let filter = selection.map(|filter| filter.get().inner());
+        Ok(PyMessageReader::new(CommitLog::message_batches(&log, offsets.iter().collect(), &columns, bodies, filter)))
     }
 
     /// The messages in log order, up to the first frame that a broker would refuse.
@@ -390,11 +465,14 @@ impl PyCommitLog {
     ///         message, words with spaces between. "after-stop": a broker's walk ends before it. "time-back": stored
     ///         earlier than a message before it. "queue-back": its queue had its queue offset already. "phy-offset": it
     ///         states another offset. "prop-crc": its property `__CRC32#` does not fit. "cut-off": it is none any more, a
-    ///         broker cut it off and left it on the disk.
+    ///         broker truncated it and left it on the disk. "valid": goes on as well, without the messages that are
+    ///         "cut-off" and without that column.
     ///     body: "decoded", or "stored": as the log holds it, perhaps compressed.
     ///     threads: How many check and decode. With more than one, batches may end before `batch_size`; their order is
     ///         that of the log. "salvage" takes one in any case.
     ///     check_crc: False takes bodies without a look at their checksums, as a broker does when it dispatches.
+    ///     selection: Which messages are returned; the others are checked all the same.
+    ///     queue_end: With "valid": messages before this offset are returned even if they look truncated.
     ///
     /// Returns:
     ///     A reader of record batches, which is also an Arrow stream.
@@ -404,7 +482,7 @@ impl PyCommitLog {
     ///     ValueError: An unknown column or word.
     ///
     /// Source: `CommitLog#checkMessageAndReturnSize`.
-    #[pyo3(signature = (*, begin_phy_offset=None, end_phy_offset=None, columns=None, batch_size=8_192, stop="broker", body="decoded", threads=1, check_crc=true))]
+    #[pyo3(signature = (*, begin_phy_offset=None, end_phy_offset=None, columns=None, batch_size=8_192, stop="broker", body="decoded", threads=1, check_crc=true, selection=None, queue_end=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn scan(
         &self,
@@ -417,12 +495,18 @@ impl PyCommitLog {
         body: &str,
         #[pyo3(from_py_with = integer::threads)] threads: i64,
         check_crc: bool,
+        selection: Option<&Bound<'_, PyMessageFilter>>,
+        #[pyo3(from_py_with = integer::queue_end)] queue_end: Option<i64>,
     ) -> PyResult<PyMessageReader> {
         let log = self.inner()?;
-        let salvage = match stop {
-            "broker" => false,
-            "salvage" => true,
-            _ => return Err(PyValueError::new_err(format!("stop is \"broker\" or \"salvage\", not {stop:?}"))),
+        let at_damage = match stop {
+            "broker" => AtDamage::Stop,
+            "salvage" => AtDamage::Salvage,
+            "valid" => AtDamage::Skip { queue_end: log_offset(queue_end, 0) },
+            _ => {
+                let text = format!("stop={stop:?}: expected \"broker\", \"salvage\" or \"valid\"");
+                return Err(PyValueError::new_err(text));
+            }
         };
         let most_threads = 64;
         let wanted = usize::try_from(threads).ok().filter(|threads| (1..=most_threads).contains(threads));
@@ -434,9 +518,10 @@ impl PyCommitLog {
             columns: self::columns(columns)?,
             batch_size: usize::try_from(batch_size).unwrap_or(0),
             bodies: bodies(body)?,
-            salvage,
+            at_damage,
             threads,
             check_crc,
+            filter: PyMessageFilter::of(selection),
         };
         let reader = py.detach(|| log.scan(&scan))?;
         Ok(PyMessageReader::new(reader))

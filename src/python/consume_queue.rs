@@ -163,6 +163,20 @@ impl PyConsumeQueue {
         Ok(py.detach(|| queue.log_end())?)
     }
 
+    /// Offset in the log of the first message at or behind `phy_offset` to which a unit leads, if the units rise; None where
+    /// there is none.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    fn message_from(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = integer::phy_offset)] phy_offset: i64,
+    ) -> PyResult<Option<i64>> {
+        let queue = self.inner()?;
+        Ok(py.detach(|| queue.message_from(phy_offset))?)
+    }
+
     /// The units of the messages from one queue offset to before another.
     ///
     /// Args:

@@ -16,4 +16,5 @@ pub mod log_entries;
 mod message_columns;
 mod names;
 pub mod offset_files;
+pub mod queue_stream;
 pub mod release;

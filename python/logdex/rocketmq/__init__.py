@@ -1,15 +1,14 @@
 """RocketMQ: a broker's store directory, its commit log and its key index, without the broker."""
 
-from logdex._core import ConsumeQueue, ConsumeQueueWriter, StoreCheckpoint
+from logdex._core import CommitLog, ConsumeQueue, ConsumeQueueWriter, StoreCheckpoint
 from logdex.hash_index import IndexFile, IndexHeader, QueryOffsetResult, index_key, key_hash
-from logdex.rocketmq.commit_log import CommitLog
+from logdex.rocketmq.copy import copy_messages
 from logdex.rocketmq.explain import Explanation
 from logdex.rocketmq.find import FindResult
 from logdex.rocketmq.index_service import IndexService
 from logdex.rocketmq.message import Message
-from logdex.rocketmq.message_store import MessageStore
 from logdex.rocketmq.put_input import PutResult
-from logdex.rocketmq.store_copy import copy_messages
+from logdex.rocketmq.store import MessageStore
 from logdex.rocketmq.store_writer import StoreWriter
 
 __all__ = [

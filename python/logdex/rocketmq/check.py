@@ -9,15 +9,14 @@ from logdex._core import IndexCrossCheck
 from logdex.hash_index.geometry import entry_offset
 from logdex.report import Finding, Report, merge
 from logdex.rocketmq.find import TAG_PREFIX
-from logdex.rocketmq.ranges import Range, subtract, union
+from logdex.rocketmq.read import Range, subtract, union
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from arro3.core import RecordBatch
 
-    from logdex._core import IndexFile
-    from logdex.rocketmq.commit_log import CommitLog
+    from logdex._core import CommitLog, IndexFile
     from logdex.rocketmq.index_service import IndexService
 
 _Missing: TypeAlias = tuple[int, str, str]
@@ -36,7 +35,7 @@ class IndexCheck:
         self._log = log
         self._index = index
         self._files: list[IndexFile] = [file for file in index.files if len(file)]
-        self._tags = bool(_core.index_holds_tags(log.core, self._files))
+        self._tags = bool(_core.index_holds_tags(log, self._files))
         self._check = IndexCrossCheck(self._files, tags=self._tags, log_begin=log.min_offset)
         # The messages at a file's ends may have keys in the files beside it.
         headers = [file.header for file in self._files]
@@ -61,7 +60,7 @@ class IndexCheck:
         for number in range(len(self._files)):
             taken = _ENTRIES_A_STEP
             while taken:
-                taken, wrong = self._check.check_rest(self._log.core, number, _ENTRIES_A_STEP)
+                taken, wrong = self._check.check_rest(self._log, number, _ENTRIES_A_STEP)
                 self._report_wrong(wrong)
         self._report_missing()
         checked = {"entries_followed": self._check.followed}

@@ -13,7 +13,7 @@ from arro3.core import DataType
 from logdex._core import ConsumeQueueWriter, index_entries
 from logdex.arrow import INDEXED_COLUMNS
 from logdex.errors import CorruptFileError
-from logdex.rocketmq.read_ahead import read_ahead
+from logdex.rocketmq.read import read_ahead
 from logdex.rocketmq.store_recovery import file_at
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from arro3.core import RecordBatch
 
-    from logdex.rocketmq.commit_log import CommitLog
+    from logdex._core import CommitLog
     from logdex.rocketmq.index_service import IndexService
 
 _COLUMNS = tuple(dict.fromkeys([*ConsumeQueueWriter.columns, *INDEXED_COLUMNS, "phy_offset", "store_timestamp"]))

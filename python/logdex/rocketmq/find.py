@@ -14,16 +14,16 @@ from logdex._types import check_int64
 from logdex.arrow import BatchStream
 from logdex.hash_index.query import check_max_num
 from logdex.rocketmq.message import Message
-from logdex.rocketmq.ranges import Range, subtract, union
+from logdex.rocketmq.read import Range, check_scan, subtract, union
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from arro3.core import Array, RecordBatch, Table
 
+    from logdex._core import CommitLog
     from logdex._types import Progress, Scan
     from logdex.hash_index.query import TimeRange
-    from logdex.rocketmq.commit_log import CommitLog
     from logdex.rocketmq.index_service import IndexService
 
 TAG_PREFIX = "T#"
@@ -33,16 +33,6 @@ _SCAN_BUDGET_BYTES = 1 << 30
 _KEYS_A_STEP = 1_024
 _MESSAGES_A_STEP = 1_024
 _SETTERS = tuple(getattr(Message, field.name).__set__ for field in fields(Message))
-
-
-def check_scan(scan: Scan) -> None:
-    """Check how much of the log a caller wants to read.
-
-    Raises:
-        ValueError: It is neither "auto" nor True nor False.
-    """
-    if scan not in ("auto", True, False):
-        raise ValueError(f'scan: expected "auto", True or False, got {scan!r}')
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -177,7 +167,7 @@ class KeySearch:
         if self._unindexed.tags is None:
             index = self._index()
             files = index.files if index is not None else []
-            self._unindexed.tags = not any(map(len, files)) or bool(_core.index_holds_tags(self._log.core, files))
+            self._unindexed.tags = not any(map(len, files)) or bool(_core.index_holds_tags(self._log, files))
         return self._unindexed.tags
 
     def find(
@@ -195,7 +185,7 @@ class KeySearch:
         scanned, unscanned = self._read_unindexed(scan, progress)
         candidates, capped = self._candidates(topic, key, times)
         found = _core.find_messages(
-            self._log.core,
+            self._log,
             [key],
             candidates,
             topics=topic,
@@ -259,7 +249,7 @@ class KeySearch:
             if index is not None:
                 candidates.append(index.query_batch(of, asked, begin=times.begin, end=times.end))
             return _core.find_messages(
-                self._log.core,
+                self._log,
                 asked,
                 candidates,
                 topics=of,
@@ -365,7 +355,7 @@ class _LogEntries:
                     break
                 show = None if progress is None else partial(_show, progress, total - begin, asked)
                 reached, refused, topics, self.tags = self._table.read_log(
-                    self._log.core,
+                    self._log,
                     index_files,
                     begin=begin,
                     end=end,

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import tzinfo
     from os import PathLike
-    from typing import Protocol
 
     from arro3.core import RecordBatch
     from typing_extensions import Self
@@ -30,13 +29,6 @@ if TYPE_CHECKING:
     from logdex._core import IndexFile, IndexHeader
     from logdex.hash_index.directory import FileSet
     from logdex.hash_index.index_writer import IndexWriter
-
-    class Log(Protocol):
-        """A commit log: `logdex.rocketmq.CommitLog`."""
-
-        @property
-        def core(self) -> CommitLog:
-            """The native log."""
 
 
 _log = logging.getLogger(__name__)
@@ -275,7 +267,7 @@ class IndexService(IndexDirectory):
 
     # Recovery
 
-    def recover(self, commit_log: Log, *, message_index_safe: bool = False) -> int:
+    def recover(self, commit_log: CommitLog, *, message_index_safe: bool = False) -> int:
         """Index again what a start after a crash dispatches again; for a service opened with `last_exit_ok=False`.
 
         By default everything that the log holds beyond the index, and the missing entries of the last indexed messages. With
@@ -297,7 +289,7 @@ class IndexService(IndexDirectory):
         """
         with self._lock:
             writer = self._writable()
-            log = commit_log.core
+            log = commit_log
             if self._compat is None:
                 return self._index_again(writer, log, self._holds_tags(log))
             path = self._checkpoint

@@ -1,4 +1,4 @@
-"""Where the parts of a store lie; any of them may be missing but the log.
+"""The paths of a store. Every part but the log may be missing.
 
 Source: StorePathConfigHelper; `storePathCommitLog` may put the log elsewhere, in several directories.
 """
@@ -6,17 +6,20 @@ Source: StorePathConfigHelper; `storePathCommitLog` may put the log elsewhere, i
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 OFFSET_NAME = re.compile(r"\d{20}")
-"""Names of the files of a log or of a queue: the offset of the first byte."""
+"""The name of a file of a log or of a queue: the offset of its first byte."""
 
 _MAGIC = slice(4, 8)
 FRAME_MAGICS = (b"\xda\xa3\x20\xa7", b"\xda\xa3\x20\xab", b"\xcb\xd4\x31\x94")
 """Bytes 4 to 7 of messages of version 1 and 2, and of BLANK."""
+
+_TOPIC_TABLE = "topicConfigTable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +27,7 @@ class StoreLayout:
     """The paths of a store.
 
     Attributes:
-        root: The store's root, or the directory of a log that stands alone.
+        root: The root of the store, or the directory of a log without a store.
         commit_log: The directory of the log, or several, separated by commas.
     """
 
@@ -53,7 +56,7 @@ class StoreLayout:
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """The directories of a store, as far as they are there."""
+        """The directories of a store; each may be missing."""
         return (self.root / "commitlog", self.index, self.queues, self.batch_queues, self.queue_extensions, self.config)
 
     @property
@@ -63,7 +66,7 @@ class StoreLayout:
 
     @property
     def abort(self) -> Path:
-        """The file that is there while a broker runs, and after a crash."""
+        """The file that exists while a broker runs, and after a crash."""
         return self.root / "abort"
 
     @property
@@ -77,18 +80,18 @@ def find_layout(path: str | os.PathLike[str], commit_log: str | os.PathLike[str]
 
     Args:
         path: The root, which holds `commitlog`; or the directory of a commit log, alone or in its store.
-        commit_log: The log where it lies elsewhere; several directories are separated by commas.
+        commit_log: The directory of the log if it is not in the root; several directories are separated by commas.
 
     Raises:
-        OSError: There is nothing at the path, or the system refuses.
-        ValueError: What lies there is no store.
+        FileNotFoundError: There is no store at the path.
+        OSError: The system refuses.
     """
     root = Path(path)
     if commit_log is not None:
         if not root.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, "no store directory", str(root))
         return StoreLayout(root, os.fspath(commit_log))
-    # Not is_dir(), which takes a refusal of the system for an answer.
+    # Not is_dir(), which hides errors of the system.
     names = _names(root)
     if "commitlog" in names:
         _names(root / "commitlog")
@@ -102,10 +105,10 @@ def find_layout(path: str | os.PathLike[str], commit_log: str | os.PathLike[str]
 
 
 def is_store(path: Path) -> bool:
-    """Say whether a store, or a commit log, lies at a path.
+    """Return whether a path is a store, or the directory of a commit log.
 
     Raises:
-        PermissionError: The system refuses to say.
+        PermissionError: The system does not tell.
     """
     if not path.is_dir():
         return False
@@ -118,7 +121,7 @@ def _names(directory: Path) -> set[str]:
 
 
 def _holds_log_files(directory: Path, names: set[str]) -> bool:
-    """Say whether files are a commit log's; those of a queue have such names, too."""
+    """Return whether files belong to a commit log; the files of a queue have the same names."""
     for name in sorted(filter(OFFSET_NAME.fullmatch, names)):
         try:
             with (directory / name).open("rb") as file:
@@ -130,13 +133,20 @@ def _holds_log_files(directory: Path, names: set[str]) -> bool:
 
 
 def _hint(root: Path, names: set[str]) -> str:
-    """Say what to try instead, where the names give something away."""
+    """Return what the user could try instead, if the names suggest something."""
     if "store" in names and "commitlog" in set(os.listdir(root / "store")):  # noqa: PTH208 -- as above
         return f"; there is one in {root / 'store'}"
     if names & {"consumequeue", "index", "checkpoint"}:
-        return (
-            "; it has other parts of a store: where the log lies elsewhere (storePathCommitLog), give it as commit_log"
-        )
+        return "; it has other parts of a store: if the log is in another directory (storePathCommitLog), give it as commit_log"
     if any(OFFSET_NAME.fullmatch(name) for name in names):
         return "; its files have the names of a commit log or queue, but begin with no message"
     return ""
+
+
+def configured_topics(config: Path) -> list[str]:
+    """Return the topics of the broker's own table (topics.json); none if it is missing or damaged."""
+    try:
+        table = json.loads((config / "topics.json").read_text(encoding="utf-8")).get(_TOPIC_TABLE, {})
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return []
+    return list(table) if isinstance(table, dict) else []

@@ -10,10 +10,10 @@ from logdex._core import StoreCheckpoint, broker_lock_holder
 from logdex.errors import LogdexError
 
 if TYPE_CHECKING:
-    from logdex.rocketmq.commit_log import CommitLog
+    from logdex._core import CommitLog
     from logdex.rocketmq.index_service import IndexService
     from logdex.rocketmq.layout import StoreLayout
-    from logdex.rocketmq.queue_set import QueueSet
+    from logdex.rocketmq.queues import QueueSet
 
 
 def overview(layout: StoreLayout, log: CommitLog, queues: QueueSet, index: IndexService | None) -> dict[str, Any]:

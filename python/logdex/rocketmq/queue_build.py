@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from logdex._core import ConsumeQueueWriter
 from logdex.report import Report
-from logdex.rocketmq.read_ahead import bytes_read, read_ahead
+from logdex.rocketmq.read import bytes_read, read_ahead
 
 if TYPE_CHECKING:
     import os
 
+    from logdex._core import CommitLog
     from logdex._types import Progress
-    from logdex.rocketmq.commit_log import CommitLog
-    from logdex.rocketmq.queue_set import QueueSet
+    from logdex.rocketmq.queues import QueueSet
 
 
 def build_queues(

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from logdex._core import QueueFollower
 from logdex.report import Finding, Report, merge
-from logdex.rocketmq.layout import OFFSET_NAME
-from logdex.rocketmq.queue_set import UNIT_BYTES, parts
+from logdex.rocketmq.layout import OFFSET_NAME, configured_topics
+from logdex.rocketmq.queues import UNIT_BYTES, parts
 from logdex.rocketmq.store_root import written_by_logdex
-from logdex.rocketmq.topics import configured_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,10 +17,9 @@ if TYPE_CHECKING:
 
     from arro3.core import RecordBatch
 
-    from logdex._core import ConsumeQueue
-    from logdex.rocketmq.commit_log import CommitLog
+    from logdex._core import CommitLog, ConsumeQueue
     from logdex.rocketmq.layout import StoreLayout
-    from logdex.rocketmq.queue_set import QueueSet
+    from logdex.rocketmq.queues import QueueSet
 
 _MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
 _LMQ = "%LMQ%"

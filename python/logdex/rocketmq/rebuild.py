@@ -11,14 +11,14 @@ from logdex.arrow import INDEXED_COLUMNS
 from logdex.hash_index.directory import list_directory
 from logdex.report import Report
 from logdex.rocketmq.index_service import INDEXES_TAGS, IndexService
-from logdex.rocketmq.read_ahead import bytes_read, read_ahead
+from logdex.rocketmq.read import bytes_read, read_ahead
 
 if TYPE_CHECKING:
     import os
     from datetime import tzinfo
 
+    from logdex._core import CommitLog
     from logdex._types import Progress
-    from logdex.rocketmq.commit_log import CommitLog
 
 _COLUMNS = (*INDEXED_COLUMNS, "store_size")
 

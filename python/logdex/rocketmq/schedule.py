@@ -18,10 +18,9 @@ from logdex.arrow import take_rows
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from logdex._core import ConsumeQueue
-    from logdex.rocketmq.commit_log import CommitLog
+    from logdex._core import CommitLog, ConsumeQueue
     from logdex.rocketmq.delay_offsets import DelayOffsets
-    from logdex.rocketmq.queue_set import QueueSet
+    from logdex.rocketmq.queues import QueueSet
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 

@@ -9,17 +9,16 @@ from logdex.arrow import take_rows
 from logdex.report import Finding, Report, merge
 from logdex.rocketmq.check import IndexCheck
 from logdex.rocketmq.queue_check import QueueCheck
-from logdex.rocketmq.read_ahead import read_ahead
-from logdex.rocketmq.sound import is_ghost
+from logdex.rocketmq.read import is_truncated, read_ahead
 
 if TYPE_CHECKING:
     from arro3.core import RecordBatch
 
+    from logdex._core import CommitLog
     from logdex._types import Progress
-    from logdex.rocketmq.commit_log import CommitLog
     from logdex.rocketmq.index_service import IndexService
     from logdex.rocketmq.layout import StoreLayout
-    from logdex.rocketmq.queue_set import QueueSet
+    from logdex.rocketmq.queues import QueueSet
 
 _COLUMNS = (
     "topic",
@@ -83,7 +82,7 @@ class StoreCheck:
             return batch
         suspects = batch.column("suspect").to_pylist()
         self._back_in_time += sum("time-back" in (suspect or "") for suspect in suspects)
-        ghosts = [row for row, suspect in enumerate(suspects) if is_ghost(suspect)]
+        ghosts = [row for row, suspect in enumerate(suspects) if is_truncated(suspect)]
         if ghosts:
             offsets = batch.column("phy_offset").to_pylist()
             for row in ghosts:

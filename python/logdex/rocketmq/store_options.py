@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from logdex._types import check_int64
 from logdex.hash_index.rolling import resolve_zone
-from logdex.rocketmq.queue_set import UNIT_BYTES
+from logdex.rocketmq.queues import UNIT_BYTES
 
 if TYPE_CHECKING:
     from datetime import tzinfo

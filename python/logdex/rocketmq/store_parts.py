@@ -14,15 +14,14 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from logdex._core import CommitLogWriter, ConsumeQueueWriter, StoreLock, cut_log, delay_levels_ms
+from logdex._core import CommitLog, CommitLogWriter, ConsumeQueueWriter, StoreLock, cut_log, delay_levels_ms
 from logdex._files import sync_directory
 from logdex.report import Report
-from logdex.rocketmq.commit_log import CommitLog
 from logdex.rocketmq.delay_offsets import DelayOffsets
 from logdex.rocketmq.dispatch import Dispatcher
 from logdex.rocketmq.index_service import INDEXES_TAGS, IndexService
 from logdex.rocketmq.layout import StoreLayout
-from logdex.rocketmq.queue_set import QueueSet
+from logdex.rocketmq.queues import QueueSet
 from logdex.rocketmq.schedule import ScheduleService
 from logdex.rocketmq.store_options import DEFAULT_FILE_SIZE
 from logdex.rocketmq.store_recovery import READING, RecoveryPlan, complete_last_file, plan_recovery, sync_files

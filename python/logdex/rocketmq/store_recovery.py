@@ -12,16 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from logdex import _core
-from logdex._core import StoreCheckpoint
+from logdex._core import CommitLog, StoreCheckpoint
 from logdex.errors import CorruptFileError
 from logdex.hash_index.directory import DirectoryLock, list_directory
 from logdex.hash_index.geometry import check_geometry
 from logdex.report import Finding
-from logdex.rocketmq.commit_log import CommitLog
 from logdex.rocketmq.index_service import IndexService
 from logdex.rocketmq.layout import FRAME_MAGICS
-from logdex.rocketmq.queue_set import QueueSet
-from logdex.rocketmq.sound import sound_messages
+from logdex.rocketmq.queues import QueueSet
+from logdex.rocketmq.read import valid_messages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -94,7 +93,7 @@ def plan_recovery(
         DirectoryLock(layout.index).release()
     with CommitLog.open(layout.commit_log) as log:
         queue_end = _queue_end(layout, log, sizes)
-        begin, end, dispatch = log.core.recovery(
+        begin, end, dispatch = log.recovery(
             StoreCheckpoint.open(layout.checkpoint) if layout.checkpoint.exists() else None,
             last_exit_ok=last_exit_ok,
             queue_end=queue_end,
@@ -178,8 +177,10 @@ def _ends_with_messages(log: CommitLog, end: int) -> bool:
 
 
 def _count_behind(log: CommitLog, end: int, findings: list[Finding], *, led_to: int = -1) -> int:
-    """Count the messages behind the end of the log that no broker cut off before; see `sound_messages`."""
-    messages = sound_messages(log, ("phy_offset",), end, None, salvage=True, on_damage=findings.append, led_to=led_to)
+    """Count the messages behind the end of the log that no broker cut off before; see `valid_messages`."""
+    messages = valid_messages(
+        log, ("phy_offset",), end, None, salvage=True, on_damage=findings.append, queue_end=led_to
+    )
     return sum(batch.num_rows for batch in messages)
 
 
@@ -209,7 +210,7 @@ def _refuse_long_file(log: CommitLog, end: int) -> None:
 
 def file_at(log: CommitLog, offset: int) -> tuple[str, int]:
     """Give the file of a log that holds an offset, or the one before it, and the offset of its first byte."""
-    table = log.core.file_table()
+    table = log.file_table()
     paths, begins = (table.column(name).to_pylist() for name in ("path", "begin_phy_offset"))
     return max(
         ((path, begin) for path, begin in zip(paths, begins, strict=True) if begin <= offset), key=lambda file: file[1]
@@ -247,7 +248,7 @@ def _look_at_index(
             len(files) > len(beyond),
             max(ends.values(), default=-1) + 1,
             beyond,
-            _core.index_holds_tags(log.core, files),
+            _core.index_holds_tags(log, files),
         )
 
 

@@ -13,7 +13,7 @@ from pyspark.sql.types import ArrayType, LongType, StringType, StructField, Stru
 
 from logdex._types import check_int64
 from logdex.hash_index.query import check_max_num
-from logdex.rocketmq.find import check_scan
+from logdex.rocketmq.read import check_scan
 from logdex.spark import workers
 from logdex.spark.schema import (
     MESSAGE_COLUMNS,

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from logdex._types import MAX_INT64
 from logdex.errors import LogdexError
-from logdex.hash_index.query import CLOCK_SLACK_MS, TimeRange
+from logdex.hash_index.query import CLOCK_SLACK_MS
 from logdex.rocketmq import IndexService
-from logdex.rocketmq.end_of_log import expect_end
 from logdex.rocketmq.find import covered_ranges
+from logdex.rocketmq.layout import configured_topics
 from logdex.rocketmq.message import is_msg_id, offset_in_msg_id
-from logdex.rocketmq.message_scan import MessageScan, ranges_in_time
-from logdex.rocketmq.queue_set import QueueSet
-from logdex.rocketmq.ranges import subtract
-from logdex.rocketmq.topics import configured_topics
+from logdex.rocketmq.queues import QueueSet
+from logdex.rocketmq.read import MessageRead, expect_end, subtract
 from logdex.spark.message_work import LogPiece, QueuePiece, Work, cut_log, cut_offsets, cut_queue
 from logdex.spark.workers import pack, task_bytes
 
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
     from logdex._core import ConsumeQueue
     from logdex.rocketmq import CommitLog
     from logdex.rocketmq.layout import StoreLayout
-    from logdex.rocketmq.ranges import Range
+    from logdex.rocketmq.read import Range
     from logdex.spark.message_filter import MessageFilter
     from logdex.spark.message_work import Piece
 
@@ -77,7 +75,7 @@ class MessagePlan:
         if self._wanted.is_empty:
             return []
         least, greatest = self._wanted.bounds.get("phy_offset", (0, MAX_INT64))
-        ranges = ranges_in_time(self._log, TimeRange(*self._wanted.times), CLOCK_SLACK_MS)
+        ranges = self._log.ranges_in_time(*self._wanted.times, CLOCK_SLACK_MS)
         clipped = [(max(begin, least), min(end, greatest + 1)) for begin, end in ranges]
         return [(begin, end) for begin, end in clipped if begin < end]
 
@@ -172,7 +170,7 @@ class MessagePlan:
         if topics is None or not ranges:
             return None
         # First: a queue that is begun from here on lies behind it.
-        limit = MessageScan(self._layout, self._log, self._queues, salvage=True).dispatched_up_to()
+        limit = MessageRead(self._layout, self._log, self._queues, salvage=True).dispatched_up_to()
         held = {place: paths for place, paths in self._queues.directories().items() if place[0] in topics}
         # A topic without queues may have been deleted, with its messages still in the log.
         if {topic for topic, _ in held} != topics or any(len(paths) > 1 for paths in held.values()):

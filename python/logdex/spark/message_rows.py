@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from logdex import _core
-from logdex.rocketmq.sound import sound_messages
-from logdex.rocketmq.unit_facts import FACTS, facts_of
+from logdex.rocketmq.read import valid_messages
 from logdex.spark import workers
 from logdex.spark.message_filter import MessageFilter
 from logdex.spark.message_work import LogPiece, OffsetsPiece, is_true
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("logdex.spark")
 
 _UNITS_A_STEP = 8_192
+FACTS = ("topic", "queue_id", "queue_offset", "phy_offset")
 _STEP_BYTES = 64 << 20
 _OFFSETS_A_STEP = 256
 
@@ -85,7 +85,7 @@ class LogReading:
     def _scanned(self, log: CommitLog, begin: int, end: int, needed: list[str]) -> Iterator[Any]:
         """Read a range of the log, also behind damage unless a broker's release is asked for."""
         last_message = begin
-        for batch in map(pa.record_batch, sound_messages(log, needed, begin, end, salvage=self.compat is None)):
+        for batch in map(pa.record_batch, valid_messages(log, needed, begin, end, salvage=self.compat is None)):
             last_message = batch.column("phy_offset")[-1].as_py()
             yield batch
         if self.compat is not None and _is_broken_off(log, last_message, end):
@@ -187,7 +187,7 @@ def _may_be_last(log: CommitLog, piece: QueuePiece, unit: tuple[int, int]) -> bo
 def _are_true(batch: Any, units: list[tuple[int, int]], piece: QueuePiece) -> bool:
     """Tell whether each unit led to its message, and each to one further on."""
     said = [(piece.topic, piece.queue_id, queue_offset, phy_offset) for phy_offset, queue_offset in units]
-    return list(facts_of(batch)) == said
+    return list(zip(*(batch.column(name).to_pylist() for name in FACTS), strict=True)) == said
 
 
 def _is_broken_off(log: CommitLog, last_message: int, end: int) -> bool:

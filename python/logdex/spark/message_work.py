@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyspark.sql.datasource import InputPartition
 
-from logdex.rocketmq.unit_facts import facts_at
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from logdex._core import ConsumeQueue
     from logdex.rocketmq import CommitLog
-    from logdex.rocketmq.queue_set import QueueSet
-    from logdex.rocketmq.ranges import Range
+    from logdex.rocketmq.queues import QueueSet
+    from logdex.rocketmq.read import Range
 
 _QUEUES_ASKED = 4
 _OFFSETS_A_PIECE = 4_096
@@ -118,7 +116,7 @@ def cut_log(log: CommitLog, queues: QueueSet, ranges: Iterable[Range], piece_byt
 
 def is_true(log: CommitLog, piece: QueuePiece, phy_offset: int, queue_offset: int) -> bool:
     """Tell whether a unit of a piece's queue leads to its message."""
-    return facts_at(log, phy_offset) == (piece.topic, piece.queue_id, queue_offset, phy_offset)
+    return log.is_message_of(phy_offset, piece.topic, piece.queue_id, queue_offset)
 
 
 def cut_queue(log: CommitLog, queue: ConsumeQueue, whole: QueuePiece, piece_bytes: int) -> Iterator[QueuePiece]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from logdex.rocketmq.sound import sound_messages
+from logdex.rocketmq.read import valid_messages
 from logdex.spark import options as opt
 from logdex.spark.message_work import Work
 from logdex.spark.streams import SupportsTriggerAvailableNow, report_loss
@@ -141,7 +141,7 @@ def _limited(log: CommitLog, begin: int, end: int, max_bytes: int | None, max_ro
     if max_rows is None and (max_bytes is None or end - begin <= max_bytes):
         return end
     rows = 0
-    for batch in sound_messages(log, ["phy_offset", "store_size"], begin, end, salvage=True, on_damage=lambda _: None):
+    for batch in valid_messages(log, ["phy_offset", "store_size"], begin, end, salvage=True, on_damage=lambda _: None):
         places: list[Any] = [batch.column(name).to_pylist() for name in ("phy_offset", "store_size")]
         for offset, size in zip(*places, strict=True):
             full = (max_rows is not None and rows >= max_rows) or (

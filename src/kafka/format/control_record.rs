@@ -9,33 +9,81 @@
 //! Source: `ControlRecordType`, `EndTransactionMarker`, `ControlRecordUtils`, `SnapshotHeaderRecord.json`,
 //! `SnapshotFooterRecord.json`, `KRaftVersionRecord.json`, `VotersRecord.json`.
 
-/// Types of control records, by their number.
-const TYPES: [&str; 7] =
-    ["ABORT", "COMMIT", "LEADER_CHANGE", "SNAPSHOT_HEADER", "SNAPSHOT_FOOTER", "KRAFT_VERSION", "KRAFT_VOTERS"];
-
-/// The name of a control record's type; "UNKNOWN" for a number without one.
-pub(crate) fn control_type(key: Option<&[u8]>) -> &'static str {
-    let id = usize::try_from(type_id(key.unwrap_or_default()));
-    id.ok().and_then(|id| TYPES.get(id)).copied().unwrap_or("UNKNOWN")
+/// The type of a control record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ControlType {
+    /// The marker of an aborted transaction.
+    Abort,
+    /// The marker of a committed transaction.
+    Commit,
+    /// The beginning of a leader's epoch.
+    LeaderChange,
+    /// The first record of a snapshot.
+    SnapshotHeader,
+    /// The last record of a snapshot.
+    SnapshotFooter,
+    /// The version of the KRaft protocol.
+    KRaftVersion,
+    /// The voters of the quorum.
+    KRaftVoters,
+    /// Another number; -1 if the key has none.
+    Unknown(i16),
 }
 
-/// The number of a control record's type; -1 where the key has none.
-fn type_id(key: &[u8]) -> i16 {
-    key.get(2..4).and_then(|id| id.first_chunk().copied()).map_or(-1, i16::from_be_bytes)
+impl ControlType {
+    /// Return the type in the key of a control record.
+    pub fn of_key(key: &[u8]) -> Self {
+        match key.get(2..4).and_then(|id| id.first_chunk().copied()).map_or(-1, i16::from_be_bytes) {
+            0 => Self::Abort,
+            1 => Self::Commit,
+            2 => Self::LeaderChange,
+            3 => Self::SnapshotHeader,
+            4 => Self::SnapshotFooter,
+            5 => Self::KRaftVersion,
+            6 => Self::KRaftVoters,
+            other => Self::Unknown(other),
+        }
+    }
+
+    /// The number of the type.
+    pub fn id(self) -> i16 {
+        match self {
+            Self::Abort => 0,
+            Self::Commit => 1,
+            Self::LeaderChange => 2,
+            Self::SnapshotHeader => 3,
+            Self::SnapshotFooter => 4,
+            Self::KRaftVersion => 5,
+            Self::KRaftVoters => 6,
+            Self::Unknown(id) => id,
+        }
+    }
+
+    /// The name of the type; "UNKNOWN" for a number without one.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Abort => "ABORT",
+            Self::Commit => "COMMIT",
+            Self::LeaderChange => "LEADER_CHANGE",
+            Self::SnapshotHeader => "SNAPSHOT_HEADER",
+            Self::SnapshotFooter => "SNAPSHOT_FOOTER",
+            Self::KRaftVersion => "KRAFT_VERSION",
+            Self::KRaftVoters => "KRAFT_VOTERS",
+            Self::Unknown(_) => "UNKNOWN",
+        }
+    }
 }
 
 /// A control record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControlRecord {
-    /// The name of its type; "UNKNOWN" for a number without one.
-    pub kind: &'static str,
-    /// The number of its type; -1 where the key has none.
-    pub id: i16,
-    /// What the value says; `None` where it does not have the form of its type.
+    /// Its type.
+    pub kind: ControlType,
+    /// The fields of its value; `None` if the type has none, or the value is not of the type.
     pub content: Option<Content>,
 }
 
-/// What the value of a control record says.
+/// The fields of a control record's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     /// The end of a transaction.
@@ -78,13 +126,13 @@ pub struct Voter {
     pub id: i32,
     /// The UUID of its log directory.
     pub directory_id: [u8; 16],
-    /// Where it listens.
+    /// The addresses that it listens at.
     pub endpoints: Vec<Endpoint>,
-    /// The lowest and the highest version of the protocol that it knows.
+    /// The lowest and the highest version of the protocol that it supports.
     pub versions: (i16, i16),
 }
 
-/// Where a voter listens.
+/// An address that a voter listens at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// Name of the listener.
@@ -96,30 +144,34 @@ pub struct Endpoint {
 }
 
 impl ControlRecord {
-    /// Reads a control record.
+    /// Decode a control record.
     pub fn decode(key: &[u8], value: &[u8]) -> Self {
-        let kind = control_type(Some(key));
-        Self { kind, id: type_id(key), content: content(kind, value) }
+        let kind = ControlType::of_key(key);
+        Self { kind, content: content(kind, value) }
     }
 }
 
-fn content(kind: &str, value: &[u8]) -> Option<Content> {
+fn content(kind: ControlType, value: &[u8]) -> Option<Content> {
     let mut fields = Fields(value);
     let version = i16::from_be_bytes(fields.take()?);
     match kind {
-        "ABORT" | "COMMIT" => Some(Content::Marker { coordinator_epoch: i32::from_be_bytes(fields.take()?) }),
-        "SNAPSHOT_HEADER" => {
+        ControlType::Abort | ControlType::Commit => {
+            Some(Content::Marker { coordinator_epoch: i32::from_be_bytes(fields.take()?) })
+        }
+        ControlType::SnapshotHeader => {
             let last_contained_log_timestamp = i64::from_be_bytes(fields.take()?);
             Some(Content::SnapshotHeader { version, last_contained_log_timestamp })
         }
-        "SNAPSHOT_FOOTER" => Some(Content::SnapshotFooter { version }),
-        "KRAFT_VERSION" => Some(Content::KRaftVersion { version, kraft_version: i16::from_be_bytes(fields.take()?) }),
-        "KRAFT_VOTERS" => Some(Content::KRaftVoters { version, voters: fields.array(Fields::voter)? }),
-        _ => None,
+        ControlType::SnapshotFooter => Some(Content::SnapshotFooter { version }),
+        ControlType::KRaftVersion => {
+            Some(Content::KRaftVersion { version, kraft_version: i16::from_be_bytes(fields.take()?) })
+        }
+        ControlType::KRaftVoters => Some(Content::KRaftVoters { version, voters: fields.array(Fields::voter)? }),
+        ControlType::LeaderChange | ControlType::Unknown(_) => None,
     }
 }
 
-/// The fields of a message, read one after the other; `None` where they are not all there.
+/// The remaining fields of a message. Every call returns `None` if the bytes end before the field does.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -152,7 +204,7 @@ impl<'a> Fields<'a> {
         String::from_utf8(self.bytes(len)?.to_vec()).ok()
     }
 
-    /// Steps over tagged fields.
+    /// Skip tagged fields.
     fn tags(&mut self) -> Option<()> {
         for _ in 0..self.varint()? {
             self.varint()?;
@@ -163,7 +215,7 @@ impl<'a> Fields<'a> {
     }
 
     fn array<T>(&mut self, item: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
-        // A length of 0 stands for null. Not sized by the count, which may be anything.
+        // A length of 0 is null. Nothing is allocated by the count, which may be false.
         let mut items = Vec::new();
         for _ in 1..self.varint()? {
             items.push(item(self)?);
@@ -184,7 +236,7 @@ impl<'a> Fields<'a> {
             endpoints: self.array(Self::endpoint)?,
             versions: (i16::from_be_bytes(self.take()?), i16::from_be_bytes(self.take()?)),
         };
-        // Those of the range of versions, and those of the voter.
+        // The tagged fields of the range of versions, and those of the voter.
         self.tags()?;
         self.tags()?;
         Some(voter)
@@ -199,7 +251,7 @@ mod tests {
     fn markers_name_the_epoch_of_their_coordinator() {
         let record = ControlRecord::decode(&[0, 0, 0, 1], &[0, 0, 0, 0, 0, 9]);
         let content = Some(Content::Marker { coordinator_epoch: 9 });
-        assert_eq!(record, ControlRecord { kind: "COMMIT", id: 1, content });
+        assert_eq!(record, ControlRecord { kind: ControlType::Commit, content });
         assert_eq!(ControlRecord::decode(&[0, 0, 0, 0], &[0, 0, 0]).content, None);
     }
 
@@ -216,16 +268,28 @@ mod tests {
             versions: (0, 1),
         }];
         let record = ControlRecord::decode(&[0, 0, 0, 6], &value);
-        assert_eq!((record.kind, record.content), ("KRAFT_VOTERS", Some(Content::KRaftVoters { version: 0, voters })));
+        assert_eq!(
+            (record.kind.name(), record.content),
+            ("KRAFT_VOTERS", Some(Content::KRaftVoters { version: 0, voters }))
+        );
         for len in 0..value.len() - 1 {
-            assert_eq!(ControlRecord::decode(&[0, 0, 0, 6], &value[..len]).content, None, "cut at {len}");
+            assert_eq!(ControlRecord::decode(&[0, 0, 0, 6], &value[..len]).content, None, "truncated at {len}");
+        }
+    }
+
+    #[test]
+    fn types_have_the_numbers_of_their_keys() {
+        for id in -1..9 {
+            let [high, low] = i16::to_be_bytes(id);
+            assert_eq!(ControlType::of_key(&[0, 0, high, low]).id(), id);
         }
     }
 
     #[test]
     fn other_keys_are_unknown() {
         for (key, id) in [(&[][..], -1), (&[0, 0, 0], -1), (&[0, 0, 0, 7], 7), (&[0, 0, 255, 255], -1)] {
-            assert_eq!(ControlRecord::decode(key, &[0; 30]), ControlRecord { kind: "UNKNOWN", id, content: None });
+            let expected = ControlRecord { kind: ControlType::Unknown(id), content: None };
+            assert_eq!(ControlRecord::decode(key, &[0; 30]), expected);
         }
     }
 }

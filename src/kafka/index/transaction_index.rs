@@ -66,8 +66,8 @@ pub fn read(path: &Path) -> Result<(Vec<AbortedTransaction>, u64)> {
     Ok((entries, file.len % ENTRY_SIZE as u64))
 }
 
-/// The entries of a file; none if it is missing. `Ok(None)` if it cannot be trusted: it ends with a torn entry, or an entry ends
-/// before its segment begins.
+/// Read the entries of a file; none if it is missing. `Ok(None)` if the file is not valid: it ends with part of an entry, or an
+/// entry ends before its segment begins.
 ///
 /// # Errors
 /// The system's error.

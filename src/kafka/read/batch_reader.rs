@@ -12,7 +12,7 @@ use super::walk::{Reads, Tail, Walk};
 use crate::error::{Error, Result};
 use crate::io::FileSource;
 use crate::kafka::format::batch_cursor::BatchCursor;
-use crate::kafka::format::control_record::control_type;
+use crate::kafka::format::control_record::ControlType;
 use crate::kafka::format::header::Header;
 use crate::kafka::format::record::{Wants, field};
 use crate::report::{Finding, Flaw};
@@ -52,7 +52,7 @@ impl SegmentReader {
     /// # Errors
     /// `InvalidArgument` if `batch_size` is 0; the system's error.
     pub fn batches(segment: Arc<Segment>, scan: BatchScan) -> Result<Self> {
-        let reads = if scan.check_crc { Reads::Whole } else { Reads::Heads };
+        let reads = if scan.check_crc { Reads::Whole } else { Reads::Headers };
         let end = scan.end_position.unwrap_or(u64::MAX).min(segment.len());
         let batch_size = scan.batch_size;
         let rows = BatchRows {
@@ -171,7 +171,7 @@ impl BatchRows {
         let mut cursor = std::mem::replace(&mut self.cursor, BatchCursor::new(0));
         let read = self.batch(header)?.and_then(|batch| {
             cursor.each(header, batch, Wants::All, |span, bytes| {
-                types.push(control_type(field(span.key, bytes)));
+                types.push(ControlType::of_key(field(span.key, bytes).unwrap_or_default()).name());
                 true
             })
         });

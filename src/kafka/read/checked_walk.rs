@@ -32,7 +32,7 @@ impl<'a> CheckedWalk<'a> {
 
     /// Checks each batch if the segment was opened to verify.
     pub(crate) fn new(segment: &'a Segment, position: u64, checks: bool) -> Result<Self> {
-        let walk = Walk::new(Reads::Heads, position, segment.len());
+        let walk = Walk::new(Reads::Headers, position, segment.len());
         let order = BatchOrder::new(segment.base_offset());
         Ok(Self { segment, source: segment.source()?, walk, checks, order })
     }

@@ -1,4 +1,4 @@
-//! What the headers of a segment's batches say, without their records: transactions, counts, the newest time, places to cut.
+//! Scans over the headers of a segment's batches: transactions, counts, the largest timestamp, places to split.
 //!
 //! A scan ends at the first damage, as a broker's log does.
 
@@ -7,7 +7,7 @@ use super::segment::Segment;
 use super::walk::{Reads, Walk};
 use crate::error::{Error, Result};
 use crate::kafka::format::batch_cursor::BatchCursor;
-use crate::kafka::format::control_record::control_type;
+use crate::kafka::format::control_record::ControlType;
 use crate::kafka::format::header::{Header, NO_TIMESTAMP};
 use crate::kafka::format::record::{Wants, field};
 use crate::kafka::index::offset_index::OffsetIndex;
@@ -15,31 +15,31 @@ use crate::kafka::index::sparse_index::SparseIndex;
 use crate::kafka::index::transaction_index::AbortedTransaction;
 
 impl Segment {
-    /// Gives the header of each batch to `take`, up to the first damage.
+    /// Call `take` with the header of each batch, up to the first damage.
     pub(crate) fn each_header(&self, mut take: impl FnMut(&Header) -> Result<()>) -> Result<()> {
         let source = self.open_source()?;
-        let mut walk = Walk::new(Reads::Heads, 0, self.len());
+        let mut walk = Walk::new(Reads::Headers, 0, self.len());
         while let Ok(header) = walk.next(&source).map_err(|e| Error::io(self.path(), e))? {
             take(&header)?;
         }
         Ok(())
     }
 
-    /// The transactions whose abort markers are in this segment. `producers` has those that are open where it begins, and
-    /// then those that are open where it ends.
+    /// Return the transactions whose abort markers are in this segment. `producers` has the transactions that are open at its
+    /// beginning, and afterwards those that are open at its end.
     ///
     /// # Errors
     /// The system's error.
     pub fn aborted_transactions(&self, producers: &mut ProducerState) -> Result<Vec<AbortedTransaction>> {
         let mut aborted = Vec::new();
         self.each_header(|header| {
-            // What compaction emptied holds nothing that a transaction could take back.
+            // A batch that compaction emptied has no records of a transaction.
             if !header.is_transactional() || header.count == Some(0) {
                 return Ok(());
             }
             if header.is_control() {
                 for kind in self.control_types(header)? {
-                    let is_abort = kind == "ABORT";
+                    let is_abort = kind == ControlType::Abort;
                     aborted.extend(producers.marker(header.producer_id, header.base_offset, is_abort));
                 }
             } else {
@@ -50,24 +50,24 @@ impl Segment {
         Ok(aborted)
     }
 
-    /// Types of the control records of a batch, as far as they can be read.
-    fn control_types(&self, header: &Header) -> Result<Vec<&'static str>> {
+    /// Return the types of the control records of a batch, up to one that cannot be read.
+    fn control_types(&self, header: &Header) -> Result<Vec<ControlType>> {
         let mut types = Vec::new();
         let limit = self.options().max_batch_bytes;
         if header.size as usize <= limit {
             let source = self.source()?;
-            let mut walk = Walk::new(Reads::Heads, header.position, self.len());
+            let mut walk = Walk::new(Reads::Headers, header.position, self.len());
             let batch = walk.batch(source.as_ref(), header).map_err(|e| Error::io(self.path(), e))?;
             // The types before a flaw count.
             let _ = BatchCursor::new(limit).each(header, batch, Wants::All, |span, bytes| {
-                types.push(control_type(field(span.key, bytes)));
+                types.push(ControlType::of_key(field(span.key, bytes).unwrap_or_default()));
                 true
             });
         }
         Ok(types)
     }
 
-    /// How many records the headers count. A message set of magic 0 or 1 has no count; its offsets are taken instead.
+    /// Return the number of records by the headers. A message set of magic 0 or 1 has no count; its offsets are counted instead.
     ///
     /// # Errors
     /// The system's error.
@@ -86,15 +86,15 @@ impl Segment {
         Ok(total)
     }
 
-    /// The largest timestamp of the data records at or above an offset; -1 without any.
+    /// Return the largest timestamp of the data records at or above an offset; -1 without any.
     ///
     /// # Errors
     /// `Corrupt` when the batch that the offset cuts cannot be read; the system's error.
     pub fn largest_data_timestamp(&self, start: i64) -> Result<i64> {
         let (mut largest, mut before) = (NO_TIMESTAMP, -1);
         self.each_header(|header| {
-            // The first batch that does not end below the start may begin below it. Where a compressed set of magic 0 or 1
-            // begins, its header does not say.
+            // The first batch that ends at or above the start may begin below it. The header of a compressed set of magic 0 or 1
+            // does not have its first offset.
             let is_set = header.is_legacy() && header.codec_id() != 0;
             let begins_below = is_set || header.base_offset < start;
             let is_cut = before < start && start <= header.last_offset && begins_below;
@@ -111,7 +111,7 @@ impl Segment {
         Ok(largest)
     }
 
-    /// The largest timestamp of a batch's records at or above an offset.
+    /// Return the largest timestamp of a batch's records at or above an offset.
     fn largest_timestamp_within(&self, header: &Header, start: i64) -> Result<i64> {
         let mut largest = NO_TIMESTAMP;
         self.each_record(header, |timestamp, offset| {
@@ -123,8 +123,8 @@ impl Segment {
         Ok(largest)
     }
 
-    /// Places to cut the segment, about `piece_bytes` apart, as offset and byte offset. They come from the offset index;
-    /// none where it is missing or damaged. Every cut is right, whatever the index says.
+    /// Return places to split the segment, about `piece_bytes` apart, as offset and byte offset. They come from the offset index;
+    /// there are none if it is missing or damaged. A wrong index only makes the pieces uneven.
     pub fn cut_points(&self, piece_bytes: u64) -> Vec<(i64, u64)> {
         let pieces = self.len().div_ceil(piece_bytes.max(1));
         if pieces < 2 {
@@ -133,14 +133,14 @@ impl Segment {
         let Ok(index) = OffsetIndex::open(&self.beside(OffsetIndex::SUFFIX), &self.index_options()) else {
             return Vec::new();
         };
-        // Evenly, so that no small rest is left.
+        // Pieces of equal size, so that no small one is left.
         let step = self.len() / pieces;
         let mut wanted = step;
         let mut cuts = Vec::new();
         for entry in (0..index.len()).filter_map(|slot| index.entry(slot)) {
             let position = u64::try_from(entry.position).unwrap_or(0);
             if position >= wanted {
-                // The batch at that position ends with the entry's offset or goes on, so the cut is behind it.
+                // The batch at that position ends at or above the entry's offset, so the next piece begins after that offset.
                 cuts.push((entry.offset.saturating_add(1), position));
                 wanted = position.saturating_add(step);
             }

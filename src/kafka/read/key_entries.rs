@@ -1,7 +1,7 @@
-//! From records to the entries of a key index: the topic, a text for the key, the offset and the timestamp.
+//! The entries of records in a key index: topic, text of the key, offset and timestamp.
 //!
-//! A key stands for itself where it is UTF-8, else its hexadecimal digits stand for it. The value of a header stands behind the
-//! header's name and `=`. docs/formats/kafka-log.md, "Key index".
+//! The text is the key if it is UTF-8, and otherwise its hexadecimal digits. The text of a header is its name, `=`, and its
+//! value in the same form. docs/formats/kafka-log.md, "Key index".
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -16,7 +16,7 @@ use arrow_schema::DataType;
 
 use crate::error::{Error, Result};
 
-/// The text that stands for a key in the index.
+/// Return the text of a key in the index.
 pub fn key_text(key: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(key) {
         Ok(text) => Cow::Borrowed(text),
@@ -27,7 +27,7 @@ pub fn key_text(key: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// The entries of a batch of records with the columns topic, key, offset and timestamp, and headers where one is indexed.
+/// Return the entries of a batch of records with the columns topic, key, offset and timestamp, and headers if one is indexed.
 ///
 /// # Errors
 /// `InvalidArgument` when a column is missing or has another type.
@@ -111,7 +111,7 @@ impl<'a> Headers<'a> {
         }
     }
 
-    /// The values of the wanted header in a row, but for null.
+    /// Return the values of the wanted header in a row, without nulls.
     fn values_of(&self, row: usize) -> impl Iterator<Item = &'a [u8]> {
         let ends = self.rows.value_offsets();
         let at = |row: usize| ends.get(row).copied().and_then(|end| usize::try_from(end).ok()).unwrap_or(0);

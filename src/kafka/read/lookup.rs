@@ -117,7 +117,7 @@ impl Segment {
         let limit = self.options().max_batch_bytes;
         header.check_size(limit).map_err(|flaw| self.corrupt(header.position, flaw))?;
         let source = self.source()?;
-        let mut walk = Walk::new(Reads::Heads, header.position, self.len());
+        let mut walk = Walk::new(Reads::Headers, header.position, self.len());
         let batch = walk.batch(source.as_ref(), header).map_err(|e| Error::io(self.path(), e))?;
         let mut cursor = BatchCursor::new(limit);
         cursor

@@ -93,7 +93,7 @@ impl RecordBuilder {
 
     /// Begin the rows of a batch, or go on with them.
     pub(crate) fn begin_run(&mut self, owner: &Arc<Owner>, header: &Header) {
-        // A filter may leave nothing of the batches before.
+        // A filter may have dropped all records of the batch before.
         self.runs.pop_if(|run| run.rows == 0);
         self.runs.push(Run { rows: 0, owner: Arc::clone(owner), header: *header });
     }

@@ -1,6 +1,5 @@
-//! Which records of a batch are read: those that carry one of some keys, those at some offsets, those within bounds.
-//!
-//! The filter works on the places of the fields in the batch's bytes, before a column is built.
+//! The predicate of a reader of records: keys, offsets and times. It is evaluated on the bytes of a batch, before a column is
+//! built.
 
 use std::collections::HashSet;
 
@@ -10,7 +9,7 @@ use crate::java_text::decode_utf8;
 use crate::kafka::format::record::{Span, field};
 use crate::time_range::TimeRange;
 
-/// Offsets that lie this close are read in one go: passing over the records between them costs less than a new start.
+/// Offsets that are this close are read in one range: skipping the records between them is cheaper than another range.
 const NEAR: i64 = 1_000;
 
 /// Keys that a record may carry, or values of one of its headers.
@@ -49,7 +48,7 @@ impl KeyFilter {
         Self { header, values }
     }
 
-    /// Whether a record carries one of the values; `None` when its headers cannot be read.
+    /// Return whether a record carries one of the values; `None` if its headers cannot be parsed.
     fn matches(&self, span: &Span, bytes: &[u8]) -> Option<bool> {
         let Some(name) = &self.header else {
             return Some(field(span.key, bytes).is_some_and(|key| self.values.hold(key)));
@@ -62,14 +61,14 @@ impl KeyFilter {
     }
 }
 
-/// Whether the name of a header, as its column shows it, is this one.
+/// Return whether a header has this name, as its column shows it.
 fn is_name(key: Place, bytes: &[u8], name: &str) -> bool {
-    // Malformed bytes are shown with replacement characters.
+    // The column shows malformed bytes as replacement characters.
     field(key, bytes)
         .is_some_and(|key| key == name.as_bytes() || (name.contains('\u{fffd}') && decode_utf8(key) == name))
 }
 
-/// Which records of a part are wanted.
+/// The records that a reader returns.
 #[derive(Clone, Debug)]
 pub(crate) struct RecordFilter {
     keys: Option<KeyFilter>,
@@ -88,17 +87,17 @@ impl RecordFilter {
         Self { keys, offsets, times }
     }
 
-    /// Whether most of what is read may be left out.
+    /// True if most records may be skipped.
     pub(crate) fn is_selective(&self) -> bool {
         self.keys.is_some() || self.offsets.is_some()
     }
 
-    /// Whether keys or headers are looked at.
+    /// True if keys or headers are compared.
     pub(crate) fn wants_keys(&self) -> bool {
         self.keys.is_some()
     }
 
-    /// The parts to read: those given, or the pieces of them that hold the wanted offsets.
+    /// Return the ranges to read: those given, or the parts of them that contain the wanted offsets.
     pub(crate) fn narrow(&self, parts: Vec<SegmentRange>) -> Vec<SegmentRange> {
         let Some(offsets) = &self.offsets else { return parts };
         let mut pieces = Vec::new();
@@ -106,7 +105,7 @@ impl RecordFilter {
             let begin = offsets.partition_point(|offset| *offset < part.begin_offset);
             let end = offsets.partition_point(|offset| *offset < part.end_offset);
             let inside = offsets.get(begin..end).unwrap_or_default();
-            for near in inside.chunk_by(|before, next| next - before <= NEAR) {
+            for near in inside.chunk_by(|before, next| next.saturating_sub(*before) <= NEAR) {
                 if let [first, ..] = near
                     && let [.., last] = near
                 {
@@ -118,7 +117,7 @@ impl RecordFilter {
         pieces
     }
 
-    /// Drops the records that are not wanted. False when the headers of one cannot be read.
+    /// Drop the records that are not wanted. False if the headers of one cannot be parsed.
     pub(crate) fn retain(&self, part: &SegmentRange, spans: &mut Vec<Span>, bytes: &[u8]) -> bool {
         let (begin, end, times) = (part.begin_offset, part.end_offset, self.times);
         if (begin, end) != (i64::MIN, i64::MAX) || !times.is_all() {

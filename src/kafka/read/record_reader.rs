@@ -41,8 +41,8 @@ pub struct RecordScan {
     pub on_error: OnError,
 }
 
-/// Bytes that a selective read takes for one batch. Then the batch is returned, even if it is empty, so that the caller can stop.
-const MOST_BYTES_A_BATCH: u64 = 256 * 1024 * 1024;
+/// A selective reader returns a batch after it has read this many bytes, even an empty one, so that the caller can stop.
+const BYTES_PER_BATCH: u64 = 256 * 1024 * 1024;
 
 /// The range that is being read.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl SegmentReader {
         let rows = RecordRows {
             ranges: filter.narrow(ranges).into_iter().peekable(),
             wants: if filter.wants_keys() { Wants::All } else { builder.wants() },
-            pause_at: if filter.is_selective() { MOST_BYTES_A_BATCH } else { u64::MAX },
+            pause_at: if filter.is_selective() { BYTES_PER_BATCH } else { u64::MAX },
             builder,
             filter,
             scan,
@@ -110,7 +110,7 @@ impl SegmentReader {
 impl SegmentRows for RecordRows {
     fn step(&mut self) -> Result<Step> {
         if self.bytes_read() >= self.pause_at {
-            self.pause_at = self.bytes_read() + MOST_BYTES_A_BATCH;
+            self.pause_at = self.bytes_read() + BYTES_PER_BATCH;
             return Ok(Step::Full);
         }
         let Some(current) = &mut self.current else { return self.next_range() };

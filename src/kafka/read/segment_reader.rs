@@ -25,7 +25,7 @@ pub enum OnError {
 pub(crate) enum Step {
     /// Rows may have been added; there may be more.
     Continue,
-    /// The batch is to be returned as it is: its rows have many bytes, or much was read for it.
+    /// The batch must be returned now: its rows have many bytes, or many bytes were read for it.
     Full,
     /// The walk is at its end.
     End,

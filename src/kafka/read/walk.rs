@@ -8,9 +8,9 @@ use crate::kafka::format::header::{self, HEADER_SIZE, Header, LEAST_SIZE, LOG_OV
 use crate::report::{Flaw, Kind};
 
 /// Read-ahead for whole batches: stays in the processor's second-level cache.
-const WHOLE: usize = 512 * 1024;
+const BATCH_READ_AHEAD: usize = 512 * 1024;
 /// Read-ahead for headers of small batches.
-const HEADS: usize = 64 * 1024;
+const HEADER_READ_AHEAD: usize = 64 * 1024;
 /// A batch of this size or more is skipped, not read, if only its header is needed.
 const STEP_OVER: u32 = 4 * 1024;
 /// Bytes of a large batch that are checked at a time.
@@ -83,7 +83,7 @@ impl Tail {
 /// Whether a walk reads whole batches or only headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reads {
-    Heads,
+    Headers,
     Whole,
 }
 
@@ -116,9 +116,9 @@ impl Walk {
             return Ok(Err(if left == 0 { Tail::End } else { self.short_tail(source, left)? }));
         }
         let ahead = match self.reads {
-            Reads::Whole => WHOLE,
-            Reads::Heads if self.last_size < STEP_OVER => HEADS,
-            Reads::Heads => HEADER_SIZE,
+            Reads::Whole => BATCH_READ_AHEAD,
+            Reads::Headers if self.last_size < STEP_OVER => HEADER_READ_AHEAD,
+            Reads::Headers => HEADER_SIZE,
         };
         let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(HEADER_SIZE);
         let head = self.window.get(source, self.at, wanted, self.end, ahead)?;
@@ -148,10 +148,10 @@ impl Walk {
 
     /// Return whether the rest of the file is zeros. Reads backwards, because other bytes are more likely at the end.
     fn zeros_to_the_end<S: ReadAt + ?Sized>(&self, source: &S) -> io::Result<bool> {
-        let mut piece = vec![0; HEADS];
+        let mut piece = vec![0; HEADER_READ_AHEAD];
         let mut end = self.end;
         while end > self.at {
-            let len = usize::try_from(end - self.at).unwrap_or(HEADS).min(HEADS);
+            let len = usize::try_from(end - self.at).unwrap_or(HEADER_READ_AHEAD).min(HEADER_READ_AHEAD);
             let bytes = piece.get_mut(..len).unwrap_or_default();
             end -= len as u64;
             source.read_exact_at(bytes, end)?;
@@ -164,7 +164,7 @@ impl Walk {
 
     /// Return all bytes of the batch that [`Self::next`] returned last. The caller must have checked its size.
     pub(crate) fn batch<S: ReadAt + ?Sized>(&mut self, source: &S, header: &Header) -> io::Result<&[u8]> {
-        let ahead = if self.reads == Reads::Whole { WHOLE } else { 0 };
+        let ahead = if self.reads == Reads::Whole { BATCH_READ_AHEAD } else { 0 };
         self.window.get(source, header.position, header.size as usize, self.end, ahead)
     }
 

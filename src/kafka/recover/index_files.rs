@@ -1,4 +1,4 @@
-//! Writing the rebuilt indexes of a segment: each file whole or not at all, and never below a running broker.
+//! Writing the rebuilt indexes of a segment: each file whole or not at all, and never while a broker runs on them.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -8,11 +8,11 @@ use super::Recovered;
 use crate::error::{Error, Result};
 use crate::io::store_lock::fcntl_lock_holder;
 
-/// The lock file in a log directory. It is looked for in the target and in the directory above it.
+/// The lock file of a log directory, in the target directory or in the one above it.
 const LOCK: &str = ".lock";
 
 impl Recovered {
-    /// Writes the rebuilt indexes of the segment with this base offset, and returns how many files that makes.
+    /// Write the rebuilt indexes of the segment with this base offset, and return the number of files.
     ///
     /// With `overwrite` files that exist are replaced, and an index of aborted transactions is removed where none belongs.
     ///
@@ -52,13 +52,13 @@ impl Recovered {
     }
 }
 
-/// Writes a file under another name and renames it, so that a kill leaves the old file or the new one.
+/// Write a file under a temporary name and rename it, so that a crash leaves the old file or the new one.
 fn replace(path: &Path, content: &[u8]) -> Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let draft = path.with_file_name(format!(".{name}.{}", std::process::id()));
-    let written = write_new(&draft, content).and_then(|()| fs::rename(&draft, path));
+    let temporary = path.with_file_name(format!(".{name}.{}", std::process::id()));
+    let written = write_new(&temporary, content).and_then(|()| fs::rename(&temporary, path));
     written.map_err(|error| {
-        let _ = fs::remove_file(&draft);
+        let _ = fs::remove_file(&temporary);
         Error::io(path, error)
     })
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::io::FileSource;
 use crate::kafka::format::batch_cursor::BatchCursor;
-use crate::kafka::format::control_record::control_type;
+use crate::kafka::format::control_record::ControlType;
 use crate::kafka::format::header::{Header, NO_TIMESTAMP};
 use crate::kafka::format::record::{Wants, field};
 use crate::kafka::index::offset_index;
@@ -153,13 +153,24 @@ impl Markers<'_> {
         let batch = walk.batch(self.source, header).map_err(|e| Error::io(segment.path(), e))?;
         let mut kind = None;
         let read = self.cursor.each(header, batch, Wants::All, |span, bytes| {
-            kind.get_or_insert(control_type(field(span.key, bytes)));
+            kind.get_or_insert(ControlType::of_key(field(span.key, bytes).unwrap_or_default()));
             false
         });
         read.map_err(|flaw| segment.corrupt(header.position, flaw))?;
-        if let Some(kind) = kind.filter(|kind| ["ABORT", "COMMIT"].contains(kind))
-            && let Some(aborted) = self.producers.marker(header.producer_id, header.base_offset, kind == "ABORT")
-        {
+        let is_abort = match kind {
+            Some(ControlType::Abort) => true,
+            Some(ControlType::Commit) => false,
+            Some(
+                ControlType::LeaderChange
+                | ControlType::SnapshotHeader
+                | ControlType::SnapshotFooter
+                | ControlType::KRaftVersion
+                | ControlType::KRaftVoters
+                | ControlType::Unknown(_),
+            )
+            | None => return Ok(()),
+        };
+        if let Some(aborted) = self.producers.marker(header.producer_id, header.base_offset, is_abort) {
             aborted.encode(&mut self.index);
         }
         Ok(())

@@ -28,7 +28,7 @@ impl BatchTable {
     /// Read the headers up to the first place where the log cannot be walked.
     pub(crate) fn read(log: &Segment) -> Result<Self> {
         let source = log.open_source()?;
-        let mut walk = Walk::new(Reads::Heads, 0, log.len());
+        let mut walk = Walk::new(Reads::Headers, 0, log.len());
         let mut table = Self::default();
         while let Ok(header) = walk.next(&source).map_err(|e| Error::io(log.path(), e))? {
             table.push(&header);

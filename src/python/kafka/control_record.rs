@@ -18,13 +18,13 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 #[pyfunction]
 fn control_record<'py>(py: Python<'py>, key: &[u8], value: &[u8]) -> PyResult<Bound<'py, PyDict>> {
     let record = ControlRecord::decode(key, value);
-    let told = PyDict::new(py);
-    told.set_item("type", record.kind)?;
-    told.set_item("id", record.id)?;
+    let dict = PyDict::new(py);
+    dict.set_item("type", record.kind.name())?;
+    dict.set_item("id", record.kind.id())?;
     let message = match record.content {
         None => None,
         Some(Content::Marker { coordinator_epoch }) => {
-            told.set_item("coordinatorEpoch", coordinator_epoch)?;
+            dict.set_item("coordinatorEpoch", coordinator_epoch)?;
             None
         }
         Some(Content::SnapshotHeader { version, last_contained_log_timestamp }) => {
@@ -46,10 +46,10 @@ fn control_record<'py>(py: Python<'py>, key: &[u8], value: &[u8]) -> PyResult<Bo
         if let Some((name, value)) = field {
             fields.set_item(name, value)?;
         }
-        told.set_item("message", name)?;
-        told.set_item("value", fields)?;
+        dict.set_item("message", name)?;
+        dict.set_item("value", fields)?;
     }
-    Ok(told)
+    Ok(dict)
 }
 
 fn voter<'py>(py: Python<'py>, voter: &Voter) -> PyResult<Bound<'py, PyDict>> {

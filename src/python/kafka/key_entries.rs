@@ -23,7 +23,7 @@ fn key_entries<'py>(py: Python<'py>, records: PyRecordBatch, header: Option<&str
     PyRecordBatch::new(entries).into_arro3(py)
 }
 
-/// Return the text that stands for a key in the index: the key itself if it is UTF-8, else its hexadecimal digits.
+/// Return the text of a key in the index: the key itself if it is UTF-8, otherwise its hexadecimal digits.
 #[pyfunction]
 fn key_text(key: &[u8]) -> String {
     kafka::key_text(key).into_owned()

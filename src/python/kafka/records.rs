@@ -12,21 +12,21 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(read_records, m)?)
 }
 
-/// A part in Python: the segment, its first and its end offset, the transactions that are left out.
-type PyPart<'py> = (Py<PyLogSegment>, Bound<'py, PyAny>, Bound<'py, PyAny>, Option<Bound<'py, PyAny>>);
+/// A range in Python: the segment, the first offset, the end offset, and the transactions to skip.
+type PyRange<'py> = (Py<PyLogSegment>, Bound<'py, PyAny>, Bound<'py, PyAny>, Option<Bound<'py, PyAny>>);
 
-/// Read parts of segments, in their order, as one stream. Their files are open only while they are read.
+/// Read ranges of segments, in their order, as one stream. Files are open only while they are read.
 ///
 /// Args:
 ///     parts: (segment, begin_offset, end_offset, aborted) each; see `LogSegment.records`.
 ///     begin: First timestamp.
 ///     end: Last timestamp.
-///     columns: Names of columns; the first eight where not given.
-///     keys: Only records whose key is one of these; a `str` stands for its UTF-8 bytes. Batches may then be empty.
+///     columns: Names of columns; by default the first eight.
+///     keys: Only records whose key is one of these; a `str` is encoded as UTF-8. Batches may then be empty.
 ///     header: Compare the values of the header of this name with `keys`, not the record's key.
 ///     offsets: Only records at these offsets.
 ///     batch_size: Rows of a batch; it ends earlier at 64 MiB.
-///     control: Markers of the broker as well.
+///     control: Include control records.
 ///     check_crc: Compare checksums.
 ///     on_error: "raise", "skip" or "stop".
 ///
@@ -58,16 +58,16 @@ fn read_records(
         offsets: offsets.transpose()?,
         ..arguments::record_scan(begin, end, columns, batch_size, control, check_crc, on_error)?
     };
-    let parts = parts
+    let ranges = parts
         .try_iter()?
         .map(|part| {
-            let (segment, begin_offset, end_offset, aborted): PyPart<'_> = part?.extract()?;
-            let mut part = segment.borrow(py).part()?;
-            part.begin_offset = integer::begin_offset::<Option<i64>>(&begin_offset)?.unwrap_or(i64::MIN);
-            part.end_offset = integer::end_offset::<Option<i64>>(&end_offset)?.unwrap_or(i64::MAX);
-            part.aborted = arguments::aborted(aborted.as_ref())?;
-            Ok(part)
+            let (segment, begin_offset, end_offset, aborted): PyRange<'_> = part?.extract()?;
+            let mut range = segment.borrow(py).range()?;
+            range.begin_offset = integer::begin_offset::<Option<i64>>(&begin_offset)?.unwrap_or(i64::MIN);
+            range.end_offset = integer::end_offset::<Option<i64>>(&end_offset)?.unwrap_or(i64::MAX);
+            range.aborted = arguments::aborted(aborted.as_ref())?;
+            Ok(range)
         })
         .collect::<PyResult<Vec<_>>>()?;
-    Ok(PySegmentReader::new(SegmentReader::records(parts, scan)?))
+    Ok(PySegmentReader::new(SegmentReader::records(ranges, scan)?))
 }

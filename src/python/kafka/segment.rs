@@ -15,7 +15,7 @@ use super::producer_state::PyProducerState;
 use super::reader::PySegmentReader;
 use super::recovered::PyRecoveredSegment;
 use crate::kafka::{
-    BatchScan, Check, Fetched, InLog, OnError, ProducerState, Recovered, Segment, SegmentOptions, SegmentRange,
+    BatchScan, Check, Fetched, LogContext, OnError, ProducerState, Recovered, Segment, SegmentOptions, SegmentRange,
     SegmentReader, TimedOffset, batch_columns,
 };
 use crate::report::Report;
@@ -26,14 +26,14 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_open_log_segment, m)?)
 }
 
-/// The most bytes of a batch: those of an Arrow column.
+/// The largest batch, which must fit in an Arrow column.
 const MOST_BATCH_BYTES: i64 = 2_000_000_000;
 
 /// One segment: a `.log` file and the indexes beside it, read only.
 ///
-/// Its size is that of the log when it was opened; batches that are added later are not seen. Indexes are read when they
-/// are needed, and may be missing. All calls may come from many threads and release the interpreter lock. A handle
-/// pickles by its path and options.
+/// Its size is that of the log when it was opened; batches that are appended later are not read. Indexes are read when they
+/// are needed, and may be missing. A handle is thread-safe, and its calls release the interpreter lock. It pickles by its path
+/// and options.
 ///
 /// Source: `LogSegment`; docs/formats/kafka-log.md.
 #[pyclass(name = "LogSegment", module = "logdex.kafka", frozen)]
@@ -107,19 +107,19 @@ impl PyLogSegment {
         Ok(py.detach(|| segment.offset_for_timestamp(timestamp, from, control))?)
     }
 
-    /// All of it, as a part of a stream.
-    pub(super) fn part(&self) -> PyResult<SegmentRange> {
+    /// Return the whole segment as a range.
+    pub(super) fn range(&self) -> PyResult<SegmentRange> {
         Ok(SegmentRange { topic: self.topic.clone(), partition: self.partition, ..SegmentRange::whole(self.inner()?) })
     }
 }
 
-/// A call that opens a segment again.
+/// The call that opens a segment when it is unpickled.
 type Reduced<'py> =
     (Bound<'py, PyAny>, (PathBuf, Option<String>, Option<i32>, Option<&'static str>, String, Option<String>, i64));
 
-/// What unpickling calls.
+/// Open a segment when it is unpickled.
 #[pyfunction]
-#[expect(clippy::too_many_arguments, reason = "what the handle was opened with")]
+#[expect(clippy::too_many_arguments, reason = "the options of the handle")]
 fn _open_log_segment(
     py: Python<'_>,
     path: PathBuf,
@@ -139,14 +139,14 @@ impl PyLogSegment {
     ///
     /// Args:
     ///     log_file: The file; its name begins with the base offset.
-    ///     topic: Topic that rows name; by default from the directory's name.
-    ///     partition: Partition that rows name; by default from the directory's name.
-    ///     check: "verify": entries of the indexes count only where the log agrees, and what look-ups walk over is checked.
-    ///         "trust": the indexes are wholly valid and heads of batches are true, as the broker takes them. By default
-    ///         "trust" with `compat`, else "verify".
+    ///     topic: Topic of the rows; by default from the directory's name.
+    ///     partition: Partition of the rows; by default from the directory's name.
+    ///     check: "verify": an index entry counts only if the log agrees, and look-ups check every batch on the way. "trust":
+    ///         indexes and headers of batches are taken as they are, as the broker does. By default "trust" with `compat`,
+    ///         otherwise "verify".
     ///     access: "auto" (by `pread`), "mmap" or "pread".
-    ///     compat: A release such as "3.9.0", whose answers are wanted.
-    ///     max_batch_bytes: A batch of more bytes, stored or uncompressed, is refused; at most 2000000000.
+    ///     compat: A release such as "3.9.0", whose answers are returned.
+    ///     max_batch_bytes: A larger batch, stored or uncompressed, is an error; at most 2000000000.
     ///
     /// Raises:
     ///     OSError: The file cannot be read.
@@ -171,7 +171,7 @@ impl PyLogSegment {
             access: convert::access(access)?,
             compat: arguments::compat(compat)?,
             max_batch_bytes: limit.ok_or_else(|| {
-                PyValueError::new_err(format!("max_batch_bytes is 0 to {MOST_BATCH_BYTES}, not {max_batch_bytes}"))
+                PyValueError::new_err(format!("max_batch_bytes={max_batch_bytes}: expected 0 to {MOST_BATCH_BYTES}"))
             })?,
         };
         let segment = py.detach(|| Segment::open(&log_file, options))?;
@@ -193,13 +193,13 @@ impl PyLogSegment {
         self.segment.path().to_owned()
     }
 
-    /// Topic that rows name.
+    /// Topic of the rows.
     #[getter]
     fn topic(&self) -> Option<String> {
         self.topic.clone()
     }
 
-    /// Partition that rows name.
+    /// Partition of the rows.
     #[getter]
     fn partition(&self) -> Option<i32> {
         self.partition
@@ -223,15 +223,15 @@ impl PyLogSegment {
         self.segment.is_closed()
     }
 
-    /// Heads of the batches, one row each.
+    /// Read the headers of the batches, one row each.
     ///
     /// Args:
-    ///     begin_position: Byte offset where a batch begins.
-    ///     end_position: Byte offset of the end; by default that of the log.
-    ///     columns: Names of columns; all where not given.
+    ///     begin_position: Byte offset of a batch.
+    ///     end_position: Byte offset of the end; by default the end of the log.
+    ///     columns: Names of columns; by default all.
     ///     batch_size: Rows of a record batch.
-    ///     check_crc: Compare checksums; else `isValid` is null and what is inside of batches is not read.
-    ///     on_error: At a size that no batch has: "raise", or end with a finding ("skip", "stop").
+    ///     check_crc: Compare checksums; otherwise `isValid` is null and the records are not read.
+    ///     on_error: At an invalid batch size: "raise", or end with a finding ("skip", "stop").
     #[pyo3(signature = (*, begin_position=0, end_position=None, columns=None, batch_size=8_192, check_crc=true, on_error="raise"))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn batches(
@@ -255,23 +255,22 @@ impl PyLogSegment {
         self.batch_reader(py, scan)
     }
 
-    /// Records, one row each, in the order of their offsets.
+    /// Read the records, one row each, in the order of their offsets.
     ///
     /// Args:
     ///     begin_offset: First offset.
-    ///     end_offset: First offset that is not wanted any more.
+    ///     end_offset: End offset, which is not included.
     ///     begin: First timestamp.
     ///     end: Last timestamp.
-    ///     columns: Names of columns, in the order wanted; the first eight where not given. What is not asked for is not
-    ///         copied.
+    ///     columns: Names of columns, in their order; by default the first eight. Other columns are not built.
     ///     batch_size: Rows of a record batch; it ends earlier at 64 MiB.
-    ///     control: Markers of the broker as well.
-    ///     aborted: (producer id, first offset, last offset) of transactions whose records are left out.
+    ///     control: Include control records.
+    ///     aborted: (producer id, first offset, last offset) of transactions whose records are skipped.
     ///     check_crc: Compare checksums.
-    ///     on_error: At damage: "raise", "skip" (note it and go on behind the batch) or "stop" (note it and end). A torn or
+    ///     on_error: At damage: "raise", "skip" (note it and go on after the batch) or "stop" (note it and end). A torn or
     ///         zero tail ends the log with a finding in any case.
-    ///     begin_position: Byte offset where a batch begins; by default found by the indexes.
-    ///     end_position: Byte offset of the end; by default that of the log.
+    ///     begin_position: Byte offset of a batch; by default found with the indexes.
+    ///     end_position: Byte offset of the end; by default the end of the log.
     ///
     /// Returns:
     ///     A reader of record batches, which is also an Arrow stream.
@@ -293,25 +292,25 @@ impl PyLogSegment {
         #[pyo3(from_py_with = integer::end_position)] end_position: Option<i64>,
     ) -> PyResult<PySegmentReader> {
         let scan = arguments::record_scan(begin, end, columns, batch_size, control, check_crc, on_error)?;
-        let part = SegmentRange {
+        let range = SegmentRange {
             begin_offset: begin_offset.unwrap_or(i64::MIN),
             end_offset: end_offset.unwrap_or(i64::MAX),
             begin_position: begin_position.map(|p| arguments::size(p, "begin_position")).transpose()?,
             end_position: end_position.map(|p| arguments::size(p, "end_position")).transpose()?,
             aborted: arguments::aborted(aborted)?,
-            ..self.part()?
+            ..self.range()?
         };
-        Ok(PySegmentReader::new(SegmentReader::records(vec![part], scan)?))
+        Ok(PySegmentReader::new(SegmentReader::records(vec![range], scan)?))
     }
 
-    /// The first batch whose last offset is at or above an offset.
+    /// Find the first batch whose last offset is at or above an offset.
     ///
     /// Returns:
-    ///     (offset, position, size): the batch's base offset (its last one with `compat` below 4.0), where it begins and its
-    ///     bytes; None where there is none.
+    ///     (offset, position, size): the batch's base offset (its last offset with `compat` below 4.0), its byte offset and its
+    ///     length; None if there is none.
     ///
     /// Raises:
-    ///     CorruptFileError: The way there cannot be walked.
+    ///     CorruptFileError: A batch on the way is not valid.
     ///
     /// Source: `LogSegment#translateOffset`.
     #[pyo3(signature = (offset, starting_position=0))]
@@ -357,10 +356,10 @@ impl PyLogSegment {
         Ok(read.map(|fetched| PySlice::new(slf, fetched)))
     }
 
-    /// Bytes of the log.
+    /// Return bytes of the log.
     ///
     /// Raises:
-    ///     OSError: They are not all there.
+    ///     OSError: The log ends before them.
     fn slice_bytes<'py>(
         &self,
         py: Python<'py>,
@@ -410,10 +409,10 @@ impl PyLogSegment {
         Ok(found.map(|record| (record.timestamp, record.offset, record.leader_epoch)))
     }
 
-    /// The largest timestamp of the data records at or above an offset; -1 without any.
+    /// Return the largest timestamp of the data records at or above an offset; -1 without any.
     ///
     /// Raises:
-    ///     CorruptFileError: The batch that holds the offset cannot be read.
+    ///     CorruptFileError: The batch that contains the offset cannot be read.
     fn largest_data_timestamp(
         &self,
         py: Python<'_>,
@@ -423,13 +422,13 @@ impl PyLogSegment {
         Ok(py.detach(|| segment.largest_data_timestamp(start))?)
     }
 
-    /// How many records the headers of the batches count, up to the first damage.
+    /// Return the number of records by the headers of the batches, up to the first damage.
     fn record_count(&self, py: Python<'_>) -> PyResult<u64> {
         let segment = self.inner()?;
         Ok(py.detach(|| segment.record_count())?)
     }
 
-    /// Places to cut the segment, about `piece_bytes` apart, as (offset, byte offset); from the offset index, if there is one.
+    /// Return places to split the segment, about `piece_bytes` apart, as (offset, byte offset), from the offset index.
     fn cut_points(
         &self,
         py: Python<'_>,
@@ -439,10 +438,10 @@ impl PyLogSegment {
         Ok(py.detach(|| segment.cut_points(piece_bytes)))
     }
 
-    /// The transactions whose abort markers are in this segment.
+    /// Return the transactions whose abort markers are in this segment.
     ///
     /// Args:
-    ///     producers: The transactions that are open where the segment begins; changed to those that are open at its end.
+    ///     producers: The transactions that are open at the beginning of the segment; changed to those open at its end.
     ///
     /// Returns:
     ///     (producer id, first offset, offset of the marker) each.
@@ -453,10 +452,10 @@ impl PyLogSegment {
         Ok(aborted.iter().map(|entry| (entry.producer_id, entry.first_offset, entry.last_offset)).collect())
     }
 
-    /// Offset behind the last batch; the base offset of a segment without any.
+    /// Return the offset after the last batch; the base offset of a segment without batches.
     ///
     /// Raises:
-    ///     CorruptFileError: The log cannot be walked to its end.
+    ///     CorruptFileError: The log cannot be read to its end.
     ///
     /// Source: `LogSegment#readNextOffset`.
     fn next_offset(&self, py: Python<'_>) -> PyResult<i64> {
@@ -464,19 +463,19 @@ impl PyLogSegment {
         Ok(py.detach(|| segment.next_offset())?)
     }
 
-    /// The largest timestamp and the last offset of the first batch that has it; -1 and the base offset without any.
+    /// Return the largest timestamp and the last offset of the first batch that has it; -1 and the base offset without any.
     ///
     /// With check "trust" that is the last entry of the time index, as for a broker that has just opened the segment.
     ///
     /// Raises:
-    ///     CorruptFileError: The log cannot be walked to its end.
+    ///     CorruptFileError: The log cannot be read to its end.
     fn max_timestamp(&self, py: Python<'_>) -> PyResult<(i64, i64)> {
         let segment = self.inner()?;
         let entry = py.detach(|| segment.max_timestamp())?;
         Ok((entry.timestamp, entry.offset))
     }
 
-    /// Find where a torn tail begins, and rebuild the indexes of what is before it. Nothing is written.
+    /// Find the valid part of the log, and rebuild its indexes. Nothing is written.
     ///
     /// Args:
     ///     index_interval_bytes: `index.interval.bytes` of the topic.
@@ -484,8 +483,8 @@ impl PyLogSegment {
     ///     producers: Open transactions at the beginning of the segment; changed to those at its end.
     ///
     /// Raises:
-    ///     CorruptFileError: Offsets step back or do not fit, where the broker's own recovery fails.
-    ///     IndexFullError: An index has no room.
+    ///     CorruptFileError: Offsets decrease or do not fit in an index; the broker's own recovery fails there.
+    ///     IndexFullError: An index is full.
     ///
     /// Source: `LogSegment#recover`.
     #[pyo3(signature = (*, index_interval_bytes=4096, max_index_bytes=10_485_760, producers=None))]
@@ -531,12 +530,12 @@ impl PyLogSegment {
         report::report(py, &Report { findings: recovered.findings, checked })
     }
 
-    /// Check the segment against its log; never raises for what it finds.
+    /// Check the segment against its log. Findings are never raised.
     ///
     /// Args:
     ///     epochs: (leader epoch, first offset) each, in ascending order.
-    ///     previous_end: The offset after the segment before; None without one.
-    ///     closed: Whether a segment follows.
+    ///     previous_end: End offset of the segment before it; None without one.
+    ///     closed: Whether another segment follows.
     ///     offset_index: The offset index, if there is one.
     ///     time_index: The time index, if there is one.
     ///
@@ -554,7 +553,7 @@ impl PyLogSegment {
     ) -> PyResult<(Vec<Bound<'py, PyAny>>, i64)> {
         let segment = self.inner()?;
         let epochs = arguments::epochs(epochs)?;
-        let log = InLog {
+        let log = LogContext {
             epochs: &epochs,
             previous_end,
             is_closed: closed,
@@ -565,7 +564,7 @@ impl PyLogSegment {
         Ok((report::findings(py, &findings)?, end))
     }
 
-    /// Look at every batch, with `deep` at every record, and at the indexes beside the log. Never raises for what it finds.
+    /// Check every batch, with `deep` every record, and the indexes beside the log. Findings are never raised.
     #[pyo3(signature = (*, deep=true))]
     fn verify<'py>(&self, py: Python<'py>, deep: bool) -> PyResult<Bound<'py, PyAny>> {
         let segment = self.inner()?;
@@ -573,7 +572,7 @@ impl PyLogSegment {
         report::report(py, &verified)
     }
 
-    /// Let go of the log and the indexes; calls and readers that run go on.
+    /// Close the log and the indexes. Running calls and readers go on.
     fn close(&self) {
         self.segment.close();
     }
@@ -607,7 +606,7 @@ impl PyLogSegment {
     }
 }
 
-/// A part of a segment that begins with a batch, as a fetch returns it. It may end inside of a batch.
+/// The bytes of a fetch: they begin with a batch, and may end inside one.
 #[pyclass(name = "Slice", module = "logdex.kafka", frozen)]
 struct PySlice {
     /// The segment.

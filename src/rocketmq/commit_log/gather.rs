@@ -2,14 +2,13 @@
 
 use std::path::PathBuf;
 
-use super::batch::Row;
-use super::frame::{Frame, Layout};
-use super::log::CommitLog;
-use super::lookup::LookUp;
-use super::scan::Place;
-use super::suspect::Suspect;
-use super::window::{LOOKUP_WINDOW, SCAN_WINDOW};
 use crate::error::Result;
+use crate::rocketmq::commit_log::decode::row::{Place, Row};
+use crate::rocketmq::commit_log::decode::suspect::Suspect;
+use crate::rocketmq::commit_log::frame::{Frame, Layout};
+use crate::rocketmq::commit_log::log::CommitLog;
+use crate::rocketmq::commit_log::lookup::LookUp;
+use crate::rocketmq::commit_log::scan::window::{LOOKUP_WINDOW, SCAN_WINDOW};
 
 /// Offsets that are no further apart than this on average are read through a large window.
 const NEAR: u64 = 8 * 1024;
@@ -27,7 +26,7 @@ struct Kept {
 
 /// Reads the frames at some offsets and keeps a copy of those that are accepted.
 #[derive(Debug)]
-pub(in crate::rocketmq) struct Gather<'a> {
+pub(crate) struct Gather<'a> {
     look_up: LookUp<'a>,
     arena: Vec<u8>,
     kept: Vec<Option<Kept>>,
@@ -39,7 +38,7 @@ impl<'a> Gather<'a> {
     ///
     /// # Errors
     /// The system's error, with the path.
-    pub(in crate::rocketmq) fn new(log: &'a CommitLog) -> Result<Self> {
+    pub(crate) fn new(log: &'a CommitLog) -> Result<Self> {
         Ok(Self { look_up: LookUp::new(log)?, arena: Vec::new(), kept: Vec::new(), paths: Vec::new() })
     }
 
@@ -48,7 +47,7 @@ impl<'a> Gather<'a> {
     ///
     /// # Errors
     /// The system's error, with the path.
-    pub(in crate::rocketmq) fn read(
+    pub(crate) fn read(
         &mut self,
         offsets: &[i64],
         mut accept: impl FnMut(usize, Option<Frame<'_>>) -> bool,
@@ -83,7 +82,7 @@ impl<'a> Gather<'a> {
     }
 
     /// The message of an offset's number, if it was kept.
-    pub(in crate::rocketmq) fn row(&self, number: usize) -> Option<Row<'_>> {
+    pub(crate) fn row(&self, number: usize) -> Option<Row<'_>> {
         let kept = self.kept.get(number)?.as_ref()?;
         let frame = Frame::new(self.arena.get(kept.at..).unwrap_or_default(), kept.layout);
         let path = self.paths.get(kept.path)?;

@@ -1,23 +1,15 @@
 //! The log of a store directory.
 
+use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow_array::RecordBatch;
-
-use super::batch::{BatchBuilder, Bodies, Row};
-use super::columns::Column;
-use super::cut_off::Ends;
-use super::frame::Versions;
-use super::lookup::LookUp;
-use super::message::Message;
-use super::parallel::Parallel;
-use super::reader::MessageReader;
-use super::scan::Scan;
-use super::suspect::Suspect;
 use crate::error::{Error, Result};
 use crate::io::{Access, FileSource};
 use crate::report::Report;
+use crate::rocketmq::commit_log::frame::Versions;
+use crate::rocketmq::commit_log::scan::walk::Scan;
 use crate::rocketmq::offset_files::{self, OffsetFile, OpenFiles};
 
 /// How a log is read.
@@ -39,40 +31,21 @@ impl Default for Options {
     }
 }
 
-/// What a scan gives.
-#[derive(Clone, Debug)]
-pub struct ScanOptions {
-    /// No message begins before this offset.
-    pub begin_phy_offset: u64,
-    /// No message begins at or after this offset.
-    pub end_phy_offset: u64,
-    /// The columns, in their order.
-    pub columns: Vec<Column>,
-    /// Rows of a batch, unless 64 MiB are reached before.
-    pub batch_size: usize,
-    /// What the body column holds.
-    pub bodies: Bodies,
-    /// Goes on behind what a broker would refuse; the column `suspect` then comes after the others.
-    pub salvage: bool,
-    /// Bodies are checked; else a wrong one is given as it is.
-    pub check_crc: bool,
-    /// Threads that check and decode beside the caller's, 1 for the caller's alone.
-    pub threads: usize,
+/// What was learned about the ends of files.
+#[derive(Debug, Default)]
+pub(super) struct Ends {
+    /// Of files that are written to their end: where their filling begins, by their beginnings.
+    pub(super) filling: Mutex<HashMap<u64, Option<u64>>>,
+    pub(super) behind: Mutex<Option<Behind>>,
 }
 
-impl Default for ScanOptions {
-    fn default() -> Self {
-        Self {
-            begin_phy_offset: 0,
-            end_phy_offset: u64::MAX,
-            columns: Column::ALL.to_vec(),
-            batch_size: 8192,
-            bodies: Bodies::Decoded,
-            salvage: false,
-            check_crc: true,
-            threads: 1,
-        }
-    }
+/// What lies behind the end of the log.
+#[derive(Debug)]
+pub(super) struct Behind {
+    pub(super) file: u64,
+    pub(super) end: u64,
+    /// Offsets of the messages that were cut off, rising.
+    pub(super) cut_off: Vec<u64>,
 }
 
 /// The commit log of one directory, for reading. Calls list the directory anew: a broker adds and deletes files.
@@ -199,165 +172,17 @@ impl CommitLog {
         }
     }
 
+    /// Opens a file of the log; `None` where the broker deleted it since the directory was listed.
+    pub(super) fn open_file(&self, file: &OffsetFile) -> Result<Option<Arc<FileSource>>> {
+        match self.open.get(file, self.options.access) {
+            Ok(source) => Ok(Some(source)),
+            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     pub(super) fn walk(&self, files: Vec<OffsetFile>, begin: u64, end: u64) -> Scan<FileSource> {
         let access = self.options.access;
         Scan::new(files, move |file| offset_files::open(file, access), self.options.versions, begin, end)
-    }
-
-    /// A walk over the frames of a range of the log. It starts at `begin` where a message begins there, else at the
-    /// beginning of the file that holds it. With `salvage` it continues after a corrupt region.
-    ///
-    /// # Errors
-    /// The system's error, with the path.
-    pub fn frames(&self, begin: u64, end: u64, salvage: bool) -> Result<Scan<FileSource>> {
-        let files = self.files()?;
-        if salvage {
-            let last = self.last_written(&files)?.and_then(|number| files.get(number)).map_or(0, |file| file.start);
-            return Ok(self.walk(files, begin, end).salvaging(last));
-        }
-        let walk = self.walk(files, begin, end);
-        if begin > 0 && LookUp::new(self)?.is_message(begin)? { walk.starting_at_begin() } else { Ok(walk) }
-    }
-
-    /// The messages in log order, as record batches, up to the first frame that a broker would refuse.
-    ///
-    /// The walk starts at the offset asked for where a message begins there; else at the beginning of the file that
-    /// holds it.
-    ///
-    /// # Errors
-    /// The system's error, with the path; `InvalidArgument` when `batch_size` is 0.
-    pub fn scan(&self, scan: &ScanOptions) -> Result<MessageReader<FileSource>> {
-        let begin = scan.begin_phy_offset;
-        let files = self.files()?;
-        // Saves the walk of up to a whole file where a message is known to begin.
-        let known = begin > 0 && !scan.salvage && LookUp::new(self)?.is_message(begin)?;
-        let first = files.iter().find(|file| file.end() > begin).is_none_or(|file| file.start >= begin);
-        if scan.threads > 1 && scan.batch_size > 0 && !scan.salvage && (known || first) {
-            let parallel = Parallel::new(&files, begin, self.options, scan)?;
-            return MessageReader::of_threads(parallel, &scan.columns, scan.batch_size);
-        }
-        let last = if scan.salvage { self.last_written(&files)? } else { None };
-        let last_begin = last.and_then(|number| files.get(number)).map_or(0, |file| file.start);
-        let mut walk = self.walk(files, begin, scan.end_phy_offset).checking(scan.check_crc);
-        let mut columns = scan.columns.clone();
-        if scan.salvage {
-            walk = walk.salvaging(last_begin);
-            columns.push(Column::Suspect);
-        }
-        if known {
-            walk = walk.starting_at_begin()?;
-        }
-        MessageReader::new(walk, &columns, scan.bodies, self.options.max_body_bytes, scan.batch_size)
-    }
-
-    /// The message that begins at this offset; `None` where none does, where its checksum is wrong, or where a broker cut it
-    /// off and left it on the disk.
-    ///
-    /// # Errors
-    /// The system's error, with the path.
-    pub fn message(&self, phy_offset: u64) -> Result<Option<Message>> {
-        let mut look_up = LookUp::new(self)?;
-        look_up.find(Some(phy_offset), |found| {
-            found.map(|(frame, place)| Message::new(&frame, place, self.options.max_body_bytes))
-        })
-    }
-
-    /// True when what begins at this offset is a whole message that a broker cut off; with [`Options::broker_end`] also when
-    /// it only lies behind the end of the log.
-    ///
-    /// # Errors
-    /// The system's error, with the path.
-    pub fn is_cut_off(&self, phy_offset: u64) -> Result<bool> {
-        LookUp::new(self)?.is_cut_off(phy_offset)
-    }
-
-    /// One row for each offset, in their order: the message that begins there (see [`Self::message`]), or nulls and the offset.
-    ///
-    /// # Errors
-    /// The system's error, with the path; `InvalidArgument` when the bodies together are too large for one batch.
-    pub fn messages(
-        &self,
-        phy_offsets: impl IntoIterator<Item = Option<i64>>,
-        columns: &[Column],
-        bodies: Bodies,
-    ) -> Result<RecordBatch> {
-        let (batch, is_whole) = self.rows_of(phy_offsets, self.builder(columns, bodies).unbounded())?;
-        if !is_whole {
-            let text = "these messages do not fit into one batch: ask for fewer offsets at a time";
-            return Err(Error::InvalidArgument(text.to_owned()));
-        }
-        Ok(batch)
-    }
-
-    /// The rows of [`Self::messages`] for the first of the offsets: as many as a batch holds, one at least.
-    ///
-    /// # Errors
-    /// The system's error, with the path.
-    pub fn first_messages(
-        &self,
-        phy_offsets: impl IntoIterator<Item = Option<i64>>,
-        columns: &[Column],
-        bodies: Bodies,
-    ) -> Result<RecordBatch> {
-        Ok(self.rows_of(phy_offsets, self.builder(columns, bodies))?.0)
-    }
-
-    pub(in crate::rocketmq) fn builder(&self, columns: &[Column], bodies: Bodies) -> BatchBuilder {
-        BatchBuilder::new(columns, bodies, self.options.max_body_bytes)
-    }
-
-    /// The rows that find room, and whether all do.
-    fn rows_of(
-        &self,
-        phy_offsets: impl IntoIterator<Item = Option<i64>>,
-        mut builder: BatchBuilder,
-    ) -> Result<(RecordBatch, bool)> {
-        let mut look_up = LookUp::new(self)?;
-        for phy_offset in phy_offsets {
-            let offset = phy_offset.and_then(|offset| u64::try_from(offset).ok());
-            let fits = look_up.find(offset, |found| {
-                if let Some((frame, place)) = found {
-                    builder.append(&[Row { frame, place, suspect: Suspect::default() }]) == 1
-                } else {
-                    builder.append_missing(phy_offset);
-                    true
-                }
-            })?;
-            if !fits {
-                return Ok((builder.take(), false));
-            }
-        }
-        Ok((builder.take(), true))
-    }
-
-    /// Look-ups of store times alone, with the files as they are listed now.
-    ///
-    /// # Errors
-    /// The system's error, with the path.
-    pub fn store_times(&self) -> Result<StoreTimes<'_>> {
-        Ok(StoreTimes(LookUp::new(self)?))
-    }
-}
-
-/// Look-ups of store times.
-#[derive(Debug)]
-pub struct StoreTimes<'a>(LookUp<'a>);
-
-impl StoreTimes<'_> {
-    /// Offset of the first byte of the log.
-    pub fn begin(&self) -> i64 {
-        self.0.begin().cast_signed()
-    }
-
-    /// Store time of the message of `size` bytes that begins at an offset; `None` where no message's head is, or where
-    /// its file ends before it does. Only the head is looked at.
-    ///
-    /// # Errors
-    /// The system's error, with the path.
-    pub fn of(&mut self, phy_offset: i64, size: i32) -> Result<Option<i64>> {
-        match (u64::try_from(phy_offset), u64::try_from(size)) {
-            (Ok(phy_offset), Ok(size)) => self.0.store_timestamp(phy_offset, size),
-            _ => Ok(None),
-        }
     }
 }

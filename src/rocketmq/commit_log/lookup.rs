@@ -1,14 +1,13 @@
 //! Look-ups of single messages.
 
-use std::io::ErrorKind;
 use std::sync::Arc;
 
-use super::frame::{self, Found, Frame};
-use super::log::CommitLog;
-use super::scan::Place;
-use super::window::{LOOKUP_WINDOW, Window};
 use crate::error::{Error, Result};
 use crate::io::{FileSource, ReadAt};
+use crate::rocketmq::commit_log::decode::row::Place;
+use crate::rocketmq::commit_log::frame::{self, Found, Frame};
+use crate::rocketmq::commit_log::log::CommitLog;
+use crate::rocketmq::commit_log::scan::window::{LOOKUP_WINDOW, Window};
 use crate::rocketmq::offset_files::OffsetFile;
 
 /// Look-ups of single messages, with the files as they were listed at its beginning.
@@ -131,16 +130,12 @@ impl<'a> LookUp<'a> {
         {
             return Ok(Some((number, Arc::clone(source))));
         }
-        match self.log.open.get(file, self.log.options.access) {
-            Ok(source) => {
-                self.window.clear();
-                self.current = Some((file.start, Arc::clone(&source)));
-                Ok(Some((number, source)))
-            }
-            // Deleted by the broker since the directory was listed.
-            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(e),
+        let source = self.log.open_file(file)?;
+        if let Some(source) = &source {
+            self.window.clear();
+            self.current = Some((file.start, Arc::clone(source)));
         }
+        Ok(source.map(|source| (number, source)))
     }
 
     /// True when a walk of the file comes to a message at this offset.

@@ -5,40 +5,40 @@
 //! frame stands that a broker would refuse. Only [`mod@write`] and [`cut_log`] create or change files. The
 //! format is written down in docs/formats/rocketmq-commitlog.md.
 
-mod batch;
-pub mod body;
-mod column_builder;
-pub mod columns;
-mod cut;
-mod cut_off;
+mod decode;
 pub mod frame;
+mod frames_at;
 mod gather;
+mod left_over;
 mod log;
 mod lookup;
-mod message;
-mod parallel;
-pub mod properties;
-pub(super) mod property_map;
-mod reader;
-mod recovery;
-mod salvage;
+mod offset_reader;
+mod read;
+mod repair;
 mod scan;
-mod suspect;
-pub mod text;
-mod window;
 pub mod write;
 
-pub use batch::Bodies;
-pub(in crate::rocketmq) use batch::{BatchBuilder, Row};
-pub use cut::cut_log;
-pub(in crate::rocketmq) use gather::Gather;
-pub use log::{CommitLog, Options, ScanOptions, StoreTimes};
-pub use message::Message;
-pub use property_map::PropertyMap;
-pub use reader::MessageReader;
-pub use recovery::{Recovery, Start, file_batch};
-pub use scan::{Place, Scan, Stop};
-pub use suspect::Suspect;
+pub(crate) use decode::batch::BatchBuilder;
+pub use decode::batch::Bodies;
+pub use decode::message::Message;
+pub(crate) use decode::property_map;
+pub use decode::property_map::PropertyMap;
+pub use decode::row::Place;
+pub(crate) use decode::row::Row;
+pub use decode::suspect::Suspect;
+pub use decode::{body, columns, text};
+pub use frame::{Stop, properties};
+pub(crate) use frames_at::{FramesAt, Wanted};
+pub(crate) use gather::Gather;
+pub use log::{CommitLog, Options};
+pub use read::StoreTimes;
+pub(crate) use repair::recovery;
+pub use repair::recovery::{Recovery, Start, file_batch};
+pub use repair::truncate::cut_log;
+pub use scan::filter::{Filter, TextSet};
+pub use scan::options::{AtDamage, ScanOptions};
+pub use scan::reader::MessageReader;
+pub use scan::walk::Scan;
 
 /// Logs are shared between threads, readers move between them.
 const _: () = {

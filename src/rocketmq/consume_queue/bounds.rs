@@ -12,6 +12,9 @@ use crate::error::Result;
 use crate::rocketmq::offset_files::OffsetFile;
 use crate::rocketmq::release::Release;
 
+/// Units that are looked at together.
+const UNITS_AT_ONCE: u64 = 4096;
+
 /// What of a queue is there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Bounds {
@@ -34,15 +37,24 @@ pub(super) fn of(queue: &ConsumeQueue, files: &[OffsetFile]) -> Result<Bounds> {
 /// Number of the unit after the last one that can be true.
 pub(super) fn written_end(queue: &ConsumeQueue, files: &[OffsetFile]) -> Result<u64> {
     for file in files.iter().rev() {
-        let mut end = 0;
-        queue.read_file(file, 0, u64::MAX, |Numbered { number, unit }| {
-            if unit.is_valid() {
-                end = number + 1;
+        let first = file.start.div_ceil(queue.unit_bytes());
+        let mut before = file.end() / queue.unit_bytes();
+        // From the end: most of a file may never have been written.
+        while before > first {
+            let begin = before.saturating_sub(UNITS_AT_ONCE).max(first);
+            let mut end = 0;
+            if !queue.is_unwritten(file, begin, before)? {
+                queue.read_file(file, begin, before, |Numbered { number, unit }| {
+                    if unit.is_valid() {
+                        end = number + 1;
+                    }
+                    true
+                })?;
             }
-            true
-        })?;
-        if end > 0 {
-            return Ok(end);
+            if end > 0 {
+                return Ok(end);
+            }
+            before = begin;
         }
     }
     Ok(files.first().map_or(0, |file| file.start / queue.unit_bytes()))

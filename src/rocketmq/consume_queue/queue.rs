@@ -150,6 +150,47 @@ impl ConsumeQueue {
         Ok(last.filter(|last| last.unit.is_valid()).map_or(-1, |last| last.unit.unit.end()))
     }
 
+    /// The last unit, if it leads to a message.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn last_unit(&self) -> Result<Option<BatchUnit>> {
+        let files = self.files()?;
+        let units = match self.options.compat {
+            None => bounds::written_end(self, &files)?,
+            Some(_) => bounds::of(self, &files)?.units,
+        };
+        let last = units.checked_sub(1).map(|last| self.unit(&files, last)).transpose()?.flatten();
+        Ok(last.map(|last| last.unit).filter(|unit| unit.is_valid() && unit.unit.is_message()))
+    }
+
+    /// Offset in the log of the first message at or behind `phy_offset` to which a unit leads, if the units rise.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn message_from(&self, phy_offset: i64) -> Result<Option<i64>> {
+        let files = self.files()?;
+        let end = bounds::of(self, &files)?.units;
+        let (mut low, mut high) = (files.first().map_or(0, |file| file.start / self.unit_bytes()), end);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.unit(&files, middle)? {
+                Some(found) if found.unit.unit.phy_offset >= phy_offset => high = middle,
+                _ => low = middle + 1,
+            }
+        }
+        let found = if low < end { self.unit(&files, low)? } else { None };
+        Ok(found.map(|found| found.unit.unit).filter(|unit| unit.is_message()).map(|unit| unit.phy_offset))
+    }
+
+    /// True when units of a file were never written, as far as the file system tells.
+    pub(super) fn is_unwritten(&self, file: &OffsetFile, begin: u64, end: u64) -> Result<bool> {
+        let source = self.open.get(file, self.options.access)?;
+        let (begin, end) = (begin * self.unit_bytes() - file.start, end * self.unit_bytes() - file.start);
+        let data = source.next_data(begin).map_err(|e| Error::io(&file.path, e))?;
+        Ok(data.is_none_or(|data| data >= end))
+    }
+
     /// Bytes of a unit, for arithmetic with offsets.
     pub(super) fn unit_bytes(&self) -> u64 {
         self.kind.unit_len() as u64

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import golden
-from logdex.rocketmq import MessageStore, queue_set
+from logdex.rocketmq import MessageStore, queues
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ def units() -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("step", [1, 2, 5, 8_192])
 def test_messages_of_a_batch_queue_come_once(store: Store, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
-    monkeypatch.setattr(queue_set, "_UNITS_A_STEP", step)
+    monkeypatch.setattr(queues, "_UNITS_A_STEP", step)
     with MessageStore.open(store("v5-basic")) as opened:
         for scan in (False, True):
             offsets = opened.messages(topic=TOPIC, columns=["phy_offset"], scan=scan).read_all()
@@ -41,7 +41,7 @@ def test_verify_follows_every_unit_once(store: Store, monkeypatch: pytest.Monkey
     root = store("v5-basic")
     with MessageStore.open(root) as opened:
         expected = opened.verify()
-        monkeypatch.setattr(queue_set, "_UNITS_A_STEP", step)
+        monkeypatch.setattr(queues, "_UNITS_A_STEP", step)
         assert opened.verify() == expected
     assert expected.ok
     everywhere = sum(len(row["units"]) for row in golden.rows("v5-basic", "units"))
@@ -52,7 +52,7 @@ def test_a_batch_queue_is_read_in_few_parts() -> None:
     for end in (0, 1, 8_192, 100_000, 10**9 + 7):
         for kind in ("plain", "batch"):
             begin = end // 3
-            parts = list(queue_set.parts(kind, begin, end)) if end < 10**6 or kind == "batch" else []
+            parts = list(queues.parts(kind, begin, end)) if end < 10**6 or kind == "batch" else []
             assert [place for part in parts for place in part][1:-1:2] == [part[0] for part in parts[1:]]
             if parts:
                 assert (parts[0][0], parts[-1][1]) == (begin, end)

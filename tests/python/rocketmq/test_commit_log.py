@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import golden
-from logdex.rocketmq.commit_log import CommitLog
+from logdex._core import CommitLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable

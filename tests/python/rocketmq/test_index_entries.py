@@ -9,7 +9,7 @@ import pytest
 
 import golden
 from logdex import _core
-from logdex.rocketmq.commit_log import CommitLog
+from logdex._core import CommitLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable

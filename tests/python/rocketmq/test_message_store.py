@@ -16,7 +16,7 @@ import golden
 import logdex
 from index_inputs import snapshot
 from logdex.rocketmq import MessageStore, StoreWriter
-from logdex.rocketmq.ranges import subtract, union
+from logdex.rocketmq.read import subtract, union
 
 if TYPE_CHECKING:
     from collections.abc import Callable

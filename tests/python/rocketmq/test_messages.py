@@ -93,7 +93,7 @@ def test_queues_lead_to_the_same_messages(
             )
             assert found == sorted(found)
     # No unit was found untrue.
-    assert {record.getMessage().split(";")[0] for record in caplog.records} <= {'there is no queue of "nobody\'s"'}
+    assert {record.getMessage().split(";")[0] for record in caplog.records} <= {'topic "nobody\'s" has no queue'}
 
 
 def test_columns_are_as_in_a_scan(store: Callable[[str], Path]) -> None:

@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 
 import golden
 from logdex.rocketmq import StoreWriter
-from logdex.rocketmq.queue_set import QueueSet
+from logdex.rocketmq.queues import QueueSet
 from logdex.spark.message_work import LogPiece, OffsetsPiece, QueuePiece
 from logdex.spark.messages_source import MessagesSource, PushdownMessagesReader
 

@@ -12,7 +12,7 @@ from logdex.report import Report, merge
 from logdex.rocketmq import CommitLog, ConsumeQueue, IndexFile, IndexService, MessageStore, StoreCheckpoint
 from logdex.rocketmq.layout import OFFSET_NAME
 from logdex.rocketmq.overview import checkpoint_times, first_time
-from logdex.rocketmq.queue_set import UNIT_BYTES
+from logdex.rocketmq.queues import UNIT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

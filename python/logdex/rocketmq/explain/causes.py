@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from logdex.rocketmq.message import Message
-    from logdex.rocketmq.message_store import MessageStore
+    from logdex.rocketmq.store import MessageStore
 
 _RETRY = ("%RETRY%", "%DLQ%")
 _DELAYED = ("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer")

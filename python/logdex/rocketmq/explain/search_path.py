@@ -13,12 +13,11 @@ from logdex.rocketmq.index_service import IndexService
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from logdex._core import IndexFile
+    from logdex._core import CommitLog, IndexFile
     from logdex.hash_index.query import TimeRange
-    from logdex.rocketmq.commit_log import CommitLog
     from logdex.rocketmq.find import FindResult
     from logdex.rocketmq.message import Message
-    from logdex.rocketmq.message_store import MessageStore
+    from logdex.rocketmq.store import MessageStore
 
 _MAX_LINKS = 1_000
 
@@ -109,7 +108,7 @@ def _candidates(
     for step in steps:
         sources |= dict.fromkeys(step.candidates, step.name)
     offsets = sorted(sources, reverse=True)
-    verdicts = _core.judge_candidates(log.core, offsets, *asked, begin=times.begin, end=times.end)
+    verdicts = _core.judge_candidates(log, offsets, *asked, begin=times.begin, end=times.end)
     return tuple(
         _candidate(log, offset, sources[offset], verdict, found.get(offset))
         for offset, verdict in zip(offsets, verdicts, strict=True)

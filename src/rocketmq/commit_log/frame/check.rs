@@ -1,18 +1,10 @@
 //! The check that decides whether a broker would take a frame. Source: upstream `CommitLog#checkMessageAndReturnSize`.
 
 use super::fields::{Frame, Layout, body_crc};
-use super::{MAGIC_BLANK, MAGIC_V1, MAGIC_V2, array, i32_at};
-use crate::rocketmq::commit_log::properties;
+use super::layout::{MAGIC_BLANK, MAGIC_V1, MAGIC_V2, array, i32_at};
+use super::versions::Versions;
+use crate::rocketmq::commit_log::frame::properties;
 use crate::rocketmq::names::{DELAY, SCHEDULE_TOPIC};
-
-/// Which frames are messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Versions {
-    /// Version 1 only, as brokers before 5.1.0: a frame of version 2 ends the log.
-    V1,
-    /// Both.
-    V1AndV2,
-}
 
 /// Why a frame is refused. A broker ends its walk of the log at such a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +30,15 @@ pub enum Refusal {
     },
     /// A delayed message whose level is no number.
     DelayLevel,
+}
+
+/// Where a walk ended, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stop {
+    /// Offset in the log.
+    pub phy_offset: u64,
+    /// What stands there; `None` at the end of the range asked for, or after the last file.
+    pub refusal: Option<Refusal>,
 }
 
 /// What stands at a place of the log.

@@ -1,6 +1,6 @@
 //! The fields of a frame that was found good: where each begins, and what it holds.
 
-use super::{
+use super::layout::{
     BEFORE_BODY_LENGTH, BODY_CRC, BORN_HOST, BORN_TIMESTAMP, FLAG, MAGIC_V2, PHY_OFFSET, QUEUE_ID, QUEUE_OFFSET,
     SYS_FLAG, array, host_lens, i16_at, i32_at,
 };
@@ -225,7 +225,7 @@ impl<'a> Frame<'a> {
 
     /// The same.
     #[inline]
-    pub(in crate::rocketmq::commit_log) fn topic_piece(&self) -> Piece<'a> {
+    pub(crate) fn topic_piece(&self) -> Piece<'a> {
         self.piece(self.topic_at(), usize::from(self.layout.topic))
     }
 
@@ -235,7 +235,7 @@ impl<'a> Frame<'a> {
     }
 
     /// The same.
-    pub(in crate::rocketmq::commit_log) fn properties_piece(&self) -> Piece<'a> {
+    pub(crate) fn properties_piece(&self) -> Piece<'a> {
         let begin = self.topic_at() + usize::from(self.layout.topic) + 2;
         self.piece(begin, usize::from(self.layout.properties))
     }

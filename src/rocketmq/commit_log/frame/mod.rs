@@ -1,121 +1,23 @@
-//! One frame of the commit log: its layout, and what its first bytes tell. [`check()`] says whether a broker would take it,
-//! [`Frame`] gives its fields.
-//!
-//! ```text
-//!  0 total size i32      20 queue offset i64     40 born timestamp i64
-//!  4 magic i32           28 phy offset i64       48 born host      B = 8 or 20: address, port i32
-//!  8 body crc i32        36 sys flag i32         48+B store timestamp i64
-//! 12 queue id i32                                56+B store host   S = 8 or 20: address, port i32
-//! 16 flag i32
-//!
-//! 56+B+S reconsume times i32
-//! 60+B+S prepared transaction offset i64
-//! 68+B+S body length i32, body
-//!        topic length i8 (version 1) or i16 (version 2), topic
-//!        properties length i16, properties
-//! ```
-//!
-//! All integers are big-endian. A BLANK frame has only the first two fields; what follows it to the end of the file is
-//! anything. Space that was never written is zero. Source: upstream `MessageExtEncoder#encode`.
+//! One frame of the commit log. [`layout`] states its fields, [`check()`] says whether a broker would take it, [`Frame`] reads
+//! its fields, and [`properties`] splits the properties.
 
 mod check;
 mod fields;
+mod layout;
+pub mod properties;
+mod versions;
 
-pub use check::{Found, Needs, Refusal, Versions, check, check_with};
+pub use check::{Found, Needs, Refusal, Stop, check, check_with};
 pub use fields::{Frame, Layout, PropCrc, body_crc};
-
-/// First four bytes after the size of a message with a one-byte topic length.
-pub const MAGIC_V1: u32 = 0xdaa3_20a7;
-/// The same with a two-byte topic length, written since 5.1.0 for topics longer than 127 bytes.
-pub const MAGIC_V2: u32 = 0xdaa3_20ab;
-/// Magic of the frame that fills the end of a file.
-pub const MAGIC_BLANK: u32 = 0xcbd4_3194;
-
-/// Bytes of a BLANK frame that mean something; a file always has room for one behind its last message.
-pub const BLANK_LEN: u64 = 8;
-
-/// The body is compressed.
-pub const COMPRESSED: i32 = 0x1;
-/// The bits that say how (4.9.4 and later).
-pub const COMPRESSION_TYPE: i32 = 0x700;
-/// The two bits of the transaction type.
-pub const TRANSACTION_TYPE: i32 = 0xc;
-/// The transaction type of a message that was committed.
-pub const TRANSACTION_COMMIT: i32 = 0x8;
-/// The transaction type of a message that was rolled back.
-pub const TRANSACTION_ROLLBACK: i32 = 0xc;
-/// The body is a batch of messages that share the frame (5.x).
-pub const INNER_BATCH: i32 = 0x80;
-/// The born host is an IPv6 address.
-pub(super) const BORN_HOST_V6: i32 = 0x10;
-/// The store host is an IPv6 address.
-pub(super) const STORE_HOST_V6: i32 = 0x20;
-
-const BODY_CRC: usize = 8;
-const QUEUE_ID: usize = 12;
-const FLAG: usize = 16;
-const QUEUE_OFFSET: usize = 20;
-const PHY_OFFSET: usize = 28;
-/// Where the flag stands that says how long the hosts are.
-pub(super) const SYS_FLAG: usize = 36;
-const BORN_TIMESTAMP: usize = 40;
-const BORN_HOST: usize = 48;
-/// Bytes of the fixed fields before the body length, without the hosts.
-pub(super) const BEFORE_BODY_LENGTH: usize = 68;
-/// Bytes of a frame up to and with the store timestamp, however long the hosts are.
-pub(super) const HEAD: usize = BORN_HOST + 20 + 8;
-
-/// True where a message has a place in a queue: half messages and those that are rolled back have none.
-pub fn is_in_queue(sys_flag: i32) -> bool {
-    matches!(sys_flag & TRANSACTION_TYPE, 0 | TRANSACTION_COMMIT)
-}
-
-#[inline]
-fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
-    bytes.get(at..)?.first_chunk().copied()
-}
-
-#[inline]
-fn i16_at(bytes: &[u8], at: usize) -> Option<i16> {
-    array(bytes, at).map(i16::from_be_bytes)
-}
-
-#[inline]
-fn i32_at(bytes: &[u8], at: usize) -> Option<i32> {
-    array(bytes, at).map(i32::from_be_bytes)
-}
-
-/// Length of a host: address and port.
-#[inline]
-fn host_len(sys_flag: i32, v6: i32) -> u8 {
-    if sys_flag & v6 == 0 { 8 } else { 20 }
-}
-
-/// Lengths of the born host and of the store host.
-#[inline]
-pub(super) fn host_lens(sys_flag: i32) -> (u8, u8) {
-    (host_len(sys_flag, BORN_HOST_V6), host_len(sys_flag, STORE_HOST_V6))
-}
-
-/// The size that the first bytes of a frame state; `None` below 0.
-pub(super) fn stated_size(head: &[u8]) -> Option<u64> {
-    u64::try_from(i32_at(head, 0)?).ok()
-}
-
-/// The offset that the message states whose first bytes these are.
-pub(super) fn stated_phy_offset_of_head(head: &[u8]) -> Option<i64> {
-    array(head, PHY_OFFSET).map(i64::from_be_bytes)
-}
-
-/// The store timestamp of the message whose first bytes these are; `None` where they are no message's.
-pub(super) fn store_timestamp_of_head(head: &[u8], versions: Versions) -> Option<i64> {
-    let magic = array(head, 4).map(u32::from_be_bytes)?;
-    if magic != MAGIC_V1 && (magic != MAGIC_V2 || versions == Versions::V1) {
-        return None;
-    }
-    let (born_host, _) = host_lens(i32_at(head, SYS_FLAG)?);
-    array(head, BORN_HOST + usize::from(born_host)).map(i64::from_be_bytes)
-}
+pub(crate) use layout::{
+    BEFORE_BODY_LENGTH, BORN_HOST_V6, HEAD, STORE_HOST_V6, SYS_FLAG, host_lens, stated_phy_offset_of_head, stated_size,
+    store_timestamp_of_head,
+};
+pub use layout::{
+    BLANK_LEN, COMPRESSED, COMPRESSION_TYPE, INNER_BATCH, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, TRANSACTION_COMMIT,
+    TRANSACTION_ROLLBACK, TRANSACTION_TYPE, is_in_queue,
+};
+pub use versions::Versions;
 
 #[cfg(test)]
 mod tests;

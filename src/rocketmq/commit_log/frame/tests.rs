@@ -2,8 +2,8 @@
 
 use super::{Found, Frame, MAGIC_BLANK, Needs, Refusal, Versions, check};
 use crate::java_text::decode_utf8;
-use crate::rocketmq::commit_log::properties;
-use crate::rocketmq::commit_log::text::{write_host, write_msg_id};
+use crate::rocketmq::commit_log::decode::text::{write_host, write_msg_id};
+use crate::rocketmq::commit_log::frame::properties;
 
 /// One message: topic `TopicTest`, queue 3, body `hello`, written by a 4.9.3 store.
 const SINGLE: &str = "000000a7 daa320a7 3610a686 00000003 00000000 0000000000000000 0000000000000000 00000000

@@ -3,7 +3,7 @@
 
 use super::encoder::TestLog;
 use super::{Guarded, scan, small_log, walk};
-use crate::rocketmq::commit_log::columns::Column;
+use crate::rocketmq::commit_log::decode::columns::Column;
 use crate::rocketmq::commit_log::{Bodies, MessageReader};
 
 /// Reads all columns; the walk over the same bytes and its bodies are compared with what was stored.

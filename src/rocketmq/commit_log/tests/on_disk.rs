@@ -9,7 +9,7 @@ use arrow_array::cast::AsArray;
 use super::encoder::{TestLog, TestMessage};
 use super::small_log;
 use crate::io::Access;
-use crate::rocketmq::commit_log::columns::Column;
+use crate::rocketmq::commit_log::decode::columns::Column;
 use crate::rocketmq::commit_log::{Bodies, CommitLog, Options, ScanOptions};
 use crate::rocketmq::file_name;
 

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::encoder::{TestLog, TestMessage};
 use super::{offsets, scan};
-use crate::rocketmq::commit_log::columns::Column;
+use crate::rocketmq::commit_log::decode::columns::Column;
 use crate::rocketmq::commit_log::frame::MAGIC_BLANK;
 use crate::rocketmq::commit_log::write::{CommitLogWriter, FlushMode, Host, PutOptions, WriterOptions};
 use crate::rocketmq::commit_log::{Bodies, MessageReader};

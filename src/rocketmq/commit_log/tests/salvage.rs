@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use super::encoder::{TestLog, TestMessage};
 use super::{Scan, offsets, scan, small_log};
 use crate::io::ReadAt;
-use crate::rocketmq::commit_log::columns::Column;
+use crate::rocketmq::commit_log::decode::columns::Column;
 use crate::rocketmq::commit_log::frame::Versions;
 use crate::rocketmq::commit_log::{Bodies, MessageReader, Suspect};
 use crate::rocketmq::offset_files::OffsetFile;

@@ -2,9 +2,9 @@
 
 use super::encoder::{TestLog, TestMessage};
 use super::{offsets, scan, small_log, walk};
-use crate::rocketmq::commit_log::columns::Column;
+use crate::rocketmq::commit_log::decode::columns::Column;
 use crate::rocketmq::commit_log::frame::{MAGIC_V1, Refusal};
-use crate::rocketmq::commit_log::window::SCAN_WINDOW;
+use crate::rocketmq::commit_log::scan::window::SCAN_WINDOW;
 use crate::rocketmq::commit_log::{Bodies, MessageReader, Stop};
 
 #[test]

@@ -1,0 +1,236 @@
+"""Copying messages of a store into a store of their own, which a broker loads."""
+
+from __future__ import annotations
+
+import errno
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from logdex.hash_index.query import MIN_TIME, TimeRange
+from logdex.report import Finding, Report
+from logdex.rocketmq.delay_offsets import DelayOffsets
+from logdex.rocketmq.index_service import INDEXES_TAGS
+from logdex.rocketmq.queues import QueueSet
+from logdex.rocketmq.schedule import SCHEDULE_TOPIC
+from logdex.rocketmq.store_options import DEFAULT_FILE_SIZE, StoreOptions
+from logdex.rocketmq.store_parts import StoreParts
+from logdex.rocketmq.store_recovery import READING, file_at
+from logdex.rocketmq.store_root import holds_log
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Iterator, Mapping
+    from datetime import tzinfo
+
+    from arro3.core import RecordBatch
+
+    from logdex._types import Progress, Time
+    from logdex.rocketmq.store import MessageStore
+
+_COLUMNS = (
+    "topic",
+    "queue_id",
+    # Only for the numbers that queues and delay levels begin with: a put numbers messages anew.
+    "queue_offset",
+    "phy_offset",
+    "store_size",
+    "store_timestamp",
+    "born_timestamp",
+    "body",
+    # With tags, keys and unique key, in the order in which they are stored.
+    "properties",
+    "flag",
+    "sys_flag",
+    "reconsume_times",
+    "prepared_transaction_offset",
+    "born_host",
+    "store_host",
+)
+
+_TRANSACTION = 0x0C
+_COMMIT = 0x08
+
+
+def copy_messages(
+    store: MessageStore,
+    directory: str | os.PathLike[str],
+    *,
+    topic: str | None = None,
+    begin: Time | None = None,
+    end: Time | None = None,
+    zone: str | tzinfo | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Copy messages into a new store, also those behind damage; what was cut off before is left out.
+
+    Bodies, properties, hosts and times stay as they are stored. Queues begin with the queue offsets that they have, so that
+    the offsets of consumers and delay levels keep their meaning as long as no message between is missing. Files have the sizes of
+    those of the store. Messages that wait for their time go with the others where no topic is chosen; how far the delay levels
+    were delivered is carried over, so that what waits is delivered, and what was delivered is not, whatever is missing between.
+
+    Args:
+        store: The store to read.
+        directory: The new store's root: missing, or empty.
+        topic: Only this topic, as stored; None: all.
+        begin: First store time, ms or an aware datetime; None: no bound.
+        end: Last store time, included.
+        zone: Time zone of the names of index files, as for `StoreWriter.open`.
+        progress: Called now and then with the bytes of the log that are done, and those there are.
+
+    Returns:
+        A report that counts messages and bytes. Findings are the places of the log that are no good message, and messages
+        that no log takes.
+
+    Raises:
+        FileExistsError: The directory is not empty.
+        OSError: The system refuses. What was written by then is left as after a crash.
+    """
+    target = Path(directory)
+    if holds_log(target):
+        raise FileExistsError(errno.EEXIST, "a store lies there already", str(target))
+    delays = DelayOffsets(store.layout.config).offsets if topic in (None, SCHEDULE_TOPIC) else {}
+    queues = QueueSet(store.layout, store.commit_log, READING)
+    with closing(queues):
+        offsets = _first_offsets(queues, topic, TimeRange.of(begin, end))
+        parts = StoreParts(target, _options(store, queues, offsets, zone))
+    findings: list[Finding] = []
+    try:
+        for (name, queue_id), offset in offsets.items():
+            parts.log.set_queue_offset(name, queue_id, offset)
+        delivered = _DeliveredLevels(delays, offsets)
+        messages = store.messages(
+            topic, begin=begin, end=end, columns=_COLUMNS, body="stored", on_damage=findings.append
+        )
+        count = _put_all(parts, store, _begun(parts, messages, set(offsets)), findings, delivered, progress=progress)
+        parts.set_delay_offsets(delivered.offsets)
+        log_bytes = parts.log.wrote_offset - parts.min_offset
+    except BaseException:
+        parts.abandon()
+        raise
+    parts.close()
+    return Report(findings, {"messages": count, "log_bytes": log_bytes})
+
+
+def _first_offsets(queues: QueueSet, topic: str | None, times: TimeRange) -> dict[tuple[str, int], int]:
+    """Give the queue offset of the first message that each queue has in a range of time."""
+    offsets: dict[tuple[str, int], int] = {}
+    for (name, queue_id), paths in queues.directories().items():
+        if topic not in (None, name):
+            continue
+        for queue in map(queues.open, paths):
+            first = queue.min_offset if times.begin == MIN_TIME else queue.offset_by_time(times.begin)
+            if first < queue.max_offset:
+                offsets[name, queue_id] = first
+    return offsets
+
+
+def _begun(parts: StoreParts, messages: Iterable[RecordBatch], known: set[tuple[str, int]]) -> Iterator[RecordBatch]:
+    """Begin queues that the store has no files of with the queue offset that their first message says."""
+    for batch in messages:
+        queues = list(zip(batch.column("topic").to_pylist(), batch.column("queue_id").to_pylist(), strict=True))
+        if not known.issuperset(queues):
+            facts = (batch.column(name).to_pylist() for name in ("queue_offset", "sys_flag"))
+            for queue, offset, sys_flag in zip(queues, *facts, strict=True):
+                # Half messages and those that are rolled back have no place in a queue.
+                if queue not in known and sys_flag & _TRANSACTION in (0, _COMMIT):
+                    name, queue_id = queue
+                    parts.log.set_queue_offset(name, queue_id, offset)
+                    known.add(queue)
+        yield batch
+
+
+def _options(
+    store: MessageStore, queues: QueueSet, offsets: dict[tuple[str, int], int], zone: str | tzinfo | None
+) -> StoreOptions:
+    """Give the sizes of the files that a store has, and where a copy's log begins."""
+    file_size = store.commit_log.file_size or DEFAULT_FILE_SIZE
+    begin = store.commit_log.min_offset // file_size * file_size
+    if any(offsets.values()):
+        # A broker takes the filling before a queue's first message for messages where its log begins with byte 0.
+        begin = max(begin, file_size)
+    sizes = queues.file_sizes()
+    files = store.index.files if store.index is not None else []
+    return StoreOptions(
+        file_size=file_size,
+        queue_file_size=sizes.get("file_size"),
+        batch_queue_file_size=sizes.get("batch_file_size"),
+        extension_file_size=queues.extension_file_size(),
+        hash_slots=files[0].hash_slots if files else None,
+        max_entries=files[0].max_entries if files else None,
+        zone=zone,
+        begin_phy_offset=begin,
+        compat=INDEXES_TAGS if files and store.indexes_tags else None,
+    )
+
+
+def _put_all(
+    parts: StoreParts,
+    store: MessageStore,
+    messages: Iterable[RecordBatch],
+    findings: list[Finding],
+    delivered: _DeliveredLevels,
+    *,
+    progress: Progress | None,
+) -> int:
+    """Put and dispatch messages; give their number."""
+    first, end = store.commit_log.min_offset, store.commit_log.max_offset
+    count = 0
+    for batch in messages:
+        count += _put(parts, store, batch, findings, delivered)
+        parts.dispatch()
+        if progress is not None:
+            progress(batch.column("phy_offset")[batch.num_rows - 1].as_py() - first, end - first)
+    return count
+
+
+def _put(
+    parts: StoreParts,
+    store: MessageStore,
+    batch: RecordBatch,
+    findings: list[Finding],
+    delivered: _DeliveredLevels,
+) -> int:
+    """Put a batch, without those of its messages that no log takes; give the number of the others."""
+    try:
+        placed = parts.log.put_messages(batch, body="stored", park=False)
+    except ValueError as error:
+        if batch.num_rows > 1:
+            half = batch.num_rows // 2
+            parts_of_batch = (batch.slice(0, half), batch.slice(half))
+            return sum(_put(parts, store, part, findings, delivered) for part in parts_of_batch)
+        offset = batch.column("phy_offset")[0].as_py()
+        path, begin = file_at(store.commit_log, offset)
+        findings.append(Finding(path, offset - begin, "log-message", "a message that a log takes", str(error)))
+        return 0
+    delivered.add(batch, placed)
+    return batch.num_rows
+
+
+class _DeliveredLevels:
+    """How far the delay levels of a copy were delivered, where messages may be missing and the later ones move up.
+
+    Attributes:
+        offsets: Levels from 1 on, and the offset in the copy's queue of what is delivered next.
+    """
+
+    def __init__(self, before: Mapping[int, int], first: Mapping[tuple[str, int], int]) -> None:
+        """Begin without a message.
+
+        Args:
+            before: The same of the store that is copied.
+            first: With which queue offsets the copy's queues begin; 0 where nothing is said.
+        """
+        self._before = before
+        self.offsets = {level: first.get((SCHEDULE_TOPIC, level - 1), 0) for level in before}
+
+    def add(self, messages: RecordBatch, placed: RecordBatch) -> None:
+        """Count messages as they were in the store, and where they were put."""
+        if not self._before:
+            return
+        queues, offsets = (messages.column(name).to_pylist() for name in ("queue_id", "queue_offset"))
+        for row, topic in enumerate(messages.column("topic").to_pylist()):
+            level = queues[row] + 1
+            if topic == SCHEDULE_TOPIC and offsets[row] < self._before.get(level, 0):
+                next_offset = placed.column("queue_offset")[row].as_py() + 1
+                self.offsets[level] = max(self.offsets[level], next_offset)

@@ -1,0 +1,157 @@
+"""The consume queues of a store, by topic and queue."""
+
+from __future__ import annotations
+
+import errno
+import operator
+import os
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from logdex import _core
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from logdex._core import CommitLog
+    from logdex.rocketmq.layout import StoreLayout
+
+
+UNIT_BYTES = {"plain": 20, "batch": 46}
+"""Bytes of a unit, by the kind of its queue."""
+
+_KEPT_OPEN = 128
+"""Queues that are kept open: a broker may have many thousands, and each holds files open."""
+
+_UNITS_A_STEP = 8_192
+_MOST_READINGS = 16
+
+
+def parts(kind: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """Split a range of queue offsets into ranges that are read together.
+
+    The units of a batch queue are not at their queue offsets, so each reading looks at all of them: its ranges are few. A
+    unit of several messages may reach into the next range.
+    """
+    step = _UNITS_A_STEP if kind == "plain" else max(_UNITS_A_STEP, -(-(end - begin) // _MOST_READINGS))
+    for first in range(begin, end, step):
+        yield first, min(end, first + step)
+
+
+def _directories(path: Path | str) -> list[os.DirEntry[str]]:
+    with os.scandir(path) as entries:
+        return sorted((entry for entry in entries if entry.is_dir()), key=lambda entry: entry.name)
+
+
+def _has_files(path: str) -> bool:
+    with os.scandir(path) as entries:
+        return next(entries, None) is not None
+
+
+class QueueSet:
+    """The queues of a store; those that were used are kept open."""
+
+    def __init__(self, layout: StoreLayout, log: CommitLog, options: dict[str, Any]) -> None:
+        """Prepare; nothing is read.
+
+        Args:
+            layout: The paths of the store.
+            log: The log of the store, for look-ups by time.
+            options: `access`, `compat` and `clock_slack_ms`, as of `ConsumeQueue.open`.
+        """
+        self._layout = layout
+        self._log = log
+        self._options = options
+        self.reading = {"access": options["access"], "compat": options["compat"]}
+        self._open: dict[Path, _core.ConsumeQueue] = {}
+        self._lock = threading.Lock()
+
+    def is_readable(self) -> bool:
+        """Return whether the queues are files: a 5.x broker may keep them in a RocksDB in the same directory."""
+        queues = self._layout.queues
+        # Listed, so that an error of the system names the directory.
+        return queues.is_dir() and "CURRENT" not in os.listdir(queues)  # noqa: PTH208 -- names are wanted
+
+    def directories(self) -> dict[tuple[str, int], list[Path]]:
+        """Return the directories of the queues by topic and queue id; batch queues have a folder of their own.
+
+        A directory without files is left out: a deleted topic leaves one.
+        """
+        found: dict[tuple[str, int], list[Path]] = {}
+        for root in (self._layout.queues if self.is_readable() else None, self._layout.batch_queues):
+            if root is None or not root.is_dir():
+                continue
+            for topic in _directories(root):
+                for queue in _directories(topic.path):
+                    if queue.name.isascii() and queue.name.isdecimal() and _has_files(queue.path):
+                        found.setdefault((topic.name, int(queue.name)), []).append(Path(queue.path))
+        return found
+
+    def topics(self) -> list[str]:
+        """Return the topics that have a queue, sorted."""
+        return sorted({topic for topic, _ in self.directories()})
+
+    def queue(self, topic: str, queue_id: int) -> _core.ConsumeQueue:
+        """Open one queue.
+
+        Raises:
+            FileNotFoundError: The store has no files of it.
+            TypeError: The topic is no text, or the number no integer.
+        """
+        if not isinstance(topic, str):
+            raise TypeError(f"a topic is str, not {type(topic).__name__}")
+        # A topic from a caller must not name another directory.
+        queue_id = operator.index(queue_id)
+        missing = self._layout.queues
+        if topic not in ("", ".", "..") and not {os.sep, "\0"} & set(topic):
+            for root in (self._layout.batch_queues, self._layout.queues):
+                path = root / topic / str(queue_id)
+                if path.is_dir() and any(path.iterdir()):
+                    return self.open(path)
+            missing = missing / topic / str(queue_id)
+        raise FileNotFoundError(errno.ENOENT, f"no files of queue {queue_id} of topic {topic!r}", str(missing))
+
+    def open(self, path: Path) -> _core.ConsumeQueue:
+        """Return the queue of a directory, open."""
+        with self._lock:
+            queue = self._open.pop(path, None)
+            if queue is None:
+                queue = _core.ConsumeQueue.open(
+                    path, commit_log=self._log, extension=self.extension(path), **self._options
+                )
+            # The queue that was not used for longest is dropped; it stays open as long as a caller holds it.
+            self._open[path] = queue
+            if len(self._open) > _KEPT_OPEN:
+                del self._open[next(iter(self._open))]
+            return queue
+
+    def extension(self, path: Path) -> Path | None:
+        """Return the directory of the extension files of a queue; None if it has none."""
+        extension = self._layout.queue_extensions / path.parent.name / path.name
+        return extension if extension.is_dir() else None
+
+    def file_sizes(self) -> dict[str, int]:
+        """Return the sizes of queue files as `ConsumeQueueWriter.create` takes them; unknown ones are left out."""
+        sizes: dict[str, int] = {}
+        names = {"plain": "file_size", "batch": "batch_file_size"}
+        for paths in self.directories().values():
+            for path in paths:
+                queue = self.open(path)
+                if names[queue.kind] not in sizes and queue.file_size:
+                    sizes[names[queue.kind]] = queue.file_size
+            if len(sizes) == len(names):
+                break
+        return sizes
+
+    def extension_file_size(self) -> int | None:
+        """Return the size of the extension files, as `ConsumeQueueWriter.create` takes it; None without such files."""
+        files = self._layout.queue_extensions.glob(f"*/*/{'[0-9]' * 20}")
+        return max((file.stat().st_size for file in files), default=0) or None
+
+    def close(self) -> None:
+        """Close the queues."""
+        with self._lock:
+            for queue in self._open.values():
+                queue.close()
+            self._open.clear()

@@ -1,0 +1,316 @@
+"""Reading the messages of a store: from its log, from the queues of a topic, in a thread ahead of the caller."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from logdex._core import MessageFilter, QueueReader, StoreCheckpoint, broker_lock_holder, dispatched_end
+from logdex.arrow import BatchStream
+from logdex.errors import LogdexError
+from logdex.hash_index.query import MAX_TIME, MIN_TIME, newest_first
+from logdex.rocketmq.store_root import written_by_logdex
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+
+    from arro3.core import RecordBatch
+
+    from logdex._core import CommitLog, MessageReader
+    from logdex._types import Body, Scan
+    from logdex.hash_index.query import TimeRange
+    from logdex.report import Finding
+    from logdex.rocketmq.index_service import IndexService
+    from logdex.rocketmq.layout import StoreLayout
+    from logdex.rocketmq.queues import QueueSet
+
+Range: TypeAlias = tuple[int, int]
+"""A half-open range of log offsets."""
+
+_log = logging.getLogger(__name__)
+
+_SCAN_BUDGET_BYTES = 1 << 30
+_TRUNCATED = "cut-off"
+_PLACE = ("topic", "queue_id", "queue_offset")
+_BATCHES_AHEAD = 4
+_SECONDS_TO_LOOK_UP = 0.1
+
+
+def warn(finding: Finding) -> None:
+    """Log a finding."""
+    _log.warning("%s at byte %d: expected %s, found %s", finding.path, finding.offset, finding.expected, finding.found)
+
+
+def is_truncated(suspect: str | None) -> bool:
+    """Return whether a salvaging scan says of a message that a broker truncated it; other suspects are valid messages."""
+    return suspect is not None and _TRUNCATED in suspect
+
+
+def check_scan(scan: Scan) -> None:
+    """Check the argument `scan` of a search.
+
+    Raises:
+        ValueError: It is neither "auto" nor True nor False.
+    """
+    if scan not in ("auto", True, False):
+        raise ValueError(f'scan={scan!r}: expected "auto", True or False')
+
+
+def valid_messages(
+    log: CommitLog,
+    columns: Iterable[str] | None,
+    begin: int,
+    end: int | None,
+    *,
+    salvage: bool,
+    body: Body = "decoded",
+    on_damage: Callable[[Finding], None] = warn,
+    queue_end: int | None = None,
+    selection: MessageFilter | None = None,
+) -> Iterator[RecordBatch]:
+    """Scan a range of a log that may be damaged.
+
+    Args:
+        log: The log.
+        columns: Names of columns; None: all.
+        begin: No message begins before it.
+        end: No message begins at or after it; None: the end.
+        salvage: Go on behind damage, without messages that a broker truncated; otherwise end where a broker's walk would.
+        body: "decoded" or "stored", as for `CommitLog.scan`.
+        on_damage: Called at the end for each place that is not a valid message.
+        queue_end: Queues lead up to here. Messages before it are returned even if they look truncated.
+        selection: Which messages are returned.
+    """
+    if end is not None and begin >= end:
+        return
+    reader = log.scan(
+        begin_phy_offset=begin,
+        end_phy_offset=end,
+        columns=columns,
+        stop="valid" if salvage else "broker",
+        body=body,
+        queue_end=queue_end,
+        selection=selection,
+    )
+    yield from reader
+    if salvage:
+        for finding in reader.report.findings:
+            on_damage(finding)
+
+
+class MessageRead:
+    """Reads the messages of a store that fulfil conditions."""
+
+    def __init__(self, layout: StoreLayout, log: CommitLog, queues: QueueSet, *, salvage: bool) -> None:
+        """Prepare; nothing is read.
+
+        Args:
+            layout: The paths of the store.
+            log: Its log.
+            queues: Its queues.
+            salvage: Go on behind damage; otherwise end where a broker's walk would.
+        """
+        self._layout = layout
+        self._log = log
+        self._queues = queues
+        self._salvage = salvage
+
+    def messages(
+        self,
+        topics: Sequence[str] | None,
+        queue_id: int | None,
+        times: TimeRange,
+        *,
+        columns: Iterable[str] | None,
+        scan: Scan,
+        slack_ms: int,
+        keys: Iterable[str] | None = None,
+        tags: Iterable[str] | None = None,
+        body: Body = "decoded",
+        on_damage: Callable[[Finding], None] = warn,
+    ) -> BatchStream:
+        """Read messages in log order; see `MessageStore.messages`."""
+        check_scan(scan)
+        selection = MessageFilter(
+            topics=topics,
+            queue_ids=None if queue_id is None else [queue_id],
+            begin=None if times.begin == MIN_TIME else times.begin,
+            end=None if times.end == MAX_TIME else times.end,
+            keys=keys,
+            tags=tags,
+        )
+        names = None if columns is None else list(columns)
+        schema = self._log.messages([], columns=names, body=body).schema
+        ranges = self._log.ranges_in_time(times.begin, times.end, slack_ms)
+        size = sum(end - begin for begin, end in ranges)
+        by_queues = topics is not None and (scan is False or (scan == "auto" and size > _SCAN_BUDGET_BYTES))
+
+        def batches() -> Iterator[RecordBatch]:
+            at = 0
+            if by_queues and topics is not None and (queues := self._readable_queues(topics, queue_id)) is not None:
+                # The end is asked for first: messages that are dispatched from here on are read from the log.
+                end = self.dispatched_up_to()
+                parts = [
+                    (topic, number, self._queues.open(path), None, None)
+                    for (topic, number), paths in queues.items()
+                    for path in paths
+                ]
+                reader = QueueReader(
+                    self._log, parts, end_phy_offset=end, columns=names, body=body, selection=selection
+                )
+                yield from reader
+                at = reader.position
+                if reader.fault is not None:
+                    _log.warning("%s; the log is read instead, from offset %d", reader.fault, at)
+            for begin, end in ranges:
+                yield from valid_messages(
+                    self._log,
+                    names,
+                    max(begin, at),
+                    end,
+                    salvage=self._salvage,
+                    body=body,
+                    on_damage=on_damage,
+                    selection=selection,
+                )
+
+        return BatchStream(schema, batches())
+
+    def _readable_queues(self, topics: Sequence[str], queue_id: int | None) -> dict[tuple[str, int], list[Any]] | None:
+        """Return the directories of the queues of these topics; None if a topic has none."""
+        queues = {
+            place: paths
+            for place, paths in self._queues.directories().items()
+            if place[0] in topics and queue_id in (None, place[1])
+        }
+        missing = set(topics) - {topic for topic, _ in queues}
+        if missing:
+            _log.warning("topic %r has no queue; the log is read instead", min(missing))
+            return None
+        return queues
+
+    def dispatched_up_to(self) -> int:
+        """Return the offset up to which the queues can be trusted: what a broker's start would not dispatch again."""
+        queues = [
+            (topic, queue_id, path) for (topic, queue_id), paths in self._queues.directories().items() for path in paths
+        ]
+        end = dispatched_end(self._log, queues, **self._queues.reading)
+        if end is None or not self._layout.abort.exists() or _is_running(self._layout):
+            return end or 0
+        checkpoint = StoreCheckpoint.open(self._layout.checkpoint) if self._layout.checkpoint.exists() else None
+        _, _, dispatch = self._log.recovery(checkpoint, last_exit_ok=False, queue_end=end)
+        return min(end, dispatch)
+
+
+def _is_running(layout: StoreLayout) -> bool:
+    """Return whether a broker on this machine has the store open: its queues are whole, although not all is on disk.
+
+    A writer of logdex does not count: it writes the files of its queues one after the other.
+    """
+    if written_by_logdex(layout):
+        return False
+    try:
+        return broker_lock_holder(layout.root / "lock") is not None
+    except OSError:
+        return False
+
+
+def union(ranges: Iterable[Range]) -> list[Range]:
+    """Return the union of ranges as rising ranges that neither touch nor overlap."""
+    joined: list[Range] = []
+    for begin, end in sorted(r for r in ranges if r[0] < r[1]):
+        if joined and begin <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+        else:
+            joined.append((begin, end))
+    return joined
+
+
+def subtract(whole: Range, ranges: Iterable[Range]) -> list[Range]:
+    """Return the parts of `whole` that are in none of the ranges, rising."""
+    rest: list[Range] = []
+    at, last = whole
+    for begin, end in union(ranges):
+        if at < min(begin, last):
+            rest.append((at, min(begin, last)))
+        at = max(at, end)
+    if at < last:
+        rest.append((at, last))
+    return rest
+
+
+def read_ahead(reader: MessageReader) -> Generator[RecordBatch, None, None]:
+    """Yield the batches of a reader, which a thread reads a few ahead; close the generator to stop the thread."""
+    ready: queue.Queue[Any] = queue.Queue(_BATCHES_AHEAD)
+    stopped = threading.Event()
+
+    def read() -> None:
+        last: BaseException | None = None
+        try:
+            for batch in reader:
+                if not _put(ready, batch, stopped):
+                    return
+        except BaseException as error:  # noqa: BLE001 -- raised where the batches are taken
+            last = error
+        _put(ready, last, stopped)
+
+    thread = threading.Thread(target=read, name="logdex-scan", daemon=True)
+    thread.start()
+    try:
+        while (item := ready.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        stopped.set()
+        thread.join()
+
+
+def _put(ready: queue.Queue[Any], item: Any, stopped: threading.Event) -> bool:  # noqa: ANN401 -- a batch, an error or the end
+    """Put an item as soon as the queue has space; return False once the caller has stopped."""
+    while not stopped.is_set():
+        try:
+            ready.put(item, timeout=_SECONDS_TO_LOOK_UP)
+        except queue.Full:
+            continue
+        return True
+    return False
+
+
+def bytes_read(reader: MessageReader, first: int, total: int) -> dict[str, int]:
+    """Return for a report how much of a log was read, and how much lies behind the damage that ended the walk.
+
+    Args:
+        reader: The reader, which has ended.
+        first: The first offset of the log.
+        total: The length of the log in bytes.
+    """
+    if not reader.report.findings or reader.end_offset is None:
+        return {"log_bytes": total}
+    read = reader.end_offset - first
+    return {"log_bytes": read, "log_bytes_behind_damage": total - read}
+
+
+def expect_end(layout: StoreLayout, log: CommitLog, index: IndexService, queues: QueueSet) -> None:
+    """Let a log look for its end from the last indexed message on, if a consume queue leads to that message as well.
+
+    Without this, up to 1 GiB of the log is walked before the first answer. Nothing is expected if the store has the file
+    `abort`: a broker that crashed may have truncated its log, and its queues and index still lead behind the end. An error
+    is ignored: the end is then looked for from the beginning of the last file.
+    """
+    if layout.abort.exists():
+        return
+    files = index.whole_files()
+    last = newest_first(files)[0].header.end_phy_offset if files else -1
+    if last < 0:
+        return
+    try:
+        for batch in log.scan(begin_phy_offset=last, end_phy_offset=last + 1, columns=_PLACE):
+            topic, queue_id, queue_offset = (batch.column(name)[0].as_py() for name in _PLACE)
+            units = queues.queue(topic, queue_id).units(queue_offset, queue_offset + 1)
+            if units.num_rows and units.column("phy_offset")[0].as_py() == last:
+                log.expect_message(last)
+    except (OSError, ValueError, LogdexError):
+        return

@@ -1,0 +1,491 @@
+"""A broker's store directory, for reading: finds messages by key, checked against the messages themselves."""
+
+from __future__ import annotations
+
+import operator
+import threading
+from typing import TYPE_CHECKING, Any
+
+from logdex._core import CommitLog
+from logdex._files import Closing
+from logdex._types import check_int64
+from logdex.hash_index.query import CLOCK_SLACK_MS, TimeRange, check_clock_slack
+from logdex.rocketmq.explain import explain
+from logdex.rocketmq.find import KeySearch
+from logdex.rocketmq.index_service import INDEXES_TAGS, IndexService
+from logdex.rocketmq.layout import StoreLayout, configured_topics, find_layout, is_store
+from logdex.rocketmq.message import is_msg_id, offset_in_msg_id
+from logdex.rocketmq.overview import overview
+from logdex.rocketmq.queue_build import build_queues
+from logdex.rocketmq.queues import QueueSet
+from logdex.rocketmq.read import MessageRead, expect_end, warn
+from logdex.rocketmq.rebuild import build_index
+from logdex.rocketmq.store_check import StoreCheck
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterable
+    from datetime import tzinfo
+    from pathlib import Path
+
+    from logdex._core import ConsumeQueue
+    from logdex._types import Access, Body, Compat, Progress, Scan, Time
+    from logdex.arrow import BatchStream
+    from logdex.report import Finding, Report
+    from logdex.rocketmq.explain import Explanation
+    from logdex.rocketmq.find import FindResult
+    from logdex.rocketmq.message import Message
+
+
+class MessageStore(Closing):
+    """The store of a broker, a backup of it, or what a dead broker left; nothing in it is created, locked or changed.
+
+    Open it with `MessageStore.open`. It may be used from several threads, and pickles by path and options.
+
+    Example:
+        >>> from logdex.rocketmq import MessageStore
+        >>> with MessageStore.open("/var/lib/rocketmq/store") as store:  # doctest: +SKIP
+        ...     for message in store.find("TopicTest", "order-1001"):
+        ...         print(message.phy_offset, message.body)
+    """
+
+    def __init__(self, layout: StoreLayout, options: dict[str, Any]) -> None:
+        """Open the log; call `open` instead."""
+        self._layout = layout
+        self._options = options
+        self._lock = threading.Lock()
+        self._index: IndexService | None = None
+        reading = {"access": options["access"], "compat": options["compat"]}
+        self._commit_log = CommitLog.open(layout.commit_log, **reading)
+        self._queues = QueueSet(layout, self._commit_log, {**reading, "clock_slack_ms": options["clock_slack_ms"]})
+        self._closed = False
+        salvage = options["compat"] is None
+        self._read = MessageRead(layout, self._commit_log, self._queues, salvage=salvage)
+        self._search = KeySearch(self._commit_log, lambda: self.index, self._known_topics, salvage=salvage)
+        self._topics_in_log: list[str] | None = None
+
+    @classmethod
+    def open(
+        cls,
+        root: str | os.PathLike[str],
+        *,
+        hash_slots: int | None = None,
+        max_entries: int | None = None,
+        clock_slack_ms: int = CLOCK_SLACK_MS,
+        commit_log: str | os.PathLike[str] | None = None,
+        access: Access = "auto",
+        compat: Compat | None = None,
+    ) -> MessageStore:
+        """Open a store directory; every part but the log may be missing.
+
+        Args:
+            root: The store's root, which holds `commitlog`, `consumequeue` and `index`; or a `commitlog` directory.
+            hash_slots: Slots of each index file (maxHashSlotNum); None: found from the fullest file.
+            max_entries: Entries of each index file plus one (maxIndexNum); None: as above.
+            clock_slack_ms: How far the broker's clock may have stepped within one index file, in ms.
+            commit_log: The directory of the log if it is not in the root (storePathCommitLog); several directories are
+                separated by commas.
+            access: "mmap", "pread", or "auto": map, and read plainly where mapping fails.
+            compat: Search the index as this release of the broker does, faults included; None: without its faults.
+
+        Raises:
+            OSError: There is no store at `root`, or the system refuses.
+            GeometryError: Slots and entries were not given and cannot be inferred from the index files.
+            ValueError: The index files have other slots and entries than those given; a negative slack.
+        """
+        check_int64(hash_slots=hash_slots, max_entries=max_entries)
+        check_clock_slack(clock_slack_ms)
+        layout = find_layout(root, commit_log)
+        options = {
+            "hash_slots": hash_slots,
+            "max_entries": max_entries,
+            "clock_slack_ms": clock_slack_ms,
+            "access": access,
+            "compat": compat,
+        }
+        store = cls(layout, options)
+        index = store.index
+        if index is not None and compat is None:
+            expect_end(layout, store.commit_log, index, store._queues)
+        return store
+
+    @staticmethod
+    def lies_at(path: Path) -> bool:
+        """Return whether `open` takes a path: the root of a store or the directory of a commit log.
+
+        Raises:
+            PermissionError: The system does not tell.
+        """
+        return is_store(path)
+
+    @property
+    def root(self) -> Path:
+        """The root directory of the store; of a log without a store its own directory."""
+        return self._layout.root
+
+    @property
+    def layout(self) -> StoreLayout:
+        """The paths of the store."""
+        return self._layout
+
+    @property
+    def commit_log(self) -> CommitLog:
+        """The log that holds the messages."""
+        self._check_open()
+        return self._commit_log
+
+    @property
+    def index(self) -> IndexService | None:
+        """The key index; None while the store has no index directory."""
+        self._check_open()
+        with self._lock:
+            directory = self._layout.index
+            if self._index is None and directory.is_dir():
+                self._index = IndexService.open(directory, **self._options)
+            return self._index
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ValueError("the store is closed")
+
+    def close(self) -> None:
+        """Close the files; a second call does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._index is not None:
+            self._index.close()
+        self._queues.close()
+        self._commit_log.close()
+
+    @staticmethod
+    def is_msg_id(text: str) -> bool:
+        """Return whether a text has the form of an offset id; a unique key of a client may have it as well."""
+        return is_msg_id(text)
+
+    def find(
+        self,
+        topic: str | None,
+        key: str,
+        *,
+        begin: Time | None = None,
+        end: Time | None = None,
+        max_num: int | None = None,
+        scan: Scan = "auto",
+        progress: Progress | None = None,
+    ) -> FindResult:
+        """Find the messages that carry a key, the newest first, each once.
+
+        Candidates of the index are checked against the messages. Ranges of the log that no index file covers, because
+        the broker has yet to index them or index files were lost, are read by the rules that a broker indexes by.
+
+        Args:
+            topic: The topic, as stored; None tries every topic of the store, for a unique key whose topic is not known.
+            key: The unique key (the client's message id), or one of the space-separated keys. Where the broker indexed
+                tags (5.5.0), `"T#"` and the tags of a message lead to it, too.
+            begin: First store time, ms or an aware datetime; None: no bound.
+            end: Last store time, included.
+            max_num: The most messages to give; None: all.
+            scan: How much of what no index file covers is read: "auto" up to 1 GiB a call, True all, False nothing. What
+                one call read, the next calls remember and search, whatever they read themselves.
+            progress: Called now and then with the bytes of the log that were read, and those that will be.
+
+        Raises:
+            ValueError: `max_num` is negative.
+            TypeError: A bound is no integer, or a datetime without time zone.
+        """
+        self._check_open()
+        times = TimeRange.of(begin, end)
+        return self._search.find(topic, key, times=times, max_num=max_num, scan=scan, progress=progress)
+
+    def find_batch(
+        self,
+        topics: Any,  # noqa: ANN401 -- anything with the PyCapsule interface
+        keys: Any,  # noqa: ANN401 -- as above
+        *,
+        begin: Time | None = None,
+        end: Time | None = None,
+        max_num: int | None = None,
+        scan: Scan = "auto",
+        batch_size: int = 1_024,
+    ) -> BatchStream:
+        """Find the messages of many keys.
+
+        Args:
+            topics: One topic for all, or one a key: a sequence or Arrow.
+            keys: The keys: a sequence or Arrow. A null key finds nothing.
+            begin: First store time, ms or an aware datetime; None: no bound.
+            end: Last store time, included.
+            max_num: The most messages a key; None: all.
+            scan: As for `find`.
+            batch_size: The most rows of a batch.
+
+        Returns:
+            An Arrow stream of the message columns after query_row (int64, the place of the key), in the order of the keys,
+            the newest message of each first.
+        """
+        self._check_open()
+        times = TimeRange.of(begin, end)
+        return self._search.find_batch(topics, keys, times=times, max_num=max_num, scan=scan, batch_size=batch_size)
+
+    def message(self, key: str | int) -> Message | None:
+        """Read one message; None where none is.
+
+        Args:
+            key: The offset id of the message (`msg_id`, as the broker returns it), or its commit-log offset in bytes. A
+                unique key goes through `find`.
+
+        Raises:
+            ValueError: The text is no offset id: 32 hexadecimal digits, 56 with an IPv6 address.
+        """
+        self._check_open()
+        if not isinstance(key, str):
+            return self._commit_log.message(operator.index(key))
+        if not is_msg_id(key):
+            raise ValueError(f"an offset id has 32 or 56 hexadecimal digits, this has {len(key)} characters: {key!r}")
+        message = self._commit_log.message(offset_in_msg_id(key))
+        return message if message is not None and message.msg_id == key.upper() else None
+
+    def messages(
+        self,
+        topic: str | None = None,
+        queue_id: int | None = None,
+        begin: Time | None = None,
+        end: Time | None = None,
+        columns: Iterable[str] | None = None,
+        *,
+        topics: Iterable[str] | None = None,
+        keys: Iterable[str] | None = None,
+        tags: Iterable[str] | None = None,
+        scan: Scan = "auto",
+        body: Body = "decoded",
+        on_damage: Callable[[Finding], None] = warn,
+    ) -> BatchStream:
+        """Read messages in the order of the log, also those behind damage, which is logged.
+
+        All conditions must hold. They are checked on the stored message, so the bodies of other messages are not
+        decompressed, and log files whose time cannot match are not read. The messages of topics can be read through their
+        queues instead of the log. Queues do not lead to messages of the raw transaction types PREPARED and ROLLBACK (before
+        4.3.0), nor to those of a deleted topic. What the queues do not cover, because the broker crashed or had yet to
+        dispatch it, is read from the log in any case, and so is the rest if a queue is damaged.
+
+        Args:
+            topic: Only this topic, as stored; None: all.
+            queue_id: Only this queue of the topic, or of every topic.
+            begin: First store time, ms or an aware datetime; None: no bound.
+            end: Last store time, included.
+            columns: Names of message columns, in the order wanted; all if not given.
+            topics: Only these topics.
+            keys: Only messages that carry one of these: as their unique key, or as one of their space-separated keys.
+            tags: Only messages with one of these tags.
+            scan: Whether the log is read for given topics: "auto" if at most 1 GiB of it may match, else the queues; True
+                always; False never.
+            body: "decoded", or "stored": as the log holds it, perhaps compressed.
+            on_damage: Called for each place of the log that is not a valid message, behind the rows around it; None logs it.
+
+        Returns:
+            An Arrow stream.
+
+        Raises:
+            TypeError: A text is not a str, or `topics`, `keys` or `tags` is one str.
+            ValueError: An unknown column.
+            OSError: The system refuses; from the reader, too.
+        """
+        self._check_open()
+        check_int64(queue_id=queue_id)
+        chosen = None if topics is None else list(_texts("topics", topics))
+        if topic is not None:
+            (topic,) = _texts("topic", [topic])
+            chosen = [topic] if chosen is None or topic in chosen else []
+        return self._read.messages(
+            chosen,
+            queue_id,
+            TimeRange.of(begin, end),
+            columns=columns,
+            scan=scan,
+            slack_ms=self._options["clock_slack_ms"],
+            keys=keys,
+            tags=tags,
+            body=body,
+            on_damage=on_damage,
+        )
+
+    @property
+    def topics(self) -> list[str]:
+        """Topics with messages, sorted: those that have queues; in a store without queues those in the log.
+
+        Without queues the first call is linear in the log.
+        """
+        self._check_open()
+        topics = self._queues.topics()
+        if topics:
+            return topics
+        if self._topics_in_log is None:
+            self._topics_in_log, report = self._commit_log.topics(salvage=self._options["compat"] is None)
+            for finding in report.findings:
+                warn(finding)
+        return self._topics_in_log
+
+    def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """Open the consume queue of a topic.
+
+        Raises:
+            FileNotFoundError: The store has no files of it.
+            TypeError: The topic is no text, or the number no integer.
+        """
+        self._check_open()
+        return self._queues.queue(topic, queue_id)
+
+    def explain(self, topic: str, key: str, *, begin: Time | None = None, end: Time | None = None) -> Explanation:
+        """Explain why a key is found or not: each step of the search, and the likely causes.
+
+        Log ranges that no index file covers are read, up to 1 GiB a call.
+
+        Args:
+            topic: The topic asked for.
+            key: The key asked for.
+            begin: First store time, ms or an aware datetime; None: no bound.
+            end: Last store time, included.
+
+        Returns:
+            The explanation, to print or to inspect.
+        """
+        self._check_open()
+        return explain(self, topic, key, TimeRange.of(begin, end), self._options["clock_slack_ms"])
+
+    @property
+    def indexes_tags(self) -> bool:
+        """Whether messages are found by their tags: a 5.5.0 broker indexes them, and what is read from the log has them."""
+        self._check_open()
+        return self._search.has_tags()
+
+    def overview(self) -> dict[str, Any]:
+        """Return files, ranges of offsets and times, topics and index files, as `logdex info` shows them.
+
+        Of the log only the newest file is walked.
+        """
+        self._check_open()
+        return overview(self._layout, self._commit_log, self._queues, self.index)
+
+    def verify(self, progress: Progress | None = None) -> Report:
+        """Check log, queues and index, each by itself and against the others, both ways; linear in all of them.
+
+        Every message must have its unit and its keys their entries, every unit and entry must lead to its message. What a
+        broker had yet to dispatch when it ended is no fault.
+
+        Args:
+            progress: Called now and then with the bytes of the log that are done, and those there are.
+
+        Returns:
+            The findings, of the kinds that docs/findings.md lists; never raises for what it finds.
+
+        Raises:
+            OSError: The system refuses to read.
+        """
+        self._check_open()
+        return StoreCheck(self._layout, self._commit_log, self._queues, self.index).run(progress)
+
+    def build_index(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        hash_slots: int | None = None,
+        max_entries: int | None = None,
+        zone: str | tzinfo | None = None,
+        tags: bool | None = None,
+        threads: int = 2,
+        progress: Progress | None = None,
+    ) -> Report:
+        """Make the index files of the log, byte for byte those of a broker; the store itself is only read.
+
+        The log is read by threads beside the one that puts.
+
+        Args:
+            directory: Where the files go; made where it is not there. It must be empty.
+            hash_slots: Slots of each file; None: as the store's own index has, or a broker's default, 5,000,000.
+            max_entries: Entries of each file plus one; None: likewise, 20,000,000.
+            zone: Time zone of the file names, the broker's, by name or as tzinfo; None: the machine's.
+            tags: Index tags, too, as a 5.5.0 broker does; None: as the store's own index does, or `compat` says.
+            threads: Threads that read the log.
+            progress: Called now and then with the bytes of the log that are done, and those there are.
+
+        Returns:
+            A report that counts messages, entries and index files. A finding is where the log is damaged: a broker's walk
+            ends there, and so does the index; `checked["log_bytes_behind_damage"]` says how much of the log it leaves out.
+
+        Raises:
+            FileExistsError: The directory is not empty.
+            LockedError: The directory is the index of a running broker.
+            OSError: The system refuses.
+        """
+        self._check_open()
+        if (hash_slots is None) != (max_entries is None):
+            raise ValueError("give both hash_slots and max_entries, or neither")
+        index = self.index
+        files = index.files if index is not None else []
+        own = (files[0].hash_slots, files[0].max_entries) if files else None
+        if tags is None:
+            tags = self._search.has_tags() if files else self._options["compat"] == INDEXES_TAGS
+        return build_index(
+            self._commit_log,
+            directory,
+            geometry=own if hash_slots is None or max_entries is None else (hash_slots, max_entries),
+            zone=zone,
+            tags=tags,
+            threads=threads,
+            progress=progress,
+        )
+
+    def build_queues(
+        self, directory: str | os.PathLike[str], *, threads: int = 2, progress: Progress | None = None
+    ) -> Report:
+        """Build the consume queues from the log; the store itself is only read.
+
+        Their files have the size of the store's queue files, else a broker's default. If the store has extension files, the
+        new queues have them as well, with empty bit maps: the log does not tell which consumer filters match a message.
+
+        Args:
+            directory: Where `consumequeue`, `batchconsumequeue` and `consumequeue_ext` go; created if it is missing.
+            threads: Threads that read the log.
+            progress: Called with the bytes of the log that are done, and all of them.
+
+        Returns:
+            A report that counts messages, units and queues. A finding is where the log is damaged, and where queue offsets
+            jump or repeat, as after a topic was deleted.
+
+        Raises:
+            FileExistsError: The directory holds queues.
+            OSError: The system refuses.
+        """
+        self._check_open()
+        return build_queues(self._commit_log, self._queues, directory, threads=threads, progress=progress)
+
+    def _known_topics(self) -> list[str]:
+        """Return the topics that a message may have, including those without a queue."""
+        return sorted({*self.topics, *configured_topics(self._layout.config)})
+
+    def __repr__(self) -> str:
+        """Name the root."""
+        return f"{type(self).__name__}({str(self._layout.root)!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle by path and options."""
+        return _reopen, (self._layout.root, {**self._options, "commit_log": self._layout.commit_log})
+
+
+def _reopen(root: Path, options: dict[str, Any]) -> MessageStore:
+    return MessageStore.open(root, **options)
+
+
+def _texts(name: str, values: Iterable[str]) -> Iterable[str]:
+    """Check texts.
+
+    Raises:
+        TypeError: One of them is not a str, or there is one str instead of several.
+    """
+    if isinstance(values, str):
+        raise TypeError(f"{name}: expected an iterable of str, found one str; put it into a list")
+    for value in values:
+        if not isinstance(value, str):
+            raise TypeError(f"{name}: expected str, found {type(value).__name__}")
+        yield value

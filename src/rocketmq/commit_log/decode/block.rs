@@ -1,0 +1,106 @@
+//! A block of messages that are added to the columns in one go, with what several columns need of each message.
+
+use std::borrow::Cow;
+
+use crate::arrow::byte_column::Piece;
+use crate::java_text::decode_utf8;
+use crate::rocketmq::commit_log::decode::row::Row;
+use crate::rocketmq::commit_log::decode::text::{HostText, HostTexts};
+use crate::rocketmq::commit_log::frame::properties::{Entry, KnownNames, Names};
+
+/// The properties of a message.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Properties {
+    /// Number of the names.
+    pub(crate) names: usize,
+    /// Numbers of the entries in the block.
+    pub(crate) begin: usize,
+    pub(crate) end: usize,
+}
+
+/// What the columns of a block are made of.
+pub(crate) struct Block<'a> {
+    pub(crate) rows: &'a [Row<'a>],
+    /// Of every row, where any column needs them.
+    pub(crate) properties: Vec<Properties>,
+    pub(crate) entries: Vec<Entry<'a>>,
+    /// Numbers of the texts of born host and store host of every row, where any column needs them.
+    pub(crate) hosts: Vec<[usize; 2]>,
+    pub(crate) known: &'a Known,
+    /// Why bodies are missing; nothing where none is.
+    pub(crate) body_errors: Vec<Option<String>>,
+}
+
+/// What came before and comes again.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    pub(crate) hosts: HostTexts,
+    pub(crate) names: KnownNames,
+}
+
+impl<'a> Block<'a> {
+    pub(crate) fn host(&self, number: usize) -> &'a HostText {
+        self.known.hosts.get(number)
+    }
+
+    /// The names of a message's properties.
+    pub(crate) fn names(&self, properties: &Properties) -> Option<&'a Names> {
+        self.known.names.get(properties.names)
+    }
+
+    /// The value of one of the properties that have columns of their own.
+    pub(crate) fn value(&self, properties: &Properties, which: usize) -> Option<Piece<'a>> {
+        let entry = self.names(properties)?.known.get(which).copied().flatten()?;
+        self.entries.get(properties.begin + entry).map(Entry::value)
+    }
+
+    /// Forgets the rows from this one on.
+    pub(crate) fn truncate(&mut self, rows: usize) {
+        self.rows = self.rows.get(..rows).unwrap_or_default();
+        self.properties.truncate(rows);
+        self.entries.truncate(self.properties.last().map_or(0, |last| last.end));
+        self.hosts.truncate(rows);
+    }
+}
+
+impl Known {
+    /// Splits the properties of every row. `decoded` holds the texts of those that are no UTF-8.
+    pub(crate) fn split<'a>(
+        &mut self,
+        rows: &[Row<'a>],
+        decoded: &'a [Option<String>],
+    ) -> (Vec<Properties>, Vec<Entry<'a>>) {
+        self.names.limit();
+        let (mut properties, mut entries) = (Vec::with_capacity(rows.len()), Vec::with_capacity(8 * rows.len()));
+        for (number, row) in rows.iter().enumerate() {
+            let begin = entries.len();
+            let text = match decoded.get(number) {
+                Some(Some(text)) => Piece::whole(text.as_bytes()),
+                _ => row.frame.properties_piece(),
+            };
+            let names = self.names.split(text, &mut entries);
+            properties.push(Properties { names, begin, end: entries.len() });
+        }
+        (properties, entries)
+    }
+
+    /// The numbers of the hosts' texts.
+    pub(crate) fn hosts(&mut self, rows: &[Row<'_>]) -> Vec<[usize; 2]> {
+        self.hosts.limit();
+        let hosts = &mut self.hosts;
+        let numbers = |row: &Row<'_>| [row.frame.born_host(), row.frame.store_host()].map(|host| hosts.number(host));
+        rows.iter().map(numbers).collect()
+    }
+}
+
+/// The properties of rows as text, where their bytes are no UTF-8; nothing where all are ASCII.
+pub(crate) fn decoded(rows: &[Row<'_>]) -> Vec<Option<String>> {
+    if rows.iter().all(|row| row.frame.properties_piece().is_ascii()) {
+        return Vec::new();
+    }
+    let decode = |row: &Row<'_>| match decode_utf8(row.frame.properties()) {
+        Cow::Owned(text) => Some(text),
+        Cow::Borrowed(_) => None,
+    };
+    rows.iter().map(decode).collect()
+}

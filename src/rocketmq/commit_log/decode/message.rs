@@ -1,0 +1,75 @@
+//! One message, owned.
+
+use crate::java_text::decode_utf8;
+use crate::rocketmq::commit_log::decode::body::BodyDecoder;
+use crate::rocketmq::commit_log::decode::row::Place;
+use crate::rocketmq::commit_log::decode::text;
+use crate::rocketmq::commit_log::frame::Frame;
+use crate::rocketmq::commit_log::frame::properties;
+
+/// A message with every column; see [`crate::rocketmq::commit_log::decode::columns::Column`] for what they mean.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are the columns")]
+pub struct Message {
+    pub topic: String,
+    pub queue_id: i32,
+    pub queue_offset: i64,
+    pub phy_offset: u64,
+    pub store_timestamp: i64,
+    pub born_timestamp: i64,
+    pub msg_id: String,
+    pub body: Option<Vec<u8>>,
+    pub properties: Vec<(String, String)>,
+    pub flag: i32,
+    pub sys_flag: i32,
+    pub store_size: i32,
+    pub body_crc: i32,
+    pub reconsume_times: i32,
+    pub prepared_transaction_offset: i64,
+    pub born_host: String,
+    pub store_host: String,
+    pub body_error: Option<String>,
+}
+
+impl Message {
+    pub(crate) fn new(frame: &Frame<'_>, place: Place<'_>, max_body_bytes: usize) -> Self {
+        let (mut msg_id, mut born_host, mut store_host) = (String::new(), String::new(), String::new());
+        text::write_msg_id(frame.store_host(), place.phy_offset, &mut msg_id);
+        text::write_host(frame.born_host(), &mut born_host);
+        text::write_host(frame.store_host(), &mut store_host);
+        let mut decoder = BodyDecoder::new(max_body_bytes);
+        let (body, body_error) = match decoder.decode(frame.stored_body(), frame.sys_flag()) {
+            Ok(body) => (Some(body.to_vec()), None),
+            Err(error) => (None, Some(place.body_error(&error))),
+        };
+        let properties = properties::parse(&decode_utf8(frame.properties()))
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
+        Self {
+            topic: decode_utf8(frame.topic()).into_owned(),
+            queue_id: frame.queue_id(),
+            queue_offset: frame.queue_offset(),
+            phy_offset: place.phy_offset,
+            store_timestamp: frame.store_timestamp(),
+            born_timestamp: frame.born_timestamp(),
+            msg_id,
+            body,
+            properties,
+            flag: frame.flag(),
+            sys_flag: frame.sys_flag(),
+            store_size: frame.store_size(),
+            body_crc: frame.body_crc(),
+            reconsume_times: frame.reconsume_times(),
+            prepared_transaction_offset: frame.prepared_transaction_offset(),
+            born_host,
+            store_host,
+            body_error,
+        }
+    }
+
+    /// Value of a property.
+    pub fn property(&self, name: &str) -> Option<&str> {
+        self.properties.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+    }
+}

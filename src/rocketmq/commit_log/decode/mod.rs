@@ -1,0 +1,12 @@
+//! From frames to values: bodies, texts, and Arrow columns.
+
+pub(crate) mod batch;
+pub(crate) mod block;
+pub mod body;
+pub(crate) mod column_builder;
+pub mod columns;
+pub(crate) mod message;
+pub(crate) mod property_map;
+pub(crate) mod row;
+pub(crate) mod suspect;
+pub mod text;

@@ -1,0 +1,33 @@
+//! A message frame and its place, as decoders and columns take them.
+
+use std::path::Path;
+
+use crate::rocketmq::commit_log::decode::body::BodyError;
+use crate::rocketmq::commit_log::decode::suspect::Suspect;
+use crate::rocketmq::commit_log::frame::Frame;
+
+/// Where a frame lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place<'a> {
+    /// Offset in the log.
+    pub phy_offset: u64,
+    /// Name of the file.
+    pub path: &'a Path,
+    /// Offset in the file.
+    pub file_offset: u64,
+}
+
+impl Place<'_> {
+    /// What is said where a body cannot be decoded.
+    pub(crate) fn body_error(&self, error: &BodyError) -> String {
+        format!("{} at byte {}: {error}", self.path.display(), self.file_offset)
+    }
+}
+
+/// A message that is to be added.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row<'a> {
+    pub(crate) frame: Frame<'a>,
+    pub(crate) place: Place<'a>,
+    pub(crate) suspect: Suspect,
+}

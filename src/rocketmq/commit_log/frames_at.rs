@@ -1,0 +1,205 @@
+//! Messages at known offsets of the log, read together where they are near each other.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::io::{FileSource, ReadAt};
+use crate::rocketmq::commit_log::decode::row::{Place, Row};
+use crate::rocketmq::commit_log::decode::suspect::Suspect;
+use crate::rocketmq::commit_log::frame::{self, Found, Frame, Layout};
+use crate::rocketmq::commit_log::left_over::LONGEST_FILLING;
+use crate::rocketmq::commit_log::log::CommitLog;
+use crate::rocketmq::commit_log::lookup::LookUp;
+use crate::rocketmq::commit_log::scan::window::lengths_add_up;
+use crate::rocketmq::offset_files::OffsetFile;
+
+/// Messages that are at most so far apart are read together: that costs less than another call of the system.
+const GAP: u64 = 4096;
+/// The most bytes that are read together.
+const TOGETHER: u64 = 1 << 20;
+/// The size that a message states is believed up to here; a larger one is compared with its length fields first.
+const BELIEVED: u64 = 64 * 1024;
+
+/// Where a message should begin, and how many bytes it should have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) phy_offset: u64,
+    pub(crate) size: u32,
+}
+
+/// A message that was read.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    phy_offset: u64,
+    /// Number of its file.
+    file: usize,
+    /// Where it begins in the buffer.
+    at: usize,
+    layout: Layout,
+}
+
+/// Reads messages at known offsets, with the files as they were listed at its beginning.
+#[derive(Debug)]
+pub(crate) struct FramesAt {
+    log: Arc<CommitLog>,
+    files: Vec<OffsetFile>,
+    /// The file that was read last.
+    current: Option<(usize, Arc<FileSource>)>,
+    /// Number of the last file in which anything was written.
+    last_written: Option<usize>,
+    /// A file, and the offset before which all its whole messages belong to the log.
+    certain: Option<(usize, u64)>,
+    bytes: Vec<u8>,
+    held: Vec<Option<Held>>,
+}
+
+impl FramesAt {
+    pub(crate) fn new(log: Arc<CommitLog>) -> Result<Self> {
+        let files = log.files()?;
+        let last_written = log.last_written(&files)?;
+        let (current, certain) = (None, None);
+        Ok(Self { log, files, current, last_written, certain, bytes: Vec::new(), held: Vec::new() })
+    }
+
+    /// Offset of the first byte of the log.
+    pub(crate) fn begin(&self) -> u64 {
+        self.files.first().map_or(0, |file| file.start)
+    }
+
+    /// Reads the messages at these offsets, which rise, in place of those that were read before.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub(crate) fn read(&mut self, wanted: &[Wanted]) -> Result<()> {
+        self.bytes.clear();
+        self.held.clear();
+        let mut rest = wanted;
+        while let Some(first) = rest.first() {
+            let Some((number, source)) = self.source(first.phy_offset)? else {
+                self.held.push(None);
+                rest = rest.get(1..).unwrap_or_default();
+                continue;
+            };
+            let Some(file) = self.files.get(number).cloned() else { break };
+            let (run, count) = together(&file, &source, rest)?;
+            if count == 0 {
+                self.held.push(None);
+                rest = rest.get(1..).unwrap_or_default();
+                continue;
+            }
+            let before = self.bytes.len();
+            let len = usize::try_from(run.end - run.start).unwrap_or(usize::MAX);
+            self.bytes.resize(before + len, 0);
+            let to = self.bytes.get_mut(before..).unwrap_or_default();
+            source.read_exact_at(to, run.start).map_err(|e| Error::io(&file.path, e))?;
+            let (read, behind) = rest.split_at(count);
+            for wanted in read {
+                let skip = usize::try_from(wanted.phy_offset - file.start - run.start).unwrap_or(usize::MAX);
+                let held = self.check(number, before + skip, *wanted)?;
+                self.held.push(held);
+            }
+            rest = behind;
+        }
+        Ok(())
+    }
+
+    /// The message at the offset of this number; `None` where no whole message of that size begins there, or one that a
+    /// broker truncated.
+    pub(crate) fn row(&self, number: usize) -> Option<Row<'_>> {
+        let held = self.held.get(number).copied().flatten()?;
+        let file = self.files.get(held.file)?;
+        let frame = Frame::new(self.bytes.get(held.at..).unwrap_or_default(), held.layout);
+        let file_offset = held.phy_offset.saturating_sub(file.start);
+        let place = Place { phy_offset: held.phy_offset, path: &file.path, file_offset };
+        Some(Row { frame, place, suspect: Suspect::default() })
+    }
+    fn check(&mut self, number: usize, at: usize, wanted: Wanted) -> Result<Option<Held>> {
+        let (Some(file), Wanted { phy_offset, size }) = (self.files.get(number), wanted) else {
+            return Ok(None);
+        };
+        let bytes = self.bytes.get(at..).and_then(|bytes| bytes.get(..size as usize)).unwrap_or_default();
+        let available = file.end().saturating_sub(phy_offset);
+        let Ok(Found::Message(layout)) = frame::check(bytes, available, self.log.options().versions) else {
+            return Ok(None);
+        };
+        if layout.total() != size {
+            return Ok(None);
+        }
+        let states_offset = Frame::new(bytes, layout).stated_phy_offset() == phy_offset.cast_signed();
+        let is_message = if !states_offset {
+            // Perhaps part of a body: only a walk of the file can tell.
+            LookUp::new(&self.log)?.find(Some(phy_offset), |found| found.is_some())?
+        } else if phy_offset < self.certain_end(number)? {
+            true
+        } else {
+            !self.log.is_left_over(&self.files, number, phy_offset)?
+        };
+        Ok(is_message.then_some(Held { phy_offset, file: number, at, layout }))
+    }
+
+    /// The offset before which no whole message of a file was truncated.
+    fn certain_end(&mut self, number: usize) -> Result<u64> {
+        if let Some((of, end)) = self.certain
+            && of == number
+        {
+            return Ok(end);
+        }
+        let Some(file) = self.files.get(number) else {
+            return Ok(0);
+        };
+        let end = match self.last_written {
+            Some(last) if last > number => file.end().saturating_sub(LONGEST_FILLING),
+            _ => self.log.max_offset()?,
+        };
+        self.certain = Some((number, end));
+        Ok(end)
+    }
+
+    /// The file that holds an offset, by its number, and open; `None` where there is none, or none any more.
+    fn source(&mut self, phy_offset: u64) -> Result<Option<(usize, Arc<FileSource>)>> {
+        let after = self.files.partition_point(|file| file.start <= phy_offset);
+        let number = after.checked_sub(1);
+        let Some((number, file)) = number.and_then(|number| Some((number, self.files.get(number)?))) else {
+            return Ok(None);
+        };
+        if phy_offset >= file.end() {
+            return Ok(None);
+        }
+        if let Some((of, source)) = &self.current
+            && *of == number
+        {
+            return Ok(Some((number, Arc::clone(source))));
+        }
+        let source = self.log.open_file(file)?;
+        self.current = source.clone().map(|source| (number, source));
+        Ok(source.map(|source| (number, source)))
+    }
+}
+
+/// The bytes of the first of these messages and of those that are read together with it, and how many messages they are.
+/// Empty where no such message can begin there.
+fn together(file: &OffsetFile, source: &FileSource, wanted: &[Wanted]) -> Result<(Range<u64>, usize)> {
+    let mut run: Option<Range<u64>> = None;
+    let mut count = 0;
+    for Wanted { phy_offset, size } in wanted {
+        let Some(at) = phy_offset.checked_sub(file.start).filter(|at| at.saturating_add(u64::from(*size)) <= file.len)
+        else {
+            break;
+        };
+        let end = at + u64::from(*size);
+        let is_near = run.as_ref().is_none_or(|run| at <= run.end.saturating_add(GAP) && end - run.start <= TOGETHER);
+        if !is_near {
+            break;
+        }
+        if u64::from(*size) > BELIEVED {
+            let adds_up = lengths_add_up(source, at, u64::from(*size)).map_err(|e| Error::io(&file.path, e))?;
+            if !adds_up {
+                break;
+            }
+        }
+        run = Some(run.map_or(at..end, |run| run.start..run.end.max(end)));
+        count += 1;
+    }
+    Ok((run.unwrap_or_default(), count))
+}

@@ -1,0 +1,120 @@
+//! Which whole messages are none: what a broker cut off and left on the disk (see [`crate::rocketmq::commit_log::decode::suspect`]).
+//!
+//! Such ghosts can only lie behind the end of the log in the last file that holds messages, because a cut deletes all files
+//! behind it; and in the filling of a file that was written to its end later, because only the first bytes of a BLANK frame
+//! are written. So only a look-up that leads to one of these places asks further, and what it learns is kept.
+
+use std::sync::PoisonError;
+
+use crate::error::{Error, Result};
+use crate::io::ReadAt;
+use crate::rocketmq::commit_log::decode::suspect::Suspect;
+use crate::rocketmq::commit_log::frame::Found;
+use crate::rocketmq::commit_log::log::{Behind, CommitLog};
+use crate::rocketmq::commit_log::scan::salvage::{is_whole_blank, next_frame};
+use crate::rocketmq::commit_log::scan::window::{LOOKUP_WINDOW, SCAN_WINDOW, Window};
+use crate::rocketmq::offset_files::OffsetFile;
+
+/// Filling is shorter than the message that had no room, and that has 4 MiB and 64 KiB at most by default.
+pub(super) const LONGEST_FILLING: u64 = (4 << 20) + (64 << 10) + 8;
+
+impl CommitLog {
+    /// True when a message that is whole in itself is none: a broker cut it off. With [`crate::rocketmq::commit_log::log::Options::broker_end`]
+    /// nothing behind the end of the log is a message.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub(super) fn is_left_over(&self, files: &[OffsetFile], number: usize, phy_offset: u64) -> Result<bool> {
+        let Some(file) = files.get(number) else {
+            return Ok(false);
+        };
+        let (last, reached) = self.tail().unwrap_or_default();
+        if file.start == last && phy_offset <= reached {
+            return Ok(false);
+        }
+        if file.start < last || self.last_written(files)?.is_some_and(|last| last > number) {
+            // A broker answers with whatever lies in a file that is full.
+            if self.options.broker_end || phy_offset < file.end().saturating_sub(LONGEST_FILLING) {
+                return Ok(false);
+            }
+            return Ok(self.filling(file)?.is_some_and(|filling| phy_offset >= filling));
+        }
+        let end = self.max_offset()?;
+        if phy_offset < end {
+            return Ok(false);
+        }
+        if self.options.broker_end {
+            return Ok(true);
+        }
+        let mut behind = self.ends.behind.lock().unwrap_or_else(PoisonError::into_inner);
+        if behind.as_ref().is_none_or(|behind| (behind.file, behind.end) != (file.start, end)) {
+            *behind = Some(Behind { file: file.start, end, cut_off: self.cut_off_behind(file, end)? });
+        }
+        Ok(behind.as_ref().is_some_and(|behind| behind.cut_off.binary_search(&phy_offset).is_ok()))
+    }
+
+    /// Number of the last file in which anything was written.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub(super) fn last_written(&self, files: &[OffsetFile]) -> Result<Option<usize>> {
+        for (number, file) in files.iter().enumerate().rev() {
+            let mut head = [0u8; 8];
+            if file.len >= 8 {
+                let source = self.open.get(file, self.options.access)?;
+                source.read_exact_at(&mut head, 0).map_err(|e| Error::io(&file.path, e))?;
+            }
+            if head != [0; 8] {
+                return Ok(Some(number));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Where the filling of a full file begins; `None` where its end is damaged.
+    fn filling(&self, file: &OffsetFile) -> Result<Option<u64>> {
+        let known = self.ends.filling.lock().unwrap_or_else(PoisonError::into_inner).get(&file.start).copied();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let found = self.find_filling(file)?.map(|at| file.start.saturating_add(at));
+        self.ends.filling.lock().unwrap_or_else(PoisonError::into_inner).insert(file.start, found);
+        Ok(found)
+    }
+
+    /// Walks to the filling from the first message that begins in the last part of the file.
+    fn find_filling(&self, file: &OffsetFile) -> Result<Option<u64>> {
+        let source = self.open.get(file, self.options.access)?;
+        let fail = |e| Error::io(&file.path, e);
+        let [mut window, mut search] = [SCAN_WINDOW, SCAN_WINDOW].map(Window::new);
+        let mut probe = Window::new(LOOKUP_WINDOW);
+        // Only where the messages lie is asked.
+        window.crc = false;
+        let mut next = |after| next_frame(source.as_ref(), file, after, self.options.versions, &mut search, &mut probe);
+        let mut at = match file.len.checked_sub(LONGEST_FILLING) {
+            Some(from) => next(from).map_err(fail)?,
+            None => Some(0),
+        };
+        while let Some(here) = at {
+            let found = window.check(source.as_ref(), here, file.len, self.options.versions).map_err(fail)?;
+            at = match found {
+                Found::Message(layout) => Some(here + u64::from(layout.total())),
+                Found::Blank if is_whole_blank(window.head(here), here, file.len) => return Ok(Some(here)),
+                Found::Blank | Found::Refused(_) => next(here).map_err(fail)?,
+            };
+        }
+        Ok(None)
+    }
+
+    /// The messages of the last file behind the end of the log that were cut off.
+    fn cut_off_behind(&self, file: &OffsetFile, end: u64) -> Result<Vec<u64>> {
+        let mut walk = self.walk(vec![file.clone()], end, u64::MAX).salvaging(file.start);
+        let mut cut_off = Vec::new();
+        while walk.advance()? {
+            if let Some((place, _)) = walk.message().filter(|_| walk.suspect().has(Suspect::CUT_OFF)) {
+                cut_off.push(place.phy_offset);
+            }
+        }
+        Ok(cut_off)
+    }
+}

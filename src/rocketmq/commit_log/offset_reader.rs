@@ -1,0 +1,85 @@
+//! Messages at given offsets as record batches.
+
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+
+use crate::error::Result;
+use crate::rocketmq::commit_log::decode::batch::BatchBuilder;
+use crate::rocketmq::commit_log::decode::row::Row;
+use crate::rocketmq::commit_log::decode::suspect::Suspect;
+use crate::rocketmq::commit_log::log::CommitLog;
+use crate::rocketmq::commit_log::lookup::LookUp;
+use crate::rocketmq::commit_log::scan::filter::Filter;
+
+/// Rows of a batch; it ends earlier at 64 MiB.
+const BATCH: usize = 8192;
+
+/// Offsets, and how far they were read.
+pub(crate) struct OffsetReader {
+    log: Arc<CommitLog>,
+    phy_offsets: Vec<Option<i64>>,
+    read: usize,
+    builder: BatchBuilder,
+    filter: Option<Filter>,
+}
+
+impl OffsetReader {
+    pub(crate) fn new(
+        log: Arc<CommitLog>,
+        phy_offsets: Vec<Option<i64>>,
+        builder: BatchBuilder,
+        filter: Option<Filter>,
+    ) -> Self {
+        Self { log, phy_offsets, read: 0, builder, filter }
+    }
+
+    /// Returns the next batch; `None` at the end. It may be empty if there is a filter.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub(crate) fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        let left = self.phy_offsets.get(self.read..).unwrap_or_default();
+        if left.is_empty() {
+            return Ok(None);
+        }
+        let left = left.iter().copied().take(BATCH);
+        let (read, _) = add_messages(&self.log, left, &mut self.builder, self.filter.as_ref())?;
+        self.read += read;
+        Ok(Some(self.builder.take()))
+    }
+}
+
+/// Adds the messages that begin at these offsets, or those of them that pass a filter. Returns how many offsets were read, and
+/// whether that is all of them: the builder may be full.
+///
+/// # Errors
+/// The system's error, with the path.
+pub(crate) fn add_messages(
+    log: &CommitLog,
+    phy_offsets: impl IntoIterator<Item = Option<i64>>,
+    builder: &mut BatchBuilder,
+    filter: Option<&Filter>,
+) -> Result<(usize, bool)> {
+    let mut look_up = LookUp::new(log)?;
+    let mut read = 0;
+    for phy_offset in phy_offsets {
+        let offset = phy_offset.and_then(|offset| u64::try_from(offset).ok());
+        let fits = look_up.find(offset, |found| match found {
+            Some((frame, place)) if filter.is_none_or(|filter| filter.passes(&frame, place.phy_offset)) => {
+                builder.append(&[Row { frame, place, suspect: Suspect::default() }]) == 1
+            }
+            _ => {
+                if filter.is_none() {
+                    builder.append_missing(phy_offset);
+                }
+                true
+            }
+        })?;
+        if !fits {
+            return Ok((read, false));
+        }
+        read += 1;
+    }
+    Ok((read, true))
+}

@@ -1,0 +1,193 @@
+//! Reading messages of a log: scans, and look-ups at known offsets.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+
+use crate::error::{Error, Result};
+use crate::io::FileSource;
+use crate::java_text::decode_utf8;
+use crate::report::Report;
+use crate::rocketmq::commit_log::decode::batch::{BatchBuilder, Bodies};
+use crate::rocketmq::commit_log::decode::columns::Column;
+use crate::rocketmq::commit_log::decode::message::Message;
+use crate::rocketmq::commit_log::decode::suspect::Suspect;
+use crate::rocketmq::commit_log::log::CommitLog;
+use crate::rocketmq::commit_log::lookup::LookUp;
+use crate::rocketmq::commit_log::offset_reader::{OffsetReader, add_messages};
+use crate::rocketmq::commit_log::scan::filter::Filter;
+use crate::rocketmq::commit_log::scan::options::{AtDamage, ScanOptions};
+use crate::rocketmq::commit_log::scan::parallel::Parallel;
+use crate::rocketmq::commit_log::scan::reader::MessageReader;
+use crate::rocketmq::commit_log::scan::walk::Scan;
+use crate::rocketmq::offset_files::OffsetFile;
+
+impl CommitLog {
+    /// The messages in log order, as record batches, up to the first frame that a broker would refuse.
+    ///
+    /// The walk starts at the offset asked for where a message begins there; else at the beginning of the file that
+    /// holds it.
+    ///
+    /// # Errors
+    /// The system's error, with the path; `InvalidArgument` when `batch_size` is 0.
+    pub fn scan(&self, scan: &ScanOptions) -> Result<MessageReader<FileSource>> {
+        let begin = scan.begin_phy_offset;
+        let files = self.files()?;
+        // Saves the walk of up to a whole file where a message is known to begin.
+        let stops = scan.at_damage == AtDamage::Stop;
+        let known = begin > 0 && stops && LookUp::new(self)?.is_message(begin)?;
+        let first = files.iter().find(|file| file.end() > begin).is_none_or(|file| file.start >= begin);
+        if scan.threads > 1 && scan.batch_size > 0 && stops && (known || first) {
+            let parallel = Parallel::new(&files, begin, self.options, scan)?;
+            return Ok(MessageReader::of_threads(parallel, &scan.columns));
+        }
+        let mut columns = scan.columns.clone();
+        if scan.at_damage == AtDamage::Salvage {
+            columns.push(Column::Suspect);
+        }
+        let mut walk = self.scan_walk(scan, files)?;
+        if known {
+            walk = walk.starting_at_begin()?;
+        }
+        MessageReader::new(walk, &columns, scan.bodies, self.options.max_body_bytes, scan.batch_size)
+    }
+
+    /// The walk of a scan, which begins with the file that holds the first offset.
+    fn scan_walk(&self, scan: &ScanOptions, files: Vec<OffsetFile>) -> Result<Scan<FileSource>> {
+        let last_begin = match scan.at_damage {
+            AtDamage::Stop => 0,
+            AtDamage::Salvage | AtDamage::Skip { .. } => {
+                let last = self.last_written(&files)?;
+                last.and_then(|number| files.get(number)).map_or(0, |file| file.start)
+            }
+        };
+        let walk = self.walk(files, scan.begin_phy_offset, scan.end_phy_offset).checking(scan.check_crc);
+        let walk = walk.filtering(scan.filter.clone());
+        Ok(match scan.at_damage {
+            AtDamage::Stop => walk,
+            AtDamage::Salvage => walk.salvaging(last_begin),
+            AtDamage::Skip { queue_end } => walk.salvaging(last_begin).without_truncated(queue_end),
+        })
+    }
+
+    /// The topics of all messages, sorted, and the damage that was met; linear in the log.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn topics(&self, at_damage: AtDamage) -> Result<(Vec<String>, Report)> {
+        let mut walk = self.scan_walk(&ScanOptions { at_damage, ..ScanOptions::default() }, self.files()?)?;
+        let mut topics = BTreeSet::new();
+        while walk.advance()? {
+            let is_truncated = walk.suspect().has(Suspect::CUT_OFF);
+            if let Some((_, frame)) = walk.message().filter(|_| !is_truncated)
+                && !topics.contains(frame.topic())
+            {
+                topics.insert(frame.topic().to_vec());
+            }
+        }
+        let topics: BTreeSet<String> = topics.iter().map(|topic| decode_utf8(topic).into_owned()).collect();
+        Ok((topics.into_iter().collect(), walk.checked().clone()))
+    }
+
+    /// The message that begins at this offset; `None` where none does, where its checksum is wrong, or where a broker cut it
+    /// off and left it on the disk.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn message(&self, phy_offset: u64) -> Result<Option<Message>> {
+        let mut look_up = LookUp::new(self)?;
+        look_up.find(Some(phy_offset), |found| {
+            found.map(|(frame, place)| Message::new(&frame, place, self.options.max_body_bytes))
+        })
+    }
+
+    /// True when what begins at this offset is a whole message that a broker cut off; with [`Options::broker_end`] also when
+    /// it only lies behind the end of the log.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn is_cut_off(&self, phy_offset: u64) -> Result<bool> {
+        LookUp::new(self)?.is_cut_off(phy_offset)
+    }
+
+    /// One row for each offset, in their order: the message that begins there (see [`Self::message`]), or nulls and the offset.
+    ///
+    /// # Errors
+    /// The system's error, with the path; `InvalidArgument` when the bodies together are too large for one batch.
+    pub fn messages(
+        &self,
+        phy_offsets: impl IntoIterator<Item = Option<i64>>,
+        columns: &[Column],
+        bodies: Bodies,
+    ) -> Result<RecordBatch> {
+        let mut builder = self.builder(columns, bodies).unbounded();
+        let (_, is_whole) = add_messages(self, phy_offsets, &mut builder, None)?;
+        if !is_whole {
+            let text = "these messages do not fit into one batch: ask for fewer offsets at a time";
+            return Err(Error::InvalidArgument(text.to_owned()));
+        }
+        Ok(builder.take())
+    }
+
+    /// The messages that begin at these offsets, in their order, as a stream of batches. Without a filter there is one row for
+    /// each offset, as in [`Self::messages`].
+    pub fn message_batches(
+        log: &Arc<Self>,
+        phy_offsets: Vec<Option<i64>>,
+        columns: &[Column],
+        bodies: Bodies,
+        filter: Option<Filter>,
+    ) -> MessageReader<FileSource> {
+        let builder = log.builder(columns, bodies);
+        MessageReader::of_offsets(OffsetReader::new(Arc::clone(log), phy_offsets, builder, filter), columns)
+    }
+
+    /// A walk over the frames of a range of the log. It starts at `begin` where a message begins there, else at the
+    /// beginning of the file that holds it. With `salvage` it continues after a corrupt region.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn frames(&self, begin: u64, end: u64, salvage: bool) -> Result<Scan<FileSource>> {
+        let at_damage = if salvage { AtDamage::Salvage } else { AtDamage::Stop };
+        let options = ScanOptions { begin_phy_offset: begin, end_phy_offset: end, at_damage, ..ScanOptions::default() };
+        let walk = self.scan_walk(&options, self.files()?)?;
+        let known = !salvage && begin > 0 && LookUp::new(self)?.is_message(begin)?;
+        if known { walk.starting_at_begin() } else { Ok(walk) }
+    }
+
+    pub(crate) fn builder(&self, columns: &[Column], bodies: Bodies) -> BatchBuilder {
+        BatchBuilder::new(columns, bodies, self.options.max_body_bytes)
+    }
+
+    /// Look-ups of store times alone, with the files as they are listed now.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn store_times(&self) -> Result<StoreTimes<'_>> {
+        Ok(StoreTimes(LookUp::new(self)?))
+    }
+}
+
+/// Look-ups of store times.
+#[derive(Debug)]
+pub struct StoreTimes<'a>(LookUp<'a>);
+
+impl StoreTimes<'_> {
+    /// Offset of the first byte of the log.
+    pub fn begin(&self) -> i64 {
+        self.0.begin().cast_signed()
+    }
+
+    /// Store time of the message of `size` bytes that begins at an offset; `None` where no message's head is, or where
+    /// its file ends before it does. Only the head is looked at.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn of(&mut self, phy_offset: i64, size: i32) -> Result<Option<i64>> {
+        match (u64::try_from(phy_offset), u64::try_from(size)) {
+            (Ok(phy_offset), Ok(size)) => self.0.store_timestamp(phy_offset, size),
+            _ => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Where a broker's start begins to walk its log, where the log ends after it, and what is dispatched again.
+//!
+//! Source: upstream `CommitLog#recoverNormally`, `#recoverAbnormally`, `#isMappedFileMatchedRecover`,
+//! `StoreCheckpoint#getMinTimestamp`, `DefaultMessageStore#start`. Nothing is changed here: it is only said what a broker
+//! would do. A broker that runs with `DLedger`, or keeps its queues in `RocksDB`, follows other
+//! rules.
+
+use std::sync::Arc;
+
+use arrow_array::builder::{Int64Builder, StringBuilder, TimestampMillisecondBuilder};
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{Field, Schema};
+
+use crate::error::Result;
+use crate::rocketmq::checkpoint::Timestamps;
+use crate::rocketmq::commit_log::decode::columns::timestamp_type;
+use crate::rocketmq::commit_log::log::CommitLog;
+use crate::rocketmq::commit_log::lookup::LookUp;
+use crate::rocketmq::offset_files::OffsetFile;
+use crate::rocketmq::release::Release;
+use crate::time_range::TimeRange;
+
+/// The checkpoint is taken to be so much older, in ms.
+pub(crate) const CHECKPOINT_SLACK_MS: i64 = 3000;
+/// A clean start walks so many of the last files (4.9.3).
+const FILES_OF_CLEAN_START: usize = 3;
+
+/// What a broker's start goes by.
+#[derive(Clone, Copy, Debug)]
+pub struct Start {
+    /// The broker was shut down: there is no file `abort`.
+    pub last_exit_ok: bool,
+    /// The store's checkpoint; zeros where there is none.
+    pub timestamps: Timestamps,
+    /// Offset in the log after the last message that any consume queue holds, -1 where there is none.
+    pub queue_end: i64,
+    /// The broker's setting messageIndexSafe.
+    pub message_index_safe: bool,
+    /// The release.
+    pub compat: Release,
+}
+
+/// What a broker's start does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recovery {
+    /// Beginning of the file where the walk starts.
+    pub begin: u64,
+    /// Where the log ends then; what lies behind is cut off.
+    pub end: u64,
+    /// From here on messages are dispatched, to queues and index, again or for the first time; `end` where none are.
+    pub dispatch: u64,
+}
+
+impl CommitLog {
+    /// What a broker would do with this log at its start.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn recovery(&self, start: Start) -> Result<Recovery> {
+        let files = self.files()?;
+        let Some(first) = files.first() else {
+            return Ok(Recovery { begin: 0, end: 0, dispatch: 0 });
+        };
+        let min = first.start;
+        let queue_end = u64::try_from(start.queue_end).unwrap_or(0);
+        let number = if start.last_exit_ok {
+            clean_begin(&files, queue_end, start.compat)
+        } else {
+            self.unclean_begin(&files, start)?
+        };
+        let files = files.get(number..).unwrap_or_default().to_vec();
+        let begin = files.first().map_or(min, |file| file.start);
+        let mut walk = self.walk(files, begin, u64::MAX).starting_at_begin()?;
+        while walk.advance()? {}
+        // Where the last file is full the walk ends at its BLANK frame, and so does the log.
+        let end = match walk.stop() {
+            Some(stop) if stop.refusal.is_none() => walk.last_blank().unwrap_or(stop.phy_offset),
+            Some(stop) => stop.phy_offset,
+            None => begin,
+        };
+        let dispatch = if start.last_exit_ok { queue_end.max(min) } else { begin };
+        Ok(Recovery { begin, end, dispatch: dispatch.min(end) })
+    }
+
+    /// The newest file whose first message is old enough to be on the disk for sure, with queues and index; or the first.
+    fn unclean_begin(&self, files: &[OffsetFile], start: Start) -> Result<usize> {
+        let times = start.timestamps;
+        let limit =
+            times.physic_msg_timestamp.min(times.logics_msg_timestamp).saturating_sub(CHECKPOINT_SLACK_MS).max(0);
+        let limit = if start.message_index_safe { limit.min(times.index_msg_timestamp) } else { limit };
+        let mut look_up = LookUp::new(self)?;
+        for (number, file) in files.iter().enumerate().rev() {
+            let time = look_up.first_store_timestamp(file)?;
+            if time.is_some_and(|time| time != 0 && time <= limit) {
+                return Ok(number);
+            }
+        }
+        Ok(0)
+    }
+
+    /// The files, and the store time of the message that each begins with; `None` where it begins with none.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn file_times(&self) -> Result<Vec<(OffsetFile, Option<i64>)>> {
+        let mut look_up = LookUp::new(self)?;
+        self.files()?
+            .into_iter()
+            .map(|file| {
+                let time = look_up.first_store_timestamp(&file)?;
+                Ok((file, time))
+            })
+            .collect()
+    }
+}
+
+impl CommitLog {
+    /// The ranges of the log that may hold messages of a range of time: its files, by the times of their first messages. The
+    /// broker's clock may have stepped by `slack_ms` within a file.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn ranges_in_time(&self, times: TimeRange, slack_ms: i64) -> Result<Vec<(u64, u64)>> {
+        let files = self.file_times()?;
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        for (number, (file, first)) in files.iter().enumerate() {
+            let after = files.get(number + 1).and_then(|(_, time)| *time);
+            let may_hold = match (first, after) {
+                (Some(first), Some(after)) => {
+                    let (low, high) = ((*first).min(after), (*first).max(after));
+                    times.meets(low.saturating_sub(slack_ms), high.saturating_add(slack_ms))
+                }
+                (Some(first), None) => first.saturating_sub(slack_ms) <= times.end_ms,
+                (None, _) => true,
+            };
+            match ranges.last_mut() {
+                _ if !may_hold => {}
+                Some(last) if last.1 == file.start => last.1 = file.end(),
+                _ => ranges.push((file.start, file.end())),
+            }
+        }
+        Ok(ranges)
+    }
+}
+
+/// What [`CommitLog::file_times`] gives, as a record batch.
+pub fn file_batch(files: &[(OffsetFile, Option<i64>)]) -> RecordBatch {
+    let (mut path, mut begin, mut end) = (StringBuilder::new(), Int64Builder::new(), Int64Builder::new());
+    let mut time = TimestampMillisecondBuilder::new().with_data_type(timestamp_type());
+    for (file, first) in files {
+        path.append_value(file.path.to_string_lossy());
+        begin.append_value(file.start.cast_signed());
+        end.append_value(file.end().cast_signed());
+        time.append_option(*first);
+    }
+    let columns: [(&str, ArrayRef); 4] = [
+        ("path", Arc::new(path.finish())),
+        ("begin_phy_offset", Arc::new(begin.finish())),
+        ("end_phy_offset", Arc::new(end.finish())),
+        ("first_store_timestamp", Arc::new(time.finish())),
+    ];
+    let fields: Vec<Field> =
+        columns.iter().map(|(name, array)| Field::new(*name, array.data_type().clone(), true)).collect();
+    let arrays = columns.into_iter().map(|(_, array)| array).collect();
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).expect("the fields were made from the columns")
+}
+
+fn clean_begin(files: &[OffsetFile], queue_end: u64, compat: Release) -> usize {
+    if compat == Release::V4_9_3 {
+        files.len().saturating_sub(FILES_OF_CLEAN_START)
+    } else {
+        files.iter().rposition(|file| file.start <= queue_end).unwrap_or(0)
+    }
+}

@@ -1,0 +1,121 @@
+//! Messages as a stream of record batches.
+
+use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_schema::{ArrowError, SchemaRef};
+
+use crate::error::Result;
+use crate::io::ReadAt;
+use crate::report::Report;
+use crate::rocketmq::commit_log::decode::batch::{BatchBuilder, Bodies};
+use crate::rocketmq::commit_log::decode::columns::{self, Column};
+use crate::rocketmq::commit_log::frame::Stop;
+use crate::rocketmq::commit_log::offset_reader::OffsetReader;
+use crate::rocketmq::commit_log::scan::block_reader::BlockReader;
+use crate::rocketmq::commit_log::scan::parallel::Parallel;
+use crate::rocketmq::commit_log::scan::walk::Scan;
+
+/// Where batches come from.
+enum Source<S> {
+    /// A walk in the caller's thread.
+    Walk(Box<BlockReader<S>>),
+    /// Walks of other threads.
+    Threads(Box<Parallel>),
+    /// Look-ups.
+    Offsets(Box<OffsetReader>, Report),
+}
+
+/// A scan of the log that returns record batches.
+pub struct MessageReader<S> {
+    source: Source<S>,
+    schema: SchemaRef,
+    failed: bool,
+}
+
+impl<S> std::fmt::Debug for MessageReader<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MessageReader").field("schema", &self.schema).finish_non_exhaustive()
+    }
+}
+
+impl<S: ReadAt> MessageReader<S> {
+    /// Reads what `scan` walks over into these columns.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when `batch_size` is 0.
+    pub fn new(
+        scan: Scan<S>,
+        columns: &[Column],
+        bodies: Bodies,
+        max_body_bytes: usize,
+        batch_size: usize,
+    ) -> Result<Self> {
+        let reader = BlockReader::new(scan, BatchBuilder::new(columns, bodies, max_body_bytes), batch_size)?;
+        Ok(Self { source: Source::Walk(Box::new(reader)), schema: columns::schema(columns), failed: false })
+    }
+
+    /// Returns what other threads read into these columns.
+    pub(crate) fn of_threads(parallel: Parallel, columns: &[Column]) -> Self {
+        Self { source: Source::Threads(Box::new(parallel)), schema: columns::schema(columns), failed: false }
+    }
+
+    /// Returns what look-ups at offsets find.
+    pub(crate) fn of_offsets(reader: OffsetReader, columns: &[Column]) -> Self {
+        let source = Source::Offsets(Box::new(reader), Report::default());
+        Self { source, schema: columns::schema(columns), failed: false }
+    }
+
+    /// Returns the next batch; `None` at the end, and after an error. A batch may be empty: a filter that few messages
+    /// pass does not block the caller for long.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        if self.failed {
+            return Ok(None);
+        }
+        let batch = match &mut self.source {
+            Source::Threads(parallel) => parallel.next_batch(),
+            Source::Walk(reader) => reader.next_batch(),
+            Source::Offsets(reader, _) => reader.next_batch(),
+        };
+        self.failed = batch.is_err();
+        batch
+    }
+
+    /// What was refused so far.
+    pub fn checked(&self) -> &Report {
+        match &self.source {
+            Source::Walk(reader) => reader.scan.checked(),
+            Source::Offsets(_, report) => report,
+            Source::Threads(parallel) => parallel.checked(),
+        }
+    }
+
+    /// Why and where the walk ended; `None` while it goes on.
+    pub fn stop(&self) -> Option<&Stop> {
+        match &self.source {
+            Source::Walk(reader) => reader.scan.stop(),
+            Source::Offsets(..) => None,
+            Source::Threads(parallel) => parallel.stop(),
+        }
+    }
+}
+
+impl<S: ReadAt> Iterator for MessageReader<S> {
+    type Item = std::result::Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.next_batch() {
+                Ok(Some(batch)) if batch.num_rows() == 0 => {}
+                other => return other.map_err(|e| ArrowError::ExternalError(Box::new(e))).transpose(),
+            }
+        }
+    }
+}
+
+impl<S: ReadAt> RecordBatchReader for MessageReader<S> {
+    fn schema(&self) -> SchemaRef {
+        SchemaRef::clone(&self.schema)
+    }
+}

@@ -1,0 +1,189 @@
+//! Going on behind damage: what speaks against each message, and where the next one can be found.
+
+use std::collections::HashMap;
+use std::io;
+
+use crate::io::ReadAt;
+use crate::report::{Kind, Report};
+use crate::rocketmq::commit_log::decode::suspect::Suspect;
+use crate::rocketmq::commit_log::frame::Stop;
+use crate::rocketmq::commit_log::frame::{self, Frame, INNER_BATCH, Refusal, is_in_queue};
+use crate::rocketmq::commit_log::frame::{Found, Versions};
+use crate::rocketmq::commit_log::scan::window::Window;
+use crate::rocketmq::offset_files::OffsetFile;
+
+/// Bytes of a frame before its magic.
+const BEFORE_MAGIC: u64 = 4;
+
+/// What is remembered of messages.
+#[derive(Debug, Default)]
+struct Memory {
+    /// Latest store time.
+    time: Option<i64>,
+    /// Queue offset of the last message of each queue, by topic and number.
+    queues: HashMap<Vec<u8>, HashMap<i32, i64>>,
+}
+
+impl Memory {
+    /// True when a message has a store time before the latest; then remembers its own.
+    fn is_time_back(&mut self, time: i64) -> bool {
+        let back = self.time.is_some_and(|latest| time < latest);
+        self.time = self.time.max(Some(time));
+        back
+    }
+
+    /// True when the queue of a message had its queue offset; then remembers it.
+    fn is_queue_back(&mut self, frame: &Frame<'_>) -> bool {
+        // The offset of an inner batch is counted in messages that only its properties tell.
+        if frame.sys_flag() & INNER_BATCH != 0 || !is_in_queue(frame.sys_flag()) {
+            return false;
+        }
+        let (queue_id, offset) = (frame.queue_id(), frame.queue_offset());
+        let Some(queues) = self.queues.get_mut(frame.topic()) else {
+            self.queues.insert(frame.topic().to_vec(), HashMap::from([(queue_id, offset.max(-1))]));
+            return offset <= -1;
+        };
+        let last = queues.entry(queue_id).or_insert(-1);
+        let back = offset <= *last;
+        *last = (*last).max(offset);
+        back
+    }
+}
+
+/// What is remembered of the last file that holds messages: only there can messages lie that were cut off, because a cut
+/// deletes the files behind it.
+#[derive(Debug, Default)]
+struct LastFile {
+    memory: Memory,
+    /// Latest store time before the last stop: what was cut off is older. What lies behind a damaged message is not, even
+    /// if the clock steps back there.
+    time_at_stop: Option<i64>,
+    stopped: bool,
+}
+
+/// What is remembered of the messages so far.
+#[derive(Debug)]
+pub(crate) struct Past {
+    memory: Memory,
+    /// A broker's walk has ended.
+    stopped: bool,
+    /// A broker's walk has left the file, and goes on in the next.
+    left_file: bool,
+    /// Where the last file that holds messages begins.
+    last_begin: u64,
+    last: Option<LastFile>,
+}
+
+impl Past {
+    /// Nothing yet; the last file that holds messages begins at `last_begin`.
+    pub(crate) fn new(last_begin: u64) -> Self {
+        Self { memory: Memory::default(), stopped: false, left_file: false, last_begin, last: None }
+    }
+
+    /// What speaks against a message, which then is remembered itself.
+    pub(crate) fn judge(&mut self, frame: &Frame<'_>, phy_offset: u64) -> Suspect {
+        let mut signs = Suspect::default();
+        let mut sign = |holds: bool, sign| {
+            if holds {
+                signs = signs.and(sign);
+            }
+        };
+        let time = frame.store_timestamp();
+        let is_elsewhere = frame.stated_phy_offset() != phy_offset.cast_signed();
+        let is_half = frame.prop_crc().is_some_and(|crc| crc.stored != Some(crc.computed));
+        let is_time_back = self.memory.is_time_back(time);
+        let is_queue_back = self.memory.is_queue_back(frame);
+        sign(self.stopped || self.left_file, Suspect::AFTER_STOP);
+        sign(is_time_back, Suspect::TIME_BACK);
+        sign(is_queue_back, Suspect::QUEUE_BACK);
+        sign(is_elsewhere, Suspect::PHY_OFFSET);
+        sign(is_half, Suspect::PROP_CRC);
+        if let Some(last) = &mut self.last {
+            let is_before_stop = last.time_at_stop.is_some_and(|latest| time < latest);
+            let is_back = last.memory.is_queue_back(frame) || is_before_stop;
+            sign(last.stopped && (is_back || is_elsewhere || is_half), Suspect::CUT_OFF);
+            last.memory.is_time_back(time);
+        }
+        // The filling of a file may hold what was there before.
+        let is_odd = is_time_back || is_queue_back || is_elsewhere || is_half;
+        sign(self.left_file && is_odd, Suspect::CUT_OFF);
+        signs
+    }
+
+    /// A broker's walk ends here.
+    pub(crate) fn stop(&mut self) {
+        self.stopped = true;
+        if let Some(last) = &mut self.last {
+            last.stopped = true;
+            last.time_at_stop = last.memory.time;
+        }
+    }
+
+    /// A broker's walk goes on in the next file, whatever this one still holds.
+    pub(crate) fn leave_file(&mut self) {
+        self.left_file = true;
+    }
+
+    pub(crate) fn enter_file(&mut self, begin: u64) {
+        self.left_file = false;
+        self.last = (begin == self.last_begin).then(LastFile::default);
+    }
+}
+
+/// The next place behind `after` where a message stands that states its own offset, or filling that ends with the file.
+pub(crate) fn next_frame<S: ReadAt + ?Sized>(
+    source: &S,
+    file: &OffsetFile,
+    after: u64,
+    versions: Versions,
+    search: &mut Window,
+    probe: &mut Window,
+) -> io::Result<Option<u64>> {
+    let mut magic = after + 1 + BEFORE_MAGIC;
+    probe.clear();
+    search.clear();
+    while let Some(found) = search.find_magic(source, magic, file.len)? {
+        let at = found - BEFORE_MAGIC;
+        let phy_offset = file.start.saturating_add(at);
+        if probe.begins_frame(source, at, file.len, phy_offset)? {
+            match probe.check(source, at, file.len, versions)? {
+                Found::Message(_) | Found::Blank => return Ok(Some(at)),
+                Found::Refused(_) => {}
+            }
+        }
+        magic = found + 1;
+    }
+    Ok(None)
+}
+
+/// Says in a report what a broker refuses.
+pub(crate) fn tell(checked: &mut Report, file: &OffsetFile, stop: &Stop) {
+    // That a file is empty is a finding of its own.
+    let Some(refusal) = stop.refusal.filter(|_| file.len > 0) else {
+        return;
+    };
+    let is_end = stop.phy_offset >= file.end();
+    let expected = match refusal {
+        Refusal::Unwritten | Refusal::Magic(_) => "a message or a BLANK frame".to_owned(),
+        Refusal::CutOff if is_end => "a message or a BLANK frame".to_owned(),
+        Refusal::CutOff => format!("a frame that ends with its file, at byte {}", file.len),
+        Refusal::Size { .. } => "fields that make the size of the frame".to_owned(),
+        Refusal::BodyCrc { stored, .. } => format!("a body with checksum {stored:#010x}"),
+        Refusal::DelayLevel => "a delay level that is a number".to_owned(),
+    };
+    let found = match refusal {
+        Refusal::Unwritten => "nothing written, and messages behind it".to_owned(),
+        Refusal::Magic(magic) => format!("magic {magic:#010x}"),
+        Refusal::CutOff if is_end => "the end of the file".to_owned(),
+        Refusal::CutOff => "one that is longer".to_owned(),
+        Refusal::Size { stated } => format!("size {stated}"),
+        Refusal::BodyCrc { computed, .. } => format!("{computed:#010x}"),
+        Refusal::DelayLevel => "another text".to_owned(),
+    };
+    checked.find(&file.path, stop.phy_offset.saturating_sub(file.start), Kind::LogFrame, expected, found);
+}
+
+/// True when a BLANK frame says that it ends with its file, as a broker writes it.
+pub(crate) fn is_whole_blank(head: &[u8], at: u64, file_len: u64) -> bool {
+    frame::stated_size(head).is_some_and(|size| at.saturating_add(size) == file_len)
+}

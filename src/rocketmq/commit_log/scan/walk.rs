@@ -1,0 +1,412 @@
+//! The walk of a log: message after message, over the files in the order of their offsets.
+
+use crate::error::{Error, Result};
+use crate::io::ReadAt;
+use crate::report::{Kind, Report};
+use crate::rocketmq::commit_log::decode::row::{Place, Row};
+use crate::rocketmq::commit_log::decode::suspect::Suspect;
+use crate::rocketmq::commit_log::frame::{self, Found, Frame, Layout, Refusal, Stop, Versions};
+use crate::rocketmq::commit_log::scan::filter::Filter;
+use crate::rocketmq::commit_log::scan::salvage::{self, Past};
+use crate::rocketmq::commit_log::scan::window::{LOOKUP_WINDOW, SCAN_WINDOW, Window};
+use crate::rocketmq::offset_files::OffsetFile;
+
+/// A message in the current file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Located {
+    at: u64,
+    layout: Layout,
+    suspect: Suspect,
+}
+
+/// Opens a file of the log.
+type Opener<S> = Box<dyn FnMut(&OffsetFile) -> Result<S> + Send>;
+
+/// A walk over messages, as the broker walks: a BLANK frame leads to the next file, whatever its number; the first
+/// frame that a broker would refuse ends the walk (upstream `CommitLog#checkMessageAndReturnSize`, `#recoverNormally`).
+pub struct Scan<S> {
+    files: std::vec::IntoIter<OffsetFile>,
+    open: Opener<S>,
+    versions: Versions,
+    window: Window,
+    begin: u64,
+    end: u64,
+    current: Option<(OffsetFile, S)>,
+    /// In the current file: the message at hand, and where the next frame begins.
+    at: u64,
+    next: u64,
+    layout: Option<Layout>,
+    /// In the log: where the walk has come to.
+    position: u64,
+    last_blank: Option<u64>,
+    /// In the log: what was refused and read once more.
+    looked_again: Option<u64>,
+    stop: Option<Stop>,
+    salvage: Option<Box<Salvage>>,
+    checked: Report,
+    filter: Filter,
+    /// Messages from this offset on are left out if a broker truncated them.
+    truncated_from: Option<u64>,
+}
+
+/// What a walk needs that goes on behind damage.
+#[derive(Debug)]
+struct Salvage {
+    past: Past,
+    suspect: Suspect,
+    search: Window,
+    probe: Window,
+    /// Unwritten space is the regular end, unless messages come behind it.
+    unwritten: Option<(OffsetFile, Stop)>,
+}
+
+impl<S> std::fmt::Debug for Scan<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scan").field("begin", &self.begin).field("end", &self.end).finish_non_exhaustive()
+    }
+}
+
+impl<S: ReadAt> Scan<S> {
+    /// A walk over `files`, sorted by their starts, that gives the messages whose first byte is in `begin..end`.
+    ///
+    /// Frames are only known by walking, so it starts at the beginning of the file that holds `begin`.
+    pub fn new(
+        files: Vec<OffsetFile>,
+        open: impl FnMut(&OffsetFile) -> Result<S> + Send + 'static,
+        versions: Versions,
+        begin: u64,
+        end: u64,
+    ) -> Self {
+        let mut files = files;
+        let first = files.partition_point(|file| file.end() <= begin);
+        files.drain(..first);
+        Self {
+            files: files.into_iter(),
+            open: Box::new(open),
+            versions,
+            window: Window::new(SCAN_WINDOW),
+            begin,
+            end,
+            current: None,
+            at: 0,
+            next: 0,
+            layout: None,
+            position: begin,
+            last_blank: None,
+            looked_again: None,
+            stop: None,
+            salvage: None,
+            checked: Report::default(),
+            filter: Filter::default(),
+            truncated_from: None,
+        }
+    }
+
+    /// Goes on behind what a broker would refuse, with the next message that states its own offset; what speaks against
+    /// a message is told with it. The last file that holds messages begins at `last_begin`.
+    #[must_use]
+    pub fn salvaging(mut self, last_begin: u64) -> Self {
+        self.salvage = Some(Box::new(Salvage {
+            past: Past::new(last_begin),
+            suspect: Suspect::default(),
+            search: Window::new(SCAN_WINDOW),
+            probe: Window::new(LOOKUP_WINDOW),
+            unwritten: None,
+        }));
+        self
+    }
+
+    /// Looks at the checksums of bodies, or takes them as they are.
+    #[must_use]
+    pub fn checking(mut self, crc: bool) -> Self {
+        self.window.crc = crc;
+        self
+    }
+
+    /// Finds only messages that pass a filter. All others are walked over as before: they count for what is wrong with
+    /// later messages.
+    #[must_use]
+    pub fn filtering(mut self, filter: Filter) -> Self {
+        self.filter = filter;
+        self
+    }
+
+    /// Leaves out messages from this offset on that a broker truncated.
+    #[must_use]
+    pub fn without_truncated(mut self, from: u64) -> Self {
+        self.truncated_from = Some(from);
+        self
+    }
+
+    /// What was refused so far.
+    pub fn checked(&self) -> &Report {
+        &self.checked
+    }
+
+    /// Starts the walk at `begin` itself, which the caller knows to be the beginning of a frame.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub(crate) fn starting_at_begin(mut self) -> Result<Self> {
+        self.enter_next_file()?;
+        if let Some((file, _)) = &self.current {
+            self.next = self.begin.saturating_sub(file.start);
+        }
+        Ok(self)
+    }
+
+    /// Goes to the next message. False at the end; [`Self::stop`] then says why.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn advance(&mut self) -> Result<bool> {
+        self.layout = None;
+        while self.stop.is_none() {
+            let Some((file, source)) = &self.current else {
+                self.enter_next_file()?;
+                continue;
+            };
+            self.position = file.start.saturating_add(self.next);
+            if self.position >= self.end {
+                self.stop = Some(Stop { phy_offset: self.position, refusal: None });
+                break;
+            }
+            let found = self.window.check(source, self.next, file.len, self.versions);
+            match found.map_err(|e| Error::io(&file.path, e))? {
+                Found::Message(layout) => {
+                    self.at = self.next;
+                    self.next += u64::from(layout.total());
+                    if let Some((file, stop)) = self.salvage.as_mut().and_then(|salvage| salvage.unwritten.take()) {
+                        if self.is_written_since(&file, &stop)? {
+                            self.stop = Some(Stop { phy_offset: stop.phy_offset, refusal: None });
+                            break;
+                        }
+                        salvage::tell(&mut self.checked, &file, &stop);
+                    }
+                    if let Some(salvage) = &mut self.salvage {
+                        let frame = self.window.frame(self.at, layout);
+                        salvage.suspect = salvage.past.judge(&frame, self.position);
+                    }
+                    if self.position >= self.begin {
+                        self.layout = Some(layout);
+                        return Ok(true);
+                    }
+                }
+                Found::Blank => {
+                    self.last_blank = Some(self.position);
+                    if let Some(salvage) = &mut self.salvage
+                        && !salvage::is_whole_blank(self.window.head(self.next), self.next, file.len)
+                    {
+                        let expected = "filling that ends with its file";
+                        let size = frame::stated_size(self.window.head(self.next)).map_or(-1, u64::cast_signed);
+                        self.checked.find(&file.path, self.next, Kind::LogBlank, expected, format!("size {size}"));
+                        salvage.past.leave_file();
+                        let behind = self.next_frame()?;
+                        self.go_on(behind);
+                        continue;
+                    }
+                    self.position = file.end();
+                    self.current = None;
+                }
+                Found::Refused(refusal) => {
+                    let behind = self.next_frame()?;
+                    if (refusal != Refusal::Unwritten || behind.is_some()) && self.is_written_by_now()? {
+                        continue;
+                    }
+                    self.refuse(refusal, behind);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// What a broker would refuse: ends the walk, or is passed over.
+    fn refuse(&mut self, refusal: Refusal, behind: Option<u64>) {
+        let Some((file, _)) = &self.current else { return };
+        let stop = Stop { phy_offset: self.position, refusal: Some(refusal) };
+        let unwritten = refusal == Refusal::Unwritten;
+        if !unwritten {
+            salvage::tell(&mut self.checked, file, &stop);
+        }
+        let Some(salvage) = &mut self.salvage else {
+            self.stop = Some(stop);
+            return;
+        };
+        salvage.past.stop();
+        if unwritten {
+            salvage.unwritten.get_or_insert_with(|| (file.clone(), stop));
+        }
+        self.go_on(behind);
+    }
+
+    /// Where the next frame of the file stands, behind what is refused; for a walk that goes on there.
+    fn next_frame(&mut self) -> Result<Option<u64>> {
+        let (Some((file, source)), Some(salvage)) = (&self.current, &mut self.salvage) else {
+            return Ok(None);
+        };
+        let Salvage { search, probe, .. } = salvage.as_mut();
+        let found = salvage::next_frame(source, file, self.next, self.versions, search, probe);
+        found.map_err(|e| Error::io(&file.path, e))
+    }
+
+    /// Looks again, once, at what was refused: a broker may have written it since it was read. It writes one message after the
+    /// other, so where a message behind is there, this one is whole.
+    fn is_written_by_now(&mut self) -> Result<bool> {
+        let Some((file, source)) = self.current.as_ref().filter(|_| self.looked_again != Some(self.position)) else {
+            return Ok(false);
+        };
+        self.looked_again = Some(self.position);
+        let is_written = self.is_frame(source, file, self.next)?;
+        if is_written {
+            self.window.clear();
+        }
+        Ok(is_written)
+    }
+
+    /// Looks again at unwritten space that seemed to be the end, now that a message came in a later file: a broker may have
+    /// written there since, and gone on to that file. What it wrote meanwhile is not given at all then, rather than without its
+    /// beginning.
+    fn is_written_since(&mut self, file: &OffsetFile, stop: &Stop) -> Result<bool> {
+        let source = (self.open)(file)?;
+        self.is_frame(&source, file, stop.phy_offset.saturating_sub(file.start))
+    }
+
+    /// True where a frame is that a broker takes, read anew.
+    fn is_frame(&self, source: &S, file: &OffsetFile, at: u64) -> Result<bool> {
+        let mut probe = Window::new(LOOKUP_WINDOW);
+        probe.crc = self.window.crc;
+        let found = probe.check(source, at, file.len, self.versions).map_err(|e| Error::io(&file.path, e))?;
+        Ok(!matches!(found, Found::Refused(_)))
+    }
+
+    /// Goes to a frame of the file, or where there is none to the next file.
+    fn go_on(&mut self, behind: Option<u64>) {
+        if let Some(at) = behind {
+            self.next = at;
+        } else if let Some((file, _)) = self.current.take() {
+            self.position = file.end();
+        }
+    }
+
+    /// Goes over the next messages, as far as they are in memory already, until so many pass the filter. None may pass
+    /// although there are more. Replaces what `found` held.
+    ///
+    /// # Errors
+    /// The system's error, with the path; the messages before it are found then.
+    pub(crate) fn advance_block(&mut self, most: usize, found: &mut Vec<Located>) -> Result<()> {
+        found.clear();
+        if self.advance()?
+            && let Some(layout) = self.layout
+        {
+            let suspect = self.suspect();
+            if self.is_wanted(&self.window.frame(self.at, layout), self.position, suspect) {
+                found.push(Located { at: self.at, layout, suspect });
+            }
+            self.advance_in_window(most, found);
+        }
+        Ok(())
+    }
+
+    /// Returns whether a message is to be returned.
+    #[inline]
+    fn is_wanted(&self, frame: &Frame<'_>, phy_offset: u64, suspect: Suspect) -> bool {
+        let is_truncated = self.truncated_from.is_some_and(|from| phy_offset >= from && suspect.has(Suspect::CUT_OFF));
+        !is_truncated && self.filter.passes(frame, phy_offset)
+    }
+
+    /// Goes over the next messages that are held whole, until so many were found.
+    fn advance_in_window(&mut self, most: usize, found: &mut Vec<Located>) {
+        let Some((file, _)) = &self.current else {
+            return;
+        };
+        let end = file.len.min(self.end.saturating_sub(file.start));
+        let mut held = self.window.head(self.next);
+        while found.len() < most && self.next < end {
+            let checked = frame::check_with(held, file.len - self.next, self.versions, self.window.crc);
+            let Ok(Found::Message(layout)) = checked else {
+                // To be looked at again, with all that may come of it.
+                break;
+            };
+            let frame = Frame::new(held, layout);
+            let phy_offset = file.start.saturating_add(self.next);
+            if let Some(salvage) = &mut self.salvage {
+                salvage.suspect = salvage.past.judge(&frame, phy_offset);
+            }
+            let suspect = self.suspect();
+            if self.is_wanted(&frame, phy_offset, suspect) {
+                found.push(Located { at: self.next, layout, suspect });
+            }
+            self.layout = Some(layout);
+            self.at = self.next;
+            self.next += u64::from(layout.total());
+            held = held.get(layout.total() as usize..).unwrap_or_default();
+        }
+        self.position = file.start.saturating_add(self.at);
+    }
+
+    /// The messages that [`Self::advance_block`] found.
+    pub(crate) fn rows<'a>(&'a self, found: &[Located]) -> Vec<Row<'a>> {
+        let Some((file, _)) = &self.current else {
+            return Vec::new();
+        };
+        let row = |located: &Located| Row {
+            frame: self.window.frame(located.at, located.layout),
+            place: Place {
+                phy_offset: file.start.saturating_add(located.at),
+                path: &file.path,
+                file_offset: located.at,
+            },
+            suspect: located.suspect,
+        };
+        found.iter().map(row).collect()
+    }
+
+    fn enter_next_file(&mut self) -> Result<()> {
+        self.window.clear();
+        self.next = 0;
+        match self.files.next() {
+            Some(file) => {
+                if let Some(salvage) = &mut self.salvage {
+                    salvage.past.enter_file(file.start);
+                }
+                let source = (self.open)(&file)?;
+                self.current = Some((file, source));
+            }
+            None => self.stop = Some(Stop { phy_offset: self.position, refusal: None }),
+        }
+        Ok(())
+    }
+
+    /// The message that [`Self::advance`] came to.
+    pub fn message(&self) -> Option<(Place<'_>, Frame<'_>)> {
+        let (file, _) = self.current.as_ref()?;
+        let place = Place { phy_offset: file.start.saturating_add(self.at), path: &file.path, file_offset: self.at };
+        Some((place, self.window.frame(self.at, self.layout?)))
+    }
+
+    /// What speaks against it, where the walk salvages.
+    pub fn suspect(&self) -> Suspect {
+        self.salvage.as_ref().map_or(Suspect::default(), |salvage| salvage.suspect)
+    }
+
+    /// Bytes that the walk holds in memory.
+    #[cfg(test)]
+    pub(crate) fn window_len(&self) -> usize {
+        self.window.len()
+    }
+
+    /// In the log: where the walk has come to.
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// In the log: where the last BLANK frame stood that the walk came to.
+    pub(crate) fn last_blank(&self) -> Option<u64> {
+        self.last_blank
+    }
+
+    /// Why and where the walk ended; `None` while it goes on.
+    pub fn stop(&self) -> Option<&Stop> {
+        self.stop.as_ref()
+    }
+}

@@ -1,0 +1,192 @@
+//! Frames of one file, through a window: a copy of a part of the file in a buffer that is used again.
+//!
+//! A broker may be writing the file, so a frame is checked and read in the copy, never in a map. The buffer grows for a
+//! frame that is larger than the window only after its few length fields were read from the file and add up: no number
+//! in a file can make it grow further than real frames need.
+
+use crate::io::{self, Holes, ReadAt};
+use crate::rocketmq::commit_log::frame::{
+    self, BEFORE_BODY_LENGTH, Found, Frame, Layout, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, Needs, Refusal, SYS_FLAG, Versions,
+};
+
+/// Window of a sequential walk: stays in the processor's second-level cache.
+pub(crate) const SCAN_WINDOW: usize = 256 * 1024;
+/// Window of a single look-up.
+pub(crate) const LOOKUP_WINDOW: usize = 4096;
+/// A window whose bytes are read as frames.
+#[derive(Debug)]
+pub(crate) struct Window {
+    bytes: io::Window,
+    size: usize,
+    /// Bodies are checked.
+    pub(crate) crc: bool,
+}
+
+impl Window {
+    pub(crate) fn new(size: usize) -> Self {
+        Self { bytes: io::Window::default(), size, crc: true }
+    }
+
+    /// True when it reads this many bytes at a time.
+    pub(crate) fn has_size(&self, bytes: usize) -> bool {
+        self.size == bytes
+    }
+
+    /// Forgets what it holds; to be called before another file is read.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Returns the bytes from `at` on that the window holds.
+    fn held(&self, at: u64) -> &[u8] {
+        self.bytes.held_from(at)
+    }
+
+    /// The frame that [`Self::check`] found at `at`.
+    pub(crate) fn frame(&self, at: u64, layout: Layout) -> Frame<'_> {
+        Frame::new(self.held(at), layout)
+    }
+
+    /// Checks the frame at byte `at` of a file that ends at byte `end`.
+    pub(crate) fn check<S: ReadAt + ?Sized>(
+        &mut self,
+        file: &S,
+        at: u64,
+        end: u64,
+        versions: Versions,
+    ) -> std::io::Result<Found> {
+        let available = end.saturating_sub(at);
+        loop {
+            match frame::check_with(self.held(at), available, versions, self.crc) {
+                Err(Needs(bytes)) => {
+                    if bytes > self.size && !lengths_add_up(file, at, bytes as u64)? {
+                        let stated = i32::try_from(bytes).unwrap_or(i32::MAX);
+                        return Ok(Found::Refused(Refusal::Size { stated }));
+                    }
+                    self.bytes.fill(file, at, available, bytes, self.size)?;
+                }
+                Ok(found) => return Ok(found),
+            }
+        }
+    }
+
+    /// True when a message's magic stands at `at` and the frame states that offset, or filling that ends with the file.
+    pub(crate) fn begins_frame<S: ReadAt + ?Sized>(
+        &mut self,
+        file: &S,
+        at: u64,
+        end: u64,
+        phy_offset: u64,
+    ) -> std::io::Result<bool> {
+        let available = end.saturating_sub(at);
+        if available < 8 {
+            return Ok(false);
+        }
+        let wanted = available.min(frame::HEAD as u64);
+        if (self.held(at).len() as u64) < wanted {
+            self.bytes.fill(file, at, available, frame::HEAD, self.size)?;
+        }
+        let head = self.held(at);
+        let is_blank = head.get(4..8).is_some_and(|magic| *magic == MAGIC_BLANK.to_be_bytes());
+        if is_blank {
+            return Ok(frame::stated_size(head).is_some_and(|size| at.saturating_add(size) == end));
+        }
+        Ok(frame::stated_phy_offset_of_head(head) == Some(phy_offset.cast_signed()))
+    }
+
+    /// The first place from `from` on where four bytes are the magic of any frame.
+    pub(crate) fn find_magic<S: ReadAt + ?Sized>(
+        &mut self,
+        file: &S,
+        from: u64,
+        end: u64,
+    ) -> std::io::Result<Option<u64>> {
+        let mut at = from;
+        let mut holes = Holes::default();
+        while at.saturating_add(4) <= end {
+            if self.held(at).len() < 4 {
+                let data = holes.skip(at);
+                if data > at {
+                    at = data;
+                    continue;
+                }
+                self.bytes.fill(file, at, end - at, 4, self.size)?;
+                if self.held(at).iter().all(|byte| *byte == 0) {
+                    holes.met_zeros(file, at)?;
+                }
+            }
+            let held = self.held(at);
+            let firsts = held.get(..held.len().saturating_sub(3)).unwrap_or_default();
+            let magics = [MAGIC_V1, MAGIC_V2, MAGIC_BLANK].map(u32::to_be_bytes);
+            let [[message, ..], _, [blank, ..]] = magics;
+            let found = memchr::memchr2_iter(message, blank, firsts)
+                .find(|place| held.get(*place..).and_then(|b| b.first_chunk()).is_some_and(|b| magics.contains(b)));
+            if let Some(place) = found {
+                return Ok(Some(at + place as u64));
+            }
+            // The last three bytes may begin one.
+            at += firsts.len() as u64;
+        }
+        Ok(None)
+    }
+
+    /// The first bytes of what [`Self::check`] looked at.
+    pub(crate) fn head(&self, at: u64) -> &[u8] {
+        self.held(at)
+    }
+}
+
+/// True when the length fields of the message at `at` make a frame of `total` bytes, all of which the file has.
+pub(crate) fn lengths_add_up<S: ReadAt + ?Sized>(file: &S, at: u64, total: u64) -> std::io::Result<bool> {
+    let mut offset = at;
+    let end = at.saturating_add(total);
+    let mut next = |skip: u64, bytes: &mut [u8]| -> std::io::Result<bool> {
+        offset = offset.saturating_add(skip);
+        let begin = offset;
+        offset = offset.saturating_add(bytes.len() as u64);
+        if offset > end {
+            return Ok(false);
+        }
+        file.read_exact_at(bytes, begin).map(|()| true)
+    };
+    let mut head = [0u8; SYS_FLAG + 4];
+    if !next(0, &mut head)? {
+        return Ok(false);
+    }
+    let magic = head.get(4..).and_then(|b| b.first_chunk().copied()).map_or(0, u32::from_be_bytes);
+    let sys_flag = head.last_chunk().copied().map_or(0, i32::from_be_bytes);
+    let (born_host, store_host) = frame::host_lens(sys_flag);
+    let hosts = u64::from(born_host) + u64::from(store_host);
+    let mut body = [0u8; 4];
+    if !next((BEFORE_BODY_LENGTH - head.len()) as u64 + hosts, &mut body)? {
+        return Ok(false);
+    }
+    let body = u64::try_from(i32::from_be_bytes(body)).unwrap_or(0);
+    let topic = if magic == MAGIC_V2 {
+        let mut topic = [0u8; 2];
+        if !next(body, &mut topic)? {
+            return Ok(false);
+        }
+        i64::from(i16::from_be_bytes(topic))
+    } else {
+        let mut topic = [0u8; 1];
+        if !next(body, &mut topic)? {
+            return Ok(false);
+        }
+        i64::from(i8::from_be_bytes(topic))
+    };
+    let Ok(topic) = u64::try_from(topic) else {
+        return Ok(false);
+    };
+    let mut properties = [0u8; 2];
+    if !next(topic, &mut properties)? {
+        return Ok(false);
+    }
+    let properties = u64::try_from(i16::from_be_bytes(properties)).unwrap_or(0);
+    Ok(offset.saturating_add(properties) == end)
+}

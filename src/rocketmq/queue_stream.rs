@@ -1,0 +1,475 @@
+//! The messages of chosen consume queues, in the order of the log.
+//!
+//! A queue is only believed as far as its units lead to their messages. In one queue the order of the units is the order of
+//! the log. So no message of a queue is missed before the message of a unit, if that unit and the one before it lead to
+//! their messages and their queue offsets follow each other. The rules:
+//!
+//! - each unit of a plain queue has the queue offset after that of the unit before it;
+//! - each unit leads to a higher offset in the log than the unit before it;
+//! - each unit whose message is returned leads to a whole message of that topic, queue, queue offset and size;
+//! - so do the last unit before the wanted range of the log, unless its message was deleted, and the first unit behind it.
+//!
+//! Messages are read in steps. A step is returned only up to where all queues were checked. Where a unit is untrue the
+//! stream ends behind the last message before which nothing is missing, and the caller reads the log from there.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+
+use super::commit_log::columns::Column;
+use super::commit_log::{BatchBuilder, Bodies, CommitLog, Filter, FramesAt, Row, Wanted};
+use super::consume_queue::{ConsumeQueue, Kind};
+use crate::error::{Error, Result};
+use crate::java_text::decode_utf8;
+
+/// Messages of a step.
+const STEP: usize = 8192;
+/// Bytes of the messages of a step.
+const STEP_BYTES: u64 = 8 << 20;
+/// Units that are read ahead of a queue, and of all queues together.
+const AHEAD: usize = 8192;
+const AHEAD_OF_ALL: usize = 1 << 20;
+/// The units of a batch queue are read so many times at most: each time all of them are looked at.
+const BATCH_READINGS: i64 = 16;
+
+/// A part of a queue.
+#[derive(Debug)]
+pub struct QueuePart {
+    /// The topic that its messages state.
+    pub topic: String,
+    /// The queue id that its messages state.
+    pub queue_id: i64,
+    /// The queue.
+    pub queue: Arc<ConsumeQueue>,
+    /// First queue offset.
+    pub begin: i64,
+    /// Queue offset after the last.
+    pub end: i64,
+}
+
+/// What a stream reads.
+#[derive(Debug)]
+pub struct StreamOptions {
+    /// No message begins before this offset of the log.
+    pub begin_phy_offset: u64,
+    /// No message begins at or after this offset of the log.
+    pub end_phy_offset: u64,
+    /// The columns, in their order.
+    pub columns: Vec<Column>,
+    /// What the body column holds.
+    pub bodies: Bodies,
+    /// Rows of a batch, unless 64 MiB are reached before.
+    pub batch_size: usize,
+    /// Which of the messages are returned.
+    pub filter: Filter,
+}
+
+/// What a unit says of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Unit {
+    phy_offset: i64,
+    size: i32,
+    queue_offset: i64,
+}
+
+impl Unit {
+    fn wanted(self) -> Wanted {
+        let invalid = Wanted { phy_offset: u64::MAX, size: 0 };
+        let offset = u64::try_from(self.phy_offset);
+        let size = u32::try_from(self.size);
+        offset.ok().zip(size.ok()).map_or(invalid, |(phy_offset, size)| Wanted { phy_offset, size })
+    }
+
+    /// Offset in the log after the message.
+    fn end(self) -> u64 {
+        u64::try_from(self.phy_offset.saturating_add(i64::from(self.size))).unwrap_or(0)
+    }
+}
+
+/// Returns whether a message is the one to which a unit of a queue leads.
+fn is_of(row: Option<&Row<'_>>, part: &QueuePart, unit: Unit) -> bool {
+    row.is_some_and(|Row { frame, .. }| {
+        frame.queue_offset() == unit.queue_offset
+            && i64::from(frame.queue_id()) == part.queue_id
+            && decode_utf8(frame.topic()) == part.topic.as_str()
+    })
+}
+
+/// Why a queue cannot be believed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Fault {
+    Missing(i64),
+    LeadsBack(Unit),
+    LeadsElsewhere(Unit),
+}
+
+impl Fault {
+    fn describe(&self, part: &QueuePart) -> String {
+        let place = part.queue.path().display();
+        match self {
+            Self::Missing(queue_offset) => format!("{place}: expected unit {queue_offset}, found none"),
+            Self::LeadsBack(Unit { queue_offset, phy_offset, .. }) => {
+                format!("{place}: unit {queue_offset} leads to offset {phy_offset}, not behind the message before it")
+            }
+            Self::LeadsElsewhere(Unit { queue_offset, phy_offset, .. }) => {
+                format!("{place}: unit {queue_offset} leads to offset {phy_offset}, where its message does not begin")
+            }
+        }
+    }
+}
+
+/// A queue and how far it was read.
+struct Cursor {
+    part: QueuePart,
+    ahead: usize,
+    /// Units that were read ahead.
+    units: VecDeque<Unit>,
+    /// Queue offset to read on from; `end` of the part when all is read.
+    next: i64,
+    /// Queue offset of the next unit of a plain queue.
+    expected: Option<i64>,
+    /// The fault behind the units that were read ahead.
+    fault: Option<Fault>,
+    /// The unit before the head.
+    before: Option<Unit>,
+    /// The last unit that was passed over because its message lies before the range.
+    skipped: Option<Unit>,
+    /// The head leads to its message.
+    is_checked: bool,
+    /// Offset in the log before which no message of the part is missing.
+    checked_end: u64,
+    /// The fault that ended the reading.
+    failed: Option<Fault>,
+}
+
+impl fmt::Debug for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cursor").field("part", &self.part).field("next", &self.next).finish_non_exhaustive()
+    }
+}
+
+impl Cursor {
+    fn new(part: QueuePart, ahead: usize) -> Self {
+        let expected = (part.queue.kind() == Kind::Plain).then_some(part.begin);
+        let next = part.begin;
+        Self {
+            part,
+            ahead,
+            units: VecDeque::new(),
+            next,
+            expected,
+            fault: None,
+            before: None,
+            skipped: None,
+            is_checked: false,
+            checked_end: 0,
+            failed: None,
+        }
+    }
+
+    /// The next unit; `None` at the end of the part, and at a fault.
+    fn head(&mut self) -> Result<Option<Unit>> {
+        while self.units.is_empty() && self.fault.is_none() && self.next < self.part.end {
+            self.read_ahead()?;
+        }
+        let Some(head) = self.units.front().copied() else {
+            return Ok(None);
+        };
+        if self.before.is_some_and(|before| head.phy_offset <= before.phy_offset) {
+            self.units.clear();
+            self.fault = Some(Fault::LeadsBack(head));
+            return Ok(None);
+        }
+        Ok(Some(head))
+    }
+
+    /// The next unit whose message begins at `begin` or behind it. Of those before it the last is kept to be checked, unless
+    /// its message was deleted: it lies before `log_begin`.
+    fn head_from(&mut self, begin: i64, log_begin: i64) -> Result<Option<Unit>> {
+        loop {
+            let head = self.head()?;
+            let Some(head) = head.filter(|head| head.phy_offset < begin) else {
+                return Ok(head);
+            };
+            self.pop();
+            self.skipped = (head.phy_offset >= log_begin).then_some(head);
+        }
+    }
+
+    fn pop(&mut self) -> Option<Unit> {
+        self.before = self.units.pop_front();
+        self.is_checked = false;
+        self.before
+    }
+
+    fn read_ahead(&mut self) -> Result<()> {
+        let (first, begin, end) = (self.next, self.part.begin, self.part.end);
+        let mut step = i64::try_from(self.ahead).unwrap_or(i64::MAX);
+        if self.part.queue.kind() == Kind::Batch {
+            step = step.max(end.saturating_sub(begin) / BATCH_READINGS + 1);
+        }
+        let last = end.min(first.saturating_add(step));
+        let Self { units, expected, fault, .. } = self;
+        self.part.queue.units(first, last, |unit| {
+            let queue_offset = unit.base_offset;
+            // A batch that begins before was read with the units before.
+            if fault.is_some() || (queue_offset < first && first > begin) {
+                return;
+            }
+            match expected {
+                Some(next) if *next != queue_offset => *fault = Some(Fault::Missing(*next)),
+                _ => {
+                    *expected = expected.map(|next| next + 1);
+                    units.push_back(Unit { phy_offset: unit.unit.phy_offset, size: unit.unit.size, queue_offset });
+                }
+            }
+        })?;
+        if let Some(next) = self.expected.filter(|next| *next != last)
+            && self.fault.is_none()
+        {
+            self.fault = Some(Fault::Missing(next));
+        }
+        self.next = last;
+        Ok(())
+    }
+}
+
+/// A step: the places of its messages among those that were read, and how many of them were taken.
+#[derive(Debug, Default)]
+struct Step {
+    places: Vec<usize>,
+    taken: usize,
+}
+
+/// Reads the messages of parts of queues as record batches.
+pub struct QueueStream {
+    cursors: Vec<Cursor>,
+    frames: FramesAt,
+    /// Messages that are only checked.
+    borders: FramesAt,
+    step: Step,
+    builder: BatchBuilder,
+    batch_size: usize,
+    filter: Filter,
+    begin: i64,
+    end: i64,
+    log_begin: i64,
+    /// Offset in the log before which no message of the parts is missing.
+    position: u64,
+    fault: Option<String>,
+    ended: bool,
+}
+
+impl fmt::Debug for QueueStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueueStream").field("cursors", &self.cursors).finish_non_exhaustive()
+    }
+}
+
+impl QueueStream {
+    /// Prepares to read parts of queues.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when `batch_size` is 0; the system's error, with the path.
+    pub fn new(log: Arc<CommitLog>, parts: Vec<QueuePart>, options: StreamOptions) -> Result<Self> {
+        if options.batch_size == 0 {
+            return Err(Error::InvalidArgument("batch_size: expected 1 or more, found 0".to_owned()));
+        }
+        let builder = BatchBuilder::new(&options.columns, options.bodies, log.options().max_body_bytes);
+        let (frames, borders) = (FramesAt::new(Arc::clone(&log))?, FramesAt::new(log)?);
+        let ahead = (AHEAD_OF_ALL / parts.len().max(1)).clamp(64, AHEAD);
+        let signed = |offset: u64| i64::try_from(offset).unwrap_or(i64::MAX);
+        Ok(Self {
+            cursors: parts.into_iter().map(|part| Cursor::new(part, ahead)).collect(),
+            begin: signed(options.begin_phy_offset.max(frames.begin())),
+            end: signed(options.end_phy_offset),
+            position: options.begin_phy_offset,
+            log_begin: signed(frames.begin()),
+            frames,
+            borders,
+            step: Step::default(),
+            builder,
+            batch_size: options.batch_size,
+            filter: options.filter,
+            fault: None,
+            ended: false,
+        })
+    }
+
+    /// The schema of the batches.
+    pub fn schema(&self) -> SchemaRef {
+        self.builder.schema()
+    }
+
+    /// Offset in the log before which no message of the parts is missing, including those that [`Self::next_batch`] has yet to
+    /// return; the end of the range once all was read.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Why the stream ended before the end of the range; `None` where it did not.
+    pub fn fault(&self) -> Option<&str> {
+        self.fault.as_deref()
+    }
+
+    /// Returns the next batch; `None` at the end.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            while self.step.taken < self.step.places.len() {
+                if self.add_rows() {
+                    return Ok(Some(self.builder.take()));
+                }
+            }
+            if self.ended {
+                return Ok((self.builder.rows() > 0).then(|| self.builder.take()));
+            }
+            self.next_step()?;
+        }
+    }
+
+    /// Adds messages of the step; returns whether the batch is full.
+    fn add_rows(&mut self) -> bool {
+        const BLOCK: usize = 64;
+        let room = (self.batch_size - self.builder.rows()).min(BLOCK);
+        let mut rows = Vec::with_capacity(room);
+        let mut numbers = Vec::with_capacity(room);
+        let mut at = self.step.taken;
+        while let Some(place) = self.step.places.get(at).filter(|_| rows.len() < room) {
+            let row = self.frames.row(*place);
+            if let Some(row) = row.filter(|row| self.filter.passes(&row.frame, row.place.phy_offset)) {
+                rows.push(row);
+                numbers.push(at);
+            }
+            at += 1;
+        }
+        let added = self.builder.append(&rows);
+        self.step.taken = numbers.get(added).copied().unwrap_or(at);
+        added < rows.len() || self.builder.rows() >= self.batch_size
+    }
+
+    /// Reads the messages of the next units, and checks how far they can be returned.
+    fn next_step(&mut self) -> Result<()> {
+        let units = self.choose_units()?;
+        let wanted: Vec<Wanted> = units.iter().map(|(_, unit)| unit.wanted()).collect();
+        self.frames.read(&wanted)?;
+        let mut places = Vec::with_capacity(units.len());
+        for (place, (number, unit)) in units.iter().enumerate() {
+            if let Some(cursor) = self.cursors.get_mut(*number).filter(|cursor| cursor.failed.is_none()) {
+                if is_of(self.frames.row(place).as_ref(), &cursor.part, *unit) {
+                    cursor.checked_end = unit.end();
+                    places.push(place);
+                } else {
+                    cursor.failed = Some(Fault::LeadsElsewhere(*unit));
+                }
+            }
+        }
+        self.check_borders()?;
+        let failed = self.cursors.iter().filter_map(|cursor| Some((cursor, cursor.failed.as_ref()?)));
+        if let Some((cursor, fault)) = failed.min_by_key(|(cursor, _)| cursor.checked_end) {
+            let end = cursor.checked_end.max(self.position);
+            self.fault = Some(fault.describe(&cursor.part));
+            places.retain(|place| units.get(*place).is_some_and(|(_, unit)| unit.end() <= end));
+            (self.position, self.ended) = (end, true);
+        } else if let Some((_, last)) = units.last() {
+            self.position = last.end();
+        } else {
+            (self.position, self.ended) = (self.position.max(u64::try_from(self.end).unwrap_or(0)), true);
+        }
+        self.step = Step { places, taken: 0 };
+        Ok(())
+    }
+
+    /// The next units by the offsets of their messages in the log, as many as a step may hold.
+    fn choose_units(&mut self) -> Result<Vec<(usize, Unit)>> {
+        let mut heads = BinaryHeap::new();
+        for (number, cursor) in self.cursors.iter_mut().enumerate() {
+            heads.extend(cursor.head_from(self.begin, self.log_begin)?.map(|head| Reverse((head.phy_offset, number))));
+        }
+        let (mut units, mut bytes) = (Vec::new(), 0);
+        while let Some(Reverse((phy_offset, number))) = heads.pop() {
+            if phy_offset >= self.end || units.len() >= STEP || bytes >= STEP_BYTES {
+                break;
+            }
+            let Some(cursor) = self.cursors.get_mut(number) else { break };
+            if let Some(unit) = cursor.pop() {
+                bytes += u64::try_from(unit.size).unwrap_or(0);
+                units.push((number, unit));
+            }
+            heads.extend(cursor.head()?.map(|head| Reverse((head.phy_offset, number))));
+        }
+        Ok(units)
+    }
+
+    /// Checks of each queue the unit before the range and the one behind the step: no message between may be missing.
+    fn check_borders(&mut self) -> Result<()> {
+        let mut asked = Vec::new();
+        for (number, cursor) in self.cursors.iter_mut().enumerate().filter(|(_, cursor)| cursor.failed.is_none()) {
+            asked.extend(cursor.skipped.take().map(|unit| (unit, number, false)));
+            match cursor.head()? {
+                Some(head) if !cursor.is_checked => asked.push((head, number, true)),
+                Some(_) => {}
+                None => cursor.failed = cursor.fault.take(),
+            }
+        }
+        asked.sort_by_key(|(unit, ..)| unit.phy_offset);
+        let wanted: Vec<Wanted> = asked.iter().map(|(unit, ..)| unit.wanted()).collect();
+        self.borders.read(&wanted)?;
+        for (place, (unit, number, is_head)) in asked.into_iter().enumerate() {
+            let Some(cursor) = self.cursors.get_mut(number) else { continue };
+            if !is_of(self.borders.row(place).as_ref(), &cursor.part, unit) {
+                // Nothing was returned yet if it is the unit before the range.
+                cursor.checked_end = if is_head { cursor.checked_end } else { 0 };
+                cursor.failed = Some(Fault::LeadsElsewhere(unit));
+            } else if is_head && cursor.failed.is_none() {
+                cursor.is_checked = true;
+                cursor.checked_end = u64::try_from(unit.phy_offset).unwrap_or(0);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether a message of this topic, queue and queue offset begins at an offset of the log.
+///
+/// # Errors
+/// The system's error, with the path.
+pub fn is_message_of(log: &CommitLog, phy_offset: i64, topic: &str, queue_id: i64, queue_offset: i64) -> Result<bool> {
+    let Ok(phy_offset) = u64::try_from(phy_offset) else {
+        return Ok(false);
+    };
+    let found = log.message(phy_offset)?;
+    Ok(found.is_some_and(|message| {
+        message.queue_offset == queue_offset && i64::from(message.queue_id) == queue_id && message.topic == topic
+    }))
+}
+
+/// Returns the offset in the log up to which these queues lead: the end of the message of the farthest unit that leads to its
+/// message; `None` where there is no such unit.
+///
+/// # Errors
+/// The system's error, with the path.
+pub fn dispatched_end(log: &Arc<CommitLog>, queues: &[QueuePart]) -> Result<Option<u64>> {
+    let mut last = Vec::new();
+    for part in queues {
+        if let Some(unit) = part.queue.last_unit()? {
+            let queue_offset = unit.base_offset;
+            last.push((Unit { phy_offset: unit.unit.phy_offset, size: unit.unit.size, queue_offset }, part));
+        }
+    }
+    last.sort_by_key(|(unit, _)| Reverse((unit.phy_offset, unit.size, unit.queue_offset)));
+    let mut frames = FramesAt::new(Arc::clone(log))?;
+    for (unit, part) in last {
+        frames.read(&[unit.wanted()])?;
+        if is_of(frames.row(0).as_ref(), part, unit) {
+            return Ok(Some(unit.end()));
+        }
+    }
+    Ok(None)
+}
