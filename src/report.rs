@@ -1,4 +1,4 @@
-//! What a check found: [`Finding`]s, and how much was looked at. docs/findings.md describes each [`Kind`].
+//! The result of a check: [`Finding`]s, and how much was checked. docs/findings.md describes each [`Kind`].
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use crate::error::Error;
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $variant:ident = $word:literal,)*) => {
-        /// What kind of thing is wrong: the closed list of docs/findings.md, of both languages.
+        /// The kind of a finding: the closed list of docs/findings.md, of both languages.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Kind {
             $($(#[$doc])* $variant,)*
@@ -72,7 +72,7 @@ kinds! {
     IndexOrder = "index-order",
     /// The length of an index is no multiple of its entry.
     IndexSize = "index-size",
-    /// Slots behind the last entry that are not zeros.
+    /// Slots after the last entry that are not zeros.
     IndexTail = "index-tail",
     /// A batch whose leader epoch differs from the checkpoint.
     LeaderEpoch = "leader-epoch",
@@ -82,7 +82,7 @@ kinds! {
     LogEnd = "log-end",
     /// A frame that is no valid message.
     LogFrame = "log-frame",
-    /// A message behind the end of the log that was truncated before.
+    /// A message after the end of the log that was truncated before.
     LogGhost = "log-ghost",
     /// A message that no log takes.
     LogMessage = "log-message",
@@ -131,7 +131,7 @@ pub struct Finding {
     pub path: PathBuf,
     /// Byte offset in the file.
     pub offset: u64,
-    /// What kind of thing.
+    /// The kind.
     pub kind: Kind,
     /// What the format or its neighbours ask for.
     pub expected: String,
@@ -166,12 +166,12 @@ impl Flaw {
     }
 }
 
-/// What a check found and how much it looked at.
+/// The result of a check: findings, and how much was checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// In the order in which they were met.
     pub findings: Vec<Finding>,
-    /// How much was looked at, by kind of thing.
+    /// How many things of each kind were checked.
     pub checked: Vec<(&'static str, u64)>,
 }
 
@@ -181,7 +181,15 @@ impl Report {
         self.findings.push(Finding::new(path, offset, Flaw::new(kind, expected, found)));
     }
 
-    /// Adds to the number of things looked at.
+    /// Adds the findings and counts of another report.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.findings.extend(other.findings);
+        for (what, number) in other.checked {
+            self.count(what, number);
+        }
+    }
+
+    /// Adds to the number of checked things of a kind.
     pub(crate) fn count(&mut self, what: &'static str, number: u64) {
         match self.checked.iter_mut().find(|(name, _)| *name == what) {
             Some((_, count)) => *count += number,

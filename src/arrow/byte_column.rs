@@ -15,7 +15,7 @@ const MIDDLE: usize = 128;
 /// Where a value begins in a buffer, and its length; a length below 0 is null.
 pub(crate) type Place = (u32, i32);
 
-/// The first `len` bytes of `from`, which should go on behind them: a copy may then take more.
+/// The first `len` bytes of `from`. If `from` is longer, a copy may take more bytes than `len`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Piece<'a> {
     pub(crate) from: &'a [u8],
@@ -27,7 +27,7 @@ impl<'a> Piece<'a> {
         Self { from, len: from.len() }
     }
 
-    /// True when all bytes that count are ASCII.
+    /// True if the first `len` bytes are ASCII.
     #[inline]
     pub(crate) fn is_ascii(&self) -> bool {
         let (words, rest) = self.bytes().as_chunks::<8>();
@@ -36,21 +36,21 @@ impl<'a> Piece<'a> {
         seen & 0x8080_8080_8080_8080 == 0
     }
 
-    /// The bytes that count.
+    /// The first `len` bytes.
     pub(crate) fn bytes(&self) -> &'a [u8] {
         self.from.get(..self.len).unwrap_or_default()
     }
 }
 
-/// A column of texts or bytes.
+/// A builder for a column of texts or bytes.
 #[derive(Debug)]
 pub(crate) struct ByteColumn {
-    /// As long as there is room; what counts ends with the last offset.
+    /// The bytes of all values, up to the last offset, and spare capacity.
     content: Recycled<u8>,
     offsets: Recycled<i32>,
     used: usize,
     nulls: NullBufferBuilder,
-    /// Which rows of a block are there.
+    /// Validity of the rows of a block.
     valid: Vec<bool>,
 }
 
@@ -67,7 +67,7 @@ impl ByteColumn {
         }
     }
 
-    /// Rows so far.
+    /// Number of rows so far.
     pub(crate) fn len(&self) -> usize {
         self.offsets.values.len().saturating_sub(1)
     }
@@ -81,7 +81,7 @@ impl ByteColumn {
         offsets.extend(pieces.map(|piece| copy(&mut content.values, used, piece)));
     }
 
-    /// Adds the rows of which each piece is made, and where in the piece each ends.
+    /// Adds the rows that make up each piece, given the end of each within the piece.
     #[inline]
     pub(crate) fn extend_rows<'a>(&mut self, pieces: impl Iterator<Item = (Piece<'a>, &'a [usize])>) {
         self.begin();
@@ -94,7 +94,7 @@ impl ByteColumn {
         }
     }
 
-    /// Adds a row for each pair of pieces, which are put together.
+    /// Adds a row for each pair of pieces, which are concatenated.
     #[inline]
     pub(crate) fn extend_joined<'a>(&mut self, pairs: impl ExactSizeIterator<Item = (Piece<'a>, [u8; SHORT], usize)>) {
         self.begin();
@@ -106,7 +106,7 @@ impl ByteColumn {
         }));
     }
 
-    /// Adds a row for each piece, null where there is none.
+    /// Adds a row for each piece; `None` is null.
     #[inline]
     pub(crate) fn extend_optional<'a>(&mut self, pieces: impl ExactSizeIterator<Item = Option<Piece<'a>>>) {
         self.begin();
@@ -146,28 +146,28 @@ impl ByteColumn {
         reserve(&mut self.content.values, end + MIDDLE);
         let room = self.content.values.get_mut(begin..).unwrap_or_default();
         if end - begin <= rows * MIDDLE {
-            copy_short(places, bytes, room)
+            copy_short(places, bytes, room);
         } else {
-            copy_long(places, bytes, room)
+            copy_long(places, bytes, room);
         }
         self.used = end;
     }
 
-    /// Adds so many rows that are null.
+    /// Adds null rows.
     pub(crate) fn extend_nulls(&mut self, rows: usize) {
         self.begin();
         self.nulls.append_n_nulls(rows);
         self.offsets.extend(iter::repeat_n(offset(self.used), rows));
     }
 
-    /// What the rows from this one on hold.
+    /// The bytes of the rows from this one on.
     pub(crate) fn content_from(&self, row: usize) -> &[u8] {
         let begin = self.offsets.values.get(row).copied().unwrap_or_default();
         let content = self.content.values.get(..self.used).unwrap_or_default();
         content.get(usize::try_from(begin).unwrap_or_default()..).unwrap_or_default()
     }
 
-    /// Forgets the rows from this one on.
+    /// Removes the rows from this one on.
     pub(crate) fn truncate(&mut self, rows: usize) {
         self.offsets.values.truncate(rows + 1);
         let used = self.offsets.values.last().copied().unwrap_or_default();
@@ -198,10 +198,10 @@ impl ByteColumn {
     }
 }
 
-/// Copies a piece to where `used` ends, and gives the offset of its end.
+/// Copies a piece to `used`, and returns the offset of its end.
 #[inline]
 fn copy(content: &mut Vec<u8>, used: &mut usize, piece: Piece<'_>) -> i32 {
-    // A fixed length is a few instructions; a length known only now is a call.
+    // A copy of a constant length is a few instructions; of a variable length it is a call.
     if piece.len <= SHORT
         && let Some(from) = piece.from.first_chunk::<SHORT>()
         && let Some(to) = content.get_mut(*used..).and_then(|to| to.first_chunk_mut())
@@ -214,7 +214,7 @@ fn copy(content: &mut Vec<u8>, used: &mut usize, piece: Piece<'_>) -> i32 {
     offset(*used)
 }
 
-/// A batch is at most two thousand million bytes long.
+/// A batch has less than 2^31 bytes.
 #[inline]
 fn offset(at: usize) -> i32 {
     i32::try_from(at).unwrap_or(i32::MAX)

@@ -1,5 +1,6 @@
 //! Building the columns of Arrow batches, and reading those of batches that come in.
 
 pub(crate) mod byte_column;
+pub(crate) mod input_columns;
 pub(crate) mod number_column;
 pub(crate) mod recycled;

@@ -1,17 +1,17 @@
-//! A growing buffer of values whose memory is used again: once nobody holds a batch any more, a later one is built in the
-//! same place. Fresh memory would cost more than what is written into it.
+//! A growing buffer of values whose memory is reused: when a batch is no longer in use, a later one is built in the same
+//! memory. Page faults of fresh memory would cost more than writing the values.
 
 use arrow_buffer::{ArrowNativeType, Buffer, ScalarBuffer};
 
-/// How many batches may be alive beside the one that is built, so that their memory comes back.
+/// How many finished batches are remembered, so that their memory can be reused.
 const HANDED: usize = 8;
 
-/// A vector whose memory comes back.
+/// A vector whose memory is reused.
 #[derive(Debug)]
 pub(crate) struct Recycled<T> {
     pub(super) values: Vec<T>,
     handed: Vec<Buffer>,
-    /// How many values the last batch had.
+    /// Number of values of the last batch.
     last: usize,
 }
 
@@ -24,7 +24,7 @@ impl<T: ArrowNativeType> Recycled<T> {
         self.values.capacity() > 0
     }
 
-    /// Begins a batch in memory that nobody else has any more, with whatever values were there.
+    /// Begins a batch in memory that no other batch uses, with arbitrary values.
     #[cold]
     pub(super) fn begin(&mut self) {
         for place in (0..self.handed.len()).rev() {
@@ -36,11 +36,11 @@ impl<T: ArrowNativeType> Recycled<T> {
                 Err(taken) => self.handed.insert(place, taken),
             }
         }
-        // Zeros that come from the system cost nothing before they are touched.
+        // Zeros from the system cost nothing before the first access.
         self.values = vec![T::default(); (self.last + self.last / 16).max(64)];
     }
 
-    /// Hands out the first `len` values.
+    /// Returns the first `len` values as a buffer.
     pub(super) fn hand_out(&mut self, len: usize) -> Buffer {
         let whole = Buffer::from_vec(std::mem::take(&mut self.values));
         let handed = whole.slice_with_length(0, len * size_of::<T>());
@@ -62,7 +62,7 @@ impl<T: ArrowNativeType> Recycled<T> {
         self.values.extend(values);
     }
 
-    /// What was added with [`Self::extend`].
+    /// Returns the values that were added with [`Self::extend`].
     pub(crate) fn finish(&mut self) -> ScalarBuffer<T> {
         let len = self.values.len();
         ScalarBuffer::new(self.hand_out(len), 0, len)

@@ -41,7 +41,7 @@ fn count(mut reader: SegmentReader) -> (usize, usize, bool) {
     }
 }
 
-/// Reads segments of one partition, each up to the next one's base: offsets, findings and whether it ended with an error.
+/// Read segments of one partition, each up to the next one's base. Return the offsets, the findings and whether an error ended it.
 fn read_log(segments: &[&Arc<Segment>], on_error: OnError) -> (usize, usize, bool) {
     let ends = segments.iter().skip(1).map(|next| next.base_offset()).chain([i64::MAX]);
     let parts = segments.iter().zip(ends).map(|(segment, end_offset)| SegmentRange {
@@ -151,7 +151,7 @@ fn flipped_bytes_of_the_log_are_reported() {
     let dir = tempfile::tempdir().unwrap();
     let (log, index, times) = (hex(SEVEN), hex(SEVEN_INDEX), hex(SEVEN_TIMES));
     let begins = |at: usize| SEVEN_BATCHES.iter().rev().find(|b| b.0 <= at as u64).unwrap().0;
-    let mut told = 0;
+    let mut reported = 0;
     for at in 0..log.len() {
         for flip in [0x01, 0xff] {
             let mut bad = log.clone();
@@ -164,7 +164,7 @@ fn flipped_bytes_of_the_log_are_reported() {
             let (is_offset, is_epoch) = (field < 8, (12..16).contains(&field));
             let (rows, findings, failed) = read(&segment, OnError::Raise);
             assert!(failed || findings > 0 || rows == 12, "{what}: {rows}");
-            told += usize::from(failed || findings > 0);
+            reported += usize::from(failed || findings > 0);
             let (rows, findings, failed) = read(&segment, OnError::Skip);
             assert!(!failed && (findings > 0 || rows == 12), "{what}");
             read(&segment, OnError::Stop);
@@ -188,7 +188,7 @@ fn flipped_bytes_of_the_log_are_reported() {
             let _ = segment.recover(150, 240, &mut ProducerState::default());
         }
     }
-    assert!(told > 700 * 2);
+    assert!(reported > 700 * 2);
 }
 
 #[test]

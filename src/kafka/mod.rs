@@ -9,8 +9,16 @@
 //!     00000000000000000200.snapshot    producers' state                      [`producer_snapshot`]
 //! ```
 //!
-//! All integers are big-endian. Reading creates and changes nothing. Which segment to read is the caller's affair: there
-//! is no partition here, only one segment at a time. The format is written down in docs/formats/kafka-log.md.
+//! All integers are big-endian. Reading creates and changes nothing. The caller chooses the segment: nothing here knows a
+//! partition. docs/formats/kafka-log.md describes the format.
+//!
+//! Each package uses only those before it:
+//!
+//! - [`format`]: the bytes of batches and records, codecs, names, snapshots
+//! - [`index`]: the files of entries
+//! - [`read`]: the walk over batches, look-ups, record batches
+//! - `verify`: findings in a segment and its indexes
+//! - `recover`: the valid part of a segment, and its indexes rebuilt
 
 mod compat;
 pub mod format;

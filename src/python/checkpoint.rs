@@ -15,11 +15,11 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_open_store_checkpoint, m)?)
 }
 
-/// The checkpoint file of a store: up to which store time log, queues and index were flushed, in ms.
+/// The checkpoint file of a store: the store times up to which log, queues and index were flushed, in ms.
 ///
 /// The file is read when it is opened. In mode "r+" the times can be set; `flush` writes them and keeps the other bytes.
-/// Bytes that a short file lacks read as zero, in every compat, as a broker reads them; see `file_len`. A handle pickles by
-/// its path and comes back as a reader.
+/// If the file is short, missing bytes are zero, in every compat, as for a broker; see `file_len`. A handle pickles by its path and
+/// is a reader after unpickling.
 #[pyclass(name = "StoreCheckpoint", module = "logdex._core", frozen)]
 pub(super) struct PyStoreCheckpoint {
     path: PathBuf,
@@ -62,8 +62,8 @@ impl PyStoreCheckpoint {
     ///
     /// Args:
     ///     path: The file, in a store named `checkpoint`.
-    ///     mode: "r", or "r+" to set the times; "r+" creates a file that is not there, 4096 bytes of zeros.
-    ///     access: "auto", "mmap" or "pread"; the few bytes are read and written by `pread` and `pwrite` in any case.
+    ///     mode: "r", or "r+" to set the times; "r+" creates a missing file, 4096 bytes of zeros.
+    ///     access: "auto", "mmap" or "pread"; the few bytes are always read and written by `pread` and `pwrite`.
     ///     compat: A broker release; the answers are the same for all.
     ///
     /// Raises:
@@ -85,7 +85,7 @@ impl PyStoreCheckpoint {
         self.path.clone()
     }
 
-    /// Bytes that the file had when it was opened; 4096 in a sound store.
+    /// Bytes of the file when it was opened; 4096 in a valid store.
     #[getter]
     fn file_len(&self) -> PyResult<u64> {
         self.with(|checkpoint| Ok(checkpoint.file_len()))
@@ -133,7 +133,7 @@ impl PyStoreCheckpoint {
         py.detach(|| self.with(|checkpoint| Ok(checkpoint.flush()?)))
     }
 
-    /// Let go of the file; what was set and not flushed is lost.
+    /// Close the file; times that were set and not flushed are lost.
     fn close(&self) {
         self.checkpoint.lock().unwrap_or_else(PoisonError::into_inner).take();
     }

@@ -19,49 +19,19 @@ use super::report;
 use crate::error::Result;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::frame::Versions;
-use crate::rocketmq::commit_log::{self, AtDamage, Bodies, CommitLog, Options, ScanOptions, Start, file_batch};
-use crate::rocketmq::offset_files;
+use crate::rocketmq::commit_log::{AtDamage, Bodies, CommitLog, Options, ScanOptions, Start, file_batch};
 use crate::rocketmq::queue_stream;
 use crate::rocketmq::release::Release;
+use crate::rocketmq::{consume_queue, offset_files};
 use crate::time_range::TimeRange;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyCommitLog>()?;
     m.add_function(wrap_pyfunction!(commit_log_directories, m)?)?;
-    m.add_function(wrap_pyfunction!(cut_log, m)?)?;
     m.add_function(wrap_pyfunction!(_open_commit_log, m)?)
 }
 
-/// Cut a log where it ends: files that begin behind that are deleted, the rest of the file that holds it becomes zero.
-///
-/// All is on the disk when it returns. A broker leaves the bytes behind the end, and its next crash may bring them back.
-/// Whoever calls it holds the store's lock.
-///
-/// Args:
-///     directory: The directory of the log, or several, separated by commas.
-///     end_phy_offset: Where the log ends.
-///
-/// Returns:
-///     A `logdex.report.Report` without findings; checked: bytes_cut, up to the last one of each file that was not zero, and
-///     files_deleted.
-///
-/// Raises:
-///     OSError: The system refuses.
-///     ValueError: The offset lies before the log.
-///
-/// Source: `CommitLog#recoverNormally`, `MappedFileQueue#truncateDirtyFiles`.
-#[pyfunction]
-#[pyo3(signature = (directory, end_phy_offset))]
-fn cut_log(
-    py: Python<'_>,
-    directory: PathBuf,
-    #[pyo3(from_py_with = integer::end_phy_offset)] end_phy_offset: i64,
-) -> PyResult<Bound<'_, PyAny>> {
-    let end = end_phy_offset.try_into().map_err(|_| PyValueError::new_err("an offset of the log is 0 or more"))?;
-    report::report(py, &py.detach(|| commit_log::cut_log(&directory, end))?)
-}
-
-/// The most bytes that one row of an Arrow column can have, with room to spare.
+/// The most bytes that one row of an Arrow column can have, with a margin.
 const MOST_BODY_BYTES: i64 = 2_000_000_000;
 
 /// The message columns of these names; all where none are given.
@@ -108,6 +78,11 @@ pub(super) struct PyCommitLog {
 impl PyCommitLog {
     pub(super) fn inner(&self) -> PyResult<Arc<CommitLog>> {
         self.log.get()
+    }
+
+    /// How the log is read, for the queues beside it.
+    pub(super) fn reading(&self) -> PyResult<(crate::io::Access, Option<Release>)> {
+        Ok((convert::access(&self.access)?, convert::compat(self.compat.as_deref())?))
     }
 
     /// What `read` gives for offsets and names of columns that came from Python.
@@ -243,6 +218,43 @@ impl PyCommitLog {
     fn expect_message(&self, py: Python<'_>, phy_offset: u64) -> PyResult<()> {
         let log = self.inner()?;
         Ok(py.detach(|| log.expect_message(phy_offset))?)
+    }
+
+    /// Let the first `max_offset` begin at a message whose unit is in the queues of the store, not at the beginning of its file.
+    ///
+    /// Args:
+    ///     phy_offset: Offset of the message. If no message begins there, or no queue leads to it, nothing happens.
+    ///     root: The root of the store.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    fn expect_dispatched(&self, py: Python<'_>, phy_offset: u64, root: PathBuf) -> PyResult<()> {
+        let log = self.inner()?;
+        let is_dispatched = || consume_queue::is_dispatched(&root, &log, phy_offset);
+        Ok(py.detach(|| if is_dispatched()? { log.expect_message(phy_offset) } else { Ok(()) })?)
+    }
+
+    /// The file that holds an offset, or the last one before it, and the offset in this file; without such a file the log's
+    /// directory.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    fn place(&self, py: Python<'_>, phy_offset: u64) -> PyResult<(String, u64)> {
+        let log = self.inner()?;
+        let (path, offset) = py.detach(|| log.place(phy_offset))?;
+        Ok((path.display().to_string(), offset))
+    }
+
+    /// Whether the only file of the log lacks its end, so that its length does not tell the size of the log's files.
+    ///
+    /// Args:
+    ///     end_phy_offset: The end of the log.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    fn is_cut_short(&self, py: Python<'_>, end_phy_offset: u64) -> PyResult<bool> {
+        let log = self.inner()?;
+        Ok(py.detach(|| log.is_cut_short(end_phy_offset))?)
     }
 
     /// Look for strays, gaps between files, and files of another length.

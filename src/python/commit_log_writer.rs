@@ -13,22 +13,54 @@ use pyo3_arrow::PyRecordBatch;
 
 use super::commit_log::bodies;
 use super::convert::cast;
-use super::integer;
 use super::time::times_of;
+use super::{integer, report};
 use crate::rocketmq::commit_log::Bodies;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::write::{
-    CommitLogWriter, FlushMode, GivenMessage, Host, Placed, PutOptions, WriterOptions,
+    CommitLogWriter, FlushMode, GivenMessage, Host, PutOptions, PutResult, WriterOptions,
 };
+use crate::rocketmq::truncate;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<PyCommitLogWriter>()
+    m.add_class::<PyCommitLogWriter>()?;
+    m.add_function(wrap_pyfunction!(truncate_log, m)?)
+}
+
+/// Truncate a log: delete the files that begin behind its end, and clear the rest of the file that holds the end.
+///
+/// When this returns, the result is on the disk. A broker leaves the bytes behind the end, and its next crash may bring them back.
+/// The caller holds the store's lock.
+///
+/// Args:
+///     directory: The directory of the log, or several, separated by commas.
+///     end_phy_offset: The end of the log.
+///
+/// Returns:
+///     A `logdex.report.Report` without findings. Checked: bytes_cut, in each file up to the last byte that was not zero, and
+///     files_deleted.
+///
+/// Raises:
+///     OSError: The system refuses.
+///     ValueError: The offset is before the log.
+///
+/// Source: `CommitLog#recoverNormally`, `MappedFileQueue#truncateDirtyFiles`.
+#[pyfunction]
+#[pyo3(signature = (directory, end_phy_offset))]
+fn truncate_log(
+    py: Python<'_>,
+    directory: PathBuf,
+    #[pyo3(from_py_with = integer::end_phy_offset)] end_phy_offset: i64,
+) -> PyResult<Bound<'_, PyAny>> {
+    let wrong = |_| PyValueError::new_err(format!("end_phy_offset={end_phy_offset}: expected 0 or more"));
+    let end = end_phy_offset.try_into().map_err(wrong)?;
+    report::report(py, &py.detach(|| truncate::truncate_log(&directory, end))?)
 }
 
 /// Appends messages to a commit log, byte for byte as a broker does (upstream CommitLog#asyncPutMessage).
 ///
-/// It neither looks for the end of the log nor locks the store: `logdex.rocketmq.StoreWriter` does. Any number of threads may call;
-/// puts are one after the other. It belongs to the process that opened it.
+/// It neither finds the end of the log nor locks the store: `logdex.rocketmq.StoreWriter` does. Any thread may call; puts run one
+/// after the other. It works only in the process that opened it.
 #[pyclass(name = "CommitLogWriter", module = "logdex._core", frozen)]
 struct PyCommitLogWriter {
     writer: CommitLogWriter,
@@ -36,19 +68,19 @@ struct PyCommitLogWriter {
 
 #[pymethods]
 impl PyCommitLogWriter {
-    /// Go on with a log at its end. Directory and files are made when the first message is put.
+    /// Open a log at its end. Directory and files are created when the first message is put.
     ///
     /// Args:
     ///     directory: The log's directory.
-    ///     end_phy_offset: Where the log ends; nothing but zeros may lie behind.
+    ///     end_phy_offset: The end of the log; behind it there must be only zeros.
     ///     file_size: Bytes of a file (mappedFileSizeCommitLog).
     ///     store_host: The broker, as `ip:port` or `[ipv6]:port`, of messages that name none.
-    ///     levels: How many delay levels there are; a higher one counts as the last.
-    ///     flush: "async": a thread brings to the disk what is 16 KiB or more twice a second, and the rest every ten seconds;
-    ///         "sync": every put waits for the disk, and one flush serves all who wait; "none": only `flush` does.
+    ///     levels: The number of delay levels; a higher level counts as the last one.
+    ///     flush: "async": a thread flushes twice a second if there are 16 KiB or more, and everything every ten seconds;
+    ///         "sync": every put waits for the disk, and one flush serves all puts that wait; "none": only `flush` flushes.
     ///
     /// Raises:
-    ///     ValueError: A host that is none, or a size or an end that no log has, or no level.
+    ///     ValueError: An invalid host, a size or an end that no log has, or no level.
     #[staticmethod]
     #[pyo3(signature = (directory, *, end_phy_offset, file_size=1_073_741_824, store_host="127.0.0.1:10911", levels=18, flush="async"))]
     fn open(
@@ -72,7 +104,7 @@ impl PyCommitLogWriter {
         Ok(Self { writer: CommitLogWriter::open(&directory, end_phy_offset, options)? })
     }
 
-    /// Say which offset the next message of a queue gets; that of a queue which was never named is 0.
+    /// Set the queue offset of the next message of a queue. A queue that was never set begins with 0.
     ///
     /// Raises:
     ///     ValueError: A number below 0; or another process opened the writer.
@@ -85,25 +117,38 @@ impl PyCommitLogWriter {
         Ok(self.writer.set_queue_offset(topic, queue_id, queue_offset)?)
     }
 
+    /// Set the offsets of the next messages of queues.
+    ///
+    /// Args:
+    ///     queues: A record batch of `topic`, `queue_id` and `queue_offset`. With `sys_flag` the rows are messages: a queue without
+    ///         an offset begins with that of its first message, and messages without a place in a queue are skipped.
+    ///
+    /// Raises:
+    ///     ValueError: A column is missing, of another type or null; a number below 0; or another process opened the writer.
+    fn set_queue_offsets(&self, py: Python<'_>, queues: PyRecordBatch) -> PyResult<()> {
+        let queues = queues.into_inner();
+        Ok(py.detach(|| self.writer.set_queue_offsets(&queues))?)
+    }
+
     /// Append a batch of messages.
     ///
     /// Args:
     ///     messages: An Arrow record batch with any of the message columns; only `topic` is needed. A column `tags`, `keys` or
-    ///         `uniq_key` gives the property of that name. `store_timestamp` is the clock's where it is not given. Queue offset,
-    ///         offset in the log, ids, size and checksum are made anew; what is given of them is passed over.
+    ///         `uniq_key` is the property of that name. Without `store_timestamp` it is now. Given queue offsets, offsets in the
+    ///         log, ids, sizes and checksums are ignored: each message gets new ones.
     ///     body: "decoded": bodies are plain, and the compression bits of `sys_flag` are cleared; "stored": as a log holds
     ///         them.
     ///     park: Messages with a delay level (the property DELAY) go to the topic of delayed messages. False for messages that
     ///         are delivered, or were read from a log.
     ///
     /// Returns:
-    ///     A row a message, in their order: topic, queue_id, queue_offset, phy_offset, store_timestamp, msg_id, store_size.
+    ///     One row for each message, in their order: topic, queue_id, queue_offset, phy_offset, store_timestamp, msg_id, store_size.
     ///
     /// Raises:
     ///     ValueError: A row is no message, or the writer is closed; nothing was written.
     ///     TypeError: A column of another type.
-    ///     OSError: The system refuses. Where files cannot be made, a full disk above all, nothing was written. With
-    ///         synchronous flush the messages may be in the log but not known to be on the disk.
+    ///     OSError: The system refuses. If files cannot be created, for example on a full disk, nothing was written. With
+    ///         synchronous flush the messages may be in the log but not on the disk.
     #[pyo3(signature = (messages, *, body="decoded", park=true))]
     fn put_messages<'py>(
         &self,
@@ -125,12 +170,12 @@ impl PyCommitLogWriter {
     ///     properties: Names and values, in the order in which they are written.
     ///     queue_id: Queue of the topic.
     ///     flag: The application's flag.
-    ///     sys_flag: The system's flag; the bits of the hosts follow from the hosts.
-    ///     born_timestamp: Ms since the epoch; the store time where it is None.
-    ///     born_host: The producer as `ip:port`; the broker where it is None.
-    ///     store_timestamp: Ms since the epoch; the clock's where it is None.
-    ///     store_host: The broker as `ip:port`; the writer's where it is None.
-    ///     reconsume_times: How often a consumer gave it back.
+    ///     sys_flag: The system's flag; the bits for IPv6 hosts are set from the hosts.
+    ///     born_timestamp: Ms since the epoch; None: the store time.
+    ///     born_host: The producer as `ip:port`; None: the broker.
+    ///     store_timestamp: Ms since the epoch; None: now.
+    ///     store_host: The broker as `ip:port`; None: the writer's.
+    ///     reconsume_times: How often a consumer returned it.
     ///     prepared_transaction_offset: Offset of the half message.
     ///     park: As for `put_messages`.
     ///
@@ -177,12 +222,12 @@ impl PyCommitLogWriter {
         };
         let options = PutOptions { bodies: Bodies::Stored, park };
         let properties = properties.iter().map(|(name, value)| (&**name, &**value));
-        let placed = py.detach(|| self.writer.put_message(given, properties, options))?;
-        let Placed { topic, queue_id, queue_offset, phy_offset, store_timestamp, store_size, .. } = placed;
-        Ok((topic.to_owned(), queue_id, queue_offset, phy_offset, store_timestamp, placed.msg_id(), store_size))
+        let result = py.detach(|| self.writer.put_message(given, properties, options))?;
+        let PutResult { topic, queue_id, queue_offset, phy_offset, store_timestamp, store_size, .. } = result;
+        Ok((topic.to_owned(), queue_id, queue_offset, phy_offset, store_timestamp, result.msg_id(), store_size))
     }
 
-    /// Keep the checkpoint of a store true: lower it before a message is put whose store time is earlier than what it says.
+    /// Keep the checkpoint of a store correct: lower it before a message with an earlier store time is put.
     ///
     /// Args:
     ///     path: The file; it may be missing.
@@ -193,15 +238,16 @@ impl PyCommitLogWriter {
         Ok(py.detach(|| self.writer.keep_checkpoint(&path))?)
     }
 
-    /// Begin to bring everything to the disk: dispatch, flush log and queues, then call `write_checkpoint`.
+    /// Begin a checkpoint: then dispatch, flush log and queues, and call `write_checkpoint`.
     fn begin_checkpoint(&self, py: Python<'_>) -> PyResult<()> {
         Ok(py.detach(|| self.writer.begin_checkpoint())?)
     }
 
-    /// Write into the checkpoint up to where log and queues are on the disk, without what was put since `begin_checkpoint`.
+    /// Write into the checkpoint the store times up to which log and queues are on the disk, without what was put since
+    /// `begin_checkpoint`.
     ///
     /// Args:
-    ///     store_timestamp: Of the last message that was dispatched, ms; 0 for none.
+    ///     store_timestamp: Store time of the last message that was dispatched, in ms; 0 for none.
     ///
     /// Raises:
     ///     OSError: The system refuses.
@@ -213,7 +259,7 @@ impl PyCommitLogWriter {
         Ok(py.detach(|| self.writer.write_checkpoint(store_timestamp))?)
     }
 
-    /// Wait until all that was put is on the disk.
+    /// Wait until everything that was put is on the disk.
     ///
     /// Raises:
     ///     OSError: The system refuses, now or in the thread since the last call; the next flush tries again.
@@ -227,13 +273,13 @@ impl PyCommitLogWriter {
         self.writer.wrote_offset()
     }
 
-    /// Offset in the log before which everything is on the disk.
+    /// Offset in the log up to which everything is on the disk.
     #[getter]
     fn flushed_offset(&self) -> u64 {
         self.writer.flushed_offset()
     }
 
-    /// Store time, in ms, of the last message that is on the disk; 0 while none was put.
+    /// Store time of the last message that is on the disk, in ms; 0 before the first put.
     #[getter]
     fn flushed_store_timestamp(&self) -> i64 {
         self.writer.flushed_store_timestamp()
@@ -257,10 +303,10 @@ impl PyCommitLogWriter {
         self.writer.is_closed()
     }
 
-    /// Flush and end: puts raise ValueError from now on.
+    /// Flush and close: later puts raise ValueError.
     ///
     /// Raises:
-    ///     OSError: As `flush`; it is closed then as well.
+    ///     OSError: As `flush`; the writer is closed all the same.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         Ok(py.detach(|| self.writer.close())?)
     }
@@ -270,7 +316,7 @@ impl PyCommitLogWriter {
     }
 }
 
-/// The columns that messages have, each of its own type; others stay, and are refused where they are put.
+/// Casts the message columns to their types; other columns stay as they are, and the put refuses them.
 fn of_message_types(batch: &RecordBatch) -> PyResult<RecordBatch> {
     let mut fields = Vec::with_capacity(batch.num_columns());
     let mut arrays: Vec<ArrayRef> = Vec::with_capacity(batch.num_columns());
@@ -297,7 +343,7 @@ fn of_message_types(batch: &RecordBatch) -> PyResult<RecordBatch> {
     RecordBatch::try_new(schema, arrays).map_err(|e| PyValueError::new_err(e.to_string()))
 }
 
-/// True for integers, in any encoding, and for nothing but nulls; a cast would cut off what others hold behind the point.
+/// Returns whether a type holds only integers, in any encoding, or nulls. A cast of other numbers would drop their fractions.
 fn holds_integers(kind: &DataType) -> bool {
     match kind {
         DataType::Dictionary(_, values) => holds_integers(values),

@@ -1,5 +1,6 @@
 //! `ConsumeQueue`.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -16,17 +17,41 @@ use super::integer;
 use super::report;
 use super::time::{self, Round};
 use crate::rocketmq::consume_queue::{Boundary, ConsumeQueue, Kind, Options, extension_batch};
+use crate::rocketmq::schedule;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyConsumeQueue>()?;
-    m.add_function(wrap_pyfunction!(_open_consume_queue, m)?)
+    m.add_function(wrap_pyfunction!(_open_consume_queue, m)?)?;
+    m.add_function(wrap_pyfunction!(delivered_levels, m)?)
 }
 
-/// The queue of a topic, read only: for each message its place in the commit log.
+/// Find up to where the delay levels of a copy were delivered, after a batch of messages was copied.
 ///
-/// Queue offsets number the messages of the queue. Every call lists the directory anew, because a broker adds and deletes
-/// files; calls may come from many threads. With compat the answers are those of that release after a clean start, its
-/// faults included; else a damaged unit hides nothing, and filling is not counted as a message.
+/// Args:
+///     messages: An Arrow record batch with `topic`, `queue_id` and `queue_offset`, as in the store that is copied.
+///     copies: A record batch with the `queue_offset` of each copy.
+///     delivered: Up to where the levels of the store were delivered.
+///
+/// Returns:
+///     For each level with a delivered message in the batch the queue offset behind its last copy.
+///
+/// Raises:
+///     ValueError: A column is missing, of another type, or null.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
+fn delivered_levels(
+    messages: PyRecordBatch,
+    copies: PyRecordBatch,
+    delivered: HashMap<i32, i64>,
+) -> PyResult<HashMap<i32, i64>> {
+    Ok(schedule::delivered_levels(messages.as_ref(), copies.as_ref(), &delivered)?)
+}
+
+/// The queue of a topic, read-only: for each message its place in the commit log.
+///
+/// Queue offsets number the messages of the queue. Every call lists the directory, because a broker adds and deletes files. Any
+/// thread may call. With compat the answers are those of that release after a clean start, faults included; otherwise a damaged
+/// unit hides nothing, and filling does not count as a message.
 #[pyclass(name = "ConsumeQueue", module = "logdex._core", frozen)]
 pub(super) struct PyConsumeQueue {
     queue: Closable<ConsumeQueue>,
@@ -44,7 +69,7 @@ impl PyConsumeQueue {
     }
 }
 
-/// What unpickling calls.
+/// Unpickle a queue.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
 fn _open_consume_queue(
@@ -60,7 +85,7 @@ fn _open_consume_queue(
     PyConsumeQueue::open(py, directory, commit_log, extension, access, compat, log_end, clock_slack_ms)
 }
 
-/// A call that makes a queue again.
+/// The arguments that open a queue again.
 type Arguments<'a> = (PathBuf, Option<&'a Py<PyCommitLog>>, Option<PathBuf>, String, Option<String>, Option<i64>, i64);
 
 #[pymethods]
@@ -68,14 +93,14 @@ impl PyConsumeQueue {
     /// Open the directory of a queue, `consumequeue/TOPIC/QUEUE` or `batchconsumequeue/TOPIC/QUEUE` of a store.
     ///
     /// Args:
-    ///     directory: The directory. What lies beneath `batchconsumequeue` is a batch queue of 5.x.
-    ///     commit_log: The store's log: tells which messages are deleted, and the times of messages.
+    ///     directory: The directory. In `batchconsumequeue` it is a batch queue of 5.x.
+    ///     commit_log: The store's log: it tells which messages are deleted, and the times of messages.
     ///     extension: The directory of the queue's extension files, `consumequeue_ext/TOPIC/QUEUE`.
     ///     access: "auto" (by `pread`), "mmap" or "pread".
-    ///     compat: A broker release whose answers are wanted.
-    ///     log_end: With compat: where the log ends after the broker's start (`CommitLog.recovery`); None: at its max_offset.
-    ///     clock_slack_ms: How far the broker's clock may have stepped back; matters to `offset_by_time` in queues of more
-    ///         than 65536 units.
+    ///     compat: The broker release whose answers are returned.
+    ///     log_end: With compat: the end of the log after the broker's start (`CommitLog.recovery`); None: its max_offset.
+    ///     clock_slack_ms: How far the broker's clock may have stepped back; used by `offset_by_time` in queues of more than 65536
+    ///         units.
     ///
     /// Raises:
     ///     OSError: The directory cannot be read.
@@ -135,14 +160,14 @@ impl PyConsumeQueue {
         Ok(files.into_iter().map(|file| file.path).collect())
     }
 
-    /// Length of the queue's files in bytes: the commonest one, 0 without files.
+    /// Length of the queue's files in bytes: the most frequent one; 0 without files.
     #[getter]
     fn file_size(&self, py: Python<'_>) -> PyResult<u64> {
         let queue = self.inner()?;
         Ok(py.detach(|| queue.file_size())?)
     }
 
-    /// Queue offset of the first message that the log still holds; `max_offset` where it holds none.
+    /// Queue offset of the first message that the log still has; `max_offset` if it has none.
     #[getter]
     fn min_offset(&self, py: Python<'_>) -> PyResult<i64> {
         let queue = self.inner()?;
@@ -180,15 +205,15 @@ impl PyConsumeQueue {
     /// The units of the messages from one queue offset to before another.
     ///
     /// Args:
-    ///     begin: First queue offset; None: the first unit there is.
+    ///     begin: First queue offset; None: the first unit.
     ///     end: Queue offset after the last; None: all.
     ///
     /// Returns:
     ///     A record batch of `queue_offset` (int64), `phy_offset` (int64), `size` (int32) and `tags_code` (int64, as stored:
     ///     perhaps the address of an extension unit, or the time of delivery of a delayed message). A batch queue has
     ///     also `messages` (int32) and `store_timestamp`, and each unit that holds one of the offsets; its `queue_offset`
-    ///     is that of the first message. Units that lead to no message are left out, in compat only those outside of the
-    ///     queue's bounds.
+    ///     is that of the first message. Units of no message are left out; in compat only those outside of the queue's
+    ///     bounds.
     ///
     /// Raises:
     ///     OSError: The system refuses.
@@ -211,8 +236,8 @@ impl PyConsumeQueue {
     ///     addresses: An Arrow column or a sequence of integers.
     ///
     /// Returns:
-    ///     A record batch of `tags_code` (int64), `store_timestamp` and `bit_map` (binary), one row an address; null where
-    ///     an address leads to no unit.
+    ///     A record batch of `tags_code` (int64), `store_timestamp` and `bit_map` (binary), one row for each address; null for
+    ///     an address without a unit.
     ///
     /// Raises:
     ///     OSError: The system refuses.
@@ -226,12 +251,41 @@ impl PyConsumeQueue {
         to_python(py, batch)
     }
 
+    /// Read the next messages of a delay level that are due, ready to be put under their own topics.
+    ///
+    /// Args:
+    ///     begin: Queue offset to begin at.
+    ///     now: The time, ms since the epoch.
+    ///     delay_ms: The delay of the level. A unit whose time is further ahead is due, too.
+    ///
+    /// Returns:
+    ///     None if no more are due. Else a record batch with bodies as they are stored, perhaps without rows; the queue offset
+    ///     to go on from; and the messages that cannot be delivered, each with its offset in the log and the reason.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    ///     ValueError: The queue was opened without its commit log.
+    ///
+    /// Source: `ScheduleMessageService#executeOnTimeup`.
+    #[pyo3(signature = (begin, *, now, delay_ms))]
+    fn due_messages<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = integer::begin)] begin: i64,
+        now: i64,
+        delay_ms: i64,
+    ) -> PyResult<Option<(Bound<'py, PyAny>, i64, Vec<(i64, &'static str)>)>> {
+        let queue = self.inner()?;
+        let due = py.detach(|| schedule::due_messages(&queue, begin, now, delay_ms))?;
+        due.map(|due| Ok((to_python(py, due.messages)?, due.next_offset, due.skipped))).transpose()
+    }
+
     /// The queue offset of a store time.
     ///
     /// Args:
     ///     t: Milliseconds since the epoch or an aware datetime.
-    ///     boundary: "lower": the first message of that time or later, `max_offset` where there is none. "upper": the last
-    ///         one of that time or earlier, `min_offset` where there is none.
+    ///     boundary: "lower": the first message of that time or later, `max_offset` if there is none. "upper": the last one of
+    ///         that time or earlier, `min_offset` if there is none.
     ///
     /// Returns:
     ///     The offset, by the times of the messages themselves. With compat "4.9.3" the nearest message of the file that
@@ -248,16 +302,16 @@ impl PyConsumeQueue {
         let (boundary, round) = match boundary {
             "lower" => (Boundary::Lower, Round::Up),
             "upper" => (Boundary::Upper, Round::Down),
-            _ => return Err(PyValueError::new_err(format!("boundary is \"lower\" or \"upper\", not {boundary:?}"))),
+            _ => return Err(PyValueError::new_err(format!("boundary={boundary:?}: expected \"lower\" or \"upper\""))),
         };
         let time = time::time_ms(t, round, "t")?;
         Ok(py.detach(|| queue.offset_by_time(time, boundary))?)
     }
 
-    /// Look for strays, gaps, files of another length, and units that cannot be true.
+    /// Check for stray files, gaps, files of another length, and invalid units.
     ///
     /// Returns:
-    ///     A `logdex.report.Report`; its words are those of docs/findings.md.
+    ///     A `logdex.report.Report`; docs/findings.md lists the kinds.
     ///
     /// Raises:
     ///     OSError: The system refuses.
@@ -272,7 +326,7 @@ impl PyConsumeQueue {
         self.queue.is_closed()
     }
 
-    /// Let go of the files; calls that run go on.
+    /// Close the files; calls that are running continue.
     fn close(&self) {
         self.queue.close();
     }

@@ -16,14 +16,15 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyConsumeQueueWriter>()
 }
 
-/// Writes the consume queues of a store from the messages of its log, as a broker does: anew, or behind what is there.
+/// Writes the consume queues of a store from the messages of its log, as a broker does: new ones, or from the ends of the existing
+/// ones on.
 ///
-/// The order of calls: `create` or `open`, `append_batch` for each batch of a scan with `columns`, `finish`. It belongs to the process
-/// that opened it.
+/// The order of calls: `create` or `open`, `append_batch` for each batch of a scan with `columns`, `finish`. It works only in the
+/// process that opened it.
 #[pyclass(name = "ConsumeQueueWriter", module = "logdex._core", frozen)]
 struct PyConsumeQueueWriter {
     writer: Mutex<Option<ConsumeQueueWriter>>,
-    /// A fork shares the files with its parent, and may find the lock taken for good.
+    /// A forked process shares the files with its parent, and the lock may be held for ever.
     process: u32,
 }
 
@@ -34,7 +35,7 @@ impl PyConsumeQueueWriter {
 
     fn lock(&self) -> PyResult<MutexGuard<'_, Option<ConsumeQueueWriter>>> {
         if self.process != std::process::id() {
-            let text = "queues that are open for writing belong to the process that opened them";
+            let text = "queues opened for writing belong to the process that opened them";
             return Err(PyValueError::new_err(text));
         }
         Ok(self.writer.lock().unwrap_or_else(PoisonError::into_inner))
@@ -52,7 +53,7 @@ impl PyConsumeQueueWriter {
     where
         T: Send,
     {
-        // Another thread may have it, and wait for the interpreter.
+        // Another thread may hold the lock and wait for the interpreter.
         py.detach(|| {
             let writer = self.lock()?;
             writer.as_ref().map(look).ok_or_else(|| PyValueError::new_err("the writer is finished"))
@@ -68,22 +69,23 @@ impl PyConsumeQueueWriter {
         PyTuple::new(py, ConsumeQueueWriter::COLUMNS)
     }
 
-    /// Begin the directories `consumequeue` and `batchconsumequeue`, with extension files `consumequeue_ext` as well.
+    /// Begin new queues in the directories `consumequeue` and `batchconsumequeue`, with extension files also in
+    /// `consumequeue_ext`.
     ///
     /// Args:
-    ///     directory: What they are made in; it is made where it is missing.
+    ///     directory: The directory of these directories; it is created if it is missing.
     ///     file_size: Bytes of a queue's file (mappedFileSizeConsumeQueue), rounded up to whole units of 20.
     ///     batch_file_size: Bytes of a batch queue's file, units of 46.
     ///     delay_levels: The broker's messageDelayLevel: units of delayed messages hold their time of delivery.
-    ///     multi_dispatch: Messages go to the queues that INNER_MULTI_DISPATCH names as well (enableMultiDispatch).
-    ///     extension_file_size: Bytes of an extension file (mappedFileSizeConsumeQueueExt), where tags codes and store times
-    ///         go to such files (enableConsumeQueueExt); None: they do not. Their bit maps are empty, as they are unless
-    ///         enableCalcFilterBitMap is set: consumers' filters stand in no log.
+    ///     multi_dispatch: Messages also go to the queues that INNER_MULTI_DISPATCH names (enableMultiDispatch).
+    ///     extension_file_size: Bytes of an extension file (mappedFileSizeConsumeQueueExt), which has tags codes and store times
+    ///         (enableConsumeQueueExt); None: no extension files. Their bit maps are empty, as for a broker without
+    ///         enableCalcFilterBitMap: no log has the filters of consumers.
     ///
     /// Raises:
-    ///     FileExistsError: One of them is there.
+    ///     FileExistsError: One of them exists.
     ///     OSError: The system refuses.
-    ///     ValueError: File sizes without room for a unit, or levels that are none.
+    ///     ValueError: A file size that fits no unit, or invalid levels.
     #[staticmethod]
     #[pyo3(signature = (directory, *, file_size=6_000_000, batch_file_size=13_800_000, delay_levels=DelayLevels::DEFAULT, multi_dispatch=true, extension_file_size=None))]
     fn create(
@@ -102,27 +104,27 @@ impl PyConsumeQueueWriter {
         Ok(Self::new(writer))
     }
 
-    /// Open the queues of a store to go on behind their ends; any of the directories may be missing.
+    /// Open the queues of a store to write on at their ends; any of the directories may be missing.
     ///
-    /// Units that lead to `end_phy_offset` or behind it are cut off: they become zero, and files without a message are deleted;
-    /// extension files are cut as well. Filling behind the last message is no unit. What a queue has is passed over when it comes
-    /// again.
+    /// Units of messages at `end_phy_offset` or behind it are removed: they become zero, and files without a message are deleted.
+    /// Extension files are truncated as well. Filling behind the last message is no unit. A message that a queue has already is
+    /// skipped.
     ///
     /// Args:
     ///     root: The root of the store.
-    ///     end_phy_offset: Where the log ends.
-    ///     file_size: As for `create`; None: that of the files there, else the broker's own, 6,000,000.
-    ///     batch_file_size: The same of batch queues, else 13,800,000.
+    ///     end_phy_offset: The end of the log.
+    ///     file_size: As for `create`; None: as the existing files, else the broker's default, 6,000,000.
+    ///     batch_file_size: The same for batch queues, else 13,800,000.
     ///     delay_levels: As for `create`.
     ///     multi_dispatch: As for `create`.
-    ///     extension_file_size: As for `create`; None: that of the files there, and without files no extensions.
+    ///     extension_file_size: As for `create`; None: as the existing files, else no extension files.
     ///
     /// Raises:
-    ///     CorruptFileError: Sizes or names of a queue's files do not go together.
+    ///     CorruptFileError: Sizes or names of a queue's files do not fit together.
     ///     LockedError: A broker holds the store.
     ///     OSError: The system refuses.
-    ///     ValueError: Sizes without room for a unit, or other than those of the files there; levels that are none; or the queues
-    ///         are a database of a 5.x broker (RocksDB).
+    ///     ValueError: A size that fits no unit or differs from that of the existing files; invalid levels; or the queues are in a
+    ///         RocksDB of a 5.x broker.
     ///
     /// Source: `ConsumeQueue#recover`, `#truncateDirtyLogicFiles`.
     #[staticmethod]
@@ -144,7 +146,7 @@ impl PyConsumeQueueWriter {
         Ok(Self::new(writer))
     }
 
-    /// Refuse the files and sizes that `open` would refuse; nothing is changed.
+    /// Check names and sizes as `open` does, without changing anything.
     ///
     /// Args:
     ///     root: The root of the store, which may be missing.
@@ -152,10 +154,13 @@ impl PyConsumeQueueWriter {
     ///     batch_file_size: As for `open`.
     ///     extension_file_size: As for `open`.
     ///
+    /// Returns:
+    ///     Offset in the log behind the last unit of any queue; -1 without units.
+    ///
     /// Raises:
-    ///     CorruptFileError: Sizes or names of a queue's files do not go together.
+    ///     CorruptFileError: Sizes or names of a queue's files do not fit together.
     ///     OSError: The system refuses.
-    ///     ValueError: Sizes without room for a unit, or other than those of the files there.
+    ///     ValueError: A size that fits no unit or differs from that of the existing files.
     #[staticmethod]
     #[pyo3(signature = (root, *, file_size=None, batch_file_size=None, extension_file_size=None))]
     fn check_files(
@@ -164,14 +169,14 @@ impl PyConsumeQueueWriter {
         #[pyo3(from_py_with = integer::file_size)] file_size: Option<u64>,
         #[pyo3(from_py_with = integer::batch_file_size)] batch_file_size: Option<u64>,
         #[pyo3(from_py_with = integer::extension_file_size)] extension_file_size: Option<u64>,
-    ) -> PyResult<()> {
+    ) -> PyResult<i64> {
         let delay_levels = DelayLevels::parse(DelayLevels::DEFAULT)?;
         let options =
             WriterOptions { file_size, batch_file_size, delay_levels, multi_dispatch: true, extension_file_size };
         Ok(py.detach(|| ConsumeQueueWriter::check_files(&root, &options))?)
     }
 
-    /// What opening found and did, and what was found since, as a `logdex.report.Report`.
+    /// What opening found and did, and the findings since, as a `logdex.report.Report`.
     ///
     /// Report: units_cut and queue_files_deleted, of `open`. Findings: units that `open` met behind a queue's end and cut off
     /// although they lead into the log (see `dispatch_offset`), and those of `finish`.
@@ -187,8 +192,8 @@ impl PyConsumeQueueWriter {
         self.look(py, ConsumeQueueWriter::log_end)
     }
 
-    /// From here in the log messages are to be appended so that no queue lacks one: `log_end`, or where the first of the queues
-    /// ends that `open` found damaged; -1 where that is the beginning.
+    /// The offset in the log from which messages must be appended so that no queue lacks one: `log_end`, or the end of the damaged
+    /// queue that ends first. -1 is the beginning.
     #[getter]
     fn dispatch_offset(&self, py: Python<'_>) -> PyResult<i64> {
         self.look(py, ConsumeQueueWriter::dispatch_offset)
@@ -197,19 +202,19 @@ impl PyConsumeQueueWriter {
     /// The queue offset of the next message of each queue, batch queues too.
     ///
     /// Returns:
-    ///     A record batch of `topic` (utf8), `queue_id` (int32) and `queue_offset` (int64), sorted. Queues that do not tell,
-    ///     because they never held a message, are left out.
+    ///     A record batch of `topic` (utf8), `queue_id` (int32) and `queue_offset` (int64), sorted. Queues that never held a
+    ///     message are left out.
     fn queue_offsets<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         PyRecordBatch::new(self.look(py, ConsumeQueueWriter::queue_offsets)?).into_arro3(py)
     }
 
-    /// Write what is kept, so that readers see it, and wait until it is on the disk.
+    /// Write the buffered units, so that readers see them, and wait until they are on the disk.
     ///
     /// Args:
     ///     sync: False: do not wait.
     ///
     /// Raises:
-    ///     OSError: The system refuses; what was not written stays kept.
+    ///     OSError: The system refuses; units that were not written stay in the buffer.
     ///     ValueError: The writer is finished.
     #[pyo3(signature = (*, sync=true))]
     fn flush(&self, py: Python<'_>, sync: bool) -> PyResult<()> {
@@ -222,7 +227,7 @@ impl PyConsumeQueueWriter {
     ///     messages: An Arrow record batch with `columns`.
     ///
     /// Returns:
-    ///     How many units there were. Messages that are no part of a committed transaction give none.
+    ///     The number of units. A message of a transaction that is not committed has none.
     ///
     /// Raises:
     ///     OSError: The system refuses.
@@ -232,10 +237,10 @@ impl PyConsumeQueueWriter {
         py.detach(|| self.with(|writer| writer.as_mut().map_or(Ok(0), |writer| writer.append_batch(&messages))))
     }
 
-    /// Write what is left and wait until all is on the disk.
+    /// Write the buffered units and wait until everything is on the disk.
     ///
     /// Returns:
-    ///     A `logdex.report.Report`: findings where queue offsets jump, repeat, or a topic cannot name a folder.
+    ///     A `logdex.report.Report`: findings if queue offsets jump or repeat, or if a topic cannot name a folder.
     ///
     /// Raises:
     ///     OSError: The system refuses.

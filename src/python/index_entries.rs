@@ -1,4 +1,4 @@
-//! `index_entries`, and the message columns that it needs.
+//! Batches of messages: index entries and the columns that they need, the last message, messages that were truncated.
 
 use std::sync::Arc;
 
@@ -19,7 +19,10 @@ const COLUMNS: [&str; 7] = ["topic", "phy_offset", "store_timestamp", "uniq_key"
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("INDEXED_COLUMNS", PyTuple::new(m.py(), COLUMNS)?)?;
     m.add_function(wrap_pyfunction!(message_columns, m)?)?;
-    m.add_function(wrap_pyfunction!(index_entries, m)?)
+    m.add_function(wrap_pyfunction!(index_entries, m)?)?;
+    m.add_function(wrap_pyfunction!(indexed_messages, m)?)?;
+    m.add_function(wrap_pyfunction!(last_message, m)?)?;
+    m.add_function(wrap_pyfunction!(split_cut_off, m)?)
 }
 
 /// Return the columns of a batch of messages that an index needs, in the types of a scan.
@@ -108,3 +111,50 @@ fn index_entries(
     let entries = py.detach(|| rocketmq::index_entries::index_entries(&messages, end_phy_offset, tags))?;
     PyRecordBatch::new(entries).into_arro3(py)
 }
+
+/// Count the messages of a batch that have index entries.
+///
+/// Args:
+///     messages: As for `index_entries`.
+///     tags: As for `index_entries`.
+///
+/// Raises:
+///     ValueError: As for `index_entries`.
+#[pyfunction]
+#[pyo3(signature = (messages, *, tags))]
+fn indexed_messages(py: Python<'_>, messages: PyRecordBatch, tags: bool) -> PyResult<usize> {
+    let messages = messages.into_inner();
+    Ok(py.detach(|| rocketmq::index_entries::indexed_messages(&messages, tags))?)
+}
+
+/// The offset in the log behind the last message of a batch, and its store time in ms; None without messages.
+///
+/// Args:
+///     messages: An Arrow record batch with `phy_offset`, `store_size` and `store_timestamp`.
+///
+/// Raises:
+///     ValueError: A column is missing, of another type, or null.
+#[pyfunction]
+fn last_message(messages: PyRecordBatch) -> PyResult<Option<(i64, i64)>> {
+    Ok(rocketmq::message_columns::last_message(messages.as_ref())?)
+}
+
+/// Split a batch of a salvaging scan into valid messages and those that a broker truncated before.
+///
+/// Args:
+///     messages: An Arrow record batch with `phy_offset` and `suspect`.
+///
+/// Returns:
+///     The valid messages, in batches without copies; the offset and the column `suspect` of each truncated one; and how many
+///     messages are older than one before them.
+///
+/// Raises:
+///     ValueError: A column is missing, of another type, or null.
+#[pyfunction]
+fn split_cut_off<'py>(py: Python<'py>, messages: PyRecordBatch) -> PyResult<SplitMessages<'py>> {
+    let (valid, cut_off, back_in_time) = rocketmq::commit_log::split_cut_off(messages.as_ref())?;
+    let valid = valid.into_iter().map(|batch| PyRecordBatch::new(batch).into_arro3(py)).collect::<PyResult<_>>()?;
+    Ok((valid, cut_off, back_in_time))
+}
+
+type SplitMessages<'py> = (Vec<Bound<'py, PyAny>>, Vec<(i64, String)>, usize);

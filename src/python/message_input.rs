@@ -1,49 +1,128 @@
-//! Input for messages that Python makes: the column of properties, the delays of a broker's levels.
+//! Messages that Python hands over: columns of values as a record batch, and the delays of a broker's levels.
 
 use std::sync::Arc;
 
-use pyo3::exceptions::PyValueError;
+use arrow_array::types::TimestampMillisecondType;
+use arrow_array::{Array as _, ArrayRef, BinaryArray, Int32Array, Int64Array, RecordBatch, StringArray};
+use arrow_schema::{DataType, Field, Schema};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::types::PyMapping;
-use pyo3_arrow::PyArray;
+use pyo3_arrow::PyRecordBatch;
 
+use super::convert::arrow_array;
+use super::integer::integer;
+use super::time::time_column;
 use crate::rocketmq::commit_log::PropertyMap;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::consume_queue::DelayLevels;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_function(wrap_pyfunction!(property_column, m)?)?;
+    m.add("DEFAULT_DELAY_LEVELS", DelayLevels::DEFAULT)?;
+    m.add_function(wrap_pyfunction!(message_batch, m)?)?;
     m.add_function(wrap_pyfunction!(delay_levels_ms, m)?)
 }
 
-/// Return the column `properties` of a batch of messages.
+/// Make a record batch of messages from columns.
 ///
 /// Args:
-///     rows: For each message a mapping from names to values, or None.
+///     columns: A mapping from names of message columns to sequences of values, or to Arrow columns, which are taken as they are.
+///         A time is epoch milliseconds or an aware datetime; the properties of a message are a mapping.
 ///
 /// Raises:
-///     TypeError: A row is no mapping, or a name or value no text.
+///     TypeError: A value of another type.
+///     ValueError: An unknown column, a number that does not fit, or columns of different lengths.
 #[pyfunction]
-fn property_column<'py>(py: Python<'py>, rows: Vec<Option<Bound<'py, PyMapping>>>) -> PyResult<Bound<'py, PyAny>> {
+fn message_batch<'py>(py: Python<'py>, columns: &Bound<'py, PyMapping>) -> PyResult<Bound<'py, PyAny>> {
+    let (mut fields, mut arrays, mut lengths) = (Vec::new(), Vec::<ArrayRef>::new(), Vec::new());
+    for item in columns.items()? {
+        let (name, values): (String, Bound<'_, PyAny>) = item.extract()?;
+        let array = match arrow_array(&values)? {
+            Some(array) => array,
+            None => column(&name, &values)?,
+        };
+        lengths.push(format!("{name} {}", array.len()));
+        fields.push(Field::new(name, array.data_type().clone(), true));
+        arrays.push(array);
+    }
+    if arrays.windows(2).any(|pair| matches!(pair, [a, b] if a.len() != b.len())) {
+        return Err(PyValueError::new_err(format!("the columns differ in length: {}", lengths.join(", "))));
+    }
+    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays);
+    PyRecordBatch::new(batch.map_err(|e| PyValueError::new_err(e.to_string()))?).into_arro3(py)
+}
+
+/// A column from a sequence of values.
+fn column(name: &str, values: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
+    let wrong = || PyValueError::new_err(format!("no column of a message that is put: '{name}'"));
+    let kind = Column::named(name).ok_or_else(wrong)?.data_type();
+    Ok(match kind {
+        DataType::Utf8 => {
+            let texts = cells(name, "text", values, |value| value.extract::<Option<PyBackedStr>>())?;
+            Arc::new(texts.iter().map(Option::as_deref).collect::<StringArray>())
+        }
+        DataType::Binary => {
+            let bytes = cells(name, "bytes", values, |value| Ok(value.extract::<Option<PyBackedBytes>>()?))?;
+            Arc::new(bytes.iter().map(Option::as_deref).collect::<BinaryArray>())
+        }
+        DataType::Int32 => Arc::new(
+            cells(name, "integers", values, |value| integer::<Option<i32>>(value, name))?
+                .into_iter()
+                .collect::<Int32Array>(),
+        ),
+        DataType::Int64 => Arc::new(
+            cells(name, "integers", values, |value| integer::<Option<i64>>(value, name))?
+                .into_iter()
+                .collect::<Int64Array>(),
+        ),
+        DataType::Timestamp(..) => {
+            let times = time_column(values, name)?;
+            Arc::new(times.reinterpret_cast::<TimestampMillisecondType>().with_timezone("UTC"))
+        }
+        DataType::Map(..) => properties(values)?,
+        _ => return Err(wrong()),
+    })
+}
+
+/// The values of a sequence; an error of `extract` about a type names the column and the value.
+fn cells<'py, T>(
+    name: &str,
+    expected: &str,
+    values: &Bound<'py, PyAny>,
+    extract: impl Fn(&Bound<'py, PyAny>) -> PyResult<T>,
+) -> PyResult<Vec<T>> {
+    let cell = |value: Bound<'py, PyAny>| {
+        extract(&value).map_err(|error| {
+            if error.is_instance_of::<PyValueError>(value.py()) {
+                return error;
+            }
+            let found = value.repr().map_or_else(|_| "another object".to_owned(), |text| text.to_string());
+            PyTypeError::new_err(format!("column {name}: expected {expected}, found {found}"))
+        })
+    };
+    values.try_iter()?.map(|value| cell(value?)).collect()
+}
+
+fn properties(rows: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     let mut map = PropertyMap::default();
-    for row in &rows {
-        if let Some(row) = row {
+    for row in rows.try_iter()? {
+        let row: Option<Bound<'_, PyMapping>> = row?.extract()?;
+        if let Some(row) = &row {
             for item in row.items()? {
-                let (name, value): (String, Option<String>) = item.extract()?;
+                let (name, value): (PyBackedStr, Option<PyBackedStr>) = item.extract()?;
                 map.push(&name, value.as_deref());
             }
         }
         map.end_row(row.is_some());
     }
-    let field = arrow_schema::Field::new(Column::Properties.name(), Column::Properties.data_type(), true);
-    let column = PyArray::try_new(Arc::new(map.finish()), Arc::new(field));
-    column.map_err(|e| PyValueError::new_err(e.to_string()))?.into_arro3(py)
+    Ok(Arc::new(map.finish()))
 }
 
 /// Return the delays of a broker's levels in ms, level 1 first.
 ///
 /// Args:
-///     text: Upstream's `messageDelayLevel`: numbers with the units s, m, h and d, and spaces between them.
+///     text: Upstream's `messageDelayLevel`: numbers with the units s, m, h and d, separated by spaces.
 ///
 /// Raises:
 ///     ValueError: A word is no delay.

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Big-endian, no magic, no checksum. Source of the rules: upstream `StoreCheckpoint`. The fields of 5.x are kept as
-//! they are. Bytes that a file is too short for read as zero, as in the broker, which maps 4096 bytes whatever is there;
-//! zero means "nothing is known to be flushed", the safe answer. [`StoreCheckpoint::file_len`] tells.
+//! they are. If the file is too short, missing bytes are zero, as in the broker, which always maps 4096 bytes. Zero means that
+//! nothing is known to be flushed, the safe answer. See [`StoreCheckpoint::file_len`].
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -60,7 +60,7 @@ impl StoreCheckpoint {
         Self::read(path, open_file(path, false)?, false)
     }
 
-    /// Opens for writing; a file that is not there is created, with zeros.
+    /// Opens for writing; a missing file is created, with zeros.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -90,24 +90,27 @@ impl StoreCheckpoint {
         &self.path
     }
 
-    /// True when it was opened for writing.
+    /// Returns whether it was opened for writing.
     pub fn is_writable(&self) -> bool {
         self.writable
     }
 
-    /// Bytes that the file had when it was opened; 4096 in a sound store.
+    /// Bytes of the file when it was opened; 4096 in a valid store.
     pub fn file_len(&self) -> u64 {
         self.file.len()
     }
 
-    /// Writes those of the times that were changed and waits until they are on the disk: each has a writer of its own. A short
-    /// file gets its full length first.
+    /// Writes the times that changed and waits until they are on the disk. The other times may have another writer. A short file is
+    /// extended first.
     ///
     /// # Errors
     /// `InvalidArgument` when it was opened for reading; the system's error, with the path.
     pub fn flush(&mut self) -> Result<()> {
         if !self.writable {
-            return Err(Error::InvalidArgument(format!("{} is open for reading only", self.path.display())));
+            return Err(Error::InvalidArgument(format!(
+                "{}: the checkpoint is open for reading only",
+                self.path.display()
+            )));
         }
         let fail = |e| Error::io(&self.path, e);
         if self.file.len() < CHECKPOINT_LEN {

@@ -3,7 +3,7 @@
 /// Digits of a name.
 const DIGITS: usize = 20;
 
-/// The name of the file whose first byte has this offset (upstream `UtilAll#offset2FileName`).
+/// Returns the name of the file whose first byte has this offset (upstream `UtilAll#offset2FileName`).
 ///
 /// ```
 /// assert_eq!(logdex::rocketmq::file_name::of_offset(1 << 30), "00000000001073741824");
@@ -12,10 +12,10 @@ pub fn of_offset(offset: u64) -> String {
     format!("{offset:020}")
 }
 
-/// The offset that a name stands for, or `None` for a stray file.
+/// Returns the offset of a name, or `None` for a stray file.
 ///
-/// Exactly 20 ASCII digits and at most `i64::MAX`, which is what the broker writes. The broker itself would take any
-/// number for a name, and refuses to start where a name is none.
+/// A name is exactly 20 ASCII digits and at most `i64::MAX`, as the broker writes it. The broker itself accepts any number, and refuses
+/// to start if a name is none.
 pub fn parse(name: &str) -> Option<u64> {
     if name.len() != DIGITS || !name.bytes().all(|b| b.is_ascii_digit()) {
         return None;

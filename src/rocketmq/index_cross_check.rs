@@ -11,7 +11,7 @@ use arrow_array::RecordBatch;
 
 use super::commit_log::{CommitLog, Gather};
 use super::index_entries::{KeyTexts, for_each_key, is_indexed};
-use super::message_columns::{integers, null};
+use crate::arrow::input_columns::{integers, null};
 use crate::error::Result;
 use crate::hash_index::{Entry, IndexFile};
 use crate::java_text::decode_utf8;

@@ -17,7 +17,7 @@ use arrow_schema::{DataType, Field, Schema};
 use super::commit_log::columns::timestamp_type;
 use super::commit_log::frame::{Frame, TRANSACTION_ROLLBACK, TRANSACTION_TYPE};
 use super::commit_log::properties;
-use super::message_columns::{Int32s, Texts, integers, null, times};
+use crate::arrow::input_columns::{Int32s, Texts, integers, null, times};
 use crate::error::{Error, Result};
 use crate::hash_index::{carry_utf8, finish};
 use crate::java_text::decode_utf8;
@@ -101,6 +101,19 @@ pub fn index_entries(messages: &RecordBatch, end_phy_offset: i64, tags: bool) ->
     let mut entries = Entries::default();
     for_each_key(messages, end_phy_offset, tags, |key| entries.add(&key))?;
     Ok(entries.finish())
+}
+
+/// Returns how many messages of a batch have index entries; see [`index_entries`].
+///
+/// # Errors
+/// As [`index_entries`].
+pub fn indexed_messages(messages: &RecordBatch, tags: bool) -> Result<usize> {
+    let (mut count, mut last) = (0, None);
+    for_each_key(messages, 0, tags, |key| {
+        count += usize::from(last != Some(key.row));
+        last = Some(key.row);
+    })?;
+    Ok(count)
 }
 
 /// One key of a message that the index has an entry for.

@@ -9,7 +9,7 @@ use arrow_array::types::Int64Type;
 
 use super::commit_log::CommitLog;
 use super::index_entries::{Entries, IndexKey, KeyTexts, for_each_key_of_frame};
-use super::message_columns::{Texts, integers, null};
+use crate::arrow::input_columns::{Texts, integers, null};
 use crate::error::{Error, Result};
 use crate::hash_index::{Hits, IndexFile, KeySource, carry_utf8, finish, select_files};
 use crate::time_range::TimeRange;

@@ -1,116 +1,46 @@
 //! Columns of a batch of messages, as dispatch and index rules read them.
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{
-    Int32Type, Int64Type, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
-    TimestampSecondType,
-};
-use arrow_array::{Array, ArrayRef, Int32Array, MapArray, RecordBatch, StringArray};
-use arrow_schema::{DataType, TimeUnit};
+use arrow_array::{Array, ArrayRef, MapArray, RecordBatch, StringArray};
 
 use super::commit_log::property_map::entries;
-use crate::error::{Error, Result};
+use crate::arrow::input_columns::{Get, Int32s, Texts, column, integers, null, times, wrong};
+use crate::error::Result;
 
-pub(super) fn null(column: &str, row: usize) -> Error {
-    Error::InvalidArgument(format!("messages: {column} of row {row} is null"))
-}
-
-fn wrong(column: &str, array: &ArrayRef, wanted: &str) -> Error {
-    Error::InvalidArgument(format!("messages: column {column}: expected {wanted}, found {}", array.data_type()))
-}
-
-fn column<'a>(messages: &'a RecordBatch, name: &str) -> Result<&'a ArrayRef> {
-    messages
-        .column_by_name(name)
-        .ok_or_else(|| Error::InvalidArgument(format!("messages: expected a column {name}, found none")))
-}
-
-/// A column of texts.
-pub(super) enum Texts<'a> {
-    Utf8(&'a arrow_array::StringArray),
-    LargeUtf8(&'a arrow_array::LargeStringArray),
-    View(&'a arrow_array::StringViewArray),
-    Null,
-}
-
-impl<'a> Texts<'a> {
-    pub(super) fn of(messages: &'a RecordBatch, name: &str) -> Result<Self> {
-        let array = column(messages, name)?;
-        match array.data_type() {
-            DataType::Utf8 => Ok(Self::Utf8(array.as_string())),
-            DataType::LargeUtf8 => Ok(Self::LargeUtf8(array.as_string())),
-            DataType::Utf8View => Ok(Self::View(array.as_string_view())),
-            DataType::Null => Ok(Self::Null),
-            _ => Err(wrong(name, array, "text")),
-        }
-    }
-
-    pub(super) fn get(&self, row: usize) -> Option<&'a str> {
-        match self {
-            Self::Utf8(a) => a.is_valid(row).then(|| a.value(row)),
-            Self::LargeUtf8(a) => a.is_valid(row).then(|| a.value(row)),
-            Self::View(a) => a.is_valid(row).then(|| a.value(row)),
-            Self::Null => None,
-        }
-    }
-}
-
-/// Reads one row of a column.
-pub(super) type Get<'a> = Box<dyn Fn(usize) -> Option<i64> + 'a>;
-
-pub(super) fn integers<'a>(messages: &'a RecordBatch, name: &str) -> Result<Get<'a>> {
-    let array = column(messages, name)?;
-    let values = array.as_primitive_opt::<Int64Type>().ok_or_else(|| wrong(name, array, "int64"))?;
-    Ok(Box::new(|row| values.is_valid(row).then(|| values.value(row))))
-}
-
-pub(super) fn times<'a>(messages: &'a RecordBatch, name: &str) -> Result<Get<'a>> {
-    let array = column(messages, name)?;
-    let DataType::Timestamp(unit, _) = array.data_type() else {
-        return integers(messages, name).map_err(|_| wrong(name, array, "a timestamp"));
+/// Returns the offset in the log behind the last message of a batch, and its store time in ms; `None` without messages.
+pub fn last_message(messages: &RecordBatch) -> Result<Option<(i64, i64)>> {
+    let Some(row) = messages.num_rows().checked_sub(1) else {
+        return Ok(None);
     };
-    Ok(match unit {
-        TimeUnit::Second => {
-            let values = array.as_primitive::<TimestampSecondType>();
-            Box::new(|row| values.is_valid(row).then(|| values.value(row).saturating_mul(1000)))
-        }
-        TimeUnit::Millisecond => {
-            let values = array.as_primitive::<TimestampMillisecondType>();
-            Box::new(|row| values.is_valid(row).then(|| values.value(row)))
-        }
-        TimeUnit::Microsecond => {
-            let values = array.as_primitive::<TimestampMicrosecondType>();
-            Box::new(|row| values.is_valid(row).then(|| values.value(row).div_euclid(1000)))
-        }
-        TimeUnit::Nanosecond => {
-            let values = array.as_primitive::<TimestampNanosecondType>();
-            Box::new(|row| values.is_valid(row).then(|| values.value(row).div_euclid(1_000_000)))
-        }
-    })
+    let phy_offset = integers(messages, "phy_offset")?(row).ok_or_else(|| null("phy_offset", row))?;
+    let time = times(messages, "store_timestamp")?(row).ok_or_else(|| null("store_timestamp", row))?;
+    Ok(Some((phy_offset.saturating_add(i64::from(Int32s::of(messages, "store_size")?.get(row)?)), time)))
 }
 
-/// A column of 32-bit integers.
-pub(super) struct Int32s<'a> {
-    values: &'a Int32Array,
-    name: &'static str,
+/// The column of properties.
+pub(super) struct MessageProperties<'a> {
+    map: &'a MapArray,
+    names: &'a StringArray,
+    values: &'a StringArray,
 }
 
-impl<'a> Int32s<'a> {
-    pub(super) fn of(messages: &'a RecordBatch, name: &'static str) -> Result<Self> {
-        let array = column(messages, name)?;
-        let values = array.as_primitive_opt::<Int32Type>().ok_or_else(|| wrong(name, array, "int32"))?;
-        Ok(Self { values, name })
+impl<'a> MessageProperties<'a> {
+    pub(super) fn of(messages: &'a RecordBatch) -> Result<Self> {
+        let array = column(messages, "properties")?;
+        let texts = |column: &'a ArrayRef| column.as_string_opt::<i32>();
+        let map = array.as_map_opt().and_then(|map| Some((map, texts(map.keys())?, texts(map.values())?)));
+        let (map, names, values) = map.ok_or_else(|| wrong("properties", array, "a map of utf8"))?;
+        Ok(Self { map, names, values })
     }
 
-    pub(super) fn get(&self, row: usize) -> Result<i32> {
-        if self.values.is_null(row) {
-            return Err(null(self.name, row));
-        }
-        Ok(self.values.value(row))
+    /// Returns a property of a row. If a name comes twice, the last value counts, as for a broker.
+    pub(super) fn get(&self, row: usize, name: &str) -> Option<&'a str> {
+        let at = entries(self.map, row).rev().find(|&at| self.names.value(at) == name)?;
+        self.values.is_valid(at).then(|| self.values.value(at))
     }
 }
 
-/// The columns that make the units of a queue.
+/// The columns that the units of a queue are made of.
 pub(super) struct MessageColumns<'a> {
     topic: Texts<'a>,
     tags: Texts<'a>,
@@ -120,17 +50,11 @@ pub(super) struct MessageColumns<'a> {
     queue_offset: Get<'a>,
     phy_offset: Get<'a>,
     store_timestamp: Get<'a>,
-    properties: &'a MapArray,
-    names: &'a StringArray,
-    values: &'a StringArray,
+    properties: MessageProperties<'a>,
 }
 
 impl<'a> MessageColumns<'a> {
     pub(super) fn of(messages: &'a RecordBatch) -> Result<Self> {
-        let array = column(messages, "properties")?;
-        let texts = |column: &'a ArrayRef| column.as_string_opt::<i32>();
-        let map = array.as_map_opt().and_then(|map| Some((map, texts(map.keys())?, texts(map.values())?)));
-        let (properties, names, values) = map.ok_or_else(|| wrong("properties", array, "a map of utf8"))?;
         Ok(Self {
             topic: Texts::of(messages, "topic")?,
             tags: Texts::of(messages, "tags")?,
@@ -140,9 +64,7 @@ impl<'a> MessageColumns<'a> {
             queue_offset: integers(messages, "queue_offset")?,
             phy_offset: integers(messages, "phy_offset")?,
             store_timestamp: times(messages, "store_timestamp")?,
-            properties,
-            names,
-            values,
+            properties: MessageProperties::of(messages)?,
         })
     }
 
@@ -178,9 +100,8 @@ impl<'a> MessageColumns<'a> {
         (self.store_timestamp)(row).ok_or_else(|| null("store_timestamp", row))
     }
 
-    /// The value of a property. If a name occurs twice, the last one counts, as for a broker.
+    /// See [`MessageProperties::get`].
     pub(super) fn property(&self, row: usize, name: &str) -> Option<&'a str> {
-        let at = entries(self.properties, row).rev().find(|&at| self.names.value(at) == name)?;
-        self.values.is_valid(at).then(|| self.values.value(at))
+        self.properties.get(row, name)
     }
 }

@@ -1,12 +1,12 @@
-//! Names of topics and queues that mean something to a store.
+//! Names of topics, queues and properties with a meaning in a store.
 
 /// The topic that holds delayed messages until their time.
 pub(super) const SCHEDULE_TOPIC: &str = "SCHEDULE_TOPIC_XXXX";
-/// Queues whose names begin so have one queue, number 0.
+/// Topics with this prefix have one queue, number 0.
 const LIGHT_QUEUE: &str = "%LMQ%";
-/// The queues besides its own that a message goes to, with commas, and their offsets.
+/// The other queues of a message, separated by commas.
 pub(super) const MULTI_DISPATCH: &str = "INNER_MULTI_DISPATCH";
-/// The offsets of the message in those queues.
+/// The queue offsets of the message in these queues.
 pub(super) const MULTI_QUEUE_OFFSET: &str = "INNER_MULTI_QUEUE_OFFSET";
 
 /// The level of a delayed message.
@@ -18,12 +18,12 @@ pub(super) const INNER_BASE: &str = "INNER_BASE";
 /// Bytes of the longest topic (upstream `HookUtils#checkBeforePutMessage`).
 pub(super) const LONGEST_TOPIC: usize = 255;
 
-/// The number of the queue that a message of this queue goes to, too (upstream `MultiDispatchUtils`).
+/// Returns the number of another queue of a message (upstream `MultiDispatchUtils`).
 pub(super) fn dispatched_queue_id(queue: &str, queue_id: i32) -> i32 {
     if queue.starts_with(LIGHT_QUEUE) { 0 } else { queue_id }
 }
 
-/// True where a topic can name a folder; a damaged log may hold anything for a topic.
+/// Returns whether a topic can name a folder. In a damaged log a topic may be any text.
 pub(super) fn is_folder_name(topic: &str) -> bool {
     !topic.is_empty()
         && topic != "."

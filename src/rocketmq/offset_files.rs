@@ -1,15 +1,16 @@
-//! Files that are named by the offset of their first byte: those of the commit log, of the consume queues, and of the
-//! extensions of the queues. What a directory lists, what is odd about it, and how the files are opened.
+//! Files that are named by the offset of their first byte: the commit log, the consume queues, and the extensions of queues.
+//! They are listed, checked, created and opened here.
 //!
-//! Upstream calls such a sequence a `MappedFileQueue`. All files of one have the same length; a broker refuses to start
-//! otherwise, here it is a finding.
+//! Upstream calls such a sequence a `MappedFileQueue`. All files of a sequence have the same length. Otherwise a broker refuses to
+//! start; here it is a finding.
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::io::disk::{self, NewFile};
 use crate::io::open_cache::{OpenCache, Slot};
 use crate::io::{Access, FileSource};
 use crate::report::{Kind, Report};
@@ -38,7 +39,7 @@ impl OffsetFile {
     }
 }
 
-/// The files in the order of their offsets, with their whole lengths, and whatever else lies there.
+/// Lists the files in the order of their offsets, with their whole lengths, and the other entries.
 fn entries(directories: &[PathBuf]) -> Result<(Vec<OffsetFile>, Vec<PathBuf>)> {
     let (mut files, mut strays) = (Vec::new(), Vec::new());
     for directory in directories {
@@ -54,7 +55,7 @@ fn entries(directories: &[PathBuf]) -> Result<(Vec<OffsetFile>, Vec<PathBuf>)> {
                 Ok(kind) if kind.is_file() => files.push(OffsetFile { start, len: kind.len(), path }),
                 Ok(_) => strays.push(path),
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                    // The broker deletes old files at any time; but a link may lead nowhere.
+                    // The broker deletes old files at any time. A dangling link is a stray, though.
                     if fs::symlink_metadata(&path).is_ok() {
                         strays.push(path);
                     }
@@ -68,8 +69,8 @@ fn entries(directories: &[PathBuf]) -> Result<(Vec<OffsetFile>, Vec<PathBuf>)> {
     Ok((files, strays))
 }
 
-/// The files of these directories in the order of their offsets. Whatever has no name of 20 digits, or is no file, is
-/// left out. Of two files with one name the first is taken.
+/// Lists the files of these directories in the order of their offsets. Entries without a name of 20 digits, or that are no files,
+/// are left out. Of two files with one name the first one counts.
 ///
 /// # Errors
 /// The system's error, with the path.
@@ -83,7 +84,7 @@ pub(super) fn list(directories: &[PathBuf]) -> Result<Vec<OffsetFile>> {
     Ok(files)
 }
 
-/// The length that the files have: the commonest one, the larger where two are equally common; 0 without files.
+/// Returns the length of the files: the most frequent one, the larger of two that are equally frequent; 0 without files.
 pub(super) fn file_size(files: &[OffsetFile]) -> u64 {
     let mut counts: HashMap<u64, usize> = HashMap::new();
     for file in files {
@@ -92,7 +93,7 @@ pub(super) fn file_size(files: &[OffsetFile]) -> u64 {
     counts.into_iter().max_by_key(|(len, count)| (*count, *len)).map_or(0, |(len, _)| len)
 }
 
-/// Looks for strays, gaps, and files of another length. Kinds: docs/findings.md.
+/// Checks for stray files, gaps, and files of another length. Kinds: docs/findings.md.
 ///
 /// # Errors
 /// The system's error, with the path.
@@ -129,17 +130,42 @@ pub(super) fn check(directories: &[PathBuf]) -> Result<Report> {
     Ok(checked)
 }
 
+/// How the space of a new file is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Space {
+    /// From the disk, so that a later write cannot fail for lack of space.
+    Reserved,
+    /// When it is written.
+    Sparse,
+}
+
+/// Creates a file of zeros with its whole length: a kill leaves the whole file or none.
+///
+/// # Errors
+/// The system's error, with the path.
+pub(super) fn create(path: &Path, len: u64, space: Space) -> Result<File> {
+    let fail = |e| Error::io(path, e);
+    let new = NewFile::create(path)?;
+    match space {
+        Space::Reserved => _ = disk::reserve(new.file(), len).map_err(fail)?,
+        Space::Sparse => new.file().set_len(len).map_err(fail)?,
+    }
+    let file = new.file().try_clone().map_err(fail)?;
+    new.publish()?;
+    Ok(file)
+}
+
 /// Opens a file for reading.
 ///
-/// `Access::Auto` is `pread` here: everything is copied out in windows anyway, a file that the broker deletes or cuts
-/// short is then no signal, and a log of many gigabytes takes no address space.
+/// `Access::Auto` is `pread` here: everything is copied out in windows anyway. A file that the broker deletes or truncates then
+/// raises no signal, and a log of many gigabytes takes no address space.
 pub(super) fn open(file: &OffsetFile, access: Access) -> Result<FileSource> {
     FileSource::open(&file.path, if access == Access::Auto { Access::Pread } else { access })
 }
 
-/// The directories that a path stands for: itself, or where there is none of that name, those between its commas.
+/// Returns the directories of a path: itself, or if it does not exist, the parts between its commas.
 ///
-/// A broker that spreads its log over disks is given one text (upstream `MessageStoreConfig.MULTI_PATH_SPLITTER`).
+/// A broker that spreads its log over disks is configured with one text (upstream `MessageStoreConfig.MULTI_PATH_SPLITTER`).
 pub fn directories(path: &Path) -> Vec<PathBuf> {
     match path.to_str() {
         Some(text) if text.contains(',') && !path.exists() => {

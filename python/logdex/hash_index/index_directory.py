@@ -58,15 +58,6 @@ class IndexDirectory(Closing):
 
     One writer in mode "a" at a time, any number of readers. Puts on one object are serialised; queries run beside them. It
     pickles as a reader, by path and options.
-
-    Example:
-        >>> import tempfile
-        >>> from logdex.hash_index import IndexDirectory
-        >>> folder = tempfile.mkdtemp()
-        >>> with IndexDirectory.open(folder, mode="a", hash_slots=10, max_entries=100) as index:
-        ...     entry = {"topic": ["T"], "key": ["k"], "phy_offset": [7], "store_timestamp": [1700000000000]}
-        ...     print(index.put_batch(entry), index.query_offset("T", "k").phy_offsets)
-        1 [7]
     """
 
     def __init__(self, directory: Path, mode: Literal["r", "a"], options: dict[str, Any]) -> None:

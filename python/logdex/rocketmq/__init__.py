@@ -7,9 +7,9 @@ from logdex.rocketmq.explain import Explanation
 from logdex.rocketmq.find import FindResult
 from logdex.rocketmq.index_service import IndexService
 from logdex.rocketmq.message import Message
-from logdex.rocketmq.put_input import PutResult
 from logdex.rocketmq.store import MessageStore
-from logdex.rocketmq.store_writer import StoreWriter
+from logdex.rocketmq.write.input import PutResult
+from logdex.rocketmq.write.store_writer import StoreWriter
 
 __all__ = [
     "CommitLog",

@@ -7,20 +7,19 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from logdex._core import delivered_levels, last_message
 from logdex.hash_index.query import MIN_TIME, TimeRange
 from logdex.report import Finding, Report
-from logdex.rocketmq.delay_offsets import DelayOffsets
 from logdex.rocketmq.index_service import INDEXES_TAGS
 from logdex.rocketmq.queues import QueueSet
-from logdex.rocketmq.schedule import SCHEDULE_TOPIC
-from logdex.rocketmq.store_options import DEFAULT_FILE_SIZE, StoreOptions
-from logdex.rocketmq.store_parts import StoreParts
-from logdex.rocketmq.store_recovery import READING, file_at
-from logdex.rocketmq.store_root import holds_log
+from logdex.rocketmq.write.options import DEFAULT_FILE_SIZE, StoreOptions
+from logdex.rocketmq.write.parts import StoreParts
+from logdex.rocketmq.write.recovery import READING, holds_log
+from logdex.rocketmq.write.schedule import SCHEDULE_TOPIC, DelayOffsets
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
     from datetime import tzinfo
 
     from arro3.core import RecordBatch
@@ -47,9 +46,6 @@ _COLUMNS = (
     "born_host",
     "store_host",
 )
-
-_TRANSACTION = 0x0C
-_COMMIT = 0x08
 
 
 def copy_messages(
@@ -88,7 +84,7 @@ def copy_messages(
     """
     target = Path(directory)
     if holds_log(target):
-        raise FileExistsError(errno.EEXIST, "a store lies there already", str(target))
+        raise FileExistsError(errno.EEXIST, "expected a missing or empty directory, found a store", str(target))
     delays = DelayOffsets(store.layout.config).offsets if topic in (None, SCHEDULE_TOPIC) else {}
     queues = QueueSet(store.layout, store.commit_log, READING)
     with closing(queues):
@@ -102,7 +98,7 @@ def copy_messages(
         messages = store.messages(
             topic, begin=begin, end=end, columns=_COLUMNS, body="stored", on_damage=findings.append
         )
-        count = _put_all(parts, store, _begun(parts, messages, set(offsets)), findings, delivered, progress=progress)
+        count = _put_all(parts, store, messages, findings, delivered, progress=progress)
         parts.set_delay_offsets(delivered.offsets)
         log_bytes = parts.log.wrote_offset - parts.min_offset
     except BaseException:
@@ -113,7 +109,7 @@ def copy_messages(
 
 
 def _first_offsets(queues: QueueSet, topic: str | None, times: TimeRange) -> dict[tuple[str, int], int]:
-    """Give the queue offset of the first message that each queue has in a range of time."""
+    """Return the queue offset of the first message of each queue in a time range."""
     offsets: dict[tuple[str, int], int] = {}
     for (name, queue_id), paths in queues.directories().items():
         if topic not in (None, name):
@@ -125,25 +121,10 @@ def _first_offsets(queues: QueueSet, topic: str | None, times: TimeRange) -> dic
     return offsets
 
 
-def _begun(parts: StoreParts, messages: Iterable[RecordBatch], known: set[tuple[str, int]]) -> Iterator[RecordBatch]:
-    """Begin queues that the store has no files of with the queue offset that their first message says."""
-    for batch in messages:
-        queues = list(zip(batch.column("topic").to_pylist(), batch.column("queue_id").to_pylist(), strict=True))
-        if not known.issuperset(queues):
-            facts = (batch.column(name).to_pylist() for name in ("queue_offset", "sys_flag"))
-            for queue, offset, sys_flag in zip(queues, *facts, strict=True):
-                # Half messages and those that are rolled back have no place in a queue.
-                if queue not in known and sys_flag & _TRANSACTION in (0, _COMMIT):
-                    name, queue_id = queue
-                    parts.log.set_queue_offset(name, queue_id, offset)
-                    known.add(queue)
-        yield batch
-
-
 def _options(
     store: MessageStore, queues: QueueSet, offsets: dict[tuple[str, int], int], zone: str | tzinfo | None
 ) -> StoreOptions:
-    """Give the sizes of the files that a store has, and where a copy's log begins."""
+    """Return the file sizes of a store, and the offset at which a copy's log begins."""
     file_size = store.commit_log.file_size or DEFAULT_FILE_SIZE
     begin = store.commit_log.min_offset // file_size * file_size
     if any(offsets.values()):
@@ -176,35 +157,21 @@ def _put_all(
     """Put and dispatch messages; give their number."""
     first, end = store.commit_log.min_offset, store.commit_log.max_offset
     count = 0
+
+    def refused(message: RecordBatch, error: ValueError) -> None:
+        begin = store.commit_log.place(message.column("phy_offset")[0].as_py())
+        findings.append(Finding(*begin, "log-message", "a message that a log takes", str(error)))
+
     for batch in messages:
-        count += _put(parts, store, batch, findings, delivered)
+        # A queue without files begins with the queue offset of its first message.
+        parts.log.set_queue_offsets(batch)
+        for taken, places in parts.put_stored(batch, refused):
+            delivered.add(taken, places)
+            count += taken.num_rows
         parts.dispatch()
-        if progress is not None:
-            progress(batch.column("phy_offset")[batch.num_rows - 1].as_py() - first, end - first)
+        if progress is not None and (last := last_message(batch)) is not None:
+            progress(last[0] - first, end - first)
     return count
-
-
-def _put(
-    parts: StoreParts,
-    store: MessageStore,
-    batch: RecordBatch,
-    findings: list[Finding],
-    delivered: _DeliveredLevels,
-) -> int:
-    """Put a batch, without those of its messages that no log takes; give the number of the others."""
-    try:
-        placed = parts.log.put_messages(batch, body="stored", park=False)
-    except ValueError as error:
-        if batch.num_rows > 1:
-            half = batch.num_rows // 2
-            parts_of_batch = (batch.slice(0, half), batch.slice(half))
-            return sum(_put(parts, store, part, findings, delivered) for part in parts_of_batch)
-        offset = batch.column("phy_offset")[0].as_py()
-        path, begin = file_at(store.commit_log, offset)
-        findings.append(Finding(path, offset - begin, "log-message", "a message that a log takes", str(error)))
-        return 0
-    delivered.add(batch, placed)
-    return batch.num_rows
 
 
 class _DeliveredLevels:
@@ -226,11 +193,5 @@ class _DeliveredLevels:
 
     def add(self, messages: RecordBatch, placed: RecordBatch) -> None:
         """Count messages as they were in the store, and where they were put."""
-        if not self._before:
-            return
-        queues, offsets = (messages.column(name).to_pylist() for name in ("queue_id", "queue_offset"))
-        for row, topic in enumerate(messages.column("topic").to_pylist()):
-            level = queues[row] + 1
-            if topic == SCHEDULE_TOPIC and offsets[row] < self._before.get(level, 0):
-                next_offset = placed.column("queue_offset")[row].as_py() + 1
-                self.offsets[level] = max(self.offsets[level], next_offset)
+        for level, offset in delivered_levels(messages, placed, self._before).items():
+            self.offsets[level] = max(self.offsets[level], offset)

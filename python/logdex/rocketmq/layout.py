@@ -22,6 +22,10 @@ FRAME_MAGICS = (b"\xda\xa3\x20\xa7", b"\xda\xa3\x20\xab", b"\xcb\xd4\x31\x94")
 _TOPIC_TABLE = "topicConfigTable"
 
 
+ABORT = "logdex"
+"""First word of `abort` while logdex writes. A broker looks only at the file's name; 5.x writes a process id into it."""
+
+
 @dataclass(frozen=True, slots=True)
 class StoreLayout:
     """The paths of a store.
@@ -68,6 +72,14 @@ class StoreLayout:
     def abort(self) -> Path:
         """The file that exists while a broker runs, and after a crash."""
         return self.root / "abort"
+
+    @property
+    def written_by_logdex(self) -> bool:
+        """Whether logdex writes to the store, or ended without `close`."""
+        try:
+            return self.abort.read_bytes().startswith(ABORT.encode())
+        except OSError:
+            return False
 
     @property
     def config(self) -> Path:

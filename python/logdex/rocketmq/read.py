@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from logdex._core import MessageFilter, QueueReader, StoreCheckpoint, broker_lock_holder, dispatched_end
 from logdex.arrow import BatchStream
 from logdex.errors import LogdexError
 from logdex.hash_index.query import MAX_TIME, MIN_TIME, newest_first
-from logdex.rocketmq.store_root import written_by_logdex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -33,7 +33,6 @@ _log = logging.getLogger(__name__)
 
 _SCAN_BUDGET_BYTES = 1 << 30
 _TRUNCATED = "cut-off"
-_PLACE = ("topic", "queue_id", "queue_offset")
 _BATCHES_AHEAD = 4
 _SECONDS_TO_LOOK_UP = 0.1
 
@@ -209,7 +208,7 @@ def _is_running(layout: StoreLayout) -> bool:
 
     A writer of logdex does not count: it writes the files of its queues one after the other.
     """
-    if written_by_logdex(layout):
+    if layout.written_by_logdex:
         return False
     try:
         return broker_lock_holder(layout.root / "lock") is not None
@@ -293,7 +292,7 @@ def bytes_read(reader: MessageReader, first: int, total: int) -> dict[str, int]:
     return {"log_bytes": read, "log_bytes_behind_damage": total - read}
 
 
-def expect_end(layout: StoreLayout, log: CommitLog, index: IndexService, queues: QueueSet) -> None:
+def expect_end(layout: StoreLayout, log: CommitLog, index: IndexService) -> None:
     """Let a log look for its end from the last indexed message on, if a consume queue leads to that message as well.
 
     Without this, up to 1 GiB of the log is walked before the first answer. Nothing is expected if the store has the file
@@ -304,13 +303,6 @@ def expect_end(layout: StoreLayout, log: CommitLog, index: IndexService, queues:
         return
     files = index.whole_files()
     last = newest_first(files)[0].header.end_phy_offset if files else -1
-    if last < 0:
-        return
-    try:
-        for batch in log.scan(begin_phy_offset=last, end_phy_offset=last + 1, columns=_PLACE):
-            topic, queue_id, queue_offset = (batch.column(name)[0].as_py() for name in _PLACE)
-            units = queues.queue(topic, queue_id).units(queue_offset, queue_offset + 1)
-            if units.num_rows and units.column("phy_offset")[0].as_py() == last:
-                log.expect_message(last)
-    except (OSError, ValueError, LogdexError):
-        return
+    if last >= 0:
+        with suppress(OSError, ValueError, LogdexError):
+            log.expect_dispatched(last, layout.root)

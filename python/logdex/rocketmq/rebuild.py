@@ -1,12 +1,13 @@
-"""Building parts of a store from its log, into a directory of their own: the key index."""
+"""Rebuilding the key index or the consume queues of a log in a directory of their own."""
 
 from __future__ import annotations
 
 import errno
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from logdex._core import ConsumeQueueWriter, last_message
 from logdex.arrow import INDEXED_COLUMNS
 from logdex.hash_index.directory import list_directory
 from logdex.report import Report
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from logdex._core import CommitLog
     from logdex._types import Progress
+    from logdex.rocketmq.queues import QueueSet
 
 _COLUMNS = (*INDEXED_COLUMNS, "store_size")
 
@@ -58,13 +60,35 @@ def build_index(
         for batch in batches:
             entries += index.build_index(batch)
             messages += batch.num_rows
-            if progress is not None:
-                last = batch.num_rows - 1
-                end = batch.column("phy_offset")[last].as_py() + batch.column("store_size")[last].as_py()
-                progress(end - first, total)
+            if progress is not None and (last := last_message(batch)) is not None:
+                progress(last[0] - first, total)
         index.flush()
         files = len(index.files)
     return Report(
         list(reader.report.findings),
         {**bytes_read(reader, first, total), "messages": messages, "entries": entries, "index_files": files},
     )
+
+
+def build_queues(
+    log: CommitLog,
+    queues: QueueSet,
+    directory: str | os.PathLike[str],
+    *,
+    threads: int,
+    progress: Progress | None,
+) -> Report:
+    """Write the queues of a log by the broker's rules; see `MessageStore.build_queues`."""
+    first = log.min_offset
+    total = log.max_offset - first
+    sizes: dict[str, Any] = dict(queues.file_sizes())
+    # Opened first: it checks the number of threads, before a directory is created.
+    reader = log.scan(columns=ConsumeQueueWriter.columns, threads=threads)
+    writer = ConsumeQueueWriter.create(directory, **sizes, extension_file_size=queues.extension_file_size())
+    with closing(read_ahead(reader)) as batches:
+        for batch in batches:
+            writer.append_batch(batch)
+            if progress is not None and (last := last_message(batch)) is not None:
+                progress(last[0] - first, total)
+    made = writer.finish()
+    return Report([*reader.report.findings, *made.findings], {**bytes_read(reader, first, total), **made.checked})

@@ -10,17 +10,16 @@ from logdex._core import CommitLog
 from logdex._files import Closing
 from logdex._types import check_int64
 from logdex.hash_index.query import CLOCK_SLACK_MS, TimeRange, check_clock_slack
+from logdex.rocketmq.check import StoreCheck
 from logdex.rocketmq.explain import explain
 from logdex.rocketmq.find import KeySearch
 from logdex.rocketmq.index_service import INDEXES_TAGS, IndexService
 from logdex.rocketmq.layout import StoreLayout, configured_topics, find_layout, is_store
 from logdex.rocketmq.message import is_msg_id, offset_in_msg_id
 from logdex.rocketmq.overview import overview
-from logdex.rocketmq.queue_build import build_queues
 from logdex.rocketmq.queues import QueueSet
 from logdex.rocketmq.read import MessageRead, expect_end, warn
-from logdex.rocketmq.rebuild import build_index
-from logdex.rocketmq.store_check import StoreCheck
+from logdex.rocketmq.rebuild import build_index, build_queues
 
 if TYPE_CHECKING:
     import os
@@ -106,11 +105,11 @@ class MessageStore(Closing):
         store = cls(layout, options)
         index = store.index
         if index is not None and compat is None:
-            expect_end(layout, store.commit_log, index, store._queues)
+            expect_end(layout, store.commit_log, index)
         return store
 
     @staticmethod
-    def lies_at(path: Path) -> bool:
+    def exists_at(path: Path) -> bool:
         """Return whether `open` takes a path: the root of a store or the directory of a commit log.
 
         Raises:

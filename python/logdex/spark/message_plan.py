@@ -124,7 +124,7 @@ class MessagePlan:
             with IndexService.open(self._layout.index) as index:
                 # What is indexed from here on is read from the log.
                 covered = covered_ranges(index)
-                expect_end(self._layout, self._log, index, self._queues)
+                expect_end(self._layout, self._log, index)
                 found = index.query_batch([t for t, _ in asked], [w for _, w in asked], begin=begin, end=end)
         except (LogdexError, OSError) as error:
             logger.warning("the index does not help, the log is read: %s", error)

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 0   key_hash    i32   0 or more
-//! 4   phy_offset  i64   where the message begins in the commit log
+//! 4   phy_offset  i64   begin of the message in the commit log
 //! 12  time_diff   i32   seconds since the header's begin_timestamp
 //! 16  prev_index  i32   position of the older entry of the same slot, 0 = none
 //! ```
@@ -18,7 +18,7 @@ pub(crate) const TIME_DIFF: u64 = 12;
 /// Offset of `prev_index` in an entry.
 pub(crate) const PREV_INDEX: u64 = 16;
 
-/// What an entry holds.
+/// The fields of an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
     /// Hash of the whole index key.
@@ -77,13 +77,13 @@ impl Entry {
         bytes
     }
 
-    /// True when no field was ever written.
+    /// True if no field was ever written.
     pub fn is_zero(&self) -> bool {
         *self == Self::default()
     }
 
-    /// True when the entry can stand at `position` in the chain of `slot`: its hash belongs there and the link goes
-    /// down. (Equal is what a broker killed between two stores leaves: B24.)
+    /// True if the entry is valid at `position` in the chain of `slot`: its hash belongs there and the link goes down. (A
+    /// broker killed between two stores leaves an entry that links to itself: B24.)
     #[inline]
     pub fn is_whole(&self, geometry: Geometry, position: u32, slot: u32) -> bool {
         self.key_hash >= 0
@@ -115,10 +115,9 @@ pub(crate) fn broker_time(begin_timestamp: i64, time_diff: i32) -> i64 {
 
 /// First and last millisecond at which the message of an entry can have been stored.
 ///
-/// - Entry 1 was stored at the header's `begin_timestamp`, whatever its difference says: that was taken from the seed
-///   (B3).
-/// - Difference 0 is also what a time before `begin_timestamp` is clamped to, the largest what any later time is.
-/// - In between, the difference is the time cut to whole seconds.
+/// - Entry 1 was stored at the header's `begin_timestamp`. Its difference is relative to the seed (B3) and does not count.
+/// - Times before `begin_timestamp` are clamped to difference 0, and very late times to the largest difference.
+/// - In between, the difference is the time in whole seconds, rounded down.
 #[inline]
 pub(crate) fn stored_between(begin_timestamp: i64, position: u32, time_diff: i32) -> (i64, i64) {
     if position == 1 {
@@ -132,7 +131,7 @@ pub(crate) fn stored_between(begin_timestamp: i64, position: u32, time_diff: i32
     }
 }
 
-/// Whether the header's times agree with the newest entry. Where they do not, no time of the file can be trusted.
+/// Returns whether the header's times agree with the newest entry. If not, no time of the file can be trusted.
 pub(crate) fn times_agree(header: &Header, last_position: u32, last: &Entry) -> bool {
     if header.begin_timestamp <= 0 {
         return false;

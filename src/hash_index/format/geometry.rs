@@ -1,4 +1,4 @@
-//! Where things lie in an index file, and how large it is.
+//! The regions of an index file and its length.
 //!
 //! ```text
 //! 0            header, 40 bytes
@@ -18,7 +18,7 @@ pub(crate) const SLOT_LEN: u64 = 4;
 /// Length of an entry in bytes.
 pub(crate) const ENTRY_LEN: u64 = 20;
 
-/// Number of slots and of entries: what the broker calls `maxHashSlotNum` and `maxIndexNum`.
+/// The numbers of slots and entries: the broker's `maxHashSlotNum` and `maxIndexNum`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Geometry {
     hash_slots: u32,
@@ -63,7 +63,7 @@ impl Geometry {
         self.hash_slots
     }
 
-    /// N; the file holds N - 1 entries, because entry 0 stands for "none".
+    /// N; the file holds N - 1 entries, because position 0 means "none".
     pub const fn max_entries(self) -> u32 {
         self.max_entries
     }
@@ -85,7 +85,7 @@ impl Geometry {
         ((fraction as u128 * self.hash_slots as u128) >> 64) as u32
     }
 
-    /// 2^64 / S, rounded up: what [`Self::slot_of`] multiplies by instead of dividing by S.
+    /// 2^64 / S, rounded up: the factor that replaces the division by S in [`Self::slot_of`].
     pub(crate) const fn inverse(self) -> u64 {
         self.inverse
     }
@@ -102,10 +102,10 @@ impl Geometry {
         HEADER_LEN + SLOT_LEN * self.hash_slots as u64 + ENTRY_LEN * position as u64
     }
 
-    /// How many entries of the array, entry 0 included, lie whole within `len` bytes.
+    /// Number of entries, including entry 0, that are whole within `len` bytes.
     pub fn entries_within(self, len: u64) -> u32 {
-        let room = len.saturating_sub(self.entry(0)) / ENTRY_LEN;
-        u32::try_from(room).unwrap_or(u32::MAX).min(self.max_entries)
+        let entries = len.saturating_sub(self.entry(0)) / ENTRY_LEN;
+        u32::try_from(entries).unwrap_or(u32::MAX).min(self.max_entries)
     }
 }
 

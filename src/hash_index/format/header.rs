@@ -55,7 +55,7 @@ impl Header {
         })
     }
 
-    /// Stores what is set before the first entry.
+    /// Stores the fields that are set before the first entry.
     pub(crate) fn write_begin(&self, target: &impl WriteAt) -> io::Result<()> {
         target.put_long(at::BEGIN_PHY_OFFSET, self.begin_phy_offset as u64)?;
         target.put_long(at::BEGIN_TIMESTAMP, self.begin_timestamp as u64)
@@ -67,7 +67,7 @@ impl Header {
         target.put_long(at::HASH_SLOT_COUNT, counts)
     }
 
-    /// Stores what is set after the last entry.
+    /// Stores the fields that are set after the last entry.
     pub(crate) fn write_end(&self, target: &impl WriteAt) -> io::Result<()> {
         target.put_long(at::END_PHY_OFFSET, self.end_phy_offset as u64)?;
         target.put_long(at::END_TIMESTAMP, self.end_timestamp as u64)

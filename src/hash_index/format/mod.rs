@@ -1,4 +1,4 @@
-//! The layout of an index file: header, slots, entries, and what follows from the numbers of slots and entries.
+//! The layout of an index file: header, slots, entries, and the geometry.
 
 pub(super) mod answers;
 pub(super) mod entry;

@@ -2,19 +2,19 @@
 //!
 //! `String.hashCode` runs over UTF-16 code units: `h = 31 * h + unit`, wrapping in 32 bits. `IndexFile#indexKeyHashMethod`
 //! then takes the absolute value, and 0 for `i32::MIN`, which has none. A character outside the basic plane counts as
-//! two units. Because the sum runs from left to right, the hash of a topic can be carried on into the key.
+//! two units. The sum runs from left to right, so the hash of `topic#` can be continued with the key.
 
-/// Index keys whose hashes are asked for in blocks.
+/// Index keys that are hashed in blocks.
 pub trait KeySource: Sync {
-    /// How many keys there are.
+    /// Number of keys.
     fn len(&self) -> usize;
 
-    /// True when there is no key.
+    /// True if there is no key.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Hashes the keys from `start` on, as many as `hashes` has room for.
+    /// Hashes the keys from `start` on, as many as `hashes` can hold.
     fn hash_block(&self, start: usize, hashes: &mut [i32]);
 }
 
@@ -46,12 +46,12 @@ pub fn key_hash_of_utf8(key: &[u8]) -> i32 {
     finish(carry_utf8(0, key))
 }
 
-/// Hash of a key given as UTF-16 code units, lone surrogates and all.
+/// Hash of a key given as UTF-16 code units, including lone surrogates.
 pub fn key_hash_of_units(units: impl IntoIterator<Item = u16>) -> i32 {
     finish(units.into_iter().fold(0, step))
 }
 
-/// Makes a `hashCode` a key hash: absolute value, and 0 where there is none.
+/// Converts a `hashCode` to a key hash: the absolute value, or 0 for `i32::MIN`.
 #[inline]
 pub fn finish(hash_code: i32) -> i32 {
     hash_code.wrapping_abs().max(0)
@@ -61,9 +61,9 @@ pub(super) fn step(hash: i32, unit: u16) -> i32 {
     hash.wrapping_mul(31).wrapping_add(i32::from(unit))
 }
 
-/// Carries a `hashCode` on over UTF-8 bytes.
+/// Continues a `hashCode` with UTF-8 bytes.
 ///
-/// Plain ASCII goes eight bytes at a time, in one pass that also finds out whether it is ASCII.
+/// Plain ASCII is hashed eight bytes at a time, in the same pass that detects whether it is ASCII.
 #[inline]
 pub fn carry_utf8(hash: i32, bytes: &[u8]) -> i32 {
     const NOT_ASCII: u64 = 0x8080_8080_8080_8080;
@@ -86,7 +86,7 @@ const POWER_4: i32 = 31i32.pow(4);
 const POWER_8: i32 = POWER_4.wrapping_mul(POWER_4);
 
 /// `b0 * 31^7 + ... + b7` of eight bytes, `b0` in the lowest: neighbours are joined to pairs in lanes of 16 bits, pairs
-/// to fours in lanes of 32 bits. No lane runs over: 255 * 32 < 2^16, and 255 * 32 * 962 < 2^32.
+/// to fours in lanes of 32 bits. No lane overflows: 255 * 32 < 2^16, and 255 * 32 * 962 < 2^32.
 #[expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "lanes of a word")]
 fn hash_of_eight(word: u64) -> i32 {
     const BYTES: u64 = 0x00ff_00ff_00ff_00ff;

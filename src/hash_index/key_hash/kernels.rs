@@ -1,12 +1,12 @@
 //! Hash kernels: Java's `String.hashCode` of many short texts at once. With `mmap`, the only file with unsafe code.
 //!
-//! The technique. `hashCode` is a number in base 31 whose digits are the characters, modulo 2^32:
+//! `hashCode` is a number in base 31 whose digits are the characters, modulo 2^32:
 //!
 //! ```text
 //! h = c0 * 31^(n-1) + ... + c(n-2) * 31 + c(n-1)
 //! ```
 //!
-//! so digits can be weighed apart and added in any order. One vector of plain ASCII is folded in three steps, each of
+//! so digits can be weighted separately and added in any order. One vector of plain ASCII is folded in three steps, each of
 //! which halves the number of lanes and squares the base:
 //!
 //! ```text
@@ -15,16 +15,16 @@
 //! fours    f0          ...    weights 31^28, ..., 31^4, 1   -> one sum at the very end
 //! ```
 //!
-//! A longer text is taken a vector at a time: the lanes of fours are multiplied by 31^32 before the next vector is
-//! added. The odd piece is the *first* one, and it is loaded so that it ends where it should: what comes before the text
-//! is then masked to 0, and leading zeros do not count. The load may therefore begin up to a vector before the text,
-//! which is inside the column for every text but the first ones; those are left to the caller.
+//! A longer text is processed one vector at a time: the lanes of fours are multiplied by 31^32 before the next vector is
+//! added. The *first* vector is the partial one. It is loaded so that it ends at the right place; the bytes before the text
+//! are masked to 0, and leading zeros do not count. So the load may begin up to one vector before the text. That is inside the
+//! column for all but the first texts, which are left to the caller.
 //!
-//! Adding up the lanes of one vector costs as much as hashing a short text. So four texts are added up together, by
-//! pairwise additions that end with one hash a lane.
+//! Adding the lanes of one vector costs as much as hashing a short text. So four texts are added together, by pairwise
+//! additions that end with one hash per lane.
 //!
-//! All bytes are joined by "or" on the way. A top bit in the result means that a text of the four is not plain ASCII; the
-//! four are then left to the caller, who goes by UTF-16 units.
+//! All bytes are also combined by "or". If the result has a top bit, one of the four texts is not plain ASCII: then the four
+//! are left to the caller, which hashes UTF-16 units.
 #![allow(unsafe_code)]
 
 use std::sync::OnceLock;
@@ -39,21 +39,21 @@ pub enum Kernel {
     Avx2,
     /// 16 bytes at a time, four texts together: every x86-64.
     Sse2,
-    /// 16 bytes at a time, four texts together: 64-bit ARM. It was compiled for that processor, but never run by us.
+    /// 16 bytes at a time, four texts together: 64-bit ARM. Compiled for that processor, but never run in our tests.
     Neon,
     /// 8 bytes at a time in an ordinary register.
     Swar,
-    /// One UTF-16 unit at a time: the definition, which the others are compared with.
+    /// One UTF-16 unit at a time: the definition, the reference of the others.
     Scalar,
 }
 
 impl Kernel {
-    /// What this machine can run, the fastest first.
+    /// The kernels that this machine can run, the fastest first.
     pub fn available() -> impl Iterator<Item = Self> {
         [Self::Avx2, Self::Sse2, Self::Neon, Self::Swar, Self::Scalar].into_iter().filter(|kernel| kernel.runs_here())
     }
 
-    /// The fastest that this machine can run; found out once.
+    /// The fastest kernel that this machine can run; detected once.
     #[inline]
     pub fn best() -> Self {
         static BEST: OnceLock<Kernel> = OnceLock::new();
@@ -74,11 +74,11 @@ impl Kernel {
         }
     }
 
-    /// Computes the `hashCode` of up to [`TEXTS`] texts by vectors; text `i` lies at `ends[i]..ends[i + 1]` of `column`.
+    /// Computes the `hashCode` of up to [`TEXTS`] texts by vectors; text `i` is at `ends[i]..ends[i + 1]` of `column`.
     ///
     /// Returns the texts that are left to the caller, as bits: those that are not plain ASCII, those too near to the
-    /// beginning of the column, a remainder of less than four, and all of them where `ends` leads out of the column or
-    /// where this kernel is none of vectors or does not run here.
+    /// beginning of the column, a remainder of less than four, and all of them if `ends` leads out of the column, or if this
+    /// kernel has no vectors or does not run on this machine.
     #[inline]
     pub(super) fn codes(self, column: &[u8], ends: &[i32], codes: &mut [i32]) -> u32 {
         if codes.len() > TEXTS || ends.len() != codes.len() + 1 || !lie_within(column, ends) {
@@ -86,7 +86,7 @@ impl Kernel {
         }
         match self {
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: the processor has the feature; the texts were just found to lie within the column.
+            // SAFETY: the processor has the feature; the texts were just checked to be within the column.
             Self::Avx2 if self.runs_here() => unsafe { x86_64::avx2(column, ends, codes) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
@@ -105,16 +105,16 @@ const fn all(count: usize) -> u32 {
     (1u64 << count).wrapping_sub(1) as u32
 }
 
-/// Whether `ends` rises from 0 or more to the length of the column or less.
+/// Returns whether `ends` rises from 0 or more to the length of the column or less.
 #[inline]
 fn lie_within(column: &[u8], ends: &[i32]) -> bool {
-    // Counted, not cut short: so it is done by vectors.
+    // A count without an early exit, so that the compiler uses vectors.
     let falls = ends.iter().zip(ends.iter().skip(1)).map(|(begin, end)| i32::from(begin > end)).sum::<i32>();
     let (first, last) = (ends.first().copied().unwrap_or(-1), ends.last().copied().unwrap_or(-1));
     falls == 0 && first >= 0 && usize::try_from(last).is_ok_and(|last| last <= column.len())
 }
 
-/// How far ahead the column is asked for, in bytes. The processor asks by itself, but not across a page.
+/// How far ahead the column is prefetched, in bytes. The processor prefetches by itself, but not across pages.
 #[cfg(target_arch = "x86_64")]
 const AHEAD: usize = 2048;
 /// Bytes that come from memory together.
@@ -152,7 +152,7 @@ const fn keep_last<const TWICE: usize>() -> [u8; TWICE] {
     mask
 }
 
-/// How many bytes of a text of `len` the first vector takes, so that the rest is whole vectors: 1 to `width`; 0 of 0.
+/// Number of bytes of a text of `len` in the first vector, so that the rest is whole vectors: 1 to `width`; 0 for 0.
 #[inline]
 const fn head(len: usize, width: usize) -> usize {
     if len == 0 { 0 } else { (len - 1) % width + 1 }
@@ -238,7 +238,7 @@ mod x86_64 {
         _mm256_madd_epi16(pairs, _mm256_set1_epi32(OF_PAIRS))
     }
 
-    /// Asks for what comes some texts after those at `first..end`.
+    /// Prefetches the texts that follow those at `first..end`.
     #[inline]
     fn prefetch_ahead(column: &[u8], first: i32, end: i32) {
         for at in (first..end).step_by(LINE) {

@@ -3,7 +3,7 @@
 use super::java_hash::{KeySource, carry_utf8, finish, step};
 use super::kernels::{Kernel, TEXTS};
 
-/// Keys in one piece of UTF-8, as an Arrow string column has them; `carry` is what stands before each.
+/// Keys in one UTF-8 buffer, in the layout of an Arrow string column. `carry` is the text before each key.
 ///
 /// ```
 /// use logdex::hash_index::{KeySource, TextKeys, carry_utf8, key_hash};
@@ -18,8 +18,7 @@ pub struct TextKeys<'a> {
     pub carry: i32,
     /// The bytes of all keys. A key that is not UTF-8 is hashed as Java would decode it.
     pub text: &'a [u8],
-    /// Key `i` lies at `ends[i]..ends[i + 1]`, so there is one more than there are keys. One that leads out of the text,
-    /// or back, makes an empty key.
+    /// Key `i` is at `ends[i]..ends[i + 1]`, so there is one more end than keys. An invalid range is an empty key.
     pub ends: &'a [i32],
 }
 
@@ -35,7 +34,7 @@ impl KeySource for TextKeys<'_> {
 }
 
 impl TextKeys<'_> {
-    /// Hashes the keys from `start` on by a kernel; one that does not run on this machine is replaced by another.
+    /// Hashes the keys from `start` on by a kernel. A kernel that does not run on this machine is replaced by another one.
     #[inline]
     pub fn hash_with(&self, kernel: Kernel, start: usize, hashes: &mut [i32]) {
         let mut at = start;
@@ -45,7 +44,7 @@ impl TextKeys<'_> {
         }
     }
 
-    /// Hashes the keys from `start` on, each behind a text of its own: `carries` has the `hashCode` of each such text.
+    /// Hashes the keys from `start` on, each after a text of its own: `carries` has the `hashCode` of each such text.
     #[inline]
     pub fn hash_behind(&self, carries: &[i32], start: usize, hashes: &mut [i32]) {
         let mut at = start;
@@ -55,7 +54,7 @@ impl TextKeys<'_> {
         }
     }
 
-    /// Hashes at most [`TEXTS`] keys; `carry` gives what stands before each.
+    /// Hashes at most [`TEXTS`] keys; `carry` returns the `hashCode` of the text before each.
     #[inline]
     fn hash_texts(&self, kernel: Kernel, start: usize, carry: &impl Fn(usize) -> i32, hashes: &mut [i32]) {
         let ends = self.ends.get(start..).unwrap_or_default();
@@ -72,7 +71,7 @@ impl TextKeys<'_> {
         }
     }
 
-    /// Hashes the keys of `left`, a bit each, without vectors.
+    /// Hashes the keys of the bit set `left` without vectors.
     #[inline(never)]
     fn hash_plainly(&self, kernel: Kernel, left: u32, ends: &[i32], carry: &impl Fn(usize) -> i32, to: &mut [i32]) {
         for ((i, hash), (&begin, &end)) in to.iter_mut().enumerate().zip(ends.iter().zip(ends.iter().skip(1))) {

@@ -1,8 +1,8 @@
-//! Puts by several threads, with the bytes that one would have written.
+//! Puts by several threads, with the same bytes as by one.
 //!
-//! The technique. What makes puts depend on each other is the chain of a slot: each entry holds the position of the one
-//! before it in the same slot. Positions are known beforehand, though, and slots have nothing to do with each other. So a
-//! chunk of rows is cut twice: by rows, for what lies in order, and by slots, for the chains.
+//! Puts depend on each other through the chain of a slot: each entry holds the position of the previous one in the same slot.
+//! But positions are known beforehand, and slots are independent. So a chunk of rows is divided twice: by rows for entries,
+//! and by slots for chains.
 //!
 //! ```text
 //! hash     thread t: its rows       -> one list for each part of the slots, in the order of the rows
@@ -12,15 +12,15 @@
 //! link     thread p: its slots      -> stores the newest position of each slot
 //! ```
 //!
-//! Whoever resolves the lists of its part in the order of the threads sees the puts of a slot in the order of the rows:
-//! so every link is what it would have been. Between two steps all threads wait for each other; the first step of the
-//! next chunk needs no wait. The order of publication is that of [`super::put`], with a chunk in place of a put: what a
-//! killed process leaves without links are at most the entries of one chunk.
+//! A thread resolves the lists of its part in the order of the threads, so it sees the puts of a slot in the order of the rows,
+//! and every link is the same as with one thread. All threads wait for each other between two steps; the first step of the
+//! next chunk needs no wait. The order of publication is that of [`super::put`], with a chunk in place of a put: a killed
+//! process leaves at most the entries of one chunk without links.
 //!
 //! A slot is stored only after the count, so a put finds an earlier one of its own chunk in a table of its thread.
 //!
-//! Of a new file, the pages come ahead of the puts: every now and then each thread brings in a large page of those that
-//! follow. Left to the first store, one thread would wait for the system to clear a page, and all others for that thread.
+//! The pages of a new file are populated ahead of the puts: each thread regularly brings in one of the following large pages.
+//! Otherwise the first store would wait for the system to clear a page, and all other threads for that thread.
 
 use std::io;
 use std::ops::Range;
@@ -39,10 +39,10 @@ use crate::io::WriteAt;
 pub(crate) const CHUNK: usize = 8192;
 /// More threads than any build can use: beyond it, they wait for each other.
 const MOST_THREADS: usize = 64;
-/// Slots are asked for this many puts before they are read.
+/// Slots are prefetched this many puts before they are read.
 const AHEAD: usize = 64;
 
-/// What a thread brings into memory at a time: a large page.
+/// Bytes that a thread brings into memory at a time: a large page.
 const PAGE: u64 = 2 << 20;
 
 /// Puts the rows from `start` on until the file is full; returns how many were taken.
@@ -61,8 +61,8 @@ pub(crate) fn put_bulk<W: WriteAt, K: KeySource + ?Sized>(
         return put_batch(target, geometry, columns, start);
     }
     let mut header = read_header(target)?;
-    let room = geometry.max_entries().saturating_sub(header.next_position());
-    let taken = (columns.keys.len() - start).min(room as usize);
+    let space_left = geometry.max_entries().saturating_sub(header.next_position());
+    let taken = (columns.keys.len() - start).min(space_left as usize);
     let mut row = start;
     if header.next_position() == 1 && taken > 0 {
         row += put_first(target, geometry, &mut header, columns, row)?;
@@ -105,7 +105,7 @@ struct Put {
     prev_index: i32,
 }
 
-/// What the threads share.
+/// The state that the threads share.
 struct Crew {
     /// Puts of the rows of thread t into the slots of part p, at `t * threads + p`. One thread at a time has a list. Twice:
     /// while one thread fills its lists for the next chunk, another may still link those of this one.
@@ -191,7 +191,7 @@ impl Crew {
         header.write_counts(target)
     }
 
-    /// Stores what the last put before the row `end` sets.
+    /// Stores the end offset and time of the last put before the row `end`.
     fn write_end<K: ?Sized>(&self, target: &impl WriteAt, columns: &PutColumns<'_, K>, end: usize) -> io::Result<()> {
         let last = end.checked_sub(1).filter(|_| end > self.rows.start);
         let values = last.and_then(|row| Some((columns.phy_offsets.get(row)?, columns.store_timestamps.get(row)?)));
@@ -208,14 +208,14 @@ impl Crew {
         }
     }
 
-    /// Ends the work of all threads; the first error is the one to tell.
+    /// Ends the work of all threads, and keeps the first error.
     fn fail(&self, error: io::Error) {
         self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
         self.barrier.give_up();
     }
 }
 
-/// What one thread has to itself.
+/// The state of one thread.
 struct Worker<'a> {
     crew: &'a Crew,
     number: usize,
@@ -317,15 +317,15 @@ impl Worker<'_> {
     }
 }
 
-/// The newest put of the chunk to each slot of a part: a table by the low bits of the slot, with the next free place
-/// where two slots share one. What an earlier chunk left is recognised by its position.
+/// The newest put of the chunk to each slot of a part: a hash table by the low bits of the slot, with linear probing. Items of
+/// earlier chunks are recognised by their position.
 struct Recent {
     places: Vec<(u32, u32)>,
     first: u32,
 }
 
 impl Recent {
-    /// For the puts of a chunk, which all can go to one part; half of the places stay empty.
+    /// Sized for all puts of a chunk in one part, at most half full.
     fn new(chunk: usize) -> Self {
         Self { places: vec![(0, 0); (2 * chunk).next_power_of_two()], first: 0 }
     }
@@ -334,7 +334,7 @@ impl Recent {
         self.first = first;
     }
 
-    /// Notes the put at `position` into `slot`; gives the one of the chunk before it.
+    /// Records the put at `position` into `slot`. Returns the previous one of the chunk.
     #[inline]
     fn replace(&mut self, slot: u32, position: u32) -> Option<u32> {
         let mask = self.places.len() - 1;
@@ -353,8 +353,7 @@ impl Recent {
     }
 }
 
-/// Where threads wait for each other, many thousand times a second: so they look around for a while before they let
-/// another thread of the machine have the processor.
+/// A barrier for many thousand waits a second: threads spin for a while before they yield the processor.
 struct Barrier {
     threads: usize,
     arrived: AtomicUsize,

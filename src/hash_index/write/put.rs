@@ -1,4 +1,4 @@
-//! One put, plainly. Source of the bytes: `IndexFile#putKey`; source of the order: docs/formats/rocketmq-index.md,
+//! A single put, the reference implementation. Source of the bytes: `IndexFile#putKey`; source of the order: docs/formats/rocketmq-index.md,
 //! "Publication".
 //!
 //! A put is published in this order, each step after the one before it:
@@ -9,12 +9,12 @@
 //! 4. the slot
 //! 5. `end_phy_offset`, `end_timestamp`
 //!
-//! So a reader, ours or the broker's, never meets a slot above the count. The broker itself stores the slot before the
-//! count; the bytes are the same in the end. Process death between two steps leaves a whole entry without a link, which
-//! [`super::relink`] repairs.
+//! So no reader, logdex's or the broker's, sees a slot above the count. The broker itself stores the slot before the count; the
+//! final bytes are the same. Process death between two steps leaves a whole entry without a link, which
+//! `repair::relink` links.
 //!
-//! [`super::put_batch`] does the same for blocks of puts, many times faster, and [`super::bulk`] with several threads.
-//! This is what they are compared with.
+//! [`super::put_batch`] does the same for blocks of puts, many times faster, and [`super::bulk`] with several threads. Tests
+//! compare both with this module.
 
 use std::io;
 
@@ -75,8 +75,8 @@ pub(crate) fn put_one(
     Ok(true)
 }
 
-/// What a put at `position` links to, from the value of its slot: a value of 0, below 0 or above the count is no entry;
-/// one equal to the count is (`IndexFile#putKey`).
+/// Returns the entry that a put at `position` links to, from the value of its slot. A value of 0, below 0 or above the count
+/// is no entry; a value equal to the count is one (`IndexFile#putKey`).
 #[inline]
 #[expect(clippy::cast_possible_wrap, reason = "a position is below 2^31")]
 pub(crate) fn prev_index(head: u32, position: u32) -> i32 {

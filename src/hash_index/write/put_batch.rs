@@ -1,20 +1,20 @@
 //! Puts in blocks of 32, so that the processor never waits for one of them.
 //!
-//! The technique. A put by itself is one wait for memory: its slot lies anywhere in 20 MB. But the slot follows from the
-//! key alone, so it can be asked for long before it is needed. A batch goes through two stages, one block apart:
+//! A single put waits for memory once: its slot can be anywhere in 20 MB. But the slot depends on the key alone, so it can be
+//! prefetched long before it is needed. A batch goes through two stages, one block apart:
 //!
 //! ```text
-//! block      0          1          2          3
-//! stage one  hash, ask  hash, ask  hash, ask  hash, ask
-//! stage two             write 0    write 1    write 2
+//! block      0               1               2               3
+//! stage one  hash, prefetch  hash, prefetch  hash, prefetch  hash, prefetch
+//! stage two                  write 0         write 1         write 2
 //! ```
 //!
-//! While the keys of the next block are hashed and the current one is written, memory fetches 32 lines at once. More
-//! than 32 would not fit into the processor's queue of fetches, and the first would wait for the last.
+//! While the keys of the next block are hashed and the current one is written, memory fetches 32 cache lines at once. More
+//! would not fit into the processor's queue of fetches, and the first would wait for the last.
 //!
-//! A block is published in the order of [`super::put`], each step for all of its puts: the entries, which lie one after
-//! the other and are copied in one piece; the counts; the slots; the end. The slots are stored last, so a put must find
-//! an earlier one of its own block by other means: [`Recent`] tells, cheaply, that there may be one.
+//! A block is published in the order of [`super::put`], each step for all of its puts: the contiguous entries in one
+//! copy; the counts; the slots; the end. The slots are stored last, so [`Recent`] detects cheaply that the block may hold an
+//! earlier put to the same slot.
 
 use std::io;
 use std::ops::Range;
@@ -44,8 +44,8 @@ pub(crate) fn put_batch<W: WriteAt, K: KeySource + ?Sized>(
     start: usize,
 ) -> io::Result<usize> {
     let mut header = read_header(target)?;
-    let room = geometry.max_entries().saturating_sub(header.next_position());
-    let taken = columns.keys.len().saturating_sub(start).min(room as usize);
+    let space_left = geometry.max_entries().saturating_sub(header.next_position());
+    let taken = columns.keys.len().saturating_sub(start).min(space_left as usize);
     let mut row = start;
     let end = start + taken;
     if header.next_position() == 1 && row < end {
@@ -81,7 +81,7 @@ pub(crate) fn put_first<K: KeySource + ?Sized>(
     put_one(target, geometry, header, hash, phy_offset, time).map(usize::from)
 }
 
-/// Up to 32 puts whose slots have been asked for.
+/// Up to 32 puts whose slots were prefetched.
 struct Block {
     hashes: [i32; BLOCK],
     slots: [u32; BLOCK],
@@ -97,7 +97,7 @@ impl Block {
         Self { hashes: [0; _], slots: [0; _], phy_offsets: [0; _], store_timestamps: [0; _], len: 0, first: 0 }
     }
 
-    /// Stage one: takes the first of the rows, at most 32, hashes their keys, and asks for their slots.
+    /// Stage one: takes the first of the rows, at most 32, hashes their keys, and prefetches their slots.
     #[inline]
     fn prepare<W: WriteAt, K: KeySource + ?Sized>(
         &mut self,
@@ -181,7 +181,7 @@ fn copy(to: &mut [i64; BLOCK], column: &[i64], start: usize) {
     }
 }
 
-/// Remembers which put went last into a slot, as far as a block asks: slots share 1,024 places.
+/// Remembers which put went last into a slot, for the puts of a block: slots share 1,024 places.
 struct Recent {
     last: [u32; Self::PLACES],
 }
@@ -193,8 +193,8 @@ impl Recent {
         Self { last: [0; Self::PLACES] }
     }
 
-    /// Notes a put into `slot`; gives the position of the last put to the same place. Where that lies in the same block,
-    /// it may have been to the same slot.
+    /// Records a put into `slot`. Returns the position of the last put to the same place: if that is in the same block, it may
+    /// have been to the same slot.
     #[inline]
     fn replace(&mut self, slot: u32, position: u32) -> u32 {
         self.last.get_mut(slot as usize % Self::PLACES).map_or(0, |last| std::mem::replace(last, position))

@@ -22,7 +22,7 @@ pub enum ControlType {
     SnapshotHeader,
     /// The last record of a snapshot.
     SnapshotFooter,
-    /// The version of the KRaft protocol.
+    /// The version of the `KRaft` protocol.
     KRaftVersion,
     /// The voters of the quorum.
     KRaftVoters,

@@ -20,24 +20,24 @@ pub(crate) struct CheckedWalk<'a> {
 }
 
 impl<'a> CheckedWalk<'a> {
-    /// Checks the size, the checksum and the offsets of each batch.
+    /// Begin a walk that checks the size, the checksum and the offsets of each batch.
     pub(crate) fn checked(segment: &'a Segment, position: u64) -> Result<Self> {
         Self::new(segment, position, true)
     }
 
-    /// Takes headers as they are.
+    /// Begin a walk that takes headers as they are.
     pub(crate) fn unchecked(segment: &'a Segment, position: u64) -> Result<Self> {
         Self::new(segment, position, false)
     }
 
-    /// Checks each batch if the segment was opened to verify.
+    /// Begin a walk with or without checks.
     pub(crate) fn new(segment: &'a Segment, position: u64, checks: bool) -> Result<Self> {
         let walk = Walk::new(Reads::Headers, position, segment.len());
         let order = BatchOrder::new(segment.base_offset());
         Ok(Self { segment, source: segment.source()?, walk, checks, order })
     }
 
-    /// The next batch; `None` at the end of the log, torn and zero tails included.
+    /// Return the next batch; `None` at the end of the log, also for a torn tail or zeros.
     ///
     /// # Errors
     /// `Corrupt` for a batch or a tail that is not valid; the system's error.

@@ -2,7 +2,7 @@
 //!
 //! Offsets are positions in the endless log; a file's name is the offset of its first byte. A file is a gapless sequence
 //! of frames ([`frame`]) that ends with a BLANK frame; the end of the log is not recorded anywhere, it is where the first
-//! frame stands that a broker would refuse. Only [`mod@write`] and [`cut_log`] create or change files. The
+//! frame stands that a broker would refuse. Only [`mod@write`] and [`super::truncate`] create or change files. The
 //! format is written down in docs/formats/rocketmq-commitlog.md.
 
 mod decode;
@@ -25,7 +25,7 @@ pub(crate) use decode::property_map;
 pub use decode::property_map::PropertyMap;
 pub use decode::row::Place;
 pub(crate) use decode::row::Row;
-pub use decode::suspect::Suspect;
+pub use decode::suspect::{SplitMessages, Suspect, split_cut_off};
 pub use decode::{body, columns, text};
 pub use frame::{Stop, properties};
 pub(crate) use frames_at::{FramesAt, Wanted};
@@ -34,7 +34,6 @@ pub use log::{CommitLog, Options};
 pub use read::StoreTimes;
 pub(crate) use repair::recovery;
 pub use repair::recovery::{Recovery, Start, file_batch};
-pub use repair::truncate::cut_log;
 pub use scan::filter::{Filter, TextSet};
 pub use scan::options::{AtDamage, ScanOptions};
 pub use scan::reader::MessageReader;

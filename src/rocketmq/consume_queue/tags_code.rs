@@ -1,4 +1,4 @@
-//! The tags code of a unit: what a broker filters by before it reads a message.
+//! The tags code of a unit, by which a broker filters before it reads a message.
 
 use crate::error::{Error, Result};
 use crate::hash_index::carry_utf8;
@@ -9,7 +9,7 @@ use crate::rocketmq::names::SCHEDULE_TOPIC;
 pub struct DelayLevels(Vec<i64>);
 
 impl DelayLevels {
-    /// What a broker has unless it is told otherwise.
+    /// The broker's default.
     pub const DEFAULT: &str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h";
 
     /// Reads numbers with the units s, m, h and d, separated by spaces.
@@ -27,7 +27,8 @@ impl DelayLevels {
             };
             word.get(..word.len() - 1)?.parse::<i64>().ok()?.checked_mul(unit)
         };
-        let wrong = |word| Error::InvalidArgument(format!("delay level {word:?}: expected a number and s, m, h or d"));
+        let wrong =
+            |word| Error::InvalidArgument(format!("delay level {word:?}: expected a number and one of s, m, h, d"));
         text.split(' ').map(|word| level(word).ok_or_else(|| wrong(word))).collect::<Result<_>>().map(Self)
     }
 
@@ -36,7 +37,7 @@ impl DelayLevels {
         &self.0
     }
 
-    /// When a message of this level, stored at this time, is delivered; `None` where the level is no level.
+    /// Returns when a message of this level that was stored at this time is delivered; `None` for a level below 1.
     fn deliver_timestamp(&self, level: i32, store_timestamp: i64) -> Option<i64> {
         let level = usize::try_from(level).ok()?.min(self.0.len());
         let delay = self.0.get(level.checked_sub(1)?)?;
@@ -44,7 +45,7 @@ impl DelayLevels {
     }
 }
 
-/// Java's `String.hashCode` of all tags, or the time of delivery of a delayed message.
+/// Returns Java's `String.hashCode` of the tags, or the time of delivery of a delayed message.
 ///
 /// Source: upstream `CommitLog#checkMessageAndReturnSize`, `MessageExtBrokerInner#tagsString2tagsCode`.
 pub(super) fn tags_code(

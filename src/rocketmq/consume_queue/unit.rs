@@ -7,7 +7,7 @@
 //! 12 tags code i64       12 tags code i64                                 42 zero
 //! ```
 //!
-//! Big-endian. Units that were never written are zero. A queue whose first message has a later offset than its file
+//! Big-endian. Units that were never written are zero. If the first message of a queue has a later offset than its file, the file
 //! begins with *pre-blank* units: offset 0, size 2147483647, tags code 0 (upstream `ConsumeQueue#fillPreBlank`).
 
 /// Bytes of a unit of a plain queue.
@@ -15,10 +15,10 @@ pub const UNIT_LEN: usize = 20;
 /// Bytes of a unit of a batch queue.
 pub const BATCH_UNIT_LEN: usize = 46;
 
-/// The unit that stands for nothing, before the first message of a queue.
+/// The filling before the first message of a queue.
 pub const PRE_BLANK: Unit = Unit { phy_offset: 0, size: i32::MAX, tags_code: 0 };
 
-/// Where one message lies.
+/// The place of one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unit {
     /// Offset of the frame in the commit log.
@@ -54,17 +54,17 @@ impl Unit {
         bytes
     }
 
-    /// True when a broker takes it for a unit: an offset of 0 or more and a size above 0.
+    /// Returns whether a broker accepts the unit: an offset of 0 or more and a size above 0.
     pub fn is_valid(self) -> bool {
         self.phy_offset >= 0 && self.size > 0
     }
 
-    /// True for the filling before the first message.
+    /// Returns whether the unit is filling.
     pub fn is_pre_blank(self) -> bool {
         self == PRE_BLANK
     }
 
-    /// True when it leads to a message.
+    /// Returns whether the unit is that of a message.
     pub fn is_message(self) -> bool {
         self.is_valid() && !self.is_pre_blank()
     }
@@ -75,10 +75,10 @@ impl Unit {
     }
 }
 
-/// Where several messages lie that are one frame (5.x).
+/// The place of several messages in one frame (5.x).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchUnit {
-    /// What a plain unit says.
+    /// The fields of a plain unit.
     pub unit: Unit,
     /// Store time of the frame.
     pub store_timestamp: i64,
@@ -112,7 +112,7 @@ impl BatchUnit {
         bytes
     }
 
-    /// True when a broker takes it for a unit.
+    /// Returns whether a broker accepts the unit.
     pub fn is_valid(self) -> bool {
         self.unit.is_valid() && self.base_offset >= 0 && self.messages > 0
     }

@@ -32,6 +32,11 @@ def golden_row(row: dict[str, Any]) -> Row:
     return row["offset"], row["timestamp"], kind, _expected(row, "key"), _expected(row, "value"), headers
 
 
+def golden_key(row: dict[str, Any]) -> bytes:
+    """Return the key of one line of records.jsonl that has it whole."""
+    return base64.b64decode(row["key"])
+
+
 def rows(stream: Any) -> list[Row]:
     """Return the rows of a stream of record columns; it is left open, with what it found on the way."""
     found: list[Row] = []

@@ -39,12 +39,6 @@ _OFFSETS = {
     checkpoint.HIGH_WATERMARK: "checkpoint: high watermarks",
     checkpoint.CLEANER: "checkpoint: offsets up to which logs were compacted",
 }
-_NAMES = {
-    **_PROPERTIES,
-    **_OFFSETS,
-    checkpoint.LEADER_EPOCHS: "checkpoint: leader epochs",
-    checkpoint.CLEAN_SHUTDOWN: "mark of a clean stop",
-}
 _MOST_BYTES = 1 << 20
 """No file of properties is longer."""
 
@@ -81,13 +75,10 @@ class KafkaSource(Source):
             *("topic", "partition", "segments", "begin_offset", "end_offset"),
             *("begin_timestamp", "end_timestamp", "log_bytes"),
         )
-        table = [
-            [
-                *(log.topic, log.partition, len(log.segments), log.log_start_offset, log.log_end_offset),
-                *_times(log.segments),
-                log.size,
-            ]
-            for log in logs
+        offsets = [(log.log_start_offset, log.log_end_offset) for log in logs]
+        table: list[Sequence[Any]] = [
+            (log.topic, log.partition, len(log.segments), *ends, *_times(log.segments), log.size)
+            for log, ends in zip(logs, offsets, strict=True)
         ]
         facts = {
             "broker": _broker(self.opened.path),
@@ -95,7 +86,7 @@ class KafkaSource(Source):
             "partitions": len(logs),
             "log_bytes": sum(log.size for log in logs),
         }
-        return Description("Kafka log directory", facts, [Listing("partitions", heads, [*table])])
+        return Description("Kafka log directory", facts, [Listing("partitions", heads, table)])
 
     def rows(self, filters: Filters, *, body: bool) -> Any:  # noqa: ANN401 -- an Arrow stream
         """Return the records that pass the filters."""
@@ -172,12 +163,9 @@ def _broker(log_dir: Path) -> str:
         holder = broker_lock_holder(log_dir / ".lock")
         if holder is not None:
             return f"running, process {holder}"
-    clean = (log_dir / checkpoint.CLEAN_SHUTDOWN).exists()
-    return (
-        "stopped cleanly"
-        if clean
-        else "stopped without warning, or running elsewhere (.kafka_cleanshutdown is missing)"
-    )
+    if (log_dir / checkpoint.CLEAN_SHUTDOWN).exists():
+        return "stopped cleanly"
+    return "stopped without warning, or running elsewhere (.kafka_cleanshutdown is missing)"
 
 
 def _log_facts(log: Log) -> dict[str, Any]:
@@ -200,9 +188,9 @@ def open_source(path: Path, **options: Any) -> KafkaSource | None:  # noqa: ANN4
     parsed = parse_segment_file(path.name)
     if path.is_file():
         return KafkaSource(LogSegment.open(path)) if parsed is not None and parsed[1] == LOG else None
-    if Log.lies_at(path):
+    if Log.exists_at(path):
         return KafkaSource(Log.open(path))
-    return KafkaSource(LogDir.open(path)) if LogDir.lies_at(path) else None
+    return KafkaSource(LogDir.open(path)) if LogDir.exists_at(path) else None
 
 
 def open_kafka(path: Path) -> KafkaSource | Part:
@@ -268,17 +256,15 @@ def open_part(path: Path, **options: Any) -> Part | None:  # noqa: ANN401, ARG00
 def _beside(path: Path) -> Part | None:
     if is_known(path):
         return Part(path, "Kafka snapshot of KRaft's metadata", lambda: (_counted(path), []), lambda: _check(path))
-    told: dict[str, Callable[[], _Told] | None] = {
-        **dict.fromkeys(_PROPERTIES, lambda: (_properties(path), [])),
-        **dict.fromkeys(_OFFSETS, lambda: _offsets(path)),
-        checkpoint.LEADER_EPOCHS: lambda: _epochs(path),
-        checkpoint.CLEAN_SHUTDOWN: None,
-    }
-    if path.name not in _NAMES:
+    if path.name in _PROPERTIES:
+        return Part(path, f"Kafka {_PROPERTIES[path.name]}", lambda: (_properties(path), []))
+    if path.name == checkpoint.CLEAN_SHUTDOWN:
+        return Part(path, "Kafka mark of a clean stop")
+    read = {checkpoint.LEADER_EPOCHS: _epochs, **dict.fromkeys(_OFFSETS, _offsets)}.get(path.name)
+    if read is None:
         return None
-    tell = told[path.name]
-    check = partial(_content, tell) if tell is not None and path.name not in _PROPERTIES else None
-    return Part(path, f"Kafka {_NAMES[path.name]}", tell, check)
+    kind = _OFFSETS.get(path.name, "checkpoint: leader epochs")
+    return Part(path, f"Kafka {kind}", partial(read, path), partial(_content, partial(read, path)))
 
 
 def _content(tell: Callable[[], object]) -> Report:
@@ -292,8 +278,8 @@ def _content(tell: Callable[[], object]) -> Report:
 
 def _of_segment(path: Path, offset: int, suffix: str) -> Part | None:
     kinds: dict[str, tuple[str, Callable[[Path], dict[str, Any]]]] = {
-        OFFSET_INDEX: ("Kafka offset index", _offset_index),
-        TIME_INDEX: ("Kafka time index", _time_index),
+        OFFSET_INDEX: ("Kafka offset index", partial(_sparse_index, OffsetIndex, ("last_offset", "last_position"))),
+        TIME_INDEX: ("Kafka time index", partial(_sparse_index, TimeIndex, ("largest_timestamp", "last_offset"))),
         TXN_INDEX: ("Kafka index of aborted transactions", _counted),
         SNAPSHOT: ("Kafka snapshot of producers", _counted),
     }
@@ -308,26 +294,16 @@ def _of_segment(path: Path, offset: int, suffix: str) -> Part | None:
     return Part(path, kind, tell, lambda: _check(path))
 
 
-def _offset_index(path: Path) -> dict[str, Any]:
-    with OffsetIndex.open(path) as index:
-        return _sparse_index(index, "last_offset", "last_position")
-
-
-def _time_index(path: Path) -> dict[str, Any]:
-    with TimeIndex.open(path) as index:
-        return _sparse_index(index, "largest_timestamp", "last_offset")
-
-
-def _sparse_index(index: OffsetIndex | TimeIndex, *names: str) -> dict[str, Any]:
+def _sparse_index(kind: type[OffsetIndex | TimeIndex], names: tuple[str, str], path: Path) -> dict[str, Any]:
     """Return the number of entries, and the fields of the last one under these names."""
-    last = index.entry(len(index) - 1) if len(index) else (None, None)
-    return {"entries": len(index), "max_entries": index.max_entries, **dict(zip(names, last, strict=True))}
+    with kind.open(path) as index:
+        last = index.entry(len(index) - 1) if len(index) else (None, None)
+        return {"entries": len(index), "max_entries": index.max_entries, **dict(zip(names, last, strict=True))}
 
 
 def _counted(path: Path) -> dict[str, Any]:
-    dump = Dump(json=True)
-    entries = sum(1 for _ in dump.file(path))
-    return {"entries": entries, "faults": len(dump.findings) or None}
+    report = _check(path)
+    return {"entries": report.checked["entries"], "faults": len(report.findings) or None}
 
 
 def _check(path: Path) -> Report:

@@ -8,6 +8,11 @@
 //! A clock that stepped back looks the same. Only where the two cannot be mistaken for each other, behind the end of the log
 //! in its last file, is a message told to be cut off.
 
+use arrow_array::RecordBatch;
+
+use crate::arrow::input_columns::{Texts, integers, null};
+use crate::error::Result;
+
 /// The signs, as bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Suspect(u8);
@@ -51,6 +56,37 @@ impl Suspect {
         let words: Vec<&str> = Self::WORDS.iter().filter(|(bit, _)| self.0 & bit != 0).map(|(_, word)| *word).collect();
         (!words.is_empty()).then(|| words.join(" "))
     }
+}
+
+/// Valid messages in batches, offsets and signs of the messages that were cut off, and the number of messages that step back in
+/// time.
+pub type SplitMessages = (Vec<RecordBatch>, Vec<(i64, String)>, usize);
+
+/// Splits a batch of a salvaging scan into valid messages and those that a broker cut off. A message behind damage is valid.
+///
+/// # Errors
+/// `InvalidArgument` for a column that is missing, of another type, or null.
+pub fn split_cut_off(messages: &RecordBatch) -> Result<SplitMessages> {
+    let suspects = Texts::of(messages, "suspect")?;
+    let phy_offsets = integers(messages, "phy_offset")?;
+    let [cut_off_word, time_back_word] = [Suspect::CUT_OFF, Suspect::TIME_BACK].map(|suspect| suspect.words());
+    let has = |words: &str, word: &Option<String>| words.split(' ').any(|each| Some(each) == word.as_deref());
+    let (mut valid, mut cut_off, mut back_in_time, mut begin) = (Vec::new(), Vec::new(), 0, 0);
+    for row in 0..messages.num_rows() {
+        let Some(words) = suspects.get(row) else { continue };
+        back_in_time += usize::from(has(words, &time_back_word));
+        if has(words, &cut_off_word) {
+            if begin < row {
+                valid.push(messages.slice(begin, row - begin));
+            }
+            begin = row + 1;
+            cut_off.push((phy_offsets(row).ok_or_else(|| null("phy_offset", row))?, words.to_owned()));
+        }
+    }
+    if begin < messages.num_rows() {
+        valid.push(messages.slice(begin, messages.num_rows() - begin));
+    }
+    Ok((valid, cut_off, back_in_time))
 }
 
 #[cfg(test)]

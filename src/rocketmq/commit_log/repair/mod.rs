@@ -1,4 +1,3 @@
-//! What a broker does to a log when it starts, and the truncation that follows.
+//! What a broker does to a log when it starts.
 
 pub(crate) mod recovery;
-pub(crate) mod truncate;

@@ -1,38 +1,40 @@
-//! Where a broker's start begins to walk its log, where the log ends after it, and what is dispatched again.
+//! What a broker does with its log at a start: from where it walks, where the log ends, and what is dispatched again.
 //!
 //! Source: upstream `CommitLog#recoverNormally`, `#recoverAbnormally`, `#isMappedFileMatchedRecover`,
-//! `StoreCheckpoint#getMinTimestamp`, `DefaultMessageStore#start`. Nothing is changed here: it is only said what a broker
-//! would do. A broker that runs with `DLedger`, or keeps its queues in `RocksDB`, follows other
-//! rules.
+//! `StoreCheckpoint#getMinTimestamp`, `DefaultMessageStore#start`. Nothing is changed here. A broker that runs
+//! with `DLedger`, or keeps its queues in `RocksDB`, follows other rules.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_array::builder::{Int64Builder, StringBuilder, TimestampMillisecondBuilder};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{Field, Schema};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::io::ReadAt as _;
 use crate::rocketmq::checkpoint::Timestamps;
 use crate::rocketmq::commit_log::decode::columns::timestamp_type;
+use crate::rocketmq::commit_log::frame::{BLANK_LEN, MAGIC_BLANK, MAGIC_V1, MAGIC_V2};
 use crate::rocketmq::commit_log::log::CommitLog;
 use crate::rocketmq::commit_log::lookup::LookUp;
 use crate::rocketmq::offset_files::OffsetFile;
 use crate::rocketmq::release::Release;
 use crate::time_range::TimeRange;
 
-/// The checkpoint is taken to be so much older, in ms.
+/// The checkpoint counts as this much older, in ms.
 pub(crate) const CHECKPOINT_SLACK_MS: i64 = 3000;
-/// A clean start walks so many of the last files (4.9.3).
+/// The number of files that a clean start walks (4.9.3).
 const FILES_OF_CLEAN_START: usize = 3;
 
-/// What a broker's start goes by.
+/// The conditions of a broker's start.
 #[derive(Clone, Copy, Debug)]
 pub struct Start {
     /// The broker was shut down: there is no file `abort`.
     pub last_exit_ok: bool,
-    /// The store's checkpoint; zeros where there is none.
+    /// The store's checkpoint; zeros without one.
     pub timestamps: Timestamps,
-    /// Offset in the log after the last message that any consume queue holds, -1 where there is none.
+    /// Offset in the log after the last message of any consume queue; -1 without messages.
     pub queue_end: i64,
     /// The broker's setting messageIndexSafe.
     pub message_index_safe: bool,
@@ -45,14 +47,14 @@ pub struct Start {
 pub struct Recovery {
     /// Beginning of the file where the walk starts.
     pub begin: u64,
-    /// Where the log ends then; what lies behind is cut off.
+    /// The end of the log; it is truncated there.
     pub end: u64,
-    /// From here on messages are dispatched, to queues and index, again or for the first time; `end` where none are.
+    /// From here on messages are dispatched to queues and index; `end` if none are.
     pub dispatch: u64,
 }
 
 impl CommitLog {
-    /// What a broker would do with this log at its start.
+    /// Returns what a broker would do with this log at its start.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -72,7 +74,7 @@ impl CommitLog {
         let begin = files.first().map_or(min, |file| file.start);
         let mut walk = self.walk(files, begin, u64::MAX).starting_at_begin()?;
         while walk.advance()? {}
-        // Where the last file is full the walk ends at its BLANK frame, and so does the log.
+        // If the last file is full, the walk ends at its BLANK frame, and so does the log.
         let end = match walk.stop() {
             Some(stop) if stop.refusal.is_none() => walk.last_blank().unwrap_or(stop.phy_offset),
             Some(stop) => stop.phy_offset,
@@ -82,7 +84,40 @@ impl CommitLog {
         Ok(Recovery { begin, end, dispatch: dispatch.min(end) })
     }
 
-    /// The newest file whose first message is old enough to be on the disk for sure, with queues and index; or the first.
+    /// Returns the file that holds an offset, or the last one before it, and the offset in this file; without such a file the
+    /// directory and the offset.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn place(&self, phy_offset: u64) -> Result<(PathBuf, u64)> {
+        let file = self.files()?.into_iter().rev().find(|file| file.start <= phy_offset);
+        let outside = || (self.path().to_owned(), phy_offset);
+        Ok(file.map_or_else(outside, |file| (file.path, phy_offset - file.start)))
+    }
+
+    /// Returns whether the only file of the log lacks its end: it has no space for a BLANK frame behind the end of the log, or the
+    /// frame at the end is longer than the file. The length of this file does not tell the size of the log's files.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn is_cut_short(&self, end_phy_offset: u64) -> Result<bool> {
+        let files = self.files()?;
+        let [only] = files.as_slice() else {
+            return Ok(false);
+        };
+        let left = only.end().saturating_sub(end_phy_offset);
+        if left < BLANK_LEN {
+            return Ok(true);
+        }
+        let mut head = [[0u8; 4]; 2];
+        let source = self.open.get(only, self.options.access)?;
+        let read = source.read_exact_at(head.as_flattened_mut(), end_phy_offset.saturating_sub(only.start));
+        read.map_err(|e| Error::io(&only.path, e))?;
+        let [length, magic] = head.map(u32::from_be_bytes);
+        Ok([MAGIC_V1, MAGIC_V2, MAGIC_BLANK].contains(&magic) && u64::from(length) > left)
+    }
+
+    /// Returns the newest file whose first message is certainly on the disk, with queues and index; or the first one.
     fn unclean_begin(&self, files: &[OffsetFile], start: Start) -> Result<usize> {
         let times = start.timestamps;
         let limit =
@@ -98,7 +133,7 @@ impl CommitLog {
         Ok(0)
     }
 
-    /// The files, and the store time of the message that each begins with; `None` where it begins with none.
+    /// Returns the files, each with the store time of its first message; `None` if it begins with no message.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -143,7 +178,7 @@ impl CommitLog {
     }
 }
 
-/// What [`CommitLog::file_times`] gives, as a record batch.
+/// Returns the files of [`CommitLog::file_times`] as a record batch.
 pub fn file_batch(files: &[(OffsetFile, Option<i64>)]) -> RecordBatch {
     let (mut path, mut begin, mut end) = (StringBuilder::new(), Int64Builder::new(), Int64Builder::new());
     let mut time = TimestampMillisecondBuilder::new().with_data_type(timestamp_type());

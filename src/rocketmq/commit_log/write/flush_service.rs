@@ -1,7 +1,7 @@
-//! Flushing beside the puts, as the broker's `FlushRealTimeService` does.
+//! A thread that flushes, as the broker's `FlushRealTimeService` does.
 //!
-//! Every half second what is four pages or more goes to the disk; every ten seconds all. With synchronous flush no service
-//! runs: who put waits, and one flush serves all who wait (upstream `GroupCommitService`).
+//! Every half second it flushes if there are four pages or more; every ten seconds it flushes everything. With synchronous
+//! flush there is no thread: each put waits, and one flush serves all puts that wait (upstream `GroupCommitService`).
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -16,26 +16,26 @@ const THOROUGH_INTERVAL: Duration = Duration::from_secs(10);
 /// Upstream `flushCommitLogLeastPages`, in bytes.
 const LEAST: u64 = 4 * 4096;
 
-/// What is flushed.
+/// A log with bytes to flush.
 pub(super) trait Flushed: Send + Sync + 'static {
-    /// Bytes that no flush has seen.
+    /// Bytes that are not flushed.
     fn unflushed(&self) -> u64;
-    /// Flushes them; keeps its error for the next caller.
-    fn flush_beside(&self);
+    /// Flushes them, and keeps an error for the next caller.
+    fn flush_in_thread(&self);
 }
 
-/// The thread and how it is stopped. Dropped, it stops.
+/// The thread; dropping this stops it.
 #[derive(Debug)]
 pub(super) struct FlushService {
     stop: Arc<(Mutex<bool>, Condvar)>,
     thread: Option<JoinHandle<()>>,
-    /// A fork has the handle, but not the thread.
+    /// A forked process has the handle, but not the thread.
     process: u32,
 }
 
 impl FlushService {
     /// # Errors
-    /// The system's error when it gives no thread.
+    /// The system's error if the thread cannot start.
     pub(super) fn start(flushed: Arc<impl Flushed>) -> Result<Self> {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let work = {
@@ -76,7 +76,7 @@ fn run(stop: &(Mutex<bool>, Condvar), flushed: &dyn Flushed) {
             thorough = Instant::now();
         }
         if flushed.unflushed() >= if all { 1 } else { LEAST } {
-            flushed.flush_beside();
+            flushed.flush_in_thread();
         }
     }
 }

@@ -4,9 +4,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::error::{Error, Result};
 
-/// The longest host: an IPv6 address and a port.
+/// Bytes of an IPv6 address and a port.
 const LONGEST: usize = 20;
-/// The shortest: an IPv4 address and a port.
+/// Bytes of an IPv4 address and a port.
 const SHORTEST: usize = 8;
 
 /// 4 or 16 bytes of address and 4 of port, big-endian.

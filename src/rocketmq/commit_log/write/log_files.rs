@@ -1,4 +1,4 @@
-//! The files of a log that is being written: made at their whole length, with their space, when the log reaches them.
+//! The files of a log that is being written. A file is created when the log reaches it, with its whole length reserved.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -6,17 +6,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::io::disk::{self, NewFile, open_file};
+use crate::io::disk::{self, open_file};
 use crate::rocketmq::file_name;
+use crate::rocketmq::offset_files::{self, Space};
 
-/// Open files by the offset that they begin at.
+/// Open files by the offset of their first byte.
 #[derive(Debug)]
 pub(super) struct LogFiles {
     directory: PathBuf,
     file_size: u64,
-    /// The file written last, and those opened for what comes next.
+    /// The file written last, and the ones after it.
     open: BTreeMap<u64, Arc<File>>,
-    /// Files with bytes that no flush has seen.
+    /// Files with bytes that are not flushed.
     dirty: BTreeMap<u64, Arc<File>>,
 }
 
@@ -29,11 +30,10 @@ impl LogFiles {
         self.directory.join(file_name::of_offset(start))
     }
 
-    /// Makes sure that the file of an offset is there and open. A broker that was killed leaves the next file behind, which
-    /// is taken.
+    /// Opens the file of an offset, or creates it. A broker that was killed leaves the next file behind: it is used.
     ///
     /// # Errors
-    /// The system's error, `StorageFull` above all; `Corrupt` for a file of another length. With the path.
+    /// The system's error, for example `StorageFull`, with the path; `Corrupt` for a file of another length.
     pub(super) fn ready(&mut self, phy_offset: u64) -> Result<()> {
         let start = phy_offset - phy_offset % self.file_size;
         if self.open.contains_key(&start) {
@@ -44,10 +44,7 @@ impl LogFiles {
         let file = match open_file(&path, true) {
             Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
                 fs::create_dir_all(&self.directory).map_err(|e| Error::io(&self.directory, e))?;
-                let new = NewFile::create(&path)?;
-                disk::reserve(new.file(), self.file_size).map_err(fail)?;
-                let file = new.file().try_clone().map_err(fail)?;
-                new.publish()?;
+                let file = offset_files::create(&path, self.file_size, Space::Reserved)?;
                 disk::sync_parent(&path)?;
                 file
             }
@@ -55,12 +52,7 @@ impl LogFiles {
                 let file = opened?;
                 let len = file.metadata().map_err(fail)?.len();
                 if len != self.file_size {
-                    return Err(Error::corrupt(
-                        &path,
-                        0,
-                        format!("a file of {} bytes", self.file_size),
-                        len.to_string(),
-                    ));
+                    return Err(Error::corrupt(&path, 0, format!("{} bytes", self.file_size), format!("{len} bytes")));
                 }
                 disk::reserve(&file, self.file_size).map_err(fail)?;
                 file
@@ -70,10 +62,10 @@ impl LogFiles {
         Ok(())
     }
 
-    /// Writes bytes that lie in one file, which is ready. Files before it are not kept open.
+    /// Writes bytes of one file, which [`Self::ready`] opened, and closes the files before it.
     ///
     /// # Errors
-    /// The system's error, with the path; some bytes may be written then.
+    /// The system's error, with the path; some bytes may be written.
     pub(super) fn write(&mut self, phy_offset: u64, bytes: &[u8]) -> Result<()> {
         let start = phy_offset - phy_offset % self.file_size;
         let Some(file) = self.open.get(&start).map(Arc::clone) else {
@@ -86,12 +78,12 @@ impl LogFiles {
         disk::write_all_at(&file, bytes, phy_offset - start).map_err(|e| Error::io(&self.path(start), e))
     }
 
-    /// The files to flush, which count as flushed now.
+    /// Returns the files to flush, and counts them as flushed.
     pub(super) fn take_dirty(&mut self) -> Vec<(PathBuf, u64, Arc<File>)> {
         std::mem::take(&mut self.dirty).into_iter().map(|(start, file)| (self.path(start), start, file)).collect()
     }
 
-    /// Takes back a file that could not be flushed.
+    /// Returns a file that could not be flushed.
     pub(super) fn still_dirty(&mut self, start: u64, file: Arc<File>) {
         self.dirty.insert(start, file);
     }

@@ -1,33 +1,35 @@
-//! The writing side of the commit log: messages are encoded, placed, and brought to the disk.
+//! Writing the commit log: messages are numbered, encoded, appended and flushed.
 //!
 //! ```text
 //! batch of messages --PutColumns--> NewMessage --encode--> frames --CommitLogWriter--> LogFiles --flush--> disk
 //!                                                             ^ queue offset, offset in the log, store time
 //! ```
 //!
-//! The bytes are the broker's (upstream `CommitLog#asyncPutMessage`, `DefaultAppendMessageCallback#doAppend`). What
-//! differs is what a failure leaves: all rows of a batch are checked, and all files that it takes are there with their
-//! space, before its first byte is written; a failed flush is an error and flushes again. Finding the end of a log after a
-//! crash, dispatch and delivery of delayed messages are the caller's policy.
+//! The bytes are the broker's (upstream `CommitLog#asyncPutMessage`, `DefaultAppendMessageCallback#doAppend`). Failures differ:
+//! all rows of a batch are checked, and all its files exist with their space reserved, before the first byte is written. A failed
+//! flush is an error, and the next flush tries again. The caller finds the end of a log after a crash, dispatches, and delivers
+//! delayed messages.
 
-mod draft;
+mod checkpoint_guard;
 mod flush_service;
 mod frames;
 mod host;
 mod log_files;
 mod new_message;
 mod new_properties;
-mod placed;
+mod options;
+mod pending_batch;
 mod put_columns;
+mod put_result;
 mod queue_table;
 mod shared;
-mod vouched;
 mod writer;
 
 pub use host::Host;
 pub use new_message::GivenMessage;
-pub use placed::Placed;
-pub use writer::{CommitLogWriter, FlushMode, PutOptions, WriterOptions};
+pub use options::{FlushMode, PutOptions, WriterOptions};
+pub use put_result::PutResult;
+pub use writer::CommitLogWriter;
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! One message on its way into the log, and its frame.
+//! One message that is put, and its frame.
 
 use super::host::Host;
 use crate::rocketmq::commit_log::frame::{
@@ -8,7 +8,7 @@ use crate::rocketmq::commit_log::frame::{
 /// Bytes of the longest topic of a frame of version 1.
 const LONGEST_TOPIC_V1: usize = 127;
 
-/// A message as it is given: its properties beside it, its place to be found.
+/// A message as the caller gives it, without properties and without a place.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GivenMessage<'a> {
     /// The topic.
@@ -19,15 +19,15 @@ pub struct GivenMessage<'a> {
     pub flag: i32,
     /// The system's flag.
     pub sys_flag: i32,
-    /// Ms since the epoch; the store time where it is not given.
+    /// Ms since the epoch; `None`: the store time.
     pub born_timestamp: Option<i64>,
-    /// The producer; the broker where it is not given.
+    /// The producer; `None`: the broker.
     pub born_host: Option<Host>,
-    /// Ms since the epoch; the clock's where it is not given.
+    /// Ms since the epoch; `None`: now.
     pub store_timestamp: Option<i64>,
-    /// The broker; the writer's where it is not given.
+    /// The broker; `None`: the writer's.
     pub store_host: Option<Host>,
-    /// How often a consumer gave it back.
+    /// How often a consumer returned it.
     pub reconsume_times: i32,
     /// Offset of the half message.
     pub prepared_transaction_offset: i64,
@@ -35,13 +35,13 @@ pub struct GivenMessage<'a> {
     pub body: &'a [u8],
 }
 
-/// What a frame holds besides its place: queue offset and offset in the log.
+/// The fields of a frame but for its queue offset and its offset in the log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NewMessage<'a> {
     pub(super) topic: &'a str,
     pub(super) queue_id: i32,
     pub(super) flag: i32,
-    /// The bits of the hosts follow from the hosts.
+    /// The bits for IPv6 hosts are set from the hosts.
     pub(super) sys_flag: i32,
     pub(super) born_timestamp: i64,
     pub(super) born_host: Host,
@@ -63,7 +63,7 @@ impl NewMessage<'_> {
         BEFORE_BODY_LENGTH + hosts + 4 + self.body.len() + topic_length + self.topic.len() + 2 + self.properties.len()
     }
 
-    /// A topic of more than 127 bytes takes a frame of version 2 (5.1.0 and later).
+    /// A topic of more than 127 bytes needs a frame of version 2 (5.1.0 and later).
     fn is_long(&self) -> bool {
         self.topic.len() > LONGEST_TOPIC_V1
     }

@@ -1,4 +1,4 @@
-//! The properties of a message on its way into the log.
+//! The properties of a message that is put.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ pub(super) const LONGEST: usize = i16::MAX.unsigned_abs() as usize;
 const NAME_END: char = '\u{1}';
 const VALUE_END: char = '\u{2}';
 
-/// Names and values in the order in which they are written. Taken again for each message.
+/// Names and values in the order in which they are written. Reused for each message.
 #[derive(Debug, Default)]
 pub(super) struct NewProperties<'a> {
     entries: Vec<(&'a str, Cow<'a, str>)>,
@@ -22,7 +22,7 @@ impl<'a> NewProperties<'a> {
         self.entries.clear();
     }
 
-    /// The last value of a name, as the broker reads it: an empty one is none.
+    /// The last value of a name, as the broker reads it: an empty value counts as missing.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.entries.iter().rev().find(|(n, v)| *n == name && !v.is_empty()).map(|(_, value)| &**value)
     }
@@ -46,9 +46,9 @@ impl<'a> NewProperties<'a> {
         }
     }
 
-    /// Brings the entries into the order in which Java's `HashMap` gives them, each name once with its last value.
+    /// Sorts the entries into the order of Java's `HashMap`, each name once with its last value.
     ///
-    /// Where the broker changes the properties of a message it writes them anew from such a map (upstream
+    /// If the broker changes the properties of a message, it writes them again from such a map (upstream
     /// `MessageDecoder#messageProperties2String`): buckets by `h ^ (h >>> 16)`, in a table of 16 that doubles when it is
     /// three quarters full.
     pub(super) fn order_as_java(&mut self) {
@@ -69,11 +69,11 @@ impl<'a> NewProperties<'a> {
         });
     }
 
-    /// Writes the text in place of what `text` held, as releases 4.9.1 to 5.1.4 do and every release reads it: without a
-    /// separator at the end.
+    /// Writes the properties into `text`, as releases 4.9.1 to 5.1.4 do and every release reads them: without a separator at the
+    /// end.
     ///
     /// # Errors
-    /// `InvalidArgument` where it is too long, or could not be read back: a name without bytes, or separators inside.
+    /// `InvalidArgument` if the text is too long or could not be read back: an empty name, or separators inside.
     pub(super) fn write(&self, text: &mut String) -> Result<()> {
         text.clear();
         for (name, value) in &self.entries {
@@ -88,7 +88,7 @@ impl<'a> NewProperties<'a> {
             let text = format!("properties of {} bytes: at most {LONGEST} fit a frame", text.len());
             return Err(Error::InvalidArgument(text));
         }
-        // Two counts over the whole text say of nearly every message that all is well; a value may hold the first one.
+        // Two counts over the whole text clear nearly every message. A value may contain NAME_END.
         let count = |separator| memchr::memchr_iter(separator as u8, text.as_bytes()).count();
         let entries = self.entries.len();
         if count(NAME_END) != entries || count(VALUE_END) + 1 != entries.max(1) || self.has_empty_name() {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_back_is_refused() {
+    fn properties_that_cannot_be_read_back_are_refused() {
         let refused = |name: &str, value: &str| {
             let mut properties = NewProperties::default();
             properties.push("first", "x");

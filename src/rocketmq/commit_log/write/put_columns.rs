@@ -1,4 +1,4 @@
-//! The columns of a batch of messages that are put: any of the message columns, of their types.
+//! The columns of a batch of messages that are put: any of the message columns, with their types.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type, TimestampMillisecondType};
@@ -14,7 +14,7 @@ use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::properties::{KEYS, TAGS, UNIQ_KEY};
 use crate::rocketmq::commit_log::property_map::entries;
 
-/// What a put reads; of the other columns of a message it makes its own, and passes over those that are given.
+/// The columns that a put reads. It makes the others itself and ignores them if they are given.
 #[derive(Debug)]
 pub(super) struct PutColumns<'a> {
     topic: &'a StringArray,
@@ -30,14 +30,14 @@ pub(super) struct PutColumns<'a> {
     body: Option<&'a BinaryArray>,
     body_error: Option<&'a StringArray>,
     properties: Option<(&'a MapArray, &'a StringArray, &'a StringArray)>,
-    /// Columns that say again what a property says, or instead of it.
+    /// Columns that repeat or replace a property.
     named: [(&'static str, Option<&'a StringArray>); 3],
     hosts: HostTexts<'a>,
 }
 
 impl<'a> PutColumns<'a> {
     /// # Errors
-    /// `InvalidArgument` for a column that no message has, or of another type, and where there is no topic.
+    /// `InvalidArgument` for an unknown column, a column of another type, or a batch without `topic`.
     pub(super) fn of(messages: &'a RecordBatch) -> Result<Self> {
         let given = Given::of(messages)?;
         let text = |column| given.get(column, |array| array.as_string_opt::<i32>());
@@ -48,7 +48,8 @@ impl<'a> PutColumns<'a> {
         })?;
         let topic = text(Column::Topic)?;
         Ok(Self {
-            topic: topic.ok_or_else(|| Error::InvalidArgument("messages: there is no column topic".into()))?,
+            topic: topic
+                .ok_or_else(|| Error::InvalidArgument("messages: expected a column topic, found none".into()))?,
             queue_id: ints(Column::QueueId)?,
             flag: ints(Column::Flag)?,
             sys_flag: ints(Column::SysFlag)?,
@@ -67,13 +68,14 @@ impl<'a> PutColumns<'a> {
         })
     }
 
-    /// The message of a row, and its properties in place of those of another one.
+    /// Returns the message of a row and replaces `properties` by its properties.
     ///
     /// # Errors
-    /// `InvalidArgument` for what no frame can hold.
+    /// `InvalidArgument` for a message that no frame can hold.
     pub(super) fn message(&mut self, row: usize, properties: &mut NewProperties<'a>) -> Result<GivenMessage<'a>> {
         self.properties(row, properties)?;
-        let topic = text_at(self.topic, row).ok_or_else(|| Error::InvalidArgument("the topic is null".into()))?;
+        let topic = text_at(self.topic, row)
+            .ok_or_else(|| Error::InvalidArgument("topic: expected text, found null".into()))?;
         let mut host = |texts: Option<&'a StringArray>| {
             texts.and_then(|texts| text_at(texts, row)).map(|text| self.hosts.get(text)).transpose()
         };
@@ -93,23 +95,23 @@ impl<'a> PutColumns<'a> {
     }
 
     /// # Errors
-    /// `InvalidArgument` for a body that could not be decoded where the batch was read.
+    /// `InvalidArgument` for a body that could not be decoded when the batch was read.
     fn body(&self, row: usize) -> Result<&'a [u8]> {
         if let Some(body) = self.body.and_then(|bodies| bodies.is_valid(row).then(|| bodies.value(row))) {
             return Ok(body);
         }
         match self.body_error.and_then(|errors| text_at(errors, row)) {
             Some(error) => Err(Error::InvalidArgument(format!(
-                "the body is null: {error}; bodies that cannot be decoded can be read and put as they are stored"
+                "body: expected bytes, found null: {error}; read and put such bodies as they are stored"
             ))),
             None => Ok(&[]),
         }
     }
 
-    /// The properties of a row in place of those of the row before.
+    /// Replaces `properties` by those of a row.
     ///
     /// # Errors
-    /// `InvalidArgument` for a column that says another thing than the property of its name.
+    /// `InvalidArgument` for a column that differs from the property of its name.
     fn properties(&self, row: usize, properties: &mut NewProperties<'a>) -> Result<()> {
         properties.clear();
         if let Some((map, names, values)) = self.properties {
@@ -128,7 +130,7 @@ impl<'a> PutColumns<'a> {
                 None => properties.push(name, text),
                 Some(property) if property == text => {}
                 Some(property) => {
-                    let text = format!("the property {name} is {property:?}, the column of that name {text:?}");
+                    let text = format!("property {name} is {property:?}, but the column of that name is {text:?}");
                     return Err(Error::InvalidArgument(text));
                 }
             }
@@ -137,7 +139,7 @@ impl<'a> PutColumns<'a> {
     }
 }
 
-/// The columns that are given.
+/// The given columns.
 struct Given<'a>(Vec<(Column, &'a ArrayRef)>);
 
 impl<'a> Given<'a> {
@@ -146,7 +148,7 @@ impl<'a> Given<'a> {
         for (field, array) in messages.schema_ref().fields().iter().zip(messages.columns()) {
             match Column::named(field.name()) {
                 Some(column) => given.push((column, array)),
-                // What a salvaging scan has against a message is no part of it.
+                // A salvaging scan adds this column; it is no part of the message.
                 None if field.name() == Column::Suspect.name() => {}
                 None => return Err(Column::unknown(field.name())),
             }
@@ -154,12 +156,12 @@ impl<'a> Given<'a> {
         Ok(Self(given))
     }
 
-    /// A column as an array of its own type; nothing where it is not given.
+    /// Returns a column as an array of its own type, or `None` if it is not given.
     fn get<A>(&self, column: Column, get: impl FnOnce(&'a ArrayRef) -> Option<&'a A>) -> Result<Option<&'a A>> {
         let Some((_, array)) = self.0.iter().find(|(given, _)| *given == column) else { return Ok(None) };
         let wrong = || {
             let (name, wanted) = (column.name(), column.data_type());
-            Error::InvalidArgument(format!("messages: {name} is {}, not {wanted}", array.data_type()))
+            Error::InvalidArgument(format!("messages: column {name}: expected {wanted}, found {}", array.data_type()))
         };
         get(array).map(Some).ok_or_else(wrong)
     }
@@ -169,7 +171,7 @@ fn texts_of(array: &ArrayRef) -> Option<&StringArray> {
     array.as_string_opt()
 }
 
-/// The number of a row; nothing where it is null or there is no such column.
+/// The number of a row; `None` if it is null or there is no such column.
 fn number_at<T: ArrowPrimitiveType>(numbers: Option<&PrimitiveArray<T>>, row: usize) -> Option<T::Native> {
     numbers.and_then(|numbers| numbers.is_valid(row).then(|| numbers.value(row)))
 }
@@ -178,7 +180,7 @@ fn text_at(texts: &StringArray, row: usize) -> Option<&str> {
     texts.is_valid(row).then(|| texts.value(row))
 }
 
-/// Hosts recur from row to row: the last ones are kept.
+/// Caches the last hosts: they recur from row to row.
 #[derive(Debug, Default)]
 struct HostTexts<'a> {
     kept: [Option<(&'a str, Host)>; 4],

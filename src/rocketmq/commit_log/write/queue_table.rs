@@ -1,14 +1,14 @@
-//! The next offset of each queue, as the broker's topic-queue table has it.
+//! The next offset of each queue, as in the broker's topic-queue table.
 
 use std::collections::HashMap;
 
-/// Next offsets by topic and queue. What was taken since the last [`QueueTable::keep`] can be taken back.
+/// Next offsets by topic and queue. Offsets taken since the last [`QueueTable::keep`] can be returned.
 #[derive(Debug, Default)]
 pub(super) struct QueueTable {
-    /// Where in `next` a queue is.
+    /// Index of each queue in `next`.
     places: HashMap<String, HashMap<i32, usize>>,
     next: Vec<i64>,
-    /// Places, and what they held.
+    /// Indexes, and their former values.
     changed: Vec<(usize, i64)>,
 }
 
@@ -29,13 +29,20 @@ impl QueueTable {
         self.next.get_mut(place).expect("every place has its offset")
     }
 
+    /// Sets the next offset of a queue, unless it has one.
+    pub(super) fn set_new(&mut self, topic: &str, queue_id: i32, offset: i64) {
+        if self.places.get(topic).is_none_or(|queues| !queues.contains_key(&queue_id)) {
+            self.set(topic, queue_id, offset);
+        }
+    }
+
     /// Sets the next offset of a queue.
     pub(super) fn set(&mut self, topic: &str, queue_id: i32, offset: i64) {
         let place = self.place(topic, queue_id);
         *self.at(place) = offset;
     }
 
-    /// Gives the next offset of a queue, 0 of a new one, and steps on by `step`.
+    /// Returns the next offset of a queue, 0 for a new one, and advances it by `step`.
     pub(super) fn take(&mut self, topic: &str, queue_id: i32, step: i64) -> i64 {
         let place = self.place(topic, queue_id);
         let next = self.at(place);
@@ -45,12 +52,12 @@ impl QueueTable {
         offset
     }
 
-    /// What was taken stays taken.
+    /// Keeps the offsets that were taken.
     pub(super) fn keep(&mut self) {
         self.changed.clear();
     }
 
-    /// Takes back what was taken since the last [`Self::keep`].
+    /// Returns the offsets that were taken since the last [`Self::keep`].
     pub(super) fn undo(&mut self) {
         while let Some((place, offset)) = self.changed.pop() {
             *self.at(place) = offset;

@@ -1,16 +1,16 @@
-//! What the handle of a log and its flush service share: where the log ends, its files, what is on the disk.
+//! The state of a log that is being written: its end, its files, and what is on the disk. The writer and its flush thread share it.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::draft::Draft;
+use super::checkpoint_guard::CheckpointGuard;
 use super::flush_service::Flushed;
 use super::frames::Frames;
 use super::log_files::LogFiles;
+use super::options::{PutOptions, WriterOptions};
+use super::pending_batch::PendingBatch;
 use super::queue_table::QueueTable;
-use super::vouched::Vouched;
-use super::writer::{PutOptions, WriterOptions};
 use crate::error::{Error, Result};
 
 /// A log that is being written.
@@ -19,15 +19,16 @@ pub(super) struct Shared {
     pub(super) directory: PathBuf,
     pub(super) options: WriterOptions,
     state: Mutex<State>,
-    /// Where the next frame goes. Changed with the state alone; read without its lock, which a forked child may never get.
+    /// Offset of the next frame. Changed only under the lock of `state`. Read without it: in a forked child the lock may be held
+    /// for ever.
     wrote: AtomicU64,
-    /// Puts are refused; as `wrote`.
+    /// Puts are refused. Locked as `wrote`.
     closed: AtomicBool,
-    /// Held while a flush is under way: who waits for it finds its own bytes flushed by the one before.
+    /// Held during a flush. A caller that waits for it usually finds its bytes flushed.
     flushing: Mutex<()>,
     flushed: AtomicU64,
     flushed_store_timestamp: AtomicI64,
-    /// What went wrong beside the puts; told once.
+    /// The error of the flush thread; returned once.
     failure: Mutex<Option<Error>>,
 }
 
@@ -36,20 +37,20 @@ struct State {
     files: LogFiles,
     table: QueueTable,
     store_timestamp: i64,
-    vouched: Vouched,
-    /// The frames of one put, and what they are made with; kept for the next one.
+    checkpoint_guard: CheckpointGuard,
+    /// Buffers for the frames of one put, reused by the next one.
     frames: Frames,
     text: String,
 }
 
 impl Shared {
-    /// Begins at the end of a log.
+    /// Opens a log at its end.
     pub(super) fn new(directory: &Path, end: u64, options: WriterOptions) -> Self {
         let state = State {
             files: LogFiles::new(directory, options.file_size),
             table: QueueTable::default(),
             store_timestamp: 0,
-            vouched: Vouched::default(),
+            checkpoint_guard: CheckpointGuard::default(),
             frames: Frames::new(options.file_size),
             text: String::new(),
         };
@@ -66,12 +67,12 @@ impl Shared {
         }
     }
 
-    /// Where the next frame goes.
+    /// Offset of the next frame.
     pub(super) fn wrote(&self) -> u64 {
         self.wrote.load(Ordering::Acquire)
     }
 
-    /// Before it everything is on the disk.
+    /// Offset before which everything is on the disk.
     pub(super) fn flushed(&self) -> u64 {
         self.flushed.load(Ordering::Acquire)
     }
@@ -85,23 +86,28 @@ impl Shared {
         self.state().table.set(topic, queue_id, queue_offset);
     }
 
+    /// Sets the next offset of a queue, unless it has one.
+    pub(super) fn begin_queue(&self, topic: &str, queue_id: i32, queue_offset: i64) {
+        self.state().table.set_new(topic, queue_id, queue_offset);
+    }
+
     pub(super) fn keep_checkpoint(&self, path: &Path) -> Result<()> {
-        self.state().vouched = Vouched::of(path.to_owned())?;
+        self.state().checkpoint_guard = CheckpointGuard::of(path.to_owned())?;
         Ok(())
     }
 
     pub(super) fn begin_checkpoint(&self) {
-        self.state().vouched.begin();
+        self.state().checkpoint_guard.begin();
     }
 
     pub(super) fn write_checkpoint(&self, dispatched: i64) -> Result<()> {
         let physic = self.flushed_store_timestamp();
-        self.state().vouched.write(physic, dispatched)
+        self.state().checkpoint_guard.write(physic, dispatched)
     }
 
     /// Refuses puts from now on.
     pub(super) fn close(&self) {
-        // A put that is under way ends first.
+        // Wait for a put that is running.
         let _state = self.state();
         self.closed.store(true, Ordering::Release);
     }
@@ -114,31 +120,31 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells what went wrong beside the puts.
-    pub(super) fn told(&self) -> Result<()> {
+    /// Returns the error of the flush thread, once.
+    pub(super) fn take_failure(&self) -> Result<()> {
         match self.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(error) => Err(error),
             None => Ok(()),
         }
     }
 
-    /// Writes what is filled in. Gives what `fill` gave, and where the log ends now.
+    /// Writes the messages that `fill` adds. Returns the result of `fill` and the new end of the log.
     pub(super) fn put<'a, T>(
         &self,
         options: PutOptions,
-        fill: impl FnOnce(&mut Draft<'_, 'a>) -> Result<T>,
+        fill: impl FnOnce(&mut PendingBatch<'_, 'a>) -> Result<T>,
     ) -> Result<(T, u64)> {
         let mut state = self.state();
-        let State { files, table, store_timestamp, vouched, frames, text } = &mut *state;
+        let State { files, table, store_timestamp, checkpoint_guard, frames, text } = &mut *state;
         if self.is_closed() {
-            return Err(Error::InvalidArgument(format!("{} is closed for writing", self.directory.display())));
+            return Err(Error::InvalidArgument(format!("{}: the log is closed for writing", self.directory.display())));
         }
         frames.begin(self.wrote());
-        let mut draft = Draft::new(self.options, options, frames, table, text);
-        let filled = fill(&mut draft);
-        let times = draft.store_timestamps();
+        let mut batch = PendingBatch::new(self.options, options, frames, table, text);
+        let filled = fill(&mut batch);
+        let times = batch.store_timestamps();
         let written = filled.and_then(|filled| {
-            times.map_or(Ok(()), |(earliest, _)| vouched.before_write(earliest))?;
+            times.map_or(Ok(()), |(earliest, _)| checkpoint_guard.before_write(earliest))?;
             write(files, frames)?;
             Ok(filled)
         });
@@ -156,7 +162,7 @@ impl Shared {
         }
     }
 
-    /// Waits until what ends here is on the disk.
+    /// Waits until everything before `end` is on the disk.
     pub(super) fn flush_to(&self, end: u64) -> Result<()> {
         let _one = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
         if self.flushed() >= end {
@@ -186,21 +192,21 @@ impl Flushed for Shared {
         self.wrote() - self.flushed()
     }
 
-    fn flush_beside(&self) {
+    fn flush_in_thread(&self) {
         if let Err(error) = self.flush_to(self.wrote()) {
             *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
         }
     }
 }
 
-/// Writes frames: all files are made ready first, so that a full disk is met before the first byte.
+/// Writes frames. All files are prepared first, so that a full disk is found before the first byte is written.
 fn write(files: &mut LogFiles, frames: &Frames) -> Result<()> {
     for (phy_offset, _) in frames.pieces() {
         files.ready(phy_offset)?;
     }
     for (number, (phy_offset, bytes)) in frames.pieces().enumerate() {
         if let Err(error) = files.write(phy_offset, bytes) {
-            // Nothing may be left behind the end of the log that looks like a message.
+            // Behind the end of the log there must be nothing that looks like a message.
             for (phy_offset, bytes) in frames.pieces().take(number + 1) {
                 let _ = files.write(phy_offset, &vec![0; bytes.len()]);
             }

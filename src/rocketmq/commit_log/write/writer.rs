@@ -5,52 +5,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::RecordBatch;
 
-use super::draft::Draft;
 use super::flush_service::FlushService;
-use super::host::Host;
 use super::new_message::GivenMessage;
-use super::placed::{Placed, PlacedColumns};
+use super::options::{FlushMode, PutOptions, WriterOptions};
+use super::pending_batch::PendingBatch;
 use super::put_columns::PutColumns;
+use super::put_result::{PutResult, PutResultColumns};
 use super::shared::Shared;
+use crate::arrow::input_columns::{Int32s, Texts, integers, null};
 use crate::error::{Error, Result};
 use crate::io::disk;
-use crate::rocketmq::commit_log::Bodies;
-use crate::rocketmq::commit_log::frame::BLANK_LEN;
+use crate::rocketmq::commit_log::frame::{BLANK_LEN, is_in_queue};
 
-/// How a log is written.
-#[derive(Clone, Copy, Debug)]
-pub struct WriterOptions {
-    /// Bytes of a file (upstream `mappedFileSizeCommitLog`).
-    pub file_size: u64,
-    /// The host of messages that name none.
-    pub store_host: Host,
-    /// How many delay levels there are, 1 or more; a higher one counts as the last.
-    pub levels: i32,
-    /// When bytes go to the disk.
-    pub flush: FlushMode,
-}
-
-/// When bytes go to the disk (upstream `flushDiskType`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FlushMode {
-    /// A thread flushes twice a second.
-    Async,
-    /// Every put waits for the disk.
-    Sync,
-    /// Only when it is asked for.
-    Manual,
-}
-
-/// How messages are put.
-#[derive(Clone, Copy, Debug)]
-pub struct PutOptions {
-    /// Decoded bodies are plain, whatever the flag says.
-    pub bodies: Bodies,
-    /// Messages with a delay level are parked until their time. Not for those that are delivered, or come from a log.
-    pub park: bool,
-}
-
-/// Appends messages to a log. For many threads; puts are one after the other.
+/// Appends messages to a log. Any thread may call; puts run one after the other.
 #[derive(Debug)]
 pub struct CommitLogWriter {
     shared: Arc<Shared>,
@@ -60,23 +27,29 @@ pub struct CommitLogWriter {
 }
 
 impl CommitLogWriter {
-    /// Goes on with a log at its end, which the caller has found, and behind which nothing but zeros is left. The directory
-    /// and its files are made when the first message is put.
+    /// Opens a log at its end, which the caller has found. Behind it there are only zeros. The directory and its files are
+    /// created when the first message is put.
     ///
     /// # Errors
-    /// `InvalidArgument` for a file size without room for a message, an end without room for a BLANK frame, or no delay
-    /// level; the system's error when it gives no thread, or no current directory.
+    /// `InvalidArgument` for a file size that fits no message, an end that leaves no space for a BLANK frame, or no delay level;
+    /// the system's error if the flush thread cannot start, or there is no current directory.
     pub fn open(directory: &Path, end_phy_offset: u64, options: WriterOptions) -> Result<Self> {
         let WriterOptions { file_size, levels, flush, .. } = options;
         if levels < 1 {
-            return Err(Error::InvalidArgument(format!("levels is {levels}; expected 1 or more")));
+            return Err(Error::InvalidArgument(format!("levels={levels}: expected 1 or more")));
         }
         if file_size <= BLANK_LEN || file_size > i32::MAX.unsigned_abs().into() {
-            return Err(Error::InvalidArgument(format!("a file of the log cannot have {file_size} bytes")));
+            return Err(Error::InvalidArgument(format!(
+                "file_size={file_size}: expected {} to {} bytes",
+                BLANK_LEN + 1,
+                i32::MAX
+            )));
         }
         let left = file_size - end_phy_offset % file_size;
         if left < BLANK_LEN || i64::try_from(end_phy_offset).is_err() {
-            let text = format!("a log in files of {file_size} bytes cannot end at {end_phy_offset}");
+            let text = format!(
+                "end_phy_offset={end_phy_offset}: expected {BLANK_LEN} bytes or more before the end of a file of {file_size} bytes"
+            );
             return Err(Error::InvalidArgument(text));
         }
         let directory = disk::absolute(directory)?;
@@ -105,26 +78,53 @@ impl CommitLogWriter {
         self.shared.flushed()
     }
 
-    /// Store time of the last message that is on the disk, 0 while none was put.
+    /// Store time of the last message that is on the disk; 0 before the first put.
     pub fn flushed_store_timestamp(&self) -> i64 {
         self.shared.flushed_store_timestamp()
     }
 
-    /// Says which offset the next message of a queue gets; that of a queue which was never named is 0.
+    /// Sets the queue offset of the next message of a queue. A queue that was never set begins with 0.
     ///
     /// # Errors
     /// `InvalidArgument` for a negative number, and in a fork.
     pub fn set_queue_offset(&self, topic: &str, queue_id: i32, queue_offset: i64) -> Result<()> {
         self.check_process()?;
         if queue_id < 0 || queue_offset < 0 {
-            return Err(Error::InvalidArgument(format!("queue {queue_id} of {topic} at {queue_offset}: below 0")));
+            return Err(Error::InvalidArgument(format!(
+                "topic {topic:?}: expected a queue and an offset of 0 or more, found queue {queue_id}, offset {queue_offset}"
+            )));
         }
         self.shared.set_queue_offset(topic, queue_id, queue_offset);
         Ok(())
     }
 
-    /// Keeps the checkpoint of a store true: it is lowered before a message is put whose store time is earlier than what it
-    /// says. The file may be missing.
+    /// Sets the queue offsets of the next messages from a batch of `topic`, `queue_id` and `queue_offset`. With `sys_flag` the
+    /// rows are messages: only queues without an offset are set, and messages without a place in a queue are skipped.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a column that is missing, of another type, or null, for a negative number, and in a fork.
+    pub fn set_queue_offsets(&self, queues: &RecordBatch) -> Result<()> {
+        self.check_process()?;
+        let (topics, queue_ids) = (Texts::of(queues, "topic")?, Int32s::of(queues, "queue_id")?);
+        let queue_offsets = integers(queues, "queue_offset")?;
+        let sys_flags = queues.column_by_name("sys_flag").map(|_| Int32s::of(queues, "sys_flag")).transpose()?;
+        for row in 0..queues.num_rows() {
+            let topic = topics.get(row).ok_or_else(|| null("topic", row))?;
+            let (queue_id, offset) =
+                (queue_ids.get(row)?, queue_offsets(row).ok_or_else(|| null("queue_offset", row))?);
+            match &sys_flags {
+                None => self.set_queue_offset(topic, queue_id, offset)?,
+                Some(sys_flags) if is_in_queue(sys_flags.get(row)?) => {
+                    self.shared.begin_queue(topic, queue_id, offset);
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps the checkpoint of a store correct: it is lowered before a message with an earlier store time is put. The file may be
+    /// missing.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -133,8 +133,8 @@ impl CommitLogWriter {
         self.shared.keep_checkpoint(path)
     }
 
-    /// Begins to bring everything to the disk: the caller dispatches what was put so far, flushes log and queues, and then
-    /// calls [`Self::write_checkpoint`].
+    /// Begins a checkpoint: the caller dispatches what was put so far, flushes log and queues, and then calls
+    /// [`Self::write_checkpoint`].
     ///
     /// # Errors
     /// `InvalidArgument` in a forked child.
@@ -144,8 +144,8 @@ impl CommitLogWriter {
         Ok(())
     }
 
-    /// Writes into the checkpoint up to which store time the log was flushed, and the queues, whose last message was stored at
-    /// `dispatched` (0 for none), with what was put since [`Self::begin_checkpoint`] taken out.
+    /// Writes into the checkpoint the store times up to which the log and the queues are flushed. `dispatched` is the store time
+    /// of the last message in the queues, 0 for none. What was put since [`Self::begin_checkpoint`] is left out.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -154,29 +154,29 @@ impl CommitLogWriter {
         self.shared.write_checkpoint(dispatched)
     }
 
-    /// Appends a batch of messages and says where they are: a row each. With synchronous flush it waits for the disk.
+    /// Appends a batch of messages and returns their places, one row for each. With synchronous flush it waits for the disk.
     ///
     /// # Errors
-    /// `InvalidArgument` for a row that is no message, and the system's error where a file cannot be made: then nothing
-    /// was written. The system's error from a write or a flush; what a failed flush leaves is in the log, and is flushed
-    /// again by the next one. What went wrong beside the puts since the last call.
+    /// `InvalidArgument` for a row that is no message, and the system's error if a file cannot be created: then nothing was
+    /// written. The system's error from a write or a flush: messages that were not flushed are in the log, and the next flush
+    /// tries again. The error of the flush thread since the last call.
     pub fn put_messages(&self, messages: &RecordBatch, options: PutOptions) -> Result<RecordBatch> {
         let mut columns = PutColumns::of(messages)?;
-        let mut placed = PlacedColumns::with_capacity(messages.num_rows());
-        self.put(options, |draft| {
+        let mut results = PutResultColumns::with_capacity(messages.num_rows());
+        self.put(options, |batch| {
             for row in 0..messages.num_rows() {
-                let given = columns.message(row, draft.properties());
-                placed.push(given.and_then(|given| draft.append(given)).map_err(|error| match error {
+                let given = columns.message(row, batch.properties());
+                results.push(given.and_then(|given| batch.append(given)).map_err(|error| match error {
                     Error::InvalidArgument(text) => Error::InvalidArgument(format!("messages: row {row}: {text}")),
                     other => other,
                 })?);
             }
             Ok(())
         })?;
-        Ok(placed.into_batch())
+        Ok(results.into_batch())
     }
 
-    /// Appends one message with these properties and says where it is.
+    /// Appends one message with these properties and returns its place.
     ///
     /// # Errors
     /// As [`Self::put_messages`].
@@ -185,16 +185,16 @@ impl CommitLogWriter {
         given: GivenMessage<'a>,
         properties: impl IntoIterator<Item = (&'a str, &'a str)>,
         options: PutOptions,
-    ) -> Result<Placed<'a>> {
-        self.put(options, |draft| {
-            draft.properties().extend(properties);
-            draft.append(given)
+    ) -> Result<PutResult<'a>> {
+        self.put(options, |batch| {
+            batch.properties().extend(properties);
+            batch.append(given)
         })
     }
 
-    fn put<'a, T>(&self, options: PutOptions, fill: impl FnOnce(&mut Draft<'_, 'a>) -> Result<T>) -> Result<T> {
+    fn put<'a, T>(&self, options: PutOptions, fill: impl FnOnce(&mut PendingBatch<'_, 'a>) -> Result<T>) -> Result<T> {
         self.check_process()?;
-        self.shared.told()?;
+        self.shared.take_failure()?;
         let (filled, end) = self.shared.put(options, fill)?;
         if self.shared.options.flush == FlushMode::Sync {
             self.shared.flush_to(end)?;
@@ -205,17 +205,17 @@ impl CommitLogWriter {
     /// Waits until all that was put is on the disk.
     ///
     /// # Errors
-    /// The system's error, with the path; what went wrong beside the puts since the last call.
+    /// The system's error, with the path; the error of the flush thread since the last call.
     pub fn flush(&self) -> Result<()> {
         self.check_process()?;
         self.shared.flush_to(self.wrote_offset())?;
-        self.shared.told()
+        self.shared.take_failure()
     }
 
-    /// Flushes and ends; puts are refused from now on.
+    /// Flushes and closes; later puts are refused.
     ///
     /// # Errors
-    /// As [`Self::flush`]; it is closed then as well.
+    /// As [`Self::flush`]; the writer is closed all the same.
     pub fn close(&self) -> Result<()> {
         self.check_process()?;
         self.shared.close();
@@ -232,6 +232,6 @@ impl CommitLogWriter {
         if self.process == std::process::id() {
             return Ok(());
         }
-        Err(Error::InvalidArgument("a log that is open for writing belongs to the process that opened it".into()))
+        Err(Error::InvalidArgument("a log opened for writing belongs to the process that opened it".into()))
     }
 }

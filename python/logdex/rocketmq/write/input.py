@@ -1,0 +1,102 @@
+"""The messages that a caller puts, as record batches, and the place of a message that was put."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from arro3.core import Table
+
+from logdex._core import message_batch, time_ms
+from logdex._types import check_int64
+from logdex.arrow import arrow_batches, is_arrow
+
+if TYPE_CHECKING:
+    from arro3.core import RecordBatch
+
+    from logdex._types import Time
+
+
+class PutResult(NamedTuple):
+    """The place of a message that was put.
+
+    Attributes:
+        topic: The topic of its queue: a delayed message waits under `SCHEDULE_TOPIC_XXXX`.
+        queue_id: The queue of that topic.
+        queue_offset: Index of the message in its queue.
+        phy_offset: Offset of its first byte in the log.
+        store_timestamp: When it was stored, ms since the epoch.
+        msg_id: The broker's id: store host and `phy_offset` in upper-case hex.
+        store_size: Its bytes in the log.
+    """
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    phy_offset: int
+    store_timestamp: int
+    msg_id: str
+    store_size: int
+
+
+def all_properties(
+    properties: Mapping[str, str] | None,
+    *,
+    keys: str | Iterable[str] | None,
+    tags: str | None,
+    uniq_key: str | None,
+    delay_level: int,
+) -> list[tuple[str, str]]:
+    """Return the properties of a message, including those that have their own arguments.
+
+    Raises:
+        ValueError: The delay level is below 0.
+    """
+    given = dict(properties) if properties else {}
+    if keys is not None and not isinstance(keys, str):
+        keys = " ".join(keys)
+    if keys:
+        given["KEYS"] = keys
+    if tags:
+        given["TAGS"] = tags
+    if uniq_key:
+        given["UNIQ_KEY"] = uniq_key
+    if delay_level:
+        check_int64(delay_level=delay_level)
+        if delay_level < 0:
+            raise ValueError(f"delay_level={delay_level}: expected 0 or more")
+        # True is level 1.
+        given["DELAY"] = str(operator.index(delay_level))
+    return list(given.items())
+
+
+def optional_ms(value: Time | None, name: str) -> int | None:
+    """Return a time in ms; None stays None. `name` is the argument in errors."""
+    return None if value is None else time_ms(value, name=name)
+
+
+def put_batches(messages: Any) -> list[RecordBatch]:  # noqa: ANN401 -- anything with the PyCapsule interface
+    """Read messages, Arrow data or a mapping of columns, as record batches, at least one.
+
+    Raises:
+        TypeError: Neither, or a column of another type.
+        ValueError: No column, an unknown column, or columns of different lengths.
+    """
+    if isinstance(messages, Mapping):
+        if not messages:
+            raise ValueError("messages: expected a column topic, found no column")
+        return [message_batch(messages)]
+    if hasattr(messages, "__arrow_c_array__"):
+        # One batch, as it is: to read it as a stream takes longer than to put it.
+        return [messages]
+    if is_arrow(messages):
+        return list(arrow_batches(messages)) or [message_batch({"topic": []})]
+    raise TypeError(f"messages: expected Arrow data or a mapping of columns, found {type(messages).__name__}")
+
+
+def joined(batches: list[RecordBatch]) -> RecordBatch:
+    """Return one batch with the rows of several batches of one schema."""
+    if len(batches) == 1:
+        return batches[0]
+    return Table.from_batches(batches).combine_chunks().to_batches()[0]

@@ -1,0 +1,284 @@
+"""The parts of a store that is open for writing, and their steps: open, dispatch, deliver, flush, close.
+
+The order makes the store survive a crash: `abort` exists before anything changes; the log is on the disk before queues and index,
+and these before the checkpoint says so; `abort` is deleted last.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from logdex._core import CommitLog, CommitLogWriter, ConsumeQueueWriter, StoreLock, delay_levels_ms, truncate_log
+from logdex._files import sync_directory
+from logdex.report import Report
+from logdex.rocketmq.index_service import INDEXES_TAGS, IndexService
+from logdex.rocketmq.layout import ABORT, StoreLayout
+from logdex.rocketmq.queues import QueueSet
+from logdex.rocketmq.write.dispatch import Dispatcher
+from logdex.rocketmq.write.options import DEFAULT_FILE_SIZE
+from logdex.rocketmq.write.recovery import (
+    READING,
+    RecoveryPlan,
+    complete_last_file,
+    holds_log,
+    plan_recovery,
+    sync_files,
+)
+from logdex.rocketmq.write.schedule import DelayOffsets, ScheduleService
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from arro3.core import RecordBatch
+
+    from logdex.rocketmq.write.options import StoreOptions
+
+
+class StoreParts:
+    """The files of a store that are written: lock, log, queues, index, checkpoint, delay offsets.
+
+    Any thread may put. The other steps are serialised.
+
+    Attributes:
+        log: The log, which takes the puts.
+        recovered: What opening found and did.
+    """
+
+    log: CommitLogWriter
+    recovered: Report
+
+    def __init__(self, root: Path, options: StoreOptions) -> None:
+        """Open the store; see `StoreWriter.open`."""
+        self._given = StoreLayout(root, str(root / "commitlog"))
+        # The process may change its directory while files are created. Errors before that name the path as it was given.
+        self._layout = StoreLayout(root.absolute(), str(root.absolute() / "commitlog"))
+        self._options = options
+        self._levels = delay_levels_ms(options.delay_levels)
+        self._step = threading.Lock()
+        self._stack = ExitStack()
+        try:
+            self._begin()
+        except BaseException:
+            self._stack.close()
+            raise
+
+    # Begin
+
+    def _begin(self) -> None:
+        layout = self._layout
+        lock = self._given.root / "lock"
+        if not lock.exists():
+            # Taking the lock creates its file. Check first, so that a rejected directory stays untouched.
+            self._open_log(self._plan()).close()
+        layout.root.mkdir(parents=True, exist_ok=True)
+        self._stack.callback(StoreLock.take(lock).release)
+        # Again, under the lock: another process may have created a store meanwhile.
+        plan = self._plan()
+        self.log = self._open_log(plan)
+        self._stack.callback(self.log.close)
+        self.log.keep_checkpoint(layout.checkpoint)
+        layout.abort.write_bytes(f"{ABORT} {os.getpid()}\n".encode())
+        Path(layout.commit_log).mkdir(exist_ok=True)
+        sync_directory(layout.root)
+        counts = self._truncate(plan)
+        self._open_parts(plan)
+        counts |= self._catch_up(plan)
+        self.recovered = Report([*plan.findings, *self._queues.report.findings], counts)
+
+    def _plan(self) -> RecoveryPlan:
+        """Find out what must be done; every refusal happens here."""
+        options = self._options
+        self._offsets = DelayOffsets(self._layout.config)
+        begin = options.begin_phy_offset
+        for folder in self._given.folders:
+            if folder.exists() and not folder.is_dir():
+                raise NotADirectoryError(errno.ENOTDIR, "expected a directory, as this part of a store is", str(folder))
+        queue_end = ConsumeQueueWriter.check_files(self._given.root, **options.queue_files)
+        if not holds_log(self._given.root):
+            return RecoveryPlan(begin=begin, end=begin, dispatch=begin, index_from=begin)
+        return plan_recovery(
+            self._given,
+            geometry=(options.hash_slots, options.max_entries),
+            queue_end=queue_end,
+            file_size=options.file_size,
+            last_exit_ok=options.last_exit_ok,
+            truncate=options.truncate,
+        )
+
+    def _open_log(self, plan: RecoveryPlan) -> CommitLogWriter:
+        """Open the log for writing; nothing changes before the first put."""
+        return CommitLogWriter.open(
+            self._layout.commit_log,
+            end_phy_offset=plan.end,
+            file_size=plan.file_size or self._options.file_size or DEFAULT_FILE_SIZE,
+            store_host=self._options.store_host,
+            levels=len(self._levels),
+            flush=self._options.flush,
+        )
+
+    def _truncate(self, plan: RecoveryPlan) -> dict[str, int]:
+        """Truncate the log and the index at the end of the log; return counts of what was removed."""
+        counts = {"log_bytes": plan.end - plan.begin, "messages_cut_off": plan.messages_lost}
+        if plan.file_size:
+            removed = truncate_log(self._layout.commit_log, plan.end).checked
+            counts |= {"bytes_cut": removed["bytes_cut"], "log_files_deleted": removed["files_deleted"]}
+            complete_last_file(self._layout, plan.file_size)
+        # The newest first: a crash in between leaves no hole in the index.
+        for path in reversed(plan.index_beyond):
+            path.unlink(missing_ok=True)
+        if not plan.last_exit_ok:
+            # After a crash the last writes may exist only in the page cache, and from now on they count as written.
+            sync_files(self._layout, plan.begin)
+        return counts | {"index_files_deleted": len(plan.index_beyond)}
+
+    def _open_parts(self, plan: RecoveryPlan) -> None:
+        layout, options = self._layout, self._options
+        self._queues = ConsumeQueueWriter.open(
+            layout.root,
+            end_phy_offset=plan.end,
+            **options.queue_files,
+            delay_levels=options.delay_levels,
+        )
+        self._reader = self._stack.enter_context(CommitLog.open(layout.commit_log))
+        tags = options.compat == INDEXES_TAGS if plan.tags is None else plan.tags
+        self._index = IndexService.open(
+            layout.index,
+            mode="a",
+            hash_slots=options.hash_slots,
+            max_entries=options.max_entries,
+            checkpoint=layout.checkpoint,
+            zone=options.zone,
+            last_exit_ok=plan.index_from is not None,
+            tags=tags,
+        )
+        self._stack.callback(self._index.close)
+        self._dispatcher = Dispatcher(self._reader, self._queues, self._index, tags=tags)
+        queues = QueueSet(layout, self._reader, READING)
+        self._stack.callback(queues.close)
+        self._schedule = ScheduleService(queues, self._offsets, self._levels, self.put_stored)
+
+    def _catch_up(self, plan: RecoveryPlan) -> dict[str, int]:
+        """Dispatch what queues and index lack, and give the log the next offset of each queue."""
+        begin = plan.dispatch
+        if plan.file_size:
+            # A damaged queue is written again from its damage on.
+            begin = min(begin, max(self._queues.dispatch_offset, self._reader.min_offset))
+        self._dispatcher.offset = begin
+        index_from = plan.end if plan.index_from is None else plan.index_from
+        indexed = self._dispatcher.index(index_from, min(begin, plan.end))
+        dispatched = self._dispatcher.dispatch(plan.end, index_from=index_from)
+        self.log.set_queue_offsets(self._queues.queue_offsets())
+        done = self._queues.report.checked
+        return {
+            "units_cut": done.get("units_cut", 0),
+            "queue_files_deleted": done.get("queue_files_deleted", 0),
+            "messages_dispatched": dispatched,
+            "units_added": done.get("units", 0),
+            "messages_indexed": indexed,
+        }
+
+    # Steps
+
+    def dispatch(self) -> int:
+        """Dispatch what was put to queues and index; return the number of messages."""
+        with self._step:
+            return self._dispatcher.dispatch(self.log.wrote_offset)
+
+    def deliver_due(self, now: int | None = None) -> int:
+        """Deliver the parked messages that are due, by default now; return their number."""
+        with self._step:
+            self._dispatcher.dispatch(self.log.wrote_offset)
+            # The queues of parked messages are read from files.
+            self._queues.flush(sync=False)
+            return self._schedule.deliver_due(time.time_ns() // 1_000_000 if now is None else now)
+
+    def put_stored(
+        self, messages: RecordBatch, on_refused: Callable[[RecordBatch, ValueError], None]
+    ) -> Iterator[tuple[RecordBatch, RecordBatch]]:
+        """Put messages with bodies as they are stored; return those that the log takes, in batches, with their places.
+
+        Args:
+            messages: The messages.
+            on_refused: Called for each message that no log takes, with the message and the reason.
+        """
+        if not messages.num_rows:
+            return
+        try:
+            places = self.log.put_messages(messages, body="stored", park=False)
+        except ValueError as error:
+            # Nothing was written. One message must not hold up the others: halve the batch until it is alone.
+            if messages.num_rows == 1:
+                on_refused(messages, error)
+                return
+            half = messages.num_rows // 2
+            yield from self.put_stored(messages.slice(0, half), on_refused)
+            yield from self.put_stored(messages.slice(half), on_refused)
+        else:
+            yield messages, places
+
+    def flush(self) -> None:
+        """Flush log, queues and index to the disk, and write the checkpoint."""
+        with self._step:
+            self._flush()
+            files = self._index.files
+            if files and len(files[-1]):
+                self._index.flush()
+            self._offsets.save()
+
+    def flush_queues(self) -> None:
+        """Flush the queues to the disk."""
+        with self._step:
+            self._queues.flush()
+
+    def write_checkpoint(self) -> None:
+        """Dispatch, flush log and queues to the disk, and write the checkpoint."""
+        with self._step:
+            self._flush()
+
+    def _flush(self) -> None:
+        self.log.begin_checkpoint()
+        self._dispatcher.dispatch(self.log.wrote_offset)
+        self.log.flush()
+        self._queues.flush()
+        self.log.write_checkpoint(self._dispatcher.store_timestamp)
+
+    def save_delay_offsets(self) -> None:
+        """Save up to where the delay levels were delivered."""
+        with self._step:
+            self._offsets.save()
+
+    def set_delay_offsets(self, offsets: Mapping[int, int]) -> None:
+        """Set up to where the delay levels were delivered."""
+        with self._step:
+            self._offsets.offsets.update(offsets)
+
+    # Bounds
+
+    @property
+    def min_offset(self) -> int:
+        """Offset of the first byte of the log."""
+        return self._reader.min_offset
+
+    # End
+
+    def close(self) -> None:
+        """Close as a broker that is shut down; after an error the store is left as after a crash."""
+        with self._step, self._stack:
+            # First, so that no put comes after the last dispatch.
+            self.log.close()
+            self._flush()
+            self._index.close()
+            self._offsets.save()
+            self._layout.abort.unlink(missing_ok=True)
+            sync_directory(self._layout.root)
+
+    def abandon(self) -> None:
+        """Close the files and leave the store as after a crash; the next start recovers it."""
+        with self._step, self._stack, suppress(OSError):
+            self.log.close()

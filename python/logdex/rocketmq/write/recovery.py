@@ -1,0 +1,264 @@
+"""What a start must do to a store, found out before anything is changed.
+
+Source: CommitLog#recoverNormally, #recoverAbnormally, DefaultMessageStore#recover. A broker that finds damage truncates its log
+there and deletes every later file, whatever they hold. Here that is an error if valid messages would be lost, unless the caller
+allows it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from logdex._core import CommitLog, StoreCheckpoint, index_holds_tags
+from logdex.errors import CorruptFileError
+from logdex.hash_index.directory import DirectoryLock, list_directory
+from logdex.hash_index.geometry import check_geometry
+from logdex.report import Finding
+from logdex.rocketmq.index_service import IndexService
+from logdex.rocketmq.layout import OFFSET_NAME
+from logdex.rocketmq.read import valid_messages
+
+if TYPE_CHECKING:
+    from logdex.rocketmq.layout import StoreLayout
+
+READING = {"access": "auto", "compat": None, "clock_slack_ms": 0}
+
+_EMPTY_STORE = {"abort", "abort.bak", "checkpoint", "config", "lock", "lost+found"}
+"""Names in the root of a store in which no message was stored yet."""
+
+
+def holds_log(root: Path) -> bool:
+    """Return whether there is a store at a root; if not, a new one can begin there.
+
+    Raises:
+        FileExistsError: Neither: other files, a log without a store, or parts of a store whose log is elsewhere.
+        OSError: The system refuses.
+    """
+    try:
+        names = set(os.listdir(root))  # noqa: PTH208 -- names are wanted
+    except FileNotFoundError:
+        return False
+    if "commitlog" in names and any(map(OFFSET_NAME.fullmatch, os.listdir(root / "commitlog"))):  # noqa: PTH208 -- as above
+        return True
+    others = sorted(name for name in names - _EMPTY_STORE if not _is_empty_tree(root / name))
+    if others:
+        found = ", ".join(others[:3])
+        raise FileExistsError(
+            errno.EEXIST, f"expected a store with a commitlog or an empty directory, found {found}", str(root)
+        )
+    return False
+
+
+def _is_empty_tree(path: Path) -> bool:
+    """Return whether a path is a directory that holds at most directories."""
+    return path.is_dir() and all(map(_is_empty_tree, path.iterdir()))
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryPlan:
+    """The end of a log, and what its queues and index lack.
+
+    Attributes:
+        last_exit_ok: The last writer closed the store.
+        begin: The log was walked from here on.
+        end: The end of the log; what is behind it is truncated.
+        dispatch: Messages are dispatched again from here on; queues and index skip what they have.
+        index_from: The index lacks messages from here on; None: it finds that out itself, from its entries.
+        index_beyond: Index files with messages behind the end, the oldest first.
+        tags: The index also holds tags (5.5.0); None: unknown, because no message in it has any.
+        file_size: Bytes of a file of the log; 0 without files.
+        messages_lost: Valid messages behind the end.
+        findings: The damage.
+    """
+
+    last_exit_ok: bool = True
+    begin: int = 0
+    end: int = 0
+    dispatch: int = 0
+    index_from: int | None = 0
+    index_beyond: tuple[Path, ...] = ()
+    tags: bool | None = None
+    file_size: int = 0
+    messages_lost: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+
+def plan_recovery(
+    layout: StoreLayout,
+    *,
+    geometry: tuple[int | None, int | None],
+    queue_end: int,
+    file_size: int | None,
+    last_exit_ok: bool | None,
+    truncate: bool,
+) -> RecoveryPlan:
+    """Find out what a start must do; nothing is changed.
+
+    Args:
+        layout: The paths of the store. Its log has files.
+        geometry: Slots and entries of the index files, if they are known.
+        queue_end: Offset in the log behind the last unit of any queue; -1 without units.
+        file_size: The requested size of a file of the log; None: that of the existing files.
+        last_exit_ok: Whether the last writer closed the store; None: `abort` tells.
+        truncate: Valid messages behind damage may be lost.
+
+    Raises:
+        CorruptFileError: They would be lost, and may not.
+        GeometryError: Slots and entries of the index were not given and cannot be inferred from its files.
+        ValueError: The sizes are not those of the existing files, or cannot be inferred from them.
+        BlockingIOError: Another index service writes to the index.
+        OSError: The system refuses.
+    """
+    if last_exit_ok is None:
+        last_exit_ok = not layout.abort.exists()
+    if layout.index.is_dir():
+        # Another index service may write there without the store's lock.
+        DirectoryLock(layout.index).release()
+    with CommitLog.open(layout.commit_log) as log:
+        begin, end, dispatch = log.recovery(
+            StoreCheckpoint.open(layout.checkpoint) if layout.checkpoint.exists() else None,
+            last_exit_ok=last_exit_ok,
+            queue_end=queue_end,
+        )
+        findings = list(log.check_files().findings)
+        _refuse_long_file(log, end)
+        file_size = _file_size(log, end, file_size)
+        lost = _count_behind(log, end, findings)
+        # Restored messages go back in time like truncated ones. A queue that leads to a message says that it is restored; but a
+        # broker that truncates its log leaves such units behind, too.
+        doubtful = _count_behind(log, end, [], led_to=queue_end) - lost if queue_end > end else 0
+        if lost + doubtful and not truncate:
+            raise _would_be_lost(log, end, lost, doubtful, findings)
+        if last_exit_ok and not lost + doubtful and queue_end > end:
+            path, offset = log.place(end)
+            expected = f"messages up to offset {queue_end}, where queues lead"
+            findings.append(Finding(path, offset, "log-end", expected, "the end of the log"))
+        index = _inspect_index(layout, log, geometry, end, last_exit_ok=last_exit_ok)
+        if not index.files:
+            index_from: int | None = log.min_offset
+        elif last_exit_ok and not index.beyond:
+            # Not from the end of the queues: if the index lost its newest file, it ends earlier, and a put would leave a hole.
+            index_from = max(log.min_offset, index.end)
+        else:
+            index_from = None
+        return RecoveryPlan(
+            last_exit_ok=last_exit_ok,
+            begin=begin,
+            end=end,
+            dispatch=dispatch,
+            index_from=index_from,
+            index_beyond=index.beyond,
+            tags=index.tags,
+            file_size=file_size,
+            messages_lost=lost + doubtful,
+            findings=findings,
+        )
+
+
+def _file_size(log: CommitLog, end: int, wanted: int | None) -> int:
+    """Return the size of a file of the log.
+
+    Raises:
+        ValueError: It is not the requested one; or the only file was cut short, so it does not tell.
+    """
+    size = log.file_size
+    if len(log.files) == 1 and log.is_cut_short(end):
+        if wanted is None:
+            raise ValueError(f"{log.files[0]}: the only file of this log was cut short at {size} bytes; give file_size")
+        if wanted >= size:
+            return wanted
+    if wanted not in (None, size):
+        raise ValueError(f"file_size={wanted}: the files of this log have {size} bytes")
+    return size
+
+
+def _count_behind(log: CommitLog, end: int, findings: list[Finding], *, led_to: int = -1) -> int:
+    """Return the number of messages behind the end of the log that no broker truncated; see `valid_messages`."""
+    messages = valid_messages(
+        log, ("phy_offset",), end, None, salvage=True, on_damage=findings.append, queue_end=led_to
+    )
+    return sum(batch.num_rows for batch in messages)
+
+
+def _would_be_lost(log: CommitLog, end: int, lost: int, doubtful: int, findings: list[Finding]) -> CorruptFileError:
+    path, offset = log.place(end)
+    why = next((finding for finding in findings if (finding.path, finding.offset) == (path, offset)), None)
+    expected = f"{why.expected}, or the end of the log" if why else "the end of the log"
+    found = f"{why.found}, and " if why else ""
+    parts = []
+    if lost:
+        parts.append(f"{lost:,} valid messages" if lost > 1 else "one valid message")
+    if doubtful:
+        parts.append(f"{doubtful:,} that look as if a broker had truncated them, though queues lead to them,")
+    kept = "a copy keeps them" if not doubtful else "a copy keeps the valid ones" if lost else "a copy leaves them out"
+    return CorruptFileError(
+        path, offset, expected, f"{found}{' and '.join(parts)} behind it; truncate=True would remove them, {kept}"
+    )
+
+
+def _refuse_long_file(log: CommitLog, end: int) -> None:
+    """Raise if the file at the end of the log is longer than the others."""
+    path, _ = log.place(end)
+    size = Path(path).stat().st_size
+    if size > log.file_size:
+        raise CorruptFileError(path, log.file_size, f"{log.file_size} bytes, as most files here", f"{size} bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """An index: whether it has files, its end in the log, the files that lead behind that, whether it holds tags."""
+
+    files: bool = False
+    end: int = 0
+    beyond: tuple[Path, ...] = ()
+    tags: bool | None = None
+
+
+def _inspect_index(
+    layout: StoreLayout, log: CommitLog, geometry: tuple[int | None, int | None], end: int, *, last_exit_ok: bool
+) -> _Index:
+    if not layout.index.is_dir():
+        return _Index()
+    hash_slots, max_entries = geometry
+    if hash_slots is not None and max_entries is not None:
+        check_geometry(layout.index, list_directory(layout.index), (hash_slots, max_entries), "auto", for_puts=True)
+    with IndexService.open(
+        layout.index, hash_slots=hash_slots, max_entries=max_entries, last_exit_ok=last_exit_ok
+    ) as index:
+        files = index.files
+        if not files:
+            return _Index()
+        ends = {file.path: file.header.end_phy_offset for file in files if len(file)}
+        beyond = tuple(path for path, last in ends.items() if last >= end)
+        return _Index(
+            len(files) > len(beyond),
+            # The last indexed message is not indexed again.
+            max(ends.values(), default=-1) + 1,
+            beyond,
+            index_holds_tags(log, files),
+        )
+
+
+def complete_last_file(layout: StoreLayout, file_size: int) -> None:
+    """Extend the last file of a log to its whole length: no broker starts with a shorter one."""
+    with CommitLog.open(layout.commit_log) as log:
+        last = log.files[-1]
+    if last.stat().st_size < file_size:
+        with last.open("r+b") as file:
+            file.truncate(file_size)
+            os.fsync(file.fileno())
+
+
+def sync_files(layout: StoreLayout, begin: int) -> None:
+    """Call fsync on the files that the last writer wrote: the log from an offset on, and all queues."""
+    with CommitLog.open(layout.commit_log) as log:
+        files = [path for path in log.files if int(path.name) >= begin]
+    for folder in (layout.queues, layout.batch_queues, layout.queue_extensions):
+        files += filter(Path.is_file, folder.glob("*/*/*"))
+    for path in files:
+        with path.open("r+b") as file:
+            os.fsync(file.fileno())

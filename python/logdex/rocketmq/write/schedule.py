@@ -1,0 +1,189 @@
+"""Scheduled messages: delivery of the parked messages that are due, and the table of what was delivered.
+
+Source: ScheduleMessageService, ConfigManager#load and #persist, MixAll#string2File. A message of level *n* waits in queue *n* - 1
+of `SCHEDULE_TOPIC_XXXX`. `config/delayOffset.json` says up to where each level was delivered. After a crash the messages that
+were delivered since it was written are delivered again. Its text is that of fastjson: integer names have no quotes, which is not
+JSON. 4.9.3 and 5.3.3 write the offsets on one line, 5.5.0 one per line; 5.x adds `dataVersion`. Other content of the file, and
+its form, are kept.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from typing import TYPE_CHECKING, Any
+
+from logdex._files import replace_file, sync_directory
+from logdex.errors import CorruptFileError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+    from typing import TypeAlias
+
+    from arro3.core import RecordBatch
+
+    from logdex.rocketmq.queues import QueueSet
+
+    _OnRefused: TypeAlias = Callable[[RecordBatch, ValueError], None]
+
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+
+_NAME = "delayOffset.json"
+_TABLE = "offsetTable"
+# A text in quotes is skipped as a whole. Any other integer before a colon is a name.
+_BARE_NAME = re.compile(r'"(?:[^"\\]|\\.)*"|(?P<name>-?\d+)(?P<colon>\s*:)')
+_ONE_A_LINE = re.compile(rf'"{_TABLE}"\s*:\s*\{{\s*\n\s*"?\d')
+
+_log = logging.getLogger(__name__)
+
+
+class ScheduleService:
+    """Delivers the parked messages of a store. Not for several threads at a time."""
+
+    def __init__(
+        self,
+        queues: QueueSet,
+        offsets: DelayOffsets,
+        levels: Sequence[int],
+        put: Callable[[RecordBatch, _OnRefused], Iterable[tuple[RecordBatch, RecordBatch]]],
+    ) -> None:
+        """Prepare; nothing is read.
+
+        Args:
+            queues: The queues of the store, for reading.
+            offsets: Up to where each level was delivered.
+            levels: The delays of the levels, in ms, level 1 first.
+            put: Puts messages with bodies as they are stored; see `StoreParts.put_stored`.
+        """
+        self._queues = queues
+        self._offsets = offsets
+        self._levels = levels
+        self._put = put
+
+    def deliver_due(self, now: int) -> int:
+        """Deliver the due messages of all levels; return their number.
+
+        Some parked messages are skipped with a warning: those that cannot be read, that do not name their topic and queue, or
+        that no log takes; and half messages, as a broker does.
+
+        Args:
+            now: The time, ms since the epoch.
+
+        Raises:
+            OSError: The system refuses. What was delivered by then is not delivered again.
+        """
+        return sum(self._deliver(level, now) for level in range(1, len(self._levels) + 1))
+
+    def _deliver(self, level: int, now: int) -> int:
+        try:
+            queue = self._queues.queue(SCHEDULE_TOPIC, level - 1)
+        except FileNotFoundError:
+            return 0
+        count = 0
+        offsets = self._offsets.offsets
+        while due := queue.due_messages(offsets.get(level, 0), now=now, delay_ms=self._levels[level - 1]):
+            messages, next_offset, skipped = due
+            for phy_offset, reason in skipped:
+                _log.warning("the message at offset %s of the log is not delivered: %s", phy_offset, reason)
+            count += sum(taken.num_rows for taken, _ in self._put(messages, _warn))
+            offsets[level] = next_offset
+        return count
+
+
+def _warn(_message: RecordBatch, error: ValueError) -> None:
+    _log.warning("a scheduled message is not delivered: %s", error)
+
+
+class DelayOffsets:
+    """The next queue offset of each delay level.
+
+    Attributes:
+        offsets: Levels from 1 on, and the queue offset of the next message to deliver.
+    """
+
+    def __init__(self, config: Path) -> None:
+        """Read the file; if it is missing, empty or damaged its copy `.bak`. Without both nothing was delivered.
+
+        Args:
+            config: The store's directory `config`, which may be missing.
+
+        Raises:
+            CorruptFileError: One of them exists and none can be read.
+            OSError: The system refuses.
+        """
+        self._path = config / _NAME
+        self._others: dict[str, Any] = {}
+        self._one_a_line = False
+        self._written: dict[int, int] | None = None
+        self.offsets: dict[int, int] = {}
+        damage: CorruptFileError | None = None
+        for path in (self._path, self._backup):
+            try:
+                self._load(path)
+            except FileNotFoundError:
+                continue
+            except CorruptFileError as error:
+                damage = damage or error
+                continue
+            return
+        if damage is not None:
+            raise damage
+
+    @property
+    def _backup(self) -> Path:
+        return self._path.with_name(f"{_NAME}.bak")
+
+    def _load(self, path: Path) -> None:
+        try:
+            text = path.read_text(encoding="utf-8")
+            table = json.loads(_BARE_NAME.sub(_with_quotes, text))
+            offsets = {_integer(level): _integer(offset) for level, offset in table.pop(_TABLE, {}).items()}
+        except (ValueError, AttributeError, TypeError, RecursionError) as error:
+            raise CorruptFileError(str(path), 0, "a table of delay levels and offsets", str(error)) from None
+        self.offsets, self._others = offsets, table
+        self._one_a_line = _ONE_A_LINE.search(text) is not None
+        if path == self._path:
+            self._written = dict(offsets)
+
+    def save(self) -> None:
+        """Write the file if the offsets changed, and keep the old one as `.bak`.
+
+        A broker deletes the old file before it renames the new one; here the new one replaces the old one.
+
+        Raises:
+            OSError: The system refuses; the file is unchanged.
+        """
+        if self.offsets == (self._written or {}):
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        if self._path.exists():
+            replace_file(self._backup, self._path.read_bytes())
+        replace_file(self._path, self.text().encode())
+        sync_directory(self._path.parent)
+        self._written = dict(self.offsets)
+
+    def text(self) -> str:
+        """Return the broker's text."""
+        between = ",\n\t\t" if self._one_a_line else ","
+        first = "\n\t\t" if self._one_a_line else ""
+        offsets = between.join(f"{level}:{offset}" for level, offset in sorted(self.offsets.items()))
+        members = {name: _dumps(value) for name, value in self._others.items()}
+        members[_TABLE] = f"{{{first}{offsets}\n\t}}"
+        return "{\n\t" + ",\n\t".join(f'"{name}":{members[name]}' for name in sorted(members)) + "\n}"
+
+
+def _with_quotes(match: re.Match[str]) -> str:
+    return match[0] if match["name"] is None else f'"{match["name"]}"{match["colon"]}'
+
+
+def _integer(value: str | float) -> int:
+    if isinstance(value, float) or int(value) < 0:
+        raise ValueError(f"expected an integer of 0 or more, found {value!r}")
+    return int(value)
+
+
+def _dumps(value: Any) -> str:  # noqa: ANN401 -- what JSON holds
+    """Return a value in the text of fastjson, at the first level of a table."""
+    return json.dumps(value, indent="\t", separators=(",", ":")).replace("\n", "\n\t")

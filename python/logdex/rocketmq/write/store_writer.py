@@ -1,0 +1,338 @@
+"""Writing a store without a broker."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from logdex._core import DEFAULT_DELAY_LEVELS
+from logdex._files import Closing
+from logdex.rocketmq.write.input import PutResult, all_properties, joined, optional_ms, put_batches
+from logdex.rocketmq.write.options import StoreOptions
+from logdex.rocketmq.write.parts import StoreParts
+from logdex.rocketmq.write.services import ServiceThread
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import tzinfo
+    from os import PathLike
+    from typing import NoReturn
+
+    from arro3.core import RecordBatch
+    from typing_extensions import Self
+
+    from logdex._types import Body, Compat, Flush, Time
+    from logdex.report import Report
+
+
+class StoreWriter(Closing):
+    """Writes a store, byte for byte as a 4.9.3 broker does; a broker can load it after `close`.
+
+    Open it with `StoreWriter.open`. Any thread may put. While it is open, no broker and no other writer can open the store;
+    readers (`MessageStore`) can. It works only in the process that opened it, and does not pickle.
+
+    Example:
+        >>> import tempfile
+        >>> from logdex.rocketmq import MessageStore, StoreWriter
+        >>> root = tempfile.mkdtemp()
+        >>> with StoreWriter.open(root, file_size=65536, hash_slots=100, max_entries=400) as writer:
+        ...     print(writer.put_message("Orders", b"two shirts", keys="order-1001").queue_offset)
+        0
+        >>> with MessageStore.open(root) as store:
+        ...     print(store.find("Orders", "order-1001")[0].body)
+        b'two shirts'
+    """
+
+    def __init__(self, root: Path, options: StoreOptions, *, services: bool) -> None:
+        """Open the parts; use `open`."""
+        self._root = root.absolute()
+        self._process = os.getpid()
+        self._closed = False
+        self._parts = parts = StoreParts(root, options)
+        self._services = ServiceThread(parts) if services else None
+        # Neither refers to the writer, so a writer that is collected, or open at exit, ends them.
+        self._end = weakref.finalize(self, _abandon, parts, self._services, self._process)
+
+    @classmethod
+    def open(
+        cls,
+        root: str | PathLike[str],
+        *,
+        file_size: int | None = None,
+        queue_file_size: int | None = None,
+        batch_queue_file_size: int | None = None,
+        extension_file_size: int | None = None,
+        hash_slots: int | None = None,
+        max_entries: int | None = None,
+        zone: str | tzinfo | None = None,
+        store_host: str = "127.0.0.1:10911",
+        delay_levels: str = DEFAULT_DELAY_LEVELS,
+        flush: Flush = "async",
+        last_exit_ok: bool | None = None,
+        truncate: bool = False,
+        services: bool = True,
+        begin_phy_offset: int = 0,
+        compat: Compat | None = None,
+    ) -> Self:
+        """Open a store for writing, or begin a new one.
+
+        It does what a broker's start does: it takes the lock of the store, finds the end of the log, truncates log, queues and
+        index there, and dispatches what queues and index lack. There are two differences: if there are valid messages behind
+        damage it raises an error instead, and what it removes cannot come back. If it raises an error, nothing was changed.
+
+        Args:
+            root: A store; or, for a new one, a directory that is missing or empty.
+            file_size: Bytes of a file of the log (mappedFileSizeCommitLog); None: as the existing files, else 1 GiB.
+            queue_file_size: Bytes of a file of a queue (mappedFileSizeConsumeQueue); None: as the existing files, else 6,000,000.
+            batch_queue_file_size: Bytes of a file of a batch queue (5.x); None: as the existing files, else
+                13,800,000.
+            extension_file_size: Bytes of an extension file of a queue (mappedFileSizeConsumeQueueExt), for queues with such
+                files; None: as the existing files, else no extension files.
+            hash_slots: Slots of each index file (maxHashSlotNum); None: as the existing files, else 5,000,000.
+            max_entries: Entries of each index file plus one (maxIndexNum); None: as the existing files, else 20,000,000.
+            zone: Time zone of the names of index files: the broker's, by name or as tzinfo; None: the machine's.
+            store_host: The broker of messages that name none, as `ip:port` or `[ipv6]:port`; it is part of their ids.
+            delay_levels: The delays of delayed messages (messageDelayLevel).
+            flush: When the log is flushed to the disk: "async", twice a second by a thread; "sync", before a put returns; "none",
+                by `flush` and `close`.
+            last_exit_ok: Whether the last writer closed the store; None: it did if there is no file `abort`.
+            truncate: Truncate the log at damage even if there are valid messages behind it.
+            services: A thread dispatches, delivers scheduled messages, flushes queues and writes the checkpoint, as a broker
+                does; False: the methods for it, and `close`, do that.
+            begin_phy_offset: Offset at which the log of a new store begins: the first byte of a file.
+            compat: "5.5.0" indexes tags, as that broker does. An index that already holds messages with tags stays as it is.
+
+        Raises:
+            CorruptFileError: There are valid messages behind damage; or the table of delay levels cannot be read.
+            LockedError: A running broker or another writer holds the store; it has the process id.
+            FileExistsError: The directory is neither a store nor empty.
+            GeometryError: Slots and entries were not given and cannot be inferred from the index files.
+            ValueError: Sizes that differ from those of the store, or that no store has.
+            OSError: The system refuses.
+        """
+        options = StoreOptions(
+            file_size=file_size,
+            queue_file_size=queue_file_size,
+            batch_queue_file_size=batch_queue_file_size,
+            extension_file_size=extension_file_size,
+            hash_slots=hash_slots,
+            max_entries=max_entries,
+            zone=zone,
+            store_host=store_host,
+            delay_levels=delay_levels,
+            flush=flush,
+            last_exit_ok=last_exit_ok,
+            truncate=truncate,
+            begin_phy_offset=begin_phy_offset,
+            compat=compat,
+        )
+        return cls(Path(root), options, services=services)
+
+    # Puts
+
+    def put_message(
+        self,
+        topic: str,
+        body: bytes = b"",
+        *,
+        queue_id: int = 0,
+        tags: str | None = None,
+        keys: str | Iterable[str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        delay_level: int = 0,
+        flag: int = 0,
+        uniq_key: str | None = None,
+        sys_flag: int = 0,
+        born_timestamp: Time | None = None,
+        born_host: str | None = None,
+        store_timestamp: Time | None = None,
+        store_host: str | None = None,
+    ) -> PutResult:
+        """Put one message. For many, `put_messages` is much faster.
+
+        Args:
+            topic: The topic.
+            body: The body, stored as it is.
+            queue_id: The queue of the topic.
+            tags: Its tags (property TAGS).
+            keys: Its keys (property KEYS): one text with spaces between the keys, or several texts.
+            properties: Further properties.
+            delay_level: Park the message for the delay of this level, 1 to 18 with the default levels; 0: do not park it.
+            flag: The application's flag.
+            uniq_key: The producer's id (property UNIQ_KEY).
+            sys_flag: The system's flag. The bits for IPv6 hosts are set from the hosts. The body must be compressed as the flag
+                says.
+            born_timestamp: When the producer created it; None: now.
+            born_host: The producer, as `ip:port` or `[ipv6]:port`; None: the store's host.
+            store_timestamp: When it was stored, for messages that are restored; None: now.
+            store_host: The broker; None: the store's.
+
+        Raises:
+            ValueError: A topic, a property or a size that a broker would refuse, too.
+            OSError: The system refuses; if the disk is full, nothing was written.
+        """
+        self._check_open()
+        result = self._parts.log.put_message(
+            topic,
+            body,
+            all_properties(properties, keys=keys, tags=tags, uniq_key=uniq_key, delay_level=delay_level),
+            queue_id=queue_id,
+            flag=flag,
+            sys_flag=sys_flag,
+            born_timestamp=optional_ms(born_timestamp, "born_timestamp"),
+            born_host=born_host,
+            store_timestamp=optional_ms(store_timestamp, "store_timestamp"),
+            store_host=store_host,
+        )
+        self._wake()
+        return PutResult._make(result)
+
+    def put_messages(
+        self,
+        messages: Any,  # noqa: ANN401 -- anything with the PyCapsule interface
+        *,
+        body: Body = "decoded",
+        park: bool = True,
+    ) -> RecordBatch:
+        """Put messages in their order.
+
+        Args:
+            messages: Arrow data with message columns, of which only `topic` is needed, or a mapping of columns. The messages get
+                new places: `queue_offset`, `phy_offset`, `msg_id`, `store_size` and `body_crc` are ignored. `store_timestamp`
+                is kept if it is given.
+            body: "decoded": bodies are plain; "stored": bodies are as a log holds them, perhaps compressed, as `sys_flag` says.
+            park: Park messages with a delay level (property DELAY). False for messages from a log: there they are parked or
+                delivered already.
+
+        Returns:
+            One row for each message: topic, queue_id, queue_offset, phy_offset, store_timestamp, msg_id, store_size.
+
+        Raises:
+            ValueError: A row is no message; nothing of its batch was written.
+            TypeError: Neither Arrow data nor a mapping, or a column of another type.
+            OSError: The system refuses; if the disk is full, nothing of the batch was written.
+        """
+        self._check_open()
+        batches = put_batches(messages)
+        try:
+            return joined([self._parts.log.put_messages(batch, body=body, park=park) for batch in batches])
+        finally:
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._services is not None:
+            self._services.wake()
+
+    # Services
+
+    def dispatch(self) -> int:
+        """Dispatch what was put to queues and index; return the number of messages.
+
+        Raises:
+            OSError: The system refuses; the next call dispatches the rest.
+        """
+        self._check_open()
+        return self._parts.dispatch()
+
+    def deliver_due(self, now: Time | None = None) -> int:
+        """Put the scheduled messages that are due into their own topics; return their number.
+
+        Args:
+            now: The time; None: now.
+
+        Raises:
+            OSError: The system refuses; what was delivered is not delivered again.
+        """
+        self._check_open()
+        return self._parts.deliver_due(optional_ms(now, "now"))
+
+    def flush(self) -> None:
+        """Dispatch what was put, flush log, queues and index to the disk, and write the checkpoint.
+
+        Raises:
+            OSError: The system refuses.
+        """
+        self._check_open()
+        self._parts.flush()
+
+    # State
+
+    @property
+    def root(self) -> Path:
+        """The store's root directory, as an absolute path."""
+        return self._root
+
+    @property
+    def recovered(self) -> Report:
+        """What opening found and did: damage at the end of the log, what was truncated and dispatched again."""
+        return self._parts.recovered
+
+    @property
+    def min_offset(self) -> int:
+        """Offset of the first byte of the log."""
+        self._check_open()
+        return self._parts.min_offset
+
+    @property
+    def max_offset(self) -> int:
+        """Offset in the log after the last message."""
+        return self._parts.log.wrote_offset
+
+    @property
+    def flushed_offset(self) -> int:
+        """Offset in the log up to which everything is on the disk."""
+        return self._parts.log.flushed_offset
+
+    @property
+    def closed(self) -> bool:
+        """True after `close`."""
+        return self._closed
+
+    def _check_open(self) -> None:
+        if self._process != os.getpid():
+            raise ValueError("a store opened for writing belongs to the process that opened it")
+        if self._closed:
+            raise ValueError("the store is closed for writing")
+        self._raise_service_error()
+
+    def _raise_service_error(self) -> None:
+        if self._services is not None and self._services.error is not None:
+            raise self._services.error
+
+    # End
+
+    def close(self) -> None:
+        """Dispatch and flush everything and close as a broker that is shut down; a second call does nothing.
+
+        Raises:
+            OSError: The system refuses, now or in the service thread. The store is closed all the same, as after a crash.
+        """
+        if self._closed or self._process != os.getpid():
+            return
+        self._closed = True
+        self._end.detach()
+        if self._services is not None:
+            self._services.stop()
+            if self._services.error is not None:
+                self._parts.abandon()
+                raise self._services.error
+        self._parts.close()
+
+    def __repr__(self) -> str:
+        """Return the class and the root."""
+        return f"{type(self).__name__}({str(self._root)!r})"
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse: only one object can hold the lock of a store."""
+        raise TypeError("a StoreWriter cannot be pickled: it holds the lock of its store")
+
+
+def _abandon(parts: StoreParts, services: ServiceThread | None, process: int) -> None:
+    """Let a store go that nobody closed; what a forked child has of it is its parent's."""
+    if process != os.getpid():
+        return
+    if services is not None:
+        services.stop()
+    parts.abandon()

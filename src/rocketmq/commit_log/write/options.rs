@@ -1,0 +1,37 @@
+//! How a log is written, and how messages are put.
+
+use super::host::Host;
+use crate::rocketmq::commit_log::Bodies;
+
+/// How a log is written.
+#[derive(Clone, Copy, Debug)]
+pub struct WriterOptions {
+    /// Bytes of a file (upstream `mappedFileSizeCommitLog`).
+    pub file_size: u64,
+    /// The store host of messages that name none.
+    pub store_host: Host,
+    /// Number of delay levels, 1 or more; a higher level counts as the last one.
+    pub levels: i32,
+    /// When bytes are flushed to the disk.
+    pub flush: FlushMode,
+}
+
+/// When bytes are flushed to the disk (upstream `flushDiskType`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlushMode {
+    /// A thread flushes twice a second.
+    Async,
+    /// Every put waits for the disk.
+    Sync,
+    /// Only on request.
+    Manual,
+}
+
+/// How messages are put.
+#[derive(Clone, Copy, Debug)]
+pub struct PutOptions {
+    /// Decoded bodies are plain, whatever `sys_flag` says.
+    pub bodies: Bodies,
+    /// Messages with a delay level are parked until their time. Not for messages that are delivered or come from a log.
+    pub park: bool,
+}

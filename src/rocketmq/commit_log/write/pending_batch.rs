@@ -1,0 +1,143 @@
+//! The messages of one put before they are written: checked, numbered, parked, and encoded as frames.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::frames::Frames;
+use super::new_message::{GivenMessage, NewMessage};
+use super::new_properties::NewProperties;
+use super::options::{PutOptions, WriterOptions};
+use super::put_result::PutResult;
+use super::queue_table::QueueTable;
+use crate::error::{Error, Result};
+use crate::rocketmq::commit_log::Bodies;
+use crate::rocketmq::commit_log::frame::{COMPRESSED, COMPRESSION_TYPE, INNER_BATCH, is_in_queue};
+use crate::rocketmq::names::{
+    DELAY, INNER_BASE, INNER_NUM, LONGEST_TOPIC, MULTI_DISPATCH, MULTI_QUEUE_OFFSET, SCHEDULE_TOPIC,
+    dispatched_queue_id, is_folder_name,
+};
+
+/// Encodes messages as frames that are written together.
+#[derive(Debug)]
+pub(super) struct PendingBatch<'s, 'a> {
+    writer: WriterOptions,
+    put: PutOptions,
+    now: i64,
+    frames: &'s mut Frames,
+    table: &'s mut QueueTable,
+    properties: NewProperties<'a>,
+    /// The properties of the current message, as text.
+    text: &'s mut String,
+    /// Store times of the earliest message and of the last one.
+    store_timestamps: Option<(i64, i64)>,
+}
+
+impl<'s, 'a> PendingBatch<'s, 'a> {
+    /// Begins with `frames`, which begin at the end of the log.
+    pub(super) fn new(
+        writer: WriterOptions,
+        put: PutOptions,
+        frames: &'s mut Frames,
+        table: &'s mut QueueTable,
+        text: &'s mut String,
+    ) -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
+        Self { writer, put, now, frames, table, properties: NewProperties::default(), text, store_timestamps: None }
+    }
+
+    /// The properties of the next message.
+    pub(super) fn properties(&mut self) -> &mut NewProperties<'a> {
+        &mut self.properties
+    }
+
+    /// Adds a message with its [`Self::properties`].
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a message that no frame can hold.
+    pub(super) fn append(&mut self, given: GivenMessage<'a>) -> Result<PutResult<'a>> {
+        let GivenMessage { mut topic, mut queue_id, mut sys_flag, .. } = given;
+        if self.put.bodies == Bodies::Decoded {
+            sys_flag &= !(COMPRESSED | COMPRESSION_TYPE);
+        }
+        if !is_folder_name(topic) || queue_id < 0 {
+            let expected =
+                format!("a topic of 1 to {LONGEST_TOPIC} bytes that can name a folder, and a queue of 0 or more");
+            return Err(Error::InvalidArgument(format!("topic {topic:?}, queue {queue_id}: expected {expected}")));
+        }
+        let in_queue = is_in_queue(sys_flag);
+        if in_queue && (self.put.park || topic == SCHEDULE_TOPIC) {
+            let level = self.delay_level()?;
+            if level > 0 && topic != SCHEDULE_TOPIC {
+                self.park(topic, queue_id, level);
+                (topic, queue_id) = (SCHEDULE_TOPIC, level.min(self.writer.levels) - 1);
+            }
+        }
+        let queue_offset = if in_queue { self.take_offsets(topic, queue_id, sys_flag)? } else { 0 };
+        self.properties.write(self.text)?;
+        let store_timestamp = given.store_timestamp.unwrap_or(self.now);
+        let store_host = given.store_host.unwrap_or(self.writer.store_host);
+        let message = NewMessage {
+            topic,
+            queue_id,
+            flag: given.flag,
+            sys_flag,
+            born_timestamp: given.born_timestamp.unwrap_or(store_timestamp),
+            born_host: given.born_host.unwrap_or(store_host),
+            store_timestamp,
+            store_host,
+            reconsume_times: given.reconsume_times,
+            prepared_transaction_offset: given.prepared_transaction_offset,
+            body: given.body,
+            properties: self.text,
+        };
+        let (phy_offset, store_size) = self.frames.add(&message, queue_offset)?;
+        let earliest = self.store_timestamps.map_or(store_timestamp, |(earliest, _)| earliest.min(store_timestamp));
+        self.store_timestamps = Some((earliest, store_timestamp));
+        Ok(PutResult { topic, queue_id, queue_offset, phy_offset, store_timestamp, store_host, store_size })
+    }
+
+    /// The delay level; 0 without one.
+    fn delay_level(&self) -> Result<i32> {
+        let Some(level) = self.properties.get(DELAY) else { return Ok(0) };
+        let wrong = || Error::InvalidArgument(format!("delay level {level:?}: expected a number"));
+        level.parse().map_err(|_| wrong())
+    }
+
+    /// Turns a message into a parked one (upstream `CommitLog#asyncPutMessage`).
+    fn park(&mut self, topic: &'a str, queue_id: i32, level: i32) {
+        if level > self.writer.levels {
+            self.properties.set(DELAY, self.writer.levels.to_string());
+        }
+        self.properties.set("REAL_TOPIC", topic);
+        self.properties.set("REAL_QID", queue_id.to_string());
+        self.properties.order_as_java();
+    }
+
+    /// Takes the queue offsets of a message: in its own queue, and in the queues that it names. An inner batch takes one for each of
+    /// its messages.
+    fn take_offsets(&mut self, topic: &str, queue_id: i32, sys_flag: i32) -> Result<i64> {
+        if sys_flag & INNER_BATCH != 0 {
+            let messages = self.properties.get(INNER_NUM).and_then(|count| count.parse::<i16>().ok());
+            let Some(messages) = messages.filter(|count| *count > 0) else {
+                let text = "property INNER_NUM: expected the number of messages of the inner batch";
+                return Err(Error::InvalidArgument(text.into()));
+            };
+            let base = self.table.take(topic, queue_id, i64::from(messages));
+            self.properties.set(INNER_BASE, base.to_string());
+            return Ok(base);
+        }
+        let offset = self.table.take(topic, queue_id, 1);
+        if let Some(queues) = self.properties.get(MULTI_DISPATCH) {
+            let place = |queue: &str| self.table.take(queue, dispatched_queue_id(queue, queue_id), 1);
+            let offsets: Vec<String> = queues.split(',').map(place).map(|offset| offset.to_string()).collect();
+            self.properties.set(MULTI_QUEUE_OFFSET, offsets.join(","));
+            self.properties.order_as_java();
+        }
+        Ok(offset)
+    }
+
+    /// Store times of the earliest message and of the last one.
+    pub(super) fn store_timestamps(&self) -> Option<(i64, i64)> {
+        self.store_timestamps
+    }
+}

@@ -1,0 +1,180 @@
+//! The directories of the queues of a store, and the sizes of their files.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::read::{BATCH_FOLDER, Kind, SHORTEST_EXTENSION_FILE};
+use super::tags_code::DelayLevels;
+use super::unit::{BATCH_UNIT_LEN, UNIT_LEN};
+use crate::error::{Error, Result};
+use crate::rocketmq::offset_files;
+
+/// How queues are written.
+#[derive(Clone, Debug)]
+pub struct WriterOptions {
+    /// Bytes of a file of a plain queue, rounded up to whole units. `None`: as the existing files, else [`Self::FILE_SIZE`].
+    pub file_size: Option<u64>,
+    /// The same of a batch queue, else [`Self::BATCH_FILE_SIZE`].
+    pub batch_file_size: Option<u64>,
+    /// The broker's delays.
+    pub delay_levels: DelayLevels,
+    /// A message also goes to the queues that its property `INNER_MULTI_DISPATCH` names (the broker's `enableMultiDispatch`).
+    pub multi_dispatch: bool,
+    /// Bytes of an extension file (`mappedFileSizeConsumeQueueExt`), for queues with such files (`enableConsumeQueueExt`): the unit of
+    /// a message in its own queue then has its tags code there. `None`: as the existing files, else no extension files.
+    pub extension_file_size: Option<u64>,
+}
+
+impl WriterOptions {
+    /// Bytes of a plain queue's file by default (`mappedFileSizeConsumeQueue`).
+    pub const FILE_SIZE: u64 = 6_000_000;
+    /// Bytes of a batch queue's file by default (`mapperFileSizeBatchConsumeQueue`).
+    pub const BATCH_FILE_SIZE: u64 = 13_800_000;
+}
+
+/// The folder of the extension files in a store.
+pub(super) const EXTENSION_FOLDER: &str = "consumequeue_ext";
+
+/// The folder of the queues of a kind in a store.
+pub(super) fn folder(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Plain => "consumequeue",
+        Kind::Batch => BATCH_FOLDER,
+    }
+}
+
+/// Bytes of a store's files.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FileSizes {
+    pub(super) plain: u64,
+    pub(super) batch: u64,
+    /// `None`: extensions are not written.
+    pub(super) extension: Option<u64>,
+}
+
+impl FileSizes {
+    /// Returns the requested sizes, else those of the existing files, else the broker's defaults.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a size that fits no unit or differs from that of the existing files; `Corrupt` if these do not hold
+    /// whole units; the system's error, with the path.
+    pub(super) fn of(root: &Path, options: &WriterOptions) -> Result<Self> {
+        let plain = size_of(root, folder(Kind::Plain), options.file_size, UNIT_LEN)?;
+        let batch = size_of(root, folder(Kind::Batch), options.batch_file_size, BATCH_UNIT_LEN)?;
+        let extension = size_of(root, EXTENSION_FOLDER, options.extension_file_size, 1)?;
+        check_sizes(&WriterOptions { extension_file_size: extension, ..options.clone() })?;
+        Ok(Self {
+            plain: plain.unwrap_or(WriterOptions::FILE_SIZE),
+            batch: batch.unwrap_or(WriterOptions::BATCH_FILE_SIZE),
+            extension,
+        })
+    }
+}
+
+/// Checks that a unit fits a file of each requested size.
+///
+/// # Errors
+/// `InvalidArgument` if it does not.
+pub(super) fn check_sizes(options: &WriterOptions) -> Result<()> {
+    for (size, shortest, what) in [
+        (options.file_size, 1, "queue files"),
+        (options.batch_file_size, BATCH_UNIT_LEN as u64, "batch queue files"),
+        (options.extension_file_size, SHORTEST_EXTENSION_FILE, "extension files"),
+    ] {
+        if let Some(size) = size.filter(|size| *size < shortest || i64::try_from(*size).is_err()) {
+            return Err(Error::InvalidArgument(format!("{what} of {size} bytes: expected {shortest} or more")));
+        }
+    }
+    Ok(())
+}
+
+/// The size of the files in a folder: the requested one, rounded up to whole units, or that of the existing files.
+fn size_of(root: &Path, folder: &str, wanted: Option<u64>, unit: usize) -> Result<Option<u64>> {
+    let unit = unit as u64;
+    let wanted = wanted.map(|size| size.next_multiple_of(unit));
+    let mut files = Vec::new();
+    for queue in queues(root, folder)? {
+        files.extend(offset_files::list(&[queue.directory])?);
+    }
+    let found = offset_files::file_size(&files);
+    if found == 0 {
+        return Ok(wanted);
+    }
+    if let Some(wanted) = wanted.filter(|wanted| *wanted != found) {
+        let folder = root.join(folder);
+        return Err(Error::InvalidArgument(format!(
+            "{}: the existing files have {found} bytes, the requested size is {wanted}",
+            folder.display()
+        )));
+    }
+    match files.iter().find(|file| file.len == found) {
+        Some(file) if !found.is_multiple_of(unit) => {
+            let expected = format!("whole units of {unit} bytes");
+            Err(Error::corrupt(&file.path, found - found % unit, expected, format!("{found} bytes")))
+        }
+        _ => Ok(Some(found)),
+    }
+}
+
+/// The directory of a queue.
+#[derive(Debug)]
+pub(super) struct QueueDirectory {
+    pub(super) topic: String,
+    pub(super) queue_id: i32,
+    pub(super) directory: PathBuf,
+}
+
+/// Returns whether a folder of a store is a database of a 5.x broker (`RocksDB`).
+pub(super) fn holds_database(root: &Path, folder: &str) -> bool {
+    root.join(folder).join("CURRENT").is_file()
+}
+
+/// Returns whether a directory has an entry.
+///
+/// # Errors
+/// The system's error, with the path.
+pub(super) fn holds_entries(directory: &Path) -> Result<bool> {
+    Ok(fs::read_dir(directory).map_err(|e| Error::io(directory, e))?.next().is_some())
+}
+
+/// Lists the queues in a folder of a store, sorted; none if the folder is missing. Names that no broker uses are ignored.
+///
+/// # Errors
+/// `InvalidArgument` if the folder is a database of a 5.x broker; the system's error, with the path.
+pub(super) fn queues(root: &Path, name: &str) -> Result<Vec<QueueDirectory>> {
+    let folder = root.join(name);
+    if holds_database(root, name) {
+        let text = format!(
+            "{}: expected queue files, found a RocksDB of a 5.x broker, which logdex does not write",
+            folder.display()
+        );
+        return Err(Error::InvalidArgument(text));
+    }
+    let mut queues = Vec::new();
+    for (topic, directory) in directories(&folder)? {
+        for (name, directory) in directories(&directory)? {
+            if let Some(queue_id) = name.parse::<i32>().ok().filter(|id| *id >= 0 && id.to_string() == name) {
+                queues.push(QueueDirectory { topic: topic.clone(), queue_id, directory });
+            }
+        }
+    }
+    queues.sort_by(|a, b| (&a.topic, a.queue_id).cmp(&(&b.topic, b.queue_id)));
+    Ok(queues)
+}
+
+fn directories(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
+    let fail = |e| Error::io(folder, e);
+    let entries = match fs::read_dir(folder) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(fail)?,
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(fail)?;
+        if let (Ok(name), true) = (entry.file_name().into_string(), entry.path().is_dir()) {
+            found.push((name, entry.path()));
+        }
+    }
+    Ok(found)
+}

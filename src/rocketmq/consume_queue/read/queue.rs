@@ -1,0 +1,501 @@
+//! One queue, for reading: its files, its units, and where it begins and ends.
+//!
+//! The ends are not recorded. A broker finds the end at a start: it walks the last three files up to the first invalid unit, and
+//! cuts off the units behind the end of the log (upstream `ConsumeQueue#recover`, `#truncateDirtyLogicFiles`). The beginning is
+//! the first unit of the first file whose message the log still has (`#correctMinOffset`). In compat these rules are followed,
+//! faults included. Without compat an invalid unit hides nothing: the queue ends after its last valid unit, and filling is no message.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::io::{Access, ReadAt};
+use crate::report::{self, Report};
+use crate::rocketmq::commit_log::CommitLog;
+use crate::rocketmq::consume_queue::unit::{BATCH_UNIT_LEN, BatchUnit, UNIT_LEN, Unit};
+use crate::rocketmq::offset_files::{self, OffsetFile, OpenFiles};
+use crate::rocketmq::release::Release;
+
+/// Bytes that are read at once.
+const CHUNK: usize = 256 * 1024;
+/// Units that are checked at once.
+const UNITS_AT_ONCE: u64 = 4096;
+/// The folder of the batch queues in a store.
+pub(crate) const BATCH_FOLDER: &str = "batchconsumequeue";
+
+/// What the units of a queue are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// One unit for each message.
+    Plain,
+    /// One unit for each frame of several messages (5.x).
+    Batch,
+}
+
+impl Kind {
+    /// Bytes of a unit.
+    pub fn unit_len(self) -> usize {
+        match self {
+            Self::Plain => UNIT_LEN,
+            Self::Batch => BATCH_UNIT_LEN,
+        }
+    }
+
+    /// The kind of the queue in `.../batchconsumequeue/<topic>/<queue>`, or in any other directory.
+    fn of(directory: &Path) -> Self {
+        let folder = directory.ancestors().nth(2).and_then(Path::file_name);
+        if folder.is_some_and(|name| name == BATCH_FOLDER) { Self::Batch } else { Self::Plain }
+    }
+}
+
+/// How a queue is read.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How files are read; `Auto` is `pread`.
+    pub access: Access,
+    /// The release whose answers are returned, faults included.
+    pub compat: Option<Release>,
+    /// The log of the units: it tells which messages are deleted, and their times.
+    pub commit_log: Option<Arc<CommitLog>>,
+    /// The directory of the queue's extension files.
+    pub extension: Option<PathBuf>,
+    /// In compat: the end of the log after the broker's start, if it is not [`CommitLog::max_offset`].
+    pub log_end: Option<i64>,
+    /// How far the broker's clock may have stepped back, in ms; used for queues that are too long to read whole.
+    pub clock_slack_ms: i64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            access: Access::Auto,
+            compat: None,
+            commit_log: None,
+            extension: None,
+            log_end: None,
+            clock_slack_ms: 3_600_000,
+        }
+    }
+}
+
+/// Which message answers a look-up by time if none has exactly this time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Boundary {
+    /// The first one of that time or later; the end of the queue if there is none.
+    Lower,
+    /// The last one of that time or earlier; the first message if there is none.
+    Upper,
+}
+
+/// A unit and its number, which in a plain queue is the queue offset of its message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Numbered {
+    pub(crate) number: u64,
+    pub(crate) unit: BatchUnit,
+}
+
+/// The queue of one directory, `<topic>/<queue>`. Each call lists the directory: a broker adds and deletes files.
+#[derive(Debug)]
+pub struct ConsumeQueue {
+    directory: PathBuf,
+    kind: Kind,
+    pub(crate) options: Options,
+    open: OpenFiles,
+}
+
+impl ConsumeQueue {
+    /// Opens a queue's directory.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn open(directory: &Path, options: Options) -> Result<Self> {
+        offset_files::list(&[directory.to_owned()])?;
+        let kind = Kind::of(directory);
+        Ok(Self { directory: directory.to_owned(), kind, options, open: OpenFiles::default() })
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.directory
+    }
+
+    /// What the units are.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// How it is read.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The files in the order of their offsets, without strays. The offsets are bytes.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn files(&self) -> Result<Vec<OffsetFile>> {
+        offset_files::list(std::slice::from_ref(&self.directory))
+    }
+
+    /// Length of the queue's files: the most frequent one; 0 without files.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn file_size(&self) -> Result<u64> {
+        Ok(offset_files::file_size(&self.files()?))
+    }
+
+    /// Queue offset of the first message that the log still has, and after the last one.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn bounds(&self) -> Result<(i64, i64)> {
+        let Bounds { min, max, .. } = bounds_of(self, &self.files()?)?;
+        Ok((min, max))
+    }
+
+    /// Offset in the log after the message of the last unit, -1 without a unit.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn log_end(&self) -> Result<i64> {
+        let files = self.files()?;
+        let last = bounds_of(self, &files)?.units.checked_sub(1);
+        let last = last.map(|last| self.unit(&files, last)).transpose()?.flatten();
+        Ok(last.filter(|last| last.unit.is_valid()).map_or(-1, |last| last.unit.unit.end()))
+    }
+
+    /// Returns the last unit, if it is that of a message.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn last_unit(&self) -> Result<Option<BatchUnit>> {
+        let files = self.files()?;
+        let units = match self.options.compat {
+            None => written_end(self, &files)?,
+            Some(_) => bounds_of(self, &files)?.units,
+        };
+        let last = units.checked_sub(1).map(|last| self.unit(&files, last)).transpose()?.flatten();
+        Ok(last.map(|last| last.unit).filter(|unit| unit.is_valid() && unit.unit.is_message()))
+    }
+
+    /// Returns the offset in the log of the first message at or behind `phy_offset` that has a unit, if the units rise.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn message_from(&self, phy_offset: i64) -> Result<Option<i64>> {
+        let files = self.files()?;
+        let end = bounds_of(self, &files)?.units;
+        let (mut low, mut high) = (files.first().map_or(0, |file| file.start / self.unit_bytes()), end);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.unit(&files, middle)? {
+                Some(found) if found.unit.unit.phy_offset >= phy_offset => high = middle,
+                _ => low = middle + 1,
+            }
+        }
+        let found = if low < end { self.unit(&files, low)? } else { None };
+        Ok(found.map(|found| found.unit.unit).filter(|unit| unit.is_message()).map(|unit| unit.phy_offset))
+    }
+
+    /// Returns whether units of a file were never written, as far as the file system tells.
+    fn is_unwritten(&self, file: &OffsetFile, begin: u64, end: u64) -> Result<bool> {
+        let source = self.open.get(file, self.options.access)?;
+        let (begin, end) = (begin * self.unit_bytes() - file.start, end * self.unit_bytes() - file.start);
+        let data = source.next_data(begin).map_err(|e| Error::io(&file.path, e))?;
+        Ok(data.is_none_or(|data| data >= end))
+    }
+
+    /// Bytes of a unit, for arithmetic with offsets.
+    pub(crate) fn unit_bytes(&self) -> u64 {
+        self.kind.unit_len() as u64
+    }
+
+    /// Calls `take` for the units of one file whose numbers are in `begin..end`, until it returns false.
+    pub(crate) fn read_file(
+        &self,
+        file: &OffsetFile,
+        begin: u64,
+        end: u64,
+        mut take: impl FnMut(Numbered) -> bool,
+    ) -> Result<()> {
+        let len = self.unit_bytes();
+        let first = file.start.div_ceil(len);
+        let (begin, end) = (begin.max(first), end.min(file.end() / len));
+        if begin >= end {
+            return Ok(());
+        }
+        let source = self.open.get(file, self.options.access)?;
+        let mut buffer = vec![0u8; CHUNK / self.kind.unit_len() * self.kind.unit_len()];
+        let mut at = begin;
+        while at < end {
+            let want = usize::try_from((end - at) * len).unwrap_or(usize::MAX).min(buffer.len());
+            let bytes = buffer.get_mut(..want).unwrap_or_default();
+            source.read_exact_at(bytes, at * len - file.start).map_err(|e| Error::io(&file.path, e))?;
+            for unit in bytes.chunks_exact(self.kind.unit_len()) {
+                if !take(Numbered { number: at, unit: self.parse(unit, at) }) {
+                    return Ok(());
+                }
+                at += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// One unit by its number.
+    pub(crate) fn unit(&self, files: &[OffsetFile], number: u64) -> Result<Option<Numbered>> {
+        let at = number.saturating_mul(self.unit_bytes());
+        let after = files.partition_point(|file| file.start <= at);
+        let Some(file) = after.checked_sub(1).and_then(|i| files.get(i)) else {
+            return Ok(None);
+        };
+        if at.saturating_add(self.unit_bytes()) > file.end() {
+            return Ok(None);
+        }
+        let source = self.open.get(file, self.options.access)?;
+        let mut bytes = [0u8; BATCH_UNIT_LEN];
+        let bytes = bytes.get_mut(..self.kind.unit_len()).unwrap_or_default();
+        source.read_exact_at(bytes, at - file.start).map_err(|e| Error::io(&file.path, e))?;
+        Ok(Some(Numbered { number, unit: self.parse(bytes, number) }))
+    }
+
+    /// A plain unit is one message at its own number.
+    fn parse(&self, bytes: &[u8], number: u64) -> BatchUnit {
+        match self.kind {
+            Kind::Batch => BatchUnit::parse(bytes),
+            Kind::Plain => BatchUnit {
+                unit: Unit::parse(bytes),
+                store_timestamp: 0,
+                base_offset: number.cast_signed(),
+                messages: 1,
+            },
+        }
+    }
+
+    /// Calls `take` for the units with queue offsets in `begin..end`, in their order: those of messages; in compat all that a
+    /// broker counts.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn units(&self, begin: i64, end: i64, mut take: impl FnMut(BatchUnit)) -> Result<()> {
+        let files = self.files()?;
+        let (begin, end, units) = match (self.options.compat, self.kind) {
+            // Units outside of the bounds are no messages.
+            (None, Kind::Plain) => (begin.max(0), end, 0),
+            (compat, _) => {
+                let Bounds { min, max, units } = bounds_of(self, &files)?;
+                (begin.max(if compat.is_some() { min } else { 0 }), end.min(max), units)
+            }
+        };
+        let wanted = |unit: BatchUnit| self.options.compat.is_some() || (unit.is_valid() && unit.unit.is_message());
+        let (first, last) = match self.kind {
+            Kind::Plain => (u64::try_from(begin).unwrap_or(0), u64::try_from(end).unwrap_or(0)),
+            Kind::Batch => (0, units),
+        };
+        for file in &files {
+            self.read_file(file, first, last, |Numbered { unit, .. }| {
+                if wanted(unit) && unit.end_offset() > begin && unit.base_offset < end {
+                    take(unit);
+                }
+                true
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Checks for stray files, gaps, files of another length, and invalid units. Kinds: docs/findings.md.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn check_files(&self) -> Result<Report> {
+        let mut checked = offset_files::check(std::slice::from_ref(&self.directory))?;
+        let files = self.files()?;
+        let end = written_end(self, &files)?;
+        let mut before = 0;
+        for file in &files {
+            let mut units = 0;
+            self.read_file(file, 0, end, |Numbered { number, unit }| {
+                units += 1;
+                let at = number * self.unit_bytes() - file.start;
+                if !unit.is_valid() {
+                    checked.find(
+                        &file.path,
+                        at,
+                        report::Kind::QueueUnit,
+                        "an offset of 0 or more and a size above 0",
+                        describe(unit.unit),
+                    );
+                } else if unit.unit.is_message() {
+                    if unit.unit.phy_offset < before {
+                        let expected = format!("a message at offset {before} or behind");
+                        checked.find(&file.path, at, report::Kind::QueueOrder, expected, describe(unit.unit));
+                    }
+                    before = before.max(unit.unit.end());
+                }
+                true
+            })?;
+            checked.count("units", units);
+        }
+        Ok(checked)
+    }
+}
+
+pub(crate) fn describe(unit: Unit) -> String {
+    format!("offset {}, size {}", unit.phy_offset, unit.size)
+}
+
+/// The range of a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    /// Queue offset of the first message.
+    pub(crate) min: i64,
+    /// Queue offset after the last message.
+    pub(crate) max: i64,
+    /// Number of the unit after the last.
+    pub(crate) units: u64,
+}
+
+/// Returns the range by the rule that the queue was opened with.
+pub(crate) fn bounds_of(queue: &ConsumeQueue, files: &[OffsetFile]) -> Result<Bounds> {
+    match queue.options.compat {
+        Some(compat) => of_broker(queue, files, compat),
+        None => of_messages(queue, files),
+    }
+}
+
+/// Returns the number of the unit after the last valid one.
+fn written_end(queue: &ConsumeQueue, files: &[OffsetFile]) -> Result<u64> {
+    for file in files.iter().rev() {
+        let first = file.start.div_ceil(queue.unit_bytes());
+        let mut before = file.end() / queue.unit_bytes();
+        // From the end: most of a file may never have been written.
+        while before > first {
+            let begin = before.saturating_sub(UNITS_AT_ONCE).max(first);
+            let mut end = 0;
+            if !queue.is_unwritten(file, begin, before)? {
+                queue.read_file(file, begin, before, |Numbered { number, unit }| {
+                    if unit.is_valid() {
+                        end = number + 1;
+                    }
+                    true
+                })?;
+            }
+            if end > 0 {
+                return Ok(end);
+            }
+            before = begin;
+        }
+    }
+    Ok(files.first().map_or(0, |file| file.start / queue.unit_bytes()))
+}
+
+/// Returns the first unit before `end` for which `wanted` is true.
+fn first_unit(
+    queue: &ConsumeQueue,
+    files: &[OffsetFile],
+    end: u64,
+    wanted: impl Fn(BatchUnit) -> bool,
+) -> Result<Option<Numbered>> {
+    let mut found = None;
+    for file in files {
+        queue.read_file(file, 0, end, |unit| {
+            if wanted(unit.unit) {
+                found = Some(unit);
+            }
+            found.is_none()
+        })?;
+        if found.is_some() {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+fn of_messages(queue: &ConsumeQueue, files: &[OffsetFile]) -> Result<Bounds> {
+    let units = written_end(queue, files)?;
+    let log_begin = log_begin(queue)?.unwrap_or(0);
+    let max = max_offset(queue, files, units)?;
+    let begin = first_unit(queue, files, units, |unit| {
+        unit.is_valid() && unit.unit.is_message() && unit.unit.phy_offset >= log_begin
+    })?;
+    Ok(Bounds { min: begin.map_or(max, |begin| begin.unit.base_offset), max, units })
+}
+
+/// Returns the queue offset after the unit before `end`.
+fn max_offset(queue: &ConsumeQueue, files: &[OffsetFile], end: u64) -> Result<i64> {
+    if queue.kind() == Kind::Plain {
+        return Ok(end.cast_signed());
+    }
+    let last = end.checked_sub(1).map(|last| queue.unit(files, last)).transpose()?.flatten();
+    Ok(last.map_or(0, |last| last.unit.end_offset()))
+}
+
+fn log_begin(queue: &ConsumeQueue) -> Result<Option<i64>> {
+    queue.options.commit_log.as_ref().map(|log| Ok(log.min_offset()?.cast_signed())).transpose()
+}
+
+/// COMPAT(rocketmq `ConsumeQueue#recover`, `#truncateDirtyLogicFiles`, `#correctMinOffset`).
+fn of_broker(queue: &ConsumeQueue, files: &[OffsetFile], compat: Release) -> Result<Bounds> {
+    let mut units = recovered_end(queue, files)?;
+    let mut left: Vec<OffsetFile> =
+        files.iter().filter(|file| file.start / queue.unit_bytes() <= units).cloned().collect();
+    let log_end = match (queue.options.log_end, &queue.options.commit_log) {
+        (None, Some(log)) => Some(log.max_offset()?.cast_signed()),
+        (log_end, _) => log_end,
+    };
+    if let Some(log_end) = log_end {
+        units = truncated_end(queue, &mut left, log_end)?;
+    }
+    let max = max_offset(queue, &left, units)?;
+    let log_begin = log_begin(queue)?.unwrap_or(0);
+    if compat != Release::V4_9_3 {
+        let last = units.checked_sub(1).map(|last| queue.unit(&left, last)).transpose()?.flatten();
+        if last.is_none_or(|last| last.unit.unit.phy_offset < log_begin) {
+            return Ok(Bounds { min: max, max, units });
+        }
+    }
+    // Only the first file is looked at.
+    let first = first_unit(queue, left.get(..1).unwrap_or_default(), units, |unit| unit.unit.phy_offset >= log_begin)?;
+    Ok(Bounds { min: first.map_or(0, |first| first.unit.base_offset), max, units })
+}
+
+/// Returns the unit at which the walk over the last three files ends.
+fn recovered_end(queue: &ConsumeQueue, files: &[OffsetFile]) -> Result<u64> {
+    let mut end = files.first().map_or(0, |file| file.start / queue.unit_bytes());
+    for file in files.get(files.len().saturating_sub(3)..).unwrap_or_default() {
+        end = file.start / queue.unit_bytes();
+        let mut stopped = false;
+        queue.read_file(file, 0, u64::MAX, |Numbered { number, unit }| {
+            stopped = !unit.is_valid();
+            if !stopped {
+                end = number + 1;
+            }
+            !stopped
+        })?;
+        if stopped {
+            break;
+        }
+    }
+    Ok(end)
+}
+
+/// Removes the units behind the end of the log. The first unit of the last file is not checked.
+fn truncated_end(queue: &ConsumeQueue, files: &mut Vec<OffsetFile>, log_end: i64) -> Result<u64> {
+    while let Some(file) = files.last() {
+        let begin = file.start.div_ceil(queue.unit_bytes());
+        let mut end = None;
+        queue.read_file(file, 0, u64::MAX, |Numbered { number, unit }| {
+            let behind = unit.unit.phy_offset >= log_end;
+            let keeps = if number == begin { !behind } else { unit.is_valid() && !behind };
+            if keeps {
+                end = Some(number + 1);
+            }
+            keeps
+        })?;
+        match end {
+            Some(end) => return Ok(end),
+            None => files.pop(),
+        };
+    }
+    Ok(0)
+}

@@ -1,0 +1,206 @@
+//! From a store time to a queue offset.
+//!
+//! The times are those of the messages, read from the log. A queue of up to [`READ_WHOLE`] units is read whole, so the answer is
+//! exact whatever the broker's clock did. A longer queue is searched by bisection; if the clock stepped back by at most
+//! `clock_slack_ms`, the answer is still exact.
+
+use std::cell::RefCell;
+use std::time::UNIX_EPOCH;
+
+use super::batch_time_lookup;
+use super::queue::{Boundary, Bounds, ConsumeQueue, Kind, bounds_of};
+use crate::error::{Error, Result};
+use crate::rocketmq::commit_log::StoreTimes;
+use crate::rocketmq::offset_files::OffsetFile;
+use crate::rocketmq::release::Release;
+
+/// A queue of up to this many units is read whole: some ten milliseconds.
+const READ_WHOLE: u64 = 65_536;
+
+/// The units of a queue and the times of their messages.
+struct Times<'a> {
+    queue: &'a ConsumeQueue,
+    files: &'a [OffsetFile],
+    log: RefCell<StoreTimes<'a>>,
+}
+
+impl Times<'_> {
+    /// The store time of the message of a unit; `None` if there is no message, or no longer.
+    fn of(&self, number: u64) -> Result<Option<i64>> {
+        let Some(unit) = self.queue.unit(self.files, number)?.filter(|unit| unit.unit.unit.is_message()) else {
+            return Ok(None);
+        };
+        self.log.borrow_mut().of(unit.unit.unit.phy_offset, unit.unit.unit.size)
+    }
+
+    /// The first unit from `number` on, before `end`, whose time is known.
+    fn from(&self, number: u64, end: u64) -> Result<Option<(u64, i64)>> {
+        for number in number..end {
+            if let Some(time) = self.of(number)? {
+                return Ok(Some((number, time)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first number in `begin..end` from which on no time is below `time`, provided that times only rise.
+    fn halve(&self, begin: u64, end: u64, time: i64) -> Result<u64> {
+        let (mut low, mut high) = (begin, end);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.from(middle, high)? {
+                Some((number, found)) if found < time => low = number + 1,
+                _ => high = middle,
+            }
+        }
+        Ok(low)
+    }
+}
+
+impl ConsumeQueue {
+    /// The queue offset for a store time in ms.
+    ///
+    /// # Errors
+    /// `InvalidArgument` without a commit log; the system's error, with the path.
+    pub fn offset_by_time(&self, time: i64, boundary: Boundary) -> Result<i64> {
+        let Some(log) = &self.options.commit_log else {
+            let text = format!("{}: expected a queue that was opened with its commit log", self.path().display());
+            return Err(Error::InvalidArgument(text));
+        };
+        let files = self.files()?;
+        let bounds = bounds_of(self, &files)?;
+        if self.options.compat.is_some() && self.kind() == Kind::Batch {
+            return batch_time_lookup::offset_by_time(self, &files, bounds, time, boundary);
+        }
+        let times = Times { queue: self, files: &files, log: RefCell::new(log.store_times()?) };
+        if self.options.compat == Some(Release::V4_9_3) {
+            return nearest(&times, bounds, time);
+        }
+        let begin = files.first().map_or(0, |file| file.start / self.unit_bytes());
+        let slack = if self.options.compat.is_some() { 0 } else { self.options.clock_slack_ms.max(0) };
+        let whole = self.options.compat.is_none() && bounds.units.saturating_sub(begin) <= READ_WHOLE;
+        let found = match boundary {
+            Boundary::Lower => {
+                let (low, high) = if whole {
+                    (begin, bounds.units)
+                } else {
+                    // After a message of this time there is no earlier one. Before it there may be a later one if the clock stepped back.
+                    let high = times.halve(begin, bounds.units, time)?;
+                    (times.halve(begin, high, time.saturating_sub(slack))?, high)
+                };
+                first_from(&times, low, high, time)?.unwrap_or(high)
+            }
+            Boundary::Upper => {
+                let after = time.saturating_add(1);
+                let (low, high) = if whole {
+                    (begin, bounds.units)
+                } else {
+                    let low = times.halve(begin, bounds.units, after)?;
+                    (low, times.halve(low, bounds.units, after.saturating_add(slack))?)
+                };
+                match last_up_to(&times, low, high, time)? {
+                    Some(found) => found,
+                    None if low > begin => low - 1,
+                    None => return Ok(bounds.min),
+                }
+            }
+        };
+        let offset = match self.unit(&files, found)? {
+            Some(unit) if found < bounds.units => unit.unit.base_offset,
+            _ => bounds.max,
+        };
+        Ok(offset.clamp(bounds.min, bounds.max))
+    }
+}
+
+fn first_from(times: &Times<'_>, low: u64, high: u64, time: i64) -> Result<Option<u64>> {
+    let mut at = low;
+    while let Some((number, found)) = times.from(at, high)? {
+        if found >= time {
+            return Ok(Some(number));
+        }
+        at = number + 1;
+    }
+    Ok(None)
+}
+
+fn last_up_to(times: &Times<'_>, low: u64, high: u64, time: i64) -> Result<Option<u64>> {
+    for number in (low..high).rev() {
+        if times.of(number)?.is_some_and(|found| found <= time) {
+            return Ok(Some(number));
+        }
+    }
+    Ok(None)
+}
+
+/// The time of a file's last change, in ms.
+fn changed_ms(file: &OffsetFile) -> Result<i64> {
+    let changed =
+        std::fs::metadata(&file.path).and_then(|kind| kind.modified()).map_err(|e| Error::io(&file.path, e))?;
+    Ok(match changed.duration_since(UNIX_EPOCH) {
+        Ok(after) => i64::try_from(after.as_millis()).unwrap_or(i64::MAX),
+        Err(before) => i64::try_from(before.duration().as_millis()).map_or(i64::MIN, |ms| -ms),
+    })
+}
+
+/// COMPAT(rocketmq `ConsumeQueue#getOffsetInQueueByTime` 4.9.3): the file is chosen by the time of its last change. In this file
+/// the nearer message is returned, never the end.
+fn nearest(times: &Times<'_>, bounds: Bounds, time: i64) -> Result<i64> {
+    let unit_bytes = times.queue.unit_bytes();
+    let files: Vec<&OffsetFile> =
+        times.files.iter().filter(|file| file.start / unit_bytes < bounds.units || file.start == 0).collect();
+    let mut chosen = None;
+    for file in &files {
+        chosen = Some(*file);
+        if changed_ms(file)? >= time {
+            break;
+        }
+    }
+    let Some(file) = chosen else {
+        return Ok(0);
+    };
+    let first = (file.start / unit_bytes).cast_signed();
+    let end = bounds.units.min(file.end() / unit_bytes).cast_signed();
+    let (mut low, mut high) = (bounds.min.max(first), end - 1);
+    if end <= first {
+        return Ok(0);
+    }
+    let (mut left, mut right) = ((None, None), None);
+    while low <= high {
+        let middle = first + (low - first).midpoint(high - first);
+        let Some(unit) = times.queue.unit(times.files, middle.cast_unsigned())? else {
+            return Ok(0);
+        };
+        let phy_offset = unit.unit.unit.phy_offset;
+        if phy_offset < times.log.borrow().begin() {
+            low = middle + 1;
+            left.0 = Some(middle);
+            continue;
+        }
+        match times.log.borrow_mut().of(phy_offset, unit.unit.unit.size)? {
+            None => return Ok(0),
+            Some(found) if found == time => return Ok(middle),
+            Some(found) if found > time => {
+                high = middle - 1;
+                right = Some((middle, found));
+            }
+            Some(found) => {
+                low = middle + 1;
+                left = (Some(middle), Some(found));
+            }
+        }
+    }
+    // The broker counts bytes, and -1 is no place: one byte before the file is the unit before it.
+    let none = if first == 0 { 0 } else { first - 1 };
+    Ok(match (left, right) {
+        ((_, None), right) => right.map_or(none, |(place, _)| place),
+        ((left, Some(_)), None) => left.unwrap_or(none),
+        ((left, Some(before)), Some((place, after))) => {
+            if time.abs_diff(before) > time.abs_diff(after) {
+                place
+            } else {
+                left.unwrap_or(none)
+            }
+        }
+    })
+}

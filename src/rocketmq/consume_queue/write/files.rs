@@ -1,0 +1,96 @@
+//! Files that are being written: each has its whole length from the beginning.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::io::disk::{self, write_all_at};
+use crate::rocketmq::file_name;
+use crate::rocketmq::offset_files::{self, Space};
+
+/// The files that were written, and those that are not on the disk yet.
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    files: BTreeSet<PathBuf>,
+    changed: BTreeSet<PathBuf>,
+    /// New files and directories.
+    created: BTreeSet<PathBuf>,
+}
+
+impl Written {
+    /// The number of files.
+    pub(super) fn files(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Waits until all files are on the disk. After an error the next call tries again.
+    pub(super) fn sync(&mut self) -> Result<()> {
+        for path in &self.changed {
+            File::open(path).and_then(|file| file.sync_all()).map_err(|e| Error::io(path, e))?;
+        }
+        // One sync of a directory is enough for all new names in it.
+        let mut parent = None;
+        for path in &self.created {
+            if parent != path.parent() {
+                disk::sync_parent(path)?;
+                parent = path.parent();
+            }
+        }
+        self.changed.clear();
+        self.created.clear();
+        Ok(())
+    }
+
+    /// Creates a directory and the missing ones above it.
+    fn create_directory(&mut self, directory: &Path) -> Result<()> {
+        for folder in directory.ancestors().take_while(|folder| !folder.exists()) {
+            self.created.insert(folder.to_owned());
+        }
+        fs::create_dir_all(directory).map_err(|e| Error::io(directory, e))
+    }
+}
+
+/// A sequence of files that are named by the position of their first byte.
+#[derive(Debug)]
+pub(super) struct WrittenFiles {
+    pub(super) directory: PathBuf,
+    pub(super) file_size: u64,
+}
+
+impl WrittenFiles {
+    /// Writes bytes from a position on, into as many files as necessary. Missing files are created.
+    pub(super) fn write(&self, position: u64, bytes: &[u8], written: &mut Written) -> Result<()> {
+        let (mut at, mut rest) = (position, bytes);
+        while !rest.is_empty() {
+            let begin = at - at % self.file_size;
+            let left = usize::try_from(begin + self.file_size - at).unwrap_or(usize::MAX);
+            let (now, later) = rest.split_at(left.min(rest.len()));
+            let path = self.directory.join(file_name::of_offset(begin));
+            let file = self.file(&path, written)?;
+            write_all_at(&file, now, at - begin).map_err(|e| Error::io(&path, e))?;
+            at += now.len() as u64;
+            rest = later;
+        }
+        Ok(())
+    }
+
+    /// Opens a file, or creates it.
+    fn file(&self, path: &Path, written: &mut Written) -> Result<File> {
+        let file = match OpenOptions::new().write(true).open(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                written.create_directory(&self.directory)?;
+                let file = offset_files::create(path, self.file_size, Space::Sparse)?;
+                written.created.insert(path.to_owned());
+                file
+            }
+            opened => opened.map_err(|e| Error::io(path, e))?,
+        };
+        if !written.changed.contains(path) {
+            written.changed.insert(path.to_owned());
+            written.files.insert(path.to_owned());
+        }
+        Ok(file)
+    }
+}

@@ -1,0 +1,126 @@
+//! One queue that is being written.
+//!
+//! Source: upstream `ConsumeQueue#putMessagePositionInfo`, `#fillPreBlank`, `BatchConsumeQueue#putBatchMessagePositionInfo`.
+//! In a valid log queue offsets never jump. If they do, a broker puts the unit at a wrong place. Here it is put at its own place,
+//! behind filling, and the jump is a finding.
+
+use super::extension::ExtensionWriter;
+use super::files::{Written, WrittenFiles};
+use crate::error::Result;
+use crate::report::{self, Report};
+use crate::rocketmq::consume_queue::read::Kind;
+use crate::rocketmq::consume_queue::unit::{BatchUnit, PRE_BLANK, UNIT_LEN, Unit};
+
+/// The end of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct QueueEnd {
+    /// Bytes of the queue before the next unit.
+    pub(super) position: u64,
+    /// Queue offset of the unit at this position, for plain queues; -1 if the next unit decides where the queue begins.
+    pub(super) next: i64,
+    /// Queue offset of the next message; -1 if it is unknown.
+    pub(super) expected: i64,
+    /// Offset in the log after the last message; -1 without messages.
+    pub(super) log_end: i64,
+}
+
+impl QueueEnd {
+    /// The end of an empty queue.
+    pub(super) const NEW: Self = Self { position: 0, next: -1, expected: -1, log_end: -1 };
+}
+
+/// A queue, and its units that are not written yet.
+#[derive(Debug)]
+pub(super) struct WrittenQueue {
+    files: WrittenFiles,
+    extension: Option<ExtensionWriter>,
+    kind: Kind,
+    /// Units from `end.position` on.
+    units: Vec<u8>,
+    /// The same for files before a jump, by their positions.
+    earlier: Vec<(u64, Vec<u8>)>,
+    /// `position` leaves out `units`, the other fields include them.
+    end: QueueEnd,
+}
+
+impl WrittenQueue {
+    pub(super) fn new(files: WrittenFiles, extension: Option<ExtensionWriter>, kind: Kind, end: QueueEnd) -> Self {
+        Self { files, extension, kind, units: Vec::new(), earlier: Vec::new(), end }
+    }
+
+    /// Queue offset of the next message; `None` if it is unknown.
+    pub(super) fn next_offset(&self) -> Option<i64> {
+        Some(self.end.expected).filter(|offset| *offset >= 0)
+    }
+
+    /// Puts a unit. Returns false if the queue has it already.
+    pub(super) fn put(&mut self, unit: BatchUnit, extended: bool, checked: &mut Report) -> bool {
+        if unit.unit.end() <= self.end.log_end {
+            return false;
+        }
+        if self.kind == Kind::Batch {
+            self.units.extend_from_slice(&unit.encode());
+        } else {
+            if unit.base_offset != self.end.next && !self.move_to(unit.base_offset, checked) {
+                return false;
+            }
+            let tags_code = match &mut self.extension {
+                Some(extension) if extended => extension.put(unit.unit.tags_code, unit.store_timestamp),
+                _ => unit.unit.tags_code,
+            };
+            self.units.extend_from_slice(&Unit { tags_code, ..unit.unit }.encode());
+        }
+        self.end.next = unit.end_offset();
+        self.end.expected = unit.end_offset();
+        self.end.log_end = unit.unit.end();
+        true
+    }
+
+    /// Fills the queue up to a queue offset; if that is in another file, from the beginning of this file.
+    fn move_to(&mut self, offset: i64, checked: &mut Report) -> bool {
+        let at = offset.cast_unsigned().saturating_mul(UNIT_LEN as u64);
+        let file = at - at % self.files.file_size;
+        let QueueEnd { next, expected, .. } = self.end;
+        if expected >= 0 && offset != expected {
+            checked.find(&self.files.directory, 0, report::Kind::QueueOffset, expected, offset);
+        }
+        if offset < next {
+            return false;
+        }
+        let mut end = self.end.position + self.units.len() as u64;
+        if next < 0 {
+            (self.end.position, end) = (file, file);
+        } else if file > end {
+            // Fill the rest of the last file; the files in between are left out.
+            self.fill(end.next_multiple_of(self.files.file_size) - end);
+            self.earlier.push((self.end.position, std::mem::take(&mut self.units)));
+            (self.end.position, end) = (file, file);
+        }
+        self.fill(at - end);
+        true
+    }
+
+    fn fill(&mut self, bytes: u64) {
+        for _ in 0..bytes / UNIT_LEN as u64 {
+            self.units.extend_from_slice(&PRE_BLANK.encode());
+        }
+    }
+
+    /// Writes the extension units, before the units that refer to them, so that no address ever refers to a missing unit.
+    pub(super) fn write_extension(&mut self, written: &mut Written) -> Result<()> {
+        self.extension.as_mut().map_or(Ok(()), |extension| extension.write_units(written))
+    }
+
+    /// Writes the units, after [`Self::write_extension`].
+    pub(super) fn write_units(&mut self, written: &mut Written) -> Result<()> {
+        // The units stay here until all are written: after an error the same bytes are written again.
+        for (begin, bytes) in &self.earlier {
+            self.files.write(*begin, bytes, written)?;
+        }
+        self.earlier.clear();
+        self.files.write(self.end.position, &self.units, written)?;
+        self.end.position += self.units.len() as u64;
+        self.units = Vec::new();
+        Ok(())
+    }
+}

@@ -1,0 +1,277 @@
+//! Opens an existing queue for writing: finds its end and truncates it there.
+//!
+//! As at a broker's start, the last three files are walked up to the first invalid unit (upstream `ConsumeQueue#recover`), and the
+//! units of messages behind the end of the log are removed (`#truncateDirtyLogicFiles`). There are differences:
+//!
+//! - Removed units become zero and files without a message are deleted. So nothing can come back, and no later start counts a
+//!   unit of zeros.
+//! - Filling behind the last message is no unit. A broker takes a queue of nothing else to end at 2 GiB of the log.
+//! - A unit whose extension unit is missing ends the queue ([`ExtensionCheck`]).
+//! - A unit that refers to an earlier offset than the unit before it is stale: it is from before an earlier truncation.
+//! - If units behind the end refer to messages that the log has, the queue lost units. This is a finding.
+
+use std::fs::{self, OpenOptions};
+use std::path::Path;
+
+use super::extension_check::ExtensionCheck;
+use super::queue::QueueEnd;
+use crate::error::{Error, Result};
+use crate::report::{self, Report};
+use crate::rocketmq::consume_queue::read::{
+    ConsumeQueue, Kind, Numbered, Options, describe, is_extension_address, offset_of,
+};
+use crate::rocketmq::consume_queue::unit::BatchUnit;
+use crate::rocketmq::offset_files::OffsetFile;
+use crate::rocketmq::truncate::{Truncated, truncate_files, written_len};
+
+/// The number of files that a start walks.
+const WALKED: usize = 3;
+
+/// What opening a queue found and did.
+#[derive(Debug)]
+pub(super) struct RecoveredQueue {
+    /// The end of the queue.
+    pub(super) end: QueueEnd,
+    /// Address of the last extension unit that a walked message has.
+    pub(super) address: Option<i64>,
+    /// Units of messages that were removed.
+    pub(super) units_cut: u64,
+    pub(super) truncated: Truncated,
+    /// The queue lost units of messages before the end of the log.
+    pub(super) is_damaged: bool,
+}
+
+impl RecoveredQueue {
+    /// Finds the end of the queue in a directory and truncates it there. `extension` is the directory of its extension files, which
+    /// may be missing.
+    ///
+    /// # Errors
+    /// `Corrupt` for a file that is longer than `file_size` or whose name is no multiple of it; the system's error, with the path.
+    pub(super) fn open(
+        directory: &Path,
+        extension: &Path,
+        file_size: u64,
+        log_end: i64,
+        checked: &mut Report,
+    ) -> Result<Self> {
+        let queue = ConsumeQueue::open(directory, Options::default())?;
+        let files = queue.files()?;
+        check_files(&files, file_size)?;
+        let mut extension = ExtensionCheck::open(extension)?;
+        let (walk, last) = find_end(&queue, &files, file_size, log_end, &mut extension)?;
+        let number = last.map_or(0, |last| last.number + 1);
+        let end = QueueEnd {
+            position: number * queue.unit_bytes(),
+            next: last.map_or(-1, |_| number.cast_signed()),
+            expected: expected(queue.kind(), &walk, last),
+            log_end: last.map_or(-1, |last| last.unit.unit.end()),
+        };
+        let (units_cut, is_damaged) = look_behind(&queue, &files, number, &walk, log_end, checked)?;
+        let truncated = truncate_files(&files, end.position)?;
+        extend_last(&files, end.position, file_size)?;
+        Ok(Self { end, address: walk.address, units_cut, truncated, is_damaged })
+    }
+}
+
+/// The result of a walk.
+#[derive(Clone, Copy, Debug)]
+struct Walk {
+    /// The last unit of a message.
+    last: Option<Numbered>,
+    address: Option<i64>,
+    /// Number of the unit after the last valid one, filling included.
+    end: u64,
+    /// The unit that ended it; `None` at the end of the last file, or of a file that is too short.
+    stop: Option<Numbered>,
+    /// That unit has no extension unit of its own.
+    is_unextended: bool,
+    is_whole: bool,
+}
+
+fn find_end(
+    queue: &ConsumeQueue,
+    files: &[OffsetFile],
+    file_size: u64,
+    log_end: i64,
+    extension: &mut ExtensionCheck,
+) -> Result<(Walk, Option<Numbered>)> {
+    let mut from = files.len().saturating_sub(WALKED);
+    let mut walk = walk(queue, files.get(from..).unwrap_or_default(), file_size, log_end, extension)?;
+    let mut last = walk.last;
+    while last.is_none() && from > 0 {
+        from -= 1;
+        let earlier = self::walk(queue, files.get(from..=from).unwrap_or_default(), file_size, log_end, extension)?;
+        last = earlier.last;
+        if earlier.is_whole {
+            walk.address = earlier.address;
+        } else {
+            walk = earlier;
+        }
+    }
+    Ok((walk, last))
+}
+
+fn walk(
+    queue: &ConsumeQueue,
+    files: &[OffsetFile],
+    file_size: u64,
+    log_end: i64,
+    extension: &mut ExtensionCheck,
+) -> Result<Walk> {
+    let end = extension.end();
+    let walk = walk_once(queue, files, file_size, log_end, extension)?;
+    // If an address came twice, the queue ends at the first unit that refers to it or behind it.
+    if extension.end() < end { walk_once(queue, files, file_size, log_end, extension) } else { Ok(walk) }
+}
+
+fn walk_once(
+    queue: &ConsumeQueue,
+    files: &[OffsetFile],
+    file_size: u64,
+    log_end: i64,
+    extension: &mut ExtensionCheck,
+) -> Result<Walk> {
+    let begin = files.first().map_or(0, |file| file.start / queue.unit_bytes());
+    let mut walk = Walk { last: None, address: None, end: begin, stop: None, is_unextended: false, is_whole: true };
+    let mut before = 0;
+    extension.restart();
+    for file in files {
+        let mut failed = None;
+        queue.read_file(file, 0, u64::MAX, |unit| {
+            if !is_in_order(unit.unit, before, log_end) {
+                walk.stop = Some(unit);
+                return false;
+            }
+            match extension.is_valid(unit.unit.unit.tags_code) {
+                Ok(true) => {}
+                Ok(false) => {
+                    (walk.stop, walk.is_unextended) = (Some(unit), true);
+                    return false;
+                }
+                Err(error) => {
+                    failed = Some(error);
+                    return false;
+                }
+            }
+            walk.end = unit.number + 1;
+            if unit.unit.unit.is_message() {
+                before = unit.unit.unit.end();
+                walk.last = Some(unit);
+                walk.address =
+                    Some(unit.unit.unit.tags_code).filter(|code| is_extension_address(*code)).or(walk.address);
+            }
+            true
+        })?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        walk.is_whole = walk.stop.is_none() && file.len == file_size;
+        if !walk.is_whole {
+            break;
+        }
+    }
+    Ok(walk)
+}
+
+/// True for filling, and for a message of the log behind the one before it.
+fn is_in_order(unit: BatchUnit, before: i64, log_end: i64) -> bool {
+    let is_in_log = unit.unit.phy_offset >= before && unit.unit.end() <= log_end;
+    unit.is_valid() && (unit.unit.is_pre_blank() || is_in_log)
+}
+
+/// The queue offset of the next message; -1 if the queue does not tell.
+fn expected(kind: Kind, walk: &Walk, last: Option<Numbered>) -> i64 {
+    match (kind, last) {
+        // If filling or removed messages end the queue, their offsets are used again.
+        (Kind::Plain, _) if walk.end > 0 => walk.end.cast_signed(),
+        (Kind::Plain, _) => -1,
+        (Kind::Batch, Some(last)) => last.unit.end_offset(),
+        (Kind::Batch, None) => walk.stop.filter(|stop| stop.unit.is_valid()).map_or(-1, |stop| stop.unit.base_offset),
+    }
+}
+
+/// Checks the units that will be removed: counts those of messages behind the end of the log, and returns whether there are
+/// others.
+fn look_behind(
+    queue: &ConsumeQueue,
+    files: &[OffsetFile],
+    number: u64,
+    walk: &Walk,
+    log_end: i64,
+    checked: &mut Report,
+) -> Result<(u64, bool)> {
+    let position = number * queue.unit_bytes();
+    let (mut cut, mut damage, mut before) = (0, None, walk.last.map_or(0, |last| last.unit.unit.end()));
+    for file in files.iter().filter(|file| file.end() > position) {
+        let begin = position.saturating_sub(file.start);
+        let data = written_len(&file.path, begin)?;
+        let end = (file.start + begin + data).div_ceil(queue.unit_bytes());
+        queue.read_file(file, number, end, |found| {
+            let unit = found.unit.unit;
+            if !found.unit.is_valid() {
+                let is_zero = unit.phy_offset == 0 && unit.size == 0 && unit.tags_code == 0;
+                damage = damage.or((!is_zero).then_some((file, found, before)));
+            } else if unit.end() > log_end {
+                cut += u64::from(unit.is_message());
+                before = before.max(unit.phy_offset);
+            } else if unit.is_message() {
+                damage = damage.or(Some((file, found, before)));
+            }
+            true
+        })?;
+    }
+    let Some((file, found, before)) = damage else {
+        return Ok((cut, false));
+    };
+    let stop = walk.stop.filter(|stop| !stop.unit.is_valid() || walk.is_unextended);
+    let holds = |at: u64| files.iter().find(|file| file.start <= at && at < file.end());
+    let place = stop.and_then(|stop| Some((stop, holds(stop.number * queue.unit_bytes())?)));
+    if let Some((stop, file)) = place {
+        let at = stop.number * queue.unit_bytes() - file.start;
+        if walk.is_unextended {
+            let extension = offset_of(stop.unit.unit.tags_code);
+            let expected = format!("the tags code at {extension} in the extension files");
+            checked.find(&file.path, at, report::Kind::QueueTags, expected, "none, or one of another message");
+        } else {
+            let expected = "an offset of 0 or more and a size above 0";
+            checked.find(&file.path, at, report::Kind::QueueUnit, expected, describe(stop.unit.unit));
+        }
+    } else {
+        let at = found.number * queue.unit_bytes() - file.start;
+        let expected = format!("a message at offset {before} or behind");
+        checked.find(&file.path, at, report::Kind::QueueOrder, expected, describe(found.unit.unit));
+    }
+    Ok((cut, true))
+}
+
+/// Checks that all files of a queue have one size; the last one may be shorter.
+pub(super) fn check_files(files: &[OffsetFile], file_size: u64) -> Result<()> {
+    for file in files {
+        if file.start % file_size != 0 {
+            let expected = format!("a name that is a multiple of {file_size}");
+            return Err(Error::corrupt(&file.path, 0, expected, file.start.to_string()));
+        }
+        // The listed length ends at the next file.
+        let len = fs::metadata(&file.path).map_err(|e| Error::io(&file.path, e))?.len();
+        if len > file_size {
+            let expected = format!("{file_size} bytes, as most files here");
+            return Err(Error::corrupt(&file.path, file_size, expected, format!("{len} bytes")));
+        }
+    }
+    Ok(())
+}
+
+/// Extends the last file to its whole length.
+fn extend_last(files: &[OffsetFile], position: u64, file_size: u64) -> Result<()> {
+    let last = files.iter().rfind(|file| file.start < position);
+    let Some(file) = last.filter(|file| file.len < file_size) else {
+        return Ok(());
+    };
+    let opened = OpenOptions::new().write(true).open(&file.path);
+    opened
+        .and_then(|opened| {
+            opened.set_len(file_size)?;
+            opened.sync_all()
+        })
+        .map_err(|e| Error::io(&file.path, e))
+}
