@@ -16,6 +16,7 @@ import struct
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -179,9 +180,8 @@ def measure(root: Path, records: int, rounds: int, *, spark: bool) -> None:
         times.append(took)
     print(f"find, warm: median of {len(times)} {sorted(times)[len(times) // 2] * 1e3:.2f} ms")
     with LogDir.open(root) as logs:
-        times = [
-            seconds(lambda offset=offset: find(logs, TOPIC, f"{offset:016x}", index=index))[0] for offset in wanted
-        ]  # type: ignore[misc]
+        keys = [f"{offset:016x}" for offset in wanted]
+        times = [seconds(partial(find, logs, TOPIC, key, index=index))[0] for key in keys]
     print(
         f"find, warm, in an open log directory: median of {len(times) - 1} {statistics.median(times[1:]) * 1e3:.2f} ms"
     )

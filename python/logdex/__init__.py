@@ -53,11 +53,11 @@ def open(path: str | PathLike[str]) -> MessageStore | LogDir | Log:  # noqa: A00
     from logdex.rocketmq import MessageStore  # noqa: PLC0415 -- as above
 
     root = Path(path)
-    if MessageStore.lies_at(root):
+    if MessageStore.exists_at(root):
         return MessageStore.open(root)
-    if Log.lies_at(root):
+    if Log.exists_at(root):
         return Log.open(root)
-    if LogDir.lies_at(root):
+    if LogDir.exists_at(root):
         return LogDir.open(root)
     root.stat()
     raise ValueError(

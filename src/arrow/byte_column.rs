@@ -146,9 +146,9 @@ impl ByteColumn {
         reserve(&mut self.content.values, end + MIDDLE);
         let room = self.content.values.get_mut(begin..).unwrap_or_default();
         if end - begin <= rows * MIDDLE {
-            copy_short(places, bytes, room)
+            copy_short(places, bytes, room);
         } else {
-            copy_long(places, bytes, room)
+            copy_long(places, bytes, room);
         }
         self.used = end;
     }

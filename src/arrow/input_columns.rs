@@ -22,7 +22,7 @@ pub(crate) fn wrong(column: &str, array: &ArrayRef, wanted: &str) -> Error {
 
 /// The column of a name, which must exist.
 pub(crate) fn column<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a ArrayRef> {
-    batch.column_by_name(name).ok_or_else(|| Error::InvalidArgument(format!("expected a column {name}, found none")))
+    batch.column_by_name(name).ok_or_else(|| Error::InvalidArgument(format!("column {name} is missing")))
 }
 
 /// A column of texts of any Arrow type.

@@ -31,7 +31,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_open_commit_log, m)?)
 }
 
-/// The most bytes that one row of an Arrow column can have, with room to spare.
+/// The most bytes that one row of an Arrow column can have, with a margin.
 const MOST_BODY_BYTES: i64 = 2_000_000_000;
 
 /// The message columns of these names; all where none are given.

@@ -337,11 +337,11 @@ impl QueueStream {
     /// Adds messages of the step; returns whether the batch is full.
     fn add_rows(&mut self) -> bool {
         const BLOCK: usize = 64;
-        let room = (self.batch_size - self.builder.rows()).min(BLOCK);
-        let mut rows = Vec::with_capacity(room);
-        let mut numbers = Vec::with_capacity(room);
+        let space_left = (self.batch_size - self.builder.rows()).min(BLOCK);
+        let mut rows = Vec::with_capacity(space_left);
+        let mut numbers = Vec::with_capacity(space_left);
         let mut at = self.step.taken;
-        while let Some(place) = self.step.places.get(at).filter(|_| rows.len() < room) {
+        while let Some(place) = self.step.places.get(at).filter(|_| rows.len() < space_left) {
             let row = self.frames.row(*place);
             if let Some(row) = row.filter(|row| self.filter.passes(&row.frame, row.place.phy_offset)) {
                 rows.push(row);

@@ -37,19 +37,9 @@ def command(subparsers: Subparsers, name: str, summary: str, details: str = "") 
     return parser
 
 
-def add_store(parser: argparse.ArgumentParser) -> None:
-    """Add the store and the options to open it."""
-    parser.add_argument("store", metavar="STORE", help="the broker's store directory, a copy of it, or a part of it")
-    add_open_options(parser)
-
-
-def add_path(parser: argparse.ArgumentParser) -> None:
-    """Add a path for `open_source` and the options to open it."""
-    parser.add_argument(
-        "path",
-        metavar="PATH",
-        help="a store, a commit log, an index directory or file; a Kafka log directory, or a part of it",
-    )
+def add_source(parser: argparse.ArgumentParser, name: str, text: str) -> None:
+    """Add a path and the options to open it."""
+    parser.add_argument(name, metavar=name.upper(), help=text)
     add_open_options(parser)
 
 
@@ -85,11 +75,7 @@ def add_commit_log(parser: argparse.ArgumentParser) -> None:
 
 def open_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the values of `add_open_options`, for `MessageStore.open` and `open_source`."""
-    return {
-        "hash_slots": arguments.hash_slots,
-        "max_entries": arguments.max_entries,
-        "commit_log": arguments.commit_log,
-    }
+    return {name: getattr(arguments, name) for name in ("hash_slots", "max_entries", "commit_log")}
 
 
 def add_times(parser: argparse.ArgumentParser) -> None:

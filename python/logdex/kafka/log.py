@@ -97,7 +97,7 @@ class Log(Closing):
         return log
 
     @staticmethod
-    def lies_at(path: str | PathLike[str]) -> bool:
+    def exists_at(path: str | PathLike[str]) -> bool:
         """Return whether a path is a partition's directory: it holds a `.log` file."""
         return has_segments(Path(path))
 

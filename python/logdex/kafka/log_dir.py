@@ -71,12 +71,12 @@ class LogDir(Closing):
         if not path.is_dir():
             code = errno.ENOTDIR if path.exists() else errno.ENOENT
             raise OSError(code, "no Kafka log directory", str(path))
-        if Log.lies_at(path):
+        if Log.exists_at(path):
             raise ValueError(f"{path}: this is a partition's directory; its log directory is {path.absolute().parent}")
         return cls(path, {"check": check, "access": access, "compat": compat, "max_batch_bytes": max_batch_bytes})
 
     @staticmethod
-    def lies_at(path: str | PathLike[str]) -> bool:
+    def exists_at(path: str | PathLike[str]) -> bool:
         """Return whether a path is a log directory: it holds a partition, or the files that only a log directory has."""
         place = Path(path)
         if not place.is_dir():

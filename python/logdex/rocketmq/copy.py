@@ -84,7 +84,7 @@ def copy_messages(
     """
     target = Path(directory)
     if holds_log(target):
-        raise FileExistsError(errno.EEXIST, "a store lies there already", str(target))
+        raise FileExistsError(errno.EEXIST, "expected a missing or empty directory, found a store", str(target))
     delays = DelayOffsets(store.layout.config).offsets if topic in (None, SCHEDULE_TOPIC) else {}
     queues = QueueSet(store.layout, store.commit_log, READING)
     with closing(queues):
@@ -109,7 +109,7 @@ def copy_messages(
 
 
 def _first_offsets(queues: QueueSet, topic: str | None, times: TimeRange) -> dict[tuple[str, int], int]:
-    """Give the queue offset of the first message that each queue has in a range of time."""
+    """Return the queue offset of the first message of each queue in a time range."""
     offsets: dict[tuple[str, int], int] = {}
     for (name, queue_id), paths in queues.directories().items():
         if topic not in (None, name):
@@ -124,7 +124,7 @@ def _first_offsets(queues: QueueSet, topic: str | None, times: TimeRange) -> dic
 def _options(
     store: MessageStore, queues: QueueSet, offsets: dict[tuple[str, int], int], zone: str | tzinfo | None
 ) -> StoreOptions:
-    """Give the sizes of the files that a store has, and where a copy's log begins."""
+    """Return the file sizes of a store, and the offset at which a copy's log begins."""
     file_size = store.commit_log.file_size or DEFAULT_FILE_SIZE
     begin = store.commit_log.min_offset // file_size * file_size
     if any(offsets.values()):

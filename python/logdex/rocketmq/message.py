@@ -61,10 +61,10 @@ class Message:
 
 
 def is_msg_id(text: str) -> bool:
-    """Say whether a text has the shape of an offset id: 32 hexadecimal digits, 56 with an IPv6 address."""
+    """Return whether a text can be an offset id: 32 hexadecimal digits, 56 with an IPv6 address."""
     return _MSG_ID.fullmatch(text) is not None
 
 
 def offset_in_msg_id(msg_id: str) -> int:
-    """Give the commit-log offset that an offset id holds (MessageDecoder#decodeMessageId)."""
+    """Return the commit-log offset in an offset id (MessageDecoder#decodeMessageId)."""
     return int(msg_id[-_OFFSET_DIGITS:], 16)

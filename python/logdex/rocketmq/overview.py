@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def overview(layout: StoreLayout, log: CommitLog, queues: QueueSet, index: IndexService | None) -> dict[str, Any]:
-    """Give what is cheap to know: counts, ranges of offsets and times, how the broker ended.
+    """Return facts that are cheap to read: counts, ranges of offsets and times, how the broker stopped.
 
     Returns:
         Values by name; `topics` and `index_files` are lists of rows.
@@ -49,7 +49,7 @@ def overview(layout: StoreLayout, log: CommitLog, queues: QueueSet, index: Index
 
 
 def first_time(log: CommitLog, begin: int, end: int | None = None) -> int | None:
-    """Give the store time of the first message in a range of the log, in ms; None without one."""
+    """Return the store time in ms of the first message in a range of the log, or None."""
     scan = log.scan(begin_phy_offset=begin, end_phy_offset=end, columns=("store_timestamp",), batch_size=1)
     for batch in RecordBatchReader.from_stream(scan):
         if batch.num_rows:
@@ -66,7 +66,7 @@ def _checkpoint(layout: StoreLayout) -> dict[str, int | None]:
 
 
 def checkpoint_times(checkpoint: StoreCheckpoint) -> dict[str, int | None]:
-    """Give up to when a checkpoint vouches for log, queues and index, in ms; None where it says nothing."""
+    """Return the times in ms up to which log, queues and index were flushed, or None."""
     names = ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp")
     times = (getattr(checkpoint, name) for name in names)
     return {
@@ -88,7 +88,7 @@ def _broker(layout: StoreLayout) -> str:
 
 
 def _topic_rows(queues: QueueSet) -> list[tuple[str, int, int]]:
-    """Give topic, number of queues and messages of each topic."""
+    """Return topic, number of queues and number of messages of each topic."""
     rows: dict[str, list[int]] = {}
     for topic, queue_id in queues.directories():
         queue = queues.queue(topic, queue_id)

@@ -109,7 +109,7 @@ class MessageStore(Closing):
         return store
 
     @staticmethod
-    def lies_at(path: Path) -> bool:
+    def exists_at(path: Path) -> bool:
         """Return whether `open` takes a path: the root of a store or the directory of a commit log.
 
         Raises:

@@ -82,7 +82,7 @@ class KafkaLogSource(DataSource):
         """Plan a read; a schema of the user chooses columns as the option does."""
         options = self._read_options(schema)
         # A stream may wait for the first topic. A batch over another directory would silently be empty.
-        if not LogDir.lies_at(options.directory):
+        if not LogDir.exists_at(options.directory):
             raise ValueError(f"{options.directory}: no Kafka log directory, it holds no <topic>-<partition>")
         asked = (topics(self.options), starting(self.options), ending(self.options))
         size = opt.positive(self.options, "maxPartitionBytes") or PARTITION_BYTES

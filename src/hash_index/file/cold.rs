@@ -75,8 +75,8 @@ pub(super) fn fetch(files: &[&IndexFile], chunk: &Chunk, max_num: Option<usize>,
             continue;
         }
         for row in 0..u32::try_from(chunk.key_hashes.len()).unwrap_or(u32::MAX) {
-            if let Some((key_hash, room)) = chunk.wanted(row, max_num) {
-                walks.push(Walk::new(file, key_hash, room));
+            if let Some((key_hash, left_to_find)) = chunk.wanted(row, max_num) {
+                walks.push(Walk::new(file, key_hash, left_to_find));
                 if walks.len() == WALKS {
                     go(&mut walks);
                 }
@@ -102,14 +102,14 @@ struct Walk<'a> {
     file: &'a IndexFile,
     key_hash: i32,
     /// Matches still wanted.
-    room: usize,
+    left_to_find: usize,
     /// The entry to read next; `None`: the slot.
     position: Option<u32>,
 }
 
 impl<'a> Walk<'a> {
-    fn new(file: &'a IndexFile, key_hash: i32, room: Option<usize>) -> Self {
-        Self { file, key_hash, room: room.unwrap_or(usize::MAX), position: None }
+    fn new(file: &'a IndexFile, key_hash: i32, left_to_find: Option<usize>) -> Self {
+        Self { file, key_hash, left_to_find: left_to_find.unwrap_or(usize::MAX), position: None }
     }
 
     /// Offset and length of the next read.
@@ -127,12 +127,12 @@ impl<'a> Walk<'a> {
             None => (source.acquire(self.place().0)?, self.file.geometry.entries_within(self.file.file_len)),
             Some(position) => {
                 let entry = Entry::read(source, self.file.geometry, position)?;
-                self.room -= usize::from(entry.key_hash == self.key_hash);
+                self.left_to_find -= usize::from(entry.key_hash == self.key_hash);
                 (entry.prev_index.cast_unsigned(), position)
             }
         };
         self.position = Some(link);
-        Ok(link > 0 && link < below && self.room > 0)
+        Ok(link > 0 && link < below && self.left_to_find > 0)
     }
 }
 

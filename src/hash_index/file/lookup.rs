@@ -67,8 +67,8 @@ impl IndexFile {
         let mut hits = Vec::new();
         on_bytes!(&self.bytes, source => self.view(source, range).and_then(|(view, times)| {
             for row in rows {
-                let Some((key_hash, room)) = chunk.wanted(row, max_num) else { continue };
-                let damage = self.walk(&view, times, key_hash, room, range, &mut hits)?;
+                let Some((key_hash, left_to_find)) = chunk.wanted(row, max_num) else { continue };
+                let damage = self.walk(&view, times, key_hash, left_to_find, range, &mut hits)?;
                 first = first.take().or(damage);
                 hits.drain(..).for_each(|phy_offset| chunk.push(row, place, phy_offset));
             }

@@ -78,7 +78,7 @@ impl Topics {
 /// The keys of a batch call. A row without a key or topic is null.
 #[derive(Clone, Debug)]
 pub struct Keys {
-    keys: KeyColumn,
+    column: KeyColumn,
     topics: Topics,
     nulls: Option<NullBuffer>,
 }
@@ -91,7 +91,7 @@ impl Keys {
             Topics::InKey | Topics::One(_) => None,
         };
         let nulls = NullBuffer::union(keys.as_array().nulls(), of_topics).filter(|nulls| nulls.null_count() > 0);
-        Self { keys, topics, nulls }
+        Self { column: keys, topics, nulls }
     }
 
     /// Rows without a key or a topic.
@@ -113,7 +113,7 @@ impl Keys {
     }
 
     fn hash_rows(&self, start: usize, hashes: &mut [i32]) {
-        match &self.keys {
+        match &self.column {
             KeyColumn::Text(keys) => self.hash_texts(keys.value_data(), keys.value_offsets(), start, hashes),
             KeyColumn::Bytes(keys) => self.hash_texts(keys.value_data(), keys.value_offsets(), start, hashes),
             KeyColumn::Hashes(known) => {
@@ -143,7 +143,7 @@ impl Keys {
 /// A row without a key has a hash below 0.
 impl KeySource for Keys {
     fn len(&self) -> usize {
-        self.keys.len()
+        self.column.len()
     }
 
     fn hash_block(&self, start: usize, hashes: &mut [i32]) {

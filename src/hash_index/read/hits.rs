@@ -135,8 +135,8 @@ impl Chunk {
     pub(crate) fn wanted(&self, row: u32, max_num: Option<usize>) -> Option<(i32, Option<usize>)> {
         let key_hash = *self.key_hashes.get(row as usize)?;
         let count = *self.counts.get(row as usize)? as usize;
-        let room = max_num.map(|most| most.saturating_sub(count));
-        (key_hash >= 0 && room != Some(0) && count < DOUBTFUL as usize).then_some((key_hash, room))
+        let left_to_find = max_num.map(|most| most.saturating_sub(count));
+        (key_hash >= 0 && left_to_find != Some(0) && count < DOUBTFUL as usize).then_some((key_hash, left_to_find))
     }
 
     /// Removes the candidates of the doubtful rows, and returns these rows in rising order.

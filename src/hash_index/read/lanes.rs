@@ -100,7 +100,7 @@ struct Walk {
     row: u32,
     file: u32,
     /// Matches still wanted; never 0 during a walk.
-    room: u32,
+    left_to_find: u32,
 }
 
 /// The fields of an entry that a walk uses.
@@ -125,7 +125,7 @@ fn step<const TIMED: bool>(chains: &Chains<'_>, walk: Walk) -> Step {
     let sound = belongs & not_negative & (before < walk.position);
     let (in_time, too_old) = if TIMED { chains.window.judge(walk.position, time_diff) } else { (true, false) };
     let is_match = sound & (apart == 0) & in_time;
-    let ends = !sound | too_old | (before == 0) | (walk.room == u32::from(is_match));
+    let ends = !sound | too_old | (before == 0) | (walk.left_to_find == u32::from(is_match));
     Step { phy_offset: (u64::from(high) << 32 | u64::from(low)).cast_signed(), is_match, ends, before, sound }
 }
 
@@ -216,7 +216,7 @@ impl<'f, 'm> Feed<'f, 'm> {
                         key_hash: key_hash.cast_unsigned(),
                         row: row as u32,
                         file: self.file as u32,
-                        room: self.max_num.saturating_sub(count),
+                        left_to_find: self.max_num.saturating_sub(count),
                     };
                 }
                 self.asked_len += usize::from(key_hash >= 0 && count < self.max_num);
@@ -290,7 +290,8 @@ fn run<const MANY: bool, const TIMED: bool>(files: &[Chains<'_>], first_file: u3
                 lane.position = select_unpredictable(step.ends, next.position, step.before);
                 lane.key_hash = select_unpredictable(step.ends, next.key_hash, lane.key_hash);
                 lane.row = select_unpredictable(step.ends, next.row, lane.row);
-                lane.room = select_unpredictable(step.ends, next.room, lane.room - u32::from(step.is_match));
+                lane.left_to_find =
+                    select_unpredictable(step.ends, next.left_to_find, lane.left_to_find - u32::from(step.is_match));
                 if MANY {
                     lane.file = select_unpredictable(step.ends, next.file, lane.file);
                 }
@@ -305,7 +306,7 @@ fn run<const MANY: bool, const TIMED: bool>(files: &[Chains<'_>], first_file: u3
                 let step = visit(*lane, chains_of(lane.file));
                 if !step.ends {
                     lane.position = step.before;
-                    lane.room -= u32::from(step.is_match);
+                    lane.left_to_find -= u32::from(step.is_match);
                 } else if feed.ready_len() > 0 {
                     *lane = feed.next();
                     feed.begun += 1;

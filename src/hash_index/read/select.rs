@@ -243,8 +243,8 @@ fn scan<S: ReadAt>(
             hits.push(entry.phy_offset);
         }
     }
-    let room = max_num.saturating_sub(out.len());
-    out.extend(hits.into_iter().rev().take(room));
+    let left_to_find = max_num.saturating_sub(out.len());
+    out.extend(hits.into_iter().rev().take(left_to_find));
     Ok(())
 }
 

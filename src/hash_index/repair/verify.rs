@@ -14,7 +14,9 @@ use crate::report::{Kind, Report};
 #[expect(clippy::cast_sign_loss, reason = "checked to be 0 or more")]
 pub(crate) fn verify<S: ReadAt>(path: &Path, source: &S, geometry: Geometry, file_len: u64) -> io::Result<Report> {
     let mut report = Report::default();
-    [("files", 1), ("slots", 0), ("entries", 0)].into_iter().for_each(|(what, number)| report.count(what, number));
+    for (what, number) in [("files", 1), ("slots", 0), ("entries", 0)] {
+        report.count(what, number);
+    }
     if file_len != geometry.file_len() {
         let bytes = format!("{} bytes", geometry.file_len());
         report.find(path, file_len.min(geometry.file_len()), Kind::FileSize, bytes, format!("{file_len} bytes"));

@@ -61,8 +61,8 @@ pub(crate) fn put_bulk<W: WriteAt, K: KeySource + ?Sized>(
         return put_batch(target, geometry, columns, start);
     }
     let mut header = read_header(target)?;
-    let room = geometry.max_entries().saturating_sub(header.next_position());
-    let taken = (columns.keys.len() - start).min(room as usize);
+    let space_left = geometry.max_entries().saturating_sub(header.next_position());
+    let taken = (columns.keys.len() - start).min(space_left as usize);
     let mut row = start;
     if header.next_position() == 1 && taken > 0 {
         row += put_first(target, geometry, &mut header, columns, row)?;

@@ -44,8 +44,8 @@ pub(crate) fn put_batch<W: WriteAt, K: KeySource + ?Sized>(
     start: usize,
 ) -> io::Result<usize> {
     let mut header = read_header(target)?;
-    let room = geometry.max_entries().saturating_sub(header.next_position());
-    let taken = columns.keys.len().saturating_sub(start).min(room as usize);
+    let space_left = geometry.max_entries().saturating_sub(header.next_position());
+    let taken = columns.keys.len().saturating_sub(start).min(space_left as usize);
     let mut row = start;
     let end = start + taken;
     if header.next_position() == 1 && row < end {

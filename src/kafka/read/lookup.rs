@@ -143,15 +143,15 @@ impl Segment {
         let size = u64::from(batch.size);
         let adjusted = if min_one_message { limit.max(size) } else { limit };
         let end = max_position.map_or(Ok(self.len()), u64::try_from).ok();
-        let room = end.and_then(|end| end.checked_sub(batch.position)).filter(|_| adjusted > 0);
-        if room.is_none() && adjusted > 0 {
+        let space_left = end.and_then(|end| end.checked_sub(batch.position)).filter(|_| adjusted > 0);
+        if space_left.is_none() && adjusted > 0 {
             let end = max_position.unwrap_or(0);
             let text = format!("max_position={end}: expected at least {}, where the batch begins", batch.position);
             return Err(invalid(text));
         }
         Ok(Some(Fetched {
             position: batch.position,
-            size: room.unwrap_or(0).min(adjusted),
+            size: space_left.unwrap_or(0).min(adjusted),
             first_entry_incomplete: (1..size).contains(&adjusted),
         }))
     }

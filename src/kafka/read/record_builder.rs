@@ -100,13 +100,13 @@ impl RecordBuilder {
 
     /// Return how many of these records fit: at least one if there are no rows.
     pub(crate) fn room_for(&self, spans: &[Span]) -> usize {
-        let mut room = BATCH_BYTES.saturating_sub(self.bytes);
-        if spans.iter().map(size).sum::<usize>() <= room {
+        let mut space_left = BATCH_BYTES.saturating_sub(self.bytes);
+        if spans.iter().map(size).sum::<usize>() <= space_left {
             return spans.len();
         }
         let fitting = spans.iter().take_while(|span| {
-            let fits = size(span) <= room;
-            room = room.saturating_sub(size(span));
+            let fits = size(span) <= space_left;
+            space_left = space_left.saturating_sub(size(span));
             fits
         });
         let count = fitting.count();

@@ -108,8 +108,8 @@ impl Rebuild<'_> {
 
     fn append_time(&mut self, header: &Header, skip_full_check: bool) -> Result<()> {
         let entries = self.time_index.len() / time_index::ENTRY_SIZE;
-        let room = usize::try_from(self.max_bytes).unwrap_or(usize::MAX) / time_index::ENTRY_SIZE;
-        if entries + usize::from(!skip_full_check) >= room {
+        let space_left = usize::try_from(self.max_bytes).unwrap_or(usize::MAX) / time_index::ENTRY_SIZE;
+        if entries + usize::from(!skip_full_check) >= space_left {
             return Err(self.full(".timeindex", entries));
         }
         let next = self.max_timestamp;

@@ -15,7 +15,7 @@ use crate::rocketmq::commit_log::scan::salvage::{is_whole_blank, next_frame};
 use crate::rocketmq::commit_log::scan::window::{LOOKUP_WINDOW, SCAN_WINDOW, Window};
 use crate::rocketmq::offset_files::OffsetFile;
 
-/// Filling is shorter than the message that had no room, and that has 4 MiB and 64 KiB at most by default.
+/// Filling is shorter than the message that did not fit, and that has 4 MiB and 64 KiB at most by default.
 pub(super) const LONGEST_FILLING: u64 = (4 << 20) + (64 << 10) + 8;
 
 impl CommitLog {

@@ -19,7 +19,7 @@ def state(root: Path) -> dict[Path, bytes]:
 
 
 @pytest.mark.parametrize("case", golden.KILLED_STORES)
-def test_recover_makes_a_killed_store_sound(
+def test_recover_repairs_the_store_of_a_killed_broker(
     case: str, store: Callable[[str], Path], logdex_command: Callable[..., Any]
 ) -> None:
     root = store(case)
@@ -42,7 +42,7 @@ def test_recover_names_damage_and_changes_nothing(
     before = state(root)
     ran = logdex_command("recover", root)
     assert ran.code == 1
-    assert "sound messages behind it" in ran.err
+    assert "valid messages behind it" in ran.err
     assert "nothing was changed" in ran.err
     (told,) = logdex_command("recover", root, "--json").rows
     assert (told["ok"], told["offset"] > 0) == (False, True)
@@ -85,7 +85,7 @@ def test_copy_of_a_topic(store: Callable[[str], Path], tmp_path: Path, logdex_co
         assert copied.topics == ["AaTopic"]
     full = logdex_command("copy", root, target)
     assert full.code == 2
-    assert "lies there already" in full.err
+    assert "expected a missing or empty directory" in full.err
     none = logdex_command("copy", root, tmp_path / "none", "--topic", "nobody")
     assert none.code == 1
     assert f"{count:,} messages" in logdex_command("copy", root, tmp_path / "again", "--topic", "AaTopic").out

@@ -125,7 +125,7 @@ def test_it_goes_into_a_directory_of_its_own(store: Callable[[str], Path], tmp_p
         with pytest.raises(FileExistsError, match="notes"):
             copy_messages(opened, tmp_path / "full")
         copy_messages(opened, tmp_path / "copy")
-        with pytest.raises(FileExistsError, match="lies there already"):
+        with pytest.raises(FileExistsError, match="expected a missing or empty directory"):
             copy_messages(opened, tmp_path / "copy")
         steps: list[tuple[int, int]] = []
         copy_messages(opened, tmp_path / "again", progress=lambda done, total: steps.append((done, total)))

@@ -87,5 +87,5 @@ def test_any_arrow_batch_is_taken(store: Store) -> None:
     assert found.equals(pa.table(_core.index_entries(messages.to_batches()[0], end_phy_offset=0)))
     assert found.num_rows > 1000
     assert found.schema.field("store_timestamp").type == pa.timestamp("ms", "UTC")
-    with pytest.raises(ValueError, match="no column keys"):
+    with pytest.raises(ValueError, match="column keys is missing"):
         _core.index_entries(table.drop_columns(["keys"]).to_batches()[0], end_phy_offset=0)

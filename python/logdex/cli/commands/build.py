@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from logdex.cli.arguments import (
     add_commit_log,
     add_geometry,
-    add_open_options,
+    add_source,
     add_times,
     add_zone,
     command,
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     import argparse
 
     from logdex.cli.arguments import Subparsers
+
+_STORE = "the store, or its commit log"
 
 _BUILD_INDEX = """\
 Writes into an empty directory the same index files that a broker would write, up to the first
@@ -66,7 +68,7 @@ anything; `logdex copy` keeps the messages after a corrupt region.
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the commands."""
     parser = command(subparsers, "build-index", "build index files from the commit log", _BUILD_INDEX)
-    parser.add_argument("store", metavar="STORE", help="the store, or its commit log")
+    parser.add_argument("store", metavar="STORE", help=_STORE)
     parser.add_argument("directory", metavar="DIR", help="where to write; created if it is missing")
     add_commit_log(parser)
     parser.add_argument(
@@ -77,17 +79,15 @@ def add_parsers(subparsers: Subparsers) -> None:
     parser.add_argument("--tags", action="store_true", help="index tags, too, as a 5.5.0 broker does")
     parser.set_defaults(run=build_index)
     parser = command(subparsers, "build-queues", "build consume queues from the commit log", _BUILD_QUEUES)
-    parser.add_argument("store", metavar="STORE", help="the store, or its commit log")
+    add_source(parser, "store", _STORE)
     parser.add_argument("directory", metavar="DIR", help="where to write; created if it is missing")
-    add_open_options(parser)
     parser.set_defaults(run=build_queues)
     parser = command(subparsers, "copy", "copy messages into a new store, which a broker loads", _COPY)
-    parser.add_argument("store", metavar="STORE", help="the store, or its commit log")
+    add_source(parser, "store", _STORE)
     parser.add_argument("directory", metavar="DIR", help="the new store; created if it is missing")
     parser.add_argument("--topic", type=word, metavar="T", help="only this topic")
     add_times(parser)
     add_zone(parser)
-    add_open_options(parser)
     parser.set_defaults(run=copy)
     parser = command(subparsers, "recover", "repair a store after a crash, in place", _RECOVER)
     parser.add_argument("store", metavar="STORE", help="the store; its broker must be stopped")

@@ -214,7 +214,7 @@ def run_build(arguments: argparse.Namespace) -> int:
     with LogDir.open(arguments.log_dir) as logs, Progress("build-index") as progress:
         done = 0
 
-        if not LogDir.lies_at(arguments.log_dir):
+        if not LogDir.exists_at(arguments.log_dir):
             raise ValueError(f"{arguments.log_dir}: no Kafka log directory, it holds no <topic>-<partition>")
 
         def show(_: object, read: int) -> None:

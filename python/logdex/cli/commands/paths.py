@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from logdex.cli.arguments import add_path, command, open_options
+from logdex.cli.arguments import add_source, command, open_options
 from logdex.cli.output import Progress, facts, say, say_json, say_report, size_text, table, time_text
 from logdex.cli.sources.registry import open_source
 
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     import argparse
 
     from logdex.cli.arguments import Subparsers
+
+_PATH = "a store, a commit log, an index directory or file; a Kafka log directory, or a part of it"
 
 _INFO = """\
 Prints kind, files, ranges of offsets and times, and the geometry of the index. It is fast:
@@ -32,10 +34,10 @@ both directions. docs/findings.md lists all kinds of findings. Changes nothing.
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the commands."""
     parser = command(subparsers, "info", "describe the store, log or index at a path", _INFO)
-    add_path(parser)
+    add_source(parser, "path", _PATH)
     parser.set_defaults(run=info)
     parser = command(subparsers, "verify", "check every byte that has a meaning", _VERIFY)
-    add_path(parser)
+    add_source(parser, "path", _PATH)
     parser.set_defaults(run=verify)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from logdex.cli.arguments import add_store, add_times, command, count, open_options, word
+from logdex.cli.arguments import add_source, add_times, command, count, open_options, word
 from logdex.cli.output import Progress, complain, say, say_json, size_text
 from logdex.cli.rows import message_json, message_text
 from logdex.hash_index.query import TimeRange
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from logdex._types import Scan
     from logdex.cli.arguments import Subparsers
     from logdex.rocketmq import FindResult, Message
+
+_STORE = "the broker's store directory, a copy of it, or a part of it"
 
 _FIND = """\
 KEY is one of a message's keys, or its unique key (the message id that a client shows).
@@ -46,7 +48,7 @@ _SCANS: dict[str, Scan] = {"auto": "auto", "all": True, "none": False}
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the commands."""
     parser = command(subparsers, "find", "find messages by key, the newest first", _FIND)
-    add_store(parser)
+    add_source(parser, "store", _STORE)
     parser.add_argument("topic", type=word, metavar="TOPIC", help="the topic; '*' for any")
     parser.add_argument("key", type=word, metavar="KEY", help="a key, a unique key, or with '*' an offset id")
     add_times(parser)
@@ -60,7 +62,7 @@ def add_parsers(subparsers: Subparsers) -> None:
     )
     parser.set_defaults(run=find)
     parser = command(subparsers, "explain", "explain why a key is found or not", _EXPLAIN)
-    add_store(parser)
+    add_source(parser, "store", _STORE)
     parser.add_argument("topic", type=word, metavar="TOPIC", help="the topic")
     parser.add_argument("key", type=word, metavar="KEY", help="the key")
     add_times(parser)

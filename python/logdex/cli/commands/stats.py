@@ -68,22 +68,20 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _show(path: Path, statistics: IndexStatistics) -> None:
-    say(f"{path}: {statistics.files} files, {statistics.entries:,} entries in {statistics.slots:,} slots")
+    slots = statistics.slots
+    say(f"{path}: {statistics.files} files, {statistics.entries:,} entries in {slots:,} slots")
     if not statistics.entries:
         return
-    say(
-        f"  slots in use  {statistics.used_slots:,} ({statistics.used_slots / statistics.slots:.1%}; "
-        f"expected {1 - statistics.expected(0) / statistics.slots:.1%})"
-    )
-    say(f"  longest chain {statistics.longest:,}")
+    facts, (_, _, empty) = statistics.to_dict(), statistics.chains[0]
+    used = facts["used_slots"]
+    say(f"  slots in use  {used:,} ({used / slots:.1%}; expected {1 - empty / slots:.1%})")
+    say(f"  longest chain {facts['longest_chain']:,}")
     say(f"  distinct hashes {statistics.distinct_hashes:,} of {statistics.entries:,} entries")
     say()
     say("  chain lengths: # slots, | expected of random hashes (Poisson)")
+    most = max(max(count, expected) for _, count, expected in statistics.chains)
     table(
-        [
-            (length, slots, round(expected), _bar(slots, expected, statistics.most_slots))
-            for length, slots, expected in statistics.chain_rows()
-        ],
+        [(n, count, round(expected), _bar(count, expected, most)) for n, count, expected in statistics.chains],
         ("length", "slots", "expected", ""),
         indent="  ",
     )
@@ -116,10 +114,9 @@ def _pyplot() -> Any:  # noqa: ANN401 -- a module
 
 def _draw(pyplot: Any, statistics: IndexStatistics, path: str) -> None:  # noqa: ANN401 -- matplotlib
     figure, (chains, slots, times) = pyplot.subplots(1, 3, figsize=(13, 3.6), layout="constrained")
-    rows = statistics.chain_rows()
-    lengths = [length for length, _, _ in rows]
-    chains.bar(lengths, [count for _, count, _ in rows], color=_BLUE, label="slots")
-    chains.plot(lengths, [expected for _, _, expected in rows], "o-", color="#cc3311", label="Poisson")
+    lengths, counts, expected = zip(*statistics.chains, strict=True)
+    chains.bar(lengths, counts, color=_BLUE, label="slots")
+    chains.plot(lengths, expected, "o-", color="#cc3311", label="Poisson")
     chains.set(title="chain lengths", xlabel="entries in the chain", ylabel="slots")
     chains.legend(frameon=False)
     slots.bar(range(len(statistics.regions)), statistics.regions, width=1.0, color=_BLUE)
@@ -143,9 +140,8 @@ class IndexStatistics:
         files: Index files.
         entries: Entries in all of them.
         slots: Slots of all of them.
-        chains: Number of slots by the length of their chain; 0: empty slots.
-        loads: Entries and slots of each file: the mean length of its chains differs where a file is not full.
-        distinct_hashes: Key hashes, the same hash in two files counted twice.
+        chains: Length of a chain, number of slots with it, and the number expected of random hashes (Poisson).
+        distinct_hashes: Key hashes; the same hash in two files counts twice.
         regions: Entries in each of equal parts of the slots.
         times: Begin of each time span in ms, and the entries in it.
     """
@@ -153,43 +149,10 @@ class IndexStatistics:
     files: int
     entries: int
     slots: int
-    chains: dict[int, int]
-    loads: list[tuple[int, int]]
+    chains: list[tuple[int, int, float]]
     distinct_hashes: int
     regions: list[int]
     times: list[tuple[int, int]]
-
-    @property
-    def used_slots(self) -> int:
-        """Slots with an entry."""
-        return self.slots - self.chains.get(0, 0)
-
-    @property
-    def longest(self) -> int:
-        """Entries of the longest chain."""
-        return max(self.chains, default=0)
-
-    @property
-    def most_slots(self) -> float:
-        """The largest number in a chart of the chains."""
-        return max(max(slots, expected) for _, slots, expected in self.chain_rows())
-
-    def expected(self, length: int) -> float:
-        """Return how many slots would have a chain of this length if the hashes were random (Poisson)."""
-        total = 0.0
-        for entries, slots in self.loads:
-            mean = entries / slots
-            log = (
-                length * math.log(mean) - mean - math.lgamma(length + 1) if mean else (0.0 if not length else -math.inf)
-            )
-            total += slots * math.exp(log)
-        return total
-
-    def chain_rows(self) -> list[tuple[int, int, float]]:
-        """Return length, slots and expected slots for each length that occurs or is expected."""
-        last = max((length for length in range(_SHOWN_LENGTHS) if self.expected(length) >= 0.5), default=0)  # noqa: PLR2004
-        lengths = sorted({*range(last + 1), *(length for length, slots in self.chains.items() if slots)})
-        return [(length, self.chains.get(length, 0), self.expected(length)) for length in lengths]
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -197,13 +160,10 @@ class IndexStatistics:
             "files": self.files,
             "entries": self.entries,
             "slots": self.slots,
-            "used_slots": self.used_slots,
-            "longest_chain": self.longest,
+            "used_slots": sum(slots for length, slots, _ in self.chains if length),
+            "longest_chain": max((length for length, slots, _ in self.chains if slots), default=0),
             "distinct_hashes": self.distinct_hashes,
-            "chains": [
-                {"length": length, "slots": slots, "expected": round(expected, 3)}
-                for length, slots, expected in self.chain_rows()
-            ],
+            "chains": [{"length": n, "slots": slots, "expected": round(e, 3)} for n, slots, e in self.chains],
             "times": [{"begin_timestamp": time, "entries": count} for time, count in self.times],
         }
 
@@ -213,17 +173,15 @@ def measure(files: Sequence[IndexFile], progress: _types.Progress) -> IndexStati
     total = sum(map(len, files)) * ENTRY_SIZE
     begin, end = _time_span(files)
     width = max(1, -(-(end - begin + 1) // _TIME_BINS))
-    chains: Counter[int] = Counter()
-    regions: Counter[int] = Counter()
-    bins: Counter[int] = Counter()
+    chains, regions, times = Counter[int](), Counter[int](), Counter[int]()
     distinct = done = 0
     for file in files:
-        lengths, of_regions, of_bins, hashes = _core.chain_statistics(
+        lengths, of_regions, of_times, hashes = _core.chain_statistics(
             file, begin=begin, end=end, width=width, regions=_REGIONS
         )
         chains.update(lengths)
         regions.update(dict(enumerate(of_regions)))
-        bins.update(dict(enumerate(of_bins)))
+        times.update(dict(enumerate(of_times)))
         distinct += hashes
         done += len(file) * ENTRY_SIZE
         progress(done, total)
@@ -231,12 +189,30 @@ def measure(files: Sequence[IndexFile], progress: _types.Progress) -> IndexStati
         files=len(files),
         entries=sum(map(len, files)),
         slots=sum(file.hash_slots for file in files),
-        chains=dict(chains),
-        loads=[(len(file), file.hash_slots) for file in files],
+        chains=_chains(files, chains),
         distinct_hashes=distinct,
         regions=[regions[region] for region in range(_REGIONS)],
-        times=[(begin + number * width, bins[number]) for number in range(max(bins, default=-1) + 1)],
+        times=[(begin + number * width, times[number]) for number in range(max(times, default=-1) + 1)],
     )
+
+
+def _chains(files: Sequence[IndexFile], counted: Counter[int]) -> list[tuple[int, int, float]]:
+    """Return length, slots and expected slots for each length that occurs or is expected."""
+    longest = max((length for length in range(_SHOWN_LENGTHS) if _expected(files, length) >= 0.5), default=0)  # noqa: PLR2004
+    lengths = sorted({*range(longest + 1), *(length for length, slots in counted.items() if slots)})
+    return [(length, counted[length], _expected(files, length)) for length in lengths]
+
+
+def _expected(files: Sequence[IndexFile], length: int) -> float:
+    """Return how many slots would have a chain of this length if the hashes were random (Poisson)."""
+    total = 0.0
+    for file in files:
+        mean = len(file) / file.hash_slots
+        if mean:
+            total += file.hash_slots * math.exp(length * math.log(mean) - mean - math.lgamma(length + 1))
+        elif not length:
+            total += file.hash_slots
+    return total
 
 
 def _time_span(files: Sequence[IndexFile]) -> tuple[int, int]:

@@ -85,7 +85,7 @@ class Source(Closing):
         Raises:
             ValueError: This source has no rows.
         """
-        raise ValueError(f"{self.describe().kind}: it has no rows; expected the whole store or log directory")
+        raise ValueError(f"{self.describe().kind}: it has no messages; expected a store, or its commit log")
 
     def passed_over(self) -> list[Finding]:
         """Return the damage that the rows read so far leave out."""
@@ -126,10 +126,6 @@ class Part(Source):
     def describe(self) -> Description:
         """Return kind, facts and listings."""
         return Description(self._kind, *self._describe())
-
-    def rows(self, filters: Filters, *, body: bool) -> Any:  # noqa: ANN401, ARG002 -- no stream
-        """Raise ValueError: the rows belong to the whole store."""
-        raise ValueError(f"{self._path}: {self._kind}; its rows are read from the whole that it belongs to")
 
     def verify(self, progress: Progress, *, deep: bool = True) -> Report:  # noqa: ARG002 -- small
         """Check what can be checked without the whole store."""

@@ -188,9 +188,9 @@ def open_source(path: Path, **options: Any) -> KafkaSource | None:  # noqa: ANN4
     parsed = parse_segment_file(path.name)
     if path.is_file():
         return KafkaSource(LogSegment.open(path)) if parsed is not None and parsed[1] == LOG else None
-    if Log.lies_at(path):
+    if Log.exists_at(path):
         return KafkaSource(Log.open(path))
-    return KafkaSource(LogDir.open(path)) if LogDir.lies_at(path) else None
+    return KafkaSource(LogDir.open(path)) if LogDir.exists_at(path) else None
 
 
 def open_kafka(path: Path) -> KafkaSource | Part:

@@ -104,10 +104,6 @@ class IndexSource(Source):
         kind = "RocketMQ index directory" if isinstance(self.index, IndexService) else "RocketMQ index file"
         return Description(kind, facts, [Listing("index files", heads, rows)])
 
-    def rows(self, filters: Filters, *, body: bool) -> Any:  # noqa: ANN401, ARG002 -- no stream
-        """Raise ValueError: an index holds hashes."""
-        raise ValueError("an index holds no messages; give the store, or its commit log")
-
     def verify(self, progress: Progress) -> Report:  # noqa: ARG002 -- one file after another, quickly
         """Check every file."""
         return self.index.verify()
@@ -119,7 +115,7 @@ class IndexSource(Source):
 
 def open_store(path: Path, **options: Any) -> StoreSource | None:  # noqa: ANN401 -- those of MessageStore.open
     """Open a path that is a store or the commit log of one; return None for another."""
-    if not options.get("commit_log") and not MessageStore.lies_at(path):
+    if not options.get("commit_log") and not MessageStore.exists_at(path):
         return None
     return StoreSource(MessageStore.open(path, **options))
 
@@ -186,7 +182,7 @@ def _numbered(path: Path) -> Part | None:
         return Part(path, "RocketMQ file of a queue extension")
     if _is_queue(folder):
         return Part(path, "RocketMQ file of a queue", lambda: (_queue_file(path, folder), []))
-    if MessageStore.lies_at(folder):
+    if MessageStore.exists_at(folder):
         return Part(path, "RocketMQ file of a commit log", lambda: (_log_file(path, folder), []))
     return None
 

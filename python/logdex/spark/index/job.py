@@ -125,7 +125,7 @@ class Job:
         return directory
 
     def commit(self, files: Sequence[WrittenFile]) -> list[Path]:
-        """Give the files their final names, in their order, after the files of the directory or in place of them.
+        """Rename the files to their final names, in order, after the files of the directory or in place of them.
 
         Afterwards either all files are there or none; if an overwrite fails, the former files are there.
 

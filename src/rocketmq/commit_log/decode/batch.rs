@@ -18,7 +18,7 @@ use crate::rocketmq::commit_log::frame::COMPRESSED;
 
 /// A batch ends before it is larger than this, if it has a row.
 const BATCH_BYTES: usize = 64 * 1024 * 1024;
-/// The most that a column's 32-bit offsets can reach, with room to spare.
+/// The most that a column's 32-bit offsets can reach, with a margin.
 const MOST_BYTES: usize = 2_000_000_000;
 
 /// How the body column is filled.
@@ -99,7 +99,7 @@ impl BatchBuilder {
         fits
     }
 
-    /// Counts the bytes of the rows, adds their bodies, and gives how many rows found room.
+    /// Counts the bytes of the rows, adds their bodies, and gives how many rows fit.
     fn append_bodies(&mut self, block: &mut Block<'_>) -> usize {
         let is_plain = |row: &Row<'_>| row.frame.sys_flag() & COMPRESSED == 0;
         if self.wants_body && self.bodies == Bodies::Decoded && !block.rows.iter().all(is_plain) {
@@ -158,7 +158,7 @@ impl BatchBuilder {
         }
     }
 
-    /// Adds a row that has only an offset. Always finds room.
+    /// Adds a row that has only an offset. Always fits.
     pub(crate) fn append_missing(&mut self, phy_offset: Option<i64>) {
         for (column, builder) in &mut self.columns {
             match builder {

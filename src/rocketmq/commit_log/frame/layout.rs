@@ -26,7 +26,7 @@ pub const MAGIC_V2: u32 = 0xdaa3_20ab;
 /// Magic of the frame that fills the end of a file.
 pub const MAGIC_BLANK: u32 = 0xcbd4_3194;
 
-/// Bytes of a BLANK frame that mean something; a file always has room for one behind its last message.
+/// Bytes of a BLANK frame that mean something; a file always has space for one behind its last message.
 pub const BLANK_LEN: u64 = 8;
 
 /// The body is compressed.

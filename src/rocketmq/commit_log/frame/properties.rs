@@ -155,7 +155,7 @@ pub(crate) struct Names {
     each: Vec<Name>,
     /// Numbers of the entries of `UNIQ_KEY`, `TAGS` and `KEYS`.
     pub(crate) known: [Option<usize>; 3],
-    /// All names behind each other, with room behind them, and where each ends.
+    /// All names behind each other, with space after them, and where each ends.
     text: Vec<u8>,
     ends: Vec<usize>,
 }

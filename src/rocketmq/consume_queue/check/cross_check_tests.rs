@@ -105,7 +105,7 @@ fn messages_without_their_unit_come_in_runs() {
     assert_eq!(runs, [("U", 0, 1, 50), ("T", 1, 3, 100), ("T", 4, 5, 300)]);
     let report = check.finish().unwrap();
     // The log is empty, so the units lead behind its end.
-    let ends = |at, offset| {
+    let ends = |at: u64, offset| {
         let expected = format!("message {at} of 'T', queue 0, size 100, at offset {offset}");
         ("queue-message".to_owned(), 20 * at, expected, "the end of the log".to_owned())
     };

@@ -7,9 +7,10 @@ use arrow_array::cast::AsArray as _;
 use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
 
-use super::{ConsumeQueueWriter, DelayLevels, WriterOptions};
+use super::{ConsumeQueueWriter, WriterOptions};
 use crate::rocketmq::commit_log::PropertyMap;
 use crate::rocketmq::commit_log::frame::INNER_BATCH;
+use crate::rocketmq::consume_queue::DelayLevels;
 
 const SIZE: i64 = 100;
 const MESSAGES: i64 = 36;

@@ -34,7 +34,7 @@ def leave(root: Path, writer: StoreWriter) -> Path:
     return left
 
 
-def assert_sound(root: Path, count: int) -> None:
+def assert_valid(root: Path, count: int) -> None:
     with MessageStore.open(root, hash_slots=SIZES["hash_slots"], max_entries=SIZES["max_entries"]) as store:
         report = store.verify()
         assert report.ok, report
@@ -79,7 +79,7 @@ def test_units_whose_extension_is_lost_are_written_again(
         assert {finding.kind for finding in writer.recovered.findings} == {"queue-tags"}
         assert writer.recovered.checked["units_added"] > 0
         assert writer.put_message("T0", tags="new").queue_offset == count // 2
-    assert_sound(root, count + 1)
+    assert_valid(root, count + 1)
     with open_store(root) as writer:
         assert writer.recovered.ok
 
@@ -95,8 +95,8 @@ def test_an_error_between_extension_and_queue_leaves_no_address_that_leads_nowhe
     root = leave(tmp_path / "store", writer)
     with open_store(root, **EXTENSION) as again:
         assert again.recovered.ok
-    assert_sound(root, 30)
-    assert_sound(tmp_path / "store", 30)
+    assert_valid(root, 30)
+    assert_valid(tmp_path / "store", 30)
 
 
 def test_a_queue_whose_addresses_came_twice_is_written_again(tmp_path: Path) -> None:
@@ -114,4 +114,4 @@ def test_a_queue_whose_addresses_came_twice_is_written_again(tmp_path: Path) -> 
     path.write_bytes(units)
     with open_store(root) as writer:
         assert [finding.offset for finding in writer.recovered.findings] == [0]
-    assert_sound(root, 30)
+    assert_valid(root, 30)

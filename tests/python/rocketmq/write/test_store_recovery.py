@@ -156,7 +156,7 @@ DAMAGED_LOGS = ("crc-last-clean", "crc-early-unclean", "magic-last")
 
 
 @pytest.mark.parametrize("name", DAMAGED_LOGS)
-def test_sound_messages_behind_damage_are_not_cut_off_unasked(name: str, damaged_store: Callable[[str], Path]) -> None:
+def test_valid_messages_after_damage_are_kept_without_truncate(name: str, damaged_store: Callable[[str], Path]) -> None:
     root = damaged_store(name)
     # Nor is a lock file left that was not there.
     (root / "lock").unlink()
