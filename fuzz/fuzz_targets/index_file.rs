@@ -1,5 +1,5 @@
 //! Any bytes as a RocketMQ index file: by a map or by `pread`, one by one or in a batch, the answers are the same, and they
-//! are right wherever a check finds nothing; mending leaves a file without a finding in its links, to which one can add.
+//! are right wherever a check finds nothing; after a repair the links have no finding and the file takes puts.
 #![no_main]
 
 use std::path::Path;
@@ -137,7 +137,7 @@ fn check_writing(path: &Path, geometry: Geometry, last_exit_ok: bool, hashes: &[
     if !last_exit_ok {
         assert_eq!(links(&file), None, "repaired");
         let kept = entries(&file);
-        assert!(before.starts_with(&kept), "mending adds no entry");
+        assert!(before.starts_with(&kept), "a repair adds no entry");
         if kept.len() == before.len() {
             assert_eq!(ask(&file, hashes, None, TimeRange::ALL), answers, "as it was read");
         }

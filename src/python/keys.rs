@@ -96,13 +96,11 @@ fn text_of(item: &Bound<'_, PyAny>, what: &str) -> PyResult<String> {
     if let Ok(bytes) = item.cast::<PyBytes>() {
         return Ok(decode_utf8(bytes.as_bytes()).into_owned());
     }
-    match item.cast::<PyString>() {
-        Ok(text) => text.extract(),
-        Err(_) => {
-            let found = item.get_type().name()?;
-            Err(PyTypeError::new_err(format!("{what}: expected str, UTF-8 bytes or None, found {found}")))
-        }
+    if let Ok(text) = item.cast::<PyString>() {
+        return text.extract();
     }
+    let found = item.get_type().name()?;
+    Err(PyTypeError::new_err(format!("{what}: expected str, UTF-8 bytes or None, found {found}")))
 }
 
 /// The hash of one index key: a `str`, which may hold lone surrogates, or UTF-8 `bytes`.
