@@ -85,13 +85,13 @@ def test_a_filtered_scan_returns_what_the_conditions_choose(
     compared = 0
     with CommitLog.open(root / "commitlog") as log:
         for options in ({"stop": "broker"}, {"stop": "broker", "threads": 2}, {"stop": "salvage"}, {"stop": "valid"}):
-            whole = log.scan(columns=COLUMNS, **options)  # type: ignore[arg-type]
+            whole = log.scan(columns=COLUMNS, **options)
             rows = rows_of(whole.read_all())
             if not rows:
                 continue
             for _ in range(12):
                 asked = conditions(rows, chance)
-                reader = log.scan(columns=COLUMNS, selection=MessageFilter(**asked), **options)  # type: ignore[arg-type]
+                reader = log.scan(columns=COLUMNS, selection=MessageFilter(**asked), **options)
                 found = rows_of(reader.read_all())
                 assert found == [row for row in rows if passes(row, asked)], (SEED, options, asked)
                 assert findings(reader) == findings(whole)
