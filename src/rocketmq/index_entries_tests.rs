@@ -112,7 +112,7 @@ fn other_types_of_columns_are_taken() {
     .unwrap();
     assert_eq!(entries(&messages, 0, false), wanted(&[(0, "k")]));
     let error = index_entries(&messages, 0, true).unwrap_err();
-    assert_eq!(error.to_string(), "messages: expected a column tags, found none");
+    assert_eq!(error.to_string(), "column tags is missing");
 }
 
 #[test]
@@ -128,10 +128,10 @@ fn missing_values_are_errors() {
     ] {
         let columns = names.map(|name| (name, if name == missing { Arc::clone(&null) } else { column(name) }));
         let error = index_entries(&RecordBatch::try_from_iter(columns).unwrap(), 0, false).unwrap_err();
-        assert_eq!(error.to_string(), format!("messages: {missing} of row 0 is null"));
+        assert_eq!(error.to_string(), format!("column {missing}: row 0 is null"));
         let others = names.into_iter().filter(|name| *name != missing).map(|name| (name, column(name)));
         let error = index_entries(&RecordBatch::try_from_iter(others).unwrap(), 0, false).unwrap_err();
-        assert_eq!(error.to_string(), format!("messages: expected a column {missing}, found none"));
+        assert_eq!(error.to_string(), format!("column {missing} is missing"));
     }
 }
 

@@ -20,7 +20,7 @@ try:
     from logdex.spark.index.source import IndexSource, arrange
     from logdex.spark.kafka_index import build_key_index
     from logdex.spark.kafka_source import KafkaLogSource
-    from logdex.spark.messages_source import MessagesSource
+    from logdex.spark.messages.source import MessagesSource
     from logdex.spark.workers import check_worker_python
 except ModuleNotFoundError as error:
     package = (error.name or "").partition(".")[0]

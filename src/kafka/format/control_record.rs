@@ -287,9 +287,9 @@ mod tests {
 
     #[test]
     fn other_keys_are_unknown() {
-        for (key, id) in [(&[][..], -1), (&[0, 0, 0], -1), (&[0, 0, 0, 7], 7), (&[0, 0, 255, 255], -1)] {
+        for (key, id) in [(vec![], -1), (vec![0, 0, 0], -1), (vec![0, 0, 0, 7], 7), (vec![0, 0, 255, 255], -1)] {
             let expected = ControlRecord { kind: ControlType::Unknown(id), content: None };
-            assert_eq!(ControlRecord::decode(key, &[0; 30]), expected);
+            assert_eq!(ControlRecord::decode(&key, &[0; 30]), expected);
         }
     }
 }

@@ -25,8 +25,8 @@ from pyspark.sql.datasource import (
 import golden
 from logdex.rocketmq import StoreWriter
 from logdex.rocketmq.queues import QueueSet
-from logdex.spark.message_work import LogPiece, OffsetsPiece, QueuePiece
-from logdex.spark.messages_source import MessagesSource, PushdownMessagesReader
+from logdex.spark.messages.plan import LogPiece, OffsetsPiece, QueuePiece
+from logdex.spark.messages.source import MessagesSource, PushdownMessagesReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

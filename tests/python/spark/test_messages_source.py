@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 import golden
 from logdex import spark as ls
 from logdex.rocketmq import CommitLog, MessageStore
-from logdex.spark.messages_source import MessagesSource
+from logdex.spark.messages.source import MessagesSource
 from logdex.spark.schema import MESSAGE_COLUMNS, arrow_schema, lay_out, microseconds, milliseconds
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 
 import golden
 from logdex.errors import LogdexError
-from logdex.spark.messages_source import MessagesSource
+from logdex.spark.messages.source import MessagesSource
 
 if TYPE_CHECKING:
     from pathlib import Path

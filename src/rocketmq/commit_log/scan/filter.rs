@@ -101,3 +101,75 @@ impl Filter {
             && self.tags.as_ref().is_none_or(|wanted| texts.tags.as_deref().is_some_and(|tags| wanted.contains(tags)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Filter, TextSet};
+    use crate::rocketmq::commit_log::frame::{Found, Frame, Versions, check};
+    use crate::time_range::TimeRange;
+
+    /// A frame with topic `T`, queue 3, queue offset 5, store time 1000, and these properties.
+    fn frame(properties: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0; 88];
+        bytes[4..8].copy_from_slice(&0xdaa3_20a7_u32.to_be_bytes());
+        bytes[12..16].copy_from_slice(&3_i32.to_be_bytes());
+        bytes[20..28].copy_from_slice(&5_i64.to_be_bytes());
+        bytes[56..64].copy_from_slice(&1000_i64.to_be_bytes());
+        bytes.extend([1, b'T']);
+        bytes.extend(i16::try_from(properties.len()).unwrap().to_be_bytes());
+        bytes.extend(properties);
+        let size = i32::try_from(bytes.len()).unwrap();
+        bytes[..4].copy_from_slice(&size.to_be_bytes());
+        bytes
+    }
+
+    fn passes(properties: &[u8], filter: &Filter) -> bool {
+        let bytes = frame(properties);
+        let Ok(Found::Message(layout)) = check(&bytes, bytes.len() as u64, Versions::V1AndV2) else {
+            panic!("not a message");
+        };
+        filter.passes(&Frame::new(&bytes, layout), 200)
+    }
+
+    fn texts(texts: &[&str]) -> Option<TextSet> {
+        Some(texts.iter().map(|text| (*text).to_owned()).collect())
+    }
+
+    #[test]
+    fn every_condition_can_reject() {
+        let all = Filter::default();
+        assert!(passes(b"", &all));
+        assert!(passes(b"", &Filter { topics: texts(&["S", "T"]), ..all.clone() }));
+        assert!(!passes(b"", &Filter { topics: texts(&["t"]), ..all.clone() }));
+        assert!(!passes(b"", &Filter { topics: texts(&[]), ..all.clone() }));
+        assert!(passes(b"", &Filter { queue_ids: Some([3].into()), ..all.clone() }));
+        assert!(!passes(b"", &Filter { queue_ids: Some([4].into()), ..all.clone() }));
+        assert!(passes(b"", &Filter { queue_offsets: 5..=5, ..all.clone() }));
+        assert!(!passes(b"", &Filter { queue_offsets: 6..=9, ..all.clone() }));
+        assert!(passes(b"", &Filter { phy_offsets: 200..201, ..all.clone() }));
+        assert!(!passes(b"", &Filter { phy_offsets: 0..200, ..all.clone() }));
+        assert!(passes(b"", &Filter { times: TimeRange::new(Some(1000), Some(1000)), ..all.clone() }));
+        assert!(!passes(b"", &Filter { times: TimeRange::new(Some(1001), None), ..all }));
+    }
+
+    #[test]
+    fn keys_are_the_unique_key_and_the_words_of_keys() {
+        let wants = |key: &str| Filter { keys: texts(&[key]), ..Filter::default() };
+        let properties = b"KEYS\x01a bc  d\x02TAGS\x01t\x02UNIQ_KEY\x01u v\x02";
+        for key in ["a", "bc", "d", "u v"] {
+            assert!(passes(properties, &wants(key)), "{key}");
+        }
+        for key in ["b", "", "a bc", "u", "t", "T#t"] {
+            assert!(!passes(properties, &wants(key)), "{key}");
+        }
+        assert!(!passes(b"", &wants("a")));
+    }
+
+    #[test]
+    fn the_last_value_of_a_property_counts_and_malformed_text_is_replaced() {
+        let tags = |tag: &str| Filter { tags: texts(&[tag]), ..Filter::default() };
+        assert!(passes(b"TAGS\x01a\x02TAGS\x01b\x02", &tags("b")));
+        assert!(!passes(b"TAGS\x01a\x02TAGS\x01b\x02", &tags("a")));
+        assert!(passes(b"TAGS\x01\xff\x02", &tags("\u{fffd}")));
+    }
+}

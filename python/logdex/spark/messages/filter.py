@@ -1,4 +1,4 @@
-"""Which messages a read keeps: what the options say, and what the filters of a query say."""
+"""Which messages a read returns: by its options, and by the filters of a query."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from logdex import _core
 from logdex._core import time_ms
 from logdex._types import MAX_INT64, MIN_INT64
 
@@ -20,12 +21,13 @@ if TYPE_CHECKING:
 _TIME = "store_timestamp"
 _TEXTS = ("topic", "msg_id", "uniq_key", "keys")
 _NUMBERS = ("queue_id", "queue_offset", "phy_offset")
+_UNKNOWN_TO_SCAN = ("msg_id", "uniq_key", "keys", "queue_offset", "phy_offset")
 _Range = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class MessageFilter:
-    """A filter over batches of messages: all parts of it must hold.
+    """Conditions on messages; all of them must hold.
 
     Attributes:
         values: Wanted values of columns, compared as they are.
@@ -41,7 +43,7 @@ class MessageFilter:
     def of_options(
         cls, topics: Iterable[str] | None, words: tuple[str, ...] | None, begin_ms: int | None, end_ms: int | None
     ) -> MessageFilter:
-        """Say it with the options' words; None does not filter."""
+        """Return the filter of options; None: no filter."""
         bounds = (
             MIN_INT64 if begin_ms is None else begin_ms,
             MAX_INT64 if end_ms is None else end_ms,
@@ -53,20 +55,20 @@ class MessageFilter:
         )
 
     def narrowed(self, filters: Iterable[Filter]) -> MessageFilter:
-        """Give a filter that lets pass no less than what this one and all of a query's filters let pass."""
+        """Return a filter that every message passes that passes this one and all filters of a query."""
         found = self
         for each in filters:
             found = _narrow(found, each)
         return found
 
     def with_values(self, column: str, wanted: Iterable[Any]) -> MessageFilter:
-        """Give a filter that also wants one of these values."""
+        """Return a filter that also asks for one of these values."""
         known = self.values.get(column)
         both = frozenset(wanted) if known is None else known & frozenset(wanted)
         return replace(self, values={**self.values, column: both})
 
     def with_bounds(self, column: str, least: int, greatest: int) -> MessageFilter:
-        """Give a filter that also wants a value between these, both included."""
+        """Return a filter that also asks for a value between these, both included."""
         low, high = self.bounds.get(column, (MIN_INT64, MAX_INT64))
         return replace(self, bounds={**self.bounds, column: (max(low, least), min(high, greatest))})
 
@@ -83,35 +85,56 @@ class MessageFilter:
         return self.bounds.get(_TIME, (MIN_INT64, MAX_INT64))
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that the filter looks at."""
-        words = () if self.words is None else ("uniq_key", "keys")
-        return tuple(dict.fromkeys([*self.values, *self.bounds, *words]))
+    def carried(self) -> list[str] | None:
+        """Keys of which every wanted message carries one; None if there is no such set."""
+        if self.words is not None:
+            return sorted(filter(None, self.words))
+        unique = self.values.get("uniq_key")
+        if unique is not None and all(unique):
+            return sorted(unique)
+        whole = self.values.get("keys")
+        if whole is not None:
+            # A message with these very keys carries each of them; one is enough.
+            first = [next(filter(None, keys.split(" ")), None) for keys in whole]
+            if None not in first:
+                return sorted({word for word in first if word is not None})
+        return None
+
+    def selection(self) -> _core.MessageFilter:
+        """Return the filter for the scan; `apply` then checks the values that it does not know."""
+        begin, end = self.times
+        numbers = self.values.get("queue_offset")
+        low, high = self.bounds.get("queue_offset", (MIN_INT64, MAX_INT64))
+        if numbers:
+            low, high = max(low, min(numbers)), min(high, max(numbers))
+        least, greatest = self.bounds.get("phy_offset", (0, MAX_INT64))
+        return _core.MessageFilter(
+            topics=self.values.get("topic"),
+            queue_ids=list(self.values["queue_id"]) if "queue_id" in self.values else None,
+            begin=begin,
+            end=end,
+            begin_phy_offset=least,
+            end_phy_offset=None if greatest == MAX_INT64 else greatest + 1,
+            begin_queue_offset=low,
+            end_queue_offset=None if high == MAX_INT64 else high + 1,
+            keys=self.carried,
+        )
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that `apply` looks at."""
+        return [name for name in _UNKNOWN_TO_SCAN if name in self.values]
 
     def apply(self, batch: Any) -> Any:
-        """Give the rows of a batch that pass."""
-        masks: list[Any] = []
-        for name, wanted in self.values.items():
+        """Return the rows of a batch whose values are wanted, where the scan does not compare them itself."""
+        for name in self.columns:
             column = batch.column(name)
-            masks.append(pc.is_in(column, value_set=pa.array(sorted(wanted), column.type)))
-        for name, (low, high) in self.bounds.items():
-            numbers = batch.column(name).cast(pa.int64())
-            masks += [
-                pc.greater_equal(numbers, max(low, MIN_INT64)),
-                pc.less_equal(numbers, min(high, MAX_INT64)),
-            ]
-        if self.words is not None:
-            masks.append(_has_key(batch.column("uniq_key"), batch.column("keys"), self.words))
-        if not masks:
-            return batch
-        mask = masks[0]
-        for other in masks[1:]:
-            mask = pc.and_(mask, other)
-        return batch.filter(mask)
+            batch = batch.filter(pc.is_in(column, value_set=pa.array(sorted(self.values[name]), column.type)))
+        return batch
 
 
 def _narrow(found: MessageFilter, each: Filter) -> MessageFilter:
-    """Narrow by one filter of a query; what cannot be used here is left to Spark."""
+    """Narrow by one filter of a query; Spark applies those that are unknown here."""
     column: tuple[str, ...] = getattr(each, "attribute", ())
     name = column[0] if len(column) == 1 else ""
     # By name: the classes came with pyspark 4.1, and a filter that is not known must do no harm.
@@ -142,13 +165,3 @@ def _narrow_time(found: MessageFilter, kind: str, value: Any) -> MessageFilter:
     if begin is None and end is None:
         return found
     return found.with_bounds(_TIME, MIN_INT64 if begin is None else begin, MAX_INT64 if end is None else end)
-
-
-def _has_key(uniq_keys: Any, keys: Any, wanted: tuple[str, ...]) -> Any:
-    """Tell which rows carry one of the keys, by the broker's rule: pieces between single spaces, none of them empty."""
-    wanted_set = pa.array([key for key in wanted if key], pa.utf8())
-    pieces = pc.split_pattern(keys, pattern=" ")
-    hit = pc.is_in(pc.list_flatten(pieces), value_set=wanted_set)
-    rows_hit = pc.list_parent_indices(pieces).filter(hit)
-    row_numbers = pa.array(range(len(keys)), rows_hit.type)
-    return pc.or_(pc.is_in(uniq_keys, value_set=wanted_set), pc.is_in(row_numbers, value_set=rows_hit))

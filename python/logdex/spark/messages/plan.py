@@ -1,10 +1,17 @@
-"""What a query's filters leave to be read: single messages by id and index, parts of queues, or ranges of the log."""
+"""How a read of a store is split into tasks: single messages by id and index, parts of queues, and ranges of the log."""
 
 from __future__ import annotations
 
 import logging
+import os
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import InputPartition
 
 from logdex._types import MAX_INT64
 from logdex.errors import LogdexError
@@ -15,7 +22,6 @@ from logdex.rocketmq.layout import configured_topics
 from logdex.rocketmq.message import is_msg_id, offset_in_msg_id
 from logdex.rocketmq.queues import QueueSet
 from logdex.rocketmq.read import MessageRead, expect_end, subtract
-from logdex.spark.message_work import LogPiece, QueuePiece, Work, cut_log, cut_offsets, cut_queue
 from logdex.spark.workers import pack, task_bytes
 
 if TYPE_CHECKING:
@@ -25,8 +31,7 @@ if TYPE_CHECKING:
     from logdex.rocketmq import CommitLog
     from logdex.rocketmq.layout import StoreLayout
     from logdex.rocketmq.read import Range
-    from logdex.spark.message_filter import MessageFilter
-    from logdex.spark.message_work import Piece
+    from logdex.spark.messages.filter import MessageFilter
 
 logger = logging.getLogger("logdex.spark")
 
@@ -35,7 +40,129 @@ _WORTH_SINGLE_READS = 8
 _MOST_QUEUES = 1_024
 _MOST_QUESTIONS = 1_000_000
 _UNITS_SAMPLED = 64
+_QUEUES_ASKED = 4
+_OFFSETS_A_PIECE = 4_096
 _SOME_MESSAGE_BYTES = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class LogPiece:
+    """A part of the log: messages that begin at offsets [begin, end)."""
+
+    begin: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of log."""
+        return self.end - self.begin
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsPiece:
+    """Messages at known offsets, rising.
+
+    Attributes:
+        offsets: Where they begin.
+        size: About how many bytes they have.
+    """
+
+    offsets: tuple[int, ...]
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePiece:
+    """The messages of one queue in the log range [begin, end), to which the units [first, last) of the queue lead.
+
+    Attributes:
+        topic: The topic.
+        queue_id: The queue.
+        path: Directory of the queue.
+        first: First unit.
+        last: First unit that is not wanted.
+        begin: First offset in the log.
+        end: First offset that is not wanted.
+        size: About how many bytes the messages have.
+    """
+
+    topic: str
+    queue_id: int
+    path: str
+    first: int
+    last: int
+    begin: int
+    end: int
+    size: int
+
+
+Piece: TypeAlias = LogPiece | OffsetsPiece | QueuePiece
+
+
+@dataclass(frozen=True)
+class Work(InputPartition):
+    """What one task reads."""
+
+    pieces: tuple[Piece, ...]
+
+
+def cut_offsets(offsets: Iterable[int], mean_size: int) -> Iterator[OffsetsPiece]:
+    """Split single messages into pieces."""
+    rising = sorted(set(offsets))
+    for first in range(0, len(rising), _OFFSETS_A_PIECE):
+        chosen = tuple(rising[first : first + _OFFSETS_A_PIECE])
+        yield OffsetsPiece(chosen, len(chosen) * mean_size)
+
+
+def cut_log(log: CommitLog, queues: QueueSet, ranges: Iterable[Range], piece_bytes: int) -> Iterator[LogPiece]:
+    """Split ranges of the log at its files, and larger files where messages of its longest queues begin.
+
+    A queue only proposes where to split: every place is correct. Without queues files stay whole, because only a walk tells
+    where a message begins.
+    """
+    starts = [int(path.name) for path in log.files]
+    longest: list[ConsumeQueue] | None = None
+    for begin, end in ranges:
+        edges = [begin, *(start for start in starts if begin < start < end), end]
+        for low, high in pairwise(edges):
+            pieces = -(-(high - low) // piece_bytes)
+            at = low
+            if pieces > 1:
+                longest = _longest(queues) if longest is None else longest
+                for number in range(1, pieces):
+                    wanted = low + (high - low) * number // pieces
+                    mark = min(filter(None, (queue.message_from(wanted) for queue in longest)), default=None)
+                    if mark is not None and at < mark < high:
+                        yield LogPiece(at, mark)
+                        at = mark
+            yield LogPiece(at, high)
+
+
+def cut_queue(log: CommitLog, queue: ConsumeQueue, whole: QueuePiece, piece_bytes: int) -> Iterator[QueuePiece]:
+    """Split the units of a queue into pieces that follow each other in the log; a damaged queue is not split."""
+    pieces = -(-whole.size // piece_bytes)
+    edges = [(whole.first, whole.begin)]
+    for number in range(1, pieces):
+        unit = whole.first + (whole.last - whole.first) * number // pieces
+        units = queue.units(unit, unit + 1)
+        if not units.num_rows:
+            continue
+        offset = units.column("phy_offset")[0].as_py()
+        rises = unit > edges[-1][0] and edges[-1][1] < offset < whole.end
+        # The unit must lead to its message, or no piece would read the messages around the cut.
+        if rises and log.is_message_of(offset, whole.topic, whole.queue_id, unit):
+            edges.append((unit, offset))
+    edges.append((whole.last, whole.end))
+    for (first, begin), (last, end) in pairwise(edges):
+        size = whole.size * (last - first) // (whole.last - whole.first)
+        yield replace(whole, first=first, last=last, begin=begin, end=end, size=size)
+
+
+def _longest(queues: QueueSet) -> list[ConsumeQueue]:
+    """Return a few queues with the most files."""
+    paths = [path for held in queues.directories().values() for path in held]
+    paths.sort(key=lambda path: (-len(os.listdir(path)), path))  # noqa: PTH208 -- names are counted
+    return [queues.open(path) for path in paths[:_QUEUES_ASKED]]
 
 
 class MessagePlan:
@@ -56,7 +183,7 @@ class MessagePlan:
         self._queues = QueueSet(layout, log, options)
 
     def tasks(self, piece_bytes: int, min_tasks: int | None, *, pushdown: bool) -> list[Work]:
-        """Cut what is to be read into tasks of about as many bytes each.
+        """Split what is to be read into tasks of about as many bytes each.
 
         Args:
             piece_bytes: The most bytes of a task, about.
@@ -71,7 +198,7 @@ class MessagePlan:
         return [Work(parts) for parts in pack(self._cut(pieces, piece_bytes), piece_bytes)]
 
     def ranges(self) -> list[Range]:
-        """Give the ranges of the log that can hold what is wanted, by its offsets and by the times of the files."""
+        """Return the ranges of the log that can hold wanted messages, by offsets and by the times of the files."""
         if self._wanted.is_empty:
             return []
         least, greatest = self._wanted.bounds.get("phy_offset", (0, MAX_INT64))
@@ -89,7 +216,7 @@ class MessagePlan:
                 yield each
 
     def _selected(self, ranges: list[Range]) -> list[Piece] | None:
-        """Give what ids, index or queues lead to, and the ranges for which they do not speak; None where they do not help."""
+        """Return what ids, index or queues lead to, and the ranges that they do not cover; None if they do not help."""
         offsets = self._by_id()
         if offsets is not None:
             return self._at(offsets, ranges, [])
@@ -101,7 +228,7 @@ class MessagePlan:
         return self._by_queues(ranges)
 
     def _by_id(self) -> set[int] | None:
-        """Give the offsets that offset ids or the query itself name; None where it names none."""
+        """Return the offsets that the query names, by offset id or by number; None if it names none."""
         named: list[set[int]] = []
         if "phy_offset" in self._wanted.values:
             named.append(set(self._wanted.values["phy_offset"]))
@@ -111,8 +238,8 @@ class MessagePlan:
         return set.intersection(*named) if named else None
 
     def _by_index(self) -> tuple[set[int], list[Range]] | None:
-        """Give the offsets of candidates, and the ranges of the log for which the index speaks; None where it cannot help."""
-        words = self._words()
+        """Return the offsets of candidates, and the ranges of the log that the index covers; None if it cannot help."""
+        words = self._wanted.carried
         if words is None or not self._layout.index.is_dir():
             return None
         topics = self._topics()
@@ -129,34 +256,19 @@ class MessagePlan:
         except (LogdexError, OSError) as error:
             logger.warning("the index does not help, the log is read: %s", error)
             return None
-        # Behind the end of a broker's walk lies what it would not read, which needs a scan to be told apart.
+        # Only a scan tells which messages behind the end of a broker's walk are valid.
         end_of_log = self._log.max_offset
-        return set().union(*found.to_pylist()), [(low, min(high, end_of_log)) for low, high in covered]
-
-    def _words(self) -> list[str] | None:
-        """Give keys of which every wanted message carries one, as the index knows them; None where there is no such set."""
-        unique = self._wanted.values.get("uniq_key")
-        if unique is not None and all(unique):
-            return sorted(unique)
-        whole = self._wanted.values.get("keys")
-        if whole is not None:
-            # A message with these very keys is indexed by each of them; one is enough.
-            first = [next(filter(None, keys.split(" ")), None) for keys in whole]
-            if None not in first:
-                return sorted({word for word in first if word is not None})
-        if self._wanted.words is not None:
-            return sorted(filter(None, self._wanted.words))
-        return None
+        return set(pa.array(found).flatten().to_pylist()), [(low, min(high, end_of_log)) for low, high in covered]
 
     def _topics(self) -> list[str]:
-        """Give the topics to ask the index for; none where they are not known."""
+        """Return the topics to ask the index for; none if they are unknown."""
         if "topic" in self._wanted.values:
             return sorted(self._wanted.values["topic"])
         known = self._queues.topics()
         return sorted({*known, *configured_topics(self._layout.config)}) if known else []
 
     def _at(self, offsets: set[int], ranges: list[Range], scanned: list[Range]) -> list[Piece]:
-        """Give the messages at these offsets, but those in the ranges that are scanned anyway; both in the order of the log."""
+        """Return the messages at these offsets and the scanned ranges without duplicates, in the order of the log."""
         end_of_log = self._log.max_offset
         inside = {each for each in offsets if _holds(ranges, each)}
         if any(each >= end_of_log for each in inside) and not _holds(scanned, max(inside)):
@@ -165,7 +277,7 @@ class MessagePlan:
         return [*cut_offsets(single, _SOME_MESSAGE_BYTES), *(LogPiece(begin, end) for begin, end in scanned)]
 
     def _by_queues(self, ranges: list[Range]) -> list[Piece] | None:
-        """Give parts of the wanted topics' queues, and the log behind what they cover; None where that is no gain."""
+        """Return parts of the queues of the wanted topics, and the log behind them; None if that is not cheaper."""
         topics = self._wanted.values.get("topic")
         if topics is None or not ranges:
             return None
@@ -188,7 +300,7 @@ class MessagePlan:
         return [*pieces, *(LogPiece(begin, end) for begin, end in rest)]
 
     def _units(self, queue: ConsumeQueue, topic: str, queue_id: int, whole: Range) -> QueuePiece | None:
-        """Give the units of a queue that can be wanted, and about how many bytes their messages have."""
+        """Return the units of a queue that can be wanted, and the approximate bytes of their messages."""
         least, greatest = self._wanted.bounds.get("queue_offset", (0, MAX_INT64))
         named = self._wanted.values.get("queue_offset")
         if named:
@@ -196,8 +308,8 @@ class MessagePlan:
         first, last = max(queue.min_offset, least), min(queue.max_offset, greatest + 1)
         if first >= last or whole[0] >= whole[1]:
             return None
-        sizes = queue.units(first, min(last, first + _UNITS_SAMPLED)).column("size").to_pylist()
-        mean = sum(sizes) // max(len(sizes), 1)
+        sizes = queue.units(first, min(last, first + _UNITS_SAMPLED)).column("size")
+        mean = int(pc.mean(pa.array(sizes)).as_py() or 0)
         return QueuePiece(topic, queue_id, str(queue.path), first, last, *whole, mean * (last - first))
 
 

@@ -1,0 +1,1 @@
+"""Format `rocketmq`: the messages of a store, as a table and as a stream."""
