@@ -144,11 +144,11 @@ impl ByteColumn {
             self.nulls.append_n_non_nulls(rows);
         }
         reserve(&mut self.content.values, end + MIDDLE);
-        let room = self.content.values.get_mut(begin..).unwrap_or_default();
+        let target = self.content.values.get_mut(begin..).unwrap_or_default();
         if end - begin <= rows * MIDDLE {
-            copy_short(places, bytes, room);
+            copy_short(places, bytes, target);
         } else {
-            copy_long(places, bytes, room);
+            copy_long(places, bytes, target);
         }
         self.used = end;
     }

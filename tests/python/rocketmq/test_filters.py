@@ -126,11 +126,14 @@ def filtered_store(tmp_path_factory: pytest.TempPathFactory) -> MessageStore:
 
 
 def test_one_text_instead_of_several_is_refused(filtered_store: MessageStore) -> None:
+    text: dict[str, Any]
+    number: dict[str, Any]
     for name in ("topics", "keys", "tags"):
+        text, number = {name: "text"}, {name: [7]}
         with pytest.raises(TypeError, match=f"{name}: expected an iterable of str, found one str"):
-            filtered_store.messages(**{name: "text"})
+            filtered_store.messages(**text)
         with pytest.raises(TypeError, match=f"{name}: expected str, found int"):
-            filtered_store.messages(**{name: [7]})
+            filtered_store.messages(**number)
 
 
 def test_topic_and_topics_hold_together(filtered_store: MessageStore) -> None:
