@@ -255,7 +255,7 @@ fn a_row_that_is_no_message_refuses_the_batch_and_nothing_is_written() {
     let topics = |second: Option<&str>| ("topic", texts(&[Some("T"), second]));
     let large = vec![0; 905];
     let cases: Vec<(RecordBatch, &str)> = vec![
-        (batch(vec![topics(None)]), "row 1: the topic is null"),
+        (batch(vec![topics(None)]), "row 1: topic: expected text, found null"),
         (batch(vec![topics(Some(""))]), "row 1: topic \"\""),
         (batch(vec![topics(Some("a/b"))]), "can name a folder"),
         (batch(vec![topics(Some(&long))]), "1 to 255 bytes"),
@@ -275,11 +275,14 @@ fn a_row_that_is_no_message_refuses_the_batch_and_nothing_is_written() {
                 ("tags", texts(&[Some("x"), Some("x")])),
                 ("properties", properties(&[&[("TAGS", "x")], &[("TAGS", "y")]])),
             ]),
-            "the property TAGS is \"y\"",
+            "property TAGS is \"y\"",
         ),
         (batch(vec![topics(Some("T")), ("tag", texts(&[None, None]))]), "no message column \"tag\""),
-        (batch(vec![topics(Some("T")), ("queue_id", texts(&[None, None]))]), "queue_id is Utf8"),
-        (batch(vec![("body", bodies(&[b""]))]), "no column topic"),
+        (
+            batch(vec![topics(Some("T")), ("queue_id", texts(&[None, None]))]),
+            "column queue_id: expected Int32, found Utf8",
+        ),
+        (batch(vec![("body", bodies(&[b""]))]), "expected a column topic, found none"),
     ];
     for (batch, wanted) in cases {
         let error = writer.put_messages(&batch, PUT).unwrap_err().to_string();
@@ -299,7 +302,7 @@ fn a_file_that_cannot_be_taken_refuses_the_batch_and_nothing_is_written() {
     let body = vec![1; 500];
     let two = batch(vec![("topic", texts(&[Some("T"), Some("T")])), ("body", bodies(&[&body, &body]))]);
     let error = writer.put_messages(&two, PUT).unwrap_err().to_string();
-    assert!(error.contains("expected a file of 1000 bytes, found 5"), "{error}");
+    assert!(error.contains("expected 1000 bytes, found 5 bytes"), "{error}");
     assert_eq!(file(directory.path(), 0), vec![0; 1000]);
     fs::remove_file(directory.path().join(format!("{:020}", 1000))).unwrap();
     assert_eq!(offsets(&writer.put_messages(&two, PUT).unwrap(), "queue_offset"), [0, 1]);

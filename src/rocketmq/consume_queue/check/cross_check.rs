@@ -402,6 +402,7 @@ impl CrossCheck {
             let next = at.saturating_add(UNITS_A_STEP).min(end);
             queue.read(&opened, at, next)?;
             let mut units = std::mem::take(&mut queue.units);
+            (queue.begin, queue.end) = (0, 0);
             // A batch unit may begin in the step before.
             units.retain(|unit| unit.base_offset >= at || at == begin);
             count += i64::try_from(units.len()).unwrap_or(i64::MAX);
