@@ -215,7 +215,11 @@ impl PyCommitLog {
     ///
     /// Raises:
     ///     OSError: The system refuses.
-    fn expect_message(&self, py: Python<'_>, phy_offset: u64) -> PyResult<()> {
+    fn expect_message(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = integer::phy_offset)] phy_offset: u64,
+    ) -> PyResult<()> {
         let log = self.inner()?;
         Ok(py.detach(|| log.expect_message(phy_offset))?)
     }
@@ -228,7 +232,12 @@ impl PyCommitLog {
     ///
     /// Raises:
     ///     OSError: The system refuses.
-    fn expect_dispatched(&self, py: Python<'_>, phy_offset: u64, root: PathBuf) -> PyResult<()> {
+    fn expect_dispatched(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = integer::phy_offset)] phy_offset: u64,
+        root: PathBuf,
+    ) -> PyResult<()> {
         let log = self.inner()?;
         let is_dispatched = || consume_queue::is_dispatched(&root, &log, phy_offset);
         Ok(py.detach(|| if is_dispatched()? { log.expect_message(phy_offset) } else { Ok(()) })?)
@@ -239,7 +248,11 @@ impl PyCommitLog {
     ///
     /// Raises:
     ///     OSError: The system refuses.
-    fn place(&self, py: Python<'_>, phy_offset: u64) -> PyResult<(String, u64)> {
+    fn place(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = integer::phy_offset)] phy_offset: u64,
+    ) -> PyResult<(String, u64)> {
         let log = self.inner()?;
         let (path, offset) = py.detach(|| log.place(phy_offset))?;
         Ok((path.display().to_string(), offset))
@@ -252,7 +265,11 @@ impl PyCommitLog {
     ///
     /// Raises:
     ///     OSError: The system refuses.
-    fn is_cut_short(&self, py: Python<'_>, end_phy_offset: u64) -> PyResult<bool> {
+    fn is_cut_short(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = integer::end_phy_offset)] end_phy_offset: u64,
+    ) -> PyResult<bool> {
         let log = self.inner()?;
         Ok(py.detach(|| log.is_cut_short(end_phy_offset))?)
     }
@@ -420,7 +437,7 @@ impl PyCommitLog {
     ///     body: "decoded", or "stored": as the log holds it, perhaps compressed.
     ///
     /// Returns:
-    ///     A record batch. Where no good message begins (see `message`), all columns but `phy_offset` are null.
+    ///     A record batch. Where no valid message begins (see `message`), all columns but `phy_offset` are null.
     ///
     /// Raises:
     ///     OSError: The system refuses.

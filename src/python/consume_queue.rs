@@ -275,8 +275,8 @@ impl PyConsumeQueue {
         &self,
         py: Python<'py>,
         #[pyo3(from_py_with = integer::begin)] begin: i64,
-        now: i64,
-        delay_ms: i64,
+        #[pyo3(from_py_with = integer::now)] now: i64,
+        #[pyo3(from_py_with = integer::delay_ms)] delay_ms: i64,
     ) -> PyResult<Option<DueMessages<'py>>> {
         let queue = self.inner()?;
         let due = py.detach(|| schedule::due_messages(&queue, begin, now, delay_ms))?;

@@ -150,6 +150,18 @@ COMMIT_LOG: dict[str, Call] = {
     "scan:end_phy_offset": lambda o, n: o.commit_log.scan(end_phy_offset=n),
     "scan:batch_size": lambda o, n: o.commit_log.scan(batch_size=n),
     "scan:threads": lambda o, n: o.commit_log.scan(threads=n),
+    "scan:queue_end": lambda o, n: o.commit_log.scan(queue_end=n),
+    "expect_message:phy_offset": lambda o, n: o.commit_log.expect_message(n),
+    "expect_dispatched:phy_offset": lambda o, n: o.commit_log.expect_dispatched(n, o.store.root),
+    "place:phy_offset": lambda o, n: o.commit_log.place(n),
+    "is_cut_short:end_phy_offset": lambda o, n: o.commit_log.is_cut_short(n),
+    "recovery:queue_end": lambda o, n: o.commit_log.recovery(last_exit_ok=True, queue_end=n),
+    "is_message_of:phy_offset": lambda o, n: o.commit_log.is_message_of(n, TOPIC, 0, 0),
+    "is_message_of:queue_id": lambda o, n: o.commit_log.is_message_of(0, TOPIC, n, 0),
+    "is_message_of:queue_offset": lambda o, n: o.commit_log.is_message_of(0, TOPIC, 0, n),
+    "ranges_in_time:begin": lambda o, n: o.commit_log.ranges_in_time(n, 0, 0),
+    "ranges_in_time:end": lambda o, n: o.commit_log.ranges_in_time(0, n, 0),
+    "ranges_in_time:clock_slack_ms": lambda o, n: o.commit_log.ranges_in_time(0, 0, n),
 }
 CONSUME_QUEUE: dict[str, Call] = {
     "open:log_end": lambda o, n: ConsumeQueue.open(o.queue.path, log_end=n),
@@ -158,6 +170,10 @@ CONSUME_QUEUE: dict[str, Call] = {
     "units:end": lambda o, n: o.queue.units(None, n),
     "extension_units:addresses": lambda o, n: o.queue.extension_units([n]),
     "offset_by_time:t": lambda o, n: o.queue.offset_by_time(n),
+    "due_messages:begin": lambda o, n: o.queue.due_messages(n, now=0, delay_ms=0),
+    "due_messages:now": lambda o, n: o.queue.due_messages(0, now=n, delay_ms=0),
+    "due_messages:delay_ms": lambda o, n: o.queue.due_messages(0, now=0, delay_ms=n),
+    "message_from:phy_offset": lambda o, n: o.queue.message_from(n),
 }
 MESSAGE_STORE: dict[str, Call] = {
     "open:hash_slots": lambda o, n: MessageStore.open(o.store.root, hash_slots=n, max_entries=9),

@@ -100,10 +100,10 @@ class IndexWriter:
         return self._file
 
     def _open_newest(self) -> IndexFile | None:
-        """Open the newest file; None if there is none or it cannot take puts."""
+        """Open the newest file, also a full one, whose tail a crash may have torn; None if there is none or it cannot take puts."""
         self.lock_directory()
         newest = self._files.last()
-        if newest is None or newest[1].is_full or not self._files.is_whole(newest[0]):
+        if newest is None or not self._files.is_whole(newest[0]):
             return None
         try:
             file = self._files.open_file(newest[1].path, "r+")

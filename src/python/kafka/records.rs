@@ -22,7 +22,7 @@ type PyRange<'py> = (Py<PyLogSegment>, Bound<'py, PyAny>, Bound<'py, PyAny>, Opt
 ///     begin: First timestamp.
 ///     end: Last timestamp.
 ///     columns: Names of columns; by default the first eight.
-///     keys: Only records whose key is one of these; a `str` is encoded as UTF-8. Batches may then be empty.
+///     keys: Only records whose key is one of these; a `str` is encoded as UTF-8.
 ///     header: Compare the values of the header of this name with `keys`, not the record's key.
 ///     offsets: Only records at these offsets.
 ///     batch_size: Rows of a batch; it ends earlier at 64 MiB.

@@ -426,7 +426,7 @@ impl CrossCheck {
             let at = unit.base_offset;
             let found = match topics.get(row) {
                 None if phy_offset >= log_end => "the end of the log".to_owned(),
-                None => "no good message".to_owned(),
+                None => "no valid message".to_owned(),
                 Some(topic) => {
                     let message = (topic, queue_ids.get(row)?, queue_offsets(row).unwrap_or(-1), sizes.get(row)?);
                     if message == (queue.topic.as_str(), queue.queue_id, at, size)
