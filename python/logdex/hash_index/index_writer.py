@@ -100,7 +100,7 @@ class IndexWriter:
         return self._file
 
     def _open_newest(self) -> IndexFile | None:
-        """Open the newest file, also a full one, whose tail a crash may have torn; None if there is none or it cannot take puts."""
+        """Open the newest file, even a full one: opening repairs a torn tail. None: there is none, or it cannot take puts."""
         self.lock_directory()
         newest = self._files.last()
         if newest is None or not self._files.is_whole(newest[0]):
