@@ -34,11 +34,7 @@ _SETTLED_SECONDS = 2
 class Entry:
     """One name in an index directory. A file that is replaced or changes its size becomes another entry.
 
-    Attributes:
-        name: The name.
-        inode: The file's number, which distinguishes a new file of an old name.
-        size: Its size in bytes.
-        is_file: A regular file, through links; False for a directory and the like.
+    `size` is in bytes. `is_file` is True for a regular file, also through links.
     """
 
     name: str
@@ -104,11 +100,7 @@ class DirectoryLock:
     """
 
     def __init__(self, directory: Path) -> None:
-        """Take the lock.
-
-        Raises:
-            BlockingIOError: Another service writes to the directory.
-        """
+        """Take the lock; raise `BlockingIOError` if another service writes to the directory."""
         self._descriptor: int | None = None
         if sys.platform == "win32":
             return
@@ -240,11 +232,10 @@ class FileSet:
             self.findings.append(Finding(str(path), at, "file-size", f"{expected} bytes", f"{entry.size} bytes"))
         if self._writer is not None and self._writer.path.name == entry.name:
             return self._writer
-        repaired = self._repaired and self.is_whole(entry)
+        # The broker's own rule deletes whole files and reads the others as they are.
+        repaired = self.compat is not None or (self._repaired and self.is_whole(entry))
         try:
-            # The broker's own rule deletes whole files and reads the others as they are.
-            last_exit_ok = self._last_exit_ok or repaired or self.compat is not None
-            return self.open_file(path, last_exit_ok=last_exit_ok)
+            return self.open_file(path, last_exit_ok=self._last_exit_ok or repaired)
         except FileNotFoundError:
             return None
         except CorruptFileError as error:
@@ -262,12 +253,7 @@ class FileSet:
         return None
 
     def open_file(self, path: Path, mode: Literal["r", "r+"] = "r", *, last_exit_ok: bool = True) -> IndexFile:
-        """Open one file in the directory's geometry; for writing takes its lock.
-
-        Raises:
-            BlockingIOError: Another writer holds the file.
-            CorruptFileError: The file cannot take puts.
-        """
+        """Open one file in the directory's geometry; for writing takes its lock and checks that it can take puts."""
         hash_slots, max_entries = self.geometry or (None, None)
         return IndexFile.open(
             path,
@@ -304,11 +290,7 @@ class FileSet:
             self._listed = False
 
     def check_geometry(self, *, for_puts: bool) -> None:
-        """Check that the files have the slots and entries that the caller gave, all of them or the fullest.
-
-        Raises:
-            ValueError: They have others.
-        """
+        """Check that the files have the slots and entries that the caller gave, all of them or the fullest."""
         # COMPAT(rocketmq IndexFile, B23): a broker reads files with the geometry of its own settings.
         if self._given_geometry is None or not self.directory.is_dir() or (self.compat and not for_puts):
             return
@@ -341,9 +323,8 @@ class FileSet:
 
     def leave_out(self, entries: frozenset[Entry]) -> None:
         """Answer without some of the files."""
-        with self._lock:
-            self._left_out = entries
-            self._listed = False
+        self._left_out = entries
+        self._listed = False
 
     def verify(self) -> Report:
         """Check everything in the directory, also what a load would leave out; linear in the size of the files."""

@@ -57,11 +57,10 @@ def find_geometry(directory: Path, entries: list[Entry], access: Access) -> tupl
     """
     files = _fullest_first(directory, entries)
     refused: GeometryError | None = None
-    for entry, count in files:
-        if count <= 1:
-            continue
+    for entry, held in files:
         try:
-            return _infer(directory / entry.name, access)
+            if held > 1:
+                return _infer(directory / entry.name, access)
         except FileNotFoundError:
             continue
         except GeometryError as error:
@@ -108,11 +107,12 @@ def check_geometry(
         path = directory / entry.name
         fits, count = _fits(path, held, geometry, access)
         slots_fit = any(slots == geometry[0] for slots, _ in fits)
-        if for_puts:
-            is_other = bool(fits) and geometry not in fits and not (some_right and slots_fit)
-            is_other = is_other or (not fits and not some_right and entry.size > expected)
-        else:
+        if not for_puts:
             is_other = bool(fits) and len(fits) == count and not (held <= geometry[1] and slots_fit)
+        elif fits:
+            is_other = geometry not in fits and not (some_right and slots_fit)
+        else:
+            is_other = not some_right and entry.size > expected
         if is_other:
             content = " or ".join(f"{slots} slots and {most} entries" for slots, most in fits) or "others"
             raise ValueError(

@@ -34,7 +34,6 @@ class TimeRange:
 
         Raises:
             TypeError: A bound is no integer, or a datetime without time zone.
-            ValueError: A bound does not fit in a signed 64-bit integer.
         """
         return cls(
             MIN_TIME if begin is None else _core.time_ms(begin, name="begin"),
@@ -47,23 +46,14 @@ class TimeRange:
 
 
 def check_max_num(max_num: int | None) -> None:
-    """Check the most results that a caller wants.
-
-    Raises:
-        ValueError: `max_num` is negative, or does not fit in a signed 64-bit integer.
-    """
+    """Raise `ValueError` if the most results that a caller wants are negative."""
     check_int64(max_num=max_num)
     if max_num is not None and max_num < 0:
         raise ValueError(f"max_num must not be negative: {max_num}")
 
 
 def check_clock_slack(clock_slack_ms: int) -> None:
-    """Check the slack for clock steps. With a negative one, files that hold matches would be skipped.
-
-    Raises:
-        TypeError: It is no integer.
-        ValueError: It is negative, or does not fit in a signed 64-bit integer.
-    """
+    """Raise `ValueError` for a negative slack for clock steps: files that hold matches would be skipped."""
     if operator.index(clock_slack_ms) < 0:
         raise ValueError(f"clock_slack_ms must not be negative: {clock_slack_ms}")
     check_int64(clock_slack_ms=clock_slack_ms)

@@ -12,13 +12,13 @@ from logdex.arrow import INDEXED_COLUMNS
 from logdex.hash_index.directory import list_directory
 from logdex.report import Report
 from logdex.rocketmq.index_service import INDEXES_TAGS, IndexService
-from logdex.rocketmq.read import bytes_read, read_ahead
+from logdex.rocketmq.read import read_ahead
 
 if TYPE_CHECKING:
     import os
     from datetime import tzinfo
 
-    from logdex._core import CommitLog
+    from logdex._core import CommitLog, MessageReader
     from logdex._types import Progress
     from logdex.rocketmq.queues import QueueSet
 
@@ -28,9 +28,9 @@ _COLUMNS = (*INDEXED_COLUMNS, "store_size")
 def build_index(
     log: CommitLog,
     directory: str | os.PathLike[str],
-    *,
-    geometry: tuple[int, int] | None,
+    geometry: tuple[int | None, int | None],
     zone: str | tzinfo | None,
+    *,
     tags: bool,
     threads: int,
     progress: Progress | None,
@@ -40,7 +40,7 @@ def build_index(
     if target.is_dir() and list_directory(target):
         # Index files would be overwritten, and among other files a broker would load ours as one of them.
         raise FileExistsError(errno.EEXIST, "the directory is not empty; give the index one of its own", str(target))
-    hash_slots, max_entries = geometry or (None, None)
+    hash_slots, max_entries = geometry
     first = log.min_offset
     total = log.max_offset - first
     messages = entries = 0
@@ -64,10 +64,8 @@ def build_index(
                 progress(last[0] - first, total)
         index.flush()
         files = len(index.files)
-    return Report(
-        list(reader.report.findings),
-        {**bytes_read(reader, first, total), "messages": messages, "entries": entries, "index_files": files},
-    )
+    counts = {"messages": messages, "entries": entries, "index_files": files}
+    return Report(list(reader.report.findings), {**_bytes_read(reader, first, total), **counts})
 
 
 def build_queues(
@@ -91,4 +89,12 @@ def build_queues(
             if progress is not None and (last := last_message(batch)) is not None:
                 progress(last[0] - first, total)
     made = writer.finish()
-    return Report([*reader.report.findings, *made.findings], {**bytes_read(reader, first, total), **made.checked})
+    return Report([*reader.report.findings, *made.findings], {**_bytes_read(reader, first, total), **made.checked})
+
+
+def _bytes_read(reader: MessageReader, first: int, total: int) -> dict[str, int]:
+    """Return how much of a log was read, and how much is behind the damage that ended the walk."""
+    if not reader.report.findings or reader.end_offset is None:
+        return {"log_bytes": total}
+    read = reader.end_offset - first
+    return {"log_bytes": read, "log_bytes_behind_damage": total - read}
