@@ -52,9 +52,6 @@ def list_directory(directory: Path) -> list[Entry]:
     """List a directory in the broker's load order (IndexService#load). Names that vanish meanwhile are left out.
 
     Names that begin with `_` or `.` are marks of batch jobs (Hadoop's convention, such as Spark's `_SUCCESS`): left out too.
-
-    Raises:
-        OSError: The directory cannot be read.
     """
     entries = []
     # Not pathlib: this runs at every question, and building paths takes longer than asking the system.
@@ -145,7 +142,7 @@ class FileSet:
         self.access = access
         self.compat = compat
         self.findings: list[Finding] = []
-        self.entries: list[Entry] = []
+        self._entries: list[Entry] = []
         self._given_geometry = geometry
         self._last_exit_ok = last_exit_ok
         self._handles: dict[Entry, IndexFile] = {}
@@ -161,10 +158,6 @@ class FileSet:
 
         A directory that does not exist holds nothing. A file that vanished since the listing is skipped. So is a file without
         entries that came after the first listing, while slots and entries are unknown.
-
-        Raises:
-            OSError: The directory or a file cannot be read.
-            GeometryError: Slots and entries were not given and cannot be inferred from the files.
         """
         with self._lock:
             stamp = directory_stamp(self.directory)
@@ -174,9 +167,9 @@ class FileSet:
                 entries = list_directory(self.directory)
             except FileNotFoundError:
                 entries = []
-            if not self._listed or entries != self.entries or self.geometry is None:
+            if not self._listed or entries != self._entries or self.geometry is None:
                 self._reopen(entries)
-                self.entries = entries
+                self._entries = entries
                 self._listed = True
             # A short file may still grow, which does not change the directory.
             self._stamp = stamp if all(map(self.is_whole, entries)) else None

@@ -46,10 +46,7 @@ def find_geometry(directory: Path, entries: list[Entry], access: Access) -> tupl
     """Find (hash_slots, max_entries) of a directory from its fullest file.
 
     Files of the most common size come first, because the size of a damaged file proves nothing. If the content of a file fits
-    no geometry, the next fullest is tried.
-
-    Returns:
-        The geometry; None while there is no index file that holds a byte.
+    no geometry, the next fullest is tried. Without a file that holds a byte there is no geometry.
 
     Raises:
         NothingIndexedError: No file holds an entry, and none has the broker's default size.
@@ -98,7 +95,6 @@ def check_geometry(
 
     Raises:
         ValueError: A file has other slots and entries.
-        OSError: A file cannot be read.
     """
     files = _fullest_first(directory, entries)
     expected = file_size(geometry)

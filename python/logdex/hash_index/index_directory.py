@@ -6,8 +6,9 @@ import errno
 import io
 import threading
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from logdex import _core
 from logdex._files import Closing
@@ -15,7 +16,7 @@ from logdex._types import Access, check_int64
 from logdex.arrow import entry_batches
 from logdex.hash_index.directory import FileSet
 from logdex.hash_index.index_writer import IndexWriter
-from logdex.hash_index.query import CLOCK_SLACK_MS, TimeRange, check_clock_slack, check_max_num, newest_first
+from logdex.hash_index.query import CLOCK_SLACK_MS, TimeRange, check_clock_slack, check_max_num
 from logdex.hash_index.rolling import resolve_zone
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from logdex._core import IndexFile, IndexHeader
     from logdex._types import Time
     from logdex.report import Report
-
-_Index = TypeVar("_Index", bound="IndexDirectory")
 
 MAX_THREADS: Final = 64
 """More threads than any put can use."""
@@ -266,7 +265,7 @@ class IndexDirectory(Closing):
         return _core.newest_first(files, begin=times.begin, end=times.end, clock_slack_ms=slack)
 
     def _newest_header(self, files: Sequence[IndexFile]) -> IndexHeader | None:
-        return newest_first(files)[0].header if files else None
+        return _core.newest_first(files)[0].header if files else None
 
     def verify(self) -> Report:
         """Check every file of the directory, linear in their size; never raises for what it finds."""
@@ -316,8 +315,4 @@ class IndexDirectory(Closing):
         if self._mode == "a" and "last_exit_ok" in options:
             # An unclean open has repaired the files on disk by now.
             options["last_exit_ok"] = True
-        return _reopen, (type(self), self._directory, options)
-
-
-def _reopen(kind: type[_Index], directory: Path, options: dict[str, Any]) -> _Index:
-    return kind.open(directory, **options)
+        return partial(type(self).open, self._directory, **options), ()

@@ -1,4 +1,4 @@
-"""Questions to an index: time ranges, limits, and the files that a question needs."""
+"""Questions to an index: time ranges, limits and the slack for clock steps."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from logdex import _core
 from logdex._types import MAX_INT64, MIN_INT64, check_int64
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from logdex._core import IndexFile
     from logdex._types import Time
 
 CLOCK_SLACK_MS = 3_600_000
@@ -57,12 +54,3 @@ def check_clock_slack(clock_slack_ms: int) -> None:
     if operator.index(clock_slack_ms) < 0:
         raise ValueError(f"clock_slack_ms must not be negative: {clock_slack_ms}")
     check_int64(clock_slack_ms=clock_slack_ms)
-
-
-def newest_first(files: Sequence[IndexFile]) -> list[IndexFile]:
-    """Order files, given in load order, from the newest to the oldest.
-
-    By commit-log offset, because names follow local time, which steps back. Files that begin at the same offset keep the
-    load order: a message's keys may be in two files.
-    """
-    return _core.newest_first(files)

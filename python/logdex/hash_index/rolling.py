@@ -45,12 +45,7 @@ def sort_key(name: str) -> bytes:
 
 
 def resolve_zone(zone: str | tzinfo | None) -> tzinfo | None:
-    """Return the time zone of a name; None stays None, the machine's own.
-
-    Raises:
-        ValueError: The machine knows no zone of that name.
-        TypeError: Neither a name, nor a `datetime.tzinfo`, nor None.
-    """
+    """Return the time zone of a name; None stays None, the machine's own."""
     if isinstance(zone, str):
         try:
             return ZoneInfo(zone)
@@ -78,9 +73,6 @@ def next_name(names: Iterable[str], now_ms: int, zone: str | tzinfo | None = Non
 
     Local time steps back at the end of summer time and when a clock is set, so now may sort before an existing name.
     Names that are no index file's are ignored.
-
-    Raises:
-        ValueError: No index file name sorts after the newest one.
     """
     now = format_name(now_ms, zone)
     newest = max(filter(is_index_file_name, names), key=sort_key, default="")
@@ -91,9 +83,6 @@ def successor(name: str) -> str:
     """Return the name 1 ms later; if the name is no date, the next number that sorts after it.
 
     The digits stay those of the name's script: a broker continues in the digits of its locale.
-
-    Raises:
-        ValueError: `name` is not an index file's, or no index file name sorts after it.
     """
     if not is_index_file_name(name):
         raise ValueError(f"not the name of an index file: {name!r}")

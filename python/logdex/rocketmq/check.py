@@ -6,7 +6,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, TypeAlias
 
 from logdex import _core
-from logdex._core import IndexCrossCheck, QueueCrossCheck, last_message, split_cut_off
+from logdex._core import IndexCrossCheck, QueueCrossCheck, split_cut_off
 from logdex.hash_index.geometry import entry_offset
 from logdex.report import Finding, Report, merge
 from logdex.rocketmq.find import TAG_PREFIX
@@ -68,11 +68,9 @@ class StoreCheck:
         files = self._log.check_files()
         begin, end = self._log.min_offset, self._log.max_offset
         reader = self._log.scan(columns=_COLUMNS, batch_size=_ROWS, stop="salvage")
-        with closing(read_ahead(reader)) as batches:
+        with closing(read_ahead(reader, progress, (begin, end))) as batches:
             for batch in batches:
                 self._check_messages(batch)
-                if progress is not None and (last := last_message(batch)) is not None:
-                    progress(min(last[0], end) - begin, end - begin)
         checked = {"log_bytes": end - begin, "messages": self._messages}
         if self._back_in_time:
             # A clock step, or truncated messages that a crash brought back: nothing distinguishes them.

@@ -9,10 +9,18 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from logdex._core import MessageFilter, QueueReader, StoreCheckpoint, broker_lock_holder, dispatched_end
+from logdex._core import (
+    MessageFilter,
+    QueueReader,
+    StoreCheckpoint,
+    broker_lock_holder,
+    dispatched_end,
+    last_message,
+    newest_first,
+)
 from logdex.arrow import BatchStream
 from logdex.errors import LogdexError
-from logdex.hash_index.query import MAX_TIME, MIN_TIME, newest_first
+from logdex.hash_index.query import MAX_TIME, MIN_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -20,7 +28,7 @@ if TYPE_CHECKING:
     from arro3.core import RecordBatch
 
     from logdex._core import CommitLog, MessageReader
-    from logdex._types import Body, Scan
+    from logdex._types import Body, Progress, Scan
     from logdex.hash_index.query import TimeRange
     from logdex.report import Finding
     from logdex.rocketmq.index_service import IndexService
@@ -213,8 +221,14 @@ def subtract(whole: Range, ranges: Iterable[Range]) -> list[Range]:
     return rest
 
 
-def read_ahead(reader: MessageReader) -> Generator[RecordBatch, None, None]:
-    """Yield the batches of a reader, which a thread reads a few ahead; close the generator to stop the thread."""
+def read_ahead(
+    reader: MessageReader, progress: Progress | None = None, span: Range = (0, 0)
+) -> Generator[RecordBatch, None, None]:
+    """Yield the batches of a reader, which a thread reads a few ahead; close the generator to stop the thread.
+
+    `progress` is called after each batch with the bytes of the range of the log that are done, and all of them.
+    """
+    begin, end = span
     ready: SimpleQueue[Any] = SimpleQueue()
     space = threading.Semaphore(_BATCHES_AHEAD)
     stopped = False
@@ -238,6 +252,8 @@ def read_ahead(reader: MessageReader) -> Generator[RecordBatch, None, None]:
                 raise item
             yield item
             space.release()
+            if progress is not None and (last := last_message(item)) is not None:
+                progress(min(last[0], end) - begin, end - begin)
     finally:
         stopped = True
         space.release()

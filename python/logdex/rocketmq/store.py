@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from logdex._core import CommitLog
@@ -197,16 +198,9 @@ class MessageStore(Closing):
         scan: Scan = "auto",
         batch_size: int = 1_024,
     ) -> BatchStream:
-        """Find the messages of many keys.
+        """Find the messages of many keys, at most `max_num` a key; the other options are those of `find`.
 
-        Args:
-            topics: One topic for all, or one a key: a sequence or Arrow.
-            keys: The keys: a sequence or Arrow. A null key finds nothing.
-            begin: First store time, ms or an aware datetime; None: no bound.
-            end: Last store time, included.
-            max_num: The most messages a key; None: all.
-            scan: As for `find`.
-            batch_size: The most rows of a batch.
+        `topics` is one topic for all, or one a key: a sequence or Arrow, as are the keys. A null key finds nothing.
 
         Returns:
             An Arrow stream of query_row (int64, the place of the key) and the message columns, in the order of the keys, the
@@ -429,11 +423,7 @@ class MessageStore(Closing):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by path and options."""
-        return _reopen, (self._layout.root, {**self._options, "commit_log": self._layout.commit_log})
-
-
-def _reopen(root: Path, options: dict[str, Any]) -> MessageStore:
-    return MessageStore.open(root, **options)
+        return partial(MessageStore.open, self._layout.root, **self._options, commit_log=self._layout.commit_log), ()
 
 
 def _texts(name: str, values: Iterable[str]) -> Iterable[str]:

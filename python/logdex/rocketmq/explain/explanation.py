@@ -119,18 +119,13 @@ class Explanation:
     """The way from a key to its messages.
 
     Attributes:
-        topic: The topic asked for.
-        key: The key asked for.
-        begin: First store time, ms; None: no bound.
+        begin: First store time asked for, ms; None: no bound.
         end: Last store time, ms; None: no bound.
         index_key: The text that is hashed.
-        key_hash: Its hash.
         files: The index files, newest first.
         candidates: The places that the files and the log lead to, newest first, each once.
         found: Offsets of the messages that `find` returns.
         broker_found: Those of them that a 4.9.3 broker finds in its index; None without an index.
-        min_offset: Begin of the log.
-        max_offset: End of the log.
         indexed_up_to: Offset of the message of the last index entry; None without one.
         lag_bytes: Bytes of the log after that message; all of the log without one.
         scanned_bytes: Bytes of the log that were read because no index file covers them.

@@ -19,16 +19,9 @@ if TYPE_CHECKING:
 
 
 class PutResult(NamedTuple):
-    """The place of a message that was put.
+    """The place of a message that was put, by the names of the message columns.
 
-    Attributes:
-        topic: The topic of its queue: a delayed message waits under `SCHEDULE_TOPIC_XXXX`.
-        queue_id: The queue of that topic.
-        queue_offset: Index of the message in its queue.
-        phy_offset: Offset of its first byte in the log.
-        store_timestamp: When it was stored, ms since the epoch.
-        msg_id: The broker's id: store host and `phy_offset` in upper-case hex.
-        store_size: Its bytes in the log.
+    A delayed message waits under the topic `SCHEDULE_TOPIC_XXXX`.
     """
 
     topic: str

@@ -63,7 +63,6 @@ class RecoveryPlan:
     """The end of a log, and what its queues and index lack.
 
     Attributes:
-        last_exit_ok: The last writer closed the store.
         begin: The log was walked from here on.
         end: The end of the log; what is behind it is truncated.
         dispatch: Messages are dispatched again from here on; queues and index skip what they have.
@@ -72,7 +71,6 @@ class RecoveryPlan:
         tags: The index also holds tags (5.5.0); None: unknown, because no message in it has any.
         file_size: Bytes of a file of the log; 0 without files.
         messages_lost: Valid messages behind the end.
-        findings: The damage.
     """
 
     last_exit_ok: bool = True

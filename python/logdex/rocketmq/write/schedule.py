@@ -102,8 +102,8 @@ class DelayOffsets:
                 continue
             except CorruptFileError as error:
                 damage = damage or error
-                continue
-            return
+            else:
+                return
         if damage is not None:
             raise damage
 

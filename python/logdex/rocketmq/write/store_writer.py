@@ -153,21 +153,10 @@ class StoreWriter(Closing):
     ) -> PutResult:
         """Put one message. For many, `put_messages` is much faster.
 
-        Args:
-            topic: The topic.
-            body: The body, stored as it is.
-            queue_id: The queue of the topic.
-            tags: Its tags (property TAGS).
-            keys: Its keys (property KEYS): one text with spaces between the keys, or several texts.
-            properties: Further properties.
-            delay_level: Park the message for the delay of this level, 1 to 18 with the default levels; 0: do not park it.
-            flag: The application's flag.
-            uniq_key: The producer's id (property UNIQ_KEY).
-            sys_flag: The system's flag, as the body is compressed. The bits for IPv6 hosts are set from the hosts.
-            born_timestamp: When the producer created it; None: now.
-            born_host: The producer, as `ip:port` or `[ipv6]:port`; None: the store's host.
-            store_timestamp: When it was stored, for messages that are restored; None: now.
-            store_host: The broker; None: the store's.
+        The body is stored as it is; `sys_flag` must say how it is compressed. `keys`, one text with spaces between the keys or
+        several texts, `tags` and `uniq_key` become the properties KEYS, TAGS and UNIQ_KEY. A `delay_level`, 1 to 18 with the
+        default levels, parks the message for the delay of that level. Hosts are `ip:port` or `[ipv6]:port`, by default the
+        store's; times are by default now. A `store_timestamp` is for messages that are restored.
 
         Raises:
             ValueError: A topic, a property or a size that a broker would refuse, too.
