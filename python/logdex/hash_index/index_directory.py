@@ -205,6 +205,9 @@ class IndexDirectory(Closing):
             max_num: The most candidates; None: all. With `compat` at most 64.
             begin: First store time, ms or an aware datetime; None: no bound.
             end: Last store time, included.
+
+        Raises:
+            ValueError: `max_num` is negative.
         """
         check_max_num(max_num)
         times = TimeRange.of(begin, end)

@@ -155,8 +155,8 @@ class StoreWriter(Closing):
 
         The body is stored as it is; `sys_flag` must say how it is compressed. `keys`, one text with spaces between the keys or
         several texts, `tags` and `uniq_key` become the properties KEYS, TAGS and UNIQ_KEY. A `delay_level`, 1 to 18 with the
-        default levels, parks the message for the delay of that level. Hosts are `ip:port` or `[ipv6]:port`, by default the
-        store's; times are by default now. A `store_timestamp` is for messages that are restored.
+        default levels, parks the message for the delay of that level; 0 does not. Hosts are `ip:port` or `[ipv6]:port`, by
+        default the store's; times are by default now. A `store_timestamp` is for messages that are restored.
 
         Raises:
             ValueError: A topic, a property or a size that a broker would refuse, too.
@@ -216,17 +216,29 @@ class StoreWriter(Closing):
     # Services
 
     def dispatch(self) -> int:
-        """Dispatch what was put to queues and index; return the number of messages. After an error the next call continues."""
+        """Dispatch what was put to queues and index; return the number of messages.
+
+        Raises:
+            OSError: The system refuses; the next call dispatches the rest.
+        """
         self._check_open()
         return self._parts.dispatch()
 
     def deliver_due(self, now: Time | None = None) -> int:
-        """Put the scheduled messages that are due, by default now, into their own topics; return their number."""
+        """Put the scheduled messages that are due, by default now, into their own topics; return their number.
+
+        Raises:
+            OSError: The system refuses; what was delivered is not delivered again.
+        """
         self._check_open()
         return self._parts.deliver_due(optional_ms(now, "now"))
 
     def flush(self) -> None:
-        """Dispatch what was put, flush log, queues and index to the disk, and write the checkpoint."""
+        """Dispatch what was put, flush log, queues and index to the disk, and write the checkpoint.
+
+        Raises:
+            OSError: The system refuses.
+        """
         self._check_open()
         self._parts.flush()
 
