@@ -49,7 +49,7 @@ ALLOWED: dict[str, str] = {
     "spark/index/source.py: Span.of_rows": "least and greatest value of a task",
     "spark/messages/plan.py: MessagePlan._by_index": "offsets of candidates, for the plan of the driver",
     "spark/messages/plan.py: MessagePlan._units": "one value a queue: its mean message size",
-    "spark/messages/plan.py: cut_queue": "one value for each place where a file is split",
+    "spark/messages/plan.py: MessagePlan._cut_queue": "one value for each place where a file is split",
     "spark/messages/source.py: _limited": "one value a batch of a stream",
     "spark/workers.py: call_in_tasks.answers": "one argument for each task",
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +30,7 @@ def build_key_index(
 ) -> Report:
     """Index the records of Kafka partitions by their keys in Spark's workers; see `logdex.kafka.build_key_index`.
 
-    Each partition has one task, which writes the files of a local build. A task that is tried again continues where the one
-    before it was killed; only one at a time writes the index of a partition.
+    Each partition has one task, which writes the files of a local build. A retried task continues an interrupted one.
 
     Args:
         spark: The session; its workers must see the same files as the driver.
@@ -53,32 +51,19 @@ def build_key_index(
     """
     check_max_entries(max_entries)
     check_worker_python(spark)
-    source = Path(log_dir).absolute()
+    source, target = Path(log_dir).absolute(), Path(directory).absolute()
     require_directory(source)
     with LogDir.open(source) as logs:
         # The largest first, so that none of them begins when all others are done.
         partitions = sorted(partitions_of(logs, topics), key=lambda each: -logs.log(each.topic, each.partition).size)
-    check_targets(partitions, Path(directory), header)
+    check_targets(partitions, target, header)
     if not partitions:
         return Report([], {"partitions": 0, "records": 0, "entries": 0})
-    index = partial(_index, str(source), str(Path(directory).absolute()), header=header, max_entries=max_entries)
-    return merge([_report(values) for values in call_in_tasks(spark, index, partitions)])
 
+    def index(partition: TopicPartition) -> dict[str, Any]:
+        with LogDir.open(source) as logs:
+            log = logs.log(partition.topic, partition.partition)
+            return index_partition(log, target / str(partition), header=header, max_entries=max_entries).to_dict()
 
-def _index(
-    log_dir: str,
-    directory: str,
-    partition: TopicPartition,
-    *,
-    header: str | None,
-    max_entries: int | None,
-) -> dict[str, Any]:
-    """Index one partition, in a worker, and return the report as a dictionary."""
-    with LogDir.open(log_dir) as logs:
-        log = logs.log(partition.topic, partition.partition)
-        report = index_partition(log, Path(directory) / str(partition), header=header, max_entries=max_entries)
-    return report.to_dict()
-
-
-def _report(values: dict[str, Any]) -> Report:
-    return Report([Finding(**finding) for finding in values["findings"]], values["checked"])
+    reports = call_in_tasks(spark, index, partitions)
+    return merge([Report([Finding(**each) for each in one["findings"]], one["checked"]) for one in reports])

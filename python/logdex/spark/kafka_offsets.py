@@ -1,9 +1,4 @@
-"""Options that say where a read of `kafka_log` begins and ends in each partition: those of Spark's own Kafka source.
-
-`startingOffsets` and `endingOffsets`: `earliest`, `latest`, or JSON of topic, partition and offset, in which -2 is the earliest
-and -1 the latest. `startingTimestamp` and `endingTimestamp`: milliseconds for all partitions. `startingOffsetsByTimestamp` and
-`endingOffsetsByTimestamp`: JSON of topic, partition and milliseconds. A timestamp means the first record at or after it.
-"""
+"""Options that say where a read of `kafka_log` begins and ends in each partition: those of Spark's own Kafka source."""
 
 from __future__ import annotations
 
@@ -23,7 +18,6 @@ if TYPE_CHECKING:
 _EARLIEST = -2
 _LATEST = -1
 _WORDS = {"earliest": _EARLIEST, "latest": _LATEST}
-_STRATEGIES = ("error", "latest")
 _WHOLE = re.compile("-?[0-9]+")
 
 _ByPartition: TypeAlias = dict[TopicPartition, int]
@@ -44,12 +38,8 @@ OFFSET_OPTIONS = (
 class Bound:
     """One end of a read. As in Spark, one timestamp counts before timestamps, and these before offsets.
 
-    Attributes:
-        word: An offset for every partition: -2 the earliest, -1 the latest.
-        offsets: Offsets of single partitions; the others use `word`.
-        timestamp: Milliseconds for every partition.
-        timestamps: Milliseconds of single partitions.
-        missing: What a start by time does without a record at or after it: "error" or "latest".
+    `word` is the offset of each partition without one in `offsets`: -2 the earliest, -1 the latest. Timestamps are milliseconds,
+    of every partition or of single ones. `missing` is "error" or "latest": a start by time without a record at or after it.
     """
 
     word: int
@@ -59,11 +49,7 @@ class Bound:
     missing: str = "latest"
 
     def check_names(self, chosen: Collection[TopicPartition]) -> None:
-        """Check that all named partitions are read: a mistyped name must not read everything.
-
-        Raises:
-            ValueError: A named partition is not chosen.
-        """
+        """Raise ValueError if a named partition is not read: a mistyped name must not read everything."""
         named = {*(self.offsets or ()), *(self.timestamps or ())}
         unread = sorted(each for each in named if each not in chosen)
         if unread:
@@ -71,11 +57,7 @@ class Bound:
             raise ValueError(f"offsets are given for {', '.join(map(str, unread))}, which is not read; read is {there}")
 
     def resolve(self, log: Log, *, committed: bool = False) -> int:
-        """Return the offset that this means in a log.
-
-        Args:
-            log: The log.
-            committed: The latest offset is that of a read-committed consumer; later records may still be committed.
+        """Return the offset that this means in a log; `committed`: the latest one is that of a read-committed consumer.
 
         Raises:
             ValueError: A start by time has no record at or after it, and `missing` is "error".
@@ -105,16 +87,8 @@ def latest(log: Log, *, committed: bool) -> int:
 
 
 def starting(options: Mapping[str, str], *, stream: bool = False) -> Bound:
-    """Return where to begin, by default at the start of the log. Only a stream may begin at the latest offset.
-
-    Raises:
-        ValueError: An option has another value.
-    """
-    strategy = options.get("startingOffsetsByTimestampStrategy", "error").lower()
-    if strategy not in _STRATEGIES:
-        raise ValueError(
-            f"option startingOffsetsByTimestampStrategy: {strategy!r} is not one of {', '.join(_STRATEGIES)}"
-        )
+    """Return where to begin, by default at the start of the log. Only a stream may begin at the latest offset."""
+    strategy = opt.one_of(options, "startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
     bound = _bound(options, "starting", "earliest", strategy)
     if not stream:
         _refuse(bound, _LATEST, "startingOffsets", "begins at the latest")
@@ -122,11 +96,7 @@ def starting(options: Mapping[str, str], *, stream: bool = False) -> Bound:
 
 
 def ending(options: Mapping[str, str]) -> Bound:
-    """Return where to end, by default at the end of the log.
-
-    Raises:
-        ValueError: An option has another value.
-    """
+    """Return where to end, by default at the end of the log."""
     bound = _bound(options, "ending", "latest", "latest")
     _refuse(bound, _EARLIEST, "endingOffsets", "ends at the earliest")
     return bound
@@ -172,7 +142,7 @@ def _by_partition(text: str, name: str) -> _ByPartition:
     try:
         value: Any = json.loads(text)
         return {
-            TopicPartition(topic, _whole(partition)): _number(number)
+            TopicPartition(topic, _whole(partition, 0)): _whole(number, _EARLIEST)
             for topic, numbers in value.items()
             for partition, number in numbers.items()
         }
@@ -182,32 +152,18 @@ def _by_partition(text: str, name: str) -> _ByPartition:
         ) from error
 
 
-def _number(value: Any) -> int:
-    """Return a whole number from -2 on."""
-    number = _whole(value)
-    if number < _EARLIEST:
-        raise ValueError(value)
-    return number
-
-
-def _whole(value: Any) -> int:
+def _whole(value: Any, least: int) -> int:
     """Return a whole number, or the value of its digits; not 1.5, and not true, which Python takes as 1."""
     if isinstance(value, str) and _WHOLE.fullmatch(value):
-        return int(value)
-    if type(value) is not int:
+        value = int(value)
+    if type(value) is not int or value < least:
         raise ValueError(value)
     return value
 
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Which partitions are wanted; None does not choose.
-
-    Attributes:
-        names: Topics by name.
-        pattern: Topics by a regular expression for the whole name.
-        partitions: Single partitions.
-    """
+    """Which partitions are wanted: topics by name, by a pattern for the whole name, or single partitions; None: any."""
 
     names: tuple[str, ...] | None = None
     pattern: str | None = None
@@ -235,7 +191,7 @@ def topics(options: Mapping[str, str]) -> Topics:
     """Return which topics are wanted, by default all.
 
     Raises:
-        ValueError: Several options choose topics, or one has another value.
+        ValueError: Several options choose topics, or one is invalid.
     """
     given = [name for name in TOPIC_OPTIONS if options.get(name) is not None]
     if len(given) > 1:
@@ -258,7 +214,7 @@ def _assigned(text: str) -> frozenset[TopicPartition]:
     try:
         wanted: Any = json.loads(text)
         chosen = frozenset(
-            TopicPartition(topic, _whole(each)) for topic, numbers in wanted.items() for each in _listed(numbers)
+            TopicPartition(topic, _whole(each, 0)) for topic, numbers in wanted.items() for each in _listed(numbers)
         )
     except (json.JSONDecodeError, AttributeError, TypeError, ValueError) as error:
         raise ValueError(f'option assign: expected JSON such as {{"orders": [0, 1]}}, got {text!r}') from error

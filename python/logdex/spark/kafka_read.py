@@ -1,150 +1,54 @@
-"""What a read of Kafka logs takes: options, filters of the query, tasks of about as many bytes each, and a worker's batches."""
+"""A read of Kafka logs: its options, and the records that a worker reads."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-from pyspark.sql import datasource as ds
-from pyspark.sql.datasource import InputPartition
-
-from logdex import _core
+from logdex._types import MAX_INT64, MIN_INT64
 from logdex.errors import CorruptFileError
 from logdex.kafka import LogDir
 from logdex.kafka.files import MAX_OFFSET
-from logdex.spark.schema import RECORD_COLUMNS, arrow_schema, lay_out, warn_of_lost_instants
-from logdex.spark.workers import pack, task_bytes
+from logdex.spark.conditions import Conditions
+from logdex.spark.log_source import Task, TaskSize, pack
+from logdex.spark.schema import RECORD_COLUMNS, spark_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from pyspark.sql.datasource import Filter
-
+    from logdex._types import Access, Isolation, OnError
     from logdex.kafka import Log, LogSegment, TopicPartition
+    from logdex.spark.kafka_offsets import Bound, Topics
 
 logger = logging.getLogger("logdex.spark")
 
 _BATCH_ROWS = 16_384
-_NEVER_NULL = ("topic", "partition", "offset")
 
 
-@dataclass(frozen=True)
-class ReadOptions:
-    """What a task needs to know.
+class RecordFilter(Conditions):
+    """Conditions on records."""
 
-    Attributes:
-        directory: The log directory.
-        columns: Names of columns.
-        begin: First timestamp in ms; None: no bound.
-        end: Last timestamp in ms, included.
-        isolation: Whether aborted transactions are left out.
-        on_error: What to do at a damaged batch.
-        access: How files are read.
-        compat: A Kafka release whose answers are wanted.
-    """
-
-    directory: str
-    columns: tuple[str, ...]
-    begin: int | None = None
-    end: int | None = None
-    isolation: Any = "read_uncommitted"
-    on_error: Any = "raise"
-    access: Any = "auto"
-    compat: str | None = None
-
-    @property
-    def committed(self) -> bool:
-        """Whether only committed records are read."""
-        return bool(self.isolation == "read_committed")
-
-    def open(self) -> LogDir:
-        """Open the directory."""
-        return LogDir.open(self.directory, access=self.access, compat=self.compat)
-
-
-@dataclass(frozen=True, slots=True)
-class RecordFilter:
-    """Bounds that the filters of a query set; None is no bound.
-
-    Attributes:
-        topics: Wanted topics.
-        partitions: Numbers of wanted partitions.
-        begin_offset: First offset.
-        end_offset: The offset after the last one.
-        begin_ms: First timestamp.
-        end_ms: Last timestamp, included.
-    """
-
-    topics: frozenset[str] | None = None
-    partitions: frozenset[int] | None = None
-    begin_offset: int = 0
-    end_offset: int = MAX_OFFSET
-    begin_ms: int | None = None
-    end_ms: int | None = None
+    TEXTS = ("topic",)
+    NUMBERS = ("partition", "offset")
+    TIME = "timestamp"
 
     def takes(self, partition: TopicPartition) -> bool:
         """Return whether a record of a partition can pass."""
-        return (self.topics is None or partition.topic in self.topics) and (
-            self.partitions is None or partition.partition in self.partitions
+        first, last = self.extent("partition")
+        return (
+            not self.is_empty
+            and partition.topic in self.values.get("topic", (partition.topic,))
+            and partition.partition in self.values.get("partition", (partition.partition,))
+            and first <= partition.partition <= last
         )
 
-    @classmethod
-    def of(cls, filters: Iterable[Filter]) -> tuple[RecordFilter, list[Filter]]:
-        """Return the bounds that all filters set together, and the filters that Spark still has to check."""
-        bounds = cls()
-        rest: list[Filter] = []
-        for each in filters:
-            narrowed = bounds._narrowed(each)
-            bounds = narrowed or bounds
-            # Offsets and names are compared exactly here. A timestamp is rounded, so Spark checks again.
-            if narrowed is None or each.attribute == ("timestamp",):  # type: ignore[attr-defined]
-                rest.append(each)
-        return bounds, rest
-
-    def _narrowed(self, each: Filter) -> RecordFilter | None:
-        """Return the bounds with one more filter; None if it does not bound one of these columns."""
-        column: tuple[str, ...] = getattr(each, "attribute", ())
-        if len(column) != 1:
-            return None
-        name: str = column[0]
-        value: Any = getattr(each, "value", None)
-        if isinstance(each, ds.IsNotNull):
-            return self if name in _NEVER_NULL else None
-        if name in ("topic", "partition") and isinstance(each, ds.EqualTo | ds.In):
-            changes: dict[str, Any] = {f"{name}s": frozenset(value if isinstance(each, ds.In) else [value])}
-            known: frozenset[Any] | None = getattr(self, f"{name}s")
-            if known is not None:
-                changes[f"{name}s"] &= known
-            return replace(self, **changes)
-        is_begin = isinstance(each, ds.EqualTo | ds.GreaterThan | ds.GreaterThanOrEqual)
-        is_end = isinstance(each, ds.EqualTo | ds.LessThan | ds.LessThanOrEqual)
-        if name == "offset" and (is_begin or is_end):
-            first = value + isinstance(each, ds.GreaterThan)
-            end = value + (not isinstance(each, ds.LessThan))
-            return replace(
-                self,
-                begin_offset=max(self.begin_offset, first) if is_begin else self.begin_offset,
-                end_offset=min(self.end_offset, end) if is_end else self.end_offset,
-            )
-        if name == "timestamp" and isinstance(value, datetime) and value.tzinfo is not None and (is_begin or is_end):
-            begins = [self.begin_ms, _core.time_ms(value) if is_begin else None]
-            ends = [self.end_ms, _core.time_ms(value, end=True) if is_end else None]
-            return replace(self, begin_ms=latest_of(begins), end_ms=earliest_of(ends))
-        return None
-
-
-def latest_of(times: Iterable[int | None]) -> int | None:
-    """Return the latest time; None is no bound."""
-    return max((time for time in times if time is not None), default=None)
-
-
-def earliest_of(times: Iterable[int | None]) -> int | None:
-    """Return the earliest time; None is no bound."""
-    return min((time for time in times if time is not None), default=None)
+    @property
+    def times(self) -> tuple[int | None, int | None]:
+        """The first and the last timestamp in ms; None: no bound."""
+        begin, end = self.extent(self.TIME)
+        return None if begin == MIN_INT64 else begin, None if end == MAX_INT64 else end
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,27 +67,95 @@ class OffsetRange:
 
 
 @dataclass(frozen=True)
-class LogTask(InputPartition):
-    """What one task reads."""
+class ReadOptions:
+    """The options of a read.
 
-    ranges: tuple[OffsetRange, ...]
-
-
-def plan(
-    bounds: Iterable[tuple[Log, int, int]], piece_bytes: int, min_tasks: int | None
-) -> list[tuple[OffsetRange, ...]]:
-    """Cut the wanted offsets of several logs into tasks.
-
-    Args:
-        bounds: Each log with its first offset, and the offset after its last one.
-        piece_bytes: The most bytes of a task, about.
-        min_tasks: The least number of tasks; None: as few as the bytes allow.
+    Attributes:
+        directory: The log directory.
+        columns: Names of columns.
+        wanted: The records to read, by the options and the filters of a query.
+        topics: The partitions to read.
+        first: The offsets at which the read begins.
+        last: The offsets at which a batch ends.
+        size: How the read is cut into tasks.
+        isolation: Whether records of aborted transactions are left out.
+        on_error: What to do at a damaged batch.
+        access: How files are read.
+        compat: The Kafka release whose answers are wanted.
     """
+
+    directory: str
+    columns: tuple[str, ...]
+    wanted: RecordFilter
+    topics: Topics
+    first: Bound
+    last: Bound
+    size: TaskSize
+    isolation: Isolation
+    on_error: OnError
+    access: Access
+    compat: Any
+
+    @property
+    def committed(self) -> bool:
+        """Whether only committed records are read."""
+        return self.isolation == "read_committed"
+
+    def open(self) -> LogDir:
+        """Open the directory."""
+        return LogDir.open(self.directory, access=self.access, compat=self.compat)
+
+    def tasks(self) -> list[Task]:
+        """Cut the wanted offsets of a batch into tasks of about as many bytes each."""
+        with self.open() as logs:
+            chosen = self.topics.choose(logs)
+            for bound in (self.first, self.last):
+                bound.check_names(chosen)
+            wanted = [logs.log(each.topic, each.partition) for each in chosen if self.wanted.takes(each)]
+            return cut_tasks([self._offsets(log) for log in wanted], self.size)
+
+    def _offsets(self, log: Log) -> tuple[Log, int, int]:
+        least, greatest = self.wanted.extent("offset")
+        begin = max(self.first.resolve(log, committed=self.committed), least, log.log_start_offset)
+        end = min(self.last.resolve(log, committed=self.committed), greatest + 1, log.log_end_offset)
+        since, _ = self.wanted.times
+        if since is not None and begin < end:
+            # The time indexes tell where the first record of that time is.
+            parts = next(iter(log.parts(begin, end, since)), None)
+            begin = end if parts is None or parts[1] is None else parts[1]
+        return log, begin, end
+
+    def rows(self, pieces: Sequence[OffsetRange]) -> Iterator[Any]:
+        """Read the records of some ranges as Arrow batches for Spark, in a worker."""
+        where = f"{self.directory}: {', '.join(map(str, pieces))}"
+        findings: list[Any] = []
+        yield from spark_batches(self._batches(pieces, findings), RECORD_COLUMNS, self.columns, where)
+        for finding in findings:
+            logger.warning("%s at byte %d: %s, found %s", finding.path, finding.offset, finding.kind, finding.found)
+
+    def _batches(self, pieces: Sequence[OffsetRange], findings: list[Any]) -> Iterator[Any]:
+        with self.open() as logs:
+            for each in pieces:
+                stream = logs.log(each.topic, each.partition).records(
+                    each.begin,
+                    each.end,
+                    *self.wanted.times,
+                    self.columns,
+                    batch_size=_BATCH_ROWS,
+                    isolation=self.isolation,
+                    on_error=self.on_error,
+                )
+                # Not as an Arrow stream, so that errors keep their class and findings can be asked for.
+                yield from stream
+                findings += stream.findings
+
+
+def cut_tasks(bounds: Iterable[tuple[Log, int, int]], size: TaskSize) -> list[Task]:
+    """Cut the wanted offsets of several logs, each with its first offset and the offset after its last one, into tasks."""
     asked = [(log, begin, end) for log, begin, end in bounds if begin < end]
-    if min_tasks is not None and min_tasks > 0:
-        total = sum(each.size for log, begin, end in asked for each in _split(log, begin, end, MAX_OFFSET))
-        piece_bytes = task_bytes(total, piece_bytes, min_tasks)
-    return pack((each for log, begin, end in asked for each in _split(log, begin, end, piece_bytes)), piece_bytes)
+    total = sum(each.size for part in asked for each in _split(*part, MAX_OFFSET)) if size.min_tasks else 0
+    most = size.task_bytes(total)
+    return [Task(ranges) for ranges in pack((each for part in asked for each in _split(*part, most)), most)]
 
 
 def _split(log: Log, begin: int, end: int, piece_bytes: int) -> Iterator[OffsetRange]:
@@ -207,34 +179,3 @@ def _position(segment: LogSegment, offset: int) -> int:
     except CorruptFileError:
         return segment.size
     return segment.size if found is None else found[1]
-
-
-def read_ranges(options: ReadOptions, ranges: tuple[OffsetRange, ...]) -> Iterator[Any]:
-    """Read the records of some ranges as Arrow batches for Spark."""
-    schema = arrow_schema(RECORD_COLUMNS, options.columns)
-    lost = 0
-    findings: list[Any] = []
-    with options.open() as logs:
-        for each in ranges:
-            log = logs.log(each.topic, each.partition)
-            stream = log.records(
-                each.begin,
-                each.end,
-                options.begin,
-                options.end,
-                # Without any column an Arrow batch has no number of rows.
-                options.columns or ("offset",),
-                batch_size=_BATCH_ROWS,
-                isolation=options.isolation,
-                on_error=options.on_error,
-            )
-            # Not as an Arrow stream, so that errors keep their class and findings can be asked for.
-            for batch in map(pa.record_batch, stream):
-                rows, out_of_range = lay_out(batch, schema)
-                lost += out_of_range
-                if rows.num_rows:
-                    yield rows
-            findings += stream.findings
-    warn_of_lost_instants(lost, f"{options.directory}: {', '.join(map(str, ranges))}")
-    for finding in findings:
-        logger.warning("%s at byte %d: %s, found %s", finding.path, finding.offset, finding.kind, finding.found)

@@ -18,7 +18,7 @@ import threading
 from collections import OrderedDict
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -29,26 +29,15 @@ from logdex.errors import LogdexError
 from logdex.rocketmq import CommitLog, IndexService, MessageStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Sequence
 
     from pyspark.sql import SparkSession
 
     from logdex._types import Access, Compat
 
-    class Sized(Protocol):
-        """A part of a log."""
-
-        @property
-        def size(self) -> int:
-            """Approximate bytes of log."""
-
 
 _Argument = TypeVar("_Argument")
 _Handle = TypeVar("_Handle")
-_Piece = TypeVar("_Piece", bound="Sized")
-
-PARTITION_BYTES = 128 << 20
-"""Bytes of log that a task reads by default, as for Spark's own files."""
 
 _ANSWER = StructType([StructField("number", LongType()), StructField("answer", StringType())])
 _PROBE = "import logdex._core, pyarrow, pyspark, sys; sys.stdout.write('%d.%d' % sys.version_info[:2])"
@@ -66,14 +55,16 @@ _lock = threading.RLock()
 def check_worker_python(spark: SparkSession) -> None:
     """Check that the Python of the session's workers can run logdex.
 
-    Workers run the value of `PYSPARK_PYTHON` at the start of the session, otherwise `python3` from the path, and not the
-    driver's interpreter. If theirs is another one, it is started once to see whether it has logdex.
+    Workers run the value of `PYSPARK_PYTHON` at the start of the session, otherwise `python3` from the path. If this is not the
+    driver's Python, it is started once to check whether it has logdex.
 
     Raises:
         LogdexError: It cannot run logdex; the message names it and the setting to change.
     """
-    worker = _worker_python(spark)
-    if worker is None:
+    try:
+        worker = str(spark.sparkContext.pythonExec)
+    except PySparkException:
+        # The context of a Connect session is on the server, which reports its own errors.
         return
     found = shutil.which(worker)
     # Not resolved: a virtual environment's python is a link to a python without its packages.
@@ -88,15 +79,6 @@ def check_worker_python(spark: SparkSession) -> None:
             f"Spark starts its Python workers with {found or worker}, which cannot run logdex ({problem}): set the "
             f"environment variable PYSPARK_PYTHON={sys.executable} before the Spark session is created"
         )
-
-
-def _worker_python(spark: SparkSession) -> str | None:
-    """Return the command that starts the session's Python workers; None if it is unknown (Spark Connect)."""
-    try:
-        return str(spark.sparkContext.pythonExec)
-    except PySparkException:
-        # The context of a Connect session is on the server, which reports its own errors.
-        return None
 
 
 @lru_cache(maxsize=8)
@@ -123,10 +105,7 @@ def call_in_tasks(
 ) -> list[Any]:
     """Call a function once for each argument, each call in a task of its own, and return the answers in their order.
 
-    Args:
-        spark: The session whose workers call the function.
-        function: The function, whose answer must fit in JSON; it is pickled into every task, together with all arguments.
-        arguments: Its arguments.
+    The function is pickled into every task, together with all arguments. Its answer must fit in JSON.
     """
     if not arguments:
         return []
@@ -139,30 +118,6 @@ def call_in_tasks(
 
     rows = spark.range(0, len(arguments), 1, len(arguments)).mapInArrow(answers, _ANSWER).collect()
     return [json.loads(row.answer) for row in sorted(rows)]
-
-
-def task_bytes(total: int, most: int, min_tasks: int | None) -> int:
-    """Return the limit of bytes for one task that results in enough tasks.
-
-    Args:
-        total: Bytes that are read in total.
-        most: The upper limit in any case.
-        min_tasks: The smallest number of tasks; None: no minimum.
-    """
-    return most if not min_tasks or min_tasks < 0 else max(1, min(most, -(-total // min_tasks)))
-
-
-def pack(pieces: Iterable[_Piece], most: int) -> list[tuple[_Piece, ...]]:
-    """Group pieces, in their order, into tasks of at most `most` bytes; a larger piece is a task of its own."""
-    tasks: list[list[_Piece]] = []
-    size = 0
-    for piece in pieces:
-        if not tasks or size + piece.size > most:
-            tasks.append([])
-            size = 0
-        tasks[-1].append(piece)
-        size += piece.size
-    return [tuple(task) for task in tasks]
 
 
 # Files that a worker keeps open
@@ -201,7 +156,7 @@ def require_directory(directory: Path) -> None:
 
 
 def known_geometry(index_dir: Path, hash_slots: int | None, max_entries: int | None) -> tuple[int | None, int | None]:
-    """Return slots and entries of a directory's index files, inferred once on the driver unless they are given.
+    """Return slots and entries of a directory's index files, on the driver: inferred, or those given.
 
     Raises:
         FileNotFoundError: There is no such directory.

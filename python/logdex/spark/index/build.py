@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import errno
 import logging
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -97,11 +96,11 @@ def build_index(
     if not job.overwrite and index_files(target):
         raise FileExistsError(errno.EEXIST, "index files exist (mode='overwrite' replaces them)", str(target))
 
-    work = _Work(job, log_directory, compat)
-    log_files = list_log_files(work.log)
+    log_files = list_log_files(commit_log(log_directory, access=access, compat=compat))
+    write_rows = partial(_write_rows, job, log_directory, compat)
     job.start()
     try:
-        counts = [LogFileCount(*values) for values in call_in_tasks(spark, partial(_write_rows, work), log_files)]
+        counts = [LogFileCount(*values) for values in call_in_tasks(spark, write_rows, log_files)]
         _warn_of_early_end(counts, log_files, log_directory)
         plan = plan_build(counts, file_entries=max_entries - 1, max_tasks=max_tasks or _TASKS_PER_CORE * _cores(spark))
         made = call_in_tasks(spark, partial(_make_files, job), plan.tasks)
@@ -110,16 +109,14 @@ def build_index(
     except BaseException:
         job.abort()
         raise
-    return Report(
-        [],
-        {
-            "log_files": len(counts),
-            "messages": plan.messages,
-            "entries": plan.entries,
-            "index_files": len(written),
-            "reserved_bytes": sum(file.reserved_bytes for file in written),
-        },
-    )
+    checked = {
+        "log_files": len(counts),
+        "messages": plan.messages,
+        "entries": plan.entries,
+        "index_files": len(written),
+        "reserved_bytes": sum(file.reserved_bytes for file in written),
+    }
+    return Report([], checked)
 
 
 def _cores(spark: SparkSession) -> int:
@@ -154,48 +151,34 @@ class LogFileCount(NamedTuple):
     continues: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """Values that all tasks of a build share; they are pickled into every task."""
-
-    job: Job
-    log_directory: str
-    compat: Compat | None
-
-    @property
-    def log(self) -> CommitLog:
-        """The log, which each worker opens once."""
-        return commit_log(self.log_directory, access=self.job.access, compat=self.compat)
-
-    def entries(self, messages: Any) -> Any:
-        """Return the rows of a batch of messages."""
-        entries = index_entries(messages, end_phy_offset=0, tags=self.compat == INDEXES_TAGS)
-        return entry_rows(pa.record_batch(entries))
-
-
 def list_log_files(log: CommitLog) -> list[LogFile]:
     """Return the files of a log with the ranges that they cover."""
     begins = [int(path.name) for path in log.files]
     return [LogFile(begin, end) for begin, end in zip(begins, [*begins[1:], None], strict=False)]
 
 
-def _write_rows(work: _Work, log_file: LogFile) -> LogFileCount:
+def _write_rows(job: Job, log_directory: str, compat: Compat | None, log_file: LogFile) -> LogFileCount:
     """Write the index entries of one log file into a file, in a worker, and return their counts."""
+
+    def rows_of(batch: Any) -> Any:
+        return entry_rows(pa.record_batch(index_entries(batch, end_phy_offset=0, tags=compat == INDEXES_TAGS)))
+
+    log = commit_log(log_directory, access=job.access, compat=compat)
     messages = entries = 0
     message_after = continues = False
     end = MAX_INT64 if log_file.end is None else log_file.end
-    directory = work.job.start_attempt()
+    directory = job.start_attempt()
     with pa.OSFile(str(directory / "rows"), "wb") as file, pa.ipc.new_stream(file, ROW_SCHEMA) as stream:
         # The scan continues to the next file's first message: only then is it known that a sequential reader gets there.
-        scan = work.log.scan(begin_phy_offset=log_file.begin, columns=INDEXED_COLUMNS, batch_size=_SCAN_ROWS)
+        scan = log.scan(begin_phy_offset=log_file.begin, columns=INDEXED_COLUMNS, batch_size=_SCAN_ROWS)
         for batch in map(pa.record_batch, scan):
             own = batch.filter(pc.less(batch.column("phy_offset"), end))
             if own.num_rows:
-                rows = work.entries(own)
+                rows = rows_of(own)
                 stream.write_batch(rows)
                 messages += own.num_rows
                 entries += rows.num_rows
-                message_after = not work.entries(own.slice(own.num_rows - 1)).num_rows
+                message_after = not rows_of(own.slice(own.num_rows - 1)).num_rows
             continues = own.num_rows < batch.num_rows
             if continues:
                 break
@@ -246,12 +229,9 @@ class Plan(NamedTuple):
 
 
 def plan_build(counts: Sequence[LogFileCount], *, file_entries: int, max_tasks: int) -> Plan:
-    """Divide the index files of a log among tasks, each a run of whole files.
+    """Divide the index files of a log among at most `max_tasks` tasks, each a run of whole files of `file_entries` entries.
 
-    Args:
-        counts: The log files in order. Files after the first one that does not continue are not part of the log.
-        file_entries: Entries that one index file holds.
-        max_tasks: The largest number of tasks.
+    The counts are those of the log files, in order. Files after the first one that does not continue are not part of the log.
     """
     log = _walked(counts)
     entries = sum(count.entries for count in log)

@@ -55,16 +55,9 @@ class WrittenFile(NamedTuple):
 
 @dataclass(slots=True)
 class Job:
-    """A job that writes index files into one directory.
+    """A job that writes index files into one directory, after its files or in place of them (`overwrite`).
 
-    Attributes:
-        index_dir: The directory.
-        hash_slots: Slots of each file.
-        max_entries: Entries of each file, one of which is never used.
-        zone: Time zone of the file names; None: the driver's own.
-        overwrite: Whether the files replace those of the directory.
-        access: How files are written.
-        job_id: Name of the job below `_temporary`.
+    `zone` is the time zone of the file names, None the driver's own; `job_id` is the name of the job below `_temporary`.
 
     Raises:
         ValueError: No index file can have these slots and entries, or there is no such zone.
@@ -88,11 +81,7 @@ class Job:
         resolve_zone(self.zone)
 
     def start(self) -> None:
-        """Create the job's directory, on the driver.
-
-        Raises:
-            LockedError: The directory belongs to a store whose broker is running.
-        """
+        """Create the job's directory, on the driver; an error if it belongs to a store whose broker is running."""
         target = Path(self.index_dir)
         refuse_running_broker(target)
         self._made_index_dir = not target.exists()
@@ -107,9 +96,6 @@ class Job:
         """Create the directory of this attempt of a task, in a worker.
 
         Only the last part is created: an attempt that outlives its job must fail and leave nothing behind.
-
-        Raises:
-            FileNotFoundError: The job's directory is missing on this machine.
         """
         context = TaskContext.get()
         task = f"{context.partitionId()}-{context.taskAttemptId()}" if context else "0-0"
@@ -125,9 +111,7 @@ class Job:
         return directory
 
     def commit(self, files: Sequence[WrittenFile]) -> list[Path]:
-        """Rename the files to their final names, in order, after the files of the directory or in place of them.
-
-        Afterwards either all files are there or none; if an overwrite fails, the former files are there.
+        """Rename the files to their final names, in order: all of them, or none and the former files stay.
 
         Raises:
             LockedError: The broker of the store was started meanwhile.
@@ -170,7 +154,6 @@ class Job:
         return published
 
     def _clean_up(self) -> None:
-        """Remove all files that the job's attempts left."""
         shutil.rmtree(self.directory, ignore_errors=True)
         # Other jobs may be writing below the same directory.
         with contextlib.suppress(OSError):

@@ -86,7 +86,6 @@ class RollingFiles:
         *,
         seed: tuple[int, int] | None = None,
     ) -> None:
-        """Open the directory, and create its first file if there is a seed."""
         self.directory = directory
         if seed is not None:
             IndexFile.create(

@@ -35,13 +35,10 @@ from logdex.spark.schema import (
     ENTRY_COLUMNS,
     ENTRY_COLUMNS_AND_FILE,
     FILE_COLUMN,
-    arrow_schema,
     checked_schema,
-    lay_out,
-    record_batches,
     require_columns,
+    spark_batches,
     spark_schema,
-    warn_of_lost_instants,
 )
 from logdex.spark.workers import known_geometry, require_directory
 
@@ -68,7 +65,7 @@ class IndexSource(DataSource):
     """The data source of `spark.read.format("rocketmq_index")` and `df.write.format("rocketmq_index")`.
 
     Options: `hashSlots`, `maxEntries` (default: inferred from the directory's files; 5,000,000 and 20,000,000 for a new
-    directory), `access`; for reading also `columns` (among them `file`, the name of the entry's file) and `compat`; for writing
+    directory), `access`. For reading also `columns` (among them `file`, the name of the entry's file) and `compat`; for writing
     `zone`, the time zone of the file names (default: the driver's).
     """
 
@@ -104,35 +101,28 @@ class IndexSource(DataSource):
             if found not in types:
                 raise ValueError(f"format {FORMAT}: column {name} must be {' or '.join(types)}, not {found}")
         directory = opt.path(self.options, FORMAT)
-        slots, entries = _geometry(
-            directory,
-            opt.integer(self.options, "hashSlots"),
-            opt.integer(self.options, "maxEntries"),
-            overwrite=overwrite,
-        )
+        slots, entries = (opt.integer(self.options, name) for name in ("hashSlots", "maxEntries"))
+        slots, entries = _geometry(directory, slots, entries, overwrite=overwrite)
         job = Job(str(directory), slots, entries, self.options.get("zone"), overwrite, opt.access(self.options))
         job.start()
         return IndexWriter(job)
 
 
 def _geometry(directory: Path, slots: int | None, entries: int | None, *, overwrite: bool) -> tuple[int, int]:
-    """Choose slots and entries of new files: those of the options, otherwise of the directory's files, otherwise the default.
-
-    Raises:
-        ValueError: The directory has files with other slots and entries.
-    """
+    """Return slots and entries of new files: those of the options, otherwise of the directory's files, otherwise the default."""
     if (slots is None) != (entries is None):
         raise ValueError("give both options hashSlots and maxEntries, or neither")
     present = [] if overwrite else index_files(directory)
     if present and slots is None:
-        slots, entries = known_geometry(directory, slots, entries)
+        slots, entries = known_geometry(directory, None, None)
     slots = DEFAULT_HASH_SLOTS if slots is None else slots
     entries = DEFAULT_MAX_ENTRIES if entries is None else entries
     size = file_size((slots, entries))
     for path in present:
-        if path.stat().st_size != size:
+        found = path.stat().st_size
+        if found != size:
             raise ValueError(
-                f"{path} has {path.stat().st_size} bytes and files of {slots} slots and {entries} entries have {size}: "
+                f"{path} has {found} bytes and files of {slots} slots and {entries} entries have {size}: "
                 "a broker opens all files of a directory with one geometry"
             )
     return slots, entries
@@ -167,15 +157,10 @@ class EntriesReader(DataSourceReader):
         """Read the entries of one file, in a worker."""
         if not isinstance(partition, EntriesOfFile):
             return
-        schema = arrow_schema(ENTRY_COLUMNS_AND_FILE, self.columns)
         options = {**self.index_options, "hash_slots": partition.hash_slots, "max_entries": partition.max_entries}
-        lost = 0
         with IndexFile.open(partition.path, **options) as file:
-            for batch in record_batches(file.entries()):
-                rows, out_of_range = lay_out(batch, schema, {FILE_COLUMN: file.path.name})
-                lost += out_of_range
-                yield rows
-        warn_of_lost_instants(lost, partition.path)
+            name = {FILE_COLUMN: file.path.name}
+            yield from spark_batches(file.entries(), ENTRY_COLUMNS_AND_FILE, self.columns, partition.path, name)
 
 
 # Writing
@@ -188,7 +173,7 @@ def arrange(df: DataFrame, partitions: int | None = None) -> DataFrame:
 
     Args:
         df: Rows with a column `phy_offset`.
-        partitions: The number of tasks; None: Spark decides. Each task creates at least one file, which reserves its full size.
+        partitions: The number of tasks; None: Spark decides. Each creates at least one file, which reserves its full size.
 
     Raises:
         ValueError: There is no such column, or `partitions` is less than 1.
@@ -230,8 +215,10 @@ class Span(NamedTuple):
     def of_rows(cls, batches: Sequence[Any], owner: str) -> Span:
         """Return the span of rows."""
         rows = pa.Table.from_batches(batches)
-        offsets, times = (pc.min_max(rows.column(name)).as_py() for name in ("phy_offset", "store_timestamp"))
-        return cls(offsets["min"], offsets["max"], times["min"], times["max"], owner)
+        (first, last), (first_ms, last_ms) = (
+            pc.min_max(rows.column(name)).as_py().values() for name in ("phy_offset", "store_timestamp")
+        )
+        return cls(first, last, first_ms, last_ms, owner)
 
 
 @dataclass(frozen=True)
@@ -253,10 +240,10 @@ class IndexWriter(DataSourceArrowWriter):
         self.job = job
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """Fill the files of a task, in a worker, and sort its rows if they are not in order.
+        """Fill the files of a task with rows as they arrive, in a worker.
 
-        Rows are put as they arrive. If an offset is below the one before it, the files are removed and made again from all
-        rows, sorted. So the task holds its rows, 20 bytes each.
+        If an offset is below the one before it, the files are removed and made again from all rows, sorted. So the task holds
+        its rows, 20 bytes each.
 
         Raises:
             ValueError: A topic, key, offset or time is null.
