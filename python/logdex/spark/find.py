@@ -149,11 +149,9 @@ def lookup(
         FileNotFoundError: There is no such directory.
         LogdexError: The workers' Python cannot run logdex.
     """
-    check_max_num(max_num)
-    check_int64(hash_slots=hash_slots, max_entries=max_entries)
+    query = _query(index_dir, max_num, hash_slots, max_entries)
     check_worker_python(keys_df.sparkSession)
     require_columns(keys_df.columns, ("topic", "key"), "lookup")
-    query = _query(index_dir, max_num, hash_slots, max_entries)
 
     def candidates(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
@@ -174,23 +172,11 @@ def query_offset(
     """Return a function of columns (topic, key) that returns array<bigint>: the candidates, newest first.
 
     It is declared non-deterministic on purpose: Spark evaluates a deterministic function twice where a filter or `inline`
-    uses its result. A null topic or key gives null.
-
-    Args:
-        index_dir: The index directory, as driver and workers see it.
-        max_num: At most this many candidates a key, the newest; None: all.
-        hash_slots: Slots of the index files; None: inferred once, on the driver.
-        max_entries: Entries of the index files; likewise.
-
-    Raises:
-        ValueError: `max_num` is negative, or the files have other slots and entries than those given.
-        FileNotFoundError: There is no such directory.
+    uses its result. A null topic or key gives null. Arguments and errors are those of `lookup`.
 
     Example:
         df.select("topic", "key", query_offset("/data/store/index")("topic", "key").alias("offsets"))
     """
-    check_max_num(max_num)
-    check_int64(hash_slots=hash_slots, max_entries=max_entries)
     query = _query(index_dir, max_num, hash_slots, max_entries)
     # Its signature for mypy asks for a function type, which pyspark warns of at run time.
     make: Any = arrow_udf
@@ -202,6 +188,8 @@ def _query(
     index_dir: str | PathLike[str], max_num: int | None, hash_slots: int | None, max_entries: int | None
 ) -> Callable[[Any, Any], Any]:
     """Return a function that a worker calls with topics and keys for the lists of candidates."""
+    check_max_num(max_num)
+    check_int64(hash_slots=hash_slots, max_entries=max_entries)
     directory = Path(index_dir).absolute()
     slots, entries = workers.known_geometry(directory, hash_slots, max_entries)
 

@@ -28,25 +28,12 @@ def build_key_index(
     header: str | None = None,
     max_entries: int | None = None,
 ) -> Report:
-    """Index the records of Kafka partitions by their keys in Spark's workers; see `logdex.kafka.build_key_index`.
+    """Index the records of Kafka partitions by their keys in Spark's workers.
 
-    Each partition has one task, which writes the files of a local build. A retried task continues an interrupted one.
-
-    Args:
-        spark: The session; its workers must see the same files as the driver.
-        log_dir: The log directory. It is only read.
-        directory: Where the index goes: `<directory>/<topic>-<partition>/`.
-        topics: One topic, or several; None: all.
-        header: The name of a header whose values are indexed beside the keys.
-        max_entries: Entries of an index file, plus one; None: as many as each partition needs.
-
-    Returns:
-        The damaged batches that were skipped, and `checked`: partitions, records and entries.
+    Each partition has one task, which writes the files of a local build. A retried task continues an interrupted one. Arguments,
+    result and errors are those of `logdex.kafka.build_key_index`; driver and workers must see the same files.
 
     Raises:
-        ValueError: `max_entries` is below 2 or above 100,000,000; or an existing index has another header.
-        FileExistsError: The directory for an index is a partition of Kafka.
-        FileNotFoundError: The log directory or a topic does not exist.
         LogdexError: The workers' Python cannot run logdex.
     """
     check_max_entries(max_entries)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -11,7 +12,7 @@ from logdex.kafka import TopicPartition
 from logdex.spark import options as opt
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from logdex.kafka import Log, LogDir
 
@@ -63,9 +64,7 @@ class Bound:
             ValueError: A start by time has no record at or after it, and `missing` is "error".
         """
         partition = TopicPartition(log.topic, log.partition)
-        time = self.timestamp
-        if time is None and self.timestamps is not None:
-            time = self.timestamps.get(partition)
+        time = (self.timestamps or {}).get(partition) if self.timestamp is None else self.timestamp
         if time is not None:
             found = log.offset_for_timestamp(time, special=False)
             if found is not None:
@@ -75,7 +74,7 @@ class Bound:
                     f"{partition}: no record at or after {time}; startingOffsetsByTimestampStrategy=latest begins at the end"
                 )
             return latest(log, committed=committed)
-        offset = self.word if self.offsets is None else self.offsets.get(partition, self.word)
+        offset = (self.offsets or {}).get(partition, self.word)
         if offset == _EARLIEST:
             return log.log_start_offset
         return latest(log, committed=committed) if offset == _LATEST else offset
@@ -139,17 +138,21 @@ def _bound(options: Mapping[str, str], which: Literal["starting", "ending"], wor
 
 def _by_partition(text: str, name: str) -> _ByPartition:
     """Read JSON of topic, partition and a number: {"orders": {"0": 23, "1": -2}}."""
-    try:
-        value: Any = json.loads(text)
+    with _expected(name, text, '{"orders": {"0": 23, "1": -2}}'):
         return {
             TopicPartition(topic, _whole(partition, 0)): _whole(number, _EARLIEST)
-            for topic, numbers in value.items()
+            for topic, numbers in json.loads(text).items()
             for partition, number in numbers.items()
         }
-    except (json.JSONDecodeError, AttributeError, TypeError, ValueError) as error:
-        raise ValueError(
-            f'option {name}: expected JSON such as {{"orders": {{"0": 23, "1": -2}}}}, got {text!r}'
-        ) from error
+
+
+@contextmanager
+def _expected(name: str, text: str, example: str) -> Iterator[None]:
+    """Raise ValueError that names an option and an example if the option is not JSON of this form."""
+    try:
+        yield
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ValueError(f"option {name}: expected JSON such as {example}, got {text!r}") from error
 
 
 def _whole(value: Any, least: int) -> int:
@@ -211,13 +214,9 @@ def topics(options: Mapping[str, str]) -> Topics:
 
 def _assigned(text: str) -> frozenset[TopicPartition]:
     """Read JSON of topics and partitions: {"orders": [0, 1]}."""
-    try:
-        wanted: Any = json.loads(text)
-        chosen = frozenset(
-            TopicPartition(topic, _whole(each, 0)) for topic, numbers in wanted.items() for each in _listed(numbers)
-        )
-    except (json.JSONDecodeError, AttributeError, TypeError, ValueError) as error:
-        raise ValueError(f'option assign: expected JSON such as {{"orders": [0, 1]}}, got {text!r}') from error
+    with _expected("assign", text, '{"orders": [0, 1]}'):
+        wanted = json.loads(text).items()
+        chosen = frozenset(TopicPartition(topic, _whole(n, 0)) for topic, numbers in wanted for n in _listed(numbers))
     if not chosen:
         raise ValueError(f"option assign: {text!r} names nothing")
     return chosen

@@ -20,11 +20,9 @@ except ModuleNotFoundError:  # before pyspark 4.2, which does not ask
 
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pyspark.sql.datasource import Filter
-
-    from logdex.spark.conditions import Conditions
 
     class Piece(Protocol):
         """A part of a log."""
@@ -33,27 +31,23 @@ if TYPE_CHECKING:
         def size(self) -> int:
             """Approximate bytes of log."""
 
-    class LogRead(Protocol):
-        """The options of a read; they are pickled into every task."""
-
-        @property
-        def wanted(self) -> Conditions:
-            """The rows to read."""
-
-        @property
-        def directory(self) -> str:
-            """The directory of the log."""
-
-        def tasks(self) -> list[Task]:
-            """Cut what is read into tasks, on the driver."""
-
-        def rows(self, pieces: Sequence[Any]) -> Iterator[Any]:
-            """Read pieces of one task as Arrow batches for Spark, in a worker."""
-
 
 _Piece = TypeVar("_Piece", bound="Piece")
 
 logger = logging.getLogger("logdex.spark")
+
+LOG_OPTIONS = (
+    "begin",
+    "end",
+    "columns",
+    "pushdown",
+    "minPartitions",
+    "maxPartitionBytes",
+    "failOnDataLoss",
+    "access",
+    "compat",
+)
+"""Options of both formats."""
 
 _PARTITION_BYTES = 128 << 20
 """Bytes of log that a task reads by default, as for Spark's own files."""
@@ -100,7 +94,8 @@ def pack(pieces: Iterable[_Piece], most: int) -> list[tuple[_Piece, ...]]:
 class LogReader(DataSourceReader):
     """Reads a log as Arrow batches of exactly the declared schema."""
 
-    def __init__(self, options: LogRead) -> None:
+    def __init__(self, options: Any) -> None:
+        """Take the options of a read: `tasks()` cuts it into tasks on the driver, `rows(pieces)` reads one in a worker."""
         self.options = options
 
     def partitions(self) -> list[InputPartition]:
@@ -120,7 +115,7 @@ class PushdownLogReader(LogReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 -- Spark's name
         """Narrow what is read by the filters that help; Spark checks the rows against all of them again."""
         asked = list(filters)
-        self.options = replace(self.options, wanted=self.options.wanted.narrowed(asked))  # type: ignore[type-var]
+        self.options = replace(self.options, wanted=self.options.wanted.narrowed(asked))
         return asked
 
 

@@ -25,6 +25,7 @@ def check_names(
 
     Names that begin with one of `ignored_prefixes`, in lower case, are ignored: they mean nothing here.
     """
+    known = ("path", "paths", *known)
     lowered = {name.lower() for name in known}
     unknown = sorted(
         name for name in options if name.lower() not in lowered and not name.lower().startswith(ignored_prefixes)

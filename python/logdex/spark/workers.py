@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from logdex._types import Access, Compat
-
 
 _Argument = TypeVar("_Argument")
 _Handle = TypeVar("_Handle")
@@ -123,29 +121,19 @@ def call_in_tasks(
 # Files that a worker keeps open
 
 
-def index_service(
-    directory: str,
-    *,
-    hash_slots: int | None = None,
-    max_entries: int | None = None,
-    access: Access = "auto",
-    compat: Compat | None = None,
-) -> IndexService:
+def index_service(directory: str, **options: Any) -> IndexService:
     """Return the open index service of a directory."""
-    options = {"hash_slots": hash_slots, "max_entries": max_entries, "access": access, "compat": compat}
     return _cached(IndexService.open, directory, [directory], options)
 
 
-def commit_log(directory: str, *, access: Access = "auto", compat: Compat | None = None) -> CommitLog:
+def commit_log(directory: str, **options: Any) -> CommitLog:
     """Return the open commit log of a directory, or of several directories separated by commas."""
-    parts = [str(part) for part in commit_log_directories(directory)]
-    return _cached(CommitLog.open, directory, parts, {"access": access, "compat": compat})
+    return _cached(CommitLog.open, directory, [str(part) for part in commit_log_directories(directory)], options)
 
 
-def message_store(root: str, *, hash_slots: int | None = None, max_entries: int | None = None) -> MessageStore:
+def message_store(root: str, **options: Any) -> MessageStore:
     """Return the open store at a root directory."""
-    parts = [root, f"{root}/commitlog", f"{root}/index"]
-    return _cached(MessageStore.open, root, parts, {"hash_slots": hash_slots, "max_entries": max_entries})
+    return _cached(MessageStore.open, root, [root, f"{root}/commitlog", f"{root}/index"], options)
 
 
 def require_directory(directory: Path) -> None:
@@ -173,7 +161,7 @@ def known_geometry(index_dir: Path, hash_slots: int | None, max_entries: int | N
 
 def _cached(open_handle: Callable[..., _Handle], path: str, directories: list[str], options: dict[str, Any]) -> _Handle:
     """Return the handle of a path: the open one, or a new one if the directories changed."""
-    key = (open_handle, path, *options.values())
+    key = (open_handle, path, *sorted(options.items()))
     state = tuple(_state(directory) for directory in directories)
     with _lock:
         known = _opened.get(key)

@@ -10,7 +10,7 @@ from pyspark.sql import datasource as ds
 
 from logdex.kafka import TopicPartition
 from logdex.spark.kafka_offsets import ending, starting, topics
-from logdex.spark.kafka_read import OffsetRange, RecordFilter
+from logdex.spark.kafka_source import OffsetRange, RecordFilter
 from logdex.spark.log_source import pack
 
 ORDERS = TopicPartition("orders", 1)

@@ -16,7 +16,7 @@ import errno
 import logging
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,12 +29,11 @@ from logdex.hash_index.geometry import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES
 from logdex.report import Report
 from logdex.rocketmq.index_service import INDEXES_TAGS
 from logdex.rocketmq.layout import find_layout
-from logdex.spark.index.job import Job, WrittenFile, index_files
-from logdex.spark.index.rolling import ROW_SCHEMA, RollingFiles, entry_rows
+from logdex.spark.index.job import ROW_SCHEMA, Job, RollingFiles, WrittenFile, entry_rows, index_files
 from logdex.spark.workers import call_in_tasks, check_worker_python, commit_log, require_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from os import PathLike
 
     from pyspark.sql import SparkSession
@@ -43,6 +42,8 @@ if TYPE_CHECKING:
     from logdex.rocketmq import CommitLog
 
 logger = logging.getLogger("logdex.spark")
+
+_Item = TypeVar("_Item")
 
 _SCAN_ROWS = 65_536
 _TASKS_PER_CORE = 4
@@ -246,7 +247,8 @@ def plan_build(counts: Sequence[LogFileCount], *, file_entries: int, max_tasks: 
         first = filled * task // tasks * file_entries
         last = min(filled * (task + 1) // tasks * file_entries, entries)
         seeded = first > 0
-        plans.append(TaskPlan(tuple(_parts(log, first - seeded, last)), seeded, empty_file and task == tasks - 1))
+        parts = _overlaps(((count.rows, count.entries) for count in log), first - seeded, last)
+        plans.append(TaskPlan(tuple(RowsPart(*part) for part in parts), seeded, empty_file and task == tasks - 1))
     return Plan(tuple(plans), sum(count.messages for count in log), entries)
 
 
@@ -256,14 +258,16 @@ def _walked(counts: Sequence[LogFileCount]) -> Sequence[LogFileCount]:
     return counts[: next(ends, len(counts))]
 
 
-def _parts(log: Sequence[LogFileCount], first: int, last: int) -> Iterator[RowsPart]:
-    """Yield where the entries `first` up to `last` (exclusive) of the whole log are."""
+def _overlaps(sized: Iterable[tuple[_Item, int]], start: int, stop: int) -> Iterator[tuple[_Item, int, int]]:
+    """Yield the items that hold the entries `start` up to `stop` (exclusive), with the first and the last entry in each."""
     passed = 0
-    for count in log:
-        start, stop = max(first - passed, 0), min(last - passed, count.entries)
-        if start < stop:
-            yield RowsPart(count.rows, start, stop)
-        passed += count.entries
+    for item, size in sized:
+        first, last = max(start - passed, 0), min(stop - passed, size)
+        if first < last:
+            yield item, first, last
+        passed += size
+        if passed >= stop:
+            return
 
 
 # The second pass
@@ -288,12 +292,6 @@ def _make_files(job: Job, plan: TaskPlan) -> list[WrittenFile]:
 
 def _read_rows(path: Path, start: int, stop: int) -> Iterator[Any]:
     """Yield the rows `start` up to `stop` (exclusive) of a file, in batches that are not empty."""
-    passed = 0
     with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as stream:
-        for batch in stream:
-            first, last = max(start - passed, 0), min(stop - passed, batch.num_rows)
-            if first < last:
-                yield batch.slice(first, last - first)
-            passed += batch.num_rows
-            if passed >= stop:
-                return
+        for batch, first, last in _overlaps(((batch, batch.num_rows) for batch in stream), start, stop):
+            yield batch.slice(first, last - first)

@@ -16,21 +16,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as sf
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceArrowWriter,
-    DataSourceReader,
-    DataSourceWriter,
-    InputPartition,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 
 from logdex._types import MIN_INT64, check_int64
 from logdex.hash_index.geometry import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES, file_size
 from logdex.rocketmq import IndexFile, IndexService
 from logdex.spark import options as opt
-from logdex.spark.index.job import Job, WrittenFile, index_files
-from logdex.spark.index.rolling import COLUMNS, RollingFiles, entry_rows, ordered_end, sorted_rows
+from logdex.spark.index.job import (
+    COLUMNS,
+    Job,
+    RollingFiles,
+    WrittenFile,
+    entry_rows,
+    index_files,
+    ordered_end,
+    sorted_rows,
+)
+from logdex.spark.log_source import LogReader, Task
 from logdex.spark.schema import (
     ENTRY_COLUMNS,
     ENTRY_COLUMNS_AND_FILE,
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
 
 
 FORMAT = "rocketmq_index"
-_OPTIONS = ("path", "paths", "hashSlots", "maxEntries", "zone", "access", "compat", "columns")
+_OPTIONS = ("hashSlots", "maxEntries", "zone", "access", "compat", "columns")
 _TYPES = {
     "topic": ("string", "binary"),
     "key": ("string", "binary"),
@@ -79,7 +81,7 @@ class IndexSource(DataSource):
         chosen = opt.names(self.options, "columns")
         return spark_schema(ENTRY_COLUMNS if chosen is None else ENTRY_COLUMNS_AND_FILE, chosen)
 
-    def reader(self, schema: StructType) -> EntriesReader:
+    def reader(self, schema: StructType) -> LogReader:
         """Plan a read of the entries."""
         opt.check_names(self.options, _OPTIONS, FORMAT)
         directory = opt.path(self.options, FORMAT)
@@ -90,9 +92,9 @@ class IndexSource(DataSource):
             "access": opt.access(self.options),
             "compat": opt.compat(self.options),
         }
-        return EntriesReader(str(directory), checked_schema(ENTRY_COLUMNS_AND_FILE, schema), index_options)
+        return LogReader(EntriesRead(str(directory), checked_schema(ENTRY_COLUMNS_AND_FILE, schema), index_options))
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's signature
+    def writer(self, schema: StructType, overwrite: bool) -> IndexWriter:  # noqa: FBT001 - Spark's signature
         """Plan a write and create the directory of its job, on the driver."""
         opt.check_names(self.options, _OPTIONS, FORMAT)
         require_columns(schema.fieldNames(), COLUMNS, f"format {FORMAT}")
@@ -132,35 +134,26 @@ def _geometry(directory: Path, slots: int | None, entries: int | None, *, overwr
 
 
 @dataclass(frozen=True)
-class EntriesOfFile(InputPartition):
-    """One index file to read, with its geometry."""
+class EntriesRead:
+    """The options of a read: one task for each file, oldest first."""
 
-    path: str
-    hash_slots: int
-    max_entries: int
+    directory: str
+    columns: list[str]
+    index_options: dict[str, Any]
 
-
-class EntriesReader(DataSourceReader):
-    """Reads entries, one partition for each file."""
-
-    def __init__(self, directory: str, columns: list[str], index_options: dict[str, Any]) -> None:
-        self.directory = directory
-        self.columns = columns
-        self.index_options = index_options
-
-    def partitions(self) -> list[InputPartition]:
-        """Return the files, oldest first, as the service lists them."""
+    def tasks(self) -> list[Task]:
+        """Return the files with their geometries, as the service lists them."""
         with IndexService.open(self.directory, **self.index_options) as service:
-            return [EntriesOfFile(str(file.path), file.hash_slots, file.max_entries) for file in service.files]
+            return [Task((str(file.path), file.hash_slots, file.max_entries)) for file in service.files]
 
-    def read(self, partition: InputPartition | None) -> Iterator[Any]:
+    def rows(self, pieces: Sequence[Any]) -> Iterator[Any]:
         """Read the entries of one file, in a worker."""
-        if not isinstance(partition, EntriesOfFile):
+        if not pieces:
             return
-        options = {**self.index_options, "hash_slots": partition.hash_slots, "max_entries": partition.max_entries}
-        with IndexFile.open(partition.path, **options) as file:
+        path, slots, entries = pieces
+        with IndexFile.open(path, **{**self.index_options, "hash_slots": slots, "max_entries": entries}) as file:
             name = {FILE_COLUMN: file.path.name}
-            yield from spark_batches(file.entries(), ENTRY_COLUMNS_AND_FILE, self.columns, partition.path, name)
+            yield from spark_batches(file.entries(), ENTRY_COLUMNS_AND_FILE, self.columns, path, name)
 
 
 # Writing
@@ -229,10 +222,6 @@ class TaskFiles(WriterCommitMessage):
     span: Span
 
 
-class NoFiles(WriterCommitMessage):
-    """Commit message of an attempt of a task without rows."""
-
-
 class IndexWriter(DataSourceArrowWriter):
     """Writes index files; the driver commits those that the tasks report."""
 
@@ -262,7 +251,7 @@ class IndexWriter(DataSourceArrowWriter):
                     files.put(rows)
             if not held:
                 files.discard()
-                return NoFiles()
+                return WriterCommitMessage()
             if end is None:
                 files.discard()
                 files = RollingFiles.start(self.job)
