@@ -33,7 +33,7 @@ ROW_CALLS = {
 
 # Function -> reason.
 ALLOWED: dict[str, str] = {
-    "cli/commands/read.py: _with_progress.batches": "one value a batch, for the progress line",
+    "cli/commands/paths.py: _write": "one value a batch, for the progress line",
     "cli/rows.py: plain_values": "printing",
     "cli/sources/kafka_dump.py: _sequence_texts": "printing",
     "cli/sources/rocketmq.py: _phy_offset": "one value, for info",

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from logdex import __version__
-from logdex.cli.commands import build, kafka, paths, read, search, stats
+from logdex.cli.commands import build, kafka, paths, search, stats
 from logdex.cli.output import complain
 from logdex.errors import LogdexError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = (paths, search, read, build, stats, kafka)
+COMMANDS = (paths, search, build, stats, kafka)
 
 _WRONG = 2
 

@@ -84,7 +84,7 @@ def table(rows: Iterable[Sequence[object]], heads: Sequence[str] = (), *, indent
         say((indent + "  ".join(parts)).rstrip())
 
 
-def facts(pairs: Iterable[tuple[str, object]], *, indent: str = "") -> None:
+def say_facts(pairs: Iterable[tuple[str, object]], *, indent: str = "") -> None:
     """Print names with their values, without those that are None."""
     shown = [(name, _cell(value)) for name, value in pairs if value is not None]
     width = max((len(name) for name, _ in shown), default=0)
@@ -133,6 +133,11 @@ def json_bytes(name: str, value: bytes | None) -> dict[str, str | None]:
     if text is None and value is not None:
         return {name: None, f"{name}_base64": base64.b64encode(value).decode("ascii")}
     return {name: text}
+
+
+def json_headers(headers: Iterable[dict[str, Any]] | None) -> list[dict[str, str | None]]:
+    """Return the headers of a Kafka record as JSON values."""
+    return [{"key": each["key"], **json_bytes("value", each["value"])} for each in headers or ()]
 
 
 def _cell(value: object) -> str:

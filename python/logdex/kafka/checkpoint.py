@@ -30,11 +30,7 @@ _MOST_DIGITS = 20
 
 
 def read_offsets(log_dir: Path, name: str) -> dict[TopicPartition, int]:
-    """Read an offset checkpoint of a log directory; a missing file is empty.
-
-    Args:
-        log_dir: The log directory.
-        name: One of `LOG_DIR_FILES`.
+    """Read one of `LOG_DIR_FILES`; a missing file is empty.
 
     Raises:
         CorruptFileError: The file is not a checkpoint.

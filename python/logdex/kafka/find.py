@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -36,13 +37,9 @@ class Record:
     """A record.
 
     Attributes:
-        topic: The topic.
-        partition: The partition.
-        offset: Its offset in the partition.
         timestamp: In ms since the epoch; -1 for none.
         timestamp_type: 0 set by the producer, 1 set by the broker, -1 none.
-        key: The key; None for none.
-        value: The value; None for a tombstone.
+        value: None for a tombstone.
         headers: Pairs of name and value.
     """
 
@@ -61,7 +58,6 @@ class FindResult(Sequence[Record]):
     """Records that carry a key, newest first, each once; a sequence.
 
     Attributes:
-        records: The records.
         truncated: There are more of them than were asked for.
         rejected: Candidates of the index that have another key, or are no longer in the log.
         scanned_offsets: How many offsets were scanned because no index covers them.
@@ -116,8 +112,8 @@ def find(
 
     Args:
         log_dir: The log directory, or its path.
-        topic: The topic.
-        key: The key; a `str` stands for its UTF-8 bytes.
+        topic: The topic's name.
+        key: A `str` stands for its UTF-8 bytes.
         index: The directory that `build_key_index` wrote; None: the topic is scanned.
         begin: First timestamp, ms or an aware datetime; None: no bound.
         end: Last timestamp, included.
@@ -147,7 +143,8 @@ def find(
             scanned += passed
             lists.append(search.newest_first(sorted({*candidates, *hits}), most))
             rejected += search.rejected
-    found = _merge(lists)
+    # Within a partition by offset, between partitions by timestamp.
+    found = list(heapq.merge(*lists, key=lambda record: record.timestamp, reverse=True))
     more = max_num is not None and len(found) > max_num
     return FindResult(tuple(found[:max_num]), more, rejected, scanned)
 
@@ -186,15 +183,13 @@ class _Search:
     def _read(self, offsets: Sequence[int]) -> list[Record]:
         """Return the records at these offsets that carry the key."""
         try:
-            return [*self._records_at(offsets)]
+            stream = self._log.records_at(offsets, columns=RECORD_COLUMNS, keys=[self._value], header=self._header)
+            return [record for batch in stream for record in _records_of(batch)]
         except CorruptFileError:
+            if len(offsets) == 1:
+                raise
             # The damage may be between the records that are wanted.
-            return [record for offset in offsets for record in self._records_at([offset])]
-
-    def _records_at(self, offsets: Sequence[int]) -> Iterator[Record]:
-        stream = self._log.records_at(offsets, columns=RECORD_COLUMNS, keys=[self._value], header=self._header)
-        for batch in stream:
-            yield from _records_of(batch)
+            return [record for offset in offsets for record in self._read([offset])]
 
 
 def _records_of(batch: RecordBatch) -> Iterator[Record]:
@@ -205,14 +200,3 @@ def _records_of(batch: RecordBatch) -> Iterator[Record]:
     for topic, partition, offset, time, kind, key, value, headers in rows:
         pairs = tuple((header["key"], header["value"]) for header in headers or ())
         yield Record(topic, partition, offset, time, kind, key, value, pairs)
-
-
-def _merge(lists: list[list[Record]]) -> list[Record]:
-    """Merge the answers of partitions: within one by offset, between them by timestamp."""
-    rest = [list(reversed(records)) for records in lists if records]
-    merged = []
-    while rest:
-        newest = max(rest, key=lambda records: records[-1].timestamp)
-        merged.append(newest.pop())
-        rest = [records for records in rest if records]
-    return merged

@@ -26,7 +26,8 @@ from logdex.kafka.log_dir import LogDir
 from logdex.report import Report, merge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
+    from contextlib import AbstractContextManager
     from os import PathLike
 
     from logdex.kafka.files import TopicPartition
@@ -120,10 +121,7 @@ class KeyIndex(Closing):
     def candidates(self, partition: TopicPartition, key: bytes, header: str | None) -> tuple[int, list[int]]:
         """Return the offset up to which a partition is indexed, and the offsets of records that may carry a key.
 
-        Args:
-            partition: The partition.
-            key: The key, or the value of the header.
-            header: The header's name; None: the record's key.
+        With a header its values are compared, not the keys.
 
         Raises:
             CorruptFileError: The settings are damaged, or an index file is not whole.
@@ -277,11 +275,6 @@ def indexed_end(index: IndexDirectory) -> int:
     return max(ends, default=0)
 
 
-@contextlib.contextmanager
-def opened(log_dir: str | PathLike[str] | LogDir) -> Iterator[LogDir]:
+def opened(log_dir: str | PathLike[str] | LogDir) -> AbstractContextManager[LogDir]:
     """Use an open log directory, or open one for the block."""
-    if isinstance(log_dir, LogDir):
-        yield log_dir
-    else:
-        with LogDir.open(log_dir) as logs:
-            yield logs
+    return contextlib.nullcontext(log_dir) if isinstance(log_dir, LogDir) else LogDir.open(log_dir)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from logdex.cli.rows import MESSAGE_COLUMNS, message_json, message_text
+from logdex.cli.rows import MESSAGE_COLUMNS, say_message
 from logdex.cli.sources import Description, Filters, Listing, Part, Source
 from logdex.hash_index.rolling import is_index_file_name
 from logdex.report import Report, merge
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from logdex._core import BatchStream
     from logdex._types import Progress
+    from logdex.cli.sources import Facts
 
 _LOG_NAME_DIGITS = 20
 _QUEUES = ("consumequeue", "batchconsumequeue")
@@ -48,22 +50,18 @@ class StoreSource(Source):
         ]
         return Description("RocketMQ message store", overview, [listing for listing in listings if listing.rows])
 
-    def rows(self, filters: Filters, *, body: bool) -> Any:  # noqa: ANN401 -- an Arrow stream
+    def rows(self, filters: Filters, *, body: bool) -> BatchStream:
         """Read messages."""
         columns = MESSAGE_COLUMNS if body else [name for name in MESSAGE_COLUMNS if not name.startswith("body")]
         return self.store.messages(
             topic=filters.topic, queue_id=filters.queue, begin=filters.begin, end=filters.end, columns=columns
         )
 
-    def as_text(self, row: dict[str, Any]) -> str:
-        """Return one message as text for people."""
-        return message_text(row)
+    def say_row(self, row: dict[str, Any], *, as_json: bool) -> None:
+        """Print one message."""
+        say_message(row, as_json=as_json)
 
-    def as_json(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Return one message as JSON values."""
-        return message_json(row)
-
-    def verify(self, progress: Progress) -> Report:
+    def verify(self, progress: Progress, *, deep: bool = True) -> Report:  # noqa: ARG002 -- of Kafka
         """Check log, queues and index against each other."""
         return self.store.verify(progress=progress)
 
@@ -104,7 +102,7 @@ class IndexSource(Source):
         kind = "RocketMQ index directory" if isinstance(self.index, IndexService) else "RocketMQ index file"
         return Description(kind, facts, [Listing("index files", heads, rows)])
 
-    def verify(self, progress: Progress) -> Report:  # noqa: ARG002 -- one file after another, quickly
+    def verify(self, progress: Progress, *, deep: bool = True) -> Report:  # noqa: ARG002 -- one file after another, quickly
         """Check every file."""
         return self.index.verify()
 
@@ -140,50 +138,42 @@ def open_part(path: Path, **options: Any) -> Part | None:  # noqa: ANN401, ARG00
     """Recognise a part of a store by its name and place; return None for another path."""
     place = path.absolute()
     if path.is_dir():
-        return _of_queue(path) if _is_queue(place) else _of_queues(path)
+        return _directory(path, place)
     if not path.is_file():
         return None
     if OFFSET_NAME.fullmatch(path.name):
-        return _numbered(path)
+        return _numbered(path, place.parent)
     if place.parent.name == _TABLES and ".json" in path.suffixes:
         return Part(path, "RocketMQ table of a broker, as JSON")
     if path.name == "checkpoint":
-        return Part(path, "RocketMQ store checkpoint", lambda: (_checkpoint(path), []))
+        return Part(path, "RocketMQ store checkpoint", lambda: _checkpoint(path))
     return Part(path, f"RocketMQ {_MARKS[path.name]}") if path.name in _MARKS else None
 
 
-def _of_queue(path: Path) -> Part:
-    if path.absolute().parent.parent.name == _EXTENSIONS:
-        return Part(path, "RocketMQ queue extension", lambda: _extensions([path]))
-    return Part(path, "RocketMQ queue", lambda: (_queue(path), []), lambda: _check_queues([path]))
-
-
-def _of_queues(path: Path) -> Part | None:
-    """Recognise `consumequeue` and the like, one topic in it, or `config`."""
-    place = path.absolute()
+def _directory(path: Path, place: Path) -> Part | None:
+    """Recognise `consumequeue` and the like, one topic or one queue in it, or `config`."""
+    if _is_queue(place):
+        if place.parent.parent.name == _EXTENSIONS:
+            return Part(path, "RocketMQ queue extension", lambda: _extensions([path]))
+        return Part(path, "RocketMQ queue", lambda: _queue(path), lambda: _check_queues([path]))
     if place.name == _TABLES and any(path.glob("*.json")):
         return Part(path, "RocketMQ tables of a broker, as JSON")
     for root, pattern in ((place.name, "*/*"), (place.parent.name, "*")):
+        queues = sorted(filter(_is_queue, path.glob(pattern))) if root in (_EXTENSIONS, *_QUEUES) else []
         if root == _EXTENSIONS:
-            return Part(path, "RocketMQ queue extensions", partial(_extensions, _below(path, pattern)))
+            return Part(path, "RocketMQ queue extensions", partial(_extensions, queues))
         if root in _QUEUES:
-            queues = _below(path, pattern)
             return Part(path, "RocketMQ queues", partial(_queues, queues), partial(_check_queues, queues))
     return None
 
 
-def _below(path: Path, pattern: str) -> list[Path]:
-    return sorted(filter(_is_queue, path.glob(pattern)))
-
-
-def _numbered(path: Path) -> Part | None:
-    folder = path.absolute().parent
+def _numbered(path: Path, folder: Path) -> Part | None:
     if folder.parent.parent.name == _EXTENSIONS:
         return Part(path, "RocketMQ file of a queue extension")
     if _is_queue(folder):
-        return Part(path, "RocketMQ file of a queue", lambda: (_queue_file(path, folder), []))
+        return Part(path, "RocketMQ file of a queue", lambda: _queue_file(path, folder))
     if MessageStore.exists_at(folder):
-        return Part(path, "RocketMQ file of a commit log", lambda: (_log_file(path, folder), []))
+        return Part(path, "RocketMQ file of a commit log", lambda: _log_file(path, folder))
     return None
 
 
@@ -196,9 +186,9 @@ def _is_queue(directory: Path) -> bool:
     )
 
 
-def _queue(path: Path) -> dict[str, Any]:
+def _queue(path: Path) -> Facts:
     with ConsumeQueue.open(path) as queue:
-        return {
+        facts = {
             "topic": path.absolute().parent.name,
             "queue": int(path.absolute().name),
             "unit": queue.kind,
@@ -208,6 +198,7 @@ def _queue(path: Path) -> dict[str, Any]:
             "first_phy_offset": _phy_offset(queue, queue.min_offset),
             "last_phy_offset": _phy_offset(queue, queue.max_offset - 1),
         }
+        return facts, []
 
 
 def _phy_offset(queue: ConsumeQueue, offset: int) -> int | None:
@@ -215,7 +206,7 @@ def _phy_offset(queue: ConsumeQueue, offset: int) -> int | None:
     return units.column("phy_offset")[0].as_py() if units is not None and units.num_rows else None
 
 
-def _queues(queues: Sequence[Path]) -> tuple[dict[str, Any], list[Listing]]:
+def _queues(queues: Sequence[Path]) -> Facts:
     rows: list[Sequence[Any]] = []
     for place in queues:
         with ConsumeQueue.open(place) as queue:
@@ -232,31 +223,29 @@ def _check_queues(queues: Sequence[Path]) -> Report:
     return merge(reports)
 
 
-def _extensions(queues: Sequence[Path]) -> tuple[dict[str, Any], list[Listing]]:
+def _extensions(queues: Sequence[Path]) -> Facts:
     files = [file for queue in queues for file in queue.iterdir() if file.is_file()]
     size = sum(file.stat().st_size for file in files)
     return {"queues": len(queues), "files": len(files), "file_bytes": size}, []
 
 
-def _checkpoint(path: Path) -> dict[str, Any]:
+def _checkpoint(path: Path) -> Facts:
     with StoreCheckpoint.open(path) as checkpoint:
-        return dict(checkpoint_times(checkpoint))
+        return dict(checkpoint_times(checkpoint)), []
 
 
-def _queue_file(path: Path, folder: Path) -> dict[str, Any]:
-    """Return the units of a file. Its name is the byte offset of its first unit in the queue."""
+def _queue_file(path: Path, folder: Path) -> Facts:
     with ConsumeQueue.open(folder) as queue:
         unit = UNIT_BYTES[queue.kind]
     size = path.stat().st_size
-    return {"queue": folder, "first_unit": int(path.name) // unit, "units": size // unit, "file_bytes": size}
+    # The name is the byte offset of the first unit in the queue.
+    return {"queue": folder, "first_unit": int(path.name) // unit, "units": size // unit, "file_bytes": size}, []
 
 
-def _log_file(path: Path, folder: Path) -> dict[str, Any]:
-    begin, size = int(path.name), path.stat().st_size
+def _log_file(path: Path, folder: Path) -> Facts:
+    begin = int(path.name)
+    end = begin + path.stat().st_size
     with CommitLog.open(folder) as log:
-        return {
-            "commit_log": folder,
-            "begin_offset": begin,
-            "end_offset": begin + size,
-            "first_message_timestamp": first_time(log, begin, begin + size),
-        }
+        first = first_time(log, begin, end)
+    facts = {"commit_log": folder, "begin_offset": begin, "end_offset": end, "first_message_timestamp": first}
+    return facts, []
