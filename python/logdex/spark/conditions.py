@@ -22,12 +22,7 @@ _AT_MOST = (*_EQUAL, "LessThan", "LessThanOrEqual")
 
 @dataclass(frozen=True)
 class Conditions:
-    """Conditions that must all hold.
-
-    Attributes:
-        values: Wanted values of columns, compared as they are.
-        bounds: Least and greatest value of numbers, and of the time column in milliseconds.
-    """
+    """Conditions that must all hold: wanted values of columns, and bounds, both included, of numbers and of times in ms."""
 
     values: Mapping[str, frozenset[Any]] = field(default_factory=dict)
     bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)

@@ -15,12 +15,7 @@ from logdex._types import check_int64
 from logdex.hash_index.query import check_max_num
 from logdex.rocketmq.read import check_scan
 from logdex.spark import workers
-from logdex.spark.schema import (
-    MESSAGE_COLUMNS,
-    require_columns,
-    spark_batches,
-    spark_schema,
-)
+from logdex.spark.schema import MESSAGE_COLUMNS, require_columns, spark_batches, spark_schema
 from logdex.spark.workers import check_worker_python
 
 if TYPE_CHECKING:

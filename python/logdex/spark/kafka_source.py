@@ -16,15 +16,7 @@ from logdex.kafka.files import MAX_OFFSET
 from logdex.spark import options as opt
 from logdex.spark.conditions import Conditions
 from logdex.spark.kafka_offsets import OFFSET_OPTIONS, TOPIC_OPTIONS, ending, latest, refuse_ending, starting, topics
-from logdex.spark.log_source import (
-    LOG_OPTIONS,
-    LogReader,
-    LogStreamReader,
-    PushdownLogReader,
-    Task,
-    TaskSize,
-    pack,
-)
+from logdex.spark.log_source import LOG_OPTIONS, LogReader, LogStreamReader, PushdownLogReader, Task, TaskSize, pack
 from logdex.spark.schema import RECORD_COLUMNS, checked_schema, spark_batches, spark_schema
 from logdex.spark.workers import require_directory
 
@@ -151,20 +143,9 @@ class OffsetRange:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """The options of a read.
+    """The options of a read: of which log directory and partitions, from where, to where, and how it is cut into tasks.
 
-    Attributes:
-        directory: The log directory.
-        columns: Names of columns.
-        wanted: The records to read, by the options and the filters of a query.
-        topics: The partitions to read.
-        first: The offsets at which the read begins.
-        last: The offsets at which a batch ends.
-        size: How the read is cut into tasks.
-        isolation: Whether records of aborted transactions are left out.
-        on_error: What to do at a damaged batch.
-        access: How files are read.
-        compat: The Kafka release whose answers are wanted.
+    `compat` is a Kafka release whose answers are wanted.
     """
 
     directory: str
@@ -281,7 +262,9 @@ class RecordStreamReader(LogStreamReader):
             wanted = self.options.topics.choose(logs)
             first, committed = self.options.first, self.options.committed
             first.check_names(wanted)
-            return _to_json({each: first.resolve(_log(logs, each), committed=committed) for each in wanted})
+            return _to_json(
+                {each: first.resolve(logs.log(each.topic, each.partition), committed=committed) for each in wanted}
+            )
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802
         """Return the ends of the logs, or lower offsets if a batch has a limit."""
@@ -290,7 +273,11 @@ class RecordStreamReader(LogStreamReader):
             self._check_ends(logs, begins)
             ends = self._ends(logs) if self.target is None else self.target
             # A new partition is read from its start.
-            new = {each: _log(logs, each).log_start_offset for each in ends if start is not None and each not in begins}
+            new = {
+                each: logs.log(each.topic, each.partition).log_start_offset
+                for each in ends
+                if start is not None and each not in begins
+            }
         # A deleted or truncated partition ends where it was read to.
         ends = {**begins, **{each: max(end, begins.get(each, end)) for each, end in ends.items()}}
         # The engine's limit, or else the option.
@@ -312,7 +299,10 @@ class RecordStreamReader(LogStreamReader):
 
     def _ends(self, logs: LogDir) -> _Offsets:
         committed = self.options.committed
-        return {each: latest(_log(logs, each), committed=committed) for each in self.options.topics.choose(logs)}
+        return {
+            each: latest(logs.log(each.topic, each.partition), committed=committed)
+            for each in self.options.topics.choose(logs)
+        }
 
     def _check_ends(self, logs: LogDir, read: Mapping[TopicPartition, int]) -> None:
         """Report partitions that were deleted, or end before what was read."""
@@ -320,7 +310,7 @@ class RecordStreamReader(LogStreamReader):
         for each, offset in read.items():
             if each not in there:
                 self.report_loss(f"{each} is gone, it was read up to offset {offset}")
-            elif (end := _log(logs, each).log_end_offset) < offset:
+            elif (end := logs.log(each.topic, each.partition).log_end_offset) < offset:
                 self.report_loss(f"{each} ends at offset {end}, and was read up to {offset}: it was cut off since")
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -334,7 +324,7 @@ class RecordStreamReader(LogStreamReader):
                     if begins.get(each, 0) < stop:
                         self.report_loss(f"{each} is gone, with the records up to offset {stop}")
                     continue
-                log = _log(logs, each)
+                log = logs.log(each.topic, each.partition)
                 first = log.log_start_offset
                 begin = begins.get(each, first)
                 if begin < min(first, stop):
@@ -345,10 +335,6 @@ class RecordStreamReader(LogStreamReader):
                     self.report_loss(f"{each} ends at offset {log.log_end_offset}, not at {stop}: it was cut off since")
                 bounds.append((log, max(begin, first), stop))
             return [*cut_tasks(bounds, self.options.size)]
-
-
-def _log(logs: LogDir, partition: TopicPartition) -> Log:
-    return logs.log(partition.topic, partition.partition)
 
 
 def _to_json(offsets: _Offsets) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
@@ -24,15 +24,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql.datasource import Filter
 
-    class Piece(Protocol):
-        """A part of a log."""
-
-        @property
-        def size(self) -> int:
-            """Approximate bytes of log."""
-
-
-_Piece = TypeVar("_Piece", bound="Piece")
 
 logger = logging.getLogger("logdex.spark")
 
@@ -78,9 +69,9 @@ class TaskSize:
         return self.max_bytes if self.min_tasks is None else max(1, min(self.max_bytes, -(-total // self.min_tasks)))
 
 
-def pack(pieces: Iterable[_Piece], most: int) -> list[tuple[_Piece, ...]]:
-    """Group pieces, in their order, into tasks of at most `most` bytes; a larger piece is a task of its own."""
-    tasks: list[list[_Piece]] = []
+def pack(pieces: Iterable[Any], most: int) -> list[tuple[Any, ...]]:
+    """Group pieces with a `size`, in their order, into tasks of at most `most` bytes; a larger piece is a task of its own."""
+    tasks: list[list[Any]] = []
     size = 0
     for piece in pieces:
         if not tasks or size + piece.size > most:

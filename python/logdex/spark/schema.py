@@ -162,33 +162,6 @@ def milliseconds(times: Any) -> Any:
     return pc.subtract(quotient, rounded_up.cast(pa.int64()))
 
 
-def lay_out(batch: Any, schema: Any, constants: dict[str, Any] | None = None) -> tuple[Any, int]:
-    """Convert a batch to exactly the schema: its columns, its order, its types.
-
-    Args:
-        batch: A pyarrow.RecordBatch with all columns of the schema that are not constants.
-        schema: The Arrow schema, as `arrow_schema` returns it.
-        constants: Columns with one value for the whole batch.
-
-    Returns:
-        The batch, and the number of instants outside Spark's range, which are null.
-    """
-    arrays: list[Any] = []
-    lost = 0
-    for field in schema:
-        if constants and field.name in constants:
-            arrays.append(pa.repeat(pa.scalar(constants[field.name], field.type), batch.num_rows))
-            continue
-        column = batch.column(field.name)
-        if pa.types.is_timestamp(field.type):
-            column, out_of_range = microseconds(column)
-            lost += out_of_range
-        elif column.type != field.type:
-            column = column.cast(field.type)
-        arrays.append(column)
-    return pa.RecordBatch.from_arrays(arrays, schema=schema), lost
-
-
 def spark_batches(
     batches: Iterable[Any],
     columns: dict[str, DataType],
@@ -196,10 +169,10 @@ def spark_batches(
     where: str,
     constants: dict[str, Any] | None = None,
 ) -> Iterator[Any]:
-    """Yield the batches that have rows as Spark expects them, and log how many instants its timestamp cannot hold.
+    """Yield the batches that have rows with exactly the named columns, and log how many instants Spark cannot hold.
 
     Args:
-        batches: Batches of any Arrow implementation.
+        batches: Batches of any Arrow implementation, with all named columns that are not constants.
         columns: The columns of the format.
         names: The wanted columns.
         where: The place that the message in the log names.
@@ -207,11 +180,19 @@ def spark_batches(
     """
     schema = arrow_schema(columns, names)
     lost = 0
-    for batch in batches:
-        rows, out_of_range = lay_out(pa.record_batch(batch), schema, constants)
-        lost += out_of_range
-        if rows.num_rows:
-            yield rows
+    for batch in map(pa.record_batch, batches):
+        arrays: list[Any] = []
+        for field in schema:
+            if constants and field.name in constants:
+                arrays.append(pa.repeat(pa.scalar(constants[field.name], field.type), batch.num_rows))
+                continue
+            column = batch.column(field.name)
+            if pa.types.is_timestamp(field.type):
+                column, out_of_range = microseconds(column)
+                lost += out_of_range
+            arrays.append(column if column.type == field.type else column.cast(field.type))
+        if batch.num_rows:
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
     if lost:
         logger.warning("%s: %d instants outside the range of Spark's timestamp are null", where, lost)
 

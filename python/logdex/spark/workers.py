@@ -47,9 +47,6 @@ _opened: OrderedDict[Hashable, tuple[Hashable, Any]] = OrderedDict()
 _lock = threading.RLock()
 
 
-# Which Python the workers run
-
-
 def check_worker_python(spark: SparkSession) -> None:
     """Check that the Python of the session's workers can run logdex.
 
@@ -95,9 +92,6 @@ def _python_problem(python: str) -> str:
     return "" if done.stdout == driver else f"it is Python {done.stdout} and the driver is Python {driver}"
 
 
-# What a task does
-
-
 def call_in_tasks(
     spark: SparkSession, function: Callable[[_Argument], Any], arguments: Sequence[_Argument]
 ) -> list[Any]:
@@ -116,9 +110,6 @@ def call_in_tasks(
 
     rows = spark.range(0, len(arguments), 1, len(arguments)).mapInArrow(answers, _ANSWER).collect()
     return [json.loads(row.answer) for row in sorted(rows)]
-
-
-# Files that a worker keeps open
 
 
 def index_service(directory: str, **options: Any) -> IndexService:

@@ -128,9 +128,6 @@ def _cores(spark: SparkSession) -> int:
         return _UNKNOWN_CORES
 
 
-# The first pass
-
-
 class LogFile(NamedTuple):
     """A file of the log: its first offset and that of the next file, None for the last file."""
 
@@ -141,8 +138,8 @@ class LogFile(NamedTuple):
 class LogFileCount(NamedTuple):
     """Result of the first pass over one commit-log file.
 
-    `rows` is the path of its index entries below the job's directory, `message_after` says whether its last message has no
-    entry, and `continues` whether a sequential reader continues into the next file.
+    `rows` is the path of its entries below the job's directory, `message_after` whether its last message has no entry, and
+    `continues` whether a sequential reader continues into the next file.
     """
 
     rows: str
@@ -197,9 +194,6 @@ def _warn_of_early_end(counts: Sequence[LogFileCount], log_files: Sequence[LogFi
             log_files[len(walked) - 1].begin,
             len(unread),
         )
-
-
-# The plan
 
 
 class RowsPart(NamedTuple):
@@ -268,9 +262,6 @@ def _overlaps(sized: Iterable[tuple[_Item, int]], start: int, stop: int) -> Iter
         passed += size
         if passed >= stop:
             return
-
-
-# The second pass
 
 
 def _make_files(job: Job, plan: TaskPlan) -> list[WrittenFile]:

@@ -64,12 +64,7 @@ _SAMPLES_A_TASK = 100
 
 
 class IndexSource(DataSource):
-    """The data source of `spark.read.format("rocketmq_index")` and `df.write.format("rocketmq_index")`.
-
-    Options: `hashSlots`, `maxEntries` (default: inferred from the directory's files; 5,000,000 and 20,000,000 for a new
-    directory), `access`. For reading also `columns` (among them `file`, the name of the entry's file) and `compat`; for writing
-    `zone`, the time zone of the file names (default: the driver's).
-    """
+    """The data source behind `spark.read.format("rocketmq_index")` and `df.write`; docs/spark.md lists the options."""
 
     @classmethod
     def name(cls) -> str:
@@ -130,9 +125,6 @@ def _geometry(directory: Path, slots: int | None, entries: int | None, *, overwr
     return slots, entries
 
 
-# Reading
-
-
 @dataclass(frozen=True)
 class EntriesRead:
     """The options of a read: one task for each file, oldest first."""
@@ -154,9 +146,6 @@ class EntriesRead:
         with IndexFile.open(path, **{**self.index_options, "hash_slots": slots, "max_entries": entries}) as file:
             name = {FILE_COLUMN: file.path.name}
             yield from spark_batches(file.entries(), ENTRY_COLUMNS_AND_FILE, self.columns, path, name)
-
-
-# Writing
 
 
 def arrange(df: DataFrame, partitions: int | None = None) -> DataFrame:
@@ -196,22 +185,10 @@ def _bounds(df: DataFrame, parts: int) -> list[int]:
 
 
 class Span(NamedTuple):
-    """Ranges of commit-log offsets and store times in one file or of one task, both ends included."""
+    """Ranges of commit-log offsets ("offset") and store times ("time") of one file or task, both ends included."""
 
-    first_offset: int
-    last_offset: int
-    first_ms: int
-    last_ms: int
+    ranges: dict[str, tuple[int, int]]
     owner: str
-
-    @classmethod
-    def of_rows(cls, batches: Sequence[Any], owner: str) -> Span:
-        """Return the span of rows."""
-        rows = pa.Table.from_batches(batches)
-        (first, last), (first_ms, last_ms) = (
-            pc.min_max(rows.column(name)).as_py().values() for name in ("phy_offset", "store_timestamp")
-        )
-        return cls(first, last, first_ms, last_ms, owner)
 
 
 @dataclass(frozen=True)
@@ -258,7 +235,7 @@ class IndexWriter(DataSourceArrowWriter):
                 for rows in sorted_rows(held):
                     files.put(rows)
             task = files.directory.name.partition("-")[0]
-            return TaskFiles(tuple(files.close()), Span.of_rows(held, f"task {task}"))
+            return TaskFiles(tuple(files.close()), Span(_ranges(held), f"task {task}"))
         except BaseException:
             files.discard()
             raise
@@ -270,7 +247,7 @@ class IndexWriter(DataSourceArrowWriter):
             ValueError: Two tasks, or a task and the files of the directory, overlap.
         """
         tasks = [message for message in messages if isinstance(message, TaskFiles)]
-        tasks.sort(key=lambda task: (task.span.first_offset, task.span.last_offset))
+        tasks.sort(key=lambda task: task.span.ranges["offset"])
         check_order([] if self.job.overwrite else _present(self.job), [task.span for task in tasks])
         self.job.commit([file for task in tasks for file in task.files])
 
@@ -278,6 +255,16 @@ class IndexWriter(DataSourceArrowWriter):
         """Remove the files of all attempts; the messages (None for a failed task) are not needed."""
         del messages
         self.job.abort()
+
+
+def _ranges(batches: Sequence[Any]) -> dict[str, tuple[int, int]]:
+    """Return the least and the greatest offset and time of rows."""
+    rows = pa.Table.from_batches(batches)
+    found = {
+        kind: pc.min_max(rows.column(of)).as_py()
+        for kind, of in (("offset", "phy_offset"), ("time", "store_timestamp"))
+    }
+    return {kind: (ends["min"], ends["max"]) for kind, ends in found.items()}
 
 
 def check_order(present: Sequence[Span], tasks: Sequence[Span]) -> None:
@@ -288,31 +275,21 @@ def check_order(present: Sequence[Span], tasks: Sequence[Span]) -> None:
     Raises:
         ValueError: Two of them overlap; the message names both and says what to do.
     """
-    furthest = max(present, key=lambda span: span.last_offset, default=None)
-    latest = max(present, key=lambda span: span.last_ms, default=None)
-    for span in tasks:
-        if furthest is not None and span.first_offset < furthest.last_offset:
-            raise _overlap("offset", span, furthest, appended=furthest in present)
-        if latest is not None and span.first_ms < latest.last_ms:
-            raise _overlap("time", span, latest, appended=latest in present)
-        furthest = latest = span
-
-
-def _overlap(kind: str, span: Span, earlier: Span, *, appended: bool) -> ValueError:
-    own, other = (
-        f"{s.first_offset}..{s.last_offset}" if kind == "offset" else f"{s.first_ms}..{s.last_ms}"
-        for s in (span, earlier)
-    )
-    if appended:
-        advice = "only rows after those of the directory can be appended (mode overwrite replaces them)"
-    else:
-        advice = "write logdex.spark.arrange(df) instead of df"
-        if kind == "time":
-            advice += "; if it is arranged already, the clock was set back: write it as one partition"
-    return ValueError(
-        "index files must follow one another in offset and time, or a broker does not find all entries: "
-        f"the {kind} range {own} of {span.owner} overlaps {other} of {earlier.owner}; {advice}"
-    )
+    advice = "write logdex.spark.arrange(df) instead of df"
+    for kind in ("offset", "time"):
+        earlier = max(present, key=lambda span: span.ranges[kind][1], default=None)
+        for span in tasks:
+            if earlier is not None and span.ranges[kind][0] < earlier.ranges[kind][1]:
+                if earlier in present:
+                    advice = "only rows after those of the directory can be appended (mode overwrite replaces them)"
+                elif kind == "time":
+                    advice += "; if it is arranged already, the clock was set back: write it as one partition"
+                own, other = ("{}..{}".format(*each.ranges[kind]) for each in (span, earlier))
+                raise ValueError(
+                    "index files must follow one another in offset and time, or a broker does not find all entries: "
+                    f"the {kind} range {own} of {span.owner} overlaps {other} of {earlier.owner}; {advice}"
+                )
+            earlier = span
 
 
 def _present(job: Job) -> list[Span]:
@@ -322,7 +299,10 @@ def _present(job: Job) -> list[Span]:
         with IndexFile.open(path, hash_slots=job.hash_slots, max_entries=job.max_entries, access="pread") as file:
             if len(file):
                 header = file.header
-                times = sorted((header.begin_timestamp, header.end_timestamp))
-                offsets = sorted((header.begin_phy_offset, header.end_phy_offset))
-                spans.append(Span(offsets[0], offsets[1], times[0], times[1], f"file {path.name}"))
+                offsets, times = (
+                    (header.begin_phy_offset, header.end_phy_offset),
+                    (header.begin_timestamp, header.end_timestamp),
+                )
+                ranges = {"offset": (min(offsets), max(offsets)), "time": (min(times), max(times))}
+                spans.append(Span(ranges, f"file {path.name}"))
     return spans

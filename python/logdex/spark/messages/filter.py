@@ -17,11 +17,7 @@ _UNKNOWN_TO_SCAN = ("msg_id", "uniq_key", "keys", "queue_offset", "phy_offset")
 
 @dataclass(frozen=True)
 class MessageFilter(Conditions):
-    """Conditions on messages; all of them must hold.
-
-    Attributes:
-        words: Keys to keep: a message has a key as its unique key or as one of its space-separated keys. None: any.
-    """
+    """Conditions on messages, also on `words`: keys that a message has as its unique key or as one of its keys; None: any."""
 
     words: tuple[str, ...] | None = None
 

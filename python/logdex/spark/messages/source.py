@@ -38,15 +38,7 @@ logger = logging.getLogger("logdex.spark")
 FORMAT = "rocketmq"
 _POSITION = "phy_offset"
 """The offset of a stream is a position in the log: all messages that begin before it are done."""
-_OPTIONS = (
-    *LOG_OPTIONS,
-    "topic",
-    "keys",
-    "commitLog",
-    "startingOffset",
-    "maxBytesPerTrigger",
-    "maxRowsPerTrigger",
-)
+_OPTIONS = (*LOG_OPTIONS, "topic", "keys", "commitLog", "startingOffset", "maxBytesPerTrigger", "maxRowsPerTrigger")
 
 
 class MessagesSource(DataSource):
@@ -94,16 +86,10 @@ class MessagesSource(DataSource):
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """The options of a read.
+    """The options of a read: of which store and messages, and how it is cut into tasks.
 
-    Attributes:
-        layout: Paths of the store's parts.
-        columns: Names of columns, in the order declared.
-        wanted: The messages to read.
-        size: How the read is cut into tasks.
-        pushdown: Whether ids, index and queues choose what is read, and not only ranges of the log.
-        access: How files are read.
-        compat: A broker's release; each piece then ends at the first frame that the broker would refuse.
+    If `pushdown` is set, ids, index and queues choose what is read, and not only ranges of the log. With `compat`, a broker's
+    release, each piece ends at the first frame that the broker would refuse.
     """
 
     layout: StoreLayout
