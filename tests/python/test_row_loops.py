@@ -38,7 +38,7 @@ ALLOWED: dict[str, str] = {
     "cli/sources/kafka_dump.py: _sequence_texts": "printing",
     "cli/sources/rocketmq.py: _phy_offset": "one value, for info",
     "hash_index/index_directory.py: IndexDirectory._select": "query_offset returns a list of offsets",
-    "kafka/find.py: _Search.scan": "offsets of the records found, for the result",
+    "kafka/find.py: _scan": "offsets of the records found, for the result",
     "kafka/find.py: _records_of": "objects of a FindResult",
     "rocketmq/copy.py: _put_all.refused": "one value, for a finding",
     "rocketmq/index_service.py: IndexService._build": "one value a batch: where the index file rolls",

@@ -166,6 +166,7 @@ class Progress:
 
     def __init__(self, what: str) -> None:
         self._what = what
+        self._done = 0
         self._begun = time.monotonic()
         # The first line waits, so that a short command prints none.
         self._shown = self._begun
@@ -179,6 +180,11 @@ class Progress:
             return
         self._shown = now
         self._write(progress_line(self._what, done, total, now - self._begun))
+
+    def add(self, read: int, total: int | None = None) -> None:
+        """Show the progress after `read` more bytes."""
+        self._done += read
+        self(self._done, total)
 
     def _write(self, line: str) -> None:
         # A wrapped line could not be removed.

@@ -25,16 +25,11 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 
 _VERSION = "0"
 _HEAD_LINES = 2
-_MOST_DIGITS = 20
-"""Of a number of 64 bits, with its sign."""
+_MOST_DIGITS = 20  # of a number of 64 bits, with its sign
 
 
 def read_offsets(log_dir: Path, name: str) -> dict[TopicPartition, int]:
-    """Read one of `LOG_DIR_FILES`; a missing file is empty.
-
-    Raises:
-        CorruptFileError: The file is not a checkpoint.
-    """
+    """Read one of `LOG_DIR_FILES`; a missing file is empty. Raises `CorruptFileError`."""
     lines = _lines(log_dir / name, 3)
     return {TopicPartition(topic, int(partition)): int(offset) for topic, partition, offset in lines}
 
@@ -51,11 +46,7 @@ def log_start(log_dir: Path, partition: TopicPartition) -> int:
 
 
 def read_leader_epochs(partition_dir: Path) -> list[tuple[int, int]]:
-    """Read the leader epochs of a partition as (epoch, first offset), in the order of the file; a missing file is empty.
-
-    Raises:
-        CorruptFileError: The file is not a checkpoint.
-    """
+    """Read the leader epochs of a partition as (epoch, first offset), in the order of the file; a missing file is empty."""
     return [(int(epoch), int(start)) for epoch, start in _lines(partition_dir / LEADER_EPOCHS, 2)]
 
 

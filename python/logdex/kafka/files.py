@@ -125,11 +125,7 @@ def _text(name: str) -> str:
 
 
 def existing_directory(path: str | os.PathLike[str], what: str) -> Path:
-    """Return the path of a directory.
-
-    Raises:
-        OSError: There is none; the message says what it would have been.
-    """
+    """Return the path of a directory; raise `OSError` with what is missing if there is none."""
     place = Path(path)
     if not place.is_dir():
         raise OSError(errno.ENOTDIR if place.exists() else errno.ENOENT, f"no {what}", str(place))
@@ -171,9 +167,6 @@ def list_partition(directory: Path, next_offset: Callable[[Path], int]) -> Listi
     """List the files of a partition.
 
     `next_offset` returns the offset after the last batch of a `.log` file. It is called only after an interrupted swap.
-
-    Raises:
-        OSError: The directory cannot be read.
     """
     found = Listing()
     files: dict[int, dict[str, Path]] = {}

@@ -16,11 +16,12 @@ from logdex.hash_index.query import TimeRange, check_max_num
 from logdex.kafka.key_index import KeyIndex, opened, partitions_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from os import PathLike
 
     from arro3.core import RecordBatch
 
+    from logdex._core import SegmentReader
     from logdex._types import Time
     from logdex.kafka.log import Log
     from logdex.kafka.log_dir import LogDir
@@ -75,11 +76,9 @@ class FindResult(Sequence[Record]):
     def __getitem__(self, index: slice) -> tuple[Record, ...]: ...
 
     def __getitem__(self, index: int | slice) -> Record | tuple[Record, ...]:
-        """Return one record, or some of them."""
         return self.records[index]
 
     def __len__(self) -> int:
-        """Count the records."""
         return len(self.records)
 
     def __repr__(self) -> str:
@@ -137,59 +136,51 @@ def find(
     with opened(log_dir) as logs:
         opened_index = None if index is None else logs.attached(Path(index), partial(KeyIndex, Path(index)))
         for each in partitions_of(logs, topic):
-            search = _Search(logs.log(topic, each.partition), value, header, times)
-            covered, candidates = (0, []) if opened_index is None else opened_index.candidates(each, value, header)
-            hits, passed = search.scan(covered)
+            log = logs.log(topic, each.partition)
+            covered, offsets = (0, []) if opened_index is None else opened_index.candidates(each, value, header)
+            hits, passed = _scan(log, covered, value, header)
+            read = partial(log.records_at, columns=RECORD_COLUMNS, keys=[value], header=header)
+            records, others = _newest_first(read, sorted({*offsets, *hits}), times, most)
+            lists.append(records)
             scanned += passed
-            lists.append(search.newest_first(sorted({*candidates, *hits}), most))
-            rejected += search.rejected
+            rejected += others
     # Within a partition by offset, between partitions by timestamp.
     found = list(heapq.merge(*lists, key=lambda record: record.timestamp, reverse=True))
     more = max_num is not None and len(found) > max_num
     return FindResult(tuple(found[:max_num]), more, rejected, scanned)
 
 
-class _Search:
-    """The search for one key in one partition."""
+def _scan(log: Log, begin: int, value: bytes, header: str | None) -> tuple[list[int], int]:
+    """Return the offsets from `begin` on whose records carry the key, and how many offsets were scanned."""
+    begin, end = max(begin, log.log_start_offset), log.log_end_offset
+    if begin >= end:
+        return [], 0
+    stream = log.records(begin, columns=["offset"], keys=[value], header=header)
+    return [offset for batch in stream for offset in batch.column("offset").to_pylist()], end - begin
 
-    def __init__(self, log: Log, value: bytes, header: str | None, times: TimeRange) -> None:
-        self._log = log
-        self._value = value
-        self._header = header
-        self._times = times
-        self.rejected = 0
 
-    def scan(self, begin: int) -> tuple[list[int], int]:
-        """Return the offsets from `begin` on whose records carry the key, and how many offsets were scanned."""
-        begin, end = max(begin, self._log.log_start_offset), self._log.log_end_offset
-        hits: list[int] = []
-        if begin < end:
-            stream = self._log.records(begin, columns=["offset"], keys=[self._value], header=self._header)
-            for batch in stream:
-                hits += batch.column("offset").to_pylist()
-        return hits, max(0, end - begin)
+def _newest_first(
+    read: Callable[[Sequence[int]], SegmentReader], offsets: Sequence[int], times: TimeRange, most: int | None
+) -> tuple[list[Record], int]:
+    """Read the records at ascending offsets from the last one on; return at most `most` in the range, and how many differ."""
+    found: list[Record] = []
+    rejected, end, size = 0, len(offsets), _FIRST_READ
+    while end > 0 and (most is None or len(found) < most):
+        carrying = _records_at(read, offsets[max(0, end - size) : end])
+        rejected += min(size, end) - len(carrying)
+        found += (record for record in reversed(carrying) if times.holds(record.timestamp))
+        end, size = end - size, min(2 * size, _MOST_READ)
+    return found[:most], rejected
 
-    def newest_first(self, offsets: Sequence[int], most: int | None) -> list[Record]:
-        """Read the records at these ascending offsets from the last one on; return those that match, at most `most`."""
-        found: list[Record] = []
-        end, size = len(offsets), _FIRST_READ
-        while end > 0 and (most is None or len(found) < most):
-            carrying = self._read(offsets[max(0, end - size) : end])
-            self.rejected += min(size, end) - len(carrying)
-            found += (record for record in reversed(carrying) if self._times.holds(record.timestamp))
-            end, size = end - size, min(2 * size, _MOST_READ)
-        return found[:most]
 
-    def _read(self, offsets: Sequence[int]) -> list[Record]:
-        """Return the records at these offsets that carry the key."""
-        try:
-            stream = self._log.records_at(offsets, columns=RECORD_COLUMNS, keys=[self._value], header=self._header)
-            return [record for batch in stream for record in _records_of(batch)]
-        except CorruptFileError:
-            if len(offsets) == 1:
-                raise
-            # The damage may be between the records that are wanted.
-            return [record for offset in offsets for record in self._read([offset])]
+def _records_at(read: Callable[[Sequence[int]], SegmentReader], offsets: Sequence[int]) -> list[Record]:
+    try:
+        return [record for batch in read(offsets) for record in _records_of(batch)]
+    except CorruptFileError:
+        if len(offsets) == 1:
+            raise
+        # The damage may be between the records that are wanted.
+        return [record for offset in offsets for record in _records_at(read, [offset])]
 
 
 def _records_of(batch: RecordBatch) -> Iterator[Record]:

@@ -343,9 +343,7 @@ class Log(Closing):
         self._map.close()
 
     def __repr__(self) -> str:
-        """Return the class and the directory."""
         return f"Log({str(self._directory)!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle by path and options."""
         return partial(Log.open, self._directory, **self._options), ()

@@ -194,11 +194,9 @@ class LogDir(Closing):
             self._logs, self._attached = {}, {}
 
     def __repr__(self) -> str:
-        """Return the class and the directory."""
         return f"LogDir({str(self._directory)!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle by path and options."""
         return partial(LogDir.open, self._directory, **self._options), ()
 
 

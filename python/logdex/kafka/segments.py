@@ -89,11 +89,7 @@ class SegmentMap:
         self._lock = threading.Lock()
 
     def refresh(self) -> Segments:
-        """List the directory, and open each segment that is new or changed since the last call.
-
-        Raises:
-            OSError: The directory or a file cannot be read.
-        """
+        """List the directory, and open each segment that is new or changed since the last call."""
         with self._lock:
             listing = list_partition(self._directory, self._next_offset)
             opened: dict[int, tuple[_Stamp, LogSegment]] = {}

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from logdex.cli.arguments import TIMES, add_options, command, count, int32, raw_bytes, word
 from logdex.cli.output import Progress, complain, printable, say, say_json, say_report
-from logdex.cli.sources.kafka import open_kafka, say_record
+from logdex.cli.sources import open_first
+from logdex.cli.sources.kafka import open_part, open_source, say_record
 from logdex.cli.sources.kafka_dump import Dump, files_to_dump
 from logdex.kafka import Log, LogDir, LogSegment, ProducerState, build_key_index, find
 from logdex.kafka.files import LOG
@@ -157,7 +158,11 @@ def run_find(arguments: argparse.Namespace) -> int:
 
 def run_verify(arguments: argparse.Namespace) -> int:
     """Print findings; 1 if there are any."""
-    with open_kafka(Path(arguments.path)) as source, Progress("verify") as progress:
+    expected = "no Kafka log directory, no partition's directory, no file of a segment"
+    with (
+        open_first(Path(arguments.path), (open_source, open_part), expected) as source,
+        Progress("verify") as progress,
+    ):
         report = source.verify(progress, deep=not arguments.shallow)
     return say_report(report, json=arguments.json)
 
@@ -184,16 +189,13 @@ def run_rebuild(arguments: argparse.Namespace) -> int:
 def run_build(arguments: argparse.Namespace) -> int:
     """Write key index files; 1 if damaged batches were skipped."""
     with LogDir.open(arguments.log_dir) as logs, Progress("build-index") as progress:
-        done = 0
         if not LogDir.exists_at(arguments.log_dir):
             raise ValueError(f"{arguments.log_dir}: no Kafka log directory, it holds no <topic>-<partition>")
-
-        def show(_: object, read: int) -> None:
-            nonlocal done
-            done += read
-            progress(done)
-
         report = build_key_index(
-            logs, arguments.directory, topics=arguments.topic, header=arguments.header, progress=show
+            logs,
+            arguments.directory,
+            topics=arguments.topic,
+            header=arguments.header,
+            progress=lambda _, read: progress.add(read),
         )
     return say_report(report, json=arguments.json)

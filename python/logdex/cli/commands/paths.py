@@ -149,16 +149,15 @@ def _write(source: Source, sink: BinaryIO, progress: Progress, arguments: argpar
     stream = source.rows(_filters(arguments), body=not arguments.no_body)
     facts = source.describe().facts
     begin, total = facts.get("min_offset"), facts.get("log_bytes")
-    rows = read = 0
+    rows = 0
     with parquet.ParquetWriter(sink, pa.schema(stream.schema), compression=arguments.compression) as writer:
         for batch in limited_batches(stream, arguments.limit):
             writer.write_batch(pa.record_batch(batch))
             rows += batch.num_rows
-            read += batch.nbytes
             if begin is not None and "phy_offset" in batch.column_names:
                 progress(batch.column("phy_offset")[batch.num_rows - 1].as_py() - begin, total)
             else:
-                progress(read)
+                progress.add(batch.nbytes)
     return rows
 
 

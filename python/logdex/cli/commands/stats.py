@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from logdex import _types
     from logdex.cli.arguments import Subparsers
     from logdex.hash_index import IndexFile
 
@@ -127,7 +126,7 @@ def _draw(pyplot: Any, statistics: dict[str, Any], regions: list[int], path: str
     pyplot.close(figure)
 
 
-def _measure(files: Sequence[IndexFile], progress: _types.Progress) -> tuple[dict[str, Any], list[int]]:
+def _measure(files: Sequence[IndexFile], progress: Progress) -> tuple[dict[str, Any], list[int]]:
     """Count the entries of index files; linear, and 4 bytes of memory for each slot and entry of a file.
 
     Returns JSON values, and the entries in each of equal parts of the slots. A hash in two files counts twice.
@@ -138,7 +137,7 @@ def _measure(files: Sequence[IndexFile], progress: _types.Progress) -> tuple[dic
     end = max((max(header.begin_timestamp, header.end_timestamp) for header in headers), default=0)
     width = max(1, -(-(end - begin + 1) // _TIME_BINS))
     chains, regions, times = Counter[int](), Counter[int](), Counter[int]()
-    distinct = done = 0
+    distinct = 0
     for file in files:
         lengths, of_regions, of_times, hashes = _core.chain_statistics(
             file, begin=begin, end=end, width=width, regions=_REGIONS
@@ -147,8 +146,7 @@ def _measure(files: Sequence[IndexFile], progress: _types.Progress) -> tuple[dic
         regions.update(dict(enumerate(of_regions)))
         times.update(dict(enumerate(of_times)))
         distinct += hashes
-        done += len(file)
-        progress(done * ENTRY_SIZE, entries * ENTRY_SIZE)
+        progress.add(len(file) * ENTRY_SIZE, entries * ENTRY_SIZE)
     likely = max((length for length in range(_SHOWN_LENGTHS) if _expected(files, length) >= 0.5), default=0)  # noqa: PLR2004
     statistics = {
         "files": len(files),

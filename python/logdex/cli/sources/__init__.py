@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from logdex._core import BatchStream, SegmentReader
-    from logdex._types import Progress
+    from logdex.cli.output import Progress
     from logdex.report import Finding, Report
 
     Facts: TypeAlias = tuple[dict[str, Any], list["Listing"]]

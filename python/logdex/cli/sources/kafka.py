@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from logdex._core import broker_lock_holder
 from logdex.cli.output import body_text, json_bytes, json_headers, printable, say, say_json, time_text
-from logdex.cli.sources import Description, Filters, Listing, Part, Source, open_first
+from logdex.cli.sources import Description, Filters, Listing, Part, Source
 from logdex.cli.sources.kafka_dump import Dump, is_known
 from logdex.errors import CorruptFileError
 from logdex.hash_index import IndexDirectory
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from logdex._core import SegmentReader
-    from logdex._types import Progress
+    from logdex.cli.output import Progress
     from logdex.cli.sources import Facts
     from logdex.report import Finding
 
@@ -42,15 +42,12 @@ _OFFSETS = {
 _MOST_BYTES = 1 << 20  # of a file of properties
 
 
-class KafkaSource(Source):
-    """Records of Kafka."""
-
+class _KafkaSource(Source):
     def __init__(self, opened: _Opened) -> None:
         self.opened = opened
         self._stream: SegmentReader | None = None
 
     def describe(self) -> Description:
-        """Count topics, partitions and segments, with their ranges of offsets."""
         match self.opened:
             case LogSegment() as segment:
                 ends = {"base_offset": segment.base_offset, "end_offset": segment.next_offset()}
@@ -65,30 +62,25 @@ class KafkaSource(Source):
                     "last_stable_offset": log.last_stable_offset,
                     **_times_and_size(log.segments),
                 }
+                names = ("name", "base_offset", *_TIMES)
                 rows = [(each.path.name, each.base_offset, *_times_and_size([each]).values()) for each in log.segments]
-                return Description(
-                    "Kafka partition", facts, [Listing("segments", ("name", "base_offset", *_TIMES), rows)]
-                )
+                return Description("Kafka partition", facts, [Listing("segments", names, rows)])
             case LogDir() as logs:
-                all_logs = _logs(logs)
-                table = [
-                    (
-                        *(log.topic, log.partition, len(log.segments), log.log_start_offset, log.log_end_offset),
-                        *_times_and_size(log.segments).values(),
-                    )
-                    for log in all_logs
-                ]
+                table = []
+                for log in _logs(logs):
+                    offsets = (log.log_start_offset, log.log_end_offset)
+                    numbers = _times_and_size(log.segments).values()
+                    table.append((log.topic, log.partition, len(log.segments), *offsets, *numbers))
                 heads = ("topic", "partition", "segments", "begin_offset", "end_offset", *_TIMES)
                 facts = {
                     "broker": _broker(logs.path),
                     "topics": len({row[0] for row in table}),
                     "partitions": len(table),
-                    "log_bytes": sum(log.size for log in all_logs),
+                    "log_bytes": sum(row[-1] for row in table),
                 }
                 return Description("Kafka log directory", facts, [Listing("partitions", heads, table)])
 
     def rows(self, filters: Filters, *, body: bool) -> SegmentReader:
-        """Return the records that pass the filters."""
         opened, columns = self.opened, [name for name in RECORD_COLUMNS if body or name != "value"]
         bounds: dict[str, Any] = {
             "begin": filters.begin,
@@ -110,11 +102,9 @@ class KafkaSource(Source):
         return self._stream
 
     def passed_over(self) -> list[Finding]:
-        """Return the batches that could not be read."""
         return [] if self._stream is None else self._stream.findings
 
     def say_row(self, row: dict[str, Any], *, as_json: bool) -> None:
-        """Print one record."""
         say_record(row, as_json=as_json)
 
     def verify(self, progress: Progress, *, deep: bool = True) -> Report:
@@ -122,17 +112,10 @@ class KafkaSource(Source):
         if isinstance(self.opened, LogSegment):
             return self.opened.verify(deep=deep)
         logs = [self.opened] if isinstance(self.opened, Log) else _logs(self.opened)
-        total, done = sum(log.size for log in logs), 0
-
-        def show(segment: LogSegment) -> None:
-            nonlocal done
-            done += segment.size
-            progress(done, total)
-
-        return self.opened.verify(deep=deep, progress=show)
+        total = sum(log.size for log in logs)
+        return self.opened.verify(deep=deep, progress=lambda segment: progress.add(segment.size, total))
 
     def close(self) -> None:
-        """Close the files."""
         self.opened.close()
 
 
@@ -140,7 +123,7 @@ def _logs(log_dir: LogDir) -> list[Log]:
     return [log_dir.log(each.topic, each.partition) for each in log_dir.partitions()]
 
 
-def _times_and_size(segments: Sequence[LogSegment]) -> dict[str, int | None]:
+def _times_and_size(segments: Sequence[LogSegment]) -> dict[str, Any]:
     """Return the time of the first record that has one, the largest of all, and the bytes. Reads few batches."""
     begin = end = None
     with contextlib.suppress(CorruptFileError):
@@ -162,20 +145,14 @@ def _broker(log_dir: Path) -> str:
     return "stopped without warning, or running elsewhere (.kafka_cleanshutdown is missing)"
 
 
-def open_source(path: Path, **options: Any) -> KafkaSource | None:  # noqa: ANN401, ARG001 -- those of other kinds
+def open_source(path: Path, **options: Any) -> _KafkaSource | None:  # noqa: ANN401, ARG001 -- those of other kinds
     """Open a log directory, a partition's directory or a segment; None for another path."""
     parsed = parse_segment_file(path.name)
     if path.is_file():
-        return KafkaSource(LogSegment.open(path)) if parsed is not None and parsed[1] == LOG else None
+        return _KafkaSource(LogSegment.open(path)) if parsed is not None and parsed[1] == LOG else None
     if Log.exists_at(path):
-        return KafkaSource(Log.open(path))
-    return KafkaSource(LogDir.open(path)) if LogDir.exists_at(path) else None
-
-
-def open_kafka(path: Path) -> Source:
-    """Open a path of Kafka, or a part of one; see `open_first`."""
-    expected = "no Kafka log directory, no partition's directory, no file of a segment"
-    return open_first(path, (open_source, open_part), expected)
+        return _KafkaSource(Log.open(path))
+    return _KafkaSource(LogDir.open(path)) if LogDir.exists_at(path) else None
 
 
 def say_record(row: dict[str, Any], *, as_json: bool) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from logdex._core import BatchStream
-    from logdex._types import Progress
+    from logdex.cli.output import Progress
     from logdex.cli.sources import Facts
 
 _LOG_NAME_DIGITS = 20
@@ -33,40 +33,30 @@ _MARKS = {
 }
 
 
-class StoreSource(Source):
-    """A store: log, queues, index and checkpoint."""
-
+class _StoreSource(Source):
     def __init__(self, store: MessageStore) -> None:
         self.store = store
 
     def describe(self) -> Description:
-        """Count files and topics; return the ranges of offsets and times."""
         overview = self.store.overview()
-        listings = [
-            Listing("topics", ("topic", "queues", "messages"), overview.pop("topics")),
-            Listing(
-                "index files", ("name", "entries", "begin_timestamp", "end_timestamp"), overview.pop("index_files")
-            ),
-        ]
-        return Description("RocketMQ message store", overview, [listing for listing in listings if listing.rows])
+        heads = ("name", "entries", "begin_timestamp", "end_timestamp")
+        topics = Listing("topics", ("topic", "queues", "messages"), overview.pop("topics"))
+        index = Listing("index files", heads, overview.pop("index_files"))
+        return Description("RocketMQ message store", overview, [each for each in (topics, index) if each.rows])
 
     def rows(self, filters: Filters, *, body: bool) -> BatchStream:
-        """Read messages."""
         columns = MESSAGE_COLUMNS if body else [name for name in MESSAGE_COLUMNS if not name.startswith("body")]
         return self.store.messages(
             topic=filters.topic, queue_id=filters.queue, begin=filters.begin, end=filters.end, columns=columns
         )
 
     def say_row(self, row: dict[str, Any], *, as_json: bool) -> None:
-        """Print one message."""
         say_message(row, as_json=as_json)
 
     def verify(self, progress: Progress, *, deep: bool = True) -> Report:  # noqa: ARG002 -- of Kafka
-        """Check log, queues and index against each other."""
         return self.store.verify(progress=progress)
 
     def close(self) -> None:
-        """Close the store."""
         self.store.close()
 
 
@@ -90,15 +80,12 @@ class IndexSource(Source):
             "entries": sum(map(len, files)),
             "hash_slots": files[0].hash_slots if files else None,
             "max_entries": files[0].max_entries if files else None,
-            "begin_timestamp": min((header.begin_timestamp for header in headers), default=None),
-            "end_timestamp": max((header.end_timestamp for header in headers), default=None),
-            "begin_phy_offset": min((header.begin_phy_offset for header in headers), default=None),
-            "end_phy_offset": max((header.end_phy_offset for header in headers), default=None),
         }
-        heads = ("name", "entries", "begin_timestamp", "end_timestamp", "begin_phy_offset", "end_phy_offset")
-        rows: list[Sequence[Any]] = [
-            (file.path.name, len(file), *(getattr(file.header, name) for name in heads[2:])) for file in files
-        ]
+        names = ("begin_timestamp", "end_timestamp", "begin_phy_offset", "end_phy_offset")
+        for name, outermost in zip(names, (min, max, min, max), strict=True):
+            facts[name] = outermost((getattr(header, name) for header in headers), default=None)
+        heads = ("name", "entries", *names)
+        rows = [(file.path.name, len(file), *(getattr(file.header, name) for name in names)) for file in files]
         kind = "RocketMQ index directory" if isinstance(self.index, IndexService) else "RocketMQ index file"
         return Description(kind, facts, [Listing("index files", heads, rows)])
 
@@ -111,11 +98,11 @@ class IndexSource(Source):
         self.index.close()
 
 
-def open_store(path: Path, **options: Any) -> StoreSource | None:  # noqa: ANN401 -- those of MessageStore.open
+def open_store(path: Path, **options: Any) -> _StoreSource | None:  # noqa: ANN401 -- those of MessageStore.open
     """Open a path that is a store or the commit log of one; return None for another."""
     if not options.get("commit_log") and not MessageStore.exists_at(path):
         return None
-    return StoreSource(MessageStore.open(path, **options))
+    return _StoreSource(MessageStore.open(path, **options))
 
 
 def open_index(path: Path, **options: Any) -> IndexSource | None:  # noqa: ANN401 -- those of IndexService.open
@@ -207,7 +194,7 @@ def _phy_offset(queue: ConsumeQueue, offset: int) -> int | None:
 
 
 def _queues(queues: Sequence[Path]) -> Facts:
-    rows: list[Sequence[Any]] = []
+    rows = []
     for place in queues:
         with ConsumeQueue.open(place) as queue:
             rows.append((place.absolute().parent.name, int(place.name), queue.min_offset, queue.max_offset))
