@@ -21,13 +21,7 @@ if TYPE_CHECKING:
 
 
 class AbortedTransaction(NamedTuple):
-    """A transaction that was aborted.
-
-    Attributes:
-        producer_id: The id of its producer.
-        first_offset: Offset of its first record in this partition.
-        last_offset: Offset of its abort marker.
-    """
+    """An aborted transaction: from its first record in this partition to its abort marker."""
 
     producer_id: int
     first_offset: int
@@ -61,12 +55,12 @@ def aborted_by_segment(segments: Segments, begin: int) -> dict[int, list[Aborted
 
 def _aborted_in(segments: Segments, number: int) -> list[AbortedTransaction]:
     segment = segments.segments[number]
+    aborted = None
     if _is_trusted(segments, number):
         path = segments.file(number, TXN_INDEX)
-        listed = [] if path is None else aborted_transactions(path, segment.base_offset)
-        if listed is not None:
-            return [*map(AbortedTransaction._make, listed)]
-    aborted = segment.aborted_transactions(_producers_at(segments, number))
+        aborted = [] if path is None else aborted_transactions(path, segment.base_offset)
+    if aborted is None:
+        aborted = segment.aborted_transactions(_producers_at(segments, number))
     return [*map(AbortedTransaction._make, aborted)]
 
 

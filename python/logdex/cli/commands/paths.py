@@ -6,22 +6,32 @@ import errno
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from logdex._core import SegmentReader
 from logdex.cli.arguments import FILTERS, OPEN, add_options, add_source, command, open_options
 from logdex.cli.output import Progress, complain, say, say_facts, say_json, say_report, size_text, table, time_text
 from logdex.cli.rows import limited_batches, plain_rows
-from logdex.cli.sources import Filters
-from logdex.cli.sources.registry import open_source
+from logdex.cli.sources import Filters, kafka, open_first, rocketmq
 from logdex.errors import LogdexError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
     from typing import BinaryIO
 
+    from logdex._core import BatchStream
     from logdex.cli.arguments import Subparsers
     from logdex.cli.sources import Source
 
 _PATH = "a store, a commit log, an index directory or file; a Kafka log directory, or a part of it"
 _STORE = "the store, or its commit log"
+_EXPECTED = (
+    "expected a store (holds commitlog), an index directory (files named by 17 digits) "
+    "or a Kafka log directory (<topic>-<partition>); found none of them"
+)
+KINDS: tuple[Callable[..., Source | None], ...] = (
+    *(rocketmq.open_store, rocketmq.open_index),
+    *(kafka.open_source, rocketmq.open_part, kafka.open_part),
+)
 
 _INFO = """\
 Prints kind, files, ranges of offsets and times, and the geometry of the index. It is fast:
@@ -72,7 +82,7 @@ def add_parsers(subparsers: Subparsers) -> None:
 
 def info(arguments: argparse.Namespace) -> int:
     """Describe the path; 0 if it can be read."""
-    with open_source(arguments.path, **open_options(arguments)) as source:
+    with _open(arguments) as source:
         description = source.describe()
     if arguments.json:
         listings = {
@@ -92,7 +102,7 @@ def info(arguments: argparse.Namespace) -> int:
 
 def verify(arguments: argparse.Namespace) -> int:
     """Print the findings; 1 if there are any."""
-    with open_source(arguments.path, **open_options(arguments)) as source, Progress("verify") as progress:
+    with _open(arguments) as source, Progress("verify") as progress:
         report = source.verify(progress)
     return say_report(report, json=arguments.json)
 
@@ -100,12 +110,12 @@ def verify(arguments: argparse.Namespace) -> int:
 def cat(arguments: argparse.Namespace) -> int:
     """Print the rows; 1 if no row passes the filters."""
     printed = 0
-    with open_source(arguments.path, **open_options(arguments)) as source:
+    with _open(arguments) as source:
         stream = source.rows(_filters(arguments), body=arguments.body)
         for row in plain_rows(limited_batches(stream, arguments.limit)):
             source.say_row(row, as_json=arguments.json)
             printed += 1
-        _say_passed_over(source)
+        _say_passed_over(stream)
     return 0 if printed else 1
 
 
@@ -122,13 +132,8 @@ def export(arguments: argparse.Namespace) -> int:
     # "x": another export may be writing this file.
     sink = part.open("xb")
     try:
-        with (
-            sink,
-            open_source(arguments.path, **open_options(arguments)) as source,
-            Progress("export") as progress,
-        ):
+        with sink, _open(arguments) as source, Progress("export") as progress:
             rows = _write(source, sink, progress, arguments)
-            _say_passed_over(source)
         part.rename(target)
     except BaseException:
         part.unlink(missing_ok=True)
@@ -158,16 +163,21 @@ def _write(source: Source, sink: BinaryIO, progress: Progress, arguments: argpar
                 progress(batch.column("phy_offset")[batch.num_rows - 1].as_py() - begin, total)
             else:
                 progress.add(batch.nbytes)
+    _say_passed_over(stream)
     return rows
+
+
+def _open(arguments: argparse.Namespace) -> Source:
+    return open_first(Path(arguments.path), KINDS, _EXPECTED, **open_options(arguments))
 
 
 def _filters(arguments: argparse.Namespace) -> Filters:
     return Filters(arguments.topic, arguments.queue, arguments.begin, arguments.end, arguments.skip_damaged)
 
 
-def _say_passed_over(source: Source) -> None:
-    """Print on standard error which damaged parts are left out."""
-    for finding in source.passed_over():
+def _say_passed_over(stream: BatchStream | SegmentReader) -> None:
+    """Print on standard error which damaged parts the rows leave out."""
+    for finding in stream.findings if isinstance(stream, SegmentReader) else ():
         complain(f"{finding.path} at byte {finding.offset}: expected {finding.expected}, found {finding.found}")
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from logdex import _core
 from logdex.cli.arguments import GEOMETRY, add_options, command
 from logdex.cli.output import Progress, say, say_json, table, time_text
-from logdex.cli.sources.registry import open_source
-from logdex.cli.sources.rocketmq import IndexSource
+from logdex.cli.sources import open_first
+from logdex.cli.sources.rocketmq import open_index
 from logdex.errors import LogdexError
 from logdex.hash_index.geometry import ENTRY_SIZE
 
@@ -49,11 +49,10 @@ def run(arguments: argparse.Namespace) -> int:
     if (path / "commitlog").is_dir():
         path /= "index"
     plot = _pyplot() if arguments.plot else None
-    with open_source(path, hash_slots=arguments.hash_slots, max_entries=arguments.max_entries) as source:
-        if not isinstance(source, IndexSource):
-            raise ValueError(f"{path}: expected an index directory or an index file")  # noqa: TRY004 -- the content of a path, not a type
-        with Progress("stats") as progress:
-            statistics, regions = _measure(source.files, progress)
+    geometry = {"hash_slots": arguments.hash_slots, "max_entries": arguments.max_entries}
+    expected = "expected an index directory or an index file"
+    with open_first(path, [open_index], expected, **geometry) as source, Progress("stats") as progress:
+        statistics, regions = _measure(source.files, progress)
     # Before printing: the reader of a pipe may close it early.
     if plot is not None:
         _draw(plot, statistics, regions, arguments.plot)

@@ -1,6 +1,6 @@
 """A path that commands read: described, read row by row, verified.
 
-A new format subclasses `Source` and adds a function that opens its paths to `KINDS` of `logdex.cli.sources.registry`.
+A new format subclasses `Source` and adds a function that opens its paths to `KINDS` of `logdex.cli.commands.paths`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from logdex._files import Closing
 
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
     from logdex._core import BatchStream, SegmentReader
     from logdex.cli.output import Progress
-    from logdex.report import Finding, Report
+    from logdex.report import Report
 
     Facts: TypeAlias = tuple[dict[str, Any], list["Listing"]]
-    Opener: TypeAlias = Callable[..., "Source | None"]
+
+_S = TypeVar("_S", bound="Source")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,9 @@ class Description:
 
 
 class Source(Closing):
-    """One opened path. A source without rows leaves out `rows` and `say_row`."""
+    """One opened path. A source without rows leaves out `rows` and `say_row`, which prints one."""
+
+    say_row: Callable[..., None]
 
     @abstractmethod
     def describe(self) -> Description:
@@ -78,14 +81,6 @@ class Source(Closing):
             ValueError: This source has no rows.
         """
         raise ValueError(f"{self.describe().kind}: it has no messages; expected a store, or its commit log")
-
-    def passed_over(self) -> list[Finding]:
-        """Return the damage that the rows read so far leave out."""
-        return []
-
-    def say_row(self, row: dict[str, Any], *, as_json: bool) -> None:
-        """Print one row."""
-        raise NotImplementedError
 
 
 class Part(Source):
@@ -120,7 +115,7 @@ class Part(Source):
         """Do nothing: no file is open."""
 
 
-def open_first(path: Path, kinds: Iterable[Opener], expected: str, **options: Any) -> Source:  # noqa: ANN401 -- each kind has its own
+def open_first(path: Path, kinds: Iterable[Callable[..., _S | None]], expected: str, **options: Any) -> _S:  # noqa: ANN401 -- each kind has its own
     """Open a path as the first kind that takes it; each returns None for another path.
 
     Raises:

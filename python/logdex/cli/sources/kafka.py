@@ -42,10 +42,43 @@ _OFFSETS = {
 _MOST_BYTES = 1 << 20  # of a file of properties
 
 
+def say_record(row: dict[str, Any], *, as_json: bool) -> None:
+    """Print a record: as a line, with the value below it if it was read, or as JSON with times in ms."""
+    if as_json:
+        shown = {name: value for name, value in row.items() if name not in ("key", "value", "headers")}
+        for name in ("key", "value"):
+            if name in row:
+                shown |= json_bytes(name, row[name])
+        if "headers" in row:
+            shown["headers"] = json_headers(row["headers"])
+        say_json(shown)
+        return
+    head = [
+        time_text(row["timestamp"]) or "-",
+        f"{printable(row['topic'])}-{row['partition']}@{row['offset']}",
+        f"key={_shown(row['key'])}",
+    ]
+    head += [f"{printable(each['key'])}={_shown(each['value'])}" for each in row["headers"] or ()]
+    say("  ".join(head))
+    if "value" in row:
+        say(f"    {_shown(row['value'])}")
+
+
+def _shown(content: bytes | None) -> str:
+    if content is None:
+        return "null"
+    text = body_text(content)
+    shown = content[: _SHOWN_BYTES // 2].hex(" ") if text is None else printable(text[:_SHOWN_BYTES])
+    full = _SHOWN_BYTES // 2 if text is None else _SHOWN_BYTES
+    more = len(content if text is None else text) - full
+    return f"{shown} ({more:,} more)" if more > 0 else shown
+
+
 class _KafkaSource(Source):
+    say_row = staticmethod(say_record)
+
     def __init__(self, opened: _Opened) -> None:
         self.opened = opened
-        self._stream: SegmentReader | None = None
 
     def describe(self) -> Description:
         match self.opened:
@@ -90,22 +123,13 @@ class _KafkaSource(Source):
         }
         if isinstance(opened, LogDir):
             if filters.queue is None:
-                self._stream = opened.records(filters.topic, **bounds)
-            elif filters.topic is None:
+                return opened.records(filters.topic, **bounds)
+            if filters.topic is None:
                 raise ValueError("a partition without a topic; expected both")
-            else:
-                self._stream = opened.log(filters.topic, filters.queue).records(**bounds)
-        elif filters.topic not in (None, opened.topic) or filters.queue not in (None, opened.partition):
-            self._stream = opened.records(end_offset=0, columns=columns)
-        else:
-            self._stream = opened.records(**bounds)
-        return self._stream
-
-    def passed_over(self) -> list[Finding]:
-        return [] if self._stream is None else self._stream.findings
-
-    def say_row(self, row: dict[str, Any], *, as_json: bool) -> None:
-        say_record(row, as_json=as_json)
+            return opened.log(filters.topic, filters.queue).records(**bounds)
+        if filters.topic not in (None, opened.topic) or filters.queue not in (None, opened.partition):
+            return opened.records(end_offset=0, columns=columns)
+        return opened.records(**bounds)
 
     def verify(self, progress: Progress, *, deep: bool = True) -> Report:
         """Check everything; the progress counts bytes of `.log` files."""
@@ -153,38 +177,6 @@ def open_source(path: Path, **options: Any) -> _KafkaSource | None:  # noqa: ANN
     if Log.exists_at(path):
         return _KafkaSource(Log.open(path))
     return _KafkaSource(LogDir.open(path)) if LogDir.exists_at(path) else None
-
-
-def say_record(row: dict[str, Any], *, as_json: bool) -> None:
-    """Print a record: as a line, with the value below it if it was read, or as JSON with times in ms."""
-    if as_json:
-        shown = {name: value for name, value in row.items() if name not in ("key", "value", "headers")}
-        for name in ("key", "value"):
-            if name in row:
-                shown |= json_bytes(name, row[name])
-        if "headers" in row:
-            shown["headers"] = json_headers(row["headers"])
-        say_json(shown)
-        return
-    head = [
-        time_text(row["timestamp"]) or "-",
-        f"{printable(row['topic'])}-{row['partition']}@{row['offset']}",
-        f"key={_shown(row['key'])}",
-    ]
-    head += [f"{printable(each['key'])}={_shown(each['value'])}" for each in row["headers"] or ()]
-    say("  ".join(head))
-    if "value" in row:
-        say(f"    {_shown(row['value'])}")
-
-
-def _shown(content: bytes | None) -> str:
-    if content is None:
-        return "null"
-    text = body_text(content)
-    shown = content[: _SHOWN_BYTES // 2].hex(" ") if text is None else printable(text[:_SHOWN_BYTES])
-    full = _SHOWN_BYTES // 2 if text is None else _SHOWN_BYTES
-    more = len(content if text is None else text) - full
-    return f"{shown} ({more:,} more)" if more > 0 else shown
 
 
 def open_part(path: Path, **options: Any) -> Part | None:  # noqa: ANN401, ARG001 -- those of other kinds

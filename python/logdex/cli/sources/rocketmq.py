@@ -34,6 +34,8 @@ _MARKS = {
 
 
 class _StoreSource(Source):
+    say_row = staticmethod(say_message)
+
     def __init__(self, store: MessageStore) -> None:
         self.store = store
 
@@ -50,9 +52,6 @@ class _StoreSource(Source):
             topic=filters.topic, queue_id=filters.queue, begin=filters.begin, end=filters.end, columns=columns
         )
 
-    def say_row(self, row: dict[str, Any], *, as_json: bool) -> None:
-        say_message(row, as_json=as_json)
-
     def verify(self, progress: Progress, *, deep: bool = True) -> Report:  # noqa: ARG002 -- of Kafka
         return self.store.verify(progress=progress)
 
@@ -60,19 +59,15 @@ class _StoreSource(Source):
         self.store.close()
 
 
-class IndexSource(Source):
-    """Index files without their log."""
-
+class _IndexSource(Source):
     def __init__(self, index: IndexService | IndexFile) -> None:
         self.index = index
 
     @property
     def files(self) -> list[IndexFile]:
-        """The files, in the order a broker loads them."""
         return self.index.files if isinstance(self.index, IndexService) else [self.index]
 
     def describe(self) -> Description:
-        """Return geometry and headers."""
         files = self.files
         headers = [file.header for file in files if len(file)]
         facts = {
@@ -90,11 +85,9 @@ class IndexSource(Source):
         return Description(kind, facts, [Listing("index files", heads, rows)])
 
     def verify(self, progress: Progress, *, deep: bool = True) -> Report:  # noqa: ARG002 -- one file after another, quickly
-        """Check every file."""
         return self.index.verify()
 
     def close(self) -> None:
-        """Close the files."""
         self.index.close()
 
 
@@ -105,14 +98,14 @@ def open_store(path: Path, **options: Any) -> _StoreSource | None:  # noqa: ANN4
     return _StoreSource(MessageStore.open(path, **options))
 
 
-def open_index(path: Path, **options: Any) -> IndexSource | None:  # noqa: ANN401 -- those of IndexService.open
+def open_index(path: Path, **options: Any) -> _IndexSource | None:  # noqa: ANN401 -- those of IndexService.open
     """Open a path that is an index directory or an index file; return None for another."""
     options.pop("commit_log", None)
     if path.is_dir():
         if any(_is_index_name(entry.name) for entry in path.iterdir() if entry.is_file()):
-            return IndexSource(IndexService.open(path, **options))
+            return _IndexSource(IndexService.open(path, **options))
     elif path.is_file() and _is_index_name(path.name):
-        return IndexSource(IndexFile.open(path, **options))
+        return _IndexSource(IndexFile.open(path, **options))
     return None
 
 
