@@ -82,12 +82,8 @@ def content_findings(findings: list[Finding]) -> Iterator[None]:
 
 def _unlisted_transactions(segments: Segments) -> Iterator[Finding]:
     """Name a transaction that a missing or shortened index does not list, once for each index."""
-    named = set()
     for number, transaction in unlisted(segments):
         path = segments.segments[number].path.with_suffix(TXN_INDEX)
-        if path in named:
-            continue
-        named.add(path)
         what = f"the transaction of producer {transaction.producer_id} that was aborted at offset {transaction.last_offset}"
         if path.exists():
             yield Finding(str(path), path.stat().st_size, "index-entry", what, "no entry")

@@ -10,7 +10,7 @@ from logdex._core import SegmentReader
 from logdex.cli.arguments import FILTERS, OPEN, add_options, add_source, command, open_options
 from logdex.cli.output import Progress, complain, say, say_facts, say_json, say_report, size_text, table, time_text
 from logdex.cli.rows import limited_batches, plain_rows
-from logdex.cli.sources import Filters, kafka, open_first, rocketmq
+from logdex.cli.sources import kafka, open_first, rocketmq
 from logdex.errors import LogdexError
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def cat(arguments: argparse.Namespace) -> int:
     """Print the rows; 1 if no row passes the filters."""
     printed = 0
     with _open(arguments) as source:
-        stream = source.rows(_filters(arguments), body=arguments.body)
+        stream = source.rows(arguments, body=arguments.body)
         for row in plain_rows(limited_batches(stream, arguments.limit)):
             source.say_row(row, as_json=arguments.json)
             printed += 1
@@ -151,7 +151,7 @@ def _write(source: Source, sink: BinaryIO, progress: Progress, arguments: argpar
     import pyarrow as pa  # noqa: PLC0415 -- optional
     from pyarrow import parquet  # noqa: PLC0415 -- optional
 
-    stream = source.rows(_filters(arguments), body=not arguments.no_body)
+    stream = source.rows(arguments, body=not arguments.no_body)
     facts = source.describe().facts
     begin, total = facts.get("min_offset"), facts.get("log_bytes")
     rows = 0
@@ -169,10 +169,6 @@ def _write(source: Source, sink: BinaryIO, progress: Progress, arguments: argpar
 
 def _open(arguments: argparse.Namespace) -> Source:
     return open_first(Path(arguments.path), KINDS, _EXPECTED, **open_options(arguments))
-
-
-def _filters(arguments: argparse.Namespace) -> Filters:
-    return Filters(arguments.topic, arguments.queue, arguments.begin, arguments.end, arguments.skip_damaged)
 
 
 def _say_passed_over(stream: BatchStream | SegmentReader) -> None:

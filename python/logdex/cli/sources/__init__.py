@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from logdex._files import Closing
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
     from typing import TypeAlias
@@ -24,20 +25,6 @@ if TYPE_CHECKING:
     Facts: TypeAlias = tuple[dict[str, Any], list["Listing"]]
 
 _S = TypeVar("_S", bound="Source")
-
-
-@dataclass(frozen=True, slots=True)
-class Filters:
-    """Which rows to read; None: no filter. Times in ms, both ends included.
-
-    `skip_damaged`: continue after a damaged region where reading would otherwise end.
-    """
-
-    topic: str | None = None
-    queue: int | None = None
-    begin: int | None = None
-    end: int | None = None
-    skip_damaged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +53,13 @@ class Source(Closing):
 
     say_row: Callable[..., None]
 
+    def __init__(self, opened: Any) -> None:  # noqa: ANN401 -- each kind says its type
+        self.opened = opened
+
+    def close(self) -> None:
+        """Close the files."""
+        self.opened.close()
+
     @abstractmethod
     def describe(self) -> Description:
         """Return the description that `info` prints."""
@@ -74,12 +68,8 @@ class Source(Closing):
     def verify(self, progress: Progress, *, deep: bool = True) -> Report:
         """Check everything; not the records of Kafka unless `deep`."""
 
-    def rows(self, filters: Filters, *, body: bool) -> BatchStream | SegmentReader:  # noqa: ARG002 -- of sources with rows
-        """Return the rows that pass the filters, in log order; without bodies unless `body`.
-
-        Raises:
-            ValueError: This source has no rows.
-        """
+    def rows(self, filters: argparse.Namespace, *, body: bool) -> BatchStream | SegmentReader:  # noqa: ARG002 -- of sources with rows
+        """Return the rows that pass the options `FILTERS`, in log order; without bodies unless `body`."""
         raise ValueError(f"{self.describe().kind}: it has no messages; expected a store, or its commit log")
 
 

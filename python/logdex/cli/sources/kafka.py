@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from logdex._core import broker_lock_holder
 from logdex.cli.output import body_text, json_bytes, json_headers, printable, say, say_json, time_text
-from logdex.cli.sources import Description, Filters, Listing, Part, Source
+from logdex.cli.sources import Description, Listing, Part, Source
 from logdex.cli.sources.kafka_dump import Dump, is_known
 from logdex.errors import CorruptFileError
 from logdex.hash_index import IndexDirectory
@@ -20,6 +20,7 @@ from logdex.kafka.verify import content_findings
 from logdex.report import Report, merge
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from logdex.cli.sources import Facts
     from logdex.report import Finding
 
-_Opened: TypeAlias = LogDir | Log | LogSegment
 _SHOWN_BYTES = 2_000
 _TIMES = ("begin_timestamp", "end_timestamp", "log_bytes")
 
@@ -46,12 +46,9 @@ def say_record(row: dict[str, Any], *, as_json: bool) -> None:
     """Print a record: as a line, with the value below it if it was read, or as JSON with times in ms."""
     if as_json:
         shown = {name: value for name, value in row.items() if name not in ("key", "value", "headers")}
-        for name in ("key", "value"):
-            if name in row:
-                shown |= json_bytes(name, row[name])
-        if "headers" in row:
-            shown["headers"] = json_headers(row["headers"])
-        say_json(shown)
+        for name in ("key", "value") if "value" in row else ("key",):
+            shown |= json_bytes(name, row[name])
+        say_json({**shown, "headers": json_headers(row["headers"])})
         return
     head = [
         time_text(row["timestamp"]) or "-",
@@ -75,10 +72,8 @@ def _shown(content: bytes | None) -> str:
 
 
 class _KafkaSource(Source):
+    opened: LogDir | Log | LogSegment
     say_row = staticmethod(say_record)
-
-    def __init__(self, opened: _Opened) -> None:
-        self.opened = opened
 
     def describe(self) -> Description:
         match self.opened:
@@ -113,7 +108,7 @@ class _KafkaSource(Source):
                 }
                 return Description("Kafka log directory", facts, [Listing("partitions", heads, table)])
 
-    def rows(self, filters: Filters, *, body: bool) -> SegmentReader:
+    def rows(self, filters: argparse.Namespace, *, body: bool) -> SegmentReader:
         opened, columns = self.opened, [name for name in RECORD_COLUMNS if body or name != "value"]
         bounds: dict[str, Any] = {
             "begin": filters.begin,
@@ -138,9 +133,6 @@ class _KafkaSource(Source):
         logs = [self.opened] if isinstance(self.opened, Log) else _logs(self.opened)
         total = sum(log.size for log in logs)
         return self.opened.verify(deep=deep, progress=lambda segment: progress.add(segment.size, total))
-
-    def close(self) -> None:
-        self.opened.close()
 
 
 def _logs(log_dir: LogDir) -> list[Log]:

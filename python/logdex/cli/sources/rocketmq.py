@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from logdex.cli.rows import MESSAGE_COLUMNS, say_message
-from logdex.cli.sources import Description, Filters, Listing, Part, Source
+from logdex.cli.sources import Description, Listing, Part, Source
 from logdex.hash_index.rolling import is_index_file_name
 from logdex.report import Report, merge
 from logdex.rocketmq import CommitLog, ConsumeQueue, IndexFile, IndexService, MessageStore, StoreCheckpoint
@@ -15,6 +15,7 @@ from logdex.rocketmq.overview import checkpoint_times, first_time
 from logdex.rocketmq.queues import UNIT_BYTES
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
     from pathlib import Path
 
@@ -34,38 +35,32 @@ _MARKS = {
 
 
 class _StoreSource(Source):
+    opened: MessageStore
     say_row = staticmethod(say_message)
 
-    def __init__(self, store: MessageStore) -> None:
-        self.store = store
-
     def describe(self) -> Description:
-        overview = self.store.overview()
+        overview = self.opened.overview()
         heads = ("name", "entries", "begin_timestamp", "end_timestamp")
         topics = Listing("topics", ("topic", "queues", "messages"), overview.pop("topics"))
         index = Listing("index files", heads, overview.pop("index_files"))
         return Description("RocketMQ message store", overview, [each for each in (topics, index) if each.rows])
 
-    def rows(self, filters: Filters, *, body: bool) -> BatchStream:
+    def rows(self, filters: argparse.Namespace, *, body: bool) -> BatchStream:
         columns = MESSAGE_COLUMNS if body else [name for name in MESSAGE_COLUMNS if not name.startswith("body")]
-        return self.store.messages(
+        return self.opened.messages(
             topic=filters.topic, queue_id=filters.queue, begin=filters.begin, end=filters.end, columns=columns
         )
 
     def verify(self, progress: Progress, *, deep: bool = True) -> Report:  # noqa: ARG002 -- of Kafka
-        return self.store.verify(progress=progress)
-
-    def close(self) -> None:
-        self.store.close()
+        return self.opened.verify(progress=progress)
 
 
 class _IndexSource(Source):
-    def __init__(self, index: IndexService | IndexFile) -> None:
-        self.index = index
+    opened: IndexService | IndexFile
 
     @property
     def files(self) -> list[IndexFile]:
-        return self.index.files if isinstance(self.index, IndexService) else [self.index]
+        return self.opened.files if isinstance(self.opened, IndexService) else [self.opened]
 
     def describe(self) -> Description:
         files = self.files
@@ -81,14 +76,11 @@ class _IndexSource(Source):
             facts[name] = outermost((getattr(header, name) for header in headers), default=None)
         heads = ("name", "entries", *names)
         rows = [(file.path.name, len(file), *(getattr(file.header, name) for name in names)) for file in files]
-        kind = "RocketMQ index directory" if isinstance(self.index, IndexService) else "RocketMQ index file"
+        kind = "RocketMQ index directory" if isinstance(self.opened, IndexService) else "RocketMQ index file"
         return Description(kind, facts, [Listing("index files", heads, rows)])
 
     def verify(self, progress: Progress, *, deep: bool = True) -> Report:  # noqa: ARG002 -- one file after another, quickly
-        return self.index.verify()
-
-    def close(self) -> None:
-        self.index.close()
+        return self.opened.verify()
 
 
 def open_store(path: Path, **options: Any) -> _StoreSource | None:  # noqa: ANN401 -- those of MessageStore.open
