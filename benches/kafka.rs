@@ -68,7 +68,7 @@ fn decode(criterion: &mut Criterion) {
             group.throughput(Throughput::Elements(written.records));
             group.bench_function("decode", |bencher| {
                 bencher.iter(|| {
-                    assert_eq!(segments::read(SegmentRange::whole(Arc::clone(&segment))) as u64, written.records)
+                    assert_eq!(segments::read(SegmentRange::whole(Arc::clone(&segment))) as u64, written.records);
                 });
             });
             group.bench_function("decode, 2 threads", |bencher| {

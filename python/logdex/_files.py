@@ -23,19 +23,14 @@ class Closing(ABC):
         """Release what is open. A second call does nothing."""
 
     def _check_open(self) -> None:  # noqa: B027 -- an object that lives in one `with` block has nothing to check
-        """Raise an error after `close`.
-
-        Raises:
-            ValueError: The object is closed.
-        """
+        """Raise `ValueError` after `close`."""
 
     def __enter__(self) -> Self:
-        """Return the object; a closed one is refused here, not at the first call in the block."""
+        # A closed one is refused here, not at the first call in the block.
         self._check_open()
         return self
 
     def __exit__(self, *args: object) -> None:
-        """Close it. An error of the block propagates."""
         self.close()
 
 

@@ -36,21 +36,8 @@ def arrow_batches(value: Any) -> Iterator[RecordBatch]:  # noqa: ANN401 -- anyth
         yield RecordBatch.from_arrow(value)
 
 
-def take_rows(batch: RecordBatch, rows: list[int]) -> RecordBatch:
-    """Return the given rows of a batch."""
-    return batch.take(Array(rows, type=DataType.uint64()))
-
-
 def entry_batches(batch: Any) -> list[dict[str, Any]]:  # noqa: ANN401 -- anything with the PyCapsule interface
-    """Return the columns of index entries, one dict a batch. All batches are checked first.
-
-    Args:
-        batch: An Arrow batch, table or stream, or a mapping, with the columns topic, key, phy_offset and store_timestamp.
-
-    Raises:
-        ValueError: A column is missing, the columns differ in length, or a value is null.
-        TypeError: Neither Arrow data nor a mapping; or a column of another type than text, integers or times.
-    """
+    """Return the columns of index entries, one dict a batch. All batches are checked first; see `IndexDirectory.put_batch`."""
     if isinstance(batch, Mapping):
         return [_entries(batch)]
     if not is_arrow(batch):
@@ -75,12 +62,9 @@ def message_batches(messages: Any) -> Iterator[RecordBatch]:  # noqa: ANN401 -- 
     rest = iter(messages)
     while part := list(islice(rest, _MESSAGES_A_BATCH)):
         try:
-            columns = [_column(part, name) for name in INDEXED_COLUMNS]
+            values = {name: [getattr(message, name) for message in part] for name in INDEXED_COLUMNS}
         except AttributeError as error:
             raise TypeError(f"expected Arrow data or messages: {error}") from error
+        kinds = {name: DataType.int64() if name in _INTEGERS else DataType.utf8() for name in values}
+        columns = [Array(column, type=kinds[name]) for name, column in values.items()]
         yield _core.message_columns(RecordBatch.from_arrays(columns, names=INDEXED_COLUMNS))
-
-
-def _column(messages: list[Any], name: str) -> Array:
-    kind = DataType.int64() if name in _INTEGERS else DataType.utf8()
-    return Array([getattr(message, name) for message in messages], type=kind)

@@ -8,17 +8,9 @@ class LogdexError(Exception):
 
 
 class CorruptFileError(LogdexError, ValueError):
-    """A file holds invalid bytes.
-
-    Attributes:
-        path: The file, as a string.
-        offset: Byte offset of the fault in the file.
-        expected: What the format requires, in words.
-        found: What the file holds, in words.
-    """
+    """A file holds invalid bytes at the byte `offset`: what the format requires there, and what the file holds."""
 
     def __init__(self, path: str, offset: int, expected: str, found: str) -> None:
-        """Keep path, offset, expected and found."""
         super().__init__(path, offset, expected, found)
         self.path = path
         self.offset = offset
@@ -26,21 +18,16 @@ class CorruptFileError(LogdexError, ValueError):
         self.found = found
 
     def __str__(self) -> str:
-        """Return the file, the offset, what was expected and what was found."""
         return f"{self.path} at byte {self.offset}: expected {self.expected}, found {self.found}"
 
 
 class GeometryError(LogdexError, ValueError):
     """The number of slots and entries of an index file cannot be inferred from its content.
 
-    Attributes:
-        path: The file, as a string.
-        fits: The geometries that fit, as (hash_slots, max_entries); at most the first 16.
-        count: The number of geometries that fit.
+    `fits` has the first 16 of the `count` geometries that fit, as (hash_slots, max_entries). `size` is that of the file in bytes.
     """
 
     def __init__(self, path: str, fits: list[tuple[int, int]], count: int, size: int) -> None:
-        """Keep path, fits, their number and the size of the file."""
         super().__init__(path, fits, count, size)
         self.path = path
         self.fits = fits
@@ -48,10 +35,8 @@ class GeometryError(LogdexError, ValueError):
         self.size = size
 
     def __str__(self) -> str:
-        """Return the fits and what to do."""
-        if not self.count:
-            fits = "no geometry fits its content"
-        else:
+        fits = "no geometry fits its content"
+        if self.count:
             shown = ", ".join(f"({slots}, {entries})" for slots, entries in self.fits)
             more = ", ..." if self.count > len(self.fits) else ""
             fits = f"{self.count} geometries (hash_slots, max_entries) fit its content: {shown}{more}"
@@ -66,21 +51,14 @@ class IndexFullError(LogdexError):
 
 
 class LockedError(LogdexError):
-    """A running broker, or another writer, holds the lock of the store.
-
-    Attributes:
-        path: The lock file, as a string.
-        pid: The process that holds it; 0 if it is unknown.
-    """
+    """A running broker, or another writer, holds the lock file `path` of the store; `pid` is 0 if it is unknown."""
 
     def __init__(self, path: str, pid: int) -> None:
-        """Keep path and process id."""
         super().__init__(path, pid)
         self.path = path
         self.pid = pid
 
     def __str__(self) -> str:
-        """Return the lock, its holder and what to do."""
         holder = f"process {self.pid}" if self.pid else "another process"
         return f"{self.path} is held by {holder}: stop the broker before writing to its store"
 

@@ -13,15 +13,7 @@ _KINDS = frozenset(finding_kinds())
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One fault in a file.
-
-    Attributes:
-        path: The file or directory.
-        offset: Byte offset in the file.
-        kind: One word of the closed list in docs/findings.md.
-        expected: What the format requires.
-        found: What the file holds.
-    """
+    """One fault at the byte `offset` of a file (or in a directory): a kind of the closed list in docs/findings.md."""
 
     path: str
     offset: int
@@ -30,7 +22,6 @@ class Finding:
     found: str
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for a kind that is not in the list."""
         if self.kind not in _KINDS:
             raise ValueError(f"kind={self.kind!r}: expected a word of docs/findings.md")
 
@@ -66,16 +57,10 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values."""
-        return {
-            "ok": self.ok,
-            "findings": [asdict(f) for f in self.findings],
-            "kinds": self.kinds,
-            "checked": dict(self.checked),
-            "absent": list(self.absent),
-        }
+        values = asdict(self)
+        return {"ok": self.ok, "findings": values.pop("findings"), "kinds": self.kinds, **values}
 
     def __str__(self) -> str:
-        """Return a line of counts, and the findings as a table."""
         counts = "checked " + (", ".join(f"{n:,} {name}" for name, n in self.checked.items()) or "nothing")
         if self.absent:
             counts = f"missing, not checked: {', '.join(self.absent)}; {counts}"
@@ -92,12 +77,10 @@ class Report:
 
 def merge(reports: list[Report]) -> Report:
     """Combine reports: findings and absent parts in order, counts added up."""
-    findings: list[Finding] = []
-    checked: dict[str, int] = {}
-    absent: list[str] = []
+    total = Report()
     for report in reports:
-        findings += report.findings
-        absent += report.absent
+        total.findings.extend(report.findings)
+        total.absent.extend(report.absent)
         for name, count in report.checked.items():
-            checked[name] = checked.get(name, 0) + count
-    return Report(findings, checked, absent)
+            total.checked[name] = total.checked.get(name, 0) + count
+    return total

@@ -14,7 +14,7 @@
 //!
 //! Each package uses only those before it:
 //!
-//! - [`format`]: the bytes of batches and records, codecs, names, snapshots
+//! - [`mod@format`]: the bytes of batches and records, codecs, names, snapshots
 //! - [`index`]: the files of entries
 //! - [`read`]: the walk over batches, look-ups, record batches
 //! - `verify`: findings in a segment and its indexes

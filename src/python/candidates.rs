@@ -272,12 +272,7 @@ impl PyFoundMessages {
 ///     ValueError: There are no such rows.
 ///     TypeError: A column has a type that no message column has.
 #[pyfunction]
-fn message_lists<'py>(
-    py: Python<'py>,
-    batch: PyRecordBatch,
-    begin: usize,
-    end: usize,
-) -> PyResult<Vec<Bound<'py, PyList>>> {
+fn message_lists(py: Python<'_>, batch: PyRecordBatch, begin: usize, end: usize) -> PyResult<Vec<Bound<'_, PyList>>> {
     let batch = batch.into_inner();
     if begin > end || end > batch.num_rows() {
         let text = format!("rows: expected 0 <= begin <= end <= {}, got {begin} and {end}", batch.num_rows());

@@ -16,6 +16,9 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 /// Position, hash of the key, offset in the log, stored time difference in s, position of the next older entry.
 type Link = (u32, i32, i64, i32, i32);
 
+/// Slot, position of its newest entry, links, number of entries, and what ends the chain early.
+type Chain = (u32, i32, Vec<Link>, u32, Option<String>);
+
 /// Follow the chain of a hash in an index file, as the bytes have it.
 ///
 /// Args:
@@ -31,12 +34,7 @@ type Link = (u32, i32, i64, i32, i32);
 /// Raises:
 ///     OSError: The system refuses.
 #[pyfunction]
-fn read_chain(
-    py: Python<'_>,
-    file: &PyIndexFile,
-    key_hash: i32,
-    max_links: usize,
-) -> PyResult<(u32, i32, Vec<Link>, u32, Option<String>)> {
+fn read_chain(py: Python<'_>, file: &PyIndexFile, key_hash: i32, max_links: usize) -> PyResult<Chain> {
     let file = file.inner()?;
     let chain = py.detach(|| file.chain(key_hash, max_links))?;
     let links = chain.links.into_iter();

@@ -47,6 +47,9 @@ fn delivered_levels(
     Ok(schedule::delivered_levels(messages.as_ref(), copies.as_ref(), &delivered)?)
 }
 
+/// Messages, the queue offset to go on from, and the messages that cannot be delivered with the reason.
+type DueMessages<'py> = (Bound<'py, PyAny>, i64, Vec<(i64, &'static str)>);
+
 /// The queue of a topic, read-only: for each message its place in the commit log.
 ///
 /// Queue offsets number the messages of the queue. Every call lists the directory, because a broker adds and deletes files. Any
@@ -274,7 +277,7 @@ impl PyConsumeQueue {
         #[pyo3(from_py_with = integer::begin)] begin: i64,
         now: i64,
         delay_ms: i64,
-    ) -> PyResult<Option<(Bound<'py, PyAny>, i64, Vec<(i64, &'static str)>)>> {
+    ) -> PyResult<Option<DueMessages<'py>>> {
         let queue = self.inner()?;
         let due = py.detach(|| schedule::due_messages(&queue, begin, now, delay_ms))?;
         due.map(|due| Ok((to_python(py, due.messages)?, due.next_offset, due.skipped))).transpose()

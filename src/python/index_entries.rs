@@ -34,7 +34,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 ///     TypeError: A column has a type whose conversion would change values, such as fractions of numbers.
 ///     ValueError: A value does not fit into the type.
 #[pyfunction]
-fn message_columns<'py>(py: Python<'py>, messages: PyRecordBatch) -> PyResult<Bound<'py, PyAny>> {
+fn message_columns(py: Python<'_>, messages: PyRecordBatch) -> PyResult<Bound<'_, PyAny>> {
     let messages = messages.into_inner();
     let (mut fields, mut columns) = (Vec::new(), Vec::new());
     for name in COLUMNS {
@@ -151,7 +151,7 @@ fn last_message(messages: PyRecordBatch) -> PyResult<Option<(i64, i64)>> {
 /// Raises:
 ///     ValueError: A column is missing, of another type, or null.
 #[pyfunction]
-fn split_cut_off<'py>(py: Python<'py>, messages: PyRecordBatch) -> PyResult<SplitMessages<'py>> {
+fn split_cut_off(py: Python<'_>, messages: PyRecordBatch) -> PyResult<SplitMessages<'_>> {
     let (valid, cut_off, back_in_time) = rocketmq::commit_log::split_cut_off(messages.as_ref())?;
     let valid = valid.into_iter().map(|batch| PyRecordBatch::new(batch).into_arro3(py)).collect::<PyResult<_>>()?;
     Ok((valid, cut_off, back_in_time))

@@ -8,6 +8,9 @@ use crate::arrow::input_columns::{Get, Int32s, Texts, column, integers, null, ti
 use crate::error::Result;
 
 /// Returns the offset in the log behind the last message of a batch, and its store time in ms; `None` without messages.
+///
+/// # Errors
+/// `InvalidArgument` for a column that is missing, of another type, or null.
 pub fn last_message(messages: &RecordBatch) -> Result<Option<(i64, i64)>> {
     let Some(row) = messages.num_rows().checked_sub(1) else {
         return Ok(None);

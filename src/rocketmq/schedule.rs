@@ -1,10 +1,11 @@
 //! Scheduled messages: the parked messages of a delay level that are due, ready to be put under their own topics.
 //!
 //! Source: upstream `ScheduleMessageService#executeOnTimeup`, `#messageTimeup`, `#correctDeliverTimestamp`. A message of level *n*
-//! waits in queue *n* - 1 of the topic [`SCHEDULE_TOPIC`]; its unit has the time of delivery as its tags code. It is put again as
+//! waits in queue *n* - 1 of the topic `SCHEDULE_TOPIC_XXXX`; its unit has the time of delivery as its tags code. It is put again as
 //! it was stored, with all its properties, under the topic and the queue that its properties name.
 
 use std::collections::HashMap;
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int32Array, RecordBatch, StringArray};
@@ -99,10 +100,10 @@ pub fn due_messages(queue: &ConsumeQueue, begin: i64, now: i64, delay: i64) -> R
 ///
 /// # Errors
 /// `InvalidArgument` for a column that is missing, of another type, or null.
-pub fn delivered_levels(
+pub fn delivered_levels<S: BuildHasher>(
     messages: &RecordBatch,
     copies: &RecordBatch,
-    delivered: &HashMap<i32, i64>,
+    delivered: &HashMap<i32, i64, S>,
 ) -> Result<HashMap<i32, i64>> {
     let (topics, queue_ids) = (Texts::of(messages, "topic")?, Int32s::of(messages, "queue_id")?);
     let (offsets, places) = (integers(messages, "queue_offset")?, integers(copies, "queue_offset")?);

@@ -44,7 +44,7 @@ ENTRY_POINTS = {"__init__", "__main__"}
 REQUIRED = {"arro3"}
 OPTIONAL = {"pyspark", "pyarrow", "py4j", "pandas", "polars", "numpy", "duckdb", "matplotlib"}
 # Commands that name the package they need.
-OPTIONAL_IN = {"cli/commands/read.py": {"pyarrow"}, "cli/commands/stats.py": {"matplotlib"}}
+OPTIONAL_IN = {"cli/commands/paths.py": {"pyarrow"}, "cli/commands/stats.py": {"matplotlib"}}
 
 SOURCES = [
     file

@@ -33,23 +33,23 @@ ROW_CALLS = {
 
 # Function -> reason.
 ALLOWED: dict[str, str] = {
-    "cli/commands/read.py: _with_progress.batches": "one value a batch, for the progress line",
+    "cli/commands/paths.py: _write": "one value a batch, for the progress line",
     "cli/rows.py: plain_values": "printing",
     "cli/sources/kafka_dump.py: _sequence_texts": "printing",
     "cli/sources/rocketmq.py: _phy_offset": "one value, for info",
     "hash_index/index_directory.py: IndexDirectory._select": "query_offset returns a list of offsets",
-    "kafka/find.py: _Search.scan": "offsets of the records found, for the result",
+    "kafka/find.py: _scan": "offsets of the records found, for the result",
     "kafka/find.py: _records_of": "objects of a FindResult",
     "rocketmq/copy.py: _put_all.refused": "one value, for a finding",
     "rocketmq/index_service.py: IndexService._build": "one value a batch: where the index file rolls",
     "rocketmq/overview.py: first_time": "one value, for info",
     "spark/find.py: _same_times": "one value for each distinct time range",
     "spark/index/build.py: _make_files": "one row a file: its seed",
-    "spark/index/rolling.py: ordered_end": "one value a batch",
-    "spark/index/source.py: Span.of_rows": "least and greatest value of a task",
+    "spark/index/job.py: ordered_end": "one value a batch",
+    "spark/index/source.py: _ranges": "least and greatest value of a task",
     "spark/messages/plan.py: MessagePlan._by_index": "offsets of candidates, for the plan of the driver",
     "spark/messages/plan.py: MessagePlan._units": "one value a queue: its mean message size",
-    "spark/messages/plan.py: cut_queue": "one value for each place where a file is split",
+    "spark/messages/plan.py: MessagePlan._cut_queue": "one value for each place where a file is split",
     "spark/messages/source.py: _limited": "one value a batch of a stream",
     "spark/workers.py: call_in_tasks.answers": "one argument for each task",
 }

@@ -9,18 +9,19 @@ import os
 import re
 import sys
 import traceback
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from logdex import __version__
-from logdex.cli.commands import build, kafka, paths, read, search, stats
+from logdex.cli.commands import build, kafka, paths, search, stats
 from logdex.cli.output import complain
 from logdex.errors import LogdexError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = (paths, search, read, build, stats, kafka)
+COMMANDS = (paths, search, build, stats, kafka)
 
 _WRONG = 2
 
@@ -45,37 +46,15 @@ exit codes: 0 found or valid; 1 nothing found or faults found; 2 wrong use or un
 _DASHED_TIME = re.compile(r"-\d.*")
 
 
-class _Once(logging.Filter):
-    """Pass each warning once: a command may open the same files several times."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._said: set[str] = set()
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether the text is new."""
-        text = record.getMessage()
-        if text in self._said:
-            return False
-        self._said.add(text)
-        return True
-
-
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command.
-
-    Args:
-        argv: The arguments after the program's name; None: those of the process.
-
-    Returns:
-        The exit code.
+    """Run one command with the arguments after the program's name (None: those of the process); return the exit code.
 
     Raises:
         KeyboardInterrupt: Ctrl-C; `logdex.__main__` turns it into an exit code.
     """
     _open_streams()
     handler = logging.StreamHandler()
-    handler.addFilter(_Once())
+    handler.addFilter(partial(_is_new, set()))
     logging.basicConfig(format="logdex: %(message)s", level=logging.WARNING, handlers=[handler])
     try:
         code = _run(sys.argv[1:] if argv is None else argv)
@@ -100,6 +79,14 @@ def _run(argv: Sequence[str]) -> int:
         return stop.code if isinstance(stop.code, int) else _WRONG
     code: int = arguments.run(arguments)
     return code
+
+
+def _is_new(said: set[str], record: logging.LogRecord) -> bool:
+    """Pass each warning once: a command may open the same files several times."""
+    text = record.getMessage()
+    is_new = text not in said
+    said.add(text)
+    return is_new
 
 
 def _open_streams() -> None:

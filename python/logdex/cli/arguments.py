@@ -14,6 +14,7 @@ from logdex import _core
 from logdex._types import MAX_INT64
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, TypeAlias
 
     # The type in argparse has no public name.
@@ -25,76 +26,36 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _LARGEST_INT = (1 << 31) - 1
 
 
-def command(subparsers: Subparsers, name: str, summary: str, details: str = "") -> argparse.ArgumentParser:
-    """Add a command, with the option `--json`."""
+def command(
+    subparsers: Subparsers, name: str, summary: str, details: str, run: Callable[[argparse.Namespace], int]
+) -> argparse.ArgumentParser:
+    """Add a command, with the option `--json`; `run` returns the exit code."""
     parser = subparsers.add_parser(
         name,
         help=summary,
-        description=f"{summary[0].upper()}{summary[1:]}.\n\n{details}".strip(),
+        description=f"{summary[0].upper()}{summary[1:]}.\n\n{details}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--json", action="store_true", help="one JSON object a line, for programs")
+    parser.set_defaults(run=run)
     return parser
 
 
 def add_source(parser: argparse.ArgumentParser, name: str, text: str) -> None:
     """Add a path and the options to open it."""
     parser.add_argument(name, metavar=name.upper(), help=text)
-    add_open_options(parser)
+    add_options(parser, *OPEN)
 
 
-def add_open_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options to open a RocketMQ store."""
-    add_geometry(parser)
-    add_commit_log(parser)
-
-
-def add_geometry(parser: argparse.ArgumentParser) -> None:
-    """Add the number of slots and entries of the index files."""
-    parser.add_argument(
-        "--hash-slots", type=int32, metavar="N", help="maxHashSlotNum, if it cannot be inferred from the index files"
-    )
-    parser.add_argument("--max-entries", type=int32, metavar="N", help="maxIndexNum, likewise")
-
-
-def add_zone(parser: argparse.ArgumentParser) -> None:
-    """Add the time zone in which index files are named."""
-    parser.add_argument(
-        "--zone", metavar="Z", help="time zone of the index files' names: the broker's (default: this machine's)"
-    )
-
-
-def add_commit_log(parser: argparse.ArgumentParser) -> None:
-    """Add the directory of a log that is not in the store."""
-    parser.add_argument(
-        "--commit-log",
-        metavar="DIR",
-        help="the log of a RocketMQ store, if it is elsewhere; several directories with commas between",
-    )
+def add_options(parser: argparse.ArgumentParser, *names: str) -> None:
+    """Add options that several commands have."""
+    for name in names:
+        parser.add_argument(name, **_OPTIONS[name])
 
 
 def open_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the values of `add_open_options`, for `MessageStore.open` and `open_source`."""
+    """Return the values of `OPEN`, for `MessageStore.open` and `open_source`."""
     return {name: getattr(arguments, name) for name in ("hash_slots", "max_entries", "commit_log")}
-
-
-def add_times(parser: argparse.ArgumentParser) -> None:
-    """Add `--begin` and `--end`, in ms."""
-    parser.add_argument("--begin", type=partial(time_ms, end=False), metavar="T", help="earliest store time")
-    parser.add_argument("--end", type=partial(time_ms, end=True), metavar="T", help="latest store time, inclusive")
-
-
-def add_filters(parser: argparse.ArgumentParser) -> None:
-    """Add the filters of rows."""
-    parser.add_argument("--topic", type=word, metavar="T", help="only this topic")
-    parser.add_argument("--queue", type=int32, metavar="N", help="only this queue (partition) of the topic")
-    add_times(parser)
-    parser.add_argument(
-        "--skip-damaged",
-        action="store_true",
-        help="Kafka: skip damaged batches and report them; a RocketMQ log is always read to its end",
-    )
-    parser.add_argument("--limit", type=count, metavar="N", help="at most N rows")
 
 
 def count(text: str) -> int:
@@ -171,3 +132,36 @@ def _moment(text: str, *, end: bool) -> datetime:
     moment = datetime.fromisoformat(f"{base}{'.' if micros else ''}{micros}{zone}")
     # Fractions of a microsecond are rounded into the range, too.
     return moment + timedelta(microseconds=1) if decimals[6:].strip("0") and not end else moment
+
+
+GEOMETRY = ("--hash-slots", "--max-entries")
+OPEN = (*GEOMETRY, "--commit-log")
+TIMES = ("--begin", "--end")
+FILTERS = ("--topic", "--queue", *TIMES, "--skip-damaged", "--limit")
+
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "--hash-slots": {
+        "type": int32,
+        "metavar": "N",
+        "help": "maxHashSlotNum, if it cannot be inferred from the index files",
+    },
+    "--max-entries": {"type": int32, "metavar": "N", "help": "maxIndexNum, likewise"},
+    "--commit-log": {
+        "metavar": "DIR",
+        "help": "the log of a RocketMQ store, if it is elsewhere; several directories with commas between",
+    },
+    "--zone": {
+        "metavar": "Z",
+        "help": "time zone of the index files' names: the broker's (default: this machine's)",
+    },
+    "--topic": {"type": word, "metavar": "T", "help": "only this topic"},
+    "--queue": {"type": int32, "metavar": "N", "help": "only this queue (partition) of the topic"},
+    "--begin": {"type": time_ms, "metavar": "T", "help": "earliest store time"},
+    "--end": {"type": partial(time_ms, end=True), "metavar": "T", "help": "latest store time, inclusive"},
+    "--skip-damaged": {
+        "action": "store_true",
+        "help": "Kafka: skip damaged batches and report them; a RocketMQ log is always read to its end",
+    },
+    "--limit": {"type": count, "metavar": "N", "help": "at most N rows"},
+    "--body": {"action": "store_true", "help": "print the bodies, too"},
+}

@@ -84,7 +84,7 @@ def table(rows: Iterable[Sequence[object]], heads: Sequence[str] = (), *, indent
         say((indent + "  ".join(parts)).rstrip())
 
 
-def facts(pairs: Iterable[tuple[str, object]], *, indent: str = "") -> None:
+def say_facts(pairs: Iterable[tuple[str, object]], *, indent: str = "") -> None:
     """Print names with their values, without those that are None."""
     shown = [(name, _cell(value)) for name, value in pairs if value is not None]
     width = max((len(name) for name, _ in shown), default=0)
@@ -135,6 +135,11 @@ def json_bytes(name: str, value: bytes | None) -> dict[str, str | None]:
     return {name: text}
 
 
+def json_headers(headers: Iterable[dict[str, Any]] | None) -> list[dict[str, str | None]]:
+    """Return the headers of a Kafka record as JSON values."""
+    return [{"key": each["key"], **json_bytes("value", each["value"])} for each in headers or ()]
+
+
 def _cell(value: object) -> str:
     if value is None:
         return "-"
@@ -161,6 +166,7 @@ class Progress:
 
     def __init__(self, what: str) -> None:
         self._what = what
+        self._done = 0
         self._begun = time.monotonic()
         # The first line waits, so that a short command prints none.
         self._shown = self._begun
@@ -174,6 +180,11 @@ class Progress:
             return
         self._shown = now
         self._write(progress_line(self._what, done, total, now - self._begun))
+
+    def add(self, read: int, total: int | None = None) -> None:
+        """Show the progress after `read` more bytes."""
+        self._done += read
+        self(self._done, total)
 
     def _write(self, line: str) -> None:
         # A wrapped line could not be removed.

@@ -34,11 +34,7 @@ _SETTLED_SECONDS = 2
 class Entry:
     """One name in an index directory. A file that is replaced or changes its size becomes another entry.
 
-    Attributes:
-        name: The name.
-        inode: The file's number, which distinguishes a new file of an old name.
-        size: Its size in bytes.
-        is_file: A regular file, through links; False for a directory and the like.
+    `size` is in bytes. `is_file` is True for a regular file, also through links.
     """
 
     name: str
@@ -56,9 +52,6 @@ def list_directory(directory: Path) -> list[Entry]:
     """List a directory in the broker's load order (IndexService#load). Names that vanish meanwhile are left out.
 
     Names that begin with `_` or `.` are marks of batch jobs (Hadoop's convention, such as Spark's `_SUCCESS`): left out too.
-
-    Raises:
-        OSError: The directory cannot be read.
     """
     entries = []
     # Not pathlib: this runs at every question, and building paths takes longer than asking the system.
@@ -104,11 +97,7 @@ class DirectoryLock:
     """
 
     def __init__(self, directory: Path) -> None:
-        """Take the lock.
-
-        Raises:
-            BlockingIOError: Another service writes to the directory.
-        """
+        """Take the lock; raise `BlockingIOError` if another service writes to the directory."""
         self._descriptor: int | None = None
         if sys.platform == "win32":
             return
@@ -153,7 +142,7 @@ class FileSet:
         self.access = access
         self.compat = compat
         self.findings: list[Finding] = []
-        self.entries: list[Entry] = []
+        self._entries: list[Entry] = []
         self._given_geometry = geometry
         self._last_exit_ok = last_exit_ok
         self._handles: dict[Entry, IndexFile] = {}
@@ -169,10 +158,6 @@ class FileSet:
 
         A directory that does not exist holds nothing. A file that vanished since the listing is skipped. So is a file without
         entries that came after the first listing, while slots and entries are unknown.
-
-        Raises:
-            OSError: The directory or a file cannot be read.
-            GeometryError: Slots and entries were not given and cannot be inferred from the files.
         """
         with self._lock:
             stamp = directory_stamp(self.directory)
@@ -182,9 +167,9 @@ class FileSet:
                 entries = list_directory(self.directory)
             except FileNotFoundError:
                 entries = []
-            if not self._listed or entries != self.entries or self.geometry is None:
+            if not self._listed or entries != self._entries or self.geometry is None:
                 self._reopen(entries)
-                self.entries = entries
+                self._entries = entries
                 self._listed = True
             # A short file may still grow, which does not change the directory.
             self._stamp = stamp if all(map(self.is_whole, entries)) else None
@@ -240,11 +225,10 @@ class FileSet:
             self.findings.append(Finding(str(path), at, "file-size", f"{expected} bytes", f"{entry.size} bytes"))
         if self._writer is not None and self._writer.path.name == entry.name:
             return self._writer
-        repaired = self._repaired and self.is_whole(entry)
+        # The broker's own rule deletes whole files and reads the others as they are.
+        repaired = self.compat is not None or (self._repaired and self.is_whole(entry))
         try:
-            # The broker's own rule deletes whole files and reads the others as they are.
-            last_exit_ok = self._last_exit_ok or repaired or self.compat is not None
-            return self.open_file(path, last_exit_ok=last_exit_ok)
+            return self.open_file(path, last_exit_ok=self._last_exit_ok or repaired)
         except FileNotFoundError:
             return None
         except CorruptFileError as error:
@@ -262,12 +246,7 @@ class FileSet:
         return None
 
     def open_file(self, path: Path, mode: Literal["r", "r+"] = "r", *, last_exit_ok: bool = True) -> IndexFile:
-        """Open one file in the directory's geometry; for writing takes its lock.
-
-        Raises:
-            BlockingIOError: Another writer holds the file.
-            CorruptFileError: The file cannot take puts.
-        """
+        """Open one file in the directory's geometry; for writing takes its lock and checks that it can take puts."""
         hash_slots, max_entries = self.geometry or (None, None)
         return IndexFile.open(
             path,
@@ -304,11 +283,7 @@ class FileSet:
             self._listed = False
 
     def check_geometry(self, *, for_puts: bool) -> None:
-        """Check that the files have the slots and entries that the caller gave, all of them or the fullest.
-
-        Raises:
-            ValueError: They have others.
-        """
+        """Check that the files have the slots and entries that the caller gave, all of them or the fullest."""
         # COMPAT(rocketmq IndexFile, B23): a broker reads files with the geometry of its own settings.
         if self._given_geometry is None or not self.directory.is_dir() or (self.compat and not for_puts):
             return
@@ -341,9 +316,8 @@ class FileSet:
 
     def leave_out(self, entries: frozenset[Entry]) -> None:
         """Answer without some of the files."""
-        with self._lock:
-            self._left_out = entries
-            self._listed = False
+        self._left_out = entries
+        self._listed = False
 
     def verify(self) -> Report:
         """Check everything in the directory, also what a load would leave out; linear in the size of the files."""

@@ -46,10 +46,7 @@ def find_geometry(directory: Path, entries: list[Entry], access: Access) -> tupl
     """Find (hash_slots, max_entries) of a directory from its fullest file.
 
     Files of the most common size come first, because the size of a damaged file proves nothing. If the content of a file fits
-    no geometry, the next fullest is tried.
-
-    Returns:
-        The geometry; None while there is no index file that holds a byte.
+    no geometry, the next fullest is tried. Without a file that holds a byte there is no geometry.
 
     Raises:
         NothingIndexedError: No file holds an entry, and none has the broker's default size.
@@ -57,11 +54,10 @@ def find_geometry(directory: Path, entries: list[Entry], access: Access) -> tupl
     """
     files = _fullest_first(directory, entries)
     refused: GeometryError | None = None
-    for entry, count in files:
-        if count <= 1:
-            continue
+    for entry, held in files:
         try:
-            return _infer(directory / entry.name, access)
+            if held > 1:
+                return _infer(directory / entry.name, access)
         except FileNotFoundError:
             continue
         except GeometryError as error:
@@ -99,7 +95,6 @@ def check_geometry(
 
     Raises:
         ValueError: A file has other slots and entries.
-        OSError: A file cannot be read.
     """
     files = _fullest_first(directory, entries)
     expected = file_size(geometry)
@@ -108,11 +103,12 @@ def check_geometry(
         path = directory / entry.name
         fits, count = _fits(path, held, geometry, access)
         slots_fit = any(slots == geometry[0] for slots, _ in fits)
-        if for_puts:
-            is_other = bool(fits) and geometry not in fits and not (some_right and slots_fit)
-            is_other = is_other or (not fits and not some_right and entry.size > expected)
-        else:
+        if not for_puts:
             is_other = bool(fits) and len(fits) == count and not (held <= geometry[1] and slots_fit)
+        elif fits:
+            is_other = geometry not in fits and not (some_right and slots_fit)
+        else:
+            is_other = not some_right and entry.size > expected
         if is_other:
             content = " or ".join(f"{slots} slots and {most} entries" for slots, most in fits) or "others"
             raise ValueError(

@@ -6,8 +6,9 @@ import errno
 import io
 import threading
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from logdex import _core
 from logdex._files import Closing
@@ -15,7 +16,7 @@ from logdex._types import Access, check_int64
 from logdex.arrow import entry_batches
 from logdex.hash_index.directory import FileSet
 from logdex.hash_index.index_writer import IndexWriter
-from logdex.hash_index.query import CLOCK_SLACK_MS, TimeRange, check_clock_slack, check_max_num, newest_first
+from logdex.hash_index.query import CLOCK_SLACK_MS, TimeRange, check_clock_slack, check_max_num
 from logdex.hash_index.rolling import resolve_zone
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from logdex._types import Time
     from logdex.report import Report
 
-_Index = TypeVar("_Index", bound="IndexDirectory")
-
 MAX_THREADS: Final = 64
 """More threads than any put can use."""
 
@@ -41,7 +40,7 @@ class QueryOffsetResult:
     """The answer of an index to one question: candidates, because an index file stores hashes and not keys.
 
     Attributes:
-        phy_offsets: Commit-log offsets in bytes, newest first. A message may come twice, and one may carry another key.
+        phy_offsets: Commit-log offsets, newest first. A message may come twice, and one may carry another key.
         truncated: More candidates exist than were asked for; with `compat`: the broker's limit, or the caller's, cut some off.
         index_last_update_timestamp: Store time of the newest entry, in ms; 0 without files.
         index_last_update_phyoffset: Commit-log offset of the newest entry; 0 without files.
@@ -61,21 +60,15 @@ class IndexDirectory(Closing):
     """
 
     def __init__(self, directory: Path, mode: Literal["r", "a"], options: dict[str, Any]) -> None:
-        """Set up the state; `open` is the way in."""
         self._directory = directory
         self._mode = mode
         self._options = options
         self._lock = threading.RLock()
         self._closed = False
         self._writer: IndexWriter | None = None
-        slots, entries = options["hash_slots"], options["max_entries"]
-        self._files = FileSet(
-            directory,
-            None if slots is None else (slots, entries),
-            access=options["access"],
-            last_exit_ok=options.get("last_exit_ok", True),
-            compat=options.get("compat"),
-        )
+        geometry = None if options["hash_slots"] is None else (options["hash_slots"], options["max_entries"])
+        choices = {name: options[name] for name in ("last_exit_ok", "compat") if name in options}
+        self._files = FileSet(directory, geometry, access=options["access"], **choices)
 
     @classmethod
     def open(
@@ -91,14 +84,10 @@ class IndexDirectory(Closing):
     ) -> Self:
         """Open an index directory.
 
-        Args:
-            directory: The directory. Mode "a" creates it with the first put.
-            mode: "r" reads and changes nothing; "a" reads and puts.
-            hash_slots: Slots of each file; None: inferred from the fullest file, 5,000,000 for a new directory.
-            max_entries: Entries of each file plus one; None: as above, 20,000,000.
-            zone: Time zone of file names, by name or as tzinfo; None: the machine's.
-            clock_slack_ms: How far the clock may step within one file before a search by time may miss an entry.
-            access: "mmap", "pread", or "auto": map, and read plainly where mapping fails.
+        Mode "r" reads and changes nothing; "a" also puts, and creates the directory with the first put. Slots and entries are
+        inferred from the fullest file if they are not given; a new directory gets files of 5,000,000 and 20,000,000. `zone` is
+        that of file names, by default the machine's. The clock may step by `clock_slack_ms` within one file before a search by
+        time may miss an entry. Access "auto" maps files, and reads plainly where mapping fails.
 
         Raises:
             FileNotFoundError: Mode "r" and the directory does not exist.
@@ -106,29 +95,30 @@ class IndexDirectory(Closing):
             GeometryError: Slots and entries were not given and cannot be inferred from the files.
             ValueError: The files have other slots and entries than those given.
         """
-        options = {
-            "hash_slots": hash_slots,
-            "max_entries": max_entries,
-            "zone": zone,
-            "clock_slack_ms": clock_slack_ms,
-            "access": access,
-        }
-        return cls._open(directory, mode, options)
+        return cls._open(
+            directory,
+            mode,
+            hash_slots=hash_slots,
+            max_entries=max_entries,
+            zone=zone,
+            clock_slack_ms=clock_slack_ms,
+            access=access,
+        )
 
     @classmethod
-    def _open(cls, directory: str | PathLike[str], mode: Literal["r", "a"], options: dict[str, Any]) -> Self:
+    def _open(cls, directory: str | PathLike[str], mode: Literal["r", "a"], **options: Any) -> Self:  # noqa: ANN401 -- see `open`
         path = Path(directory)
         if mode not in ("r", "a"):
             raise ValueError(f'mode must be "r" or "a", not {mode!r}')
         if mode == "a":
             # The process may change its directory while files are made.
             path = path.absolute()
-        access, hash_slots, max_entries = (options[name] for name in ("access", "hash_slots", "max_entries"))
-        if access not in get_args(Access):
-            raise ValueError(f"access must be one of {', '.join(get_args(Access))}, not {access!r}")
-        if (hash_slots is None) != (max_entries is None):
+        if options["access"] not in get_args(Access):
+            raise ValueError(f"access must be one of {', '.join(get_args(Access))}, not {options['access']!r}")
+        geometry = {name: options[name] for name in ("hash_slots", "max_entries")}
+        if list(geometry.values()).count(None) == 1:
             raise ValueError("give both hash_slots and max_entries, or neither")
-        check_int64(hash_slots=hash_slots, max_entries=max_entries)
+        check_int64(**geometry)
         check_clock_slack(options["clock_slack_ms"])
         if mode == "r" and not path.is_dir():
             code = errno.ENOTDIR if path.exists() else errno.ENOENT
@@ -144,15 +134,16 @@ class IndexDirectory(Closing):
     def _load(self) -> None:
         """Lock the directory for puts and open the files."""
         if self._mode == "a":
-            self._begin_writing().load()
-        else:
-            self._files.check_geometry(for_puts=False)
+            self._writer = IndexWriter(self._files, resolve_zone(self._options["zone"]), self._on_full)
+        self._files.check_geometry(for_puts=self._writer is not None)
+        self._recover_after_crash()
+        if self._writer is None:
             self._files.refresh()
+        else:
+            self._writer.load()
 
-    def _begin_writing(self) -> IndexWriter:
-        self._writer = IndexWriter(self._files, resolve_zone(self._options["zone"]), self._on_full)
-        self._files.check_geometry(for_puts=True)
-        return self._writer
+    def _recover_after_crash(self) -> None:
+        """Repair or leave out files before they are opened."""
 
     def _on_full(self, end_timestamp: int) -> None:
         """Take note that a full file that ends at a time is on the disk."""
@@ -185,17 +176,16 @@ class IndexDirectory(Closing):
         Args:
             batch: An Arrow batch, table or stream, or a mapping of columns: topic and key (text), phy_offset (bytes),
                 store_timestamp (ms).
-            threads: How many threads share the work; the files are the same. Pays from tens of thousands of entries on.
+            threads: Threads that share the work; the files are the same. Worthwhile from tens of thousands of entries on.
 
         Returns:
             The number of entries put: all of them.
 
         Raises:
-            ValueError: A column is missing, a value is null or does not fit in a signed 64-bit integer, or a wrong number of
-                threads.
+            ValueError: A column is missing, a value is null or does not fit, or a wrong number of threads.
             TypeError: A column of another type. With either nothing was written.
             LockedError: A running broker holds the store.
-            OSError: A file cannot be created or written, for instance because the disk is full; what was put stays.
+            OSError: A file cannot be created or written; what was put stays.
         """
         if not 1 <= threads <= MAX_THREADS:
             raise ValueError(f"threads is 1 to {MAX_THREADS}, not {threads}")
@@ -233,16 +223,13 @@ class IndexDirectory(Closing):
         )
 
     def _select(self, files: Sequence[IndexFile], key: str, times: TimeRange, max_num: int | None) -> list[int]:
-        match self._matching(files, times):
-            case []:
-                return []
-            case [file]:
-                return file.select_phy_offset(key, max_num, times.begin, times.end)
-            case several:
-                # Several files are walked together, so that a key of many files does not wait for one after the other.
-                rows = _core.select_files(several, [key], max_num=max_num, begin=times.begin, end=times.end)
-                found: list[int] = rows[0].as_py()
-                return found
+        matching = self._matching(files, times)
+        if len(matching) == 1:
+            return matching[0].select_phy_offset(key, max_num, times.begin, times.end)
+        # Several files are walked together, so that a key of many files does not wait for one after the other.
+        rows = _core.select_files(matching, [key], max_num=max_num, begin=times.begin, end=times.end)
+        found: list[int] = rows[0].as_py()
+        return found
 
     def query_batch(
         self,
@@ -281,7 +268,7 @@ class IndexDirectory(Closing):
         return _core.newest_first(files, begin=times.begin, end=times.end, clock_slack_ms=slack)
 
     def _newest_header(self, files: Sequence[IndexFile]) -> IndexHeader | None:
-        return newest_first(files)[0].header if files else None
+        return _core.newest_first(files)[0].header if files else None
 
     def verify(self) -> Report:
         """Check every file of the directory, linear in their size; never raises for what it finds."""
@@ -322,7 +309,6 @@ class IndexDirectory(Closing):
             self._writer.release()
 
     def __repr__(self) -> str:
-        """Return the directory and the mode."""
         return f"{type(self).__name__}({str(self._directory)!r}, mode={self._mode!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -332,8 +318,4 @@ class IndexDirectory(Closing):
         if self._mode == "a" and "last_exit_ok" in options:
             # An unclean open has repaired the files on disk by now.
             options["last_exit_ok"] = True
-        return _reopen, (type(self), self._directory, options)
-
-
-def _reopen(kind: type[_Index], directory: Path, options: dict[str, Any]) -> _Index:
-    return kind.open(directory, **options)
+        return partial(type(self).open, self._directory, **options), ()

@@ -7,10 +7,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from logdex._core import IndexFile, PreparedFile
-from logdex.errors import CorruptFileError
+from logdex.errors import CorruptFileError, IndexFullError
 from logdex.hash_index.directory import DirectoryLock, list_directory
 from logdex.hash_index.geometry import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES, file_size
-from logdex.hash_index.rolling import create_next, put_rolling
+from logdex.hash_index.rolling import create_next
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,11 +33,8 @@ class IndexWriter:
     ) -> None:
         """Take the directory's lock if the directory exists; `load` opens its newest file.
 
-        Args:
-            files: The files of the directory.
-            zone: Time zone of file names.
-            on_full: Called with the end time of a full file once it is on the disk.
-            prepare: Let a thread prepare the next file while the current one is filled.
+        `on_full` is called with the end time of a full file once it is on the disk. With `prepare` a thread prepares the next
+        file while the current one is filled.
 
         Raises:
             BlockingIOError: Another writer holds the directory.
@@ -67,25 +64,31 @@ class IndexWriter:
         return self._file is None or self._file.is_full
 
     def put(self, topic: Any, key: Any, phy_offset: Any, store_timestamp: Any, *, threads: int = 1) -> int:  # noqa: ANN401 -- columns
-        """Put columns of entries, rolling as often as needed. Return their number."""
+        """Put columns of entries, rolling as often as needed. Return their number.
 
-        def put(file: IndexFile, start: int) -> int:
-            taken = file.put_batch(key, phy_offset, store_timestamp, topics=topic, start=start, threads=threads)
+        Raises:
+            IndexFullError: A new file takes none.
+        """
+        row = 0
+        while row < len(key):
+            file = self.current()
+            taken = file.put_batch(key, phy_offset, store_timestamp, topics=topic, start=row, threads=threads)
             self._prepare_next(file)
-            return taken
-
-        put_rolling(len(key), self.current, put)
-        return len(key)
+            if not taken and not len(file):
+                # NOTE: upstream would create files without end here.
+                raise IndexFullError(f"{file.path} cannot hold a single entry: max_entries is {file.max_entries}")
+            if not taken and not file.is_full:
+                raise RuntimeError(f"{file.path} took no entry although it is not full")
+            row += taken
+        return row
 
     def _prepare_next(self, file: IndexFile) -> None:
         """Let a thread prepare the next file once the current one is half full."""
-        if self._prepare and self._next is None and 2 * len(file) >= file.max_entries:
-            geometry = (file.hash_slots, file.max_entries)
-            if file_size(geometry) >= _WORTH_PREPARING:
-                hash_slots, max_entries = geometry
-                self._next = PreparedFile.start(
-                    self._directory, hash_slots=hash_slots, max_entries=max_entries, access=self._files.access
-                )
+        slots, entries = file.hash_slots, file.max_entries
+        due = self._prepare and self._next is None and 2 * len(file) >= entries
+        if due and file_size((slots, entries)) >= _WORTH_PREPARING:
+            access = self._files.access
+            self._next = PreparedFile.start(self._directory, hash_slots=slots, max_entries=entries, access=access)
 
     def _drop_next(self) -> None:
         if self._next is not None:
@@ -164,8 +167,7 @@ class IndexWriter:
     def flush(self, *, even_if_empty: bool = True) -> None:
         """Write the newest file to the disk, and report it if it is full.
 
-        Args:
-            even_if_empty: A flush writes a count into the header of an empty file; False leaves that file alone.
+        A flush writes a count into the header of an empty file, unless `even_if_empty` is False.
         """
         if self._file is None or not (even_if_empty or len(self._file)):
             return

@@ -1,4 +1,4 @@
-"""Questions to an index: time ranges, limits, and the files that a question needs."""
+"""Questions to an index: time ranges, limits and the slack for clock steps."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from logdex import _core
 from logdex._types import MAX_INT64, MIN_INT64, check_int64
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from logdex._core import IndexFile
     from logdex._types import Time
 
 CLOCK_SLACK_MS = 3_600_000
@@ -34,7 +31,6 @@ class TimeRange:
 
         Raises:
             TypeError: A bound is no integer, or a datetime without time zone.
-            ValueError: A bound does not fit in a signed 64-bit integer.
         """
         return cls(
             MIN_TIME if begin is None else _core.time_ms(begin, name="begin"),
@@ -47,32 +43,14 @@ class TimeRange:
 
 
 def check_max_num(max_num: int | None) -> None:
-    """Check the most results that a caller wants.
-
-    Raises:
-        ValueError: `max_num` is negative, or does not fit in a signed 64-bit integer.
-    """
+    """Raise `ValueError` if the most results that a caller wants are negative."""
     check_int64(max_num=max_num)
     if max_num is not None and max_num < 0:
         raise ValueError(f"max_num must not be negative: {max_num}")
 
 
 def check_clock_slack(clock_slack_ms: int) -> None:
-    """Check the slack for clock steps. With a negative one, files that hold matches would be skipped.
-
-    Raises:
-        TypeError: It is no integer.
-        ValueError: It is negative, or does not fit in a signed 64-bit integer.
-    """
+    """Raise `ValueError` for a negative slack for clock steps: files that hold matches would be skipped."""
     if operator.index(clock_slack_ms) < 0:
         raise ValueError(f"clock_slack_ms must not be negative: {clock_slack_ms}")
     check_int64(clock_slack_ms=clock_slack_ms)
-
-
-def newest_first(files: Sequence[IndexFile]) -> list[IndexFile]:
-    """Order files, given in load order, from the newest to the oldest.
-
-    By commit-log offset, because names follow local time, which steps back. Files that begin at the same offset keep the
-    load order: a message's keys may be in two files.
-    """
-    return _core.newest_first(files)

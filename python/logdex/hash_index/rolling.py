@@ -1,4 +1,4 @@
-"""Rolling to the next index file: puts that continue there, and its name.
+"""The names of index files, and the creation of the next one.
 
 A name is the time of the file's creation as `yyyyMMddHHmmssSSS` in the broker's time zone. Names decide only the order in which
 a broker loads its files, so a new name must sort after all existing ones.
@@ -14,42 +14,15 @@ from typing import TYPE_CHECKING, TypeVar
 from zoneinfo import ZoneInfo
 
 from logdex._types import MAX_INT64, MIN_INT64
-from logdex.errors import IndexFullError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
-
-    from logdex._core import IndexFile
-
 _LENGTH = 17
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MILLISECOND = timedelta(milliseconds=1)
 _LAST_UNIT = "\uffff"
 _File = TypeVar("_File")
-
-
-def put_rolling(rows: int, current: Callable[[], IndexFile], put: Callable[[IndexFile, int], int]) -> None:
-    """Put rows in their order, rolling as often as needed.
-
-    Args:
-        rows: How many there are.
-        current: Returns the file for the next put, a new one if the one before is full.
-        put: Puts rows into a file from a number on, and returns how many it took.
-
-    Raises:
-        IndexFullError: A new file takes none.
-    """
-    row = 0
-    while row < rows:
-        file = current()
-        taken = put(file, row)
-        if not taken and not len(file):
-            # NOTE: upstream would create files without end here.
-            raise IndexFullError(f"{file.path} cannot hold a single entry: max_entries is {file.max_entries}")
-        if not taken and not file.is_full:
-            raise RuntimeError(f"{file.path} took no entry although it is not full")
-        row += taken
 
 
 @lru_cache(maxsize=4096)
@@ -72,12 +45,7 @@ def sort_key(name: str) -> bytes:
 
 
 def resolve_zone(zone: str | tzinfo | None) -> tzinfo | None:
-    """Return the time zone of a name; None stays None, the machine's own.
-
-    Raises:
-        ValueError: The machine knows no zone of that name.
-        TypeError: Neither a name, nor a `datetime.tzinfo`, nor None.
-    """
+    """Return the time zone of a name; None stays None, the machine's own."""
     if isinstance(zone, str):
         try:
             return ZoneInfo(zone)
@@ -90,11 +58,7 @@ def resolve_zone(zone: str | tzinfo | None) -> tzinfo | None:
 
 
 def format_name(time_ms: int, zone: str | tzinfo | None = None) -> str:
-    """Return the name that a broker in a time zone gives to a file created at a time.
-
-    Args:
-        time_ms: Milliseconds since the epoch.
-        zone: A time zone or its name; None is the machine's own.
+    """Return the name that a broker in a time zone gives to a file created at a time, in ms since the epoch.
 
     Example:
         >>> format_name(1738983140772, "Asia/Shanghai")
@@ -108,14 +72,7 @@ def next_name(names: Iterable[str], now_ms: int, zone: str | tzinfo | None = Non
     """Return the name of a new index file: the later of now and the newest existing name plus 1 ms.
 
     Local time steps back at the end of summer time and when a clock is set, so now may sort before an existing name.
-
-    Args:
-        names: All names in the directory; those that are no index file's are ignored.
-        now_ms: The present, in milliseconds since the epoch.
-        zone: The broker's time zone or its name; None is the machine's own.
-
-    Raises:
-        ValueError: No index file name sorts after the newest one.
+    Names that are no index file's are ignored.
     """
     now = format_name(now_ms, zone)
     newest = max(filter(is_index_file_name, names), key=sort_key, default="")
@@ -126,9 +83,6 @@ def successor(name: str) -> str:
     """Return the name 1 ms later; if the name is no date, the next number that sorts after it.
 
     The digits stay those of the name's script: a broker continues in the digits of its locale.
-
-    Raises:
-        ValueError: `name` is not an index file's, or no index file name sorts after it.
     """
     if not is_index_file_name(name):
         raise ValueError(f"not the name of an index file: {name!r}")
@@ -163,14 +117,8 @@ def create_next(
 ) -> _File:
     """Create the next index file under the first free name, so that two files never share one.
 
-    A broker would open the same file twice (IndexService#getAndCreateLastIndexFile has no exclusive creation).
-
-    Args:
-        names: All names in the directory.
-        directory: The index directory.
-        now_ms: The present, in milliseconds since the epoch.
-        zone: The broker's time zone or its name; None is the machine's own.
-        create: Creates the file; must raise FileExistsError if the name exists.
+    A broker would open the same file twice (IndexService#getAndCreateLastIndexFile has no exclusive creation). `create` must
+    raise FileExistsError if the name exists.
     """
     name = next_name(names, now_ms, zone)
     while True:

@@ -6,6 +6,7 @@ LeaderEpochCheckpointFile.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from logdex._types import MAX_INT64
@@ -25,20 +26,11 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 
 _VERSION = "0"
 _HEAD_LINES = 2
-_MOST_DIGITS = 20
-"""Of a number of 64 bits, with its sign."""
+_INTEGER = re.compile(r"-?[0-9]{1,19}")
 
 
 def read_offsets(log_dir: Path, name: str) -> dict[TopicPartition, int]:
-    """Read an offset checkpoint of a log directory; a missing file is empty.
-
-    Args:
-        log_dir: The log directory.
-        name: One of `LOG_DIR_FILES`.
-
-    Raises:
-        CorruptFileError: The file is not a checkpoint.
-    """
+    """Read one of `LOG_DIR_FILES`; a missing file is empty. Raises `CorruptFileError`."""
     lines = _lines(log_dir / name, 3)
     return {TopicPartition(topic, int(partition)): int(offset) for topic, partition, offset in lines}
 
@@ -55,11 +47,7 @@ def log_start(log_dir: Path, partition: TopicPartition) -> int:
 
 
 def read_leader_epochs(partition_dir: Path) -> list[tuple[int, int]]:
-    """Read the leader epochs of a partition as (epoch, first offset), in the order of the file; a missing file is empty.
-
-    Raises:
-        CorruptFileError: The file is not a checkpoint.
-    """
+    """Read the leader epochs of a partition as (epoch, first offset), in the order of the file; a missing file is empty."""
     return [(int(epoch), int(start)) for epoch, start in _lines(partition_dir / LEADER_EPOCHS, 2)]
 
 
@@ -83,13 +71,12 @@ def _lines(path: Path, fields: int) -> list[list[str]]:
     for line in body:
         # A topic has no space in it.
         parts = line.split(" ")
-        if len(parts) != fields or not all(map(_is_number, parts[-2:])):
+        if len(parts) != fields or not all(map(_is_int64, parts[-2:])):
             raise CorruptFileError(str(path), at, f"{fields} fields", repr(line))
         found.append(parts)
         at += len(line) + 1
     return found
 
 
-def _is_number(text: str) -> bool:
-    digits = text.removeprefix("-")
-    return len(text) <= _MOST_DIGITS and digits.isdecimal() and text.isascii() and int(digits) <= MAX_INT64
+def _is_int64(text: str) -> bool:
+    return _INTEGER.fullmatch(text) is not None and abs(int(text)) <= MAX_INT64

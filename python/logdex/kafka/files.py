@@ -6,16 +6,17 @@ Source: LogFileUtils#filenamePrefixFromOffset, LocalLog#parseTopicPartitionName,
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from logdex._types import MAX_INT64
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 LOG = ".log"
 OFFSET_INDEX = ".index"
@@ -39,21 +40,14 @@ MAX_OFFSET = MAX_INT64
 _MAX_PARTITION = 2**31 - 1
 
 _SEGMENT_FILE = re.compile(r"(\d{1,20})(\.[a-z]+)")
-_PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>0|[1-9][0-9]{0,9})", re.DOTALL)
-_METADATA_SNAPSHOT = re.compile(
-    r"(?P<offset>[0-9]{20})-(?P<epoch>[0-9]{10})(?P<ending>\.checkpoint(?:\.deleted)?|-[0-9]+\.checkpoint\.part)"
-)
-_RENAMED = re.compile(r"\.[0-9a-f]{32}-(?P<why>delete|future|stray)$")
+_PARTITION = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})", re.DOTALL)
+_METADATA_SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})(\.checkpoint(?:\.deleted)?|-[0-9]+\.checkpoint\.part)")
+_RENAMED = re.compile(r"\.[0-9a-f]{32}-(delete|future|stray)$")
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicPartition:
-    """A partition of a topic.
-
-    Attributes:
-        topic: The topic's name.
-        partition: The partition's number, from 0.
-    """
+    """A topic's name, and the number of one of its partitions, from 0."""
 
     topic: str
     partition: int
@@ -86,9 +80,7 @@ def parse_metadata_snapshot(name: str) -> tuple[int, int] | None:
     Source: Snapshots#parse.
     """
     match = _METADATA_SNAPSHOT.fullmatch(name)
-    if match is None or match["ending"] != CHECKPOINT:
-        return None
-    return int(match["offset"]), int(match["epoch"])
+    return None if match is None or match[3] != CHECKPOINT else (int(match[1]), int(match[2]))
 
 
 def parse_partition_directory(name: str) -> TopicPartition | None:
@@ -107,15 +99,15 @@ def parse_partition_directory(name: str) -> TopicPartition | None:
 def _split(name: str) -> TopicPartition | None:
     match = _PARTITION.fullmatch(name)
     # No topic has a name that is not UTF-8, and no column of text can hold one.
-    if match is None or _text(name) != name or int(match["partition"]) > _MAX_PARTITION:
+    if match is None or _text(name) != name or int(match[2]) > _MAX_PARTITION:
         return None
-    return TopicPartition(match["topic"], int(match["partition"]))
+    return TopicPartition(match[1], int(match[2]))
 
 
 def renamed_partition(name: str) -> str | None:
     """Return why a broker renamed a directory: "delete", "future" or "stray"; None for any other name."""
     match = _RENAMED.search(name)
-    return None if match is None else match["why"]
+    return None if match is None else match[1]
 
 
 def partition_of(directory: Path) -> TopicPartition:
@@ -130,6 +122,14 @@ def partition_of(directory: Path) -> TopicPartition:
 def _text(name: str) -> str:
     """Return a file's name with replacement characters for bytes that are not UTF-8."""
     return os.fsencode(name).decode(errors="replace")
+
+
+def existing_directory(path: str | os.PathLike[str], what: str) -> Path:
+    """Return the path of a directory; raise `OSError` with what is missing if there is none."""
+    place = Path(path)
+    if not place.is_dir():
+        raise OSError(errno.ENOTDIR if place.exists() else errno.ENOENT, f"no {what}", str(place))
+    return place
 
 
 def has_segments(directory: Path) -> bool:
@@ -166,12 +166,7 @@ class Listing:
 def list_partition(directory: Path, next_offset: Callable[[Path], int]) -> Listing:
     """List the files of a partition.
 
-    Args:
-        directory: The partition's directory.
-        next_offset: Returns the offset after the last batch of a `.log` file. Called only after an interrupted swap.
-
-    Raises:
-        OSError: The directory cannot be read.
+    `next_offset` returns the offset after the last batch of a `.log` file. It is called only after an interrupted swap.
     """
     found = Listing()
     files: dict[int, dict[str, Path]] = {}

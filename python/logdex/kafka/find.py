@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,11 +16,12 @@ from logdex.hash_index.query import TimeRange, check_max_num
 from logdex.kafka.key_index import KeyIndex, opened, partitions_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from os import PathLike
 
     from arro3.core import RecordBatch
 
+    from logdex._core import SegmentReader
     from logdex._types import Time
     from logdex.kafka.log import Log
     from logdex.kafka.log_dir import LogDir
@@ -36,13 +38,9 @@ class Record:
     """A record.
 
     Attributes:
-        topic: The topic.
-        partition: The partition.
-        offset: Its offset in the partition.
         timestamp: In ms since the epoch; -1 for none.
         timestamp_type: 0 set by the producer, 1 set by the broker, -1 none.
-        key: The key; None for none.
-        value: The value; None for a tombstone.
+        value: None for a tombstone.
         headers: Pairs of name and value.
     """
 
@@ -61,7 +59,6 @@ class FindResult(Sequence[Record]):
     """Records that carry a key, newest first, each once; a sequence.
 
     Attributes:
-        records: The records.
         truncated: There are more of them than were asked for.
         rejected: Candidates of the index that have another key, or are no longer in the log.
         scanned_offsets: How many offsets were scanned because no index covers them.
@@ -79,11 +76,9 @@ class FindResult(Sequence[Record]):
     def __getitem__(self, index: slice) -> tuple[Record, ...]: ...
 
     def __getitem__(self, index: int | slice) -> Record | tuple[Record, ...]:
-        """Return one record, or some of them."""
         return self.records[index]
 
     def __len__(self) -> int:
-        """Count the records."""
         return len(self.records)
 
     def __repr__(self) -> str:
@@ -116,8 +111,8 @@ def find(
 
     Args:
         log_dir: The log directory, or its path.
-        topic: The topic.
-        key: The key; a `str` stands for its UTF-8 bytes.
+        topic: The topic's name.
+        key: A `str` stands for its UTF-8 bytes.
         index: The directory that `build_key_index` wrote; None: the topic is scanned.
         begin: First timestamp, ms or an aware datetime; None: no bound.
         end: Last timestamp, included.
@@ -141,60 +136,51 @@ def find(
     with opened(log_dir) as logs:
         opened_index = None if index is None else logs.attached(Path(index), partial(KeyIndex, Path(index)))
         for each in partitions_of(logs, topic):
-            search = _Search(logs.log(topic, each.partition), value, header, times)
-            covered, candidates = (0, []) if opened_index is None else opened_index.candidates(each, value, header)
-            hits, passed = search.scan(covered)
+            log = logs.log(topic, each.partition)
+            covered, offsets = (0, []) if opened_index is None else opened_index.candidates(each, value, header)
+            hits, passed = _scan(log, covered, value, header)
+            read = partial(log.records_at, columns=RECORD_COLUMNS, keys=[value], header=header)
+            records, others = _newest_first(read, sorted({*offsets, *hits}), times, most)
+            lists.append(records)
             scanned += passed
-            lists.append(search.newest_first(sorted({*candidates, *hits}), most))
-            rejected += search.rejected
-    found = _merge(lists)
+            rejected += others
+    # Within a partition by offset, between partitions by timestamp.
+    found = list(heapq.merge(*lists, key=lambda record: record.timestamp, reverse=True))
     more = max_num is not None and len(found) > max_num
     return FindResult(tuple(found[:max_num]), more, rejected, scanned)
 
 
-class _Search:
-    """The search for one key in one partition."""
+def _scan(log: Log, begin: int, value: bytes, header: str | None) -> tuple[list[int], int]:
+    """Return the offsets from `begin` on whose records carry the key, and how many offsets were scanned."""
+    begin, end = max(begin, log.log_start_offset), log.log_end_offset
+    if begin >= end:
+        return [], 0
+    stream = log.records(begin, columns=["offset"], keys=[value], header=header)
+    return [offset for batch in stream for offset in batch.column("offset").to_pylist()], end - begin
 
-    def __init__(self, log: Log, value: bytes, header: str | None, times: TimeRange) -> None:
-        self._log = log
-        self._value = value
-        self._header = header
-        self._times = times
-        self.rejected = 0
 
-    def scan(self, begin: int) -> tuple[list[int], int]:
-        """Return the offsets from `begin` on whose records carry the key, and how many offsets were scanned."""
-        begin, end = max(begin, self._log.log_start_offset), self._log.log_end_offset
-        hits: list[int] = []
-        if begin < end:
-            stream = self._log.records(begin, columns=["offset"], keys=[self._value], header=self._header)
-            for batch in stream:
-                hits += batch.column("offset").to_pylist()
-        return hits, max(0, end - begin)
+def _newest_first(
+    read: Callable[[Sequence[int]], SegmentReader], offsets: Sequence[int], times: TimeRange, most: int | None
+) -> tuple[list[Record], int]:
+    """Read the records at ascending offsets from the last one on; return at most `most` in the range, and how many differ."""
+    found: list[Record] = []
+    rejected, end, size = 0, len(offsets), _FIRST_READ
+    while end > 0 and (most is None or len(found) < most):
+        carrying = _records_at(read, offsets[max(0, end - size) : end])
+        rejected += min(size, end) - len(carrying)
+        found += (record for record in reversed(carrying) if times.holds(record.timestamp))
+        end, size = end - size, min(2 * size, _MOST_READ)
+    return found[:most], rejected
 
-    def newest_first(self, offsets: Sequence[int], most: int | None) -> list[Record]:
-        """Read the records at these ascending offsets from the last one on; return those that match, at most `most`."""
-        found: list[Record] = []
-        end, size = len(offsets), _FIRST_READ
-        while end > 0 and (most is None or len(found) < most):
-            carrying = self._read(offsets[max(0, end - size) : end])
-            self.rejected += min(size, end) - len(carrying)
-            found += (record for record in reversed(carrying) if self._times.holds(record.timestamp))
-            end, size = end - size, min(2 * size, _MOST_READ)
-        return found[:most]
 
-    def _read(self, offsets: Sequence[int]) -> list[Record]:
-        """Return the records at these offsets that carry the key."""
-        try:
-            return [*self._records_at(offsets)]
-        except CorruptFileError:
-            # The damage may be between the records that are wanted.
-            return [record for offset in offsets for record in self._records_at([offset])]
-
-    def _records_at(self, offsets: Sequence[int]) -> Iterator[Record]:
-        stream = self._log.records_at(offsets, columns=RECORD_COLUMNS, keys=[self._value], header=self._header)
-        for batch in stream:
-            yield from _records_of(batch)
+def _records_at(read: Callable[[Sequence[int]], SegmentReader], offsets: Sequence[int]) -> list[Record]:
+    try:
+        return [record for batch in read(offsets) for record in _records_of(batch)]
+    except CorruptFileError:
+        if len(offsets) == 1:
+            raise
+        # The damage may be between the records that are wanted.
+        return [record for offset in offsets for record in _records_at(read, [offset])]
 
 
 def _records_of(batch: RecordBatch) -> Iterator[Record]:
@@ -205,14 +191,3 @@ def _records_of(batch: RecordBatch) -> Iterator[Record]:
     for topic, partition, offset, time, kind, key, value, headers in rows:
         pairs = tuple((header["key"], header["value"]) for header in headers or ())
         yield Record(topic, partition, offset, time, kind, key, value, pairs)
-
-
-def _merge(lists: list[list[Record]]) -> list[Record]:
-    """Merge the answers of partitions: within one by offset, between them by timestamp."""
-    rest = [list(reversed(records)) for records in lists if records]
-    merged = []
-    while rest:
-        newest = max(rest, key=lambda records: records[-1].timestamp)
-        merged.append(newest.pop())
-        rest = [records for records in rest if records]
-    return merged

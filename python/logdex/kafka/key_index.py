@@ -26,7 +26,8 @@ from logdex.kafka.log_dir import LogDir
 from logdex.report import Report, merge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
+    from contextlib import AbstractContextManager
     from os import PathLike
 
     from logdex.kafka.files import TopicPartition
@@ -45,10 +46,7 @@ _BATCH_ROWS = 65_536
 class KeySettings:
     """Settings that do not change after an index is begun, in a small file beside its index files.
 
-    Attributes:
-        hash_slots: Slots of each index file.
-        max_entries: Entries of each index file, plus one.
-        header: The header whose values are indexed beside the keys; None for none.
+    `max_entries` is one more than an index file holds. Values of `header` are indexed beside the keys.
     """
 
     hash_slots: int
@@ -57,11 +55,7 @@ class KeySettings:
 
     @classmethod
     def read(cls, directory: Path) -> KeySettings | None:
-        """Read the settings of a partition's index; None without an index.
-
-        Raises:
-            CorruptFileError: The file holds something else.
-        """
+        """Read the settings of a partition's index; None without an index."""
         path = directory / _SETTINGS_FILE
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
@@ -85,11 +79,7 @@ class KeySettings:
         replace_file(directory / _SETTINGS_FILE, json.dumps(asdict(self)).encode("ascii"))
 
     def check_files(self, directory: Path) -> None:
-        """Check that all index files are whole: a truncated file would silently shorten an answer.
-
-        Raises:
-            CorruptFileError: A file has another size than the files of this index.
-        """
+        """Check that all index files are whole: a truncated file would silently shorten an answer."""
         expected = file_size((self.hash_slots, self.max_entries))
         for entry in list_directory(directory):
             if entry.is_numeric and entry.size != expected:
@@ -106,11 +96,7 @@ class KeyIndex(Closing):
     """The key index of a log directory, open for searches: the index files of a partition are opened at its first search."""
 
     def __init__(self, directory: Path) -> None:
-        """Use the directory that `build_key_index` wrote.
-
-        Raises:
-            FileNotFoundError: It does not exist.
-        """
+        """Use the directory that `build_key_index` wrote."""
         if not directory.is_dir():
             raise FileNotFoundError(errno.ENOENT, "no key index", str(directory))
         self._directory = directory
@@ -120,13 +106,7 @@ class KeyIndex(Closing):
     def candidates(self, partition: TopicPartition, key: bytes, header: str | None) -> tuple[int, list[int]]:
         """Return the offset up to which a partition is indexed, and the offsets of records that may carry a key.
 
-        Args:
-            partition: The partition.
-            key: The key, or the value of the header.
-            header: The header's name; None: the record's key.
-
-        Raises:
-            CorruptFileError: The settings are damaged, or an index file is not whole.
+        With a header its values are compared, not the keys.
         """
         directory = self._directory / str(partition)
         settings = KeySettings.read(directory)
@@ -194,23 +174,13 @@ def build_key_index(
 
 
 def check_max_entries(max_entries: int | None) -> None:
-    """Check that index files can have this size.
-
-    Raises:
-        ValueError: They cannot.
-    """
+    """Raise `ValueError` if index files cannot have this size."""
     if max_entries is not None and not _FEWEST_ENTRIES <= max_entries <= _MOST_ENTRIES:
         raise ValueError(f"max_entries={max_entries}: expected {_FEWEST_ENTRIES} to {_MOST_ENTRIES}")
 
 
 def check_targets(partitions: Iterable[TopicPartition], directory: Path, header: str | None) -> None:
-    """Check that a directory can take the indexes of all these partitions, before the first is written.
-
-    Raises:
-        CorruptFileError: The settings of an existing index are damaged.
-        ValueError: An existing index has another header.
-        FileExistsError: The directory for an index is a partition of Kafka.
-    """
+    """Check that a directory can take the indexes of all these partitions, before the first is written."""
     for each in partitions:
         target = directory / str(each)
         if is_partition(target):
@@ -222,11 +192,7 @@ def check_targets(partitions: Iterable[TopicPartition], directory: Path, header:
 
 
 def partitions_of(logs: LogDir, topics: str | Iterable[str] | None) -> list[TopicPartition]:
-    """Return the partitions of some topics; None: of all.
-
-    Raises:
-        FileNotFoundError: A topic has no partition here.
-    """
+    """Return the partitions of some topics, each of which must have one; None: of all."""
     wanted = None if topics is None else {topics} if isinstance(topics, str) else set(topics)
     partitions = logs.partitions(wanted)
     missing = (wanted or set()) - {each.topic for each in partitions}
@@ -277,11 +243,6 @@ def indexed_end(index: IndexDirectory) -> int:
     return max(ends, default=0)
 
 
-@contextlib.contextmanager
-def opened(log_dir: str | PathLike[str] | LogDir) -> Iterator[LogDir]:
+def opened(log_dir: str | PathLike[str] | LogDir) -> AbstractContextManager[LogDir]:
     """Use an open log directory, or open one for the block."""
-    if isinstance(log_dir, LogDir):
-        yield log_dir
-    else:
-        with LogDir.open(log_dir) as logs:
-            yield logs
+    return contextlib.nullcontext(log_dir) if isinstance(log_dir, LogDir) else LogDir.open(log_dir)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import errno
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -10,9 +10,9 @@ from logdex import _core
 from logdex._files import Closing
 from logdex._types import Isolation, check_int64
 from logdex.kafka import checkpoint
-from logdex.kafka.files import MAX_OFFSET, TopicPartition, has_segments, partition_of
+from logdex.kafka.files import MAX_OFFSET, TopicPartition, existing_directory, has_segments, partition_of
 from logdex.kafka.segments import SegmentMap, Segments
-from logdex.kafka.time_search import TimeSearch
+from logdex.kafka.time_search import offset_for_timestamp
 from logdex.kafka.transactions import aborted_between, aborted_by_segment, last_stable_offset
 from logdex.kafka.verify import verify_log
 from logdex.report import merge
@@ -47,12 +47,11 @@ class Log(Closing):
         ...     print(log.log_start_offset, log.log_end_offset, log.offset_for_timestamp(1700000000000))
     """
 
-    def __init__(self, directory: Path, partition: TopicPartition, options: dict[str, Any]) -> None:
-        """Prepare; use `open`."""
+    def __init__(self, directory: Path, options: dict[str, Any]) -> None:
         self._directory = directory
-        self._partition = partition
+        self._partition = TopicPartition(options["topic"], options["partition"])
         self._options = options
-        self._map = SegmentMap(directory, partition, options)
+        self._map = SegmentMap(directory, options)
         self._closed = False
 
     @classmethod
@@ -70,7 +69,7 @@ class Log(Closing):
         """Open a partition by its directory.
 
         Args:
-            partition_dir: The directory, `<topic>-<partition>` in a log directory.
+            partition_dir: `<topic>-<partition>` in a log directory.
             topic: The topic of its records; None: from the name of the directory.
             partition: The partition of its records; None: as above.
             check: "verify": follow an index entry only if the log agrees with it. "trust": take the indexes as they are. None:
@@ -83,16 +82,17 @@ class Log(Closing):
             OSError: The directory or a segment cannot be read.
             ValueError: An option has another value.
         """
-        path = Path(partition_dir)
-        if not path.is_dir():
-            code = errno.ENOTDIR if path.exists() else errno.ENOENT
-            raise OSError(code, "no partition directory", str(path))
+        path = existing_directory(partition_dir, "partition directory")
         named = partition_of(path)
-        of = TopicPartition(
-            named.topic if topic is None else topic, named.partition if partition is None else partition
-        )
-        options = {"check": check, "access": access, "compat": compat, "max_batch_bytes": max_batch_bytes}
-        log = cls(path, of, options)
+        options = {
+            "topic": named.topic if topic is None else topic,
+            "partition": named.partition if partition is None else partition,
+            "check": check,
+            "access": access,
+            "compat": compat,
+            "max_batch_bytes": max_batch_bytes,
+        }
+        log = cls(path, options)
         log._current()
         return log
 
@@ -144,18 +144,11 @@ class Log(Closing):
     def read(self, offset: int, max_bytes: int, *, min_one_message: bool = True) -> Slice | None:
         """Find the bytes that a fetch returns: of one segment, from the batch of the offset on.
 
-        Args:
-            offset: The offset to read from. In a gap that compaction left, the slice begins after the gap.
-            max_bytes: The most bytes.
-            min_one_message: Return the first batch even if it is longer.
-
-        Returns:
-            The slice; None at the end of the log.
+        In a gap that compaction left, the slice begins after the gap. With `min_one_message` the first batch is returned even if
+        it is longer than `max_bytes`. None: the end of the log. Source: LocalLog#read.
 
         Raises:
             ValueError: The offset is before the start or after the end of the log.
-
-        Source: LocalLog#read.
         """
         segments = self._current()
         start, end = self._log_start(segments), segments.log_end()
@@ -182,8 +175,8 @@ class Log(Closing):
             special: Whether these values are special, or times before 1970; None: special for an int, not for a datetime.
         """
         segments = self._current()
-        search = TimeSearch(segments, self._log_start(segments), broker=self._options["compat"] is not None)
-        return search.find(t, special=special)
+        broker = self._options["compat"] is not None
+        return offset_for_timestamp(segments, self._log_start(segments), t, special=special, broker=broker)
 
     def aborted_transactions(
         self, begin_offset: int | None = None, end_offset: int | None = None
@@ -319,11 +312,9 @@ class Log(Closing):
         return merge(reports)
 
     def verify(self, *, deep: bool = True, progress: Callable[[LogSegment], None] | None = None) -> Report:
-        """Check batches, records, indexes and the files beside them; never raises for what it finds.
+        """Check batches, records (if `deep`), indexes and the files beside them; never raises for what it finds.
 
-        Args:
-            deep: Decode every record, not only the headers of batches.
-            progress: Called after each segment.
+        `progress` is called after each segment.
         """
         return verify_log(self._current(), self._directory, deep=deep, progress=progress)
 
@@ -352,13 +343,7 @@ class Log(Closing):
         self._map.close()
 
     def __repr__(self) -> str:
-        """Return the class and the directory."""
         return f"Log({str(self._directory)!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle by path and options."""
-        return _reopen, (self._directory, self._partition, self._options)
-
-
-def _reopen(directory: Path, partition: TopicPartition, options: dict[str, Any]) -> Log:
-    return Log.open(directory, topic=partition.topic, partition=partition.partition, **options)
+        return partial(Log.open, self._directory, **self._options), ()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import threading
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,7 +12,7 @@ from logdex._files import Closing
 from logdex._types import check_int64
 from logdex.errors import CorruptFileError
 from logdex.kafka import checkpoint
-from logdex.kafka.files import MAX_OFFSET, TopicPartition, is_partition, parse_partition_directory
+from logdex.kafka.files import MAX_OFFSET, TopicPartition, existing_directory, is_partition, parse_partition_directory
 from logdex.kafka.log import BATCH_ROWS, MAX_BATCH_BYTES, Log
 from logdex.kafka.verify import verify_checkpoints
 from logdex.report import merge
@@ -42,7 +42,6 @@ class LogDir(Closing):
     """
 
     def __init__(self, directory: Path, options: dict[str, Any]) -> None:
-        """Prepare; use `open`."""
         self._directory = directory
         self._options = options
         self._logs: dict[TopicPartition, Log] = {}
@@ -67,10 +66,7 @@ class LogDir(Closing):
             ValueError: It is a partition's directory.
         """
         check_int64(max_batch_bytes=max_batch_bytes)
-        path = Path(log_dir)
-        if not path.is_dir():
-            code = errno.ENOTDIR if path.exists() else errno.ENOENT
-            raise OSError(code, "no Kafka log directory", str(path))
+        path = existing_directory(log_dir, "Kafka log directory")
         if Log.exists_at(path):
             raise ValueError(f"{path}: this is a partition's directory; its log directory is {path.absolute().parent}")
         return cls(path, {"check": check, "access": access, "compat": compat, "max_batch_bytes": max_batch_bytes})
@@ -99,19 +95,15 @@ class LogDir(Closing):
         return found
 
     def partitions(self, topic: str | Iterable[str] | None = None) -> list[TopicPartition]:
-        """Return the partitions, sorted.
-
-        Args:
-            topic: One topic, or several; None: all.
-        """
+        """Return the partitions of one topic or several, sorted; None: all."""
         self._check_open()
         wanted = None if topic is None else {topic} if isinstance(topic, str) else set(topic)
-        found = []
-        for entry in self._directory.iterdir():
-            partition = parse_partition_directory(entry.name)
-            if partition is not None and (wanted is None or partition.topic in wanted) and is_partition(entry):
-                found.append(partition)
-        return sorted(found)
+        named = ((parse_partition_directory(entry.name), entry) for entry in self._directory.iterdir())
+        return sorted(
+            partition
+            for partition, entry in named
+            if partition is not None and (wanted is None or partition.topic in wanted) and is_partition(entry)
+        )
 
     def log(self, topic: str, partition: int) -> Log:
         """Return the log of a partition. It stays open with this directory, and is opened again if it was closed.
@@ -202,16 +194,10 @@ class LogDir(Closing):
             self._logs, self._attached = {}, {}
 
     def __repr__(self) -> str:
-        """Return the class and the directory."""
         return f"LogDir({str(self._directory)!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle by path and options."""
-        return _reopen, (self._directory, self._options)
-
-
-def _reopen(directory: Path, options: dict[str, Any]) -> LogDir:
-    return LogDir.open(directory, **options)
+        return partial(LogDir.open, self._directory, **self._options), ()
 
 
 def _end_of(log: Log) -> int:

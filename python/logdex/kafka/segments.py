@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TypeAlias
 
-    from logdex.kafka.files import TopicPartition
-
     Aborted: TypeAlias = tuple[int, int, int]
     Part: TypeAlias = tuple[LogSegment, int | None, int | None, Sequence[Aborted] | None]
     """A segment, its first offset, the offset after its last one, and the transactions to leave out."""
@@ -26,12 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """The segments of a log at one moment, by ascending base offset.
-
-    Attributes:
-        segments: The open segments.
-        listing: All files of the directory.
-    """
+    """The open segments of a log at one moment, by ascending base offset, and all files of the directory."""
 
     segments: tuple[LogSegment, ...]
     listing: Listing
@@ -58,12 +51,8 @@ class Segments:
     ) -> Iterator[Part]:
         """Plan a read of the offsets in [first, last), as parts for `read_records`.
 
-        Args:
-            first: First offset.
-            last: The offset after the last one.
-            begin: A time in ms. Segments without records at or after it are left out, the others are read from the first such
-                record on.
-            aborted: Transactions to leave out, by the number of each segment.
+        With `begin`, a time in ms, each segment is read from its first record at or after it on, or left out if it has none.
+        `aborted` has the transactions to leave out, by the number of each segment.
         """
         for number in range(self.index_of(first), len(self.segments)):
             segment = self.segments[number]
@@ -85,33 +74,22 @@ def _first_at(segment: LogSegment, begin: int | None, low: int) -> int | None:
         # Control records count: a read may ask for them, and passing over one costs little.
         found = segment.offset_for_timestamp(begin, low, control=True)
     except CorruptFileError:
-        # The reader decides what damage means. Here it only means that nothing is saved.
-        return low
+        return low  # the reader decides what damage means
     return None if found is None else found[1]
 
 
 class SegmentMap:
     """Opens the segments of a directory, and keeps those open whose files did not change."""
 
-    def __init__(self, directory: Path, partition: TopicPartition, options: dict[str, Any]) -> None:
-        """Prepare; nothing is read before `refresh`.
-
-        Args:
-            directory: The partition's directory.
-            partition: Topic and partition of the records.
-            options: What `LogSegment.open` takes.
-        """
+    def __init__(self, directory: Path, options: dict[str, Any]) -> None:
+        """Keep the directory and the options of `LogSegment.open`; nothing is read before `refresh`."""
         self._directory = directory
-        self._options = {"topic": partition.topic, "partition": partition.partition, **options}
+        self._options = options
         self._open: dict[int, tuple[_Stamp, LogSegment]] = {}
         self._lock = threading.Lock()
 
     def refresh(self) -> Segments:
-        """List the directory, and open each segment that is new or changed since the last call.
-
-        Raises:
-            OSError: The directory or a file cannot be read.
-        """
+        """List the directory, and open each segment that is new or changed since the last call."""
         with self._lock:
             listing = list_partition(self._directory, self._next_offset)
             opened: dict[int, tuple[_Stamp, LogSegment]] = {}

@@ -5,7 +5,6 @@ Source: UnifiedLog#fetchOffsetByTimestamp, #searchOffsetInLocalLog; ListOffsetsR
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -27,71 +26,47 @@ _NS_PER_MS = 1_000_000
 _Answer: TypeAlias = tuple[int, int] | None
 
 
-@dataclass(frozen=True, slots=True)
-class TimeSearch:
-    """A search by time in one log.
-
-    Attributes:
-        segments: The log.
-        start: Its start offset.
-        broker: Answer as a broker does, not as the records say.
-    """
-
-    segments: Segments
-    start: int
-    broker: bool
-
-    def find(self, t: Time, *, special: bool | None) -> _Answer:
-        """Find the first record at or after a time, or what a special timestamp means; see `Log.offset_for_timestamp`."""
-        time_ms = _core.time_ms(t, name="t")
-        if special is None:
-            special = not isinstance(t, datetime)
-        if special and time_ms == MAX_TIMESTAMP:
-            return self._newest()
-        if special and time_ms == LATEST:
-            return _NONE, self.segments.log_end()
-        if special and time_ms in (EARLIEST, EARLIEST_LOCAL):
-            return _NONE, self.start
-        if special and time_ms == LATEST_TIERED:
+def offset_for_timestamp(segments: Segments, start: int, t: Time, *, special: bool | None, broker: bool) -> _Answer:
+    """Search a log that begins at `start`; see `Log.offset_for_timestamp`. `broker`: answer as a broker does."""
+    time_ms = _core.time_ms(t, name="t")
+    if special or (special is None and not isinstance(t, datetime)):
+        if time_ms == MAX_TIMESTAMP:
+            return _newest(segments, start, broker=broker)
+        if time_ms == LATEST:
+            return _NONE, segments.log_end()
+        if time_ms in (EARLIEST, EARLIEST_LOCAL):
+            return _NONE, start
+        if time_ms == LATEST_TIERED:
             return _NONE, _NONE
-        return self._first_as_broker(time_ms) if self.broker else self._first(time_ms)
+    if broker:
+        # The first segment that may reach the time is asked, and no other; a marker counts as a record.
+        reaching = (each for number, each in enumerate(segments.segments) if _largest(segments, number) >= time_ms)
+        segment = next(reaching, None)
+        return None if segment is None else segment.offset_for_timestamp(time_ms, start)
+    # A segment's own index shows quickly that it ends before that time.
+    answers = (each.offset_for_timestamp(time_ms, start) for each in segments.segments[segments.index_of(start) :])
+    return next((answer for answer in answers if answer is not None), None)
 
-    def _first(self, time_ms: int) -> _Answer:
-        for segment in self.segments.segments[self.segments.index_of(self.start) :]:
-            # The segment's own index shows quickly that it ends before that time.
-            found = segment.offset_for_timestamp(time_ms, self.start)
-            if found is not None:
-                return found
+
+def _largest(segments: Segments, number: int) -> int:
+    # COMPAT(kafka LogSegment#largestTimestamp): without any timestamp the file's modification time is taken.
+    timestamp, _ = segments.segments[number].max_timestamp()
+    path = segments.file(number, LOG)
+    return timestamp if timestamp >= 0 or path is None else path.stat().st_mtime_ns // _NS_PER_MS
+
+
+def _newest(segments: Segments, start: int, *, broker: bool) -> _Answer:
+    """Find the first record with the largest timestamp, by the headers of all batches.
+
+    A broker takes what its time indexes know instead, of markers as well.
+    """
+    if broker:
+        known = [(segment.max_timestamp()[0], segment) for segment in segments.segments]
+    else:
+        reached = segments.segments[segments.index_of(start) :]
+        known = [(segment.largest_data_timestamp(start), segment) for segment in reached]
+    # The first of equals.
+    time, segment = max(known, key=lambda each: each[0], default=(_NONE, None))
+    if time == _NONE or segment is None:
         return None
-
-    def _first_as_broker(self, time_ms: int) -> _Answer:
-        """Ask the first segment that may reach the time, and no other; a marker counts as a record."""
-        for number, segment in enumerate(self.segments.segments):
-            if self._largest_timestamp(number) >= time_ms:
-                return segment.offset_for_timestamp(time_ms, self.start)
-        return None
-
-    def _largest_timestamp(self, number: int) -> int:
-        # COMPAT(kafka LogSegment#largestTimestamp): without any timestamp the file's modification time is taken.
-        timestamp, _ = self.segments.segments[number].max_timestamp()
-        path = self.segments.file(number, LOG)
-        if timestamp >= 0 or path is None:
-            return timestamp
-        return path.stat().st_mtime_ns // _NS_PER_MS
-
-    def _newest(self) -> _Answer:
-        """Find the first record with the largest timestamp.
-
-        The headers of all batches tell the largest timestamp of the data records. A broker takes what its time indexes know
-        instead, of markers as well.
-        """
-        if self.broker:
-            known = [(segment.max_timestamp()[0], segment) for segment in self.segments.segments]
-        else:
-            segments = self.segments.segments[self.segments.index_of(self.start) :]
-            known = [(segment.largest_data_timestamp(self.start), segment) for segment in segments]
-        time = max((time for time, _ in known), default=_NONE)
-        if time == _NONE:
-            return None
-        segment = next(segment for known_time, segment in known if known_time == time)
-        return segment.offset_for_timestamp(time, None if self.broker else self.start)
+    return segment.offset_for_timestamp(time, None if broker else start)

@@ -7,6 +7,7 @@ markers themselves are read. Source: TransactionIndex#collectAbortedTxns, Produc
 from __future__ import annotations
 
 from bisect import bisect_right
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from logdex._core import ProducerState, aborted_transactions
@@ -21,13 +22,7 @@ if TYPE_CHECKING:
 
 
 class AbortedTransaction(NamedTuple):
-    """A transaction that was aborted.
-
-    Attributes:
-        producer_id: The id of its producer.
-        first_offset: Offset of its first record in this partition.
-        last_offset: Offset of its abort marker.
-    """
+    """An aborted transaction: from its first record in this partition to its abort marker."""
 
     producer_id: int
     first_offset: int
@@ -61,27 +56,25 @@ def aborted_by_segment(segments: Segments, begin: int) -> dict[int, list[Aborted
 
 def _aborted_in(segments: Segments, number: int) -> list[AbortedTransaction]:
     segment = segments.segments[number]
+    aborted = None
     if _is_trusted(segments, number):
         path = segments.file(number, TXN_INDEX)
-        listed = [] if path is None else aborted_transactions(path, segment.base_offset)
-        if listed is not None:
-            return [*map(AbortedTransaction._make, listed)]
-    aborted = segment.aborted_transactions(_producers_at(segments, number))
+        aborted = [] if path is None else aborted_transactions(path, segment.base_offset)
+    if aborted is None:
+        aborted = segment.aborted_transactions(_producers_at(segments, number))
     return [*map(AbortedTransaction._make, aborted)]
 
 
 def unlisted(segments: Segments) -> Iterator[tuple[int, AbortedTransaction]]:
-    """Return the aborted transactions that a read-committed read would show, each with the number of its marker's segment.
-
-    The trusted index of that segment does not name them.
-    """
+    """Return, by its number, each segment with a trusted index that misses an aborted transaction, and the first it misses."""
     producers = ProducerState()
     for number, segment in enumerate(segments.segments):
         aborted = [*map(AbortedTransaction._make, segment.aborted_transactions(producers))]
         if not aborted or not _is_trusted(segments, number):
             continue
         listed = {(entry.producer_id, entry.last_offset) for entry in _aborted_in(segments, number)}
-        yield from ((number, entry) for entry in aborted if (entry.producer_id, entry.last_offset) not in listed)
+        missing = (entry for entry in aborted if (entry.producer_id, entry.last_offset) not in listed)
+        yield from ((number, entry) for entry in islice(missing, 1))
 
 
 def _is_trusted(segments: Segments, number: int) -> bool:

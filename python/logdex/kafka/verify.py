@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,10 @@ def verify_log(
     segments: Segments, directory: Path, *, deep: bool, progress: Callable[[LogSegment], None] | None
 ) -> Report:
     """Check a partition; never raises for what it finds. See `Log.verify`."""
-    epochs, findings = _leader_epochs(directory)
+    findings: list[Finding] = []
+    epochs: list[tuple[int, int]] = []
+    with content_findings(findings):
+        epochs = checkpoint.read_leader_epochs(directory)
     reports = []
     end = None
     for number, segment in enumerate(segments.segments):
@@ -42,7 +46,9 @@ def verify_log(
             progress(segment)
     findings += _unlisted_transactions(segments)
     for path in segments.listing.snapshots.values():
-        findings += _snapshot(path)
+        # A broker may delete it after it was listed.
+        with content_findings(findings), contextlib.suppress(FileNotFoundError):
+            _core.read_producer_snapshot(path)
     findings += [Finding(str(p), 0, "orphan-index", "a .log file beside it", "none") for p in segments.listing.orphans]
     findings += [Finding(str(p), 0, "file-name", "a file of a segment", p.name) for p in segments.listing.strays]
     checked = {"snapshots": len(segments.listing.snapshots), "segments": len(segments.segments)}
@@ -51,58 +57,35 @@ def verify_log(
 
 
 def verify_checkpoints(log_dir: Path, log_ends: Mapping[TopicPartition, int]) -> Report:
-    """Check the text files of a log directory, and that no log starts after its end: a broker would delete it when it starts.
-
-    Args:
-        log_dir: The log directory.
-        log_ends: The offset after the last whole batch of each partition in it.
-    """
-    findings = []
+    """Check the text files of a log directory, and that no log starts after its end: a broker would delete it when it starts."""
+    findings: list[Finding] = []
     for name in checkpoint.LOG_DIR_FILES:
-        try:
+        offsets: dict[TopicPartition, int] = {}
+        with content_findings(findings):
             offsets = checkpoint.read_offsets(log_dir, name)
-        except CorruptFileError as error:
-            findings.append(content_finding(error))
-            continue
         if name == checkpoint.LOG_START:
             for partition, end in log_ends.items():
-                if partition in offsets and offsets[partition] > end:
+                if offsets.get(partition, 0) > end:
                     what = f"a start of {partition} of at most {end}, where its log ends"
                     findings.append(Finding(str(log_dir / name), 0, "file-content", what, str(offsets[partition])))
     return Report(findings, {})
 
 
-def content_finding(error: CorruptFileError) -> Finding:
-    """Return the finding for a small file that could not be read."""
-    return Finding(error.path, error.offset, "file-content", error.expected, error.found)
-
-
-def _leader_epochs(directory: Path) -> tuple[list[tuple[int, int]], list[Finding]]:
+@contextlib.contextmanager
+def content_findings(findings: list[Finding]) -> Iterator[None]:
+    """Add a finding if a small file cannot be decoded in the block."""
     try:
-        return checkpoint.read_leader_epochs(directory), []
+        yield
     except CorruptFileError as error:
-        return [], [content_finding(error)]
+        findings.append(Finding(error.path, error.offset, "file-content", error.expected, error.found))
 
 
 def _unlisted_transactions(segments: Segments) -> Iterator[Finding]:
     """Name a transaction that a missing or shortened index does not list, once for each index."""
-    named = set()
     for number, transaction in unlisted(segments):
         path = segments.segments[number].path.with_suffix(TXN_INDEX)
-        if path in named:
-            continue
-        named.add(path)
         what = f"the transaction of producer {transaction.producer_id} that was aborted at offset {transaction.last_offset}"
         if path.exists():
             yield Finding(str(path), path.stat().st_size, "index-entry", what, "no entry")
         else:
             yield Finding(str(path), 0, "file-missing", f"an index with {what}", "none")
-
-
-def _snapshot(path: Path) -> Iterator[Finding]:
-    try:
-        _core.read_producer_snapshot(path)
-    except CorruptFileError as error:
-        yield content_finding(error)
-    except FileNotFoundError:
-        pass  # deleted after it was listed

@@ -6,7 +6,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, TypeAlias
 
 from logdex import _core
-from logdex._core import IndexCrossCheck, QueueCrossCheck, last_message, split_cut_off
+from logdex._core import IndexCrossCheck, QueueCrossCheck, split_cut_off
 from logdex.hash_index.geometry import entry_offset
 from logdex.report import Finding, Report, merge
 from logdex.rocketmq.find import TAG_PREFIX
@@ -46,7 +46,6 @@ class StoreCheck:
     """One check of a store; linear in the log, the queues and the index."""
 
     def __init__(self, layout: StoreLayout, log: CommitLog, queues: QueueSet, index: IndexService | None) -> None:
-        """Check the files of the queues and open the index."""
         self._layout = layout
         self._log = log
         unclean = layout.abort.exists()
@@ -58,8 +57,7 @@ class StoreCheck:
             dispatched_by_queue=unclean and layout.written_by_logdex,
             topics=configured_topics(layout.config),
         )
-        in_rocksdb = layout.queues.is_dir() and not queues.is_readable()
-        self._without_queues = "consume queues (kept in a RocksDB)" if in_rocksdb else "consume queues"
+        self._in_rocksdb = layout.queues.is_dir() and not queues.is_readable()
         self._index = None if index is None else IndexCheck(log, index)
         self._findings: list[Finding] = []
         self._messages = 0
@@ -70,17 +68,16 @@ class StoreCheck:
         files = self._log.check_files()
         begin, end = self._log.min_offset, self._log.max_offset
         reader = self._log.scan(columns=_COLUMNS, batch_size=_ROWS, stop="salvage")
-        with closing(read_ahead(reader)) as batches:
+        with closing(read_ahead(reader, progress, (begin, end))) as batches:
             for batch in batches:
                 self._check_messages(batch)
-                if progress is not None and (last := last_message(batch)) is not None:
-                    progress(min(last[0], end) - begin, end - begin)
         checked = {"log_bytes": end - begin, "messages": self._messages}
         if self._back_in_time:
             # A clock step, or truncated messages that a crash brought back: nothing distinguishes them.
             checked["messages_back_in_time"] = self._back_in_time
         log = Report([*reader.report.findings, *self._findings], checked)
-        absent = [] if self._queues.queues else [self._without_queues]
+        without = "consume queues (kept in a RocksDB)" if self._in_rocksdb else "consume queues"
+        absent = [] if self._queues.queues else [without]
         queues = merge([self._queues.finish(), Report(absent=absent)])
         no_index = Report([], {"entries": 0, "entries_followed": 0}, ["key index"])
         index = no_index if self._index is None else self._index.finish()
@@ -111,13 +108,9 @@ class StoreCheck:
 
 
 class IndexCheck:
-    """Compares the entries of the index with the messages of the log: every key has its entry, every entry its message.
-
-    Messages that the broker had not indexed yet are no fault.
-    """
+    """Compares index entries and messages, both ways. Messages that the broker had not indexed yet are no fault."""
 
     def __init__(self, log: CommitLog, index: IndexService) -> None:
-        """Take the files as they are now."""
         self._log = log
         self._index = index
         self._files: list[IndexFile] = [file for file in index.files if len(file)]
@@ -160,6 +153,8 @@ class IndexCheck:
         If only tags are missing there is no fault: the broker indexed tags for a time, and did not for a time.
         """
         gaps = subtract((self._log.min_offset, self._log.max_offset), self._covered)
+        headers = [(file.path, file.header) for file in self._files]
+        spans = [(path, header.begin_phy_offset, header.end_phy_offset) for path, header in headers]
         holes: dict[Range, list[_Missing]] = {}
         files: dict[Path, list[_Missing]] = {}
         for missing in self._check.missing_before(self._end):
@@ -168,7 +163,7 @@ class IndexCheck:
             if hole is not None:
                 holes.setdefault(hole, []).append(missing)
                 continue
-            path = next((file.path for file in self._files if _covers(file, offset)), self._index.directory)
+            path = next((path for path, begin, end in spans if begin <= offset <= end), self._index.directory)
             files.setdefault(path, []).append(missing)
         for path, lost in files.items():
             for offset, topic, key in () if self._are_tags(lost) else lost:
@@ -183,7 +178,3 @@ class IndexCheck:
 
     def _are_tags(self, missing: list[_Missing]) -> bool:
         return self._tags and all(key.startswith(TAG_PREFIX) for _, _, key in missing)
-
-
-def _covers(file: IndexFile, offset: int) -> bool:
-    return file.header.begin_phy_offset <= offset <= file.header.end_phy_offset

@@ -19,7 +19,7 @@ from logdex.rocketmq.write.schedule import SCHEDULE_TOPIC, DelayOffsets
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable
     from datetime import tzinfo
 
     from arro3.core import RecordBatch
@@ -58,12 +58,11 @@ def copy_messages(
     zone: str | tzinfo | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """Copy messages into a new store, also those behind damage; what was cut off before is left out.
+    """Copy messages into a new store, also those behind damage; messages that a broker truncated are left out.
 
-    Bodies, properties, hosts and times stay as they are stored. Queues begin with the queue offsets that they have, so that
-    the offsets of consumers and delay levels keep their meaning as long as no message between is missing. Files have the sizes of
-    those of the store. Messages that wait for their time go with the others where no topic is chosen; how far the delay levels
-    were delivered is carried over, so that what waits is delivered, and what was delivered is not, whatever is missing between.
+    Bodies, properties, hosts, times and file sizes stay as they are. Queues begin with the queue offsets that they have, so the
+    offsets of consumers and delay levels keep their meaning as long as no message between is missing. Without a topic, scheduled
+    messages are copied as well. The progress of the delay levels is carried over: only what waits is delivered.
 
     Args:
         store: The store to read.
@@ -72,11 +71,10 @@ def copy_messages(
         begin: First store time, ms or an aware datetime; None: no bound.
         end: Last store time, included.
         zone: Time zone of the names of index files, as for `StoreWriter.open`.
-        progress: Called now and then with the bytes of the log that are done, and those there are.
+        progress: Called with the bytes of the log that are done, and all of them.
 
     Returns:
-        A report that counts messages and bytes. Findings are the places of the log that are no good message, and messages
-        that no log takes.
+        A report that counts messages and bytes. Findings are damaged places of the log, and messages that no log takes.
 
     Raises:
         FileExistsError: The directory is not empty.
@@ -94,12 +92,18 @@ def copy_messages(
     try:
         for (name, queue_id), offset in offsets.items():
             parts.log.set_queue_offset(name, queue_id, offset)
-        delivered = _DeliveredLevels(delays, offsets)
+        # Where messages are missing, the later ones move up in their queue, and so does what is delivered next.
+        delivered = {level: offsets.get((SCHEDULE_TOPIC, level - 1), 0) for level in delays}
+
+        def note(taken: RecordBatch, places: RecordBatch) -> None:
+            for level, offset in delivered_levels(taken, places, delays).items():
+                delivered[level] = max(delivered[level], offset)
+
         messages = store.messages(
             topic, begin=begin, end=end, columns=_COLUMNS, body="stored", on_damage=findings.append
         )
-        count = _put_all(parts, store, messages, findings, delivered, progress=progress)
-        parts.set_delay_offsets(delivered.offsets)
+        count = _put_all(parts, store, messages, findings, note, progress=progress)
+        parts.set_delay_offsets(delivered)
         log_bytes = parts.log.wrote_offset - parts.min_offset
     except BaseException:
         parts.abandon()
@@ -150,11 +154,11 @@ def _put_all(
     store: MessageStore,
     messages: Iterable[RecordBatch],
     findings: list[Finding],
-    delivered: _DeliveredLevels,
+    note: Callable[[RecordBatch, RecordBatch], None],
     *,
     progress: Progress | None,
 ) -> int:
-    """Put and dispatch messages; give their number."""
+    """Put and dispatch messages; `note` gets those that were put and their places. Return their number."""
     first, end = store.commit_log.min_offset, store.commit_log.max_offset
     count = 0
 
@@ -166,32 +170,9 @@ def _put_all(
         # A queue without files begins with the queue offset of its first message.
         parts.log.set_queue_offsets(batch)
         for taken, places in parts.put_stored(batch, refused):
-            delivered.add(taken, places)
+            note(taken, places)
             count += taken.num_rows
         parts.dispatch()
         if progress is not None and (last := last_message(batch)) is not None:
             progress(last[0] - first, end - first)
     return count
-
-
-class _DeliveredLevels:
-    """How far the delay levels of a copy were delivered, where messages may be missing and the later ones move up.
-
-    Attributes:
-        offsets: Levels from 1 on, and the offset in the copy's queue of what is delivered next.
-    """
-
-    def __init__(self, before: Mapping[int, int], first: Mapping[tuple[str, int], int]) -> None:
-        """Begin without a message.
-
-        Args:
-            before: The same of the store that is copied.
-            first: With which queue offsets the copy's queues begin; 0 where nothing is said.
-        """
-        self._before = before
-        self.offsets = {level: first.get((SCHEDULE_TOPIC, level - 1), 0) for level in before}
-
-    def add(self, messages: RecordBatch, placed: RecordBatch) -> None:
-        """Count messages as they were in the store, and where they were put."""
-        for level, offset in delivered_levels(messages, placed, self._before).items():
-            self.offsets[level] = max(self.offsets[level], offset)

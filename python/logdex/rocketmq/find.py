@@ -67,11 +67,9 @@ class FindResult(Sequence[Message]):
         return self._table
 
     def __arrow_c_schema__(self) -> object:
-        """Export the message columns."""
         return self._table.schema.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Export the messages."""
         return self._table.__arrow_c_stream__(requested_schema)
 
     @overload
@@ -81,17 +79,13 @@ class FindResult(Sequence[Message]):
     def __getitem__(self, index: slice) -> tuple[Message, ...]: ...
 
     def __getitem__(self, index: int | slice) -> Message | tuple[Message, ...]:
-        """Return one message, or some of them."""
         if isinstance(index, slice):
             rows = range(len(self))[index]
-            if rows.step == 1:
-                return tuple(self._rows(rows.start, rows.stop))
-            return self.messages[index]
+            return tuple(self._rows(rows.start, rows.stop)) if rows.step == 1 else self.messages[index]
         row = range(len(self))[index]
         return next(self._rows(row, row + 1))
 
     def __iter__(self) -> Iterator[Message]:
-        """Iterate over the messages."""
         return self._rows(0, len(self))
 
     def _rows(self, begin: int, end: int) -> Iterator[Message]:
@@ -103,22 +97,17 @@ class FindResult(Sequence[Message]):
             before += batch.num_rows
 
     def __len__(self) -> int:
-        """Return the number of messages."""
         return self._table.num_rows
 
     def __eq__(self, other: object) -> bool:
-        """Compare messages and attributes."""
         if not isinstance(other, FindResult):
             return NotImplemented
-        mine, others = (
-            (r.truncated, r.rejected, r.complete, r.scanned_bytes, r.unscanned, r.messages) for r in (self, other)
-        )
+        mine, others = ([r.messages, *(getattr(r, each.name) for each in fields(r)[1:])] for r in (self, other))
         return mine == others
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        """Return the counts, not the messages."""
         notes = [f"{len(self)} messages"]
         if self.truncated:
             notes.append("truncated")
@@ -148,14 +137,6 @@ class KeySearch:
         *,
         salvage: bool,
     ) -> None:
-        """Prepare to search.
-
-        Args:
-            log: The store's log.
-            index: Returns the store's index, or None while it has none.
-            topics: Returns the topics to try for a key without one.
-            salvage: Continue after a corrupt region of the log; else a broker's rules hold.
-        """
         self._log = log
         self._index = index
         self._topics = topics
@@ -195,14 +176,7 @@ class KeySearch:
             tags=key.startswith(TAG_PREFIX) and self.has_tags(),
         )
         table = found.read_all()
-        return FindResult(
-            table,
-            truncated=capped or found.truncated,
-            rejected=found.rejected,
-            complete=not unscanned,
-            scanned_bytes=scanned,
-            unscanned=unscanned,
-        )
+        return FindResult(table, capped or found.truncated, found.rejected, not unscanned, scanned, unscanned)
 
     def _candidates(self, topic: str | None, key: str, times: TimeRange) -> tuple[list[Array], bool]:
         """Return lists of offsets where the key may be, and whether a broker's limit cut some off."""
@@ -210,7 +184,7 @@ class KeySearch:
         # A key's hash includes its topic.
         topics = sorted({*self._topics(), *self._unindexed.topics}) if topic is None else [topic]
         keys = [key] * len(topics)
-        candidates = [self._unindexed.select(topics, keys)]
+        candidates = [self._unindexed.select(keys, topics=topics)]
         if index is None:
             return candidates, False
         candidates.append(index.query_batch(topics, keys, begin=times.begin, end=times.end))
@@ -245,7 +219,7 @@ class KeySearch:
             length = min(_KEYS_A_STEP, len(key_column) - first)
             asked = key_column.slice(first, length)
             of = topics if topic_column is None else topic_column.slice(first, length)
-            candidates = [self._unindexed.select(of, asked)]
+            candidates = [self._unindexed.select(asked, topics=of)]
             if index is not None:
                 candidates.append(index.query_batch(of, asked, begin=times.begin, end=times.end))
             return _core.find_messages(
@@ -290,35 +264,25 @@ def covered_ranges(index: IndexService | None) -> list[Range]:
 
     The first and the last message of a file are not covered: they may have keys in the files beside it.
     """
-    if index is None:
-        return []
-    headers = [file.header for file in index.whole_files() if len(file)]
+    headers = [file.header for file in (index.whole_files() if index is not None else ()) if len(file)]
     return [(header.begin_phy_offset + 1, header.end_phy_offset) for header in headers]
 
 
 class _LogEntries:
-    """The index entries, 12 bytes each, that a broker would have made of the log ranges read so far.
-
-    Attributes:
-        topics: Topics of the messages read so far.
-        tags: Whether tags are indexed, too; None while it is not known.
-    """
+    """The index entries, 12 bytes each, that a broker would have made of the log ranges read so far."""
 
     def __init__(self, log: CommitLog, *, salvage: bool) -> None:
-        """Start with nothing read.
-
-        Args:
-            log: The log.
-            salvage: Continue after a corrupt region; otherwise a range ends where a broker's walk would.
-        """
+        """Start with nothing read. Without `salvage` a range ends where a broker's walk would."""
         self._log = log
         self._salvage = salvage
         self.topics: set[str] = set()
+        # Whether tags are indexed, too; None while it is not known.
         self.tags: bool | None = None
         self._lock = threading.Lock()
         self._seen: list[Range] = []
         self._refused: list[Range] = []
         self._table = _core.EntryTable()
+        self.select = self._table.select_batch
 
     def missing(self, whole: Range, covered: list[Range]) -> list[Range]:
         """Return the parts of a range that are neither covered otherwise nor read yet, rising."""
@@ -331,19 +295,12 @@ class _LogEntries:
         index_files: Sequence[_core.IndexFile],
         progress: Progress | None = None,
     ) -> int:
-        """Read ranges of the log, the newest first, as far as the budget goes, and keep their entries.
+        """Read rising ranges of the log, the newest first, and keep their entries. Return the bytes that were read.
 
-        Args:
-            ranges: Rising ranges of log offsets. What another thread read meanwhile is not read again.
-            budget_bytes: The most to read; None: all. A message that begins within it is read whole.
-            index_files: The files of the index, which tell whether tags are indexed.
-            progress: Called now and then with the bytes done and the bytes in all.
-
-        Returns:
-            The bytes of the log that were read.
+        A message that begins within the budget is read whole. The files of the index tell whether tags are indexed.
         """
         with self._lock:
-            # Ranges that were refused once are not tried at every call.
+            # Another thread may have read meanwhile. Ranges that were refused once are not tried at every call.
             done = [*self._seen, *self._refused]
             total = 0
             parts = [part for whole in ranges for part in subtract(whole, done)]
@@ -369,10 +326,6 @@ class _LogEntries:
                 self._seen = union([*self._seen, *subtract((begin, reached), refused)])
                 total += reached - begin
             return total
-
-    def select(self, topics: Any, keys: Any) -> Array:  # noqa: ANN401 -- columns
-        """Return a list of offsets for each key: entries with its hash; null without key or topic."""
-        return self._table.select_batch(keys, topics=topics)
 
 
 def _show(progress: Progress, before: int, total: int, reached: int) -> None:

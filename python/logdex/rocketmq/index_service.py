@@ -16,7 +16,7 @@ from logdex._types import Access, Compat, check_int64
 from logdex.arrow import INDEXED_COLUMNS, entry_batches, message_batches
 from logdex.errors import LockedError
 from logdex.hash_index.index_directory import IndexDirectory
-from logdex.hash_index.query import CLOCK_SLACK_MS, TimeRange
+from logdex.hash_index.query import CLOCK_SLACK_MS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from logdex._core import IndexFile, IndexHeader
     from logdex.hash_index.directory import FileSet
     from logdex.hash_index.index_writer import IndexWriter
-
+    from logdex.hash_index.query import TimeRange
 
 _log = logging.getLogger(__name__)
 
@@ -41,11 +41,7 @@ MAX_MSGS_NUM_BATCH = 64
 
 
 def refuse_running_broker(directory: Path) -> None:
-    """Check before writing to an index directory that the broker of its store does not run.
-
-    Raises:
-        LockedError: It holds the store's lock. If this process holds the lock there is no broker.
-    """
+    """Raise `LockedError` if a broker holds the store of an index directory; if this process does, there is no broker."""
     lock = directory.absolute().parent / "lock"
     pid = broker_lock_holder(lock)
     if pid is not None and pid != os.getpid():
@@ -69,10 +65,11 @@ class IndexService(IndexDirectory):
     """
 
     def __init__(self, directory: Path, mode: Literal["r", "a"], options: dict[str, Any]) -> None:
-        """Set up the state; `open` is the way in."""
         super().__init__(directory, mode, options)
         self._compat: Compat | None = options["compat"]
-        self._checkpoint = _checkpoint_path(directory, options["checkpoint"])
+        root = directory.absolute().parent
+        of_store = root / "checkpoint" if (root / "commitlog").is_dir() else None
+        self._checkpoint: Path | None = options["checkpoint"] or of_store
         self._interrupted = False
 
     @classmethod
@@ -94,12 +91,11 @@ class IndexService(IndexDirectory):
         """Open an index directory.
 
         Args:
-            directory: The directory, `index` under a store. Mode "a" creates it with the first put.
+            directory: `index` under a store. Mode "a" creates it with the first put.
             mode: "r" reads and changes nothing; "a" reads and puts.
             hash_slots: Slots of each file (maxHashSlotNum); None: inferred from the fullest file, 5,000,000 for a new directory.
             max_entries: Entries of each file plus one (maxIndexNum); None: as above, 20,000,000.
-            checkpoint: The checkpoint file that records which files are on disk; None: the store's own if the parent
-                directory holds `commitlog`, else none.
+            checkpoint: The file that records which files are on disk; None: the store's own if there is a log beside.
             zone: Time zone of file names, by name or as tzinfo: the broker's; None: the machine's.
             last_exit_ok: False after a crash. The files are then repaired from their entries ("r": in memory), and "a" indexes
                 again from the log what was lost, if there is a log beside the directory. With `compat` the broker's rule:
@@ -119,35 +115,33 @@ class IndexService(IndexDirectory):
         if compat is not None and compat not in get_args(Compat):
             raise ValueError(f"compat must be None or one of {', '.join(get_args(Compat))}, not {compat!r}")
         path = None if checkpoint is None else Path(checkpoint)
-        options = {
-            "hash_slots": hash_slots,
-            "max_entries": max_entries,
+        return cls._open(
+            directory,
+            mode,
+            hash_slots=hash_slots,
+            max_entries=max_entries,
             # The process may change its directory while files are made.
-            "checkpoint": path.absolute() if path is not None and mode == "a" else path,
-            "zone": zone,
-            "last_exit_ok": last_exit_ok,
-            "clock_slack_ms": clock_slack_ms,
-            "access": access,
-            "compat": compat,
-            "tags": tags,
-        }
-        return cls._open(directory, mode, options)
+            checkpoint=path.absolute() if path is not None and mode == "a" else path,
+            zone=zone,
+            last_exit_ok=last_exit_ok,
+            clock_slack_ms=clock_slack_ms,
+            access=access,
+            compat=compat,
+            tags=tags,
+        )
 
     def _load(self) -> None:
         if self._mode == "a":
             refuse_running_broker(self._directory)
-            self._begin_writing()
-        else:
-            self._files.check_geometry(for_puts=False)
-        after_crash = not self._options["last_exit_ok"]
-        if after_crash and self._compat:
-            self._drop_beyond_checkpoint()
-        if self._writer is None:
-            self._files.refresh()
+        super()._load()
+
+    def _recover_after_crash(self) -> None:
+        if self._options["last_exit_ok"]:
             return
-        if after_crash and not self._compat:
+        if self._compat:
+            self._drop_beyond_checkpoint()
+        elif self._writer is not None:
             self._recover_files(self._writer)
-        self._writer.load()
 
     def _writable(self) -> IndexWriter:
         writer = super()._writable()
@@ -166,12 +160,12 @@ class IndexService(IndexDirectory):
     def build_index(self, messages: Any, *, tags: bool | None = None) -> int:  # noqa: ANN401 -- anything with the PyCapsule interface
         """Index messages as a broker's dispatcher does: the unique key and each of the space-separated keys.
 
-        Messages before the newest file's last offset are indexed already and skipped; so are rolled-back ones. With
-        `compat="5.5.0"` a message's tags are indexed too. Source: IndexService#buildIndex.
+        Messages before the newest file's last offset are indexed already and skipped; so are rolled-back ones. Source:
+        IndexService#buildIndex.
 
         Args:
             messages: Arrow data with the message columns, in log order, or `Message` objects.
-            tags: Index tags, too; None: as `compat` says.
+            tags: Index tags, too; None: only with `compat="5.5.0"`.
 
         Returns:
             The number of index entries put.
@@ -181,14 +175,11 @@ class IndexService(IndexDirectory):
             OSError: A file cannot be created or written.
         """
         with self._lock:
-            return self._build_all(self._writable(), messages, tags=self._with_tags if tags is None else tags)
+            return self._build_all(self._writable(), messages, tags)
 
-    @property
-    def _with_tags(self) -> bool:
-        return self._compat == INDEXES_TAGS
-
-    def _build_all(self, writer: IndexWriter, messages: Any, *, tags: bool) -> int:  # noqa: ANN401 -- as above
+    def _build_all(self, writer: IndexWriter, messages: Any, tags: bool | None) -> int:  # noqa: ANN401, FBT001 -- passed on
         """Index messages. After an error the next call continues after what was put, also between the keys of a message."""
+        tags = self._compat == INDEXES_TAGS if tags is None else tags
         try:
             count = sum(self._build(writer, batch, tags=tags) for batch in message_batches(messages))
         except BaseException:
@@ -221,7 +212,7 @@ class IndexService(IndexDirectory):
         Source: IndexService#deleteExpiredFile.
 
         Args:
-            min_phy_offset: The log's first offset, in bytes.
+            min_phy_offset: The log's first offset.
 
         Returns:
             The paths of the deleted files.
@@ -246,8 +237,8 @@ class IndexService(IndexDirectory):
 
     def _limit(self, max_num: int | None) -> int | None:
         # COMPAT(rocketmq IndexService#queryOffset, B16): no answer holds more than 64.
-        most = MAX_MSGS_NUM_BATCH
-        return max_num if self._compat is None else min(most, most if max_num is None else max_num)
+        limits = [each for each in (max_num, self._compat and MAX_MSGS_NUM_BATCH) if each is not None]
+        return min(limits, default=None)
 
     def _matching(self, files: Sequence[IndexFile], times: TimeRange) -> list[IndexFile]:
         if self._compat is None:
@@ -270,15 +261,10 @@ class IndexService(IndexDirectory):
     def recover(self, commit_log: CommitLog, *, message_index_safe: bool = False) -> int:
         """Index again what a start after a crash dispatches again; for a service opened with `last_exit_ok=False`.
 
-        By default everything that the log holds beyond the index, and the missing entries of the last indexed messages. With
-        `compat` what that broker dispatches: the log from the beginning of the file that the checkpoint leads to. Its
-        duplicate filter drops what the newest file covers, and what older, deleted files held stays lost.
-
-        Source: CommitLog#recoverAbnormally, #isMappedFileMatchedRecover.
-
-        Args:
-            commit_log: The log that the index leads into.
-            message_index_safe: The broker's setting messageIndexSafe: the index's time of the checkpoint counts, too.
+        By default that is everything that the log holds beyond the index, and the missing entries of the last indexed messages.
+        With `compat` it is the log from the beginning of the file that the checkpoint leads to; with the broker's setting
+        messageIndexSafe, the index's time of the checkpoint counts, too. What the newest file covers is dropped, and what older,
+        deleted files held stays lost. Source: CommitLog#recoverAbnormally, #isMappedFileMatchedRecover.
 
         Returns:
             The number of index entries put.
@@ -289,17 +275,18 @@ class IndexService(IndexDirectory):
         """
         with self._lock:
             writer = self._writable()
-            log = commit_log
             if self._compat is None:
-                return self._index_again(writer, log, self._holds_tags(log))
+                return self._index_again(writer, commit_log, self._holds_tags(commit_log))
             path = self._checkpoint
             # COMPAT(rocketmq StoreCheckpoint): a missing file reads as zeros, and the whole log is dispatched.
             checkpoint = StoreCheckpoint.open(path) if path is not None and path.exists() else None
-            _, end, dispatch = log.recovery(checkpoint, last_exit_ok=False, message_index_safe=message_index_safe)
+            _, end, dispatch = commit_log.recovery(
+                checkpoint, last_exit_ok=False, message_index_safe=message_index_safe
+            )
             if dispatch >= end:
                 return 0
-            messages = log.scan(begin_phy_offset=dispatch, end_phy_offset=end, columns=INDEXED_COLUMNS)
-            return self._build_all(writer, messages, tags=self._with_tags)
+            messages = commit_log.scan(begin_phy_offset=dispatch, end_phy_offset=end, columns=INDEXED_COLUMNS)
+            return self._build_all(writer, messages, None)
 
     def _drop_beyond_checkpoint(self) -> None:
         """Drop the files that end after the checkpoint's index time.
@@ -347,20 +334,12 @@ class IndexService(IndexDirectory):
                 count += _put_entries(writer, entries)
             begin = max(begin, newest.header.end_phy_offset + 1)
         if begin < log.max_offset:
-            count += self._build_all(writer, log.scan(begin_phy_offset=begin, columns=INDEXED_COLUMNS), tags=tags)
+            count += self._build_all(writer, log.scan(begin_phy_offset=begin, columns=INDEXED_COLUMNS), tags)
         return count
 
 
 def _put_entries(writer: IndexWriter, entries: RecordBatch) -> int:
     return sum(writer.put(**part) for part in entry_batches(entries))
-
-
-def _checkpoint_path(directory: Path, checkpoint: Path | None) -> Path | None:
-    """Return the checkpoint file: the one that was named, else the store's own if the directory is in a store."""
-    if checkpoint is not None:
-        return checkpoint
-    root = directory.absolute().parent
-    return root / "checkpoint" if (root / "commitlog").is_dir() else None
 
 
 def _by_offset(files: Sequence[IndexFile]) -> list[IndexFile]:
@@ -402,7 +381,5 @@ def _after_hole(held: list[IndexFile], log: CommitLog, *, may_begin_late: bool) 
 
 def _follows(file: IndexFile, held: list[IndexFile]) -> bool:
     """Return whether an empty file has the seeds that its predecessor gives it."""
-    if not held:
-        return True
-    header, before = file.header, held[-1].header
-    return (header.end_phy_offset, header.end_timestamp) == (before.end_phy_offset, before.end_timestamp)
+    seeds = [(each.header.end_phy_offset, each.header.end_timestamp) for each in (file, *held[-1:])]
+    return len(set(seeds)) == 1

@@ -19,24 +19,17 @@ _MAGIC = slice(4, 8)
 FRAME_MAGICS = (b"\xda\xa3\x20\xa7", b"\xda\xa3\x20\xab", b"\xcb\xd4\x31\x94")
 """Bytes 4 to 7 of messages of version 1 and 2, and of BLANK."""
 
-_TOPIC_TABLE = "topicConfigTable"
-
-
 ABORT = "logdex"
 """First word of `abort` while logdex writes. A broker looks only at the file's name; 5.x writes a process id into it."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreLayout:
-    """The paths of a store.
-
-    Attributes:
-        root: The root of the store, or the directory of a log without a store.
-        commit_log: The directory of the log, or several, separated by commas.
-    """
+    """The paths of a store. `root` is the directory of the log if there is no store around it."""
 
     root: Path
     commit_log: str
+    """The directory of the log, or several, separated by commas."""
 
     @property
     def index(self) -> Path:
@@ -88,16 +81,7 @@ class StoreLayout:
 
 
 def find_layout(path: str | os.PathLike[str], commit_log: str | os.PathLike[str] | None = None) -> StoreLayout:
-    """Find the parts of a store.
-
-    Args:
-        path: The root, which holds `commitlog`; or the directory of a commit log, alone or in its store.
-        commit_log: The directory of the log if it is not in the root; several directories are separated by commas.
-
-    Raises:
-        FileNotFoundError: There is no store at the path.
-        OSError: The system refuses.
-    """
+    """Find the parts of a store; see `MessageStore.open`."""
     root = Path(path)
     if commit_log is not None:
         if not root.is_dir():
@@ -117,11 +101,7 @@ def find_layout(path: str | os.PathLike[str], commit_log: str | os.PathLike[str]
 
 
 def is_store(path: Path) -> bool:
-    """Return whether a path is a store, or the directory of a commit log.
-
-    Raises:
-        PermissionError: The system does not tell.
-    """
+    """Return whether a path is a store, or the directory of a commit log."""
     if not path.is_dir():
         return False
     names = _names(path)
@@ -158,7 +138,7 @@ def _hint(root: Path, names: set[str]) -> str:
 def configured_topics(config: Path) -> list[str]:
     """Return the topics of the broker's own table (topics.json); none if it is missing or damaged."""
     try:
-        table = json.loads((config / "topics.json").read_text(encoding="utf-8")).get(_TOPIC_TABLE, {})
+        table = json.loads((config / "topics.json").read_text(encoding="utf-8")).get("topicConfigTable", {})
     except (OSError, ValueError, AttributeError, RecursionError):
         return []
     return list(table) if isinstance(table, dict) else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from arro3.core import DataType, RecordBatchReader
@@ -17,12 +18,11 @@ if TYPE_CHECKING:
 
 
 def overview(layout: StoreLayout, log: CommitLog, queues: QueueSet, index: IndexService | None) -> dict[str, Any]:
-    """Return facts that are cheap to read: counts, ranges of offsets and times, how the broker stopped.
-
-    Returns:
-        Values by name; `topics` and `index_files` are lists of rows.
-    """
+    """Return facts that are cheap to read, by name; `topics` and `index_files` are lists of rows."""
     first, end = log.min_offset, log.max_offset
+    flushed: dict[str, int | None] = {}
+    with suppress(OSError, LogdexError):
+        flushed = checkpoint_times(StoreCheckpoint.open(layout.checkpoint))
     index_files = index.files if index is not None else []
     headers = [file.header for file in index_files if len(file)]
     indexed = max((header.end_phy_offset for header in headers), default=None)
@@ -34,7 +34,7 @@ def overview(layout: StoreLayout, log: CommitLog, queues: QueueSet, index: Index
         "max_offset": end,
         "log_bytes": end - first,
         "first_message_timestamp": first_time(log, first),
-        **_checkpoint(layout),
+        **flushed,
         "broker": _broker(layout),
         "queues": len(queues.directories()) if queues.is_readable() else None,
         "index_entries": sum(map(len, index_files)) if index is not None else None,
@@ -58,41 +58,28 @@ def first_time(log: CommitLog, begin: int, end: int | None = None) -> int | None
     return None
 
 
-def _checkpoint(layout: StoreLayout) -> dict[str, int | None]:
-    try:
-        return checkpoint_times(StoreCheckpoint.open(layout.checkpoint))
-    except (OSError, LogdexError):
-        return {}
-
-
 def checkpoint_times(checkpoint: StoreCheckpoint) -> dict[str, int | None]:
     """Return the times in ms up to which log, queues and index were flushed, or None."""
-    names = ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp")
-    times = (getattr(checkpoint, name) for name in names)
     return {
-        f"{part}_flushed_up_to_timestamp": time or None
-        for part, time in zip(("log", "queues", "index"), times, strict=True)
+        "log_flushed_up_to_timestamp": checkpoint.physic_msg_timestamp or None,
+        "queues_flushed_up_to_timestamp": checkpoint.logics_msg_timestamp or None,
+        "index_flushed_up_to_timestamp": checkpoint.index_msg_timestamp or None,
     }
 
 
 def _broker(layout: StoreLayout) -> str:
-    try:
-        holder = broker_lock_holder(layout.root / "lock")
-    except OSError:
-        holder = None
-    if holder is not None:
-        return f"running, process {holder}"
-    return (
-        "stopped without warning, or running elsewhere (abort is there)" if layout.abort.exists() else "stopped cleanly"
-    )
+    with suppress(OSError):
+        if (holder := broker_lock_holder(layout.root / "lock")) is not None:
+            return f"running, process {holder}"
+    crashed = "stopped without warning, or running elsewhere (abort is there)"
+    return crashed if layout.abort.exists() else "stopped cleanly"
 
 
 def _topic_rows(queues: QueueSet) -> list[tuple[str, int, int]]:
     """Return topic, number of queues and number of messages of each topic."""
-    rows: dict[str, list[int]] = {}
+    rows: dict[str, tuple[int, int]] = {}
     for topic, queue_id in queues.directories():
         queue = queues.queue(topic, queue_id)
-        counts = rows.setdefault(topic, [0, 0])
-        counts[0] += 1
-        counts[1] += queue.max_offset - queue.min_offset
-    return [(topic, *counts) for topic, counts in rows.items()]  # type: ignore[misc]
+        number, messages = rows.get(topic, (0, 0))
+        rows[topic] = number + 1, messages + queue.max_offset - queue.min_offset
+    return [(topic, *counts) for topic, counts in rows.items()]

@@ -6,37 +6,21 @@ import errno
 import operator
 import os
 import threading
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logdex import _core
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from logdex._core import CommitLog
     from logdex.rocketmq.layout import StoreLayout
-
 
 UNIT_BYTES = {"plain": 20, "batch": 46}
 """Bytes of a unit, by the kind of its queue."""
 
 _KEPT_OPEN = 128
 """Queues that are kept open: a broker may have many thousands, and each holds files open."""
-
-_UNITS_A_STEP = 8_192
-_MOST_READINGS = 16
-
-
-def parts(kind: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
-    """Split a range of queue offsets into ranges that are read together.
-
-    The units of a batch queue are not at their queue offsets, so each reading looks at all of them: its ranges are few. A
-    unit of several messages may reach into the next range.
-    """
-    step = _UNITS_A_STEP if kind == "plain" else max(_UNITS_A_STEP, -(-(end - begin) // _MOST_READINGS))
-    for first in range(begin, end, step):
-        yield first, min(end, first + step)
 
 
 def _directories(path: Path | str) -> list[os.DirEntry[str]]:
@@ -53,13 +37,7 @@ class QueueSet:
     """The queues of a store; those that were used are kept open."""
 
     def __init__(self, layout: StoreLayout, log: CommitLog, options: dict[str, Any]) -> None:
-        """Prepare; nothing is read.
-
-        Args:
-            layout: The paths of the store.
-            log: The log of the store, for look-ups by time.
-            options: `access`, `compat` and `clock_slack_ms`, as of `ConsumeQueue.open`.
-        """
+        """Prepare; nothing is read. The options are `access`, `compat` and `clock_slack_ms`, as of `ConsumeQueue.open`."""
         self._layout = layout
         self._log = log
         self._options = options
@@ -93,12 +71,7 @@ class QueueSet:
         return sorted({topic for topic, _ in self.directories()})
 
     def queue(self, topic: str, queue_id: int) -> _core.ConsumeQueue:
-        """Open one queue.
-
-        Raises:
-            FileNotFoundError: The store has no files of it.
-            TypeError: The topic is no text, or the number no integer.
-        """
+        """Open one queue; see `MessageStore.queue`."""
         if not isinstance(topic, str):
             raise TypeError(f"a topic is str, not {type(topic).__name__}")
         # A topic from a caller must not name another directory.
@@ -117,8 +90,12 @@ class QueueSet:
         with self._lock:
             queue = self._open.pop(path, None)
             if queue is None:
+                extension = self._layout.queue_extensions / path.parent.name / path.name
                 queue = _core.ConsumeQueue.open(
-                    path, commit_log=self._log, extension=self.extension(path), **self._options
+                    path,
+                    commit_log=self._log,
+                    extension=extension if extension.is_dir() else None,
+                    **self._options,
                 )
             # The queue that was not used for longest is dropped; it stays open as long as a caller holds it.
             self._open[path] = queue
@@ -126,20 +103,14 @@ class QueueSet:
                 del self._open[next(iter(self._open))]
             return queue
 
-    def extension(self, path: Path) -> Path | None:
-        """Return the directory of the extension files of a queue; None if it has none."""
-        extension = self._layout.queue_extensions / path.parent.name / path.name
-        return extension if extension.is_dir() else None
-
     def file_sizes(self) -> dict[str, int]:
         """Return the sizes of queue files as `ConsumeQueueWriter.create` takes them; unknown ones are left out."""
         sizes: dict[str, int] = {}
         names = {"plain": "file_size", "batch": "batch_file_size"}
-        for paths in self.directories().values():
-            for path in paths:
-                queue = self.open(path)
-                if names[queue.kind] not in sizes and queue.file_size:
-                    sizes[names[queue.kind]] = queue.file_size
+        for path in chain.from_iterable(self.directories().values()):
+            queue = self.open(path)
+            if queue.file_size:
+                sizes.setdefault(names[queue.kind], queue.file_size)
             if len(sizes) == len(names):
                 break
         return sizes

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 from contextlib import suppress
+from dataclasses import dataclass
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from logdex._core import MessageFilter, QueueReader, StoreCheckpoint, broker_lock_holder, dispatched_end
+from logdex._core import (
+    MessageFilter,
+    QueueReader,
+    StoreCheckpoint,
+    broker_lock_holder,
+    dispatched_end,
+    last_message,
+    newest_first,
+)
 from logdex.arrow import BatchStream
 from logdex.errors import LogdexError
-from logdex.hash_index.query import MAX_TIME, MIN_TIME, newest_first
+from logdex.hash_index.query import MAX_TIME, MIN_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +29,7 @@ if TYPE_CHECKING:
     from arro3.core import RecordBatch
 
     from logdex._core import CommitLog, MessageReader
-    from logdex._types import Body, Scan
+    from logdex._types import Body, Progress, Scan
     from logdex.hash_index.query import TimeRange
     from logdex.report import Finding
     from logdex.rocketmq.index_service import IndexService
@@ -33,9 +42,7 @@ Range: TypeAlias = tuple[int, int]
 _log = logging.getLogger(__name__)
 
 _SCAN_BUDGET_BYTES = 1 << 30
-_TRUNCATED = "cut-off"
 _BATCHES_AHEAD = 4
-_SECONDS_TO_LOOK_UP = 0.1
 
 
 def warn(finding: Finding) -> None:
@@ -43,17 +50,8 @@ def warn(finding: Finding) -> None:
     _log.warning("%s at byte %d: expected %s, found %s", finding.path, finding.offset, finding.expected, finding.found)
 
 
-def is_truncated(suspect: str | None) -> bool:
-    """Return whether a salvaging scan says of a message that a broker truncated it; other suspects are valid messages."""
-    return suspect is not None and _TRUNCATED in suspect
-
-
 def check_scan(scan: Scan) -> None:
-    """Check the argument `scan` of a search.
-
-    Raises:
-        ValueError: It is neither "auto" nor True nor False.
-    """
+    """Raise `ValueError` if the argument `scan` of a search is neither "auto" nor True nor False."""
     if scan not in ("auto", True, False):
         raise ValueError(f'scan={scan!r}: expected "auto", True or False')
 
@@ -70,18 +68,11 @@ def valid_messages(
     queue_end: int | None = None,
     selection: MessageFilter | None = None,
 ) -> Iterator[RecordBatch]:
-    """Scan a range of a log that may be damaged.
+    """Scan a range of a log that may be damaged; `end` None: to the end.
 
-    Args:
-        log: The log.
-        columns: Names of columns; None: all.
-        begin: No message begins before it.
-        end: No message begins at or after it; None: the end.
-        salvage: Go on behind damage, without messages that a broker truncated; otherwise end where a broker's walk would.
-        body: "decoded" or "stored", as for `CommitLog.scan`.
-        on_damage: Called at the end for each place that is not a valid message.
-        queue_end: Queues lead up to here. Messages before it are returned even if they look truncated.
-        selection: Which messages are returned.
+    With `salvage` the scan goes on behind damage, without messages that a broker truncated, and calls `on_damage` at the end
+    for each place that is not a valid message. Otherwise it ends where a broker's walk would. Messages before `queue_end`, up
+    to which queues lead, are returned even if they look truncated.
     """
     if end is not None and begin >= end:
         return
@@ -100,22 +91,14 @@ def valid_messages(
             on_damage(finding)
 
 
+@dataclass(frozen=True, slots=True)
 class MessageRead:
-    """Reads the messages of a store that fulfil conditions."""
+    """Reads the messages of a store that fulfil conditions; with `salvage` also those behind damage."""
 
-    def __init__(self, layout: StoreLayout, log: CommitLog, queues: QueueSet, *, salvage: bool) -> None:
-        """Prepare; nothing is read.
-
-        Args:
-            layout: The paths of the store.
-            log: Its log.
-            queues: Its queues.
-            salvage: Go on behind damage; otherwise end where a broker's walk would.
-        """
-        self._layout = layout
-        self._log = log
-        self._queues = queues
-        self._salvage = salvage
+    layout: StoreLayout
+    log: CommitLog
+    queues: QueueSet
+    salvage: bool
 
     def messages(
         self,
@@ -142,14 +125,14 @@ class MessageRead:
             tags=tags,
         )
         names = None if columns is None else list(columns)
-        schema = self._log.messages([], columns=names, body=body).schema
-        ranges = self._log.ranges_in_time(times.begin, times.end, slack_ms)
+        schema = self.log.messages([], columns=names, body=body).schema
+        ranges = self.log.ranges_in_time(times.begin, times.end, slack_ms)
         size = sum(end - begin for begin, end in ranges)
         by_queues = topics is not None and (scan is False or (scan == "auto" and size > _SCAN_BUDGET_BYTES))
 
         def batches() -> Iterator[RecordBatch]:
             at = 0
-            directories = self._queues.directories() if by_queues else {}
+            directories = self.queues.directories() if by_queues else {}
             queues = [
                 (topic, number, path)
                 for (topic, number), paths in directories.items()
@@ -162,21 +145,19 @@ class MessageRead:
             elif by_queues:
                 # The end is asked for first: messages that are dispatched from here on are read from the log.
                 end = self.dispatched_up_to(directories)
-                parts = [(topic, number, self._queues.open(path), None, None) for topic, number, path in queues]
-                reader = QueueReader(
-                    self._log, parts, end_phy_offset=end, columns=names, body=body, selection=selection
-                )
+                parts = [(topic, number, self.queues.open(path), None, None) for topic, number, path in queues]
+                reader = QueueReader(self.log, parts, end_phy_offset=end, columns=names, body=body, selection=selection)
                 yield from reader
                 at = reader.position
                 if reader.fault is not None:
                     _log.warning("%s; the log is read instead, from offset %d", reader.fault, at)
             for begin, end in ranges:
                 yield from valid_messages(
-                    self._log,
+                    self.log,
                     names,
                     max(begin, at),
                     end,
-                    salvage=self._salvage,
+                    salvage=self.salvage,
                     body=body,
                     on_damage=on_damage,
                     selection=selection,
@@ -190,13 +171,13 @@ class MessageRead:
         Args:
             directories: The directories of all queues; None: they are listed.
         """
-        directories = self._queues.directories() if directories is None else directories
+        directories = self.queues.directories() if directories is None else directories
         queues = [(topic, queue_id, path) for (topic, queue_id), paths in directories.items() for path in paths]
-        end = dispatched_end(self._log, queues, **self._queues.reading)
-        if end is None or not self._layout.abort.exists() or _is_running(self._layout):
+        end = dispatched_end(self.log, queues, **self.queues.reading)
+        if end is None or not self.layout.abort.exists() or _is_running(self.layout):
             return end or 0
-        checkpoint = StoreCheckpoint.open(self._layout.checkpoint) if self._layout.checkpoint.exists() else None
-        _, _, dispatch = self._log.recovery(checkpoint, last_exit_ok=False, queue_end=end)
+        checkpoint = StoreCheckpoint.open(self.layout.checkpoint) if self.layout.checkpoint.exists() else None
+        _, _, dispatch = self.log.recovery(checkpoint, last_exit_ok=False, queue_end=end)
         return min(end, dispatch)
 
 
@@ -237,20 +218,28 @@ def subtract(whole: Range, ranges: Iterable[Range]) -> list[Range]:
     return rest
 
 
-def read_ahead(reader: MessageReader) -> Generator[RecordBatch, None, None]:
-    """Yield the batches of a reader, which a thread reads a few ahead; close the generator to stop the thread."""
-    ready: queue.Queue[Any] = queue.Queue(_BATCHES_AHEAD)
-    stopped = threading.Event()
+def read_ahead(
+    reader: MessageReader, progress: Progress | None = None, span: Range = (0, 0)
+) -> Generator[RecordBatch, None, None]:
+    """Yield the batches of a reader, which a thread reads a few ahead; close the generator to stop the thread.
+
+    `progress` is called after each batch with the bytes of the range of the log that are done, and all of them.
+    """
+    begin, end = span
+    ready: SimpleQueue[Any] = SimpleQueue()
+    space = threading.Semaphore(_BATCHES_AHEAD)
+    stopped = False
 
     def read() -> None:
-        last: BaseException | None = None
         try:
             for batch in reader:
-                if not _put(ready, batch, stopped):
+                ready.put(batch)
+                space.acquire()
+                if stopped:
                     return
+            ready.put(None)
         except BaseException as error:  # noqa: BLE001 -- raised where the batches are taken
-            last = error
-        _put(ready, last, stopped)
+            ready.put(error)
 
     thread = threading.Thread(target=read, name="logdex-scan", daemon=True)
     thread.start()
@@ -259,34 +248,13 @@ def read_ahead(reader: MessageReader) -> Generator[RecordBatch, None, None]:
             if isinstance(item, BaseException):
                 raise item
             yield item
+            space.release()
+            if progress is not None and (last := last_message(item)) is not None:
+                progress(min(last[0], end) - begin, end - begin)
     finally:
-        stopped.set()
+        stopped = True
+        space.release()
         thread.join()
-
-
-def _put(ready: queue.Queue[Any], item: Any, stopped: threading.Event) -> bool:  # noqa: ANN401 -- a batch, an error or the end
-    """Put an item as soon as the queue has space; return False once the caller has stopped."""
-    while not stopped.is_set():
-        try:
-            ready.put(item, timeout=_SECONDS_TO_LOOK_UP)
-        except queue.Full:
-            continue
-        return True
-    return False
-
-
-def bytes_read(reader: MessageReader, first: int, total: int) -> dict[str, int]:
-    """Return for a report how much of a log was read, and how much lies behind the damage that ended the walk.
-
-    Args:
-        reader: The reader, which has ended.
-        first: The first offset of the log.
-        total: The length of the log in bytes.
-    """
-    if not reader.report.findings or reader.end_offset is None:
-        return {"log_bytes": total}
-    read = reader.end_offset - first
-    return {"log_bytes": read, "log_bytes_behind_damage": total - read}
 
 
 def expect_end(layout: StoreLayout, log: CommitLog, index: IndexService) -> None:

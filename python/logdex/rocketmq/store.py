@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from logdex._core import CommitLog
@@ -49,7 +50,6 @@ class MessageStore(Closing):
     """
 
     def __init__(self, layout: StoreLayout, options: dict[str, Any]) -> None:
-        """Open the log; call `open` instead."""
         self._layout = layout
         self._options = options
         self._lock = threading.Lock()
@@ -78,14 +78,14 @@ class MessageStore(Closing):
         """Open a store directory; every part but the log may be missing.
 
         Args:
-            root: The store's root, which holds `commitlog`, `consumequeue` and `index`; or a `commitlog` directory.
-            hash_slots: Slots of each index file (maxHashSlotNum); None: found from the fullest file.
+            root: The store's root, or a `commitlog` directory.
+            hash_slots: Slots of each index file (maxHashSlotNum); None: inferred from the fullest file.
             max_entries: Entries of each index file plus one (maxIndexNum); None: as above.
             clock_slack_ms: How far the broker's clock may have stepped within one index file, in ms.
             commit_log: The directory of the log if it is not in the root (storePathCommitLog); several directories are
                 separated by commas.
             access: "mmap", "pread", or "auto": map, and read plainly where mapping fails.
-            compat: Search the index as this release of the broker does, faults included; None: without its faults.
+            compat: Search the index as this release of the broker does, faults included.
 
         Raises:
             OSError: There is no store at `root`, or the system refuses.
@@ -95,14 +95,8 @@ class MessageStore(Closing):
         check_int64(hash_slots=hash_slots, max_entries=max_entries)
         check_clock_slack(clock_slack_ms)
         layout = find_layout(root, commit_log)
-        options = {
-            "hash_slots": hash_slots,
-            "max_entries": max_entries,
-            "clock_slack_ms": clock_slack_ms,
-            "access": access,
-            "compat": compat,
-        }
-        store = cls(layout, options)
+        geometry = {"hash_slots": hash_slots, "max_entries": max_entries}
+        store = cls(layout, {**geometry, "clock_slack_ms": clock_slack_ms, "access": access, "compat": compat})
         index = store.index
         if index is not None and compat is None:
             expect_end(layout, store.commit_log, index)
@@ -110,11 +104,7 @@ class MessageStore(Closing):
 
     @staticmethod
     def exists_at(path: Path) -> bool:
-        """Return whether `open` takes a path: the root of a store or the directory of a commit log.
-
-        Raises:
-            PermissionError: The system does not tell.
-        """
+        """Return whether `open` takes a path: the root of a store or the directory of a commit log."""
         return is_store(path)
 
     @property
@@ -179,15 +169,15 @@ class MessageStore(Closing):
         the broker has yet to index them or index files were lost, are read by the rules that a broker indexes by.
 
         Args:
-            topic: The topic, as stored; None tries every topic of the store, for a unique key whose topic is not known.
+            topic: The topic, as stored; None tries every topic of the store.
             key: The unique key (the client's message id), or one of the space-separated keys. Where the broker indexed
                 tags (5.5.0), `"T#"` and the tags of a message lead to it, too.
             begin: First store time, ms or an aware datetime; None: no bound.
             end: Last store time, included.
-            max_num: The most messages to give; None: all.
+            max_num: The most messages to return; None: all.
             scan: How much of what no index file covers is read: "auto" up to 1 GiB a call, True all, False nothing. What
-                one call read, the next calls remember and search, whatever they read themselves.
-            progress: Called now and then with the bytes of the log that were read, and those that will be.
+                one call read, the next calls remember and search.
+            progress: Called with the bytes of the log that were read, and all that will be.
 
         Raises:
             ValueError: `max_num` is negative.
@@ -208,20 +198,13 @@ class MessageStore(Closing):
         scan: Scan = "auto",
         batch_size: int = 1_024,
     ) -> BatchStream:
-        """Find the messages of many keys.
+        """Find the messages of many keys, at most `max_num` a key; the other options are those of `find`.
 
-        Args:
-            topics: One topic for all, or one a key: a sequence or Arrow.
-            keys: The keys: a sequence or Arrow. A null key finds nothing.
-            begin: First store time, ms or an aware datetime; None: no bound.
-            end: Last store time, included.
-            max_num: The most messages a key; None: all.
-            scan: As for `find`.
-            batch_size: The most rows of a batch.
+        `topics` is one topic for all, or one a key: a sequence or Arrow, as are the keys. A null key finds nothing.
 
         Returns:
-            An Arrow stream of the message columns after query_row (int64, the place of the key), in the order of the keys,
-            the newest message of each first.
+            An Arrow stream of query_row (int64, the place of the key) and the message columns, in the order of the keys, the
+            newest message of each first.
         """
         self._check_open()
         times = TimeRange.of(begin, end)
@@ -231,8 +214,7 @@ class MessageStore(Closing):
         """Read one message; None where none is.
 
         Args:
-            key: The offset id of the message (`msg_id`, as the broker returns it), or its commit-log offset in bytes. A
-                unique key goes through `find`.
+            key: The offset id of the message (`msg_id`), or its commit-log offset. A unique key goes through `find`.
 
         Raises:
             ValueError: The text is no offset id: 32 hexadecimal digits, 56 with an IPv6 address.
@@ -262,11 +244,10 @@ class MessageStore(Closing):
     ) -> BatchStream:
         """Read messages in the order of the log, also those behind damage, which is logged.
 
-        All conditions must hold. They are checked on the stored message, so the bodies of other messages are not
-        decompressed, and log files whose time cannot match are not read. The messages of topics can be read through their
-        queues instead of the log. Queues do not lead to messages of the raw transaction types PREPARED and ROLLBACK (before
-        4.3.0), nor to those of a deleted topic. What the queues do not cover, because the broker crashed or had yet to
-        dispatch it, is read from the log in any case, and so is the rest if a queue is damaged.
+        All conditions must hold. Bodies of other messages are not decompressed, and log files whose time cannot match are not
+        read. The messages of topics can be read through their queues. Queues do not lead to messages of the raw transaction
+        types PREPARED and ROLLBACK (before 4.3.0), nor to those of a deleted topic. What the queues do not cover is read from
+        the log in any case, and so is the rest if a queue is damaged.
 
         Args:
             topic: Only this topic, as stored; None: all.
@@ -280,10 +261,7 @@ class MessageStore(Closing):
             scan: Whether the log is read for given topics: "auto" if at most 1 GiB of it may match, else the queues; True
                 always; False never.
             body: "decoded", or "stored": as the log holds it, perhaps compressed.
-            on_damage: Called for each place of the log that is not a valid message, behind the rows around it; None logs it.
-
-        Returns:
-            An Arrow stream.
+            on_damage: Called for each place of the log that is not a valid message, behind the rows around it.
 
         Raises:
             TypeError: A text is not a str, or `topics`, `keys` or `tags` is one str.
@@ -336,18 +314,9 @@ class MessageStore(Closing):
         return self._queues.queue(topic, queue_id)
 
     def explain(self, topic: str, key: str, *, begin: Time | None = None, end: Time | None = None) -> Explanation:
-        """Explain why a key is found or not: each step of the search, and the likely causes.
+        """Explain why a key is found or not, in a range of store times: each step of the search, and the likely causes.
 
         Log ranges that no index file covers are read, up to 1 GiB a call.
-
-        Args:
-            topic: The topic asked for.
-            key: The key asked for.
-            begin: First store time, ms or an aware datetime; None: no bound.
-            end: Last store time, included.
-
-        Returns:
-            The explanation, to print or to inspect.
         """
         self._check_open()
         return explain(self, topic, key, TimeRange.of(begin, end), self._options["clock_slack_ms"])
@@ -372,14 +341,8 @@ class MessageStore(Closing):
         Every message must have its unit and its keys their entries, every unit and entry must lead to its message. What a
         broker had yet to dispatch when it ended is no fault.
 
-        Args:
-            progress: Called now and then with the bytes of the log that are done, and those there are.
-
-        Returns:
-            The findings, of the kinds that docs/findings.md lists; never raises for what it finds.
-
-        Raises:
-            OSError: The system refuses to read.
+        `progress` is called with the bytes of the log that are done, and all of them. The report has findings of the kinds that
+        docs/findings.md lists; only an error of the system is raised.
         """
         self._check_open()
         return StoreCheck(self._layout, self._commit_log, self._queues, self.index).run(progress)
@@ -395,22 +358,20 @@ class MessageStore(Closing):
         threads: int = 2,
         progress: Progress | None = None,
     ) -> Report:
-        """Make the index files of the log, byte for byte those of a broker; the store itself is only read.
-
-        The log is read by threads beside the one that puts.
+        """Build the index files of the log, byte for byte those of a broker; the store itself is only read.
 
         Args:
-            directory: Where the files go; made where it is not there. It must be empty.
-            hash_slots: Slots of each file; None: as the store's own index has, or a broker's default, 5,000,000.
+            directory: Where the files go; created if it is missing. It must be empty.
+            hash_slots: Slots of each file; None: as the store's own index has, else 5,000,000.
             max_entries: Entries of each file plus one; None: likewise, 20,000,000.
             zone: Time zone of the file names, the broker's, by name or as tzinfo; None: the machine's.
             tags: Index tags, too, as a 5.5.0 broker does; None: as the store's own index does, or `compat` says.
             threads: Threads that read the log.
-            progress: Called now and then with the bytes of the log that are done, and those there are.
+            progress: Called with the bytes of the log that are done, and all of them.
 
         Returns:
-            A report that counts messages, entries and index files. A finding is where the log is damaged: a broker's walk
-            ends there, and so does the index; `checked["log_bytes_behind_damage"]` says how much of the log it leaves out.
+            A report that counts messages, entries and index files. If the log is damaged, the index ends there, as a broker's
+            does; `checked["log_bytes_behind_damage"]` says how much of the log it leaves out.
 
         Raises:
             FileExistsError: The directory is not empty.
@@ -422,26 +383,20 @@ class MessageStore(Closing):
             raise ValueError("give both hash_slots and max_entries, or neither")
         index = self.index
         files = index.files if index is not None else []
-        own = (files[0].hash_slots, files[0].max_entries) if files else None
+        if hash_slots is None and files:
+            hash_slots, max_entries = files[0].hash_slots, files[0].max_entries
         if tags is None:
             tags = self._search.has_tags() if files else self._options["compat"] == INDEXES_TAGS
-        return build_index(
-            self._commit_log,
-            directory,
-            geometry=own if hash_slots is None or max_entries is None else (hash_slots, max_entries),
-            zone=zone,
-            tags=tags,
-            threads=threads,
-            progress=progress,
-        )
+        geometry = (hash_slots, max_entries)
+        return build_index(self._commit_log, directory, geometry, zone, tags=tags, threads=threads, progress=progress)
 
     def build_queues(
         self, directory: str | os.PathLike[str], *, threads: int = 2, progress: Progress | None = None
     ) -> Report:
         """Build the consume queues from the log; the store itself is only read.
 
-        Their files have the size of the store's queue files, else a broker's default. If the store has extension files, the
-        new queues have them as well, with empty bit maps: the log does not tell which consumer filters match a message.
+        Their files have the size of the store's queue files, else a broker's default. If the store has extension files, so do
+        the new queues, with empty bit maps: the log does not tell which consumer filters match a message.
 
         Args:
             directory: Where `consumequeue`, `batchconsumequeue` and `consumequeue_ext` go; created if it is missing.
@@ -449,8 +404,8 @@ class MessageStore(Closing):
             progress: Called with the bytes of the log that are done, and all of them.
 
         Returns:
-            A report that counts messages, units and queues. A finding is where the log is damaged, and where queue offsets
-            jump or repeat, as after a topic was deleted.
+            A report that counts messages, units and queues. Findings are damage, and queue offsets that jump or repeat, as
+            after a topic was deleted.
 
         Raises:
             FileExistsError: The directory holds queues.
@@ -464,24 +419,15 @@ class MessageStore(Closing):
         return sorted({*self.topics, *configured_topics(self._layout.config)})
 
     def __repr__(self) -> str:
-        """Name the root."""
         return f"{type(self).__name__}({str(self._layout.root)!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by path and options."""
-        return _reopen, (self._layout.root, {**self._options, "commit_log": self._layout.commit_log})
-
-
-def _reopen(root: Path, options: dict[str, Any]) -> MessageStore:
-    return MessageStore.open(root, **options)
+        return partial(MessageStore.open, self._layout.root, **self._options, commit_log=self._layout.commit_log), ()
 
 
 def _texts(name: str, values: Iterable[str]) -> Iterable[str]:
-    """Check texts.
-
-    Raises:
-        TypeError: One of them is not a str, or there is one str instead of several.
-    """
+    """Check that there are several texts, not one str."""
     if isinstance(values, str):
         raise TypeError(f"{name}: expected an iterable of str, found one str; put it into a list")
     for value in values:

@@ -15,15 +15,7 @@ from logdex._types import check_int64
 from logdex.hash_index.query import check_max_num
 from logdex.rocketmq.read import check_scan
 from logdex.spark import workers
-from logdex.spark.schema import (
-    MESSAGE_COLUMNS,
-    arrow_schema,
-    lay_out,
-    record_batches,
-    require_columns,
-    spark_schema,
-    warn_of_lost_instants,
-)
+from logdex.spark.schema import MESSAGE_COLUMNS, require_columns, spark_batches, spark_schema
 from logdex.spark.workers import check_worker_python
 
 if TYPE_CHECKING:
@@ -33,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from logdex._types import Scan
+    from logdex.rocketmq import MessageStore
 
 _CANDIDATES = StructType(
     [StructField("topic", StringType()), StructField("key", StringType()), StructField("phy_offset", LongType())]
@@ -53,20 +46,19 @@ def find(
     """Find the messages that carry the key of each row, each message once a row, the newest first.
 
     Args:
-        keys_df: A DataFrame with the texts `topic` and `key`, and with `begin` and `end` where wanted: the store time of the
-            message, inclusive, as timestamp or as milliseconds; null is no bound. Other columns are left out.
+        keys_df: A DataFrame with the texts `topic` and `key`, and optionally `begin` and `end`: the store time of the message,
+            inclusive, as timestamp or as milliseconds; null is no bound. Other columns are left out.
         store: The store, as driver and workers see it.
-        max_num: At most this many messages a row; None is all.
+        max_num: At most this many messages a row; None: all.
         scan: How much of the log that no index covers each worker reads, as in `MessageStore.find`.
-        hash_slots: Slots of the index files; None finds them from the files, once, on the driver.
+        hash_slots: Slots of the index files; None: inferred once, on the driver.
         max_entries: Entries of the index files; likewise.
 
     Returns:
         Rows of query_topic, query_key and the message's columns; none for a key that no message carries, or a null key.
 
     Raises:
-        ValueError: A column is missing or has the wrong type, `max_num` is negative, `scan` is no such word, or the index files
-            have other slots and entries than those given.
+        ValueError: A column or an argument is invalid, or the index files have other slots and entries than those given.
         FileNotFoundError: There is no such store.
         LogdexError: The workers' Python cannot run logdex.
     """
@@ -81,23 +73,19 @@ def find(
     # A store without an index can be searched: its log is read.
     if (root / "index").is_dir():
         slots, entries = workers.known_geometry(root / "index", slots, entries)
-    schema = arrow_schema(_COLUMNS, _COLUMNS)
 
     def messages(batches: Iterator[Any]) -> Iterator[Any]:
         opened = workers.message_store(str(root), hash_slots=slots, max_entries=entries)
-        lost = 0
-        for batch in batches:
-            for rows, begin, end in _same_times(batch):
-                stream = opened.find_batch(
-                    rows.column(0), rows.column(1), begin=begin, end=end, max_num=max_num, scan=scan
-                )
-                for found in record_batches(stream):
-                    asked = rows.take(found.column("query_row"))
-                    columns = [asked.column(0), asked.column(1), *(found.column(name) for name in MESSAGE_COLUMNS)]
-                    answer, out_of_range = lay_out(pa.RecordBatch.from_arrays(columns, names=list(_COLUMNS)), schema)
-                    lost += out_of_range
-                    yield answer
-        warn_of_lost_instants(lost, str(root))
+        yield from spark_batches((f for batch in batches for f in found(opened, batch)), _COLUMNS, _COLUMNS, str(root))
+
+    def found(opened: MessageStore, batch: Any) -> Iterator[Any]:
+        for rows, begin, end in _same_times(batch):
+            topics, keys, *_ = rows.columns
+            answers = opened.find_batch(topics, keys, begin=begin, end=end, max_num=max_num, scan=scan)
+            for answer in map(pa.record_batch, answers):
+                asked = rows.take(answer.column("query_row"))
+                columns = [asked.column(0), asked.column(1), *(answer.column(name) for name in MESSAGE_COLUMNS)]
+                yield pa.RecordBatch.from_arrays(columns, names=list(_COLUMNS))
 
     asked = keys_df.select(
         sf.col("topic").cast("string"), sf.col("key").cast("string"), _bound(keys_df, "begin"), _bound(keys_df, "end")
@@ -143,31 +131,27 @@ def lookup(
     Args:
         keys_df: A DataFrame with the texts `topic` and `key`; other columns are left out.
         index_dir: The index directory, as driver and workers see it.
-        max_num: At most this many candidates a key, the newest; None is all.
-        hash_slots: Slots of the index files; None finds them from the files, once, on the driver.
+        max_num: At most this many candidates a key, the newest; None: all.
+        hash_slots: Slots of the index files; None: inferred once, on the driver.
         max_entries: Entries of the index files; likewise.
 
     Returns:
-        Rows of topic, key, phy_offset: the newest first within a key, candidates that the message itself may refute (another
-        key of the same hash). A key without candidates has no row; a null topic or key gives one row with a null offset.
+        Rows of topic, key, phy_offset, the newest first within a key. A candidate can be a message with another key of the same
+        hash. A key without candidates has no row; a null topic or key gives one row with a null offset.
 
     Raises:
         ValueError: A column is missing, `max_num` is negative, or the files have other slots and entries than those given.
         FileNotFoundError: There is no such directory.
         LogdexError: The workers' Python cannot run logdex.
     """
-    check_max_num(max_num)
-    check_int64(hash_slots=hash_slots, max_entries=max_entries)
+    query = _query(index_dir, max_num, hash_slots, max_entries)
     check_worker_python(keys_df.sparkSession)
     require_columns(keys_df.columns, ("topic", "key"), "lookup")
-    directory = str(Path(index_dir).absolute())
-    slots, entries = workers.known_geometry(Path(directory), hash_slots, max_entries)
 
     def candidates(batches: Iterator[Any]) -> Iterator[Any]:
-        service = workers.index_service(directory, hash_slots=slots, max_entries=entries)
         for batch in batches:
-            topics, keys = batch.column(0), batch.column(1)
-            yield _flat_rows(topics, keys, pa.array(service.query_batch(topics, keys, max_num=max_num)))
+            topics, keys = batch.columns
+            yield _flat_rows(topics, keys, query(topics, keys))
 
     columns = keys_df.select(sf.col("topic").cast("string"), sf.col("key").cast("string"))
     return columns.mapInArrow(candidates, _CANDIDATES)
@@ -183,37 +167,36 @@ def query_offset(
     """Return a function of columns (topic, key) that returns array<bigint>: the candidates, newest first.
 
     It is declared non-deterministic on purpose: Spark evaluates a deterministic function twice where a filter or `inline`
-    uses its result. A null topic or key gives null.
-
-    Args:
-        index_dir: The index directory, as driver and workers see it.
-        max_num: At most this many candidates a key, the newest; None is all.
-        hash_slots: Slots of the index files; None finds them from the files, once, on the driver.
-        max_entries: Entries of the index files; likewise.
-
-    Raises:
-        ValueError: `max_num` is negative, or the files have other slots and entries than those given.
-        FileNotFoundError: There is no such directory.
+    uses its result. A null topic or key gives null. Arguments and errors are those of `lookup`.
 
     Example:
         df.select("topic", "key", query_offset("/data/store/index")("topic", "key").alias("offsets"))
     """
-    check_max_num(max_num)
-    check_int64(hash_slots=hash_slots, max_entries=max_entries)
-    directory = str(Path(index_dir).absolute())
-    slots, entries = workers.known_geometry(Path(directory), hash_slots, max_entries)
-
-    def offsets(topic: pa.Array, key: pa.Array) -> pa.Array:
-        service = workers.index_service(directory, hash_slots=slots, max_entries=entries)
-        return pa.array(service.query_batch(topic, key, max_num=max_num))
-
+    query = _query(index_dir, max_num, hash_slots, max_entries)
     # Its signature for mypy asks for a function type, which pyspark warns of at run time.
     make: Any = arrow_udf
-    made: Callable[..., Column] = make(offsets, returnType=ArrayType(LongType())).asNondeterministic()
+    made: Callable[..., Column] = make(query, returnType=ArrayType(LongType())).asNondeterministic()
     return made
 
 
+def _query(
+    index_dir: str | PathLike[str], max_num: int | None, hash_slots: int | None, max_entries: int | None
+) -> Callable[[Any, Any], Any]:
+    """Return a function that a worker calls with topics and keys for the lists of candidates."""
+    check_max_num(max_num)
+    check_int64(hash_slots=hash_slots, max_entries=max_entries)
+    directory = Path(index_dir).absolute()
+    slots, entries = workers.known_geometry(directory, hash_slots, max_entries)
+
+    def query(topics: pa.Array, keys: pa.Array) -> pa.Array:
+        service = workers.index_service(str(directory), hash_slots=slots, max_entries=entries)
+        return pa.array(service.query_batch(topics, keys, max_num=max_num))
+
+    return query
+
+
 def _flat_rows(topics: Any, keys: Any, lists: Any) -> Any:
+    """Return a row for each candidate, and one for each null list."""
     rows, offsets = pc.list_parent_indices(lists), pc.list_flatten(lists)
     if lists.null_count:
         null_rows = pc.indices_nonzero(pc.is_null(lists)).cast(rows.type)

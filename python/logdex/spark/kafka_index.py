@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,56 +28,29 @@ def build_key_index(
     header: str | None = None,
     max_entries: int | None = None,
 ) -> Report:
-    """Index the records of Kafka partitions by their keys in Spark's workers; see `logdex.kafka.build_key_index`.
+    """Index the records of Kafka partitions by their keys in Spark's workers.
 
-    Each partition has one task, which writes the files of a local build. A task that is tried again continues where the one
-    before it was killed; only one at a time writes the index of a partition.
-
-    Args:
-        spark: The session; its workers must see the same files as the driver.
-        log_dir: The log directory. It is only read.
-        directory: Where the index goes: `<directory>/<topic>-<partition>/`.
-        topics: One topic, or several; None: all.
-        header: The name of a header whose values are indexed beside the keys.
-        max_entries: Entries of an index file, plus one; None: as many as each partition needs.
-
-    Returns:
-        The damaged batches that were skipped, and `checked`: partitions, records and entries.
+    Each partition has one task, which writes the files of a local build. A retried task continues an interrupted one. Arguments,
+    result and errors are those of `logdex.kafka.build_key_index`; driver and workers must see the same files.
 
     Raises:
-        ValueError: `max_entries` is below 2 or above 100,000,000; or an existing index has another header.
-        FileExistsError: The directory for an index is a partition of Kafka.
-        FileNotFoundError: The log directory or a topic does not exist.
         LogdexError: The workers' Python cannot run logdex.
     """
     check_max_entries(max_entries)
     check_worker_python(spark)
-    source = Path(log_dir).absolute()
+    source, target = Path(log_dir).absolute(), Path(directory).absolute()
     require_directory(source)
     with LogDir.open(source) as logs:
         # The largest first, so that none of them begins when all others are done.
         partitions = sorted(partitions_of(logs, topics), key=lambda each: -logs.log(each.topic, each.partition).size)
-    check_targets(partitions, Path(directory), header)
+    check_targets(partitions, target, header)
     if not partitions:
         return Report([], {"partitions": 0, "records": 0, "entries": 0})
-    index = partial(_index, str(source), str(Path(directory).absolute()), header=header, max_entries=max_entries)
-    return merge([_report(values) for values in call_in_tasks(spark, index, partitions)])
 
+    def index(partition: TopicPartition) -> dict[str, Any]:
+        with LogDir.open(source) as logs:
+            log = logs.log(partition.topic, partition.partition)
+            return index_partition(log, target / str(partition), header=header, max_entries=max_entries).to_dict()
 
-def _index(
-    log_dir: str,
-    directory: str,
-    partition: TopicPartition,
-    *,
-    header: str | None,
-    max_entries: int | None,
-) -> dict[str, Any]:
-    """Index one partition, in a worker, and return the report as a dictionary."""
-    with LogDir.open(log_dir) as logs:
-        log = logs.log(partition.topic, partition.partition)
-        report = index_partition(log, Path(directory) / str(partition), header=header, max_entries=max_entries)
-    return report.to_dict()
-
-
-def _report(values: dict[str, Any]) -> Report:
-    return Report([Finding(**finding) for finding in values["findings"]], values["checked"])
+    reports = call_in_tasks(spark, index, partitions)
+    return merge([Report([Finding(**each) for each in one["findings"]], one["checked"]) for one in reports])

@@ -1,14 +1,10 @@
-"""Options that say where a read of `kafka_log` begins and ends in each partition: those of Spark's own Kafka source.
-
-`startingOffsets` and `endingOffsets`: `earliest`, `latest`, or JSON of topic, partition and offset, in which -2 is the earliest
-and -1 the latest. `startingTimestamp` and `endingTimestamp`: milliseconds for all partitions. `startingOffsetsByTimestamp` and
-`endingOffsetsByTimestamp`: JSON of topic, partition and milliseconds. A timestamp means the first record at or after it.
-"""
+"""Options that say where a read of `kafka_log` begins and ends in each partition: those of Spark's own Kafka source."""
 
 from __future__ import annotations
 
 import json
 import re
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -16,14 +12,13 @@ from logdex.kafka import TopicPartition
 from logdex.spark import options as opt
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from logdex.kafka import Log, LogDir
 
 _EARLIEST = -2
 _LATEST = -1
 _WORDS = {"earliest": _EARLIEST, "latest": _LATEST}
-_STRATEGIES = ("error", "latest")
 _WHOLE = re.compile("-?[0-9]+")
 
 _ByPartition: TypeAlias = dict[TopicPartition, int]
@@ -44,12 +39,8 @@ OFFSET_OPTIONS = (
 class Bound:
     """One end of a read. As in Spark, one timestamp counts before timestamps, and these before offsets.
 
-    Attributes:
-        word: An offset for every partition: -2 the earliest, -1 the latest.
-        offsets: Offsets of single partitions; the others use `word`.
-        timestamp: Milliseconds for every partition.
-        timestamps: Milliseconds of single partitions.
-        missing: What a start by time does without a record at or after it: "error" or "latest".
+    `word` is the offset of each partition without one in `offsets`: -2 the earliest, -1 the latest. Timestamps are milliseconds,
+    of every partition or of single ones. `missing` is "error" or "latest": a start by time without a record at or after it.
     """
 
     word: int
@@ -59,11 +50,7 @@ class Bound:
     missing: str = "latest"
 
     def check_names(self, chosen: Collection[TopicPartition]) -> None:
-        """Check that all named partitions are read: a mistyped name must not read everything.
-
-        Raises:
-            ValueError: A named partition is not chosen.
-        """
+        """Raise ValueError if a named partition is not read: a mistyped name must not read everything."""
         named = {*(self.offsets or ()), *(self.timestamps or ())}
         unread = sorted(each for each in named if each not in chosen)
         if unread:
@@ -71,19 +58,13 @@ class Bound:
             raise ValueError(f"offsets are given for {', '.join(map(str, unread))}, which is not read; read is {there}")
 
     def resolve(self, log: Log, *, committed: bool = False) -> int:
-        """Return the offset that this means in a log.
-
-        Args:
-            log: The log.
-            committed: The latest offset is that of a read-committed consumer; later records may still be committed.
+        """Return the offset that this means in a log; `committed`: the latest one is that of a read-committed consumer.
 
         Raises:
             ValueError: A start by time has no record at or after it, and `missing` is "error".
         """
         partition = TopicPartition(log.topic, log.partition)
-        time = self.timestamp
-        if time is None and self.timestamps is not None:
-            time = self.timestamps.get(partition)
+        time = (self.timestamps or {}).get(partition) if self.timestamp is None else self.timestamp
         if time is not None:
             found = log.offset_for_timestamp(time, special=False)
             if found is not None:
@@ -93,7 +74,7 @@ class Bound:
                     f"{partition}: no record at or after {time}; startingOffsetsByTimestampStrategy=latest begins at the end"
                 )
             return latest(log, committed=committed)
-        offset = self.word if self.offsets is None else self.offsets.get(partition, self.word)
+        offset = (self.offsets or {}).get(partition, self.word)
         if offset == _EARLIEST:
             return log.log_start_offset
         return latest(log, committed=committed) if offset == _LATEST else offset
@@ -105,16 +86,8 @@ def latest(log: Log, *, committed: bool) -> int:
 
 
 def starting(options: Mapping[str, str], *, stream: bool = False) -> Bound:
-    """Return where to begin, by default at the start of the log. Only a stream may begin at the latest offset.
-
-    Raises:
-        ValueError: An option has another value.
-    """
-    strategy = options.get("startingOffsetsByTimestampStrategy", "error").lower()
-    if strategy not in _STRATEGIES:
-        raise ValueError(
-            f"option startingOffsetsByTimestampStrategy: {strategy!r} is not one of {', '.join(_STRATEGIES)}"
-        )
+    """Return where to begin, by default at the start of the log. Only a stream may begin at the latest offset."""
+    strategy = opt.one_of(options, "startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
     bound = _bound(options, "starting", "earliest", strategy)
     if not stream:
         _refuse(bound, _LATEST, "startingOffsets", "begins at the latest")
@@ -122,11 +95,7 @@ def starting(options: Mapping[str, str], *, stream: bool = False) -> Bound:
 
 
 def ending(options: Mapping[str, str]) -> Bound:
-    """Return where to end, by default at the end of the log.
-
-    Raises:
-        ValueError: An option has another value.
-    """
+    """Return where to end, by default at the end of the log."""
     bound = _bound(options, "ending", "latest", "latest")
     _refuse(bound, _EARLIEST, "endingOffsets", "ends at the earliest")
     return bound
@@ -169,45 +138,35 @@ def _bound(options: Mapping[str, str], which: Literal["starting", "ending"], wor
 
 def _by_partition(text: str, name: str) -> _ByPartition:
     """Read JSON of topic, partition and a number: {"orders": {"0": 23, "1": -2}}."""
-    try:
-        value: Any = json.loads(text)
+    with _expected(name, text, '{"orders": {"0": 23, "1": -2}}'):
         return {
-            TopicPartition(topic, _whole(partition)): _number(number)
-            for topic, numbers in value.items()
+            TopicPartition(topic, _whole(partition, 0)): _whole(number, _EARLIEST)
+            for topic, numbers in json.loads(text).items()
             for partition, number in numbers.items()
         }
-    except (json.JSONDecodeError, AttributeError, TypeError, ValueError) as error:
-        raise ValueError(
-            f'option {name}: expected JSON such as {{"orders": {{"0": 23, "1": -2}}}}, got {text!r}'
-        ) from error
 
 
-def _number(value: Any) -> int:
-    """Return a whole number from -2 on."""
-    number = _whole(value)
-    if number < _EARLIEST:
-        raise ValueError(value)
-    return number
+@contextmanager
+def _expected(name: str, text: str, example: str) -> Iterator[None]:
+    """Raise ValueError that names an option and an example if the option is not JSON of this form."""
+    try:
+        yield
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ValueError(f"option {name}: expected JSON such as {example}, got {text!r}") from error
 
 
-def _whole(value: Any) -> int:
+def _whole(value: Any, least: int) -> int:
     """Return a whole number, or the value of its digits; not 1.5, and not true, which Python takes as 1."""
     if isinstance(value, str) and _WHOLE.fullmatch(value):
-        return int(value)
-    if type(value) is not int:
+        value = int(value)
+    if type(value) is not int or value < least:
         raise ValueError(value)
     return value
 
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Which partitions are wanted; None does not choose.
-
-    Attributes:
-        names: Topics by name.
-        pattern: Topics by a regular expression for the whole name.
-        partitions: Single partitions.
-    """
+    """Which partitions are wanted: topics by name, by a pattern for the whole name, or single partitions; None: any."""
 
     names: tuple[str, ...] | None = None
     pattern: str | None = None
@@ -235,7 +194,7 @@ def topics(options: Mapping[str, str]) -> Topics:
     """Return which topics are wanted, by default all.
 
     Raises:
-        ValueError: Several options choose topics, or one has another value.
+        ValueError: Several options choose topics, or one is invalid.
     """
     given = [name for name in TOPIC_OPTIONS if options.get(name) is not None]
     if len(given) > 1:
@@ -255,13 +214,9 @@ def topics(options: Mapping[str, str]) -> Topics:
 
 def _assigned(text: str) -> frozenset[TopicPartition]:
     """Read JSON of topics and partitions: {"orders": [0, 1]}."""
-    try:
-        wanted: Any = json.loads(text)
-        chosen = frozenset(
-            TopicPartition(topic, _whole(each)) for topic, numbers in wanted.items() for each in _listed(numbers)
-        )
-    except (json.JSONDecodeError, AttributeError, TypeError, ValueError) as error:
-        raise ValueError(f'option assign: expected JSON such as {{"orders": [0, 1]}}, got {text!r}') from error
+    with _expected("assign", text, '{"orders": [0, 1]}'):
+        wanted = json.loads(text).items()
+        chosen = frozenset(TopicPartition(topic, _whole(n, 0)) for topic, numbers in wanted for n in _listed(numbers))
     if not chosen:
         raise ValueError(f"option assign: {text!r} names nothing")
     return chosen

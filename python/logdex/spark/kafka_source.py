@@ -2,61 +2,50 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import logging
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, get_args
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource
 
-from logdex._types import Isolation, OnError
+from logdex._types import MAX_INT64, MIN_INT64, Isolation, OnError
+from logdex.errors import CorruptFileError
 from logdex.kafka import LogDir, TopicPartition
+from logdex.kafka.files import MAX_OFFSET
 from logdex.spark import options as opt
-from logdex.spark.kafka_offsets import (
-    OFFSET_OPTIONS,
-    TOPIC_OPTIONS,
-    Bound,
-    Topics,
-    ending,
-    latest,
-    refuse_ending,
-    starting,
-    topics,
-)
-from logdex.spark.kafka_read import LogTask, ReadOptions, RecordFilter, earliest_of, latest_of, plan, read_ranges
-from logdex.spark.schema import RECORD_COLUMNS, checked_schema, spark_schema
-from logdex.spark.streams import SupportsTriggerAvailableNow, report_loss
-from logdex.spark.workers import PARTITION_BYTES, require_directory
+from logdex.spark.conditions import Conditions
+from logdex.spark.kafka_offsets import OFFSET_OPTIONS, TOPIC_OPTIONS, ending, latest, refuse_ending, starting, topics
+from logdex.spark.log_source import LOG_OPTIONS, LogReader, LogStreamReader, PushdownLogReader, Task, TaskSize, pack
+from logdex.spark.schema import RECORD_COLUMNS, checked_schema, spark_batches, spark_schema
+from logdex.spark.workers import require_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pyspark.sql.datasource import Filter
+    from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
     from pyspark.sql.types import StructType
 
-    from logdex.kafka import Log
+    from logdex._types import Access
+    from logdex.kafka import Log, LogSegment
+    from logdex.spark.kafka_offsets import Bound, Topics
 
+logger = logging.getLogger("logdex.spark")
+
+_BATCH_ROWS = 16_384
 _Offsets = dict[TopicPartition, int]
 
 FORMAT = "kafka_log"
 
 _OPTIONS = (
-    "path",
-    "paths",
+    *LOG_OPTIONS,
     *TOPIC_OPTIONS,
     *OFFSET_OPTIONS,
-    "begin",
-    "end",
-    "columns",
     "includeHeaders",
     "isolation",
     "kafka.isolation.level",
     "onError",
-    "minPartitions",
-    "maxPartitionBytes",
     "maxOffsetsPerTrigger",
-    "failOnDataLoss",
-    "pushdown",
-    "access",
-    "compat",
 )
 # Options of a job over a live broker for its connections; only kafka.isolation.level chooses records.
 _OF_BROKERS = ("kafka.", "kafkaconsumer.", "fetchoffset.", "groupidprefix")
@@ -78,146 +67,204 @@ class KafkaLogSource(DataSource):
             names = tuple(name for name in RECORD_COLUMNS if headers or name != "headers")
         return spark_schema(RECORD_COLUMNS, names)
 
-    def reader(self, schema: StructType) -> RecordReader:
+    def reader(self, schema: StructType) -> LogReader:
         """Plan a read; a schema of the user chooses columns as the option does."""
-        options = self._read_options(schema)
+        options = self._read_options(schema, stream=False)
         # A stream may wait for the first topic. A batch over another directory would silently be empty.
         if not LogDir.exists_at(options.directory):
             raise ValueError(f"{options.directory}: no Kafka log directory, it holds no <topic>-<partition>")
-        asked = (topics(self.options), starting(self.options), ending(self.options))
-        size = opt.positive(self.options, "maxPartitionBytes") or PARTITION_BYTES
-        reader = PushdownRecordReader if opt.takes_filters(self.options) else RecordReader
-        return reader(options, *asked, piece_bytes=size, min_tasks=opt.positive(self.options, "minPartitions"))
+        return PushdownLogReader(options) if opt.takes_filters(self.options) else LogReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
         """Follow growing logs."""
-        options = self._read_options(schema)
         refuse_ending(self.options)
-        return RecordStreamReader(
-            options,
-            topics(self.options),
-            starting(self.options, stream=True),
-            piece_bytes=opt.positive(self.options, "maxPartitionBytes") or PARTITION_BYTES,
-            min_tasks=opt.positive(self.options, "minPartitions"),
-            max_offsets=opt.positive(self.options, "maxOffsetsPerTrigger"),
-            fail_on_data_loss=opt.flag(self.options, "failOnDataLoss", default=True),
-        )
+        return RecordStreamReader(self._read_options(schema, stream=True), self.options)
 
-    def _read_options(self, schema: StructType) -> ReadOptions:
+    def _read_options(self, schema: StructType, *, stream: bool) -> ReadOptions:
         opt.check_names(self.options, _OPTIONS, FORMAT, ignored_prefixes=_OF_BROKERS)
         directory = opt.path(self.options, FORMAT)
         require_directory(directory)
-        isolation = self.options.get("kafka.isolation.level", self.options.get("isolation", "read_uncommitted")).lower()
-        on_error = self.options.get("onError", "raise").lower()
-        for name, value, words in (("isolation", isolation, Isolation), ("onError", on_error, OnError)):
-            if value not in get_args(words):
-                raise ValueError(f"option {name}: {value!r} is not one of {', '.join(get_args(words))}")
+        # Spark's own source has the first name.
+        isolation = "kafka.isolation.level" if "kafka.isolation.level" in self.options else "isolation"
+        begin, end = opt.instant(self.options, "begin", end=False), opt.instant(self.options, "end", end=True)
         return ReadOptions(
             str(directory),
             tuple(checked_schema(RECORD_COLUMNS, schema)),
-            begin=opt.instant(self.options, "begin", end=False),
-            end=opt.instant(self.options, "end", end=True),
-            isolation=isolation,
-            on_error=on_error,
+            RecordFilter().with_bounds(RecordFilter.TIME, begin, end),
+            topics(self.options),
+            starting(self.options, stream=stream),
+            ending(self.options),
+            TaskSize.of_options(self.options),
+            isolation=opt.one_of(self.options, isolation, get_args(Isolation), "read_uncommitted"),
+            on_error=opt.one_of(self.options, "onError", get_args(OnError), "raise"),
             access=opt.access(self.options),
             compat=self.options.get("compat"),
         )
 
 
-class RecordReader(DataSourceReader):
-    """Reads records as Arrow batches of exactly the declared schema."""
+class RecordFilter(Conditions):
+    """Conditions on records."""
 
-    def __init__(
-        self,
-        options: ReadOptions,
-        wanted: Topics,
-        first: Bound,
-        last: Bound,
-        *,
-        piece_bytes: int,
-        min_tasks: int | None,
-    ) -> None:
-        self.options = options
-        self.topics = wanted
-        self.first = first
-        self.last = last
-        self.piece_bytes = piece_bytes
-        self.min_tasks = min_tasks
-        self.filter = RecordFilter()
+    TEXTS = ("topic",)
+    NUMBERS = ("partition", "offset")
+    TIME = "timestamp"
 
-    def partitions(self) -> list[InputPartition]:
-        """Cut the wanted offsets into tasks of about as many bytes each."""
-        with self._with_filter().open() as logs:
+    def takes(self, partition: TopicPartition) -> bool:
+        """Return whether a record of a partition can pass."""
+        first, last = self.extent("partition")
+        return (
+            not self.is_empty
+            and partition.topic in self.values.get("topic", (partition.topic,))
+            and partition.partition in self.values.get("partition", (partition.partition,))
+            and first <= partition.partition <= last
+        )
+
+    @property
+    def times(self) -> tuple[int | None, int | None]:
+        """The first and the last timestamp in ms; None: no bound."""
+        begin, end = self.extent(self.TIME)
+        return None if begin == MIN_INT64 else begin, None if end == MAX_INT64 else end
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """Offsets of one partition: from `begin` on, before `end`, in about `size` bytes of log."""
+
+    topic: str
+    partition: int
+    begin: int
+    end: int
+    size: int
+
+    def __str__(self) -> str:
+        """Return the text for a log message."""
+        return f"{self.topic}-{self.partition} offsets {self.begin}..{self.end}"
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """The options of a read: of which log directory and partitions, from where, to where, and how it is cut into tasks.
+
+    `compat` is a Kafka release whose answers are wanted.
+    """
+
+    directory: str
+    columns: tuple[str, ...]
+    wanted: RecordFilter
+    topics: Topics
+    first: Bound
+    last: Bound
+    size: TaskSize
+    isolation: Isolation
+    on_error: OnError
+    access: Access
+    compat: Any
+
+    @property
+    def committed(self) -> bool:
+        """Whether only committed records are read."""
+        return self.isolation == "read_committed"
+
+    def open(self) -> LogDir:
+        """Open the directory."""
+        return LogDir.open(self.directory, access=self.access, compat=self.compat)
+
+    def tasks(self) -> list[Task]:
+        """Cut the wanted offsets of a batch into tasks of about as many bytes each."""
+        with self.open() as logs:
             chosen = self.topics.choose(logs)
             for bound in (self.first, self.last):
                 bound.check_names(chosen)
-            wanted = [each for each in chosen if self.filter.takes(each)]
-            bounds = [self._bounds(logs.log(each.topic, each.partition)) for each in wanted]
-            tasks = plan(bounds, self.piece_bytes, self.min_tasks)
-        # Without any, Spark would call `read` once all the same.
-        return [LogTask(ranges) for ranges in tasks] or [LogTask(())]
+            wanted = [logs.log(each.topic, each.partition) for each in chosen if self.wanted.takes(each)]
+            return cut_tasks([self._offsets(log) for log in wanted], self.size)
 
-    def _with_filter(self) -> ReadOptions:
-        """Return the options with the times of the query's filters."""
-        begin = latest_of((self.options.begin, self.filter.begin_ms))
-        return replace(self.options, begin=begin, end=earliest_of((self.options.end, self.filter.end_ms)))
-
-    def _bounds(self, log: Log) -> tuple[Log, int, int]:
-        committed = self.options.committed
-        begin = max(self.first.resolve(log, committed=committed), self.filter.begin_offset, log.log_start_offset)
-        end = min(self.last.resolve(log, committed=committed), self.filter.end_offset, log.log_end_offset)
-        since = self._with_filter().begin
+    def _offsets(self, log: Log) -> tuple[Log, int, int]:
+        least, greatest = self.wanted.extent("offset")
+        begin = max(self.first.resolve(log, committed=self.committed), least, log.log_start_offset)
+        end = min(self.last.resolve(log, committed=self.committed), greatest + 1, log.log_end_offset)
+        since, _ = self.wanted.times
         if since is not None and begin < end:
             # The time indexes tell where the first record of that time is.
             parts = next(iter(log.parts(begin, end, since)), None)
             begin = end if parts is None or parts[1] is None else parts[1]
         return log, begin, end
 
-    def read(self, partition: InputPartition | None) -> Iterator[Any]:
-        """Read one task's records, in a worker."""
-        if isinstance(partition, LogTask):
-            yield from read_ranges(self._with_filter(), partition.ranges)
+    def rows(self, pieces: Sequence[OffsetRange]) -> Iterator[Any]:
+        """Read the records of some ranges as Arrow batches for Spark, in a worker."""
+        where = f"{self.directory}: {', '.join(map(str, pieces))}"
+        findings: list[Any] = []
+        yield from spark_batches(self._batches(pieces, findings), RECORD_COLUMNS, self.columns, where)
+        for finding in findings:
+            logger.warning("%s at byte %d: %s, found %s", finding.path, finding.offset, finding.kind, finding.found)
+
+    def _batches(self, pieces: Sequence[OffsetRange], findings: list[Any]) -> Iterator[Any]:
+        with self.open() as logs:
+            for each in pieces:
+                stream = logs.log(each.topic, each.partition).records(
+                    each.begin,
+                    each.end,
+                    *self.wanted.times,
+                    self.columns,
+                    batch_size=_BATCH_ROWS,
+                    isolation=self.isolation,
+                    on_error=self.on_error,
+                )
+                # Not as an Arrow stream, so that errors keep their class and findings can be asked for.
+                yield from stream
+                findings += stream.findings
 
 
-class PushdownRecordReader(RecordReader):
-    """A reader that takes the filters of a query; an error if the session does not push filters."""
+def cut_tasks(bounds: Iterable[tuple[Log, int, int]], size: TaskSize) -> list[Task]:
+    """Cut the wanted offsets of several logs, each with its first offset and the offset after its last one, into tasks."""
+    asked = [(log, begin, end) for log, begin, end in bounds if begin < end]
+    total = sum(each.size for part in asked for each in _split(*part, MAX_OFFSET)) if size.min_tasks else 0
+    most = size.task_bytes(total)
+    return [Task(ranges) for ranges in pack((each for part in asked for each in _split(*part, most)), most)]
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 -- Spark's name
-        """Take the bounds of the filters; Spark checks the other filters on the rows that remain."""
-        self.filter, rest = RecordFilter.of(filters)
-        return rest
+
+def _split(log: Log, begin: int, end: int, piece_bytes: int) -> Iterator[OffsetRange]:
+    """Cut the offsets [begin, end) of a log at its segments, and large segments where their indexes tell."""
+    segments = log.segments
+    bases = [segment.base_offset for segment in segments]
+    for segment, following in zip(segments, [*bases[1:], MAX_OFFSET], strict=True):
+        low, high = max(begin, segment.base_offset), min(end, following)
+        if low >= high:
+            continue
+        first = 0 if low <= segment.base_offset else _position(segment, low)
+        last = segment.size if high == following else _position(segment, high)
+        inside = [(at, pos) for at, pos in segment.cut_points(piece_bytes) if low < at < high and first < pos < last]
+        for (start, at), (stop, then) in pairwise([(low, first), *inside, (high, max(first, last))]):
+            yield OffsetRange(log.topic, log.partition, start, stop, then - at)
 
 
-class RecordStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+def _position(segment: LogSegment, offset: int) -> int:
+    try:
+        found = segment.translate_offset(offset)
+    except CorruptFileError:
+        return segment.size
+    return segment.size if found is None else found[1]
+
+
+class RecordStreamReader(LogStreamReader):
     """Follows the partitions of a log directory. The offsets of a batch have the form of Spark's own Kafka source."""
 
-    def __init__(
-        self,
-        options: ReadOptions,
-        wanted: Topics,
-        first: Bound,
-        *,
-        piece_bytes: int,
-        min_tasks: int | None,
-        max_offsets: int | None,
-        fail_on_data_loss: bool,
-    ) -> None:
+    options: ReadOptions
+
+    def __init__(self, options: ReadOptions, given: Mapping[str, str]) -> None:
         self.options = options
-        self.topics = wanted
-        self.first = first
-        self.piece_bytes = piece_bytes
-        self.min_tasks = min_tasks
-        self.max_offsets = max_offsets
-        self.fail_on_data_loss = fail_on_data_loss
+        self.max_offsets = opt.positive(given, "maxOffsetsPerTrigger")
+        self.fail_on_data_loss = opt.flag(given, "failOnDataLoss", default=True)
         self.target: _Offsets | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
         """Return the offsets that the starting options mean."""
         with self.options.open() as logs:
-            wanted = self.topics.choose(logs)
-            self.first.check_names(wanted)
-            committed = self.options.committed
-            return _to_json({each: self.first.resolve(_log(logs, each), committed=committed) for each in wanted})
+            wanted = self.options.topics.choose(logs)
+            first, committed = self.options.first, self.options.committed
+            first.check_names(wanted)
+            return _to_json(
+                {each: first.resolve(logs.log(each.topic, each.partition), committed=committed) for each in wanted}
+            )
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802
         """Return the ends of the logs, or lower offsets if a batch has a limit."""
@@ -226,10 +273,15 @@ class RecordStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._check_ends(logs, begins)
             ends = self._ends(logs) if self.target is None else self.target
             # A new partition is read from its start.
-            new = {each: _log(logs, each).log_start_offset for each in ends if start is not None and each not in begins}
+            new = {
+                each: logs.log(each.topic, each.partition).log_start_offset
+                for each in ends
+                if start is not None and each not in begins
+            }
         # A deleted or truncated partition ends where it was read to.
         ends = {**begins, **{each: max(end, begins.get(each, end)) for each, end in ends.items()}}
-        most = _rows_of(limit, self.max_offsets)
+        # The engine's limit, or else the option.
+        most = self.max_offsets if limit is None else getattr(limit, "max_rows", None)
         if most is not None and start is not None:
             ends = _limit({**new, **begins}, ends, most)
         return _to_json(ends)
@@ -247,16 +299,19 @@ class RecordStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _ends(self, logs: LogDir) -> _Offsets:
         committed = self.options.committed
-        return {each: latest(_log(logs, each), committed=committed) for each in self.topics.choose(logs)}
+        return {
+            each: latest(logs.log(each.topic, each.partition), committed=committed)
+            for each in self.options.topics.choose(logs)
+        }
 
     def _check_ends(self, logs: LogDir, read: Mapping[TopicPartition, int]) -> None:
         """Report partitions that were deleted, or end before what was read."""
         there = set(logs.partitions())
         for each, offset in read.items():
             if each not in there:
-                self._lost(f"{each} is gone, it was read up to offset {offset}")
-            elif (end := _log(logs, each).log_end_offset) < offset:
-                self._lost(f"{each} ends at offset {end}, and was read up to {offset}: it was cut off since")
+                self.report_loss(f"{each} is gone, it was read up to offset {offset}")
+            elif (end := logs.log(each.topic, each.partition).log_end_offset) < offset:
+                self.report_loss(f"{each} ends at offset {end}, and was read up to {offset}: it was cut off since")
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Cut the new offsets into tasks."""
@@ -267,34 +322,19 @@ class RecordStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for each, stop in sorted(ends.items()):
                 if each not in there:
                     if begins.get(each, 0) < stop:
-                        self._lost(f"{each} is gone, with the records up to offset {stop}")
+                        self.report_loss(f"{each} is gone, with the records up to offset {stop}")
                     continue
-                log = _log(logs, each)
+                log = logs.log(each.topic, each.partition)
                 first = log.log_start_offset
                 begin = begins.get(each, first)
                 if begin < min(first, stop):
-                    self._lost(
+                    self.report_loss(
                         f"{each}: the records from offset {begin} to {min(first, stop)} are gone, they were deleted"
                     )
                 if log.log_end_offset < stop and begin < stop:
-                    self._lost(f"{each} ends at offset {log.log_end_offset}, not at {stop}: it was cut off since")
+                    self.report_loss(f"{each} ends at offset {log.log_end_offset}, not at {stop}: it was cut off since")
                 bounds.append((log, max(begin, first), stop))
-            return [LogTask(ranges) for ranges in plan(bounds, self.piece_bytes, self.min_tasks)]
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Read one task's records, in a worker."""
-        if isinstance(partition, LogTask):
-            yield from read_ranges(self.options, partition.ranges)
-
-    def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: the logs belong to a broker."""
-
-    def _lost(self, what: str) -> None:
-        report_loss(f"{self.options.directory}: {what}", fail=self.fail_on_data_loss)
-
-
-def _log(logs: LogDir, partition: TopicPartition) -> Log:
-    return logs.log(partition.topic, partition.partition)
+            return [*cut_tasks(bounds, self.options.size)]
 
 
 def _to_json(offsets: _Offsets) -> dict[str, Any]:
@@ -310,14 +350,6 @@ def _from_json(offsets: dict[str, Any]) -> _Offsets:
         for topic, partitions in offsets.items()
         for partition, offset in partitions.items()
     }
-
-
-def _rows_of(limit: Any, given: int | None) -> int | None:
-    """Return the most rows of a batch: the engine's limit, or else the option."""
-    if limit is None:
-        return given
-    rows: int | None = getattr(limit, "max_rows", None)
-    return rows
 
 
 def _limit(begins: _Offsets, ends: _Offsets, most: int) -> _Offsets:

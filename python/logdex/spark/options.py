@@ -9,15 +9,13 @@ import json
 import re
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, get_args
 
 from logdex._core import time_ms
-from logdex._types import check_int64
+from logdex._types import Access, Compat, check_int64
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from logdex._types import Access, Compat
 
 
 def check_names(
@@ -25,12 +23,9 @@ def check_names(
 ) -> None:
     """Raise ValueError for an option that the source does not know: a mistyped filter must not read everything.
 
-    Args:
-        options: The options.
-        known: Names of the source's options.
-        what: The format, for the message.
-        ignored_prefixes: Beginnings, in lower case, of names that are ignored because they mean nothing here.
+    Names that begin with one of `ignored_prefixes`, in lower case, are ignored: they mean nothing here.
     """
+    known = ("path", "paths", *known)
     lowered = {name.lower() for name in known}
     unknown = sorted(
         name for name in options if name.lower() not in lowered and not name.lower().startswith(ignored_prefixes)
@@ -121,24 +116,22 @@ def instant(options: Mapping[str, str], name: str, *, end: bool) -> int | None:
 
 def flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
     """Return whether the option is `true`."""
-    return _one_of(options, name, ("true", "false"), str(default).lower()) == "true"
+    return bool(one_of(options, name, ("true", "false"), str(default).lower()) == "true")
 
 
 def access(options: Mapping[str, str]) -> Access:
     """Return the option `access`, by default `auto`."""
-    return cast("Access", _one_of(options, "access", ("auto", "mmap", "pread"), "auto"))
+    return one_of(options, "access", get_args(Access), "auto")  # type: ignore[no-any-return]
 
 
 def compat(options: Mapping[str, str]) -> Compat | None:
     """Return the option `compat`."""
-    if "compat" not in options:
-        return None
-    return cast("Compat", _one_of(options, "compat", ("4.9.3", "5.3.3", "5.5.0"), ""))
+    return one_of(options, "compat", get_args(Compat), "") if "compat" in options else None
 
 
 def pushdown(options: Mapping[str, str]) -> str:
     """Return the option `pushdown`, by default `auto`."""
-    return _one_of(options, "pushdown", ("auto", "true", "false"), "auto")
+    return str(one_of(options, "pushdown", ("auto", "true", "false"), "auto"))
 
 
 def takes_filters(options: Mapping[str, str]) -> bool:
@@ -151,7 +144,8 @@ def takes_filters(options: Mapping[str, str]) -> bool:
     return pushdown(options) == "true"
 
 
-def _one_of(options: Mapping[str, str], name: str, allowed: tuple[str, ...], default: str) -> str:
+def one_of(options: Mapping[str, str], name: str, allowed: tuple[str, ...], default: str) -> Any:
+    """Return the option in lower case, which must be one of the allowed words."""
     value = options.get(name, default).lower()
     if value not in allowed:
         raise ValueError(f"option {name}: {value!r} is not one of {', '.join(allowed)}")

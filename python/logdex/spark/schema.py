@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 from logdex._types import MAX_INT64
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 logger = logging.getLogger("logdex.spark")
 
@@ -122,8 +122,8 @@ def checked_schema(columns: dict[str, DataType], schema: StructType) -> list[str
     """Return the names in a schema that the user declared, which Spark passes on unchecked.
 
     Raises:
-        ValueError: A column is unknown, has another type than the source returns, or is declared NOT NULL; or the schema has no
-            column: Spark cannot count the rows of a batch without columns.
+        ValueError: There is no column (Spark cannot count the rows of a batch without columns), or a column is unknown, has
+            another type than the source returns, or is declared NOT NULL.
     """
     if not schema.fieldNames():
         raise ValueError(f"the schema has no column; there are {', '.join(columns)}")
@@ -143,11 +143,7 @@ def arrow_schema(columns: dict[str, DataType], names: Iterable[str]) -> Any:
 
 
 def microseconds(times: Any) -> tuple[Any, int]:
-    """Convert timestamp[ms] or int64 milliseconds to Spark's timestamp[us, UTC].
-
-    Returns:
-        The column, with null for each instant outside Spark's range, and the number of such instants.
-    """
+    """Convert timestamp[ms] or int64 milliseconds to timestamp[us, UTC], and count the instants out of range, which are null."""
     ms = times.cast(pa.int64())
     fits = pc.and_(pc.greater_equal(ms, _MIN_MS), pc.less_equal(ms, _MAX_MS))
     valid = pc.if_else(fits, ms, pa.scalar(None, pa.int64()))
@@ -166,42 +162,39 @@ def milliseconds(times: Any) -> Any:
     return pc.subtract(quotient, rounded_up.cast(pa.int64()))
 
 
-def lay_out(batch: Any, schema: Any, constants: dict[str, Any] | None = None) -> tuple[Any, int]:
-    """Convert a batch to exactly the schema: its columns, its order, its types.
+def spark_batches(
+    batches: Iterable[Any],
+    columns: dict[str, DataType],
+    names: Iterable[str],
+    where: str,
+    constants: dict[str, Any] | None = None,
+) -> Iterator[Any]:
+    """Yield the batches that have rows with exactly the named columns, and log how many instants Spark cannot hold.
 
     Args:
-        batch: A pyarrow.RecordBatch with all columns of the schema that are not constants.
-        schema: The Arrow schema, as `arrow_schema` returns it.
-        constants: Columns with one value for the whole batch.
-
-    Returns:
-        The batch, and the number of instants outside Spark's range, which are null.
+        batches: Batches of any Arrow implementation, with all named columns that are not constants.
+        columns: The columns of the format.
+        names: The wanted columns.
+        where: The place that the message in the log names.
+        constants: Columns with one value for all batches.
     """
-    arrays: list[Any] = []
+    schema = arrow_schema(columns, names)
     lost = 0
-    for field in schema:
-        if constants and field.name in constants:
-            arrays.append(pa.repeat(pa.scalar(constants[field.name], field.type), batch.num_rows))
-            continue
-        column = batch.column(field.name)
-        if pa.types.is_timestamp(field.type):
-            column, out_of_range = microseconds(column)
-            lost += out_of_range
-        elif column.type != field.type:
-            column = column.cast(field.type)
-        arrays.append(column)
-    return pa.RecordBatch.from_arrays(arrays, schema=schema), lost
-
-
-def warn_of_lost_instants(count: int, where: str) -> None:
-    """Log how many instants became null because Spark's timestamp cannot hold them, unless there are none."""
-    if count:
-        logger.warning("%s: %d instants outside the range of Spark's timestamp are null", where, count)
-
-
-def record_batches(stream: Any) -> Iterable[Any]:
-    """Return the batches of any Arrow stream (an object with the PyCapsule interface) as pyarrow.RecordBatch."""
-    return pa.RecordBatchReader.from_stream(stream)  # type: ignore[no-any-return]
+    for batch in map(pa.record_batch, batches):
+        arrays: list[Any] = []
+        for field in schema:
+            if constants and field.name in constants:
+                arrays.append(pa.repeat(pa.scalar(constants[field.name], field.type), batch.num_rows))
+                continue
+            column = batch.column(field.name)
+            if pa.types.is_timestamp(field.type):
+                column, out_of_range = microseconds(column)
+                lost += out_of_range
+            arrays.append(column if column.type == field.type else column.cast(field.type))
+        if batch.num_rows:
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+    if lost:
+        logger.warning("%s: %d instants outside the range of Spark's timestamp are null", where, lost)
 
 
 def require_columns(names: Sequence[str], required: Sequence[str], what: str) -> None:

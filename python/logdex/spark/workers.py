@@ -18,7 +18,7 @@ import threading
 from collections import OrderedDict
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -29,26 +29,13 @@ from logdex.errors import LogdexError
 from logdex.rocketmq import CommitLog, IndexService, MessageStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Sequence
 
     from pyspark.sql import SparkSession
-
-    from logdex._types import Access, Compat
-
-    class Sized(Protocol):
-        """A part of a log."""
-
-        @property
-        def size(self) -> int:
-            """Approximate bytes of log."""
 
 
 _Argument = TypeVar("_Argument")
 _Handle = TypeVar("_Handle")
-_Piece = TypeVar("_Piece", bound="Sized")
-
-PARTITION_BYTES = 128 << 20
-"""Bytes of log that a task reads by default, as for Spark's own files."""
 
 _ANSWER = StructType([StructField("number", LongType()), StructField("answer", StringType())])
 _PROBE = "import logdex._core, pyarrow, pyspark, sys; sys.stdout.write('%d.%d' % sys.version_info[:2])"
@@ -60,20 +47,19 @@ _opened: OrderedDict[Hashable, tuple[Hashable, Any]] = OrderedDict()
 _lock = threading.RLock()
 
 
-# Which Python the workers run
-
-
 def check_worker_python(spark: SparkSession) -> None:
     """Check that the Python of the session's workers can run logdex.
 
-    Workers run the value of `PYSPARK_PYTHON` at the start of the session, otherwise `python3` from the path, and not the
-    driver's interpreter. If theirs is another one, it is started once to see whether it has logdex.
+    Workers run the value of `PYSPARK_PYTHON` at the start of the session, otherwise `python3` from the path. If this is not the
+    driver's Python, it is started once to check whether it has logdex.
 
     Raises:
         LogdexError: It cannot run logdex; the message names it and the setting to change.
     """
-    worker = _worker_python(spark)
-    if worker is None:
+    try:
+        worker = str(spark.sparkContext.pythonExec)
+    except PySparkException:
+        # The context of a Connect session is on the server, which reports its own errors.
         return
     found = shutil.which(worker)
     # Not resolved: a virtual environment's python is a link to a python without its packages.
@@ -88,15 +74,6 @@ def check_worker_python(spark: SparkSession) -> None:
             f"Spark starts its Python workers with {found or worker}, which cannot run logdex ({problem}): set the "
             f"environment variable PYSPARK_PYTHON={sys.executable} before the Spark session is created"
         )
-
-
-def _worker_python(spark: SparkSession) -> str | None:
-    """Return the command that starts the session's Python workers; None if it is unknown (Spark Connect)."""
-    try:
-        return str(spark.sparkContext.pythonExec)
-    except PySparkException:
-        # The context of a Connect session is on the server, which reports its own errors.
-        return None
 
 
 @lru_cache(maxsize=8)
@@ -115,18 +92,12 @@ def _python_problem(python: str) -> str:
     return "" if done.stdout == driver else f"it is Python {done.stdout} and the driver is Python {driver}"
 
 
-# What a task does
-
-
 def call_in_tasks(
     spark: SparkSession, function: Callable[[_Argument], Any], arguments: Sequence[_Argument]
 ) -> list[Any]:
     """Call a function once for each argument, each call in a task of its own, and return the answers in their order.
 
-    Args:
-        spark: The session whose workers call the function.
-        function: The function, whose answer must fit in JSON; it is pickled into every task, together with all arguments.
-        arguments: Its arguments.
+    The function is pickled into every task, together with all arguments. Its answer must fit in JSON.
     """
     if not arguments:
         return []
@@ -141,56 +112,19 @@ def call_in_tasks(
     return [json.loads(row.answer) for row in sorted(rows)]
 
 
-def task_bytes(total: int, most: int, min_tasks: int | None) -> int:
-    """Return the limit of bytes for one task that results in enough tasks.
-
-    Args:
-        total: Bytes that are read in total.
-        most: The upper limit in any case.
-        min_tasks: The smallest number of tasks; None: no minimum.
-    """
-    return most if not min_tasks or min_tasks < 0 else max(1, min(most, -(-total // min_tasks)))
-
-
-def pack(pieces: Iterable[_Piece], most: int) -> list[tuple[_Piece, ...]]:
-    """Group pieces, in their order, into tasks of at most `most` bytes; a larger piece is a task of its own."""
-    tasks: list[list[_Piece]] = []
-    size = 0
-    for piece in pieces:
-        if not tasks or size + piece.size > most:
-            tasks.append([])
-            size = 0
-        tasks[-1].append(piece)
-        size += piece.size
-    return [tuple(task) for task in tasks]
-
-
-# Files that a worker keeps open
-
-
-def index_service(
-    directory: str,
-    *,
-    hash_slots: int | None = None,
-    max_entries: int | None = None,
-    access: Access = "auto",
-    compat: Compat | None = None,
-) -> IndexService:
+def index_service(directory: str, **options: Any) -> IndexService:
     """Return the open index service of a directory."""
-    options = {"hash_slots": hash_slots, "max_entries": max_entries, "access": access, "compat": compat}
     return _cached(IndexService.open, directory, [directory], options)
 
 
-def commit_log(directory: str, *, access: Access = "auto", compat: Compat | None = None) -> CommitLog:
+def commit_log(directory: str, **options: Any) -> CommitLog:
     """Return the open commit log of a directory, or of several directories separated by commas."""
-    parts = [str(part) for part in commit_log_directories(directory)]
-    return _cached(CommitLog.open, directory, parts, {"access": access, "compat": compat})
+    return _cached(CommitLog.open, directory, [str(part) for part in commit_log_directories(directory)], options)
 
 
-def message_store(root: str, *, hash_slots: int | None = None, max_entries: int | None = None) -> MessageStore:
+def message_store(root: str, **options: Any) -> MessageStore:
     """Return the open store at a root directory."""
-    parts = [root, f"{root}/commitlog", f"{root}/index"]
-    return _cached(MessageStore.open, root, parts, {"hash_slots": hash_slots, "max_entries": max_entries})
+    return _cached(MessageStore.open, root, [root, f"{root}/commitlog", f"{root}/index"], options)
 
 
 def require_directory(directory: Path) -> None:
@@ -201,7 +135,7 @@ def require_directory(directory: Path) -> None:
 
 
 def known_geometry(index_dir: Path, hash_slots: int | None, max_entries: int | None) -> tuple[int | None, int | None]:
-    """Return slots and entries of a directory's index files, inferred once on the driver unless they are given.
+    """Return slots and entries of a directory's index files, on the driver: inferred, or those given.
 
     Raises:
         FileNotFoundError: There is no such directory.
@@ -218,7 +152,7 @@ def known_geometry(index_dir: Path, hash_slots: int | None, max_entries: int | N
 
 def _cached(open_handle: Callable[..., _Handle], path: str, directories: list[str], options: dict[str, Any]) -> _Handle:
     """Return the handle of a path: the open one, or a new one if the directories changed."""
-    key = (open_handle, path, *options.values())
+    key = (open_handle, path, *sorted(options.items()))
     state = tuple(_state(directory) for directory in directories)
     with _lock:
         known = _opened.get(key)

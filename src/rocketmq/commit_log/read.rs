@@ -123,7 +123,7 @@ impl CommitLog {
         })
     }
 
-    /// True when what begins at this offset is a whole message that a broker cut off; with [`Options::broker_end`] also when
+    /// True when what begins at this offset is a whole message that a broker cut off; with the option `broker_end` also when
     /// it only lies behind the end of the log.
     ///
     /// # Errors

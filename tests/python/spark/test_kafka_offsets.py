@@ -10,8 +10,8 @@ from pyspark.sql import datasource as ds
 
 from logdex.kafka import TopicPartition
 from logdex.spark.kafka_offsets import ending, starting, topics
-from logdex.spark.kafka_read import OffsetRange, RecordFilter
-from logdex.spark.workers import pack
+from logdex.spark.kafka_source import OffsetRange, RecordFilter
+from logdex.spark.log_source import pack
 
 ORDERS = TopicPartition("orders", 1)
 
@@ -144,9 +144,9 @@ def test_filters_of_a_query_become_bounds() -> None:
         ds.LessThanOrEqual(("offset",), 9),
         ds.EqualTo(("key",), b"k"),
     ]
-    bounds, rest = RecordFilter.of(filters)
-    assert bounds == RecordFilter(frozenset(["orders"]), frozenset([0, 1]), 6, 10)
-    assert rest == filters[-1:]
+    bounds = RecordFilter().narrowed(filters)
+    assert bounds.values == {"topic": {"orders"}, "partition": {0, 1}}
+    assert bounds.extent("offset") == (6, 9)
     assert bounds.takes(ORDERS)
     assert not bounds.takes(TopicPartition("orders", 2))
     assert not bounds.takes(TopicPartition("other", 1))

@@ -177,7 +177,7 @@ def test_tasks_are_balanced_by_bytes(kafka_case: Callable[[str], Path]) -> None:
     root = kafka_case("timestamps")
     options = {"path": str(root), "topic": "ts-warm", "maxPartitionBytes": "20000"}
     source = KafkaLogSource(CaseInsensitiveDict(options))
-    tasks = [task.ranges for task in source.reader(source.schema()).partitions()]  # type: ignore[attr-defined]
+    tasks = [task.pieces for task in source.reader(source.schema()).partitions()]  # type: ignore[attr-defined]
     with LogDir.open(root) as logs:
         size = sum(logs.log(each.topic, each.partition).size for each in logs.partitions("ts-warm"))
         ends = {

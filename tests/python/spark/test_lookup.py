@@ -226,7 +226,7 @@ def test_other_slots_and_entries_are_refused_on_the_driver(
 
 def test_find_refuses_a_word_for_scan_on_the_driver(spark: SparkSession, shared_store: Callable[[str], Path]) -> None:
     asked = spark.createDataFrame([("T", "k")], "topic string, key string")
-    with pytest.raises(ValueError, match="scan must be"):
+    with pytest.raises(ValueError, match="scan='all': expected"):
         ls.find(asked, shared_store("basic"), scan="all")  # type: ignore[arg-type]
 
 

@@ -14,7 +14,7 @@ import golden
 from logdex import spark as ls
 from logdex.rocketmq import CommitLog, MessageStore
 from logdex.spark.messages.source import MessagesSource
-from logdex.spark.schema import MESSAGE_COLUMNS, arrow_schema, lay_out, microseconds, milliseconds
+from logdex.spark.schema import MESSAGE_COLUMNS, arrow_schema, microseconds, milliseconds, spark_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,9 +27,8 @@ MAX_INT64 = 2**63 - 1
 
 def scanned(store: Path, columns: list[str]) -> pa.Table:
     log = CommitLog.open(store / "commitlog")
-    schema = arrow_schema(MESSAGE_COLUMNS, columns)
-    batches = [lay_out(batch, schema)[0] for batch in pa.RecordBatchReader.from_stream(log.scan())]
-    return pa.Table.from_batches(batches, schema)
+    batches = spark_batches(log.scan(), MESSAGE_COLUMNS, columns, str(store))
+    return pa.Table.from_batches(batches, arrow_schema(MESSAGE_COLUMNS, columns))
 
 
 def by_offset(table: pa.Table) -> list[dict[str, object]]:

@@ -6,17 +6,7 @@ import errno
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from logdex.cli.arguments import (
-    add_commit_log,
-    add_geometry,
-    add_source,
-    add_times,
-    add_zone,
-    command,
-    int32,
-    open_options,
-    word,
-)
+from logdex.cli.arguments import GEOMETRY, TIMES, add_options, add_source, command, int32, open_options
 from logdex.cli.output import Progress, complain, say_built, say_json
 from logdex.errors import CorruptFileError
 from logdex.report import Report
@@ -29,6 +19,7 @@ if TYPE_CHECKING:
     from logdex.cli.arguments import Subparsers
 
 _STORE = "the store, or its commit log"
+_TARGET = "where to write; created if it is missing"
 
 _BUILD_INDEX = """\
 Writes into an empty directory the same index files that a broker would write, up to the first
@@ -67,40 +58,33 @@ anything; `logdex copy` keeps the messages after a corrupt region.
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the commands."""
-    parser = command(subparsers, "build-index", "build index files from the commit log", _BUILD_INDEX)
+    parser = command(subparsers, "build-index", "build index files from the commit log", _BUILD_INDEX, build_index)
     parser.add_argument("store", metavar="STORE", help=_STORE)
-    parser.add_argument("directory", metavar="DIR", help="where to write; created if it is missing")
-    add_commit_log(parser)
-    parser.add_argument(
-        "--hash-slots", type=int32, metavar="N", help="maxHashSlotNum (default: the store's, 5,000,000)"
+    parser.add_argument("directory", metavar="DIR", help=_TARGET)
+    add_options(parser, "--commit-log")
+    slots, entries = (
+        "maxHashSlotNum (default: the store's, 5,000,000)",
+        "maxIndexNum (default: the store's, 20,000,000)",
     )
-    parser.add_argument("--max-entries", type=int32, metavar="N", help="maxIndexNum (default: the store's, 20,000,000)")
-    add_zone(parser)
+    parser.add_argument("--hash-slots", type=int32, metavar="N", help=slots)
+    parser.add_argument("--max-entries", type=int32, metavar="N", help=entries)
+    add_options(parser, "--zone")
     parser.add_argument("--tags", action="store_true", help="index tags, too, as a 5.5.0 broker does")
-    parser.set_defaults(run=build_index)
-    parser = command(subparsers, "build-queues", "build consume queues from the commit log", _BUILD_QUEUES)
+    parser = command(
+        subparsers, "build-queues", "build consume queues from the commit log", _BUILD_QUEUES, build_queues
+    )
     add_source(parser, "store", _STORE)
-    parser.add_argument("directory", metavar="DIR", help="where to write; created if it is missing")
-    parser.set_defaults(run=build_queues)
-    parser = command(subparsers, "copy", "copy messages into a new store, which a broker loads", _COPY)
+    parser.add_argument("directory", metavar="DIR", help=_TARGET)
+    parser = command(subparsers, "copy", "copy messages into a new store, which a broker loads", _COPY, copy)
     add_source(parser, "store", _STORE)
     parser.add_argument("directory", metavar="DIR", help="the new store; created if it is missing")
-    parser.add_argument("--topic", type=word, metavar="T", help="only this topic")
-    add_times(parser)
-    add_zone(parser)
-    parser.set_defaults(run=copy)
-    parser = command(subparsers, "recover", "repair a store after a crash, in place", _RECOVER)
+    add_options(parser, "--topic", *TIMES, "--zone")
+    parser = command(subparsers, "recover", "repair a store after a crash, in place", _RECOVER, recover)
     parser.add_argument("store", metavar="STORE", help="the store; its broker must be stopped")
     parser.add_argument("--truncate", action="store_true", help="truncate at damage, even if valid messages follow")
-    parser.add_argument(
-        "--file-size",
-        type=int32,
-        metavar="N",
-        help="mappedFileSizeCommitLog, if the only file of the log is truncated",
-    )
-    add_zone(parser)
-    add_geometry(parser)
-    parser.set_defaults(run=recover)
+    size = "mappedFileSizeCommitLog, if the only file of the log is truncated"
+    parser.add_argument("--file-size", type=int32, metavar="N", help=size)
+    add_options(parser, "--zone", *GEOMETRY)
 
 
 def build_index(arguments: argparse.Namespace) -> int:
@@ -157,18 +141,12 @@ def recover(arguments: argparse.Namespace) -> int:
         ) as writer:
             report = writer.recovered
     except CorruptFileError as error:
-        return _say_refused(error, as_json=arguments.json)
+        if arguments.json:
+            say_json({"ok": False, **{name: getattr(error, name) for name in ("path", "offset", "expected", "found")}})
+        else:
+            complain(f"{error}; nothing was changed")
+        return 1
     if not arguments.json:
         done = {name: count for name, count in report.checked.items() if count or name == "log_bytes"}
         report = Report(report.findings, done)
     return say_built(report, arguments.store, as_json=arguments.json)
-
-
-def _say_refused(error: CorruptFileError, *, as_json: bool) -> int:
-    if as_json:
-        say_json(
-            {"ok": False, "path": error.path, "offset": error.offset, "expected": error.expected, "found": error.found}
-        )
-    else:
-        complain(f"{error}; nothing was changed")
-    return 1

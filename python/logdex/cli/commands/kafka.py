@@ -7,9 +7,10 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from logdex.cli.arguments import add_times, command, count, int32, raw_bytes, word
+from logdex.cli.arguments import TIMES, add_options, command, count, int32, raw_bytes, word
 from logdex.cli.output import Progress, complain, printable, say, say_json, say_report
-from logdex.cli.sources.kafka import open_kafka, record_json, record_text
+from logdex.cli.sources import open_first
+from logdex.cli.sources.kafka import open_part, open_source, say_record
 from logdex.cli.sources.kafka_dump import Dump, files_to_dump
 from logdex.kafka import Log, LogDir, LogSegment, ProducerState, build_key_index, find
 from logdex.kafka.files import LOG
@@ -61,6 +62,7 @@ Builds an index from record keys to offsets, one directory for each partition, o
 one that an earlier call began. Kafka's own files are only read.
 
   logdex kafka build-index /var/kafka-logs /var/key-index --topic orders"""
+_LOG_DIR = "the broker's log directory (log.dirs), or a copy of it"
 
 
 def add_parsers(subparsers: Subparsers) -> None:
@@ -72,61 +74,35 @@ def add_parsers(subparsers: Subparsers) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    _add_dump(commands)
-    _add_find(commands)
-    _add_verify(commands)
-    _add_rebuild(commands)
-    _add_build(commands)
-
-
-def _add_dump(commands: Subparsers) -> None:
-    parser = command(commands, "dump", "print the content of segment files", _DUMP)
+    parser = command(commands, "dump", "print the content of segment files", _DUMP, run_dump)
     parser.add_argument("paths", metavar="PATH", nargs="+", help="files of a segment, or a partition's directory")
     parser.add_argument("--deep", "--deep-iteration", action="store_true", help="print the records of each batch, too")
     parser.add_argument("--print-data-log", action="store_true", help="print the records with keys and values")
-    parser.set_defaults(run=run_dump)
-
-
-def _add_find(commands: Subparsers) -> None:
-    parser = command(commands, "find", "find records by key, the newest first", _FIND)
-    parser.add_argument("log_dir", metavar="LOG_DIR", help="the broker's log directory (log.dirs), or a copy of it")
+    parser = command(commands, "find", "find records by key, the newest first", _FIND, run_find)
+    parser.add_argument("log_dir", metavar="LOG_DIR", help=_LOG_DIR)
     parser.add_argument("topic", type=word, metavar="TOPIC", help="the topic")
     parser.add_argument("key", type=raw_bytes, metavar="KEY", help="the key, or the value of --header")
-    parser.add_argument(
-        "--index", metavar="DIR", help="the directory that build-index wrote; without it the topic is scanned"
-    )
+    index = "the directory that build-index wrote; without it the topic is scanned"
+    parser.add_argument("--index", metavar="DIR", help=index)
     parser.add_argument("--header", type=word, metavar="NAME", help="compare the values of the header of this name")
-    add_times(parser)
+    add_options(parser, *TIMES)
     parser.add_argument("--max", type=count, metavar="N", help="at most N records")
     parser.add_argument("--body", action="store_true", help="print the values, too")
-    parser.set_defaults(run=run_find)
-
-
-def _add_verify(commands: Subparsers) -> None:
-    parser = command(commands, "verify", "check every byte that has a meaning", _VERIFY)
+    parser = command(commands, "verify", "check every byte that has a meaning", _VERIFY, run_verify)
     parser.add_argument("path", metavar="PATH", help="a log directory, a partition's directory, a .log file")
     parser.add_argument("--shallow", action="store_true", help="do not decode the records")
-    parser.set_defaults(run=run_verify)
-
-
-def _add_rebuild(commands: Subparsers) -> None:
-    parser = command(commands, "rebuild-index", "rebuild index files from the log", _REBUILD)
+    parser = command(commands, "rebuild-index", "rebuild index files from the log", _REBUILD, run_rebuild)
     parser.add_argument("path", metavar="PATH", help="a partition's directory, or a .log file")
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--to", metavar="DIR", help="where to write; existing files are not replaced")
     where.add_argument("--in-place", action="store_true", help="beside the log; existing files are replaced")
     parser.add_argument("--index-interval-bytes", type=int32, default=INDEX_INTERVAL_BYTES, metavar="N")
     parser.add_argument("--max-index-bytes", type=int32, default=MAX_INDEX_BYTES, metavar="N")
-    parser.set_defaults(run=run_rebuild)
-
-
-def _add_build(commands: Subparsers) -> None:
-    parser = command(commands, "build-index", "index records by their keys", _BUILD)
-    parser.add_argument("log_dir", metavar="LOG_DIR", help="the broker's log directory (log.dirs), or a copy of it")
+    parser = command(commands, "build-index", "index records by their keys", _BUILD, run_build)
+    parser.add_argument("log_dir", metavar="LOG_DIR", help=_LOG_DIR)
     parser.add_argument("directory", metavar="DIR", help="where the index goes")
     parser.add_argument("--topic", type=word, action="append", metavar="T", help="only this topic; may be repeated")
     parser.add_argument("--header", type=word, metavar="NAME", help="index the values of this header, too")
-    parser.set_defaults(run=run_build)
 
 
 def run_dump(arguments: argparse.Namespace) -> int:
@@ -170,10 +146,7 @@ def run_find(arguments: argparse.Namespace) -> int:
         row["headers"] = [{"key": name, "value": value} for name, value in record.headers]
         if not arguments.body:
             del row["value"]
-        if arguments.json:
-            say_json(record_json(row))
-        else:
-            say(record_text(row))
+        say_record(row, as_json=arguments.json)
     if result.truncated:
         complain(f"there are more than {arguments.max}")
     if result.scanned_offsets:
@@ -185,7 +158,11 @@ def run_find(arguments: argparse.Namespace) -> int:
 
 def run_verify(arguments: argparse.Namespace) -> int:
     """Print findings; 1 if there are any."""
-    with open_kafka(Path(arguments.path)) as source, Progress("verify") as progress:
+    expected = "no Kafka log directory, no partition's directory, no file of a segment"
+    with (
+        open_first(Path(arguments.path), (open_source, open_part), expected) as source,
+        Progress("verify") as progress,
+    ):
         report = source.verify(progress, deep=not arguments.shallow)
     return say_report(report, json=arguments.json)
 
@@ -212,17 +189,13 @@ def run_rebuild(arguments: argparse.Namespace) -> int:
 def run_build(arguments: argparse.Namespace) -> int:
     """Write key index files; 1 if damaged batches were skipped."""
     with LogDir.open(arguments.log_dir) as logs, Progress("build-index") as progress:
-        done = 0
-
         if not LogDir.exists_at(arguments.log_dir):
             raise ValueError(f"{arguments.log_dir}: no Kafka log directory, it holds no <topic>-<partition>")
-
-        def show(_: object, read: int) -> None:
-            nonlocal done
-            done += read
-            progress(done)
-
         report = build_key_index(
-            logs, arguments.directory, topics=arguments.topic, header=arguments.header, progress=show
+            logs,
+            arguments.directory,
+            topics=arguments.topic,
+            header=arguments.header,
+            progress=lambda _, read: progress.add(read),
         )
     return say_report(report, json=arguments.json)

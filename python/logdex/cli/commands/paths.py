@@ -1,19 +1,37 @@
-"""`logdex info` and `logdex verify`: commands that take any path."""
+"""`logdex info`, `verify`, `cat` and `export`: commands that take any path."""
 
 from __future__ import annotations
 
+import errno
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from logdex.cli.arguments import add_source, command, open_options
-from logdex.cli.output import Progress, facts, say, say_json, say_report, size_text, table, time_text
-from logdex.cli.sources.registry import open_source
+from logdex._core import SegmentReader
+from logdex.cli.arguments import FILTERS, OPEN, add_options, add_source, command, open_options
+from logdex.cli.output import Progress, complain, say, say_facts, say_json, say_report, size_text, table, time_text
+from logdex.cli.rows import limited_batches, plain_rows
+from logdex.cli.sources import kafka, open_first, rocketmq
+from logdex.errors import LogdexError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
+    from typing import BinaryIO
 
+    from logdex._core import BatchStream
     from logdex.cli.arguments import Subparsers
+    from logdex.cli.sources import Source
 
 _PATH = "a store, a commit log, an index directory or file; a Kafka log directory, or a part of it"
+_STORE = "the store, or its commit log"
+_EXPECTED = (
+    "expected a store (holds commitlog), an index directory (files named by 17 digits) "
+    "or a Kafka log directory (<topic>-<partition>); found none of them"
+)
+KINDS: tuple[Callable[..., Source | None], ...] = (
+    *(rocketmq.open_store, rocketmq.open_index),
+    *(kafka.open_source, rocketmq.open_part, kafka.open_part),
+)
 
 _INFO = """\
 Prints kind, files, ranges of offsets and times, and the geometry of the index. It is fast:
@@ -30,27 +48,51 @@ both directions. docs/findings.md lists all kinds of findings. Changes nothing.
   logdex verify /data/store
   logdex verify /data/store/index --json | jq -r .kind | sort | uniq -c"""
 
+_CAT = """\
+Prints messages in log order. With a topic, a queue or times, the consume queues are used if
+they can be trusted; else the log is scanned.
+
+  logdex cat /data/store --topic Orders --begin -2h --body
+  logdex cat /data/store --json | jq -r .keys"""
+
+_EXPORT = """\
+Needs pyarrow (pip install pyarrow). README.md lists the columns; bodies are decompressed.
+The file gets its name only when it is complete.
+
+  logdex export /data/store orders.parquet --topic Orders --begin 2026-11-20
+  logdex export /data/store heads.parquet --no-body --compression zstd"""
+
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the commands."""
-    parser = command(subparsers, "info", "describe the store, log or index at a path", _INFO)
-    add_source(parser, "path", _PATH)
-    parser.set_defaults(run=info)
-    parser = command(subparsers, "verify", "check every byte that has a meaning", _VERIFY)
-    add_source(parser, "path", _PATH)
-    parser.set_defaults(run=verify)
+    add_source(command(subparsers, "info", "describe the store, log or index at a path", _INFO, info), "path", _PATH)
+    add_source(command(subparsers, "verify", "check every byte that has a meaning", _VERIFY, verify), "path", _PATH)
+    parser = command(subparsers, "cat", "print messages", _CAT, cat)
+    parser.add_argument("path", metavar="STORE", help=_STORE)
+    add_options(parser, *FILTERS, *OPEN, "--body")
+    parser = command(subparsers, "export", "write messages into a Parquet file", _EXPORT, export)
+    parser.add_argument("path", metavar="STORE", help=_STORE)
+    parser.add_argument("file", metavar="FILE.parquet", help="the file to write; it must not exist")
+    add_options(parser, *FILTERS, *OPEN)
+    parser.add_argument("--no-body", action="store_true", help="leave out the bodies")
+    compressions = ("none", "snappy", "gzip", "zstd", "lz4", "brotli")
+    text = "of Parquet (default: %(default)s)"
+    parser.add_argument("--compression", choices=compressions, default="snappy", help=text)
 
 
 def info(arguments: argparse.Namespace) -> int:
     """Describe the path; 0 if it can be read."""
-    with open_source(arguments.path, **open_options(arguments)) as source:
+    with _open(arguments) as source:
         description = source.describe()
     if arguments.json:
-        listings = {listing.title.replace(" ", "_"): listing.to_dicts() for listing in description.listings}
+        listings = {
+            listing.title.replace(" ", "_"): [dict(zip(listing.heads, row, strict=True)) for row in listing.rows]
+            for listing in description.listings
+        }
         say_json({"path": str(arguments.path), "kind": description.kind, **description.facts, **listings})
         return 0
     say(f"{arguments.path}: {description.kind}")
-    facts([(_words(name), _shown(name, value)) for name, value in description.facts.items()], indent="  ")
+    say_facts([(_words(name), _shown(name, value)) for name, value in description.facts.items()], indent="  ")
     for listing in description.listings:
         say()
         rows = [[_shown(name, value) for name, value in zip(listing.heads, row, strict=True)] for row in listing.rows]
@@ -60,9 +102,79 @@ def info(arguments: argparse.Namespace) -> int:
 
 def verify(arguments: argparse.Namespace) -> int:
     """Print the findings; 1 if there are any."""
-    with open_source(arguments.path, **open_options(arguments)) as source, Progress("verify") as progress:
+    with _open(arguments) as source, Progress("verify") as progress:
         report = source.verify(progress)
     return say_report(report, json=arguments.json)
+
+
+def cat(arguments: argparse.Namespace) -> int:
+    """Print the rows; 1 if no row passes the filters."""
+    printed = 0
+    with _open(arguments) as source:
+        stream = source.rows(arguments, body=arguments.body)
+        for row in plain_rows(limited_batches(stream, arguments.limit)):
+            source.say_row(row, as_json=arguments.json)
+            printed += 1
+        _say_passed_over(stream)
+    return 0 if printed else 1
+
+
+def export(arguments: argparse.Namespace) -> int:
+    """Write the file; 1 if no row passes the filters, with a file of no rows."""
+    target = Path(arguments.file)
+    if target.exists():
+        raise FileExistsError(errno.EEXIST, "the file exists already", str(target))
+    try:
+        import pyarrow.parquet  # noqa: PLC0415, F401 -- optional
+    except ImportError:
+        raise LogdexError("export needs pyarrow: pip install pyarrow") from None
+    part = target.with_name(target.name + ".part")
+    # "x": another export may be writing this file.
+    sink = part.open("xb")
+    try:
+        with sink, _open(arguments) as source, Progress("export") as progress:
+            rows = _write(source, sink, progress, arguments)
+        part.rename(target)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    size = target.stat().st_size
+    if arguments.json:
+        say_json({"file": str(target), "rows": rows, "bytes": size})
+    else:
+        say(f"{target}: {rows:,} rows, {size_text(size)}")
+    return 0 if rows else 1
+
+
+def _write(source: Source, sink: BinaryIO, progress: Progress, arguments: argparse.Namespace) -> int:
+    """Write the rows. The progress is the position in the log, or the bytes of batches without `phy_offset`."""
+    import pyarrow as pa  # noqa: PLC0415 -- optional
+    from pyarrow import parquet  # noqa: PLC0415 -- optional
+
+    stream = source.rows(arguments, body=not arguments.no_body)
+    facts = source.describe().facts
+    begin, total = facts.get("min_offset"), facts.get("log_bytes")
+    rows = 0
+    with parquet.ParquetWriter(sink, pa.schema(stream.schema), compression=arguments.compression) as writer:
+        for batch in limited_batches(stream, arguments.limit):
+            writer.write_batch(pa.record_batch(batch))
+            rows += batch.num_rows
+            if begin is not None and "phy_offset" in batch.column_names:
+                progress(batch.column("phy_offset")[batch.num_rows - 1].as_py() - begin, total)
+            else:
+                progress.add(batch.nbytes)
+    _say_passed_over(stream)
+    return rows
+
+
+def _open(arguments: argparse.Namespace) -> Source:
+    return open_first(Path(arguments.path), KINDS, _EXPECTED, **open_options(arguments))
+
+
+def _say_passed_over(stream: BatchStream | SegmentReader) -> None:
+    """Print on standard error which damaged parts the rows leave out."""
+    for finding in stream.findings if isinstance(stream, SegmentReader) else ():
+        complain(f"{finding.path} at byte {finding.offset}: expected {finding.expected}, found {finding.found}")
 
 
 def _words(name: str) -> str:

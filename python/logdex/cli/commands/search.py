@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from logdex.cli.arguments import add_source, add_times, command, count, open_options, word
+from logdex.cli.arguments import TIMES, add_options, add_source, command, count, open_options, word
 from logdex.cli.output import Progress, complain, say, say_json, size_text
-from logdex.cli.rows import message_json, message_text
+from logdex.cli.rows import say_message
 from logdex.hash_index.query import TimeRange
 from logdex.rocketmq import MessageStore
 
@@ -47,26 +47,24 @@ _SCANS: dict[str, Scan] = {"auto": "auto", "all": True, "none": False}
 
 def add_parsers(subparsers: Subparsers) -> None:
     """Add the commands."""
-    parser = command(subparsers, "find", "find messages by key, the newest first", _FIND)
+    parser = command(subparsers, "find", "find messages by key, the newest first", _FIND, find)
     add_source(parser, "store", _STORE)
     parser.add_argument("topic", type=word, metavar="TOPIC", help="the topic; '*' for any")
     parser.add_argument("key", type=word, metavar="KEY", help="a key, a unique key, or with '*' an offset id")
-    add_times(parser)
+    add_options(parser, *TIMES)
     parser.add_argument("--max", type=count, metavar="N", help="at most N messages")
-    parser.add_argument("--body", action="store_true", help="print the bodies, too")
+    add_options(parser, "--body")
     parser.add_argument(
         "--scan",
-        choices=("auto", "all", "none"),
+        choices=_SCANS,
         default="auto",
         help="how much of the log without an index to scan: up to 1 GiB, all, none",
     )
-    parser.set_defaults(run=find)
-    parser = command(subparsers, "explain", "explain why a key is found or not", _EXPLAIN)
+    parser = command(subparsers, "explain", "explain why a key is found or not", _EXPLAIN, explain)
     add_source(parser, "store", _STORE)
     parser.add_argument("topic", type=word, metavar="TOPIC", help="the topic")
     parser.add_argument("key", type=word, metavar="KEY", help="the key")
-    add_times(parser)
-    parser.set_defaults(run=explain)
+    add_options(parser, *TIMES)
 
 
 def find(arguments: argparse.Namespace) -> int:
@@ -86,7 +84,10 @@ def find(arguments: argparse.Namespace) -> int:
             )
         messages = [by_id] if by_id is not None and not result and arguments.max != 0 else list(result)
         for message in messages:
-            _print(message, arguments)
+            row = dataclasses.asdict(message)
+            if not arguments.body:
+                del row["body"], row["body_error"]
+            say_message(row, as_json=arguments.json)
     found = bool(messages) or result.truncated
     _say_limits(result, found=found, arguments=arguments)
     return 0 if found else 1
@@ -108,16 +109,6 @@ def _by_id(store: MessageStore, arguments: argparse.Namespace) -> Message | None
     message = store.message(arguments.key) if store.is_msg_id(arguments.key) else None
     times = TimeRange.of(arguments.begin, arguments.end)
     return message if message is not None and times.holds(message.store_timestamp) else None
-
-
-def _print(message: Message, arguments: argparse.Namespace) -> None:
-    row = dataclasses.asdict(message)
-    if not arguments.body:
-        del row["body"], row["body_error"]
-    if arguments.json:
-        say_json(message_json(row))
-    else:
-        say(message_text(row))
 
 
 def _say_limits(result: FindResult, *, found: bool, arguments: argparse.Namespace) -> None:

@@ -1,123 +1,91 @@
 """A path that commands read: described, read row by row, verified.
 
-A new format subclasses `Source` and adds a function that opens its paths to `KINDS` of `logdex.cli.sources.registry`.
+A new format subclasses `Source` and adds a function that opens its paths to `KINDS` of `logdex.cli.commands.paths`.
 """
 
 from __future__ import annotations
 
+import errno
 from abc import abstractmethod
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from logdex._files import Closing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    import argparse
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
+    from typing import TypeAlias
 
-    from logdex._types import Progress
-    from logdex.report import Finding, Report
+    from logdex._core import BatchStream, SegmentReader
+    from logdex.cli.output import Progress
+    from logdex.report import Report
 
+    Facts: TypeAlias = tuple[dict[str, Any], list["Listing"]]
 
-@dataclass(frozen=True, slots=True)
-class Filters:
-    """Which rows to read; None: no filter. Times in ms, both ends included.
-
-    `skip_damaged`: continue after a damaged region where reading would otherwise end.
-    """
-
-    topic: str | None = None
-    queue: int | None = None
-    begin: int | None = None
-    end: int | None = None
-    skip_damaged: bool = False
+_S = TypeVar("_S", bound="Source")
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A table of a description: the same rows for people and for programs.
-
-    Attributes:
-        title: What the rows are, in the plural; in JSON the name of the list.
-        heads: Names of the columns.
-        rows: The values.
-    """
+    """A table of a description. The title says in the plural what the rows are; in JSON it names the list."""
 
     title: str
     heads: Sequence[str]
-    rows: list[Sequence[Any]]
-
-    def to_dicts(self) -> list[dict[str, Any]]:
-        """Return each row as a dict from column name to value."""
-        return [dict(zip(self.heads, row, strict=True)) for row in self.rows]
+    rows: Sequence[Sequence[Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What `info` prints.
+    """What `info` prints: what is at the path, in words; facts in display order; tables after them.
 
-    Attributes:
-        kind: What is at the path, in words.
-        facts: Names and values in display order. A name that ends in `_timestamp` is a time in ms, one that ends in
-            `_bytes` a size.
-        listings: Tables after the facts.
+    A fact whose name ends in `_timestamp` is a time in ms, in `_bytes` a size.
     """
 
     kind: str
     facts: dict[str, Any]
-    listings: list[Listing] = field(default_factory=list)
+    listings: Sequence[Listing] = ()
 
 
 class Source(Closing):
-    """One opened path. A source without rows leaves out `rows`, `as_text` and `as_json`."""
+    """One opened path. A source without rows leaves out `rows` and `say_row`, which prints one."""
+
+    say_row: Callable[..., None]
+
+    def __init__(self, opened: Any) -> None:  # noqa: ANN401 -- each kind says its type
+        self.opened = opened
+
+    def close(self) -> None:
+        """Close the files."""
+        self.opened.close()
 
     @abstractmethod
     def describe(self) -> Description:
         """Return the description that `info` prints."""
 
     @abstractmethod
-    def verify(self, progress: Progress) -> Report:
-        """Check everything."""
+    def verify(self, progress: Progress, *, deep: bool = True) -> Report:
+        """Check everything; not the records of Kafka unless `deep`."""
 
-    def rows(self, filters: Filters, *, body: bool) -> Any:  # noqa: ANN401, ARG002 -- an Arrow stream
-        """Return the rows that pass the filters, in log order; without bodies unless `body`.
-
-        Raises:
-            ValueError: This source has no rows.
-        """
+    def rows(self, filters: argparse.Namespace, *, body: bool) -> BatchStream | SegmentReader:  # noqa: ARG002 -- of sources with rows
+        """Return the rows that pass the options `FILTERS`, in log order; without bodies unless `body`."""
         raise ValueError(f"{self.describe().kind}: it has no messages; expected a store, or its commit log")
-
-    def passed_over(self) -> list[Finding]:
-        """Return the damage that the rows read so far leave out."""
-        return []
-
-    def as_text(self, row: dict[str, Any]) -> str:
-        """Return one row as text for people."""
-        return str(row)
-
-    def as_json(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Return one row as JSON values."""
-        return row
 
 
 class Part(Source):
-    """A file or directory that belongs to a store or a log directory. It is read on demand; nothing stays open."""
+    """A file or directory that belongs to a store or a log directory. It is read on demand; nothing stays open.
+
+    Without `describe` only its size is known; without `check` it is checked with the whole store only.
+    """
 
     def __init__(
         self,
         path: Path,
         kind: str,
-        describe: Callable[[], tuple[dict[str, Any], list[Listing]]] | None = None,
+        describe: Callable[[], Facts] | None = None,
         check: Callable[[], Report] | None = None,
     ) -> None:
-        """Keep how to describe and check the path.
-
-        Args:
-            path: The path.
-            kind: What it is, in words.
-            describe: Returns facts and listings; None: only its size is known.
-            check: Checks it; None: it can be checked only with the whole store.
-        """
         self._path = path
         self._kind = kind
         self._describe = describe or (lambda: ({"file_bytes": path.stat().st_size}, []))
@@ -135,3 +103,19 @@ class Part(Source):
 
     def close(self) -> None:
         """Do nothing: no file is open."""
+
+
+def open_first(path: Path, kinds: Iterable[Callable[..., _S | None]], expected: str, **options: Any) -> _S:  # noqa: ANN401 -- each kind has its own
+    """Open a path as the first kind that takes it; each returns None for another path.
+
+    Raises:
+        OSError: The path does not exist or cannot be read.
+        ValueError: No kind takes it.
+    """
+    for open_kind in kinds:
+        source = open_kind(path, **options)
+        if source is not None:
+            return source
+    if not path.exists():
+        raise FileNotFoundError(errno.ENOENT, "no such file or directory", str(path))
+    raise ValueError(f"{path}: {expected}")

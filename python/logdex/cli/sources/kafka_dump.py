@@ -8,30 +8,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from arro3.core import list_flatten, list_offsets, struct_field
 
 from logdex import _core
-from logdex.cli.output import body_text, complain, json_bytes
+from logdex.cli.output import complain, json_bytes, json_headers
 from logdex.cli.rows import plain_rows, plain_values
-from logdex.errors import CorruptFileError
-from logdex.kafka import LogSegment, OffsetIndex, TimeIndex
-from logdex.kafka.files import (
-    CHECKPOINT,
-    LOG,
-    OFFSET_INDEX,
-    SNAPSHOT,
-    TIME_INDEX,
-    TXN_INDEX,
-    parse_metadata_snapshot,
-    parse_segment_file,
-)
-from logdex.kafka.verify import content_finding
+from logdex.kafka import LogSegment, OffsetIndex, TimeIndex, files
+from logdex.kafka.files import CHECKPOINT, LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TXN_INDEX, parse_metadata_snapshot
+from logdex.kafka.verify import content_findings
 from logdex.report import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
     from typing import TypeAlias
 
@@ -44,31 +35,14 @@ _SEQUENCES = 1 << 31
 _BOOTSTRAP = "bootstrap.checkpoint"
 _V2 = 2
 _RECORD_COLUMNS = (
-    "offset",
-    "timestamp",
-    "timestampType",
-    "key",
-    "value",
-    "headers",
-    "sequence",
-    "isControl",
-    "magic",
-    "batchPosition",
-    "crc",
-    "isValid",
+    *("offset", "timestamp", "timestampType", "key", "value", "headers"),
+    *("sequence", "isControl", "magic", "batchPosition", "crc", "isValid"),
 )
 
 
 @dataclass(slots=True)
 class Dump:
-    """How to dump, and the faults found on the way.
-
-    Attributes:
-        deep: Print records, too.
-        data: Print their keys and values, too.
-        json: Return objects, not lines.
-        findings: The faults.
-    """
+    """How to dump: `deep` with records, `data` with their keys and values, `json` objects; and the faults found."""
 
     deep: bool = False
     data: bool = False
@@ -81,18 +55,18 @@ class Dump:
         Raises:
             OSError: The file cannot be read.
         """
-        readers = {
+        readers: dict[str, Callable[[Path], Iterator[Line]]] = {
             LOG: self._log,
             CHECKPOINT: self._log,
-            OFFSET_INDEX: self._offset_index,
-            TIME_INDEX: self._time_index,
+            OFFSET_INDEX: partial(self._sparse_index, OffsetIndex),
+            TIME_INDEX: partial(self._sparse_index, TimeIndex),
             TXN_INDEX: self._transaction_index,
             SNAPSHOT: self._snapshot,
         }
-        try:
+        findings: list[Finding] = []
+        with content_findings(findings):
             yield from readers[path.suffix](path)
-        except CorruptFileError as error:
-            self._found([content_finding(error)])
+        self._found(findings)
 
     def _found(self, findings: Iterable[Finding]) -> None:
         """Add findings, each once: headers and records of a batch are read by two readers, which find the same."""
@@ -137,48 +111,42 @@ class Dump:
         for offset, timestamp, kind, key, value, control, end in zip(*columns, ends, strict=True):
             text = (
                 f"| offset: {offset} {_TIMESTAMP_TYPES.get(kind, kind)}: {timestamp} "
-                f"keySize: {-1 if key is None else len(key)} valueSize: {-1 if value is None else len(value)} {end}"
+                f"keySize: {_size(key)} valueSize: {_size(value)} {end}"
             )
             if control:
                 text = f"{text} {control_text(_core.control_record(key or b'', value or b''))}"
             elif self.data:
-                text = text if key is None else f"{text} key: {_text(key)}"
-                text = text if value is None else f"{text} payload: {_text(value)}"
+                text = text if key is None else f"{text} key: {key.decode(errors='replace')}"
+                text = text if value is None else f"{text} payload: {value.decode(errors='replace')}"
             yield text
 
     def _record_json(self, record: dict[str, Any]) -> dict[str, Any]:
         row = {name: value for name, value in record.items() if name not in ("key", "value", "headers")}
         row |= {"keySize": _size(record["key"]), "valueSize": _size(record["value"])}
-        headers = record["headers"] or ()
         if record["isControl"]:
             row["control"] = _core.control_record(record["key"] or b"", record["value"] or b"")
             row["control"].pop("message", None)
         elif self.data:
             row |= {**json_bytes("key", record["key"]), **json_bytes("value", record["value"])}
-            row["headers"] = [{"key": each["key"], **json_bytes("value", each["value"])} for each in headers]
+            row["headers"] = json_headers(record["headers"])
         else:
-            row["headerKeys"] = [header["key"] for header in headers]
+            row["headerKeys"] = [header["key"] for header in record["headers"] or ()]
         return {"type": "record", **row}
 
-    def _offset_index(self, path: Path) -> Iterator[Line]:
-        with OffsetIndex.open(path) as index:
-            if not len(index):
+    def _sparse_index(self, kind: type[OffsetIndex | TimeIndex], path: Path) -> Iterator[Line]:
+        with kind.open(path) as index:
+            if isinstance(index, OffsetIndex) and not len(index):
                 yield self._either(f"{path} is empty.", {"type": "index", "entries": 0})
             for row in plain_rows(index.entries()):
-                yield self._either(f"offset: {row['offset']} position: {row['position']}", {"type": "entry", **row})
-            self._found(index.verify(_log_beside(path)).findings)
-
-    def _time_index(self, path: Path) -> Iterator[Line]:
-        with TimeIndex.open(path) as index:
-            for row in plain_rows(index.entries()):
-                yield self._either(f"timestamp: {row['timestamp']} offset: {row['offset']}", {"type": "entry", **row})
-            self._found(index.verify(_log_beside(path)).findings)
+                yield self._either(_words(row, *row), {"type": "entry", **row})
+            log = path.with_suffix(LOG)
+            self._found(index.verify(log if log.exists() else None).findings)
 
     def _transaction_index(self, path: Path) -> Iterator[Line]:
         rows, torn = _core.read_transaction_index(path)
         names = ("version", "producerId", "firstOffset", "lastOffset", "lastStableOffset")
         for row in plain_rows([rows]):
-            yield self._either(" ".join(f"{name}: {row[name]}" for name in names), {"type": "entry", **row})
+            yield self._either(_words(row, *names), {"type": "entry", **row})
         if torn:
             at = path.stat().st_size - torn
             self._found([Finding(str(path), at, "index-size", "whole entries", f"{torn} bytes of one")])
@@ -191,7 +159,7 @@ class Dump:
 def is_known(path: Path) -> bool:
     """Return whether `Dump.file` reads files of this name."""
     snapshot = path.name == _BOOTSTRAP or parse_metadata_snapshot(path.name) is not None
-    return snapshot or parse_segment_file(path.name) is not None
+    return snapshot or files.parse_segment_file(path.name) is not None
 
 
 def _beginning(segment: LogSegment) -> tuple[str, dict[str, Any]]:
@@ -231,46 +199,34 @@ def control_text(control: dict[str, Any]) -> str:
     return f"controlType: {control['type']}({control['id']})"
 
 
-def _log_beside(path: Path) -> Path | None:
-    log = path.with_suffix(LOG)
-    return log if log.exists() else None
-
-
 def _batch_text(batch: dict[str, Any]) -> str:
-    time = _time(batch["timestampType"], batch["maxTimestamp"])
-    place = f"position: {batch['position']} {time} size: {batch['size']} magic: {batch['magic']}"
+    kind = batch["timestampType"]
+    time = f"{_TIMESTAMP_TYPES.get(kind, kind)}: {batch['maxTimestamp']}"
     codec = batch["compression"] or f"unknown({batch['compressionId']})"
-    end = f"{place} compresscodec: {codec} crc: {batch['crc']} isvalid: {_bool(batch['isValid'])}"
+    end = (
+        f"{_words(batch, 'position')} {time} {_words(batch, 'size', 'magic')} compresscodec: {codec} "
+        f"crc: {batch['crc']} isvalid: {_bool(batch['isValid'])}"
+    )
     if batch["magic"] < _V2:
         return f"offset: {batch['lastOffset']} {end}"
-    numbers = (
-        "baseOffset",
-        "lastOffset",
-        "count",
-        "baseSequence",
-        "lastSequence",
-        "producerId",
-        "producerEpoch",
-        "partitionLeaderEpoch",
-    )
-    words = [f"{name}: {batch[name]}" for name in numbers]
-    words += [f"{name}: {_bool(batch[name])}" for name in ("isTransactional", "isControl")]
-    return " ".join([*words, f"deleteHorizonMs: {_optional(batch['deleteHorizonMs'])}", end])
+    producer = ("baseSequence", "lastSequence", "producerId", "producerEpoch", "partitionLeaderEpoch")
+    begin = _words(batch, "baseOffset", "lastOffset", "count", *producer, "isTransactional", "isControl")
+    return f"{begin} deleteHorizonMs: {_optional(batch['deleteHorizonMs'])} {end}"
 
 
 def _producer_text(row: dict[str, Any]) -> str:
-    words = [f"{name}: {row[name]}" for name in ("producerId", "producerEpoch", "coordinatorEpoch")]
-    words.append(f"currentTxnFirstOffset: {_optional(row['currentTxnFirstOffset'])} lastTimestamp: {row['timestamp']}")
+    text = _words(row, "producerId", "producerEpoch", "coordinatorEpoch")
+    text += f" currentTxnFirstOffset: {_optional(row['currentTxnFirstOffset'])} lastTimestamp: {row['timestamp']}"
     if row["lastOffset"] >= 0:
         # Sequences wrap from 2147483647 to 0.
         first = (row["lastSequence"] - row["offsetDelta"]) % _SEQUENCES
-        words.append(f"firstSequence: {first}")
-        words += [f"{name}: {row[name]}" for name in ("lastSequence", "lastOffset", "offsetDelta", "timestamp")]
-    return " ".join(words)
+        text += f" firstSequence: {first} {_words(row, 'lastSequence', 'lastOffset', 'offsetDelta', 'timestamp')}"
+    return text
 
 
-def _time(kind: int, timestamp: int | None) -> str:
-    return f"{_TIMESTAMP_TYPES.get(kind, kind)}: {timestamp}"
+def _words(row: dict[str, Any], *names: str) -> str:
+    values = ((name, row[name]) for name in names)
+    return " ".join(f"{name}: {_bool(value) if isinstance(value, bool) else value}" for name, value in values)
 
 
 def _optional(value: int | None) -> str:
@@ -283,11 +239,6 @@ def _bool(value: object) -> str:
 
 def _size(content: bytes | None) -> int:
     return -1 if content is None else len(content)
-
-
-def _text(content: bytes) -> str:
-    text = body_text(content)
-    return content.decode(errors="replace") if text is None else text
 
 
 def files_to_dump(paths: list[Path]) -> list[Path]:

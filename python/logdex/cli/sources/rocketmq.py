@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from logdex.cli.rows import MESSAGE_COLUMNS, message_json, message_text
-from logdex.cli.sources import Description, Filters, Listing, Part, Source
+from logdex.cli.rows import MESSAGE_COLUMNS, say_message
+from logdex.cli.sources import Description, Listing, Part, Source
 from logdex.hash_index.rolling import is_index_file_name
 from logdex.report import Report, merge
 from logdex.rocketmq import CommitLog, ConsumeQueue, IndexFile, IndexService, MessageStore, StoreCheckpoint
@@ -15,10 +15,13 @@ from logdex.rocketmq.overview import checkpoint_times, first_time
 from logdex.rocketmq.queues import UNIT_BYTES
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
     from pathlib import Path
 
-    from logdex._types import Progress
+    from logdex._core import BatchStream
+    from logdex.cli.output import Progress
+    from logdex.cli.sources import Facts
 
 _LOG_NAME_DIGITS = 20
 _QUEUES = ("consumequeue", "batchconsumequeue")
@@ -31,60 +34,35 @@ _MARKS = {
 }
 
 
-class StoreSource(Source):
-    """A store: log, queues, index and checkpoint."""
-
-    def __init__(self, store: MessageStore) -> None:
-        self.store = store
+class _StoreSource(Source):
+    opened: MessageStore
+    say_row = staticmethod(say_message)
 
     def describe(self) -> Description:
-        """Count files and topics; return the ranges of offsets and times."""
-        overview = self.store.overview()
-        listings = [
-            Listing("topics", ("topic", "queues", "messages"), overview.pop("topics")),
-            Listing(
-                "index files", ("name", "entries", "begin_timestamp", "end_timestamp"), overview.pop("index_files")
-            ),
-        ]
-        return Description("RocketMQ message store", overview, [listing for listing in listings if listing.rows])
+        overview = self.opened.overview()
+        heads = ("name", "entries", "begin_timestamp", "end_timestamp")
+        topics = Listing("topics", ("topic", "queues", "messages"), overview.pop("topics"))
+        index = Listing("index files", heads, overview.pop("index_files"))
+        return Description("RocketMQ message store", overview, [each for each in (topics, index) if each.rows])
 
-    def rows(self, filters: Filters, *, body: bool) -> Any:  # noqa: ANN401 -- an Arrow stream
-        """Read messages."""
+    def rows(self, filters: argparse.Namespace, *, body: bool) -> BatchStream:
         columns = MESSAGE_COLUMNS if body else [name for name in MESSAGE_COLUMNS if not name.startswith("body")]
-        return self.store.messages(
+        return self.opened.messages(
             topic=filters.topic, queue_id=filters.queue, begin=filters.begin, end=filters.end, columns=columns
         )
 
-    def as_text(self, row: dict[str, Any]) -> str:
-        """Return one message as text for people."""
-        return message_text(row)
-
-    def as_json(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Return one message as JSON values."""
-        return message_json(row)
-
-    def verify(self, progress: Progress) -> Report:
-        """Check log, queues and index against each other."""
-        return self.store.verify(progress=progress)
-
-    def close(self) -> None:
-        """Close the store."""
-        self.store.close()
+    def verify(self, progress: Progress, *, deep: bool = True) -> Report:  # noqa: ARG002 -- of Kafka
+        return self.opened.verify(progress=progress)
 
 
-class IndexSource(Source):
-    """Index files without their log."""
-
-    def __init__(self, index: IndexService | IndexFile) -> None:
-        self.index = index
+class _IndexSource(Source):
+    opened: IndexService | IndexFile
 
     @property
     def files(self) -> list[IndexFile]:
-        """The files, in the order a broker loads them."""
-        return self.index.files if isinstance(self.index, IndexService) else [self.index]
+        return self.opened.files if isinstance(self.opened, IndexService) else [self.opened]
 
     def describe(self) -> Description:
-        """Return geometry and headers."""
         files = self.files
         headers = [file.header for file in files if len(file)]
         facts = {
@@ -92,42 +70,34 @@ class IndexSource(Source):
             "entries": sum(map(len, files)),
             "hash_slots": files[0].hash_slots if files else None,
             "max_entries": files[0].max_entries if files else None,
-            "begin_timestamp": min((header.begin_timestamp for header in headers), default=None),
-            "end_timestamp": max((header.end_timestamp for header in headers), default=None),
-            "begin_phy_offset": min((header.begin_phy_offset for header in headers), default=None),
-            "end_phy_offset": max((header.end_phy_offset for header in headers), default=None),
         }
-        heads = ("name", "entries", "begin_timestamp", "end_timestamp", "begin_phy_offset", "end_phy_offset")
-        rows: list[Sequence[Any]] = [
-            (file.path.name, len(file), *(getattr(file.header, name) for name in heads[2:])) for file in files
-        ]
-        kind = "RocketMQ index directory" if isinstance(self.index, IndexService) else "RocketMQ index file"
+        names = ("begin_timestamp", "end_timestamp", "begin_phy_offset", "end_phy_offset")
+        for name, outermost in zip(names, (min, max, min, max), strict=True):
+            facts[name] = outermost((getattr(header, name) for header in headers), default=None)
+        heads = ("name", "entries", *names)
+        rows = [(file.path.name, len(file), *(getattr(file.header, name) for name in names)) for file in files]
+        kind = "RocketMQ index directory" if isinstance(self.opened, IndexService) else "RocketMQ index file"
         return Description(kind, facts, [Listing("index files", heads, rows)])
 
-    def verify(self, progress: Progress) -> Report:  # noqa: ARG002 -- one file after another, quickly
-        """Check every file."""
-        return self.index.verify()
-
-    def close(self) -> None:
-        """Close the files."""
-        self.index.close()
+    def verify(self, progress: Progress, *, deep: bool = True) -> Report:  # noqa: ARG002 -- one file after another, quickly
+        return self.opened.verify()
 
 
-def open_store(path: Path, **options: Any) -> StoreSource | None:  # noqa: ANN401 -- those of MessageStore.open
+def open_store(path: Path, **options: Any) -> _StoreSource | None:  # noqa: ANN401 -- those of MessageStore.open
     """Open a path that is a store or the commit log of one; return None for another."""
     if not options.get("commit_log") and not MessageStore.exists_at(path):
         return None
-    return StoreSource(MessageStore.open(path, **options))
+    return _StoreSource(MessageStore.open(path, **options))
 
 
-def open_index(path: Path, **options: Any) -> IndexSource | None:  # noqa: ANN401 -- those of IndexService.open
+def open_index(path: Path, **options: Any) -> _IndexSource | None:  # noqa: ANN401 -- those of IndexService.open
     """Open a path that is an index directory or an index file; return None for another."""
     options.pop("commit_log", None)
     if path.is_dir():
         if any(_is_index_name(entry.name) for entry in path.iterdir() if entry.is_file()):
-            return IndexSource(IndexService.open(path, **options))
+            return _IndexSource(IndexService.open(path, **options))
     elif path.is_file() and _is_index_name(path.name):
-        return IndexSource(IndexFile.open(path, **options))
+        return _IndexSource(IndexFile.open(path, **options))
     return None
 
 
@@ -140,50 +110,42 @@ def open_part(path: Path, **options: Any) -> Part | None:  # noqa: ANN401, ARG00
     """Recognise a part of a store by its name and place; return None for another path."""
     place = path.absolute()
     if path.is_dir():
-        return _of_queue(path) if _is_queue(place) else _of_queues(path)
+        return _directory(path, place)
     if not path.is_file():
         return None
     if OFFSET_NAME.fullmatch(path.name):
-        return _numbered(path)
+        return _numbered(path, place.parent)
     if place.parent.name == _TABLES and ".json" in path.suffixes:
         return Part(path, "RocketMQ table of a broker, as JSON")
     if path.name == "checkpoint":
-        return Part(path, "RocketMQ store checkpoint", lambda: (_checkpoint(path), []))
+        return Part(path, "RocketMQ store checkpoint", lambda: _checkpoint(path))
     return Part(path, f"RocketMQ {_MARKS[path.name]}") if path.name in _MARKS else None
 
 
-def _of_queue(path: Path) -> Part:
-    if path.absolute().parent.parent.name == _EXTENSIONS:
-        return Part(path, "RocketMQ queue extension", lambda: _extensions([path]))
-    return Part(path, "RocketMQ queue", lambda: (_queue(path), []), lambda: _check_queues([path]))
-
-
-def _of_queues(path: Path) -> Part | None:
-    """Recognise `consumequeue` and the like, one topic in it, or `config`."""
-    place = path.absolute()
+def _directory(path: Path, place: Path) -> Part | None:
+    """Recognise `consumequeue` and the like, one topic or one queue in it, or `config`."""
+    if _is_queue(place):
+        if place.parent.parent.name == _EXTENSIONS:
+            return Part(path, "RocketMQ queue extension", lambda: _extensions([path]))
+        return Part(path, "RocketMQ queue", lambda: _queue(path), lambda: _check_queues([path]))
     if place.name == _TABLES and any(path.glob("*.json")):
         return Part(path, "RocketMQ tables of a broker, as JSON")
     for root, pattern in ((place.name, "*/*"), (place.parent.name, "*")):
+        queues = sorted(filter(_is_queue, path.glob(pattern))) if root in (_EXTENSIONS, *_QUEUES) else []
         if root == _EXTENSIONS:
-            return Part(path, "RocketMQ queue extensions", partial(_extensions, _below(path, pattern)))
+            return Part(path, "RocketMQ queue extensions", partial(_extensions, queues))
         if root in _QUEUES:
-            queues = _below(path, pattern)
             return Part(path, "RocketMQ queues", partial(_queues, queues), partial(_check_queues, queues))
     return None
 
 
-def _below(path: Path, pattern: str) -> list[Path]:
-    return sorted(filter(_is_queue, path.glob(pattern)))
-
-
-def _numbered(path: Path) -> Part | None:
-    folder = path.absolute().parent
+def _numbered(path: Path, folder: Path) -> Part | None:
     if folder.parent.parent.name == _EXTENSIONS:
         return Part(path, "RocketMQ file of a queue extension")
     if _is_queue(folder):
-        return Part(path, "RocketMQ file of a queue", lambda: (_queue_file(path, folder), []))
+        return Part(path, "RocketMQ file of a queue", lambda: _queue_file(path, folder))
     if MessageStore.exists_at(folder):
-        return Part(path, "RocketMQ file of a commit log", lambda: (_log_file(path, folder), []))
+        return Part(path, "RocketMQ file of a commit log", lambda: _log_file(path, folder))
     return None
 
 
@@ -196,9 +158,9 @@ def _is_queue(directory: Path) -> bool:
     )
 
 
-def _queue(path: Path) -> dict[str, Any]:
+def _queue(path: Path) -> Facts:
     with ConsumeQueue.open(path) as queue:
-        return {
+        facts = {
             "topic": path.absolute().parent.name,
             "queue": int(path.absolute().name),
             "unit": queue.kind,
@@ -208,6 +170,7 @@ def _queue(path: Path) -> dict[str, Any]:
             "first_phy_offset": _phy_offset(queue, queue.min_offset),
             "last_phy_offset": _phy_offset(queue, queue.max_offset - 1),
         }
+        return facts, []
 
 
 def _phy_offset(queue: ConsumeQueue, offset: int) -> int | None:
@@ -215,8 +178,8 @@ def _phy_offset(queue: ConsumeQueue, offset: int) -> int | None:
     return units.column("phy_offset")[0].as_py() if units is not None and units.num_rows else None
 
 
-def _queues(queues: Sequence[Path]) -> tuple[dict[str, Any], list[Listing]]:
-    rows: list[Sequence[Any]] = []
+def _queues(queues: Sequence[Path]) -> Facts:
+    rows = []
     for place in queues:
         with ConsumeQueue.open(place) as queue:
             rows.append((place.absolute().parent.name, int(place.name), queue.min_offset, queue.max_offset))
@@ -232,31 +195,29 @@ def _check_queues(queues: Sequence[Path]) -> Report:
     return merge(reports)
 
 
-def _extensions(queues: Sequence[Path]) -> tuple[dict[str, Any], list[Listing]]:
+def _extensions(queues: Sequence[Path]) -> Facts:
     files = [file for queue in queues for file in queue.iterdir() if file.is_file()]
     size = sum(file.stat().st_size for file in files)
     return {"queues": len(queues), "files": len(files), "file_bytes": size}, []
 
 
-def _checkpoint(path: Path) -> dict[str, Any]:
+def _checkpoint(path: Path) -> Facts:
     with StoreCheckpoint.open(path) as checkpoint:
-        return dict(checkpoint_times(checkpoint))
+        return dict(checkpoint_times(checkpoint)), []
 
 
-def _queue_file(path: Path, folder: Path) -> dict[str, Any]:
-    """Return the units of a file. Its name is the byte offset of its first unit in the queue."""
+def _queue_file(path: Path, folder: Path) -> Facts:
     with ConsumeQueue.open(folder) as queue:
         unit = UNIT_BYTES[queue.kind]
     size = path.stat().st_size
-    return {"queue": folder, "first_unit": int(path.name) // unit, "units": size // unit, "file_bytes": size}
+    # The name is the byte offset of the first unit in the queue.
+    return {"queue": folder, "first_unit": int(path.name) // unit, "units": size // unit, "file_bytes": size}, []
 
 
-def _log_file(path: Path, folder: Path) -> dict[str, Any]:
-    begin, size = int(path.name), path.stat().st_size
+def _log_file(path: Path, folder: Path) -> Facts:
+    begin = int(path.name)
+    end = begin + path.stat().st_size
     with CommitLog.open(folder) as log:
-        return {
-            "commit_log": folder,
-            "begin_offset": begin,
-            "end_offset": begin + size,
-            "first_message_timestamp": first_time(log, begin, begin + size),
-        }
+        first = first_time(log, begin, end)
+    facts = {"commit_log": folder, "begin_offset": begin, "end_offset": end, "first_message_timestamp": first}
+    return facts, []

@@ -20,11 +20,40 @@ if TYPE_CHECKING:
 
 _RETRY = ("%RETRY%", "%DLQ%")
 _DELAYED = ("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer")
-_HALF = ("RMQ_SYS_TRANS_HALF_TOPIC",)
-_REAL_TOPIC = "REAL_TOPIC"
-_RETRIED_TOPIC = "RETRY_TOPIC"
+_HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
 _BROKER_SLACK_MS = 1_000
 """A client subtracts this from the time in a unique key; whole seconds can hide as much (B14)."""
+
+_BY_VERDICT = {
+    "expired": Cause(
+        "expired-file",
+        "{number} entries with this hash lead to offsets up to {last:,}, but the log begins at {0.min_offset:,}: the files "
+        "before were deleted (fileReservedTime); a backup may have them",
+    ),
+    "cut-off": Cause(
+        "cut-off",
+        "entries with this hash lead to whole messages at offsets {offsets} that begin after the end of the log: a broker cut "
+        'them off; read them with CommitLog.scan(stop="salvage")',
+    ),
+    "damaged": Cause(
+        "damaged-message",
+        "entries with this hash lead to offsets {offsets}, where no valid message begins; `verify` reports the damage",
+    ),
+    "beyond-log": Cause(
+        "damaged-message",
+        "entries with this hash lead to offsets {offsets}, but the log ends at {0.max_offset:,}: it was truncated since, or its "
+        "newest files are missing",
+    ),
+    "stale-entry": Cause(
+        "stale-entry",
+        "at offsets {offsets} other messages begin than were indexed: the log was truncated",
+    ),
+    "other-key": Cause(
+        "hash-collision",
+        "{number} messages of other keys have the same hash {0.key_hash}; a broker answers with them",
+    ),
+}
+"""The cause and its text for each verdict on the message of an entry, the likeliest first."""
 
 
 def likely_causes(store: MessageStore, explanation: Explanation) -> Explanation:
@@ -42,15 +71,12 @@ def _why_nothing(store: MessageStore, explanation: Explanation) -> Iterator[Caus
         *_of_the_index(store, explanation),
     ]
     yield from causes
-    if not any(cause.kind not in ("hash-collision", "unknown-topic", "index-lost", "index-behind") for cause in causes):
-        first = (
-            "the index and the log that it does not cover were searched"
-            if not explanation.unscanned
-            else "what is indexed was searched"
-        )
+    if {cause.kind for cause in causes} <= {"hash-collision", "unknown-topic", "index-lost", "index-behind"}:
+        whole = "the index and the log that it does not cover were searched"
+        searched = "what is indexed was searched" if explanation.unscanned else whole
         yield Cause(
             "not-here",
-            f"{first}, and nothing carries this key; was it sent to another broker, under another key, or before the log's "
+            f"{searched}, and nothing carries this key; was it sent to another broker, under another key, or before the log's "
             f"first message at offset {explanation.min_offset:,}?",
         )
 
@@ -101,46 +127,15 @@ def _of_candidates(explanation: Explanation) -> Iterator[Cause]:
     """Yield causes in the messages that the index leads to."""
     by_verdict: dict[str, list[int]] = {}
     for candidate in explanation.candidates:
-        by_verdict.setdefault(candidate.verdict, []).append(candidate.phy_offset)
+        verdict = "other-key" if candidate.verdict == "other-topic" else candidate.verdict
+        by_verdict.setdefault(verdict, []).append(candidate.phy_offset)
     outside = next((each for each in explanation.candidates if each.verdict == "out-of-range"), None)
     if outside is not None:
         yield _out_of_range(outside, explanation)
-    if "expired" in by_verdict:
-        gone = by_verdict["expired"]
-        yield Cause(
-            "expired-file",
-            f"{len(gone)} entries with this hash lead to offsets up to {max(gone):,}, but the log begins at "
-            f"{explanation.min_offset:,}: the files before were deleted (fileReservedTime); a backup may have them",
-        )
-    if "cut-off" in by_verdict:
-        yield Cause(
-            "cut-off",
-            f"entries with this hash lead to whole messages at offsets {_some(by_verdict['cut-off'])} that begin after the end "
-            'of the log: a broker cut them off; read them with CommitLog.scan(stop="salvage")',
-        )
-    if "damaged" in by_verdict:
-        yield Cause(
-            "damaged-message",
-            f"entries with this hash lead to offsets {_some(by_verdict['damaged'])}, where no valid message begins; "
-            "`verify` reports the damage",
-        )
-    if "beyond-log" in by_verdict:
-        yield Cause(
-            "damaged-message",
-            f"entries with this hash lead to offsets {_some(by_verdict['beyond-log'])}, but the log ends at "
-            f"{explanation.max_offset:,}: it was truncated since, or its newest files are missing",
-        )
-    if "stale-entry" in by_verdict:
-        yield Cause(
-            "stale-entry",
-            f"at offsets {_some(by_verdict['stale-entry'])} other messages begin than were indexed: the log was truncated",
-        )
-    others = [*by_verdict.get("other-key", ()), *by_verdict.get("other-topic", ())]
-    if others:
-        yield Cause(
-            "hash-collision",
-            f"{len(others)} messages of other keys have the same hash {explanation.key_hash}; a broker answers with them",
-        )
+    for verdict, cause in _BY_VERDICT.items():
+        if offsets := by_verdict.get(verdict):
+            facts = {"number": len(offsets), "last": max(offsets), "offsets": _some(offsets)}
+            yield replace(cause, text=cause.text.format(explanation, **facts))
 
 
 def _out_of_range(candidate: Candidate, explanation: Explanation) -> Cause:
@@ -158,25 +153,23 @@ def _out_of_range(candidate: Candidate, explanation: Explanation) -> Cause:
 
 def _of_other_topics(store: MessageStore, explanation: Explanation) -> Iterator[Cause]:
     """Yield the topics under which the key is found."""
-    seen: set[str] = set()
+    seen = {explanation.topic}
     for message in store.find(None, explanation.key):
-        if message.topic == explanation.topic or message.topic in seen:
-            continue
-        seen.add(message.topic)
-        yield _other_topic(message, explanation.topic)
+        if message.topic not in seen:
+            seen.add(message.topic)
+            yield _other_topic(message, explanation.topic)
 
 
 def _other_topic(message: Message, asked: str) -> Cause:
     where = f"the message at offset {message.phy_offset:,} carries the key under topic {message.topic!r}"
-    real = message.properties.get(_REAL_TOPIC)
+    real = message.properties.get("REAL_TOPIC")
     if message.topic.startswith(_RETRY):
-        origin = message.properties.get(_RETRIED_TOPIC, "unknown")
+        origin = message.properties.get("RETRY_TOPIC", "unknown")
         return Cause("retry-topic", f"{where}; its first topic was {origin!r}, and a consumer gave it back")
     if message.topic in _DELAYED:
-        return Cause(
-            "delayed", f"{where}; it is due for {real!r} and was not delivered yet, or this is the copy that waited"
-        )
-    if message.topic in _HALF:
+        why = f"it is due for {real!r} and was not delivered yet, or this is the copy that waited"
+        return Cause("delayed", f"{where}; {why}")
+    if message.topic == _HALF:
         return Cause("half-message", f"{where}; it belongs to {real!r} once its transaction is committed")
     return Cause("other-topic", f"{where}, not {asked!r}")
 
@@ -193,13 +186,11 @@ def _of_the_index(store: MessageStore, explanation: Explanation) -> Iterator[Cau
     """Yield causes in missing parts of the index."""
     if explanation.unscanned:
         size = sum(end - begin for begin, end in explanation.unscanned)
-        yield Cause(
-            "unread-log", f"{size:,} bytes of the log are neither indexed nor read; find(..., scan=True) reads them"
-        )
+        text = f"{size:,} bytes of the log are neither indexed nor read; find(..., scan=True) reads them"
+        yield Cause("unread-log", text)
     if not any(step.entries for step in explanation.files) and explanation.max_offset > explanation.min_offset:
-        yield Cause(
-            "index-lost", f"there is no index entry for {explanation.lag_bytes:,} bytes of log{_how_it_ended(store)}"
-        )
+        text = f"there is no index entry for {explanation.lag_bytes:,} bytes of log{_how_it_ended(store)}"
+        yield Cause("index-lost", text)
 
 
 def _why_a_broker_misses(store: MessageStore, explanation: Explanation) -> Iterator[Cause]:
@@ -230,15 +221,15 @@ def _why_a_broker_misses(store: MessageStore, explanation: Explanation) -> Itera
             )
         else:
             yield Cause("broker-time", f"a broker misses those at offsets {_some(missed)} in this range")
-    ahead = [
-        candidate
-        for candidate in explanation.candidates
-        if candidate.verdict == "match"
-        and candidate.uniq_key == explanation.key
-        and (candidate.born_timestamp or 0) > (candidate.store_timestamp or 0) + _BROKER_SLACK_MS
-    ]
-    if ahead:
-        early = max((each.born_timestamp or 0) - (each.store_timestamp or 0) for each in ahead)
+    early = max(
+        (
+            (candidate.born_timestamp or 0) - (candidate.store_timestamp or 0)
+            for candidate in explanation.candidates
+            if candidate.verdict == "match" and candidate.uniq_key == explanation.key
+        ),
+        default=0,
+    )
+    if early > _BROKER_SLACK_MS:
         yield Cause(
             "clock-difference",
             f"the producer's clock was {early:,} ms ahead of the broker's; 4.x clients search from the time in the unique key "

@@ -44,15 +44,7 @@ CAUSES = {
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """An entry of a chain.
-
-    Attributes:
-        position: Its number in the file, from 1.
-        key_hash: The hash of its key.
-        phy_offset: Offset of its message in the log.
-        time_diff: Seconds since the header's begin, as stored.
-        prev_index: Number of the next older entry; 0: none.
-    """
+    """An entry of a chain; `time_diff` is in seconds, as stored, and `prev_index` is 0 at the end of the chain."""
 
     position: int
     key_hash: int
@@ -63,14 +55,9 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """The entries of a slot.
+    """The entries of a slot: `links` has the newest of the `length` entries.
 
-    Attributes:
-        slot: Number of the slot.
-        slot_value: Number of its newest entry, as stored.
-        links: The entries, newest first; a limited number.
-        length: How many entries there are.
-        broken_by: What ends the chain before its last entry, in words; None if nothing does.
+    `slot_value` is the number of the newest entry, as stored. `broken_by` says what ends the chain before its last entry.
     """
 
     slot: int
@@ -82,19 +69,9 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class FileStep:
-    """One index file of a search.
+    """One index file of a search, and why it was searched or skipped.
 
-    Attributes:
-        name: Its name.
-        begin_timestamp: Begin of its time window, ms.
-        end_timestamp: End of it, ms.
-        begin_phy_offset: Log offset of its first entry.
-        end_phy_offset: Log offset of its last entry.
-        entries: Entries in it.
-        searched: Whether it was searched.
-        why: Why it was searched or skipped.
-        chain: The chain of the key's slot; None if it was not searched.
-        candidates: Offsets of entries with the key's hash, newest first.
+    Times are in ms. `candidates` are the offsets of entries with the key's hash, newest first.
     """
 
     name: str
@@ -111,18 +88,12 @@ class FileStep:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One place in the log that the index, or a scan of a range that no index file covers, leads to.
+    """One place in the log that the index, or a scan of a range that no index file covers, leads to, and its message.
 
     Attributes:
-        phy_offset: The place.
         source: Name of the index file, or `log` if it was read from the log.
         verdict: `match`, `out-of-range`, `other-key`, `other-topic`, `stale-entry`, `expired`, `beyond-log`,
             `cut-off`, `damaged`.
-        topic: Topic of the message there; None if there is none.
-        keys: Its keys.
-        uniq_key: Its unique key.
-        store_timestamp: Its store time, ms.
-        born_timestamp: When its producer created it, ms.
     """
 
     phy_offset: int
@@ -137,12 +108,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A reason why a key is not found, or why a broker does not find it although the store holds it.
-
-    Attributes:
-        kind: A word of `CAUSES`.
-        text: The observation, and what to do.
-    """
+    """A reason (a word of `CAUSES`) why a key is not found, or why a broker does not find it; with what to do."""
 
     kind: str
     text: str
@@ -153,20 +119,15 @@ class Explanation:
     """The way from a key to its messages.
 
     Attributes:
-        topic: The topic asked for.
-        key: The key asked for.
-        begin: First store time, ms; None: no bound.
+        begin: First store time asked for, ms; None: no bound.
         end: Last store time, ms; None: no bound.
         index_key: The text that is hashed.
-        key_hash: Its hash.
         files: The index files, newest first.
         candidates: The places that the files and the log lead to, newest first, each once.
         found: Offsets of the messages that `find` returns.
         broker_found: Those of them that a 4.9.3 broker finds in its index; None without an index.
-        min_offset: Begin of the log.
-        max_offset: End of the log.
         indexed_up_to: Offset of the message of the last index entry; None without one.
-        lag_bytes: Bytes of the log after that message; all of the log without one. Messages without keys need no entry.
+        lag_bytes: Bytes of the log after that message; all of the log without one.
         scanned_bytes: Bytes of the log that were read because no index file covers them.
         unscanned: Ranges of the log that are neither indexed nor read.
         causes: Why the key is not found, the likeliest first; if it is found, why a broker might not find it.
@@ -195,13 +156,7 @@ class Explanation:
         return asdict(self)
 
     def __str__(self) -> str:
-        """Return the way as lines of text."""
         return "\n".join(self._lines())
-
-    def _how_far(self) -> str:
-        if self.indexed_up_to is None:
-            return "no entries"
-        return f"{self.lag_bytes:,} bytes behind the log's end" if self.lag_bytes else "up to the log's end"
 
     def _lines(self) -> Iterator[str]:
         within = ""
@@ -209,7 +164,9 @@ class Explanation:
             within = f", stored from {_time(self.begin, 'the beginning')} to {_time(self.end, 'the end')}"
         yield f"key {self.key!r} of topic {self.topic!r}{within}"
         yield f"  hashed as {self.index_key!r}: {self.key_hash}"
-        yield f"  log: offsets {self.min_offset:,} to {self.max_offset:,}; index: {self._how_far()}"
+        lag = f"{self.lag_bytes:,} bytes behind the log's end" if self.lag_bytes else "up to the log's end"
+        how_far = "no entries" if self.indexed_up_to is None else lag
+        yield f"  log: offsets {self.min_offset:,} to {self.max_offset:,}; index: {how_far}"
         if self.scanned_bytes or self.unscanned:
             unread = sum(end - begin for begin, end in self.unscanned)
             yield f"  not indexed: {self.scanned_bytes:,} bytes read from the log, {unread:,} bytes not read"
@@ -248,11 +205,9 @@ def _file_lines(file: FileStep) -> Iterator[str]:
 def _candidate_line(candidate: Candidate) -> str:
     what = "no message"
     if candidate.topic is not None:
-        names = [
-            f"keys={candidate.keys!r}" if candidate.keys else "",
-            f"id={candidate.uniq_key}" if candidate.uniq_key else "",
-        ]
-        what = " ".join([f"{candidate.topic!r}", *filter(None, names), f"stored {_time(candidate.store_timestamp)}"])
+        keys = f" keys={candidate.keys!r}" if candidate.keys else ""
+        uniq_key = f" id={candidate.uniq_key}" if candidate.uniq_key else ""
+        what = f"{candidate.topic!r}{keys}{uniq_key} stored {_time(candidate.store_timestamp)}"
     return f"  phy {candidate.phy_offset:,} ({candidate.source}): {candidate.verdict}; {what}"
 
 

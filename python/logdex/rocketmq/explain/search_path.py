@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from logdex import _core
-from logdex.hash_index.query import MAX_TIME, MIN_TIME, newest_first
+from logdex.hash_index.query import MAX_TIME, MIN_TIME
 from logdex.rocketmq.explain.causes import likely_causes
 from logdex.rocketmq.explain.explanation import Candidate, Chain, Explanation, FileStep, Link
 from logdex.rocketmq.index_service import IndexService
@@ -27,7 +27,7 @@ def explain(store: MessageStore, topic: str, key: str, times: TimeRange, clock_s
     index_key = _core.index_key(topic, key)
     key_hash = _core.key_hash(index_key)
     index = store.index
-    files = newest_first(index.files) if index is not None else []
+    files = _core.newest_first(index.files) if index is not None else []
     whole = {file.path for file in index.whole_files()} if index is not None else set()
     steps = tuple(
         _file_step(file, index_key, key_hash, times, clock_slack_ms, is_whole=file.path in whole) for file in files

@@ -6,6 +6,7 @@ Source: DefaultMessageStore.ReputMessageService, CommitLogDispatcherBuildConsume
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from logdex._core import ConsumeQueueWriter, indexed_messages, last_message
@@ -25,38 +26,24 @@ _COLUMNS = tuple(dict.fromkeys([*ConsumeQueueWriter.columns, *INDEXED_COLUMNS]))
 _WORTH_A_THREAD_BYTES = 16 << 20
 
 
+@dataclass(slots=True)
 class Dispatcher:
-    """Dispatches the messages of a log, in their order. Not for several threads at a time.
+    """Dispatches the messages of a log, in their order. Not for several threads at a time."""
 
-    Attributes:
-        offset: Messages before this offset of the log are dispatched.
-        store_timestamp: Store time of the last message that was dispatched, in ms; 0 before the first.
-    """
-
-    def __init__(self, log: CommitLog, queues: ConsumeQueueWriter, index: IndexService, *, tags: bool) -> None:
-        """Prepare; the caller sets `offset`.
-
-        Args:
-            log: The log, for reading.
-            queues: Takes the units.
-            index: Takes the index entries.
-            tags: Index tags, too.
-        """
-        self._log = log
-        self._queues = queues
-        self._index = index
-        self._tags = tags
-        self.offset = 0
-        self.store_timestamp = 0
+    _log: CommitLog
+    _queues: ConsumeQueueWriter
+    _index: IndexService
+    _tags: bool
+    offset: int
+    """Messages before this offset of the log are dispatched."""
+    store_timestamp: int = 0
+    """Store time of the last message that was dispatched, in ms; 0 before the first."""
 
     def dispatch(self, end: int, *, index_from: int = 0) -> int:
         """Dispatch the messages before `end` that are not dispatched; return their number.
 
-        The queues come before the index, so that a message that is found by its key is also in its queue.
-
-        Args:
-            end: Offset behind the last message.
-            index_from: Messages before it are not indexed.
+        The queues come before the index, so that a message that is found by its key is also in its queue. Messages before
+        `index_from` are not indexed.
 
         Raises:
             CorruptFileError: The log ends before `end`: another process has changed it.

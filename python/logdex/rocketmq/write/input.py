@@ -19,16 +19,9 @@ if TYPE_CHECKING:
 
 
 class PutResult(NamedTuple):
-    """The place of a message that was put.
+    """The place of a message that was put, by the names of the message columns.
 
-    Attributes:
-        topic: The topic of its queue: a delayed message waits under `SCHEDULE_TOPIC_XXXX`.
-        queue_id: The queue of that topic.
-        queue_offset: Index of the message in its queue.
-        phy_offset: Offset of its first byte in the log.
-        store_timestamp: When it was stored, ms since the epoch.
-        msg_id: The broker's id: store host and `phy_offset` in upper-case hex.
-        store_size: Its bytes in the log.
+    A delayed message waits under the topic `SCHEDULE_TOPIC_XXXX`.
     """
 
     topic: str
@@ -48,20 +41,11 @@ def all_properties(
     uniq_key: str | None,
     delay_level: int,
 ) -> list[tuple[str, str]]:
-    """Return the properties of a message, including those that have their own arguments.
-
-    Raises:
-        ValueError: The delay level is below 0.
-    """
+    """Return the properties of a message, including those that have their own arguments."""
     given = dict(properties) if properties else {}
     if keys is not None and not isinstance(keys, str):
         keys = " ".join(keys)
-    if keys:
-        given["KEYS"] = keys
-    if tags:
-        given["TAGS"] = tags
-    if uniq_key:
-        given["UNIQ_KEY"] = uniq_key
+    given |= {name: text for name, text in (("KEYS", keys), ("TAGS", tags), ("UNIQ_KEY", uniq_key)) if text}
     if delay_level:
         check_int64(delay_level=delay_level)
         if delay_level < 0:
@@ -77,12 +61,7 @@ def optional_ms(value: Time | None, name: str) -> int | None:
 
 
 def put_batches(messages: Any) -> list[RecordBatch]:  # noqa: ANN401 -- anything with the PyCapsule interface
-    """Read messages, Arrow data or a mapping of columns, as record batches, at least one.
-
-    Raises:
-        TypeError: Neither, or a column of another type.
-        ValueError: No column, an unknown column, or columns of different lengths.
-    """
+    """Read messages, Arrow data or a mapping of columns, as record batches, at least one."""
     if isinstance(messages, Mapping):
         if not messages:
             raise ValueError("messages: expected a column topic, found no column")

@@ -43,18 +43,14 @@ if TYPE_CHECKING:
 class StoreParts:
     """The files of a store that are written: lock, log, queues, index, checkpoint, delay offsets.
 
-    Any thread may put. The other steps are serialised.
-
-    Attributes:
-        log: The log, which takes the puts.
-        recovered: What opening found and did.
+    Any thread may put into `log`. The other steps are serialised.
     """
 
     log: CommitLogWriter
     recovered: Report
+    """What opening found and did."""
 
     def __init__(self, root: Path, options: StoreOptions) -> None:
-        """Open the store; see `StoreWriter.open`."""
         self._given = StoreLayout(root, str(root / "commitlog"))
         # The process may change its directory while files are created. Errors before that name the path as it was given.
         self._layout = StoreLayout(root.absolute(), str(root.absolute() / "commitlog"))
@@ -102,14 +98,7 @@ class StoreParts:
         queue_end = ConsumeQueueWriter.check_files(self._given.root, **options.queue_files)
         if not holds_log(self._given.root):
             return RecoveryPlan(begin=begin, end=begin, dispatch=begin, index_from=begin)
-        return plan_recovery(
-            self._given,
-            geometry=(options.hash_slots, options.max_entries),
-            queue_end=queue_end,
-            file_size=options.file_size,
-            last_exit_ok=options.last_exit_ok,
-            truncate=options.truncate,
-        )
+        return plan_recovery(self._given, options, queue_end)
 
     def _open_log(self, plan: RecoveryPlan) -> CommitLogWriter:
         """Open the log for writing; nothing changes before the first put."""
@@ -140,10 +129,7 @@ class StoreParts:
     def _open_parts(self, plan: RecoveryPlan) -> None:
         layout, options = self._layout, self._options
         self._queues = ConsumeQueueWriter.open(
-            layout.root,
-            end_phy_offset=plan.end,
-            **options.queue_files,
-            delay_levels=options.delay_levels,
+            layout.root, end_phy_offset=plan.end, delay_levels=options.delay_levels, **options.queue_files
         )
         self._reader = self._stack.enter_context(CommitLog.open(layout.commit_log))
         tags = options.compat == INDEXES_TAGS if plan.tags is None else plan.tags
@@ -158,20 +144,19 @@ class StoreParts:
             tags=tags,
         )
         self._stack.callback(self._index.close)
-        self._dispatcher = Dispatcher(self._reader, self._queues, self._index, tags=tags)
+        begin = plan.dispatch
+        if plan.file_size:
+            # A damaged queue is written again from its damage on.
+            begin = min(begin, max(self._queues.dispatch_offset, self._reader.min_offset))
+        self._dispatcher = Dispatcher(self._reader, self._queues, self._index, tags, begin)
         queues = QueueSet(layout, self._reader, READING)
         self._stack.callback(queues.close)
         self._schedule = ScheduleService(queues, self._offsets, self._levels, self.put_stored)
 
     def _catch_up(self, plan: RecoveryPlan) -> dict[str, int]:
         """Dispatch what queues and index lack, and give the log the next offset of each queue."""
-        begin = plan.dispatch
-        if plan.file_size:
-            # A damaged queue is written again from its damage on.
-            begin = min(begin, max(self._queues.dispatch_offset, self._reader.min_offset))
-        self._dispatcher.offset = begin
         index_from = plan.end if plan.index_from is None else plan.index_from
-        indexed = self._dispatcher.index(index_from, min(begin, plan.end))
+        indexed = self._dispatcher.index(index_from, min(self._dispatcher.offset, plan.end))
         dispatched = self._dispatcher.dispatch(plan.end, index_from=index_from)
         self.log.set_queue_offsets(self._queues.queue_offsets())
         done = self._queues.report.checked
@@ -201,11 +186,9 @@ class StoreParts:
     def put_stored(
         self, messages: RecordBatch, on_refused: Callable[[RecordBatch, ValueError], None]
     ) -> Iterator[tuple[RecordBatch, RecordBatch]]:
-        """Put messages with bodies as they are stored; return those that the log takes, in batches, with their places.
+        """Put messages with bodies as they are stored; yield those that the log takes, in batches, with their places.
 
-        Args:
-            messages: The messages.
-            on_refused: Called for each message that no log takes, with the message and the reason.
+        `on_refused` gets each message that no log takes, and the reason.
         """
         if not messages.num_rows:
             return
@@ -257,8 +240,6 @@ class StoreParts:
         """Set up to where the delay levels were delivered."""
         with self._step:
             self._offsets.offsets.update(offsets)
-
-    # Bounds
 
     @property
     def min_offset(self) -> int:

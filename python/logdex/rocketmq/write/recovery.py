@@ -24,6 +24,7 @@ from logdex.rocketmq.read import valid_messages
 
 if TYPE_CHECKING:
     from logdex.rocketmq.layout import StoreLayout
+    from logdex.rocketmq.write.options import StoreOptions
 
 READING = {"access": "auto", "compat": None, "clock_slack_ms": 0}
 
@@ -36,7 +37,6 @@ def holds_log(root: Path) -> bool:
 
     Raises:
         FileExistsError: Neither: other files, a log without a store, or parts of a store whose log is elsewhere.
-        OSError: The system refuses.
     """
     try:
         names = set(os.listdir(root))  # noqa: PTH208 -- names are wanted
@@ -63,7 +63,6 @@ class RecoveryPlan:
     """The end of a log, and what its queues and index lack.
 
     Attributes:
-        last_exit_ok: The last writer closed the store.
         begin: The log was walked from here on.
         end: The end of the log; what is behind it is truncated.
         dispatch: Messages are dispatched again from here on; queues and index skip what they have.
@@ -72,7 +71,6 @@ class RecoveryPlan:
         tags: The index also holds tags (5.5.0); None: unknown, because no message in it has any.
         file_size: Bytes of a file of the log; 0 without files.
         messages_lost: Valid messages behind the end.
-        findings: The damage.
     """
 
     last_exit_ok: bool = True
@@ -87,34 +85,17 @@ class RecoveryPlan:
     findings: list[Finding] = field(default_factory=list)
 
 
-def plan_recovery(
-    layout: StoreLayout,
-    *,
-    geometry: tuple[int | None, int | None],
-    queue_end: int,
-    file_size: int | None,
-    last_exit_ok: bool | None,
-    truncate: bool,
-) -> RecoveryPlan:
-    """Find out what a start must do; nothing is changed.
-
-    Args:
-        layout: The paths of the store. Its log has files.
-        geometry: Slots and entries of the index files, if they are known.
-        queue_end: Offset in the log behind the last unit of any queue; -1 without units.
-        file_size: The requested size of a file of the log; None: that of the existing files.
-        last_exit_ok: Whether the last writer closed the store; None: `abort` tells.
-        truncate: Valid messages behind damage may be lost.
+def plan_recovery(layout: StoreLayout, options: StoreOptions, queue_end: int) -> RecoveryPlan:
+    """Find out what a start must do to a store whose log has files; nothing is changed. Queues lead up to `queue_end`.
 
     Raises:
-        CorruptFileError: They would be lost, and may not.
+        CorruptFileError: Valid messages behind damage would be lost, and may not.
         GeometryError: Slots and entries of the index were not given and cannot be inferred from its files.
         ValueError: The sizes are not those of the existing files, or cannot be inferred from them.
         BlockingIOError: Another index service writes to the index.
         OSError: The system refuses.
     """
-    if last_exit_ok is None:
-        last_exit_ok = not layout.abort.exists()
+    last_exit_ok = not layout.abort.exists() if options.last_exit_ok is None else options.last_exit_ok
     if layout.index.is_dir():
         # Another index service may write there without the store's lock.
         DirectoryLock(layout.index).release()
@@ -126,33 +107,26 @@ def plan_recovery(
         )
         findings = list(log.check_files().findings)
         _refuse_long_file(log, end)
-        file_size = _file_size(log, end, file_size)
+        file_size = _file_size(log, end, options.file_size)
         lost = _count_behind(log, end, findings)
         # Restored messages go back in time like truncated ones. A queue that leads to a message says that it is restored; but a
         # broker that truncates its log leaves such units behind, too.
         doubtful = _count_behind(log, end, [], led_to=queue_end) - lost if queue_end > end else 0
-        if lost + doubtful and not truncate:
+        if lost + doubtful and not options.truncate:
             raise _would_be_lost(log, end, lost, doubtful, findings)
         if last_exit_ok and not lost + doubtful and queue_end > end:
             path, offset = log.place(end)
             expected = f"messages up to offset {queue_end}, where queues lead"
             findings.append(Finding(path, offset, "log-end", expected, "the end of the log"))
-        index = _inspect_index(layout, log, geometry, end, last_exit_ok=last_exit_ok)
-        if not index.files:
-            index_from: int | None = log.min_offset
-        elif last_exit_ok and not index.beyond:
-            # Not from the end of the queues: if the index lost its newest file, it ends earlier, and a put would leave a hole.
-            index_from = max(log.min_offset, index.end)
-        else:
-            index_from = None
+        index_from, beyond, tags = _inspect_index(layout, log, options, end, last_exit_ok=last_exit_ok)
         return RecoveryPlan(
             last_exit_ok=last_exit_ok,
             begin=begin,
             end=end,
             dispatch=dispatch,
             index_from=index_from,
-            index_beyond=index.beyond,
-            tags=index.tags,
+            index_beyond=beyond,
+            tags=tags,
             file_size=file_size,
             messages_lost=lost + doubtful,
             findings=findings,
@@ -160,11 +134,7 @@ def plan_recovery(
 
 
 def _file_size(log: CommitLog, end: int, wanted: int | None) -> int:
-    """Return the size of a file of the log.
-
-    Raises:
-        ValueError: It is not the requested one; or the only file was cut short, so it does not tell.
-    """
+    """Return the size of a file of the log; raise an error if it is not the requested one, or if nothing tells it."""
     size = log.file_size
     if len(log.files) == 1 and log.is_cut_short(end):
         if wanted is None:
@@ -208,39 +178,29 @@ def _refuse_long_file(log: CommitLog, end: int) -> None:
         raise CorruptFileError(path, log.file_size, f"{log.file_size} bytes, as most files here", f"{size} bytes")
 
 
-@dataclass(frozen=True, slots=True)
-class _Index:
-    """An index: whether it has files, its end in the log, the files that lead behind that, whether it holds tags."""
-
-    files: bool = False
-    end: int = 0
-    beyond: tuple[Path, ...] = ()
-    tags: bool | None = None
-
-
 def _inspect_index(
-    layout: StoreLayout, log: CommitLog, geometry: tuple[int | None, int | None], end: int, *, last_exit_ok: bool
-) -> _Index:
+    layout: StoreLayout, log: CommitLog, options: StoreOptions, end: int, *, last_exit_ok: bool
+) -> tuple[int | None, tuple[Path, ...], bool | None]:
+    """Return `index_from`, `index_beyond` and `tags` of the plan."""
     if not layout.index.is_dir():
-        return _Index()
-    hash_slots, max_entries = geometry
+        return log.min_offset, (), None
+    hash_slots, max_entries = options.hash_slots, options.max_entries
     if hash_slots is not None and max_entries is not None:
         check_geometry(layout.index, list_directory(layout.index), (hash_slots, max_entries), "auto", for_puts=True)
     with IndexService.open(
         layout.index, hash_slots=hash_slots, max_entries=max_entries, last_exit_ok=last_exit_ok
     ) as index:
         files = index.files
-        if not files:
-            return _Index()
         ends = {file.path: file.header.end_phy_offset for file in files if len(file)}
         beyond = tuple(path for path, last in ends.items() if last >= end)
-        return _Index(
-            len(files) > len(beyond),
-            # The last indexed message is not indexed again.
-            max(ends.values(), default=-1) + 1,
-            beyond,
-            index_holds_tags(log, files),
-        )
+        tags = index_holds_tags(log, files) if files else None
+    if len(files) == len(beyond):
+        return log.min_offset, beyond, tags
+    if beyond or not last_exit_ok:
+        return None, beyond, tags
+    # Not from the end of the queues: if the index lost its newest file, it ends earlier, and a put would leave a hole. The last
+    # indexed message is not indexed again.
+    return max(log.min_offset, max(ends.values(), default=-1) + 1), beyond, tags
 
 
 def complete_last_file(layout: StoreLayout, file_size: int) -> None:

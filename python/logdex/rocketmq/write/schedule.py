@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from logdex._files import replace_file, sync_directory
@@ -39,40 +40,22 @@ _ONE_A_LINE = re.compile(rf'"{_TABLE}"\s*:\s*\{{\s*\n\s*"?\d')
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
 class ScheduleService:
     """Delivers the parked messages of a store. Not for several threads at a time."""
 
-    def __init__(
-        self,
-        queues: QueueSet,
-        offsets: DelayOffsets,
-        levels: Sequence[int],
-        put: Callable[[RecordBatch, _OnRefused], Iterable[tuple[RecordBatch, RecordBatch]]],
-    ) -> None:
-        """Prepare; nothing is read.
-
-        Args:
-            queues: The queues of the store, for reading.
-            offsets: Up to where each level was delivered.
-            levels: The delays of the levels, in ms, level 1 first.
-            put: Puts messages with bodies as they are stored; see `StoreParts.put_stored`.
-        """
-        self._queues = queues
-        self._offsets = offsets
-        self._levels = levels
-        self._put = put
+    _queues: QueueSet
+    _offsets: DelayOffsets
+    _levels: Sequence[int]
+    """The delays of the levels, in ms, level 1 first."""
+    _put: Callable[[RecordBatch, _OnRefused], Iterable[tuple[RecordBatch, RecordBatch]]]
 
     def deliver_due(self, now: int) -> int:
-        """Deliver the due messages of all levels; return their number.
+        """Deliver the messages of all levels that are due at a time, in ms since the epoch; return their number.
 
         Some parked messages are skipped with a warning: those that cannot be read, that do not name their topic and queue, or
-        that no log takes; and half messages, as a broker does.
-
-        Args:
-            now: The time, ms since the epoch.
-
-        Raises:
-            OSError: The system refuses. What was delivered by then is not delivered again.
+        that no log takes; and half messages, as a broker does. If the system refuses, what was delivered by then is not
+        delivered again.
         """
         return sum(self._deliver(level, now) for level in range(1, len(self._levels) + 1))
 
@@ -97,23 +80,16 @@ def _warn(_message: RecordBatch, error: ValueError) -> None:
 
 
 class DelayOffsets:
-    """The next queue offset of each delay level.
-
-    Attributes:
-        offsets: Levels from 1 on, and the queue offset of the next message to deliver.
-    """
+    """The queue offset of the next message to deliver, by delay level, from 1 on: `offsets`."""
 
     def __init__(self, config: Path) -> None:
         """Read the file; if it is missing, empty or damaged its copy `.bak`. Without both nothing was delivered.
 
-        Args:
-            config: The store's directory `config`, which may be missing.
-
         Raises:
             CorruptFileError: One of them exists and none can be read.
-            OSError: The system refuses.
         """
         self._path = config / _NAME
+        self._backup = config / f"{_NAME}.bak"
         self._others: dict[str, Any] = {}
         self._one_a_line = False
         self._written: dict[int, int] | None = None
@@ -126,14 +102,10 @@ class DelayOffsets:
                 continue
             except CorruptFileError as error:
                 damage = damage or error
-                continue
-            return
+            else:
+                return
         if damage is not None:
             raise damage
-
-    @property
-    def _backup(self) -> Path:
-        return self._path.with_name(f"{_NAME}.bak")
 
     def _load(self, path: Path) -> None:
         try:
@@ -151,9 +123,6 @@ class DelayOffsets:
         """Write the file if the offsets changed, and keep the old one as `.bak`.
 
         A broker deletes the old file before it renames the new one; here the new one replaces the old one.
-
-        Raises:
-            OSError: The system refuses; the file is unchanged.
         """
         if self.offsets == (self._written or {}):
             return
@@ -166,11 +135,10 @@ class DelayOffsets:
 
     def text(self) -> str:
         """Return the broker's text."""
-        between = ",\n\t\t" if self._one_a_line else ","
-        first = "\n\t\t" if self._one_a_line else ""
-        offsets = between.join(f"{level}:{offset}" for level, offset in sorted(self.offsets.items()))
+        gap = "\n\t\t" if self._one_a_line else ""
+        offsets = f",{gap}".join(f"{level}:{offset}" for level, offset in sorted(self.offsets.items()))
         members = {name: _dumps(value) for name, value in self._others.items()}
-        members[_TABLE] = f"{{{first}{offsets}\n\t}}"
+        members[_TABLE] = f"{{{gap}{offsets}\n\t}}"
         return "{\n\t" + ",\n\t".join(f'"{name}":{members[name]}' for name in sorted(members)) + "\n}"
 
 

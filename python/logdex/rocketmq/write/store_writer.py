@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,10 +14,9 @@ from logdex._files import Closing
 from logdex.rocketmq.write.input import PutResult, all_properties, joined, optional_ms, put_batches
 from logdex.rocketmq.write.options import StoreOptions
 from logdex.rocketmq.write.parts import StoreParts
-from logdex.rocketmq.write.services import ServiceThread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from datetime import tzinfo
     from os import PathLike
     from typing import NoReturn
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
     from logdex._types import Body, Compat, Flush, Time
     from logdex.report import Report
+
+_PAUSE_SECONDS = 0.005
 
 
 class StoreWriter(Closing):
@@ -46,12 +49,11 @@ class StoreWriter(Closing):
     """
 
     def __init__(self, root: Path, options: StoreOptions, *, services: bool) -> None:
-        """Open the parts; use `open`."""
         self._root = root.absolute()
         self._process = os.getpid()
         self._closed = False
         self._parts = parts = StoreParts(root, options)
-        self._services = ServiceThread(parts) if services else None
+        self._services = _ServiceThread(parts) if services else None
         # Neither refers to the writer, so a writer that is collected, or open at exit, ends them.
         self._end = weakref.finalize(self, _abandon, parts, self._services, self._process)
 
@@ -79,15 +81,14 @@ class StoreWriter(Closing):
         """Open a store for writing, or begin a new one.
 
         It does what a broker's start does: it takes the lock of the store, finds the end of the log, truncates log, queues and
-        index there, and dispatches what queues and index lack. There are two differences: if there are valid messages behind
-        damage it raises an error instead, and what it removes cannot come back. If it raises an error, nothing was changed.
+        index there, and dispatches what queues and index lack. But it raises an error if there are valid messages behind damage,
+        and what it removes cannot come back. If it raises an error, nothing was changed.
 
         Args:
             root: A store; or, for a new one, a directory that is missing or empty.
             file_size: Bytes of a file of the log (mappedFileSizeCommitLog); None: as the existing files, else 1 GiB.
             queue_file_size: Bytes of a file of a queue (mappedFileSizeConsumeQueue); None: as the existing files, else 6,000,000.
-            batch_queue_file_size: Bytes of a file of a batch queue (5.x); None: as the existing files, else
-                13,800,000.
+            batch_queue_file_size: Bytes of a file of a batch queue (5.x); None: as the existing files, else 13,800,000.
             extension_file_size: Bytes of an extension file of a queue (mappedFileSizeConsumeQueueExt), for queues with such
                 files; None: as the existing files, else no extension files.
             hash_slots: Slots of each index file (maxHashSlotNum); None: as the existing files, else 5,000,000.
@@ -152,22 +153,10 @@ class StoreWriter(Closing):
     ) -> PutResult:
         """Put one message. For many, `put_messages` is much faster.
 
-        Args:
-            topic: The topic.
-            body: The body, stored as it is.
-            queue_id: The queue of the topic.
-            tags: Its tags (property TAGS).
-            keys: Its keys (property KEYS): one text with spaces between the keys, or several texts.
-            properties: Further properties.
-            delay_level: Park the message for the delay of this level, 1 to 18 with the default levels; 0: do not park it.
-            flag: The application's flag.
-            uniq_key: The producer's id (property UNIQ_KEY).
-            sys_flag: The system's flag. The bits for IPv6 hosts are set from the hosts. The body must be compressed as the flag
-                says.
-            born_timestamp: When the producer created it; None: now.
-            born_host: The producer, as `ip:port` or `[ipv6]:port`; None: the store's host.
-            store_timestamp: When it was stored, for messages that are restored; None: now.
-            store_host: The broker; None: the store's.
+        The body is stored as it is; `sys_flag` must say how it is compressed. `keys`, one text with spaces between the keys or
+        several texts, `tags` and `uniq_key` become the properties KEYS, TAGS and UNIQ_KEY. A `delay_level`, 1 to 18 with the
+        default levels, parks the message for the delay of that level; 0 does not. Hosts are `ip:port` or `[ipv6]:port`, by
+        default the store's; times are by default now. A `store_timestamp` is for messages that are restored.
 
         Raises:
             ValueError: A topic, a property or a size that a broker would refuse, too.
@@ -200,11 +189,10 @@ class StoreWriter(Closing):
 
         Args:
             messages: Arrow data with message columns, of which only `topic` is needed, or a mapping of columns. The messages get
-                new places: `queue_offset`, `phy_offset`, `msg_id`, `store_size` and `body_crc` are ignored. `store_timestamp`
-                is kept if it is given.
-            body: "decoded": bodies are plain; "stored": bodies are as a log holds them, perhaps compressed, as `sys_flag` says.
-            park: Park messages with a delay level (property DELAY). False for messages from a log: there they are parked or
-                delivered already.
+                new places: `queue_offset`, `phy_offset`, `msg_id`, `store_size` and `body_crc` are ignored. A `store_timestamp`
+                is kept.
+            body: "decoded": bodies are plain; "stored": as a log holds them, perhaps compressed, as `sys_flag` says.
+            park: Park messages with a delay level (property DELAY). False for messages from a log: they were parked there.
 
         Returns:
             One row for each message: topic, queue_id, queue_offset, phy_offset, store_timestamp, msg_id, store_size.
@@ -237,10 +225,7 @@ class StoreWriter(Closing):
         return self._parts.dispatch()
 
     def deliver_due(self, now: Time | None = None) -> int:
-        """Put the scheduled messages that are due into their own topics; return their number.
-
-        Args:
-            now: The time; None: now.
+        """Put the scheduled messages that are due, by default now, into their own topics; return their number.
 
         Raises:
             OSError: The system refuses; what was delivered is not delivered again.
@@ -295,9 +280,6 @@ class StoreWriter(Closing):
             raise ValueError("a store opened for writing belongs to the process that opened it")
         if self._closed:
             raise ValueError("the store is closed for writing")
-        self._raise_service_error()
-
-    def _raise_service_error(self) -> None:
         if self._services is not None and self._services.error is not None:
             raise self._services.error
 
@@ -321,7 +303,6 @@ class StoreWriter(Closing):
         self._parts.close()
 
     def __repr__(self) -> str:
-        """Return the class and the root."""
         return f"{type(self).__name__}({str(self._root)!r})"
 
     def __reduce__(self) -> NoReturn:
@@ -329,10 +310,67 @@ class StoreWriter(Closing):
         raise TypeError("a StoreWriter cannot be pickled: it holds the lock of its store")
 
 
-def _abandon(parts: StoreParts, services: ServiceThread | None, process: int) -> None:
+def _abandon(parts: StoreParts, services: _ServiceThread | None, process: int) -> None:
     """Let a store go that nobody closed; what a forked child has of it is its parent's."""
     if process != os.getpid():
         return
     if services is not None:
         services.stop()
     parts.abandon()
+
+
+class _ServiceThread:
+    """Dispatches after puts; at intervals delivers scheduled messages, flushes queues, saves offsets and the checkpoint.
+
+    The first error ends the thread and is kept in `error`.
+    """
+
+    def __init__(self, parts: StoreParts) -> None:
+        self.error: BaseException | None = None
+        self._dispatch = parts.dispatch
+        # Seconds between two calls, and the call.
+        self._timed: tuple[tuple[float, Callable[[], object]], ...] = (
+            (0.1, parts.deliver_due),
+            (1.0, parts.flush_queues),
+            (10.0, parts.save_delay_offsets),
+            (60.0, parts.write_checkpoint),
+        )
+        self._woken = threading.Event()
+        self._stopped = threading.Event()
+        self._process = os.getpid()
+        self._thread = threading.Thread(target=self._run, name="logdex-store", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Let the thread dispatch."""
+        # Reading the event is cheaper than setting it, and puts are many.
+        if not self._woken.is_set():
+            self._woken.set()
+
+    def stop(self) -> None:
+        """End the thread after its current call; a forked child has no thread."""
+        if self._process != os.getpid():
+            return
+        self._stopped.set()
+        self._woken.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        due = [time.monotonic() + seconds for seconds, _ in self._timed]
+        try:
+            while not self._stopped.is_set():
+                self._woken.wait(max(0.0, min(due) - time.monotonic()))
+                if self._stopped.is_set():
+                    return
+                if self._woken.is_set():
+                    self._woken.clear()
+                    self._dispatch()
+                    # Without a pause single puts would be dispatched one by one, and compete for the interpreter lock.
+                    self._stopped.wait(_PAUSE_SECONDS)
+                for place, (seconds, call) in enumerate(self._timed):
+                    if time.monotonic() >= due[place] and not self._stopped.is_set():
+                        call()
+                        due[place] = time.monotonic() + seconds
+        except BaseException as error:  # noqa: BLE001 -- raised in the thread of the caller
+            self.error = error

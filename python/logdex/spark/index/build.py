@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import errno
 import logging
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,12 +29,11 @@ from logdex.hash_index.geometry import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES
 from logdex.report import Report
 from logdex.rocketmq.index_service import INDEXES_TAGS
 from logdex.rocketmq.layout import find_layout
-from logdex.spark.index.job import Job, WrittenFile, index_files
-from logdex.spark.index.rolling import ROW_SCHEMA, RollingFiles, entry_rows
+from logdex.spark.index.job import ROW_SCHEMA, Job, RollingFiles, WrittenFile, entry_rows, index_files
 from logdex.spark.workers import call_in_tasks, check_worker_python, commit_log, require_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from os import PathLike
 
     from pyspark.sql import SparkSession
@@ -44,6 +42,8 @@ if TYPE_CHECKING:
     from logdex.rocketmq import CommitLog
 
 logger = logging.getLogger("logdex.spark")
+
+_Item = TypeVar("_Item")
 
 _SCAN_ROWS = 65_536
 _TASKS_PER_CORE = 4
@@ -97,11 +97,11 @@ def build_index(
     if not job.overwrite and index_files(target):
         raise FileExistsError(errno.EEXIST, "index files exist (mode='overwrite' replaces them)", str(target))
 
-    work = _Work(job, log_directory, compat)
-    log_files = list_log_files(work.log)
+    log_files = list_log_files(commit_log(log_directory, access=access, compat=compat))
+    write_rows = partial(_write_rows, job, log_directory, compat)
     job.start()
     try:
-        counts = [LogFileCount(*values) for values in call_in_tasks(spark, partial(_write_rows, work), log_files)]
+        counts = [LogFileCount(*values) for values in call_in_tasks(spark, write_rows, log_files)]
         _warn_of_early_end(counts, log_files, log_directory)
         plan = plan_build(counts, file_entries=max_entries - 1, max_tasks=max_tasks or _TASKS_PER_CORE * _cores(spark))
         made = call_in_tasks(spark, partial(_make_files, job), plan.tasks)
@@ -110,16 +110,14 @@ def build_index(
     except BaseException:
         job.abort()
         raise
-    return Report(
-        [],
-        {
-            "log_files": len(counts),
-            "messages": plan.messages,
-            "entries": plan.entries,
-            "index_files": len(written),
-            "reserved_bytes": sum(file.reserved_bytes for file in written),
-        },
-    )
+    checked = {
+        "log_files": len(counts),
+        "messages": plan.messages,
+        "entries": plan.entries,
+        "index_files": len(written),
+        "reserved_bytes": sum(file.reserved_bytes for file in written),
+    }
+    return Report([], checked)
 
 
 def _cores(spark: SparkSession) -> int:
@@ -128,9 +126,6 @@ def _cores(spark: SparkSession) -> int:
     except PySparkException:
         # A Connect session does not know the cores of its server.
         return _UNKNOWN_CORES
-
-
-# The first pass
 
 
 class LogFile(NamedTuple):
@@ -143,8 +138,8 @@ class LogFile(NamedTuple):
 class LogFileCount(NamedTuple):
     """Result of the first pass over one commit-log file.
 
-    `rows` is the path of its index entries below the job's directory, `message_after` says whether its last message has no
-    entry, and `continues` whether a sequential reader continues into the next file.
+    `rows` is the path of its entries below the job's directory, `message_after` whether its last message has no entry, and
+    `continues` whether a sequential reader continues into the next file.
     """
 
     rows: str
@@ -154,48 +149,34 @@ class LogFileCount(NamedTuple):
     continues: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """Values that all tasks of a build share; they are pickled into every task."""
-
-    job: Job
-    log_directory: str
-    compat: Compat | None
-
-    @property
-    def log(self) -> CommitLog:
-        """The log, which each worker opens once."""
-        return commit_log(self.log_directory, access=self.job.access, compat=self.compat)
-
-    def entries(self, messages: Any) -> Any:
-        """Return the rows of a batch of messages."""
-        entries = index_entries(messages, end_phy_offset=0, tags=self.compat == INDEXES_TAGS)
-        return entry_rows(pa.record_batch(entries))
-
-
 def list_log_files(log: CommitLog) -> list[LogFile]:
     """Return the files of a log with the ranges that they cover."""
     begins = [int(path.name) for path in log.files]
     return [LogFile(begin, end) for begin, end in zip(begins, [*begins[1:], None], strict=False)]
 
 
-def _write_rows(work: _Work, log_file: LogFile) -> LogFileCount:
+def _write_rows(job: Job, log_directory: str, compat: Compat | None, log_file: LogFile) -> LogFileCount:
     """Write the index entries of one log file into a file, in a worker, and return their counts."""
+
+    def rows_of(batch: Any) -> Any:
+        return entry_rows(pa.record_batch(index_entries(batch, end_phy_offset=0, tags=compat == INDEXES_TAGS)))
+
+    log = commit_log(log_directory, access=job.access, compat=compat)
     messages = entries = 0
     message_after = continues = False
     end = MAX_INT64 if log_file.end is None else log_file.end
-    directory = work.job.start_attempt()
+    directory = job.start_attempt()
     with pa.OSFile(str(directory / "rows"), "wb") as file, pa.ipc.new_stream(file, ROW_SCHEMA) as stream:
         # The scan continues to the next file's first message: only then is it known that a sequential reader gets there.
-        scan = work.log.scan(begin_phy_offset=log_file.begin, columns=INDEXED_COLUMNS, batch_size=_SCAN_ROWS)
+        scan = log.scan(begin_phy_offset=log_file.begin, columns=INDEXED_COLUMNS, batch_size=_SCAN_ROWS)
         for batch in map(pa.record_batch, scan):
             own = batch.filter(pc.less(batch.column("phy_offset"), end))
             if own.num_rows:
-                rows = work.entries(own)
+                rows = rows_of(own)
                 stream.write_batch(rows)
                 messages += own.num_rows
                 entries += rows.num_rows
-                message_after = not work.entries(own.slice(own.num_rows - 1)).num_rows
+                message_after = not rows_of(own.slice(own.num_rows - 1)).num_rows
             continues = own.num_rows < batch.num_rows
             if continues:
                 break
@@ -213,9 +194,6 @@ def _warn_of_early_end(counts: Sequence[LogFileCount], log_files: Sequence[LogFi
             log_files[len(walked) - 1].begin,
             len(unread),
         )
-
-
-# The plan
 
 
 class RowsPart(NamedTuple):
@@ -246,12 +224,9 @@ class Plan(NamedTuple):
 
 
 def plan_build(counts: Sequence[LogFileCount], *, file_entries: int, max_tasks: int) -> Plan:
-    """Divide the index files of a log among tasks, each a run of whole files.
+    """Divide the index files of a log among at most `max_tasks` tasks, each a run of whole files of `file_entries` entries.
 
-    Args:
-        counts: The log files in order. Files after the first one that does not continue are not part of the log.
-        file_entries: Entries that one index file holds.
-        max_tasks: The largest number of tasks.
+    The counts are those of the log files, in order. Files after the first one that does not continue are not part of the log.
     """
     log = _walked(counts)
     entries = sum(count.entries for count in log)
@@ -266,7 +241,8 @@ def plan_build(counts: Sequence[LogFileCount], *, file_entries: int, max_tasks: 
         first = filled * task // tasks * file_entries
         last = min(filled * (task + 1) // tasks * file_entries, entries)
         seeded = first > 0
-        plans.append(TaskPlan(tuple(_parts(log, first - seeded, last)), seeded, empty_file and task == tasks - 1))
+        parts = _overlaps(((count.rows, count.entries) for count in log), first - seeded, last)
+        plans.append(TaskPlan(tuple(RowsPart(*part) for part in parts), seeded, empty_file and task == tasks - 1))
     return Plan(tuple(plans), sum(count.messages for count in log), entries)
 
 
@@ -276,17 +252,16 @@ def _walked(counts: Sequence[LogFileCount]) -> Sequence[LogFileCount]:
     return counts[: next(ends, len(counts))]
 
 
-def _parts(log: Sequence[LogFileCount], first: int, last: int) -> Iterator[RowsPart]:
-    """Yield where the entries `first` up to `last` (exclusive) of the whole log are."""
+def _overlaps(sized: Iterable[tuple[_Item, int]], start: int, stop: int) -> Iterator[tuple[_Item, int, int]]:
+    """Yield the items that hold the entries `start` up to `stop` (exclusive), with the first and the last entry in each."""
     passed = 0
-    for count in log:
-        start, stop = max(first - passed, 0), min(last - passed, count.entries)
-        if start < stop:
-            yield RowsPart(count.rows, start, stop)
-        passed += count.entries
-
-
-# The second pass
+    for item, size in sized:
+        first, last = max(start - passed, 0), min(stop - passed, size)
+        if first < last:
+            yield item, first, last
+        passed += size
+        if passed >= stop:
+            return
 
 
 def _make_files(job: Job, plan: TaskPlan) -> list[WrittenFile]:
@@ -308,12 +283,6 @@ def _make_files(job: Job, plan: TaskPlan) -> list[WrittenFile]:
 
 def _read_rows(path: Path, start: int, stop: int) -> Iterator[Any]:
     """Yield the rows `start` up to `stop` (exclusive) of a file, in batches that are not empty."""
-    passed = 0
     with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as stream:
-        for batch in stream:
-            first, last = max(start - passed, 0), min(stop - passed, batch.num_rows)
-            if first < last:
-                yield batch.slice(first, last - first)
-            passed += batch.num_rows
-            if passed >= stop:
-                return
+        for batch, first, last in _overlaps(((batch, batch.num_rows) for batch in stream), start, stop):
+            yield batch.slice(first, last - first)

@@ -1,4 +1,7 @@
-"""Commit of index files that parallel tasks wrote: all of them appear in the directory, or none.
+"""Jobs that write index files: rows of entries, the files of one task, and the commit of all files or none.
+
+A batch of rows has the columns key_hash (int32), phy_offset (int64) and store_timestamp (int64, milliseconds since the epoch),
+without nulls: 20 bytes a row, with the hash in place of topic and key. So a task can hold the rows of a whole file.
 
     <index_dir>/_temporary/<job>/<partition>-<attempt>-<random>/<n>    files of the attempts of tasks
     <index_dir>/yyyyMMddHHmmssSSS                                      the files after the commit by the driver
@@ -20,19 +23,25 @@ import time
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import TaskContext
 
+from logdex._core import key_hashes, offset_order
 from logdex._files import sync_directory
 from logdex._types import check_int64
-from logdex.hash_index.directory import DirectoryLock, list_directory
+from logdex.hash_index.directory import DirectoryLock, FileSet, list_directory
 from logdex.hash_index.geometry import file_size
+from logdex.hash_index.index_writer import IndexWriter
 from logdex.hash_index.rolling import create_next, resolve_zone
+from logdex.rocketmq import IndexFile
 from logdex.rocketmq.index_service import refuse_running_broker
+from logdex.spark.schema import milliseconds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from logdex._types import Access
 
@@ -45,6 +54,13 @@ _LARGE_BYTES = 1 << 30
 """A job that reserves more than this, most of it empty, logs a warning."""
 
 
+COLUMNS = ("topic", "key", "phy_offset", "store_timestamp")
+"""Columns of an index entry, from which rows are made."""
+
+ROW_SCHEMA = pa.schema([("key_hash", pa.int32()), ("phy_offset", pa.int64()), ("store_timestamp", pa.int64())])
+_BATCH_ROWS = 65_536
+
+
 class WrittenFile(NamedTuple):
     """One index file that an attempt finished, with its path below the job's directory."""
 
@@ -55,16 +71,9 @@ class WrittenFile(NamedTuple):
 
 @dataclass(slots=True)
 class Job:
-    """A job that writes index files into one directory.
+    """A job that writes index files into one directory, after its files or in place of them (`overwrite`).
 
-    Attributes:
-        index_dir: The directory.
-        hash_slots: Slots of each file.
-        max_entries: Entries of each file, one of which is never used.
-        zone: Time zone of the file names; None: the driver's own.
-        overwrite: Whether the files replace those of the directory.
-        access: How files are written.
-        job_id: Name of the job below `_temporary`.
+    `zone` is the time zone of the file names, None the driver's own; `job_id` is the name of the job below `_temporary`.
 
     Raises:
         ValueError: No index file can have these slots and entries, or there is no such zone.
@@ -88,11 +97,7 @@ class Job:
         resolve_zone(self.zone)
 
     def start(self) -> None:
-        """Create the job's directory, on the driver.
-
-        Raises:
-            LockedError: The directory belongs to a store whose broker is running.
-        """
+        """Create the job's directory, on the driver; an error if it belongs to a store whose broker is running."""
         target = Path(self.index_dir)
         refuse_running_broker(target)
         self._made_index_dir = not target.exists()
@@ -107,9 +112,6 @@ class Job:
         """Create the directory of this attempt of a task, in a worker.
 
         Only the last part is created: an attempt that outlives its job must fail and leave nothing behind.
-
-        Raises:
-            FileNotFoundError: The job's directory is missing on this machine.
         """
         context = TaskContext.get()
         task = f"{context.partitionId()}-{context.taskAttemptId()}" if context else "0-0"
@@ -125,9 +127,7 @@ class Job:
         return directory
 
     def commit(self, files: Sequence[WrittenFile]) -> list[Path]:
-        """Rename the files to their final names, in order, after the files of the directory or in place of them.
-
-        Afterwards either all files are there or none; if an overwrite fails, the former files are there.
+        """Rename the files to their final names, in order: all of them, or none and the former files stay.
 
         Raises:
             LockedError: The broker of the store was started meanwhile.
@@ -170,7 +170,6 @@ class Job:
         return published
 
     def _clean_up(self) -> None:
-        """Remove all files that the job's attempts left."""
         shutil.rmtree(self.directory, ignore_errors=True)
         # Other jobs may be writing below the same directory.
         with contextlib.suppress(OSError):
@@ -224,3 +223,102 @@ def _link_to_next_name(source: Path, target: Path, names: list[str], zone: str |
         return path
 
     return create_next(names, target, time.time_ns() // 1_000_000, zone, link)
+
+
+def entry_rows(batch: Any) -> Any:
+    """Return the rows of a batch that has the four columns of an index entry.
+
+    Raises:
+        ValueError: A value is null.
+    """
+    columns = [batch.column(name) for name in COLUMNS]
+    for name, column in zip(COLUMNS, columns, strict=True):
+        if column.null_count:
+            raise ValueError(f"cannot index a row whose {name} is null")
+    topics, keys, offsets, times = columns
+    hashes = pa.array(key_hashes(keys, topics=topics))
+    rows = pa.RecordBatch.from_arrays([hashes, offsets.cast(pa.int64()), milliseconds(times)], schema=ROW_SCHEMA)
+    # Copied, or the numbers would keep the buffers of topics and keys in memory.
+    return rows.copy_to(pa.default_cpu_memory_manager())
+
+
+def ordered_end(rows: Any, begin: int) -> int | None:
+    """Return the last offset of rows if their offsets are in order and none is below `begin`, otherwise None."""
+    offsets = rows.column("phy_offset")
+    before = pa.concat_arrays([pa.array([begin], pa.int64()), offsets])
+    in_order = pc.all(pc.less_equal(before.slice(0, len(offsets)), offsets), min_count=0)
+    return before[-1].as_py() if in_order.as_py() else None
+
+
+def sorted_rows(batches: Sequence[Any]) -> Iterator[Any]:
+    """Yield the rows in the order of their offsets; rows of one offset keep their order."""
+    (rows,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    order = pa.array(offset_order(rows.column("phy_offset")))
+    for start in range(0, len(order), _BATCH_ROWS):
+        yield rows.take(order.slice(start, _BATCH_ROWS))
+
+
+class RollingFiles:
+    """Fills index files in the directory of one attempt of a task.
+
+    They are those of a sequential writer that continues after `seed`: phy_offset and store_timestamp of the entry before the
+    first row, with which the first header starts. Source: constructor of IndexFile; docs/formats/rocketmq-index.md, section 7.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        hash_slots: int,
+        max_entries: int,
+        access: Access = "auto",
+        *,
+        seed: tuple[int, int] | None = None,
+    ) -> None:
+        self.directory = directory
+        if seed is not None:
+            IndexFile.create(
+                directory / "0",
+                hash_slots=hash_slots,
+                max_entries=max_entries,
+                begin_phy_offset=seed[0],
+                begin_timestamp=seed[1],
+                access=access,
+            ).close()
+        self._files = FileSet(directory, (hash_slots, max_entries), access=access)
+        # A task knows no file after its last one, so none is prepared ahead.
+        self._writer = IndexWriter(self._files, None, lambda _: None, prepare=False)
+
+    @classmethod
+    def start(cls, job: Job, seed: tuple[int, int] | None = None) -> RollingFiles:
+        """Start an attempt of a task of a job."""
+        return cls(job.start_attempt(), job.hash_slots, job.max_entries, job.access, seed=seed)
+
+    def put(self, rows: Any) -> None:
+        """Put rows, and start a new file each time that one becomes full.
+
+        Raises:
+            IndexFullError: Not even an empty file takes a row.
+        """
+        self._writer.put(None, *rows.columns)
+
+    def put_nothing(self) -> None:
+        """Create a file if there is none or the last one is full, as a service does for a message without keys."""
+        self._writer.current()
+
+    def close(self) -> list[WrittenFile]:
+        """Flush and close the files, and return them with paths relative to the job's directory."""
+        # An empty file is not flushed: a flush would write its count of 1, which no broker does before a put.
+        self._writer.flush(even_if_empty=False)
+        files = [(file.path, len(file)) for file in self._files.refresh()]
+        written = [WrittenFile(f"{self.directory.name}/{path.name}", n, path.stat().st_size) for path, n in files]
+        self._release()
+        return written
+
+    def discard(self) -> None:
+        """Remove the files and their directory."""
+        self._release()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _release(self) -> None:
+        self._writer.release()
+        self._files.close()

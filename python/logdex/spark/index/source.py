@@ -16,32 +16,31 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as sf
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceArrowWriter,
-    DataSourceReader,
-    DataSourceWriter,
-    InputPartition,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 
 from logdex._types import MIN_INT64, check_int64
 from logdex.hash_index.geometry import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES, file_size
 from logdex.rocketmq import IndexFile, IndexService
 from logdex.spark import options as opt
-from logdex.spark.index.job import Job, WrittenFile, index_files
-from logdex.spark.index.rolling import COLUMNS, RollingFiles, entry_rows, ordered_end, sorted_rows
+from logdex.spark.index.job import (
+    COLUMNS,
+    Job,
+    RollingFiles,
+    WrittenFile,
+    entry_rows,
+    index_files,
+    ordered_end,
+    sorted_rows,
+)
+from logdex.spark.log_source import LogReader, Task
 from logdex.spark.schema import (
     ENTRY_COLUMNS,
     ENTRY_COLUMNS_AND_FILE,
     FILE_COLUMN,
-    arrow_schema,
     checked_schema,
-    lay_out,
-    record_batches,
     require_columns,
+    spark_batches,
     spark_schema,
-    warn_of_lost_instants,
 )
 from logdex.spark.workers import known_geometry, require_directory
 
@@ -53,7 +52,7 @@ if TYPE_CHECKING:
 
 
 FORMAT = "rocketmq_index"
-_OPTIONS = ("path", "paths", "hashSlots", "maxEntries", "zone", "access", "compat", "columns")
+_OPTIONS = ("hashSlots", "maxEntries", "zone", "access", "compat", "columns")
 _TYPES = {
     "topic": ("string", "binary"),
     "key": ("string", "binary"),
@@ -65,12 +64,7 @@ _SAMPLES_A_TASK = 100
 
 
 class IndexSource(DataSource):
-    """The data source of `spark.read.format("rocketmq_index")` and `df.write.format("rocketmq_index")`.
-
-    Options: `hashSlots`, `maxEntries` (default: inferred from the directory's files; 5,000,000 and 20,000,000 for a new
-    directory), `access`; for reading also `columns` (among them `file`, the name of the entry's file) and `compat`; for writing
-    `zone`, the time zone of the file names (default: the driver's).
-    """
+    """The data source behind `spark.read.format("rocketmq_index")` and `df.write`; docs/spark.md lists the options."""
 
     @classmethod
     def name(cls) -> str:
@@ -82,7 +76,7 @@ class IndexSource(DataSource):
         chosen = opt.names(self.options, "columns")
         return spark_schema(ENTRY_COLUMNS if chosen is None else ENTRY_COLUMNS_AND_FILE, chosen)
 
-    def reader(self, schema: StructType) -> EntriesReader:
+    def reader(self, schema: StructType) -> LogReader:
         """Plan a read of the entries."""
         opt.check_names(self.options, _OPTIONS, FORMAT)
         directory = opt.path(self.options, FORMAT)
@@ -93,9 +87,9 @@ class IndexSource(DataSource):
             "access": opt.access(self.options),
             "compat": opt.compat(self.options),
         }
-        return EntriesReader(str(directory), checked_schema(ENTRY_COLUMNS_AND_FILE, schema), index_options)
+        return LogReader(EntriesRead(str(directory), checked_schema(ENTRY_COLUMNS_AND_FILE, schema), index_options))
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's signature
+    def writer(self, schema: StructType, overwrite: bool) -> IndexWriter:  # noqa: FBT001 - Spark's signature
         """Plan a write and create the directory of its job, on the driver."""
         opt.check_names(self.options, _OPTIONS, FORMAT)
         require_columns(schema.fieldNames(), COLUMNS, f"format {FORMAT}")
@@ -104,81 +98,54 @@ class IndexSource(DataSource):
             if found not in types:
                 raise ValueError(f"format {FORMAT}: column {name} must be {' or '.join(types)}, not {found}")
         directory = opt.path(self.options, FORMAT)
-        slots, entries = _geometry(
-            directory,
-            opt.integer(self.options, "hashSlots"),
-            opt.integer(self.options, "maxEntries"),
-            overwrite=overwrite,
-        )
+        slots, entries = (opt.integer(self.options, name) for name in ("hashSlots", "maxEntries"))
+        slots, entries = _geometry(directory, slots, entries, overwrite=overwrite)
         job = Job(str(directory), slots, entries, self.options.get("zone"), overwrite, opt.access(self.options))
         job.start()
         return IndexWriter(job)
 
 
 def _geometry(directory: Path, slots: int | None, entries: int | None, *, overwrite: bool) -> tuple[int, int]:
-    """Choose slots and entries of new files: those of the options, otherwise of the directory's files, otherwise the default.
-
-    Raises:
-        ValueError: The directory has files with other slots and entries.
-    """
+    """Return slots and entries of new files: those of the options, otherwise of the directory's files, otherwise the default."""
     if (slots is None) != (entries is None):
         raise ValueError("give both options hashSlots and maxEntries, or neither")
     present = [] if overwrite else index_files(directory)
     if present and slots is None:
-        slots, entries = known_geometry(directory, slots, entries)
+        slots, entries = known_geometry(directory, None, None)
     slots = DEFAULT_HASH_SLOTS if slots is None else slots
     entries = DEFAULT_MAX_ENTRIES if entries is None else entries
     size = file_size((slots, entries))
     for path in present:
-        if path.stat().st_size != size:
+        found = path.stat().st_size
+        if found != size:
             raise ValueError(
-                f"{path} has {path.stat().st_size} bytes and files of {slots} slots and {entries} entries have {size}: "
+                f"{path} has {found} bytes and files of {slots} slots and {entries} entries have {size}: "
                 "a broker opens all files of a directory with one geometry"
             )
     return slots, entries
 
 
-# Reading
-
-
 @dataclass(frozen=True)
-class EntriesOfFile(InputPartition):
-    """One index file to read, with its geometry."""
+class EntriesRead:
+    """The options of a read: one task for each file, oldest first."""
 
-    path: str
-    hash_slots: int
-    max_entries: int
+    directory: str
+    columns: list[str]
+    index_options: dict[str, Any]
 
-
-class EntriesReader(DataSourceReader):
-    """Reads entries, one partition for each file."""
-
-    def __init__(self, directory: str, columns: list[str], index_options: dict[str, Any]) -> None:
-        self.directory = directory
-        self.columns = columns
-        self.index_options = index_options
-
-    def partitions(self) -> list[InputPartition]:
-        """Return the files, oldest first, as the service lists them."""
+    def tasks(self) -> list[Task]:
+        """Return the files with their geometries, as the service lists them."""
         with IndexService.open(self.directory, **self.index_options) as service:
-            return [EntriesOfFile(str(file.path), file.hash_slots, file.max_entries) for file in service.files]
+            return [Task((str(file.path), file.hash_slots, file.max_entries)) for file in service.files]
 
-    def read(self, partition: InputPartition | None) -> Iterator[Any]:
+    def rows(self, pieces: Sequence[Any]) -> Iterator[Any]:
         """Read the entries of one file, in a worker."""
-        if not isinstance(partition, EntriesOfFile):
+        if not pieces:
             return
-        schema = arrow_schema(ENTRY_COLUMNS_AND_FILE, self.columns)
-        options = {**self.index_options, "hash_slots": partition.hash_slots, "max_entries": partition.max_entries}
-        lost = 0
-        with IndexFile.open(partition.path, **options) as file:
-            for batch in record_batches(file.entries()):
-                rows, out_of_range = lay_out(batch, schema, {FILE_COLUMN: file.path.name})
-                lost += out_of_range
-                yield rows
-        warn_of_lost_instants(lost, partition.path)
-
-
-# Writing
+        path, slots, entries = pieces
+        with IndexFile.open(path, **{**self.index_options, "hash_slots": slots, "max_entries": entries}) as file:
+            name = {FILE_COLUMN: file.path.name}
+            yield from spark_batches(file.entries(), ENTRY_COLUMNS_AND_FILE, self.columns, path, name)
 
 
 def arrange(df: DataFrame, partitions: int | None = None) -> DataFrame:
@@ -188,7 +155,7 @@ def arrange(df: DataFrame, partitions: int | None = None) -> DataFrame:
 
     Args:
         df: Rows with a column `phy_offset`.
-        partitions: The number of tasks; None: Spark decides. Each task creates at least one file, which reserves its full size.
+        partitions: The number of tasks; None: Spark decides. Each creates at least one file, which reserves its full size.
 
     Raises:
         ValueError: There is no such column, or `partitions` is less than 1.
@@ -218,20 +185,10 @@ def _bounds(df: DataFrame, parts: int) -> list[int]:
 
 
 class Span(NamedTuple):
-    """Ranges of commit-log offsets and store times in one file or of one task, both ends included."""
+    """Ranges of commit-log offsets ("offset") and store times ("time") of one file or task, both ends included."""
 
-    first_offset: int
-    last_offset: int
-    first_ms: int
-    last_ms: int
+    ranges: dict[str, tuple[int, int]]
     owner: str
-
-    @classmethod
-    def of_rows(cls, batches: Sequence[Any], owner: str) -> Span:
-        """Return the span of rows."""
-        rows = pa.Table.from_batches(batches)
-        offsets, times = (pc.min_max(rows.column(name)).as_py() for name in ("phy_offset", "store_timestamp"))
-        return cls(offsets["min"], offsets["max"], times["min"], times["max"], owner)
 
 
 @dataclass(frozen=True)
@@ -242,10 +199,6 @@ class TaskFiles(WriterCommitMessage):
     span: Span
 
 
-class NoFiles(WriterCommitMessage):
-    """Commit message of an attempt of a task without rows."""
-
-
 class IndexWriter(DataSourceArrowWriter):
     """Writes index files; the driver commits those that the tasks report."""
 
@@ -253,10 +206,10 @@ class IndexWriter(DataSourceArrowWriter):
         self.job = job
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """Fill the files of a task, in a worker, and sort its rows if they are not in order.
+        """Fill the files of a task with rows as they arrive, in a worker.
 
-        Rows are put as they arrive. If an offset is below the one before it, the files are removed and made again from all
-        rows, sorted. So the task holds its rows, 20 bytes each.
+        If an offset is below the one before it, the files are removed and made again from all rows, sorted. So the task holds
+        its rows, 20 bytes each.
 
         Raises:
             ValueError: A topic, key, offset or time is null.
@@ -275,14 +228,14 @@ class IndexWriter(DataSourceArrowWriter):
                     files.put(rows)
             if not held:
                 files.discard()
-                return NoFiles()
+                return WriterCommitMessage()
             if end is None:
                 files.discard()
                 files = RollingFiles.start(self.job)
                 for rows in sorted_rows(held):
                     files.put(rows)
             task = files.directory.name.partition("-")[0]
-            return TaskFiles(tuple(files.close()), Span.of_rows(held, f"task {task}"))
+            return TaskFiles(tuple(files.close()), Span(_ranges(held), f"task {task}"))
         except BaseException:
             files.discard()
             raise
@@ -294,7 +247,7 @@ class IndexWriter(DataSourceArrowWriter):
             ValueError: Two tasks, or a task and the files of the directory, overlap.
         """
         tasks = [message for message in messages if isinstance(message, TaskFiles)]
-        tasks.sort(key=lambda task: (task.span.first_offset, task.span.last_offset))
+        tasks.sort(key=lambda task: task.span.ranges["offset"])
         check_order([] if self.job.overwrite else _present(self.job), [task.span for task in tasks])
         self.job.commit([file for task in tasks for file in task.files])
 
@@ -302,6 +255,16 @@ class IndexWriter(DataSourceArrowWriter):
         """Remove the files of all attempts; the messages (None for a failed task) are not needed."""
         del messages
         self.job.abort()
+
+
+def _ranges(batches: Sequence[Any]) -> dict[str, tuple[int, int]]:
+    """Return the least and the greatest offset and time of rows."""
+    rows = pa.Table.from_batches(batches)
+    found = {
+        kind: pc.min_max(rows.column(of)).as_py()
+        for kind, of in (("offset", "phy_offset"), ("time", "store_timestamp"))
+    }
+    return {kind: (ends["min"], ends["max"]) for kind, ends in found.items()}
 
 
 def check_order(present: Sequence[Span], tasks: Sequence[Span]) -> None:
@@ -312,31 +275,21 @@ def check_order(present: Sequence[Span], tasks: Sequence[Span]) -> None:
     Raises:
         ValueError: Two of them overlap; the message names both and says what to do.
     """
-    furthest = max(present, key=lambda span: span.last_offset, default=None)
-    latest = max(present, key=lambda span: span.last_ms, default=None)
-    for span in tasks:
-        if furthest is not None and span.first_offset < furthest.last_offset:
-            raise _overlap("offset", span, furthest, appended=furthest in present)
-        if latest is not None and span.first_ms < latest.last_ms:
-            raise _overlap("time", span, latest, appended=latest in present)
-        furthest = latest = span
-
-
-def _overlap(kind: str, span: Span, earlier: Span, *, appended: bool) -> ValueError:
-    own, other = (
-        f"{s.first_offset}..{s.last_offset}" if kind == "offset" else f"{s.first_ms}..{s.last_ms}"
-        for s in (span, earlier)
-    )
-    if appended:
-        advice = "only rows after those of the directory can be appended (mode overwrite replaces them)"
-    else:
-        advice = "write logdex.spark.arrange(df) instead of df"
-        if kind == "time":
-            advice += "; if it is arranged already, the clock was set back: write it as one partition"
-    return ValueError(
-        "index files must follow one another in offset and time, or a broker does not find all entries: "
-        f"the {kind} range {own} of {span.owner} overlaps {other} of {earlier.owner}; {advice}"
-    )
+    advice = "write logdex.spark.arrange(df) instead of df"
+    for kind in ("offset", "time"):
+        earlier = max(present, key=lambda span: span.ranges[kind][1], default=None)
+        for span in tasks:
+            if earlier is not None and span.ranges[kind][0] < earlier.ranges[kind][1]:
+                if earlier in present:
+                    advice = "only rows after those of the directory can be appended (mode overwrite replaces them)"
+                elif kind == "time":
+                    advice += "; if it is arranged already, the clock was set back: write it as one partition"
+                own, other = ("{}..{}".format(*each.ranges[kind]) for each in (span, earlier))
+                raise ValueError(
+                    "index files must follow one another in offset and time, or a broker does not find all entries: "
+                    f"the {kind} range {own} of {span.owner} overlaps {other} of {earlier.owner}; {advice}"
+                )
+            earlier = span
 
 
 def _present(job: Job) -> list[Span]:
@@ -346,7 +299,10 @@ def _present(job: Job) -> list[Span]:
         with IndexFile.open(path, hash_slots=job.hash_slots, max_entries=job.max_entries, access="pread") as file:
             if len(file):
                 header = file.header
-                times = sorted((header.begin_timestamp, header.end_timestamp))
-                offsets = sorted((header.begin_phy_offset, header.end_phy_offset))
-                spans.append(Span(offsets[0], offsets[1], times[0], times[1], f"file {path.name}"))
+                offsets, times = (
+                    (header.begin_phy_offset, header.end_phy_offset),
+                    (header.begin_timestamp, header.end_timestamp),
+                )
+                ranges = {"offset": (min(offsets), max(offsets)), "time": (min(times), max(times))}
+                spans.append(Span(ranges, f"file {path.name}"))
     return spans

@@ -5,15 +5,14 @@ from __future__ import annotations
 import logging
 import os
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.datasource import InputPartition
 
-from logdex._types import MAX_INT64
 from logdex.errors import LogdexError
 from logdex.hash_index.query import CLOCK_SLACK_MS
 from logdex.rocketmq import IndexService
@@ -22,7 +21,7 @@ from logdex.rocketmq.layout import configured_topics
 from logdex.rocketmq.message import is_msg_id, offset_in_msg_id
 from logdex.rocketmq.queues import QueueSet
 from logdex.rocketmq.read import MessageRead, expect_end, subtract
-from logdex.spark.workers import pack, task_bytes
+from logdex.spark.log_source import Task, pack
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from logdex.rocketmq import CommitLog
     from logdex.rocketmq.layout import StoreLayout
     from logdex.rocketmq.read import Range
+    from logdex.spark.log_source import TaskSize
     from logdex.spark.messages.filter import MessageFilter
 
 logger = logging.getLogger("logdex.spark")
@@ -60,12 +60,7 @@ class LogPiece:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsPiece:
-    """Messages at known offsets, rising.
-
-    Attributes:
-        offsets: Where they begin.
-        size: About how many bytes they have.
-    """
+    """Messages at known offsets, rising, of about `size` bytes."""
 
     offsets: tuple[int, ...]
     size: int
@@ -75,15 +70,7 @@ class OffsetsPiece:
 class QueuePiece:
     """The messages of one queue in the log range [begin, end), to which the units [first, last) of the queue lead.
 
-    Attributes:
-        topic: The topic.
-        queue_id: The queue.
-        path: Directory of the queue.
-        first: First unit.
-        last: First unit that is not wanted.
-        begin: First offset in the log.
-        end: First offset that is not wanted.
-        size: About how many bytes the messages have.
+    `path` is the directory of the queue, `size` the approximate bytes of the messages.
     """
 
     topic: str
@@ -99,121 +86,93 @@ class QueuePiece:
 Piece: TypeAlias = LogPiece | OffsetsPiece | QueuePiece
 
 
-@dataclass(frozen=True)
-class Work(InputPartition):
-    """What one task reads."""
-
-    pieces: tuple[Piece, ...]
-
-
-def cut_offsets(offsets: Iterable[int], mean_size: int) -> Iterator[OffsetsPiece]:
-    """Split single messages into pieces."""
-    rising = sorted(set(offsets))
-    for first in range(0, len(rising), _OFFSETS_A_PIECE):
-        chosen = tuple(rising[first : first + _OFFSETS_A_PIECE])
-        yield OffsetsPiece(chosen, len(chosen) * mean_size)
-
-
-def cut_log(log: CommitLog, queues: QueueSet, ranges: Iterable[Range], piece_bytes: int) -> Iterator[LogPiece]:
-    """Split ranges of the log at its files, and larger files where messages of its longest queues begin.
-
-    A queue only proposes where to split: every place is correct. Without queues files stay whole, because only a walk tells
-    where a message begins.
-    """
-    starts = [int(path.name) for path in log.files]
-    longest: list[ConsumeQueue] | None = None
-    for begin, end in ranges:
-        edges = [begin, *(start for start in starts if begin < start < end), end]
-        for low, high in pairwise(edges):
-            pieces = -(-(high - low) // piece_bytes)
-            at = low
-            if pieces > 1:
-                longest = _longest(queues) if longest is None else longest
-                for number in range(1, pieces):
-                    wanted = low + (high - low) * number // pieces
-                    mark = min(filter(None, (queue.message_from(wanted) for queue in longest)), default=None)
-                    if mark is not None and at < mark < high:
-                        yield LogPiece(at, mark)
-                        at = mark
-            yield LogPiece(at, high)
-
-
-def cut_queue(log: CommitLog, queue: ConsumeQueue, whole: QueuePiece, piece_bytes: int) -> Iterator[QueuePiece]:
-    """Split the units of a queue into pieces that follow each other in the log; a damaged queue is not split."""
-    pieces = -(-whole.size // piece_bytes)
-    edges = [(whole.first, whole.begin)]
-    for number in range(1, pieces):
-        unit = whole.first + (whole.last - whole.first) * number // pieces
-        units = queue.units(unit, unit + 1)
-        if not units.num_rows:
-            continue
-        offset = units.column("phy_offset")[0].as_py()
-        rises = unit > edges[-1][0] and edges[-1][1] < offset < whole.end
-        # The unit must lead to its message, or no piece would read the messages around the cut.
-        if rises and log.is_message_of(offset, whole.topic, whole.queue_id, unit):
-            edges.append((unit, offset))
-    edges.append((whole.last, whole.end))
-    for (first, begin), (last, end) in pairwise(edges):
-        size = whole.size * (last - first) // (whole.last - whole.first)
-        yield replace(whole, first=first, last=last, begin=begin, end=end, size=size)
-
-
-def _longest(queues: QueueSet) -> list[ConsumeQueue]:
-    """Return a few queues with the most files."""
-    paths = [path for held in queues.directories().values() for path in held]
-    paths.sort(key=lambda path: (-len(os.listdir(path)), path))  # noqa: PTH208 -- names are counted
-    return [queues.open(path) for path in paths[:_QUEUES_ASKED]]
-
-
 class MessagePlan:
     """Plans one read of a store, on the driver."""
 
     def __init__(self, layout: StoreLayout, log: CommitLog, wanted: MessageFilter) -> None:
-        """Prepare to plan.
-
-        Args:
-            layout: Where the parts of the store lie.
-            log: Its log.
-            wanted: Which messages are read.
-        """
         self._layout = layout
         self._log = log
         self._wanted = wanted
         options: dict[str, Any] = {"access": "auto", "compat": None, "clock_slack_ms": CLOCK_SLACK_MS}
         self._queues = QueueSet(layout, log, options)
 
-    def tasks(self, piece_bytes: int, min_tasks: int | None, *, pushdown: bool) -> list[Work]:
+    def tasks(self, size: TaskSize, *, pushdown: bool) -> list[Task]:
         """Split what is to be read into tasks of about as many bytes each.
 
         Args:
-            piece_bytes: The most bytes of a task, about.
-            min_tasks: The least number of tasks, where messages or queues allow to cut; None: as few as the bytes allow.
-            pushdown: Look ids up, ask the index and the queues; else whole ranges of the log are read.
+            size: The size of the tasks, if messages or queues allow such cuts.
+            pushdown: Use ids, the index and the queues; otherwise whole ranges of the log are read.
         """
-        ranges = self.ranges()
+        ranges = self._ranges()
         pieces = self._selected(ranges) if pushdown else None
         if pieces is None:
             pieces = [LogPiece(begin, end) for begin, end in ranges]
-        piece_bytes = task_bytes(sum(each.size for each in pieces), piece_bytes, min_tasks)
-        return [Work(parts) for parts in pack(self._cut(pieces, piece_bytes), piece_bytes)]
+        piece_bytes = size.task_bytes(sum(each.size for each in pieces))
+        return [Task(parts) for parts in pack(self._cut(pieces, piece_bytes), piece_bytes)]
 
-    def ranges(self) -> list[Range]:
+    def _ranges(self) -> list[Range]:
         """Return the ranges of the log that can hold wanted messages, by offsets and by the times of the files."""
         if self._wanted.is_empty:
             return []
-        least, greatest = self._wanted.bounds.get("phy_offset", (0, MAX_INT64))
-        ranges = self._log.ranges_in_time(*self._wanted.times, CLOCK_SLACK_MS)
+        least, greatest = self._wanted.extent("phy_offset")
+        ranges = self._log.ranges_in_time(*self._wanted.extent("store_timestamp"), CLOCK_SLACK_MS)
         clipped = [(max(begin, least), min(end, greatest + 1)) for begin, end in ranges]
         return [(begin, end) for begin, end in clipped if begin < end]
 
     def _cut(self, pieces: Iterable[Piece], piece_bytes: int) -> Iterator[Piece]:
         for each in pieces:
             if isinstance(each, LogPiece):
-                yield from cut_log(self._log, self._queues, [(each.begin, each.end)], piece_bytes)
+                yield from self._cut_log(each, piece_bytes)
             elif isinstance(each, QueuePiece):
-                yield from cut_queue(self._log, self._queues.open(Path(each.path)), each, piece_bytes)
+                yield from self._cut_queue(each, piece_bytes)
             else:
                 yield each
+
+    def _cut_log(self, whole: LogPiece, piece_bytes: int) -> Iterator[LogPiece]:
+        """Split a range of the log at its files, and larger files where messages of its longest queues begin.
+
+        A queue only proposes where to split: every place is correct. Without queues files stay whole, because only a walk
+        tells where a message begins.
+        """
+        starts = (int(path.name) for path in self._log.files)
+        edges = [whole.begin, *(start for start in starts if whole.begin < start < whole.end), whole.end]
+        for low, high in pairwise(edges):
+            pieces = -(-(high - low) // piece_bytes)
+            at = low
+            for number in range(1, pieces):
+                wanted = low + (high - low) * number // pieces
+                mark = min(filter(None, (queue.message_from(wanted) for queue in self._longest_queues)), default=None)
+                if mark is not None and at < mark < high:
+                    yield LogPiece(at, mark)
+                    at = mark
+            yield LogPiece(at, high)
+
+    @cached_property
+    def _longest_queues(self) -> list[ConsumeQueue]:
+        """A few queues with the most files."""
+        paths = [path for held in self._queues.directories().values() for path in held]
+        paths.sort(key=lambda path: (-len(os.listdir(path)), path))  # noqa: PTH208 -- names are counted
+        return [self._queues.open(path) for path in paths[:_QUEUES_ASKED]]
+
+    def _cut_queue(self, whole: QueuePiece, piece_bytes: int) -> Iterator[QueuePiece]:
+        """Split the units of a queue into pieces that follow each other in the log; a damaged queue is not split."""
+        queue = self._queues.open(Path(whole.path))
+        pieces = -(-whole.size // piece_bytes)
+        edges = [(whole.first, whole.begin)]
+        for number in range(1, pieces):
+            unit = whole.first + (whole.last - whole.first) * number // pieces
+            units = queue.units(unit, unit + 1)
+            if not units.num_rows:
+                continue
+            offset = units.column("phy_offset")[0].as_py()
+            rises = unit > edges[-1][0] and edges[-1][1] < offset < whole.end
+            # The unit must lead to its message, or no piece would read the messages around the cut.
+            if rises and self._log.is_message_of(offset, whole.topic, whole.queue_id, unit):
+                edges.append((unit, offset))
+        edges.append((whole.last, whole.end))
+        for (first, begin), (last, end) in pairwise(edges):
+            size = whole.size * (last - first) // (whole.last - whole.first)
+            yield replace(whole, first=first, last=last, begin=begin, end=end, size=size)
 
     def _selected(self, ranges: list[Range]) -> list[Piece] | None:
         """Return what ids, index or queues lead to, and the ranges that they do not cover; None if they do not help."""
@@ -246,7 +205,7 @@ class MessagePlan:
         if not topics or len(topics) * len(words) > _MOST_QUESTIONS:
             return None
         asked = [(topic, word) for topic in topics for word in words]
-        begin, end = self._wanted.times
+        begin, end = self._wanted.extent("store_timestamp")
         try:
             with IndexService.open(self._layout.index) as index:
                 # What is indexed from here on is read from the log.
@@ -273,8 +232,10 @@ class MessagePlan:
         inside = {each for each in offsets if _holds(ranges, each)}
         if any(each >= end_of_log for each in inside) and not _holds(scanned, max(inside)):
             scanned = [*scanned, *((max(begin, end_of_log), end) for begin, end in ranges if end > end_of_log)]
-        single = [each for each in inside if not _holds(scanned, each)]
-        return [*cut_offsets(single, _SOME_MESSAGE_BYTES), *(LogPiece(begin, end) for begin, end in scanned)]
+        rising = sorted(each for each in inside if not _holds(scanned, each))
+        parts = (tuple(rising[at : at + _OFFSETS_A_PIECE]) for at in range(0, len(rising), _OFFSETS_A_PIECE))
+        found = [OffsetsPiece(part, len(part) * _SOME_MESSAGE_BYTES) for part in parts]
+        return [*found, *(LogPiece(begin, end) for begin, end in scanned)]
 
     def _by_queues(self, ranges: list[Range]) -> list[Piece] | None:
         """Return parts of the queues of the wanted topics, and the log behind them; None if that is not cheaper."""
@@ -301,10 +262,7 @@ class MessagePlan:
 
     def _units(self, queue: ConsumeQueue, topic: str, queue_id: int, whole: Range) -> QueuePiece | None:
         """Return the units of a queue that can be wanted, and the approximate bytes of their messages."""
-        least, greatest = self._wanted.bounds.get("queue_offset", (0, MAX_INT64))
-        named = self._wanted.values.get("queue_offset")
-        if named:
-            least, greatest = max(least, min(named)), min(greatest, max(named))
+        least, greatest = self._wanted.extent("queue_offset")
         first, last = max(queue.min_offset, least), min(queue.max_offset, greatest + 1)
         if first >= last or whole[0] >= whole[1]:
             return None

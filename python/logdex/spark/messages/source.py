@@ -2,54 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import logging
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource
 
+from logdex import _core
+from logdex._types import MAX_INT64
 from logdex.rocketmq.layout import find_layout
 from logdex.rocketmq.read import valid_messages
 from logdex.spark import options as opt
 from logdex.spark import workers
+from logdex.spark.log_source import LOG_OPTIONS, LogReader, LogStreamReader, PushdownLogReader, TaskSize
 from logdex.spark.messages.filter import MessageFilter
-from logdex.spark.messages.plan import Work
-from logdex.spark.messages.read import LogReading, ReadOptions
-from logdex.spark.schema import MESSAGE_COLUMNS, checked_schema, spark_schema
-from logdex.spark.streams import SupportsTriggerAvailableNow, report_loss
-from logdex.spark.workers import PARTITION_BYTES
+from logdex.spark.messages.plan import LogPiece, MessagePlan, OffsetsPiece
+from logdex.spark.schema import MESSAGE_COLUMNS, checked_schema, spark_batches, spark_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from pyspark.sql.datasource import Filter
+    from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
     from pyspark.sql.types import StructType
 
+    from logdex._types import Access, Compat
     from logdex.rocketmq import CommitLog
+    from logdex.rocketmq.layout import StoreLayout
+    from logdex.spark.log_source import Task
+    from logdex.spark.messages.plan import Piece, QueuePiece
+
+logger = logging.getLogger("logdex.spark")
 
 FORMAT = "rocketmq"
 _POSITION = "phy_offset"
 """The offset of a stream is a position in the log: all messages that begin before it are done."""
-_OPTIONS = (
-    "path",
-    "paths",
-    "topic",
-    "keys",
-    "begin",
-    "end",
-    "columns",
-    "pushdown",
-    "commitLog",
-    "minPartitions",
-    "maxPartitionBytes",
-    "startingOffset",
-    "maxBytesPerTrigger",
-    "maxRowsPerTrigger",
-    "failOnDataLoss",
-    "access",
-    "compat",
-)
+_OPTIONS = (*LOG_OPTIONS, "topic", "keys", "commitLog", "startingOffset", "maxBytesPerTrigger", "maxRowsPerTrigger")
 
 
 class MessagesSource(DataSource):
@@ -64,179 +53,201 @@ class MessagesSource(DataSource):
         """Declare all message columns, or those that the option `columns` names."""
         return spark_schema(MESSAGE_COLUMNS, opt.names(self.options, "columns"))
 
-    def reader(self, schema: StructType) -> MessagesReader:
+    def reader(self, schema: StructType) -> LogReader:
         """Plan a read; a schema given by the user chooses columns as the option does."""
         read = self._read_options(schema)
-        return PushdownMessagesReader(read) if opt.takes_filters(self.options) else MessagesReader(read)
+        return PushdownLogReader(read) if opt.takes_filters(self.options) else LogReader(read)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
         """Follow a log that grows."""
-        return MessagesStreamReader(self._read_options(schema), stream_options(self.options))
+        return MessagesStreamReader(self._read_options(schema), self.options)
 
     def _read_options(self, schema: StructType) -> ReadOptions:
         opt.check_names(self.options, _OPTIONS, FORMAT)
         root = opt.path(self.options, FORMAT)
         workers.require_directory(root)
-        layout = find_layout(root, opt.directories(self.options, "commitLog"))
+        topics = opt.texts(self.options, "topic")
+        wanted = MessageFilter(
+            values={} if topics is None else {"topic": frozenset(topics)}, words=opt.texts(self.options, "keys")
+        )
+        begin, end = opt.instant(self.options, "begin", end=False), opt.instant(self.options, "end", end=True)
+        compat = opt.compat(self.options)
         return ReadOptions(
-            layout,
-            LogReading(
-                layout.commit_log,
-                tuple(checked_schema(MESSAGE_COLUMNS, schema)),
-                access=opt.access(self.options),
-                compat=opt.compat(self.options),
-            ),
-            MessageFilter.of_options(
-                opt.texts(self.options, "topic"),
-                opt.texts(self.options, "keys"),
-                opt.instant(self.options, "begin", end=False),
-                opt.instant(self.options, "end", end=True),
-            ),
+            find_layout(root, opt.directories(self.options, "commitLog")),
+            tuple(checked_schema(MESSAGE_COLUMNS, schema)),
+            wanted.with_bounds(MessageFilter.TIME, begin, end),
+            TaskSize.of_options(self.options),
             # A broker's release has its own answers, which ids, index and queues do not give.
-            pushdown=opt.pushdown(self.options) != "false" and opt.compat(self.options) is None,
-            piece_bytes=opt.positive(self.options, "maxPartitionBytes") or PARTITION_BYTES,
-            min_tasks=opt.positive(self.options, "minPartitions"),
+            pushdown=opt.pushdown(self.options) != "false" and compat is None,
+            access=opt.access(self.options),
+            compat=compat,
         )
 
 
-class MessagesReader(DataSourceReader):
-    """Reads messages as Arrow batches of exactly the declared schema."""
-
-    def __init__(self, options: ReadOptions) -> None:
-        self.options = options
-        self.filter = options.filter
-
-    def partitions(self) -> list[InputPartition]:
-        """Split what is wanted into tasks of about as many bytes each."""
-        # Without any, Spark would call `read` once all the same.
-        return [*self.options.tasks(self.filter, pushdown=self.options.pushdown)] or [Work(())]
-
-    def read(self, partition: InputPartition | None) -> Iterator[Any]:
-        """Read one task's messages, in a worker."""
-        if isinstance(partition, Work):
-            yield from self.options.reading.rows(partition.pieces, self.filter)
-
-
-class PushdownMessagesReader(MessagesReader):
-    """The same where Spark hands over the filters of a query; an error where the session did not turn that on."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 -- Spark's name
-        """Narrow what is read by the filters that help; Spark checks the rows against all of them again."""
-        asked = list(filters)
-        self.filter = self.filter.narrowed(asked)
-        return asked
-
-
 @dataclass(frozen=True, slots=True)
-class StreamOptions:
-    """The options of a stream.
+class ReadOptions:
+    """The options of a read: of which store and messages, and how it is cut into tasks.
 
-    Attributes:
-        starting: Position to start at: "earliest", "latest", or an offset in the log.
-        max_bytes: The most bytes of log of a batch; None: all.
-        max_rows: The most messages of a batch, before filters; None: all.
-        fail_on_data_loss: Whether it is an error that messages are gone before they were read.
+    If `pushdown` is set, ids, index and queues choose what is read, and not only ranges of the log. With `compat`, a broker's
+    release, each piece ends at the first frame that the broker would refuse.
     """
 
-    starting: str | int
-    max_bytes: int | None
-    max_rows: int | None
-    fail_on_data_loss: bool
+    layout: StoreLayout
+    columns: tuple[str, ...]
+    wanted: MessageFilter
+    size: TaskSize
+    pushdown: bool
+    access: Access = "auto"
+    compat: Compat | None = None
+
+    @property
+    def directory(self) -> str:
+        """The directory of the log."""
+        return self.layout.commit_log
+
+    def open(self) -> CommitLog:
+        """Open the log, or return the one that this process has open."""
+        return workers.commit_log(self.directory, access=self.access, compat=self.compat)
+
+    def tasks(self) -> list[Task]:
+        """Split what is wanted into tasks."""
+        # A broker's walk ends at damage, so a file must not be split behind it.
+        size = self.size if self.compat is None else TaskSize(MAX_INT64, self.size.min_tasks)
+        return MessagePlan(self.layout, self.open(), self.wanted).tasks(size, pushdown=self.pushdown)
+
+    def rows(self, pieces: Sequence[Piece]) -> Iterator[Any]:
+        """Read pieces as Arrow batches for Spark, in a worker."""
+        if pieces:
+            log = self.open()
+            batches = (self.wanted.apply(pa.record_batch(b)) for each in pieces for b in self._batches(log, each))
+            yield from spark_batches(batches, MESSAGE_COLUMNS, self.columns, self.directory)
+
+    @property
+    def _read_columns(self) -> list[str]:
+        """The columns to read; a batch without columns would lose its number of rows."""
+        return list(dict.fromkeys([*self.columns, *self.wanted.columns, "phy_offset"]))
+
+    def _batches(self, log: CommitLog, piece: Piece) -> Iterator[Any]:
+        if isinstance(piece, LogPiece):
+            yield from self._scanned(log, piece.begin, piece.end, self.wanted)
+        elif isinstance(piece, OffsetsPiece):
+            selection = self.wanted.selection()
+            yield from log.message_batches(piece.offsets, columns=self._read_columns, selection=selection)
+        else:
+            yield from self._queued(log, piece)
+
+    def _scanned(self, log: CommitLog, begin: int, end: int, wanted: MessageFilter) -> Iterator[Any]:
+        """Read a range of the log, also behind damage unless a broker's release is asked for."""
+        columns, selection = self._read_columns, wanted.selection()
+        if self.compat is None:
+            yield from valid_messages(log, columns, begin, end, salvage=True, selection=selection)
+            return
+        reader = log.scan(begin_phy_offset=begin, end_phy_offset=end, columns=columns, selection=selection)
+        yield from reader
+        at = reader.end_offset
+        # Damage, not the end of the log: a walk still finds a message from `end` on.
+        if (
+            at is not None
+            and at < end
+            and any(batch.num_rows for batch in log.scan(begin_phy_offset=end, columns=["phy_offset"], batch_size=1))
+        ):
+            message = "%s: offset %d is damaged; a sequential scan would end there, Spark goes on at %d"
+            logger.warning(message, self.directory, at, end)
+
+    def _queued(self, log: CommitLog, piece: QueuePiece) -> Iterator[Any]:
+        """Read the messages of a part of a queue; if the queue is damaged, the rest is read from the log."""
+        with _core.ConsumeQueue.open(piece.path) as queue:
+            reader = _core.QueueReader(
+                log,
+                [(piece.topic, piece.queue_id, queue, piece.first, piece.last)],
+                begin_phy_offset=piece.begin,
+                end_phy_offset=piece.end,
+                columns=self._read_columns,
+                selection=self.wanted.selection(),
+            )
+            yield from reader
+        if reader.fault is not None:
+            at = reader.position
+            logger.warning("%s; the log is read instead, from offset %d to %d", reader.fault, at, piece.end)
+            mine = self.wanted.with_values("topic", [piece.topic]).with_values("queue_id", [piece.queue_id])
+            yield from self._scanned(log, at, piece.end, mine)
 
 
-def stream_options(options: Mapping[str, str]) -> StreamOptions:
-    """Read the options of a stream.
-
-    Raises:
-        ValueError: An option has no such value, or two of them limit a batch.
-    """
-    starting = options.get("startingOffset", "earliest").lower()
-    if starting not in ("earliest", "latest") and not starting.isdecimal():
-        msg = f"option startingOffset: {starting!r} is neither earliest nor latest nor an offset in the log"
-        raise ValueError(msg)
-    limits = {name: opt.positive(options, name) for name in ("maxBytesPerTrigger", "maxRowsPerTrigger")}
-    if None not in limits.values():
-        msg = f"give one of the options {', '.join(limits)}"
-        raise ValueError(msg)
-    return StreamOptions(
-        int(starting) if starting.isdecimal() else starting,
-        limits["maxBytesPerTrigger"],
-        limits["maxRowsPerTrigger"],
-        opt.flag(options, "failOnDataLoss", default=True),
-    )
-
-
-class MessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class MessagesStreamReader(LogStreamReader):
     """Follows a log: a batch is a range of it, so that what is read again after a restart is the same."""
 
-    def __init__(self, options: ReadOptions, stream: StreamOptions) -> None:
+    options: ReadOptions
+
+    def __init__(self, options: ReadOptions, given: Mapping[str, str]) -> None:
+        """Read the options of the stream.
+
+        Raises:
+            ValueError: An option has no such value, or two of them limit a batch.
+        """
         self.options = options
-        self.stream = stream
+        self.starting = given.get("startingOffset", "earliest").lower()
+        if self.starting not in ("earliest", "latest") and not self.starting.isdecimal():
+            raise ValueError(
+                f"option startingOffset: {self.starting!r} is neither earliest nor latest nor an offset in the log"
+            )
+        self.max_bytes = opt.positive(given, "maxBytesPerTrigger")
+        self.max_rows = opt.positive(given, "maxRowsPerTrigger")
+        if self.max_bytes is not None and self.max_rows is not None:
+            raise ValueError("give one of the options maxBytesPerTrigger, maxRowsPerTrigger")
+        self.fail_on_data_loss = opt.flag(given, "failOnDataLoss", default=True)
         self.target: int | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 -- Spark's name
         """Return the position that `startingOffset` means."""
-        log = self.options.reading.open()
-        starting = self.stream.starting
-        if isinstance(starting, int):
-            return {_POSITION: starting}
-        return {_POSITION: log.min_offset if starting == "earliest" else log.max_offset}
+        log = self.options.open()
+        if self.starting.isdecimal():
+            return {_POSITION: int(self.starting)}
+        return {_POSITION: log.min_offset if self.starting == "earliest" else log.max_offset}
 
     def latestOffset(self, start: dict[str, int] | None = None, limit: Any = None) -> dict[str, int]:  # noqa: N802
         """Return the end of the log, or less if a batch may not hold that much."""
-        log = self.options.reading.open()
+        log = self.options.open()
         end = log.max_offset if self.target is None else self.target
         if start is None:
             return {_POSITION: end}
         begin = start[_POSITION]
         if log.max_offset < begin:
-            self._lost(f"the log ends at offset {log.max_offset}, and was read up to {begin}: it was cut off since")
+            self.report_loss(
+                f"the log ends at offset {log.max_offset}, and was read up to {begin}: it was cut off since"
+            )
         if end <= begin:
             return start
-        return {_POSITION: _limited(log, begin, end, *_most(limit))}
+        limits = getattr(limit, "max_bytes", None), getattr(limit, "max_rows", None)
+        return {_POSITION: _limited(log, begin, end, *limits)}
 
     def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802 -- Spark's name
         """Return the end of the log, for the progress of the query."""
-        return {_POSITION: self.options.reading.open().max_offset}
+        return {_POSITION: self.options.open().max_offset}
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 -- Spark's name
         """Return what a batch may hold at most."""
         from pyspark.sql.streaming import datasource as limits  # noqa: PLC0415 -- since pyspark 4.2
 
-        if self.stream.max_bytes is not None:
-            return limits.ReadMaxBytes(self.stream.max_bytes)
-        return limits.ReadAllAvailable() if self.stream.max_rows is None else limits.ReadMaxRows(self.stream.max_rows)
+        if self.max_bytes is not None:
+            return limits.ReadMaxBytes(self.max_bytes)
+        return limits.ReadAllAvailable() if self.max_rows is None else limits.ReadMaxRows(self.max_rows)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 -- Spark's name
-        """Remember where the log ends now: the query ends there."""
-        self.target = self.options.reading.open().max_offset
+        """Store the current end of the log, where the query ends."""
+        self.target = self.options.open().max_offset
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
         """Split new messages into tasks."""
         begin, stop = start[_POSITION], end[_POSITION]
-        log = self.options.reading.open()
+        log = self.options.open()
         if begin < log.min_offset and begin < stop:
-            self._lost(f"messages from offset {begin} to {min(stop, log.min_offset)} are gone: the log was expired")
+            self.report_loss(
+                f"messages from offset {begin} to {min(stop, log.min_offset)} are gone: the log was expired"
+            )
         if begin >= stop:
             return []
-        wanted = self.options.filter.with_bounds(_POSITION, begin, stop - 1)
-        return [*self.options.tasks(wanted, pushdown=False)]
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Read one task's messages, in a worker."""
-        if isinstance(partition, Work):
-            yield from self.options.reading.rows(partition.pieces, self.options.filter)
-
-    def commit(self, end: dict[str, int]) -> None:
-        """Do nothing: the log is a broker's."""
-
-    def _lost(self, what: str) -> None:
-        report_loss(f"{self.options.reading.directory}: {what}", fail=self.stream.fail_on_data_loss)
-
-
-def _most(limit: Any) -> tuple[int | None, int | None]:
-    """Return the most bytes and rows of a batch, as the engine passes them."""
-    return getattr(limit, "max_bytes", None), getattr(limit, "max_rows", None)
+        wanted = self.options.wanted.with_bounds("phy_offset", begin, stop - 1)
+        return [*replace(self.options, wanted=wanted, pushdown=False).tasks()]
 
 
 def _limited(log: CommitLog, begin: int, end: int, max_bytes: int | None, max_rows: int | None) -> int:

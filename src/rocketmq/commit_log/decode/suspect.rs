@@ -69,7 +69,7 @@ pub type SplitMessages = (Vec<RecordBatch>, Vec<(i64, String)>, usize);
 pub fn split_cut_off(messages: &RecordBatch) -> Result<SplitMessages> {
     let suspects = Texts::of(messages, "suspect")?;
     let phy_offsets = integers(messages, "phy_offset")?;
-    let [cut_off_word, time_back_word] = [Suspect::CUT_OFF, Suspect::TIME_BACK].map(|suspect| suspect.words());
+    let [cut_off_word, time_back_word] = [Suspect::CUT_OFF, Suspect::TIME_BACK].map(Suspect::words);
     let has = |words: &str, word: &Option<String>| words.split(' ').any(|each| Some(each) == word.as_deref());
     let (mut valid, mut cut_off, mut back_in_time, mut begin) = (Vec::new(), Vec::new(), 0, 0);
     for row in 0..messages.num_rows() {

@@ -1,4 +1,4 @@
-//! One frame of the commit log. [`layout`] states its fields, [`check()`] says whether a broker would take it, [`Frame`] reads
+//! One frame of the commit log. The module `layout` states its fields, [`check()`] says whether a broker would take it, [`Frame`] reads
 //! its fields, and [`properties`] splits the properties.
 
 mod check;

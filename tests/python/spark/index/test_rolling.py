@@ -9,7 +9,7 @@ import pytest
 
 from logdex.errors import IndexFullError
 from logdex.rocketmq import IndexFile
-from logdex.spark.index.rolling import ROW_SCHEMA, RollingFiles
+from logdex.spark.index.job import ROW_SCHEMA, RollingFiles
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ from pyspark.sql import functions as sf
 
 from logdex import spark as ls
 from logdex.rocketmq import IndexFile, IndexService
-from logdex.spark.index.rolling import sorted_rows
+from logdex.spark.index.job import sorted_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,0 +1,136 @@
+"""What the formats of logs share: tasks of about as many bytes each, readers of a batch, and readers of a stream."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+
+from logdex.errors import LogdexError
+from logdex.spark import options as opt
+
+try:
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+except ModuleNotFoundError:  # before pyspark 4.2, which does not ask
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """Replaces the class that this Spark lacks."""
+
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from pyspark.sql.datasource import Filter
+
+
+logger = logging.getLogger("logdex.spark")
+
+LOG_OPTIONS = (
+    "begin",
+    "end",
+    "columns",
+    "pushdown",
+    "minPartitions",
+    "maxPartitionBytes",
+    "failOnDataLoss",
+    "access",
+    "compat",
+)
+"""Options of both formats."""
+
+_PARTITION_BYTES = 128 << 20
+"""Bytes of log that a task reads by default, as for Spark's own files."""
+
+
+@dataclass(frozen=True)
+class Task(InputPartition):
+    """What one task reads."""
+
+    pieces: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSize:
+    """At most about so many bytes for a task, and the smallest number of tasks if the log can be cut so; None: no minimum."""
+
+    max_bytes: int
+    min_tasks: int | None = None
+
+    @classmethod
+    def of_options(cls, options: Mapping[str, str]) -> TaskSize:
+        """Return the values of `maxPartitionBytes` and `minPartitions`."""
+        max_bytes = opt.positive(options, "maxPartitionBytes") or _PARTITION_BYTES
+        return cls(max_bytes, opt.positive(options, "minPartitions"))
+
+    def task_bytes(self, total: int) -> int:
+        """Return the limit of bytes for one task of a read of so many bytes in total."""
+        return self.max_bytes if self.min_tasks is None else max(1, min(self.max_bytes, -(-total // self.min_tasks)))
+
+
+def pack(pieces: Iterable[Any], most: int) -> list[tuple[Any, ...]]:
+    """Group pieces with a `size`, in their order, into tasks of at most `most` bytes; a larger piece is a task of its own."""
+    tasks: list[list[Any]] = []
+    size = 0
+    for piece in pieces:
+        if not tasks or size + piece.size > most:
+            tasks.append([])
+            size = 0
+        tasks[-1].append(piece)
+        size += piece.size
+    return [tuple(task) for task in tasks]
+
+
+class LogReader(DataSourceReader):
+    """Reads a log as Arrow batches of exactly the declared schema."""
+
+    def __init__(self, options: Any) -> None:
+        """Take the options of a read: `tasks()` cuts it into tasks on the driver, `rows(pieces)` reads one in a worker."""
+        self.options = options
+
+    def partitions(self) -> list[InputPartition]:
+        """Cut what is wanted into tasks of about as many bytes each."""
+        # Without any, Spark would call `read` once all the same.
+        return [*self.options.tasks()] or [Task(())]
+
+    def read(self, partition: InputPartition | None) -> Iterator[Any]:
+        """Read the rows of one task, in a worker."""
+        if isinstance(partition, Task):
+            yield from self.options.rows(partition.pieces)
+
+
+class PushdownLogReader(LogReader):
+    """A reader that takes the filters of a query; an error if the session does not push filters."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 -- Spark's name
+        """Narrow what is read by the filters that help; Spark checks the rows against all of them again."""
+        asked = list(filters)
+        self.options = replace(self.options, wanted=self.options.wanted.narrowed(asked))
+        return asked
+
+
+class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads one batch of a stream after the other."""
+
+    options: Any
+    fail_on_data_loss: bool
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Read the rows of one task, in a worker."""
+        if isinstance(partition, Task):
+            yield from self.options.rows(partition.pieces)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Do nothing: the log belongs to a broker."""
+
+    def report_loss(self, what: str) -> None:
+        """Report data that was gone before the stream read it: as an error, or as a warning with failOnDataLoss=false.
+
+        Raises:
+            LogdexError: The option `failOnDataLoss` is not false.
+        """
+        what = f"{self.options.directory}: {what}"
+        if self.fail_on_data_loss:
+            raise LogdexError(f"{what}; the option failOnDataLoss=false continues with what is left")
+        logger.warning("%s", what)
