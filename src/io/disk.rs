@@ -131,6 +131,48 @@ pub fn next_data(file: &File, offset: u64) -> io::Result<Option<u64>> {
     }
 }
 
+/// Returns the offset of the first byte from `offset` on that was never written, as far as the file system tells; the length of the
+/// file if all bytes were written.
+///
+/// Pages in the cache count as written, also those that only a reader put there.
+///
+/// Changes the position of `file`.
+///
+/// # Errors
+/// The system's error.
+#[cfg(any(target_os = "linux", target_os = "macos"))]
+pub fn next_hole(file: &File, offset: u64) -> io::Result<u64> {
+    use rustix::fs::{SeekFrom, seek};
+    use rustix::io::Errno;
+    match seek(file, SeekFrom::Hole(offset)) {
+        Ok(hole) => Ok(hole),
+        Err(Errno::NXIO | Errno::INVAL | Errno::OPNOTSUPP) => Ok(file.metadata()?.len()),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Returns the length of the file: this system does not know which bytes were written.
+///
+/// # Errors
+/// The system's error.
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
+pub fn next_hole(file: &File, _offset: u64) -> io::Result<u64> {
+    Ok(file.metadata()?.len())
+}
+
+/// Removes a part of a file from the page cache, unless it was written or is mapped. Only a hint: failure is ignored.
+#[cfg(target_os = "linux")]
+pub fn drop_cache(file: &File, part: std::ops::Range<u64>) {
+    let len = std::num::NonZeroU64::new(part.end.saturating_sub(part.start));
+    if len.is_some() {
+        let _ = rustix::fs::fadvise(file, part.start, len, rustix::fs::Advice::DontNeed);
+    }
+}
+
+/// Does nothing on this system.
+#[cfg(not(target_os = "linux"))]
+pub fn drop_cache(_file: &File, _part: std::ops::Range<u64>) {}
+
 /// Returns `offset`: this system does not know which bytes were written.
 ///
 /// # Errors

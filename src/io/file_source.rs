@@ -76,6 +76,20 @@ impl ReadAt for FileSource {
         }
     }
 
+    fn next_hole(&self, offset: u64) -> io::Result<u64> {
+        match self {
+            Self::Mapped(f) => f.next_hole(offset),
+            Self::Plain(f) => f.next_hole(offset),
+        }
+    }
+
+    fn drop_cache(&self, part: std::ops::Range<u64>) {
+        match self {
+            Self::Mapped(f) => f.drop_cache(part),
+            Self::Plain(f) => f.drop_cache(part),
+        }
+    }
+
     #[inline]
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         match self {

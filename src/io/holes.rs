@@ -7,23 +7,30 @@ use super::source::ReadAt;
 
 /// Skips long parts of a file that were never written.
 ///
-/// Reading such a part fills the page cache with zeros, which then count as data, and the system reads ahead. So the next data
-/// is looked up from an offset beyond the read-ahead.
+/// Reading such a part of a preallocated file fills the page cache with zeros, which then count as data, and the system reads
+/// ahead. So the next hole is looked up once, before the bytes up to it are read, and the cache keeps only a few of those.
 #[derive(Debug, Default)]
 pub(crate) struct Holes {
-    known: Option<Range<u64>>,
+    /// The next hole; empty and at the end of the file if there is none.
+    next: Option<Range<u64>>,
+    /// Where the zeros before it begin.
+    zeros: u64,
+    /// The page cache may keep zeros up to here.
+    kept: Option<u64>,
 }
 
 impl Holes {
-    /// Distances of the look-up: the system reads ahead up to some MiB, also for earlier readers.
-    const AHEAD: [u64; 3] = [4 << 20, 16 << 20, 64 << 20];
+    /// Zeros that stay in the page cache: about as many as the system reads ahead anyway.
+    const KEPT: u64 = 16 << 20;
 
     /// Returns the offset to continue at instead of `at`. All bytes between are zero.
-    pub(crate) fn skip(&mut self, at: u64) -> u64 {
-        match self.known.take_if(|hole| hole.start <= at) {
-            Some(hole) => hole.end.max(at),
-            None => at,
-        }
+    pub(crate) fn skip<S: ReadAt + ?Sized>(&mut self, source: &S, at: u64) -> u64 {
+        let Some(hole) = self.next.take_if(|hole| hole.start <= at) else {
+            return at;
+        };
+        // Also behind the begin of the hole: the system reads ahead.
+        source.drop_cache(self.kept.unwrap_or(0).max(self.zeros)..hole.end);
+        hole.end.max(at)
     }
 
     /// Records that only zeros were read from `at` on.
@@ -31,18 +38,11 @@ impl Holes {
     /// # Errors
     /// The system's error.
     pub(crate) fn met_zeros<S: ReadAt + ?Sized>(&mut self, source: &S, at: u64) -> io::Result<()> {
-        if self.known.is_some() {
-            return Ok(());
-        }
-        for begin in Self::AHEAD.map(|ahead| at.saturating_add(ahead)) {
-            if begin >= source.len() {
-                break;
-            }
-            let end = source.next_data(begin)?.unwrap_or(source.len());
-            if end > begin {
-                self.known = Some(begin..end);
-                break;
-            }
+        if self.next.is_none() {
+            let begin = source.next_hole(at)?;
+            let end = if begin < source.len() { source.next_data(begin)?.unwrap_or(source.len()) } else { begin };
+            (self.next, self.zeros) = (Some(begin..end), at);
+            self.kept.get_or_insert(at.saturating_add(Self::KEPT));
         }
         Ok(())
     }
@@ -76,7 +76,7 @@ mod tests {
                 Some(place) => found = Some(at + place as u64),
                 None => holes.met_zeros(&source, at).unwrap(),
             }
-            at = holes.skip(at + bytes.len() as u64);
+            at = holes.skip(&source, at + bytes.len() as u64);
         }
         assert_eq!(found, Some(data));
         assert!(read < len / 2, "{read}");

@@ -49,6 +49,14 @@ impl ReadAt for PlainFile {
         disk::next_data(&self.file, offset)
     }
 
+    fn next_hole(&self, offset: u64) -> io::Result<u64> {
+        disk::next_hole(&self.file, offset)
+    }
+
+    fn drop_cache(&self, part: std::ops::Range<u64>) {
+        disk::drop_cache(&self.file, part);
+    }
+
     #[cfg(unix)]
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         self.check(offset, buf.len())?;

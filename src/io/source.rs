@@ -33,6 +33,18 @@ pub trait ReadAt: Send + Sync {
         Ok(Some(offset))
     }
 
+    /// Returns the offset of the first byte from `offset` on that was never written, as far as is known; the length of the file if
+    /// there is none.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn next_hole(&self, _offset: u64) -> io::Result<u64> {
+        Ok(self.len())
+    }
+
+    /// Removes a part that was never written from the page cache, if that is possible.
+    fn drop_cache(&self, _part: std::ops::Range<u64>) {}
+
     /// Copies `N` words from `offset`, each read in one piece, in rising order.
     ///
     /// # Errors

@@ -128,7 +128,7 @@ fn for_each_data(
         } else {
             holes.met_zeros(&source, at).map_err(fail)?;
         }
-        at = holes.skip(at + len as u64);
+        at = holes.skip(&source, at + len as u64);
     }
     Ok(end)
 }

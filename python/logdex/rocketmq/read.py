@@ -23,7 +23,8 @@ from logdex.errors import LogdexError
 from logdex.hash_index.query import MAX_TIME, MIN_TIME
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from arro3.core import RecordBatch
 
@@ -131,14 +132,20 @@ class MessageRead:
 
         def batches() -> Iterator[RecordBatch]:
             at = 0
-            if by_queues and topics is not None and (queues := self._readable_queues(topics, queue_id)) is not None:
+            directories = self.queues.directories() if by_queues else {}
+            queues = [
+                (topic, number, path)
+                for (topic, number), paths in directories.items()
+                if topics is not None and topic in topics and queue_id in (None, number)
+                for path in paths
+            ]
+            missing = set(topics or ()) - {topic for topic, _, _ in queues}
+            if by_queues and missing:
+                _log.warning("topic %r has no queue; the log is read instead", min(missing))
+            elif by_queues:
                 # The end is asked for first: messages that are dispatched from here on are read from the log.
-                end = self.dispatched_up_to()
-                parts = [
-                    (topic, number, self.queues.open(path), None, None)
-                    for (topic, number), paths in queues.items()
-                    for path in paths
-                ]
+                end = self.dispatched_up_to(directories)
+                parts = [(topic, number, self.queues.open(path), None, None) for topic, number, path in queues]
                 reader = QueueReader(self.log, parts, end_phy_offset=end, columns=names, body=body, selection=selection)
                 yield from reader
                 at = reader.position
@@ -158,24 +165,14 @@ class MessageRead:
 
         return BatchStream(schema, batches())
 
-    def _readable_queues(self, topics: Sequence[str], queue_id: int | None) -> dict[tuple[str, int], list[Any]] | None:
-        """Return the directories of the queues of these topics; None if a topic has none."""
-        queues = {
-            place: paths
-            for place, paths in self.queues.directories().items()
-            if place[0] in topics and queue_id in (None, place[1])
-        }
-        missing = set(topics) - {topic for topic, _ in queues}
-        if missing:
-            _log.warning("topic %r has no queue; the log is read instead", min(missing))
-            return None
-        return queues
+    def dispatched_up_to(self, directories: Mapping[tuple[str, int], list[Path]] | None = None) -> int:
+        """Return the offset up to which the queues can be trusted: what a broker's start would not dispatch again.
 
-    def dispatched_up_to(self) -> int:
-        """Return the offset up to which the queues can be trusted: what a broker's start would not dispatch again."""
-        queues = [
-            (topic, queue_id, path) for (topic, queue_id), paths in self.queues.directories().items() for path in paths
-        ]
+        Args:
+            directories: The directories of all queues; None: they are listed.
+        """
+        directories = self.queues.directories() if directories is None else directories
+        queues = [(topic, queue_id, path) for (topic, queue_id), paths in directories.items() for path in paths]
         end = dispatched_end(self.log, queues, **self.queues.reading)
         if end is None or not self.layout.abort.exists() or _is_running(self.layout):
             return end or 0

@@ -34,9 +34,8 @@ impl CommitLog {
     pub fn scan(&self, scan: &ScanOptions) -> Result<MessageReader<FileSource>> {
         let begin = scan.begin_phy_offset;
         let files = self.files()?;
-        // Saves the walk of up to a whole file where a message is known to begin.
         let stops = scan.at_damage == AtDamage::Stop;
-        let known = begin > 0 && stops && LookUp::new(self)?.is_message(begin)?;
+        let known = self.is_known_begin(begin, scan.at_damage, &files)?;
         let first = files.iter().find(|file| file.end() > begin).is_none_or(|file| file.start >= begin);
         if scan.threads > 1 && scan.batch_size > 0 && stops && (known || first) {
             let parallel = Parallel::new(&files, begin, self.options, scan)?;
@@ -51,6 +50,28 @@ impl CommitLog {
             walk = walk.starting_at_begin()?;
         }
         MessageReader::new(walk, &columns, scan.bodies, self.options.max_body_bytes, scan.batch_size)
+    }
+
+    /// Returns whether a walk may begin at an offset instead of the beginning of its file, which saves the walk of up to a whole
+    /// file: a message begins there, or the log ends there. A walk that leaves out truncated messages may do so in the last file,
+    /// where nothing before the end of the log was truncated.
+    fn is_known_begin(&self, begin: u64, at_damage: AtDamage, files: &[OffsetFile]) -> Result<bool> {
+        if begin == 0 || files.iter().any(|file| file.start == begin) {
+            return Ok(false);
+        }
+        let is_message = || LookUp::new(self)?.is_message(begin);
+        match at_damage {
+            AtDamage::Salvage => Ok(false),
+            AtDamage::Stop => is_message(),
+            AtDamage::Skip { .. } => {
+                let last = self.last_written(files)?.and_then(|number| files.get(number));
+                if last.is_none_or(|last| begin < last.start || begin >= last.end()) {
+                    return Ok(false);
+                }
+                let end = self.max_offset()?;
+                Ok(begin == end || (begin < end && is_message()?))
+            }
+        }
     }
 
     /// The walk of a scan, which begins with the file that holds the first offset.

@@ -23,6 +23,16 @@ impl TextSet {
     /// Sets up to this size are compared text by text.
     const FEW: usize = 4;
 
+    /// Returns whether the set has the text of these bytes, in which malformed UTF-8 is replaced.
+    #[inline]
+    fn contains_bytes(&self, bytes: &[u8]) -> bool {
+        match self {
+            Self::Few(texts) if texts.iter().any(|each| each.as_bytes() == bytes) => true,
+            Self::Few(_) if bytes.is_ascii() => false,
+            Self::Few(_) | Self::Many(_) => self.contains(&decode_utf8(bytes)),
+        }
+    }
+
     /// Returns whether the set has this text.
     #[inline]
     pub fn contains(&self, text: &str) -> bool {
@@ -81,7 +91,7 @@ impl Filter {
             && self.queue_ids.as_ref().is_none_or(|ids| ids.contains(&frame.queue_id()))
             && self.queue_offsets.contains(&frame.queue_offset())
             && self.holds_time(frame)
-            && self.topics.as_ref().is_none_or(|topics| topics.contains(&decode_utf8(frame.topic())))
+            && self.topics.as_ref().is_none_or(|topics| topics.contains_bytes(frame.topic()))
             && self.holds_properties(frame)
     }
 

@@ -15,38 +15,49 @@ use crate::rocketmq::offset_files::OffsetFile;
 /// Bytes of a frame before its magic.
 const BEFORE_MAGIC: u64 = 4;
 
-/// What is remembered of messages.
-#[derive(Debug, Default)]
-struct Memory {
-    /// Latest store time.
-    time: Option<i64>,
-    /// Queue offset of the last message of each queue, by topic and number.
-    queues: HashMap<Vec<u8>, HashMap<i32, i64>>,
+/// Queue offsets of the last messages of a queue: of all, and of those in the last file that holds messages.
+#[derive(Clone, Copy, Debug)]
+struct LastOffsets {
+    of_all: i64,
+    of_last_file: i64,
 }
 
-impl Memory {
-    /// True when a message has a store time before the latest; then remembers its own.
-    fn is_time_back(&mut self, time: i64) -> bool {
-        let back = self.time.is_some_and(|latest| time < latest);
-        self.time = self.time.max(Some(time));
-        back
-    }
+/// What is remembered of each queue.
+#[derive(Debug, Default)]
+struct Queues {
+    /// By the queue id and the topic, which follow each other in the key.
+    offsets: HashMap<Vec<u8>, LastOffsets>,
+    /// The key at hand; its memory is used again.
+    key: Vec<u8>,
+}
 
-    /// True when the queue of a message had its queue offset; then remembers it.
-    fn is_queue_back(&mut self, frame: &Frame<'_>) -> bool {
+impl Queues {
+    /// Returns whether the queue of a message had its queue offset before: in any file, and in the last file. Then remembers it.
+    fn is_back(&mut self, frame: &Frame<'_>, is_last_file: bool) -> (bool, bool) {
         // The offset of an inner batch is counted in messages that only its properties tell.
         if frame.sys_flag() & INNER_BATCH != 0 || !is_in_queue(frame.sys_flag()) {
-            return false;
+            return (false, false);
         }
-        let (queue_id, offset) = (frame.queue_id(), frame.queue_offset());
-        let Some(queues) = self.queues.get_mut(frame.topic()) else {
-            self.queues.insert(frame.topic().to_vec(), HashMap::from([(queue_id, offset.max(-1))]));
-            return offset <= -1;
+        self.key.clear();
+        self.key.extend_from_slice(&frame.queue_id().to_be_bytes());
+        self.key.extend_from_slice(frame.topic());
+        let Some(last) = self.offsets.get_mut(&self.key) else {
+            let offset = frame.queue_offset();
+            let of_last_file = if is_last_file { offset.max(-1) } else { -1 };
+            self.offsets.insert(self.key.clone(), LastOffsets { of_all: offset.max(-1), of_last_file });
+            return (offset <= -1, is_last_file && offset <= -1);
         };
-        let last = queues.entry(queue_id).or_insert(-1);
-        let back = offset <= *last;
-        *last = (*last).max(offset);
-        back
+        let is_back = |last: &mut i64| {
+            let back = frame.queue_offset() <= *last;
+            *last = frame.queue_offset().max(*last);
+            back
+        };
+        (is_back(&mut last.of_all), is_last_file && is_back(&mut last.of_last_file))
+    }
+
+    /// Forgets the last file.
+    fn enter_last_file(&mut self) {
+        self.offsets.values_mut().for_each(|last| last.of_last_file = -1);
     }
 }
 
@@ -54,7 +65,8 @@ impl Memory {
 /// deletes the files behind it.
 #[derive(Debug, Default)]
 struct LastFile {
-    memory: Memory,
+    /// Latest store time.
+    time: Option<i64>,
     /// Latest store time before the last stop: what was cut off is older. What lies behind a damaged message is not, even
     /// if the clock steps back there.
     time_at_stop: Option<i64>,
@@ -64,7 +76,9 @@ struct LastFile {
 /// What is remembered of the messages so far.
 #[derive(Debug)]
 pub(crate) struct Past {
-    memory: Memory,
+    queues: Queues,
+    /// Latest store time.
+    time: Option<i64>,
     /// A broker's walk has ended.
     stopped: bool,
     /// A broker's walk has left the file, and goes on in the next.
@@ -77,7 +91,7 @@ pub(crate) struct Past {
 impl Past {
     /// Nothing yet; the last file that holds messages begins at `last_begin`.
     pub(crate) fn new(last_begin: u64) -> Self {
-        Self { memory: Memory::default(), stopped: false, left_file: false, last_begin, last: None }
+        Self { queues: Queues::default(), time: None, stopped: false, left_file: false, last_begin, last: None }
     }
 
     /// What speaks against a message, which then is remembered itself.
@@ -91,8 +105,9 @@ impl Past {
         let time = frame.store_timestamp();
         let is_elsewhere = frame.stated_phy_offset() != phy_offset.cast_signed();
         let is_half = frame.prop_crc().is_some_and(|crc| crc.stored != Some(crc.computed));
-        let is_time_back = self.memory.is_time_back(time);
-        let is_queue_back = self.memory.is_queue_back(frame);
+        let is_time_back = self.time.is_some_and(|latest| time < latest);
+        self.time = self.time.max(Some(time));
+        let (is_queue_back, is_back_in_last_file) = self.queues.is_back(frame, self.last.is_some());
         sign(self.stopped || self.left_file, Suspect::AFTER_STOP);
         sign(is_time_back, Suspect::TIME_BACK);
         sign(is_queue_back, Suspect::QUEUE_BACK);
@@ -100,9 +115,9 @@ impl Past {
         sign(is_half, Suspect::PROP_CRC);
         if let Some(last) = &mut self.last {
             let is_before_stop = last.time_at_stop.is_some_and(|latest| time < latest);
-            let is_back = last.memory.is_queue_back(frame) || is_before_stop;
+            let is_back = is_back_in_last_file || is_before_stop;
             sign(last.stopped && (is_back || is_elsewhere || is_half), Suspect::CUT_OFF);
-            last.memory.is_time_back(time);
+            last.time = last.time.max(Some(time));
         }
         // The filling of a file may hold what was there before.
         let is_odd = is_time_back || is_queue_back || is_elsewhere || is_half;
@@ -115,7 +130,7 @@ impl Past {
         self.stopped = true;
         if let Some(last) = &mut self.last {
             last.stopped = true;
-            last.time_at_stop = last.memory.time;
+            last.time_at_stop = last.time;
         }
     }
 
@@ -124,9 +139,18 @@ impl Past {
         self.left_file = true;
     }
 
+    /// Forgets all messages; the walk begins again, with the file that begins at `begin`.
+    pub(crate) fn restart(&mut self, begin: u64) {
+        *self = Self::new(self.last_begin);
+        self.enter_file(begin);
+    }
+
     pub(crate) fn enter_file(&mut self, begin: u64) {
         self.left_file = false;
         self.last = (begin == self.last_begin).then(LastFile::default);
+        if self.last.is_some() {
+            self.queues.enter_last_file();
+        }
     }
 }
 

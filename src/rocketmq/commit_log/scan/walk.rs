@@ -58,6 +58,8 @@ struct Salvage {
     probe: Window,
     /// Unwritten space is the regular end, unless messages come behind it.
     unwritten: Option<(OffsetFile, Stop)>,
+    /// The walk did not begin at the beginning of its first file, and nothing was refused yet.
+    skipped_begin: bool,
 }
 
 impl<S> std::fmt::Debug for Scan<S> {
@@ -112,6 +114,7 @@ impl<S: ReadAt> Scan<S> {
             search: Window::new(SCAN_WINDOW),
             probe: Window::new(LOOKUP_WINDOW),
             unwritten: None,
+            skipped_begin: false,
         }));
         self
     }
@@ -143,7 +146,9 @@ impl<S: ReadAt> Scan<S> {
         &self.checked
     }
 
-    /// Starts the walk at `begin` itself, which the caller knows to be the beginning of a frame.
+    /// Starts the walk at `begin` itself, which the caller knows to be the beginning of a frame. A walk that salvages goes back to
+    /// the beginning of the file when it meets damage: which messages were truncated follows from all messages of the file. So
+    /// all before `begin` must be valid.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -151,8 +156,26 @@ impl<S: ReadAt> Scan<S> {
         self.enter_next_file()?;
         if let Some((file, _)) = &self.current {
             self.next = self.begin.saturating_sub(file.start);
+            if let Some(salvage) = &mut self.salvage {
+                salvage.skipped_begin = self.next > 0;
+            }
         }
         Ok(self)
+    }
+
+    /// Goes back to the beginning of the first file if the walk began behind it. The messages that were returned are not returned
+    /// again.
+    fn went_back(&mut self) -> bool {
+        let (Some((file, _)), Some(salvage)) = (&self.current, &mut self.salvage) else {
+            return false;
+        };
+        if !std::mem::take(&mut salvage.skipped_begin) {
+            return false;
+        }
+        salvage.past.restart(file.start);
+        (self.begin, self.next) = (self.position, 0);
+        self.window.clear();
+        true
     }
 
     /// Goes to the next message. False at the end; [`Self::stop`] then says why.
@@ -194,8 +217,13 @@ impl<S: ReadAt> Scan<S> {
                 }
                 Found::Blank => {
                     self.last_blank = Some(self.position);
+                    let is_whole = salvage::is_whole_blank(self.window.head(self.next), self.next, file.len);
+                    if !is_whole && self.went_back() {
+                        continue;
+                    }
+                    let Some((file, _)) = &self.current else { continue };
                     if let Some(salvage) = &mut self.salvage
-                        && !salvage::is_whole_blank(self.window.head(self.next), self.next, file.len)
+                        && !is_whole
                     {
                         let expected = "filling that ends with its file";
                         let size = frame::stated_size(self.window.head(self.next)).map_or(-1, u64::cast_signed);
@@ -211,6 +239,9 @@ impl<S: ReadAt> Scan<S> {
                 Found::Refused(refusal) => {
                     let behind = self.next_frame()?;
                     if (refusal != Refusal::Unwritten || behind.is_some()) && self.is_written_by_now()? {
+                        continue;
+                    }
+                    if behind.is_some() && self.went_back() {
                         continue;
                     }
                     self.refuse(refusal, behind);
@@ -368,6 +399,7 @@ impl<S: ReadAt> Scan<S> {
             Some(file) => {
                 if let Some(salvage) = &mut self.salvage {
                     salvage.past.enter_file(file.start);
+                    salvage.skipped_begin = false;
                 }
                 let source = (self.open)(&file)?;
                 self.current = Some((file, source));

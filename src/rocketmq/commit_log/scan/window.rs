@@ -110,7 +110,7 @@ impl Window {
         let mut holes = Holes::default();
         while at.saturating_add(4) <= end {
             if self.held(at).len() < 4 {
-                let data = holes.skip(at);
+                let data = holes.skip(file, at);
                 if data > at {
                     at = data;
                     continue;

@@ -18,8 +18,9 @@ use crate::rocketmq::release::Release;
 
 /// Bytes that are read at once.
 const CHUNK: usize = 256 * 1024;
-/// Units that are checked at once.
+/// Units that are checked at once, where the end of a queue is looked for, and how many of them first.
 const UNITS_AT_ONCE: u64 = 4096;
+const FIRST_UNITS: u64 = 256;
 /// The folder of the batch queues in a store.
 pub(crate) const BATCH_FOLDER: &str = "batchconsumequeue";
 
@@ -198,12 +199,20 @@ impl ConsumeQueue {
         Ok(found.map(|found| found.unit.unit).filter(|unit| unit.is_message()).map(|unit| unit.phy_offset))
     }
 
-    /// Returns whether units of a file were never written, as far as the file system tells.
-    fn is_unwritten(&self, file: &OffsetFile, begin: u64, end: u64) -> Result<bool> {
+    /// Returns the number of the unit from which on no unit of a file was written, as far as the file system tells.
+    fn data_end(&self, file: &OffsetFile) -> Result<u64> {
         let source = self.open.get(file, self.options.access)?;
-        let (begin, end) = (begin * self.unit_bytes() - file.start, end * self.unit_bytes() - file.start);
-        let data = source.next_data(begin).map_err(|e| Error::io(&file.path, e))?;
-        Ok(data.is_none_or(|data| data >= end))
+        let end = file.end() / self.unit_bytes();
+        let (mut low, mut high) = (file.start.div_ceil(self.unit_bytes()), end);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let data = source.next_data(middle * self.unit_bytes() - file.start);
+            match data.map_err(|e| Error::io(&file.path, e))? {
+                Some(data) => low = file.start.saturating_add(data) / self.unit_bytes() + 1,
+                None => high = middle,
+            }
+        }
+        Ok(low.min(end))
     }
 
     /// Bytes of a unit, for arithmetic with offsets.
@@ -226,7 +235,8 @@ impl ConsumeQueue {
             return Ok(());
         }
         let source = self.open.get(file, self.options.access)?;
-        let mut buffer = vec![0u8; CHUNK / self.kind.unit_len() * self.kind.unit_len()];
+        let units = (CHUNK / self.kind.unit_len()).min(usize::try_from(end - begin).unwrap_or(usize::MAX));
+        let mut buffer = vec![0u8; units * self.kind.unit_len()];
         let mut at = begin;
         while at < end {
             let want = usize::try_from((end - at) * len).unwrap_or(usize::MAX).min(buffer.len());
@@ -367,23 +377,21 @@ pub(crate) fn bounds_of(queue: &ConsumeQueue, files: &[OffsetFile]) -> Result<Bo
 fn written_end(queue: &ConsumeQueue, files: &[OffsetFile]) -> Result<u64> {
     for file in files.iter().rev() {
         let first = file.start.div_ceil(queue.unit_bytes());
-        let mut before = file.end() / queue.unit_bytes();
         // From the end: most of a file may never have been written.
+        let (mut before, mut step) = (queue.data_end(file)?, FIRST_UNITS);
         while before > first {
-            let begin = before.saturating_sub(UNITS_AT_ONCE).max(first);
+            let begin = before.saturating_sub(step).max(first);
             let mut end = 0;
-            if !queue.is_unwritten(file, begin, before)? {
-                queue.read_file(file, begin, before, |Numbered { number, unit }| {
-                    if unit.is_valid() {
-                        end = number + 1;
-                    }
-                    true
-                })?;
-            }
+            queue.read_file(file, begin, before, |Numbered { number, unit }| {
+                if unit.is_valid() {
+                    end = number + 1;
+                }
+                true
+            })?;
             if end > 0 {
                 return Ok(end);
             }
-            before = begin;
+            (before, step) = (begin, (2 * step).min(UNITS_AT_ONCE));
         }
     }
     Ok(files.first().map_or(0, |file| file.start / queue.unit_bytes()))
