@@ -218,7 +218,7 @@ class Log(Closing):
                 timestampType, headers. There are also partitionLeaderEpoch, producerId, producerEpoch, sequence,
                 isTransactional, isControl, magic, batchPosition.
             keys: Only records whose key is one of these; a `str` stands for its UTF-8 bytes. Others are dropped before their
-                columns are built. The stream may then have empty batches.
+                columns are built.
             header: Compare the values of the header of this name with `keys`, not the record's key.
             batch_size: The most rows of an Arrow batch.
             isolation: "read_committed" leaves out aborted transactions, and ends before the first open one.

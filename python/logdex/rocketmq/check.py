@@ -131,7 +131,7 @@ class IndexCheck:
             file = self._files[number]
             at = entry_offset(file.hash_slots, position)
             expected = f"a message with a key of hash {key_hash} at offset {offset}"
-            found = "no good message" if self._log.message(offset) is None else "a message without such a key"
+            found = "no valid message" if self._log.message(offset) is None else "a message without such a key"
             self._findings.append(Finding(str(file.path), at, "index-entry", expected, found))
 
     def finish(self) -> Report:

@@ -20,7 +20,7 @@ CAUSES = {
     "broker-time": "a broker misses it: its index has whole seconds, and searches end early after clock steps",
     "clock-difference": "the range asked for fits the producer's clock, not the broker's",
     "cut-off": "a broker cut the message off when it started after a crash; it is still on the disk",
-    "damaged-message": "the index leads to it, but no good message begins there",
+    "damaged-message": "the index leads to it, but no valid message begins there",
     "delayed": "the message waits for its delivery under a topic of the broker's own",
     "expired-file": "the index still knows it, but the log file that held it was deleted",
     "half-message": "a message of a transaction that was not committed",
