@@ -34,12 +34,12 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 /// The most bytes that one row of an Arrow column can have, with a margin.
 const MOST_BODY_BYTES: i64 = 2_000_000_000;
 
-/// The message columns of these names; all where none are given.
+/// Returns the message columns of these names; all if no names are passed.
 pub(super) fn columns(names: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<Column>> {
     Ok(Column::choose(convert::column_names(names)?.as_deref())?)
 }
 
-/// "decoded" or "stored".
+/// Parses "decoded" or "stored".
 pub(super) fn bodies(word: &str) -> PyResult<Bodies> {
     match word {
         "decoded" => Ok(Bodies::Decoded),
@@ -48,12 +48,12 @@ pub(super) fn bodies(word: &str) -> PyResult<Bodies> {
     }
 }
 
-/// An offset of the log; what is below it is 0.
+/// Converts an offset of the log; a negative value becomes 0.
 pub(super) fn log_offset(offset: Option<i64>, otherwise: u64) -> u64 {
     offset.map_or(otherwise, |offset| u64::try_from(offset).unwrap_or(0))
 }
 
-/// An offset of the log; `None` for an integer that is none.
+/// Converts an offset of the log; `None` for an integer out of range.
 fn any_offset(value: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
     match value.extract::<i64>() {
         Ok(offset) => Ok(u64::try_from(offset).ok()),
@@ -64,9 +64,8 @@ fn any_offset(value: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
 
 /// The commit log of a store directory, read only: nothing in it is created or changed.
 ///
-/// Every call lists the directory anew, because a broker adds and deletes files. All calls may come from many threads.
-/// With access "auto" files are read by `pread`, not mapped. With compat "4.9.3" a frame of version 2 ends the log, as
-/// it does for a broker before 5.1.0.
+/// Every call lists the directory again, because a broker adds and deletes files. Any thread may call. With access "auto" files
+/// are read by `pread`, not mapped. With compat "4.9.3" a frame of version 2 ends the log, as for a broker before 5.1.0.
 #[pyclass(name = "CommitLog", module = "logdex._core", frozen)]
 pub(super) struct PyCommitLog {
     log: Closable<CommitLog>,
@@ -80,12 +79,12 @@ impl PyCommitLog {
         self.log.get()
     }
 
-    /// How the log is read, for the queues beside it.
+    /// Options for the queues of the same store.
     pub(super) fn reading(&self) -> PyResult<(crate::io::Access, Option<Release>)> {
         Ok((convert::access(&self.access)?, convert::compat(self.compat.as_deref())?))
     }
 
-    /// What `read` gives for offsets and names of columns that came from Python.
+    /// Returns the rows at offsets that came from Python, with the named columns.
     fn rows_at<'py>(
         &self,
         py: Python<'py>,
@@ -103,8 +102,8 @@ impl PyCommitLog {
     }
 }
 
-/// The directories that the path of a log stands for: itself, or where there is none of that name, those between its
-/// commas, as a broker that spreads its log over disks has them in `storePathCommitLog`.
+/// Return the directories of a log's path: the path itself. If no directory has that name, return the paths between its commas,
+/// as in a broker's `storePathCommitLog`.
 ///
 /// Source: `MessageStoreConfig.MULTI_PATH_SPLITTER`.
 #[pyfunction]
@@ -112,10 +111,10 @@ fn commit_log_directories(path: PathBuf) -> Vec<PathBuf> {
     offset_files::directories(&path)
 }
 
-/// A call that makes a log again.
+/// The arguments that open a log again.
 type Reduced<'py> = (Bound<'py, PyAny>, (PathBuf, String, Option<String>, i64));
 
-/// What unpickling calls.
+/// Unpickle a log.
 #[pyfunction]
 fn _open_commit_log(
     py: Python<'_>,
@@ -129,13 +128,13 @@ fn _open_commit_log(
 
 #[pymethods]
 impl PyCommitLog {
-    /// Open the log of a directory, in a store named `commitlog`.
+    /// Open the log in a directory, which a store names `commitlog`.
     ///
     /// Args:
     ///     directory: The directory. Files whose names are not 20 digits are ignored.
     ///     access: "auto" (by `pread`), "mmap" or "pread".
-    ///     compat: Nothing behind the end of the log is a message; "4.9.3" takes frames of version 1 only.
-    ///     max_body_bytes: A body that decompresses to more is null, with the reason in `body_error`; at most 2000000000.
+    ///     compat: Nothing after the end of the log is a message; "4.9.3" accepts frames of version 1 only.
+    ///     max_body_bytes: A body that decompresses to more is null, with the reason in `body_error`. At most 2000000000.
     ///
     /// Raises:
     ///     OSError: The directory cannot be read.
@@ -152,7 +151,7 @@ impl PyCommitLog {
         let release = convert::compat(compat)?;
         let options = Options {
             access: convert::access(access)?,
-            // COMPAT(rocketmq MappedFile#selectMappedBuffer): nothing behind the end is read.
+            // COMPAT(rocketmq MappedFile#selectMappedBuffer): nothing after the end is read.
             broker_end: release.is_some(),
             versions: match release {
                 // COMPAT(rocketmq CommitLog#checkMessageAndReturnSize): a frame of version 2 ends the log.
@@ -186,7 +185,7 @@ impl PyCommitLog {
         Ok(files.into_iter().map(|file| file.path).collect())
     }
 
-    /// Length of the log's files in bytes: the commonest one, 0 without files.
+    /// Length of the log's files in bytes: the most frequent one; 0 without files.
     #[getter]
     fn file_size(&self, py: Python<'_>) -> PyResult<u64> {
         let log = self.inner()?;
@@ -200,18 +199,18 @@ impl PyCommitLog {
         Ok(py.detach(|| log.min_offset())?)
     }
 
-    /// Offset after the last good frame of the last file in which anything was written, 0 without files.
+    /// Offset after the last valid frame of the last file with data; 0 without files.
     ///
-    /// Linear in that file at first, later in what was added since.
+    /// The first call is linear in that file. Later calls read only what was added since.
     #[getter]
     fn max_offset(&self, py: Python<'_>) -> PyResult<u64> {
         let log = self.inner()?;
         Ok(py.detach(|| log.max_offset())?)
     }
 
-    /// Let the first `max_offset` begin at a message that is known to belong to the log, not at the beginning of its file.
+    /// Let the first `max_offset` start its walk at a message of the log, not at the beginning of its file.
     ///
-    /// It looks whether a message is there that states this offset.
+    /// The call has no effect if no message that states this offset begins there.
     ///
     /// Raises:
     ///     OSError: The system refuses.
@@ -224,10 +223,10 @@ impl PyCommitLog {
         Ok(py.detach(|| log.expect_message(phy_offset))?)
     }
 
-    /// Let the first `max_offset` begin at a message whose unit is in the queues of the store, not at the beginning of its file.
+    /// Let the first `max_offset` start its walk at a message whose unit is in the store's queues.
     ///
     /// Args:
-    ///     phy_offset: Offset of the message. If no message begins there, or no queue leads to it, nothing happens.
+    ///     phy_offset: Offset of the message. The call has no effect if no message begins there, or no queue has its unit.
     ///     root: The root of the store.
     ///
     /// Raises:
@@ -243,8 +242,8 @@ impl PyCommitLog {
         Ok(py.detach(|| if is_dispatched()? { log.expect_message(phy_offset) } else { Ok(()) })?)
     }
 
-    /// The file that holds an offset, or the last one before it, and the offset in this file; without such a file the log's
-    /// directory.
+    /// Return the file that holds an offset, or else the last file before it, and the offset in this file. If there is no such
+    /// file, return the log's directory.
     ///
     /// Raises:
     ///     OSError: The system refuses.
@@ -258,7 +257,7 @@ impl PyCommitLog {
         Ok((path.display().to_string(), offset))
     }
 
-    /// Whether the only file of the log lacks its end, so that its length does not tell the size of the log's files.
+    /// Return whether the log has a single file that lacks its end, so that the size of the log's files is unknown.
     ///
     /// Args:
     ///     end_phy_offset: The end of the log.
@@ -274,10 +273,10 @@ impl PyCommitLog {
         Ok(py.detach(|| log.is_cut_short(end_phy_offset))?)
     }
 
-    /// Look for strays, gaps between files, and files of another length.
+    /// Check for stray files, gaps between files, and files of another length.
     ///
     /// Returns:
-    ///     A `logdex.report.Report`; its words are those of docs/findings.md.
+    ///     A `logdex.report.Report`; docs/findings.md lists the kinds.
     ///
     /// Raises:
     ///     OSError: The system refuses.
@@ -286,8 +285,8 @@ impl PyCommitLog {
         report::report(py, &py.detach(|| log.check_files())?)
     }
 
-    /// The files: `path`, `begin_phy_offset`, `end_phy_offset`, and `first_store_timestamp`, null where a file begins with
-    /// no message.
+    /// Return the files: `path`, `begin_phy_offset`, `end_phy_offset`, and `first_store_timestamp`, which is null if a file does
+    /// not begin with a message.
     ///
     /// Raises:
     ///     OSError: The system refuses.
@@ -297,7 +296,8 @@ impl PyCommitLog {
         PyRecordBatch::new(batch).into_arro3(py)
     }
 
-    /// The ranges of the log that may hold messages of a range of time: its files, by the store times of their first messages.
+    /// Return the ranges of the log that may hold messages of a time range. Files are chosen by the store times of their first
+    /// messages.
     ///
     /// Args:
     ///     begin: First store time, in ms.
@@ -305,7 +305,7 @@ impl PyCommitLog {
     ///     clock_slack_ms: How far the broker's clock may have stepped within a file.
     ///
     /// Returns:
-    ///     A tuple (begin, end) of offsets for each range, rising.
+    ///     A tuple (begin, end) of offsets for each range, in ascending order.
     ///
     /// Raises:
     ///     OSError: The system refuses.
@@ -324,10 +324,10 @@ impl PyCommitLog {
     /// Return the topics of all messages, sorted; linear in the log.
     ///
     /// Args:
-    ///     salvage: Go on behind damage, without messages that a broker truncated; otherwise end where a broker's walk would.
+    ///     salvage: Continue after damage, without messages that a broker truncated. False: end where a broker's walk would.
     ///
     /// Returns:
-    ///     The topics, and a `logdex.report.Report` of the damage if the walk went on behind it.
+    ///     The topics, and a `logdex.report.Report` of the damage if the walk continued after it.
     ///
     /// Raises:
     ///     OSError: The system refuses.
@@ -356,18 +356,18 @@ impl PyCommitLog {
         Ok(py.detach(|| queue_stream::is_message_of(&log, phy_offset, topic, queue_id, queue_offset))?)
     }
 
-    /// What a broker would do with this log at its start.
+    /// Return the recovery that a broker would do on this log at its start.
     ///
     /// Args:
-    ///     checkpoint: The store's checkpoint; None: zeros, as for a broker that finds none.
-    ///     last_exit_ok: The broker was shut down: there is no file `abort`.
+    ///     checkpoint: The store's checkpoint; None: zeros, as for a broker without the file.
+    ///     last_exit_ok: Whether the broker was shut down cleanly: there is no file `abort`.
     ///     queue_end: The largest `ConsumeQueue.log_end` of the store; None or -1 without queues.
     ///     message_index_safe: The broker's setting messageIndexSafe.
     ///
     /// Returns:
-    ///     Three offsets: the beginning of the file where its walk starts; where the log ends then, what lies behind being
-    ///     cut off; and from where on messages are dispatched, to queues and index, the end where none are. By the rules of
-    ///     the release that the log was opened for, else of 4.9.3.
+    ///     Three offsets. The first is the beginning of the file where the broker's walk starts. The second is the end of the
+    ///     log, after which everything is truncated. The third is the offset from which messages are dispatched to queues and
+    ///     index; it is the end if none are. The rules are those of the release that the log was opened for, else of 4.9.3.
     ///
     /// Raises:
     ///     OSError: The system refuses.
@@ -393,11 +393,11 @@ impl PyCommitLog {
     /// Read the message that begins at an offset.
     ///
     /// Args:
-    ///     phy_offset: Any integer. A frame that is part of a body is not taken for a message.
+    ///     phy_offset: Any integer. A frame inside a body is not a message.
     ///
     /// Returns:
-    ///     A `logdex.rocketmq.Message`; None where none begins, where the body has another checksum than its frame says, or
-    ///     where a broker truncated it and left it on the disk (see `is_cut_off`).
+    ///     A `logdex.rocketmq.Message`. None if no message begins there, if the checksum of the body is wrong, or if a broker
+    ///     truncated the message and left it on the disk (see `is_cut_off`).
     ///
     /// Raises:
     ///     OSError: The system refuses.
@@ -410,11 +410,11 @@ impl PyCommitLog {
         message.map(|message| message_object(py, &message)).transpose()
     }
 
-    /// Return whether what begins at an offset is a whole message that a broker truncated and left on the disk.
+    /// Return whether a whole message that a broker truncated and left on the disk begins at an offset.
     ///
-    /// A broker that truncates its log erases nothing. Such a message lies behind the end of the log and steps back in time or
-    /// in its queue; or in the filling at the end of a file. In compat everything behind the end of the log counts as
-    /// truncated.
+    /// A broker that truncates its log erases nothing. A message counts as truncated if it is after the end of the log and steps
+    /// back in time or in its queue. It also counts if it is in the filling at the end of a file. In compat everything after the
+    /// end of the log counts as truncated.
     ///
     /// Args:
     ///     phy_offset: Any integer.
@@ -429,19 +429,19 @@ impl PyCommitLog {
         }
     }
 
-    /// The messages that begin at these offsets, one row each, in their order.
+    /// Return the messages that begin at these offsets, one row each, in the order of the offsets.
     ///
     /// Args:
     ///     phy_offsets: An Arrow column or a sequence of integers.
-    ///     columns: Names of columns; all where not given.
-    ///     body: "decoded", or "stored": as the log holds it, perhaps compressed.
+    ///     columns: Names of columns; None: all.
+    ///     body: "decoded", or "stored": as the log holds it, possibly compressed.
     ///
     /// Returns:
-    ///     A record batch. Where no valid message begins (see `message`), all columns but `phy_offset` are null.
+    ///     A record batch. If no valid message begins at an offset (see `message`), all columns but `phy_offset` are null.
     ///
     /// Raises:
     ///     OSError: The system refuses.
-    ///     ValueError: An unknown column or word, or messages of more than 2 GB.
+    ///     ValueError: An unknown column or value, or messages of more than 2 GB.
     #[pyo3(signature = (phy_offsets, *, columns=None, body="decoded"))]
     fn messages<'py>(
         &self,
@@ -455,16 +455,16 @@ impl PyCommitLog {
         })
     }
 
-    /// The messages that begin at these offsets, in their order, in batches of 64 MiB at most.
+    /// Read the messages that begin at these offsets, in the order of the offsets, in batches of at most 64 MiB.
     ///
     /// Args:
     ///     phy_offsets: An Arrow column or a sequence of integers.
-    ///     columns: Names of columns; all where not given.
+    ///     columns: Names of columns; None: all.
     ///     body: "decoded" or "stored".
-    ///     selection: Only messages that pass it; None: one row for each offset, as `messages` returns them.
+    ///     selection: Return only messages that pass it; None: one row for each offset, as `messages` returns them.
     ///
     /// Raises:
-    ///     OSError: The system refuses; raised by the reader, too.
+    ///     OSError: The system refuses; the reader raises it, too.
     ///     ValueError: An unknown column.
     #[pyo3(signature = (phy_offsets, *, columns=None, body="decoded", selection=None))]
     fn message_batches(
@@ -481,34 +481,33 @@ impl PyCommitLog {
         Ok(PyMessageReader::new(CommitLog::message_batches(&log, offsets.iter().collect(), &columns, bodies, filter)))
     }
 
-    /// The messages in log order, up to the first frame that a broker would refuse.
+    /// Scan the messages in log order, up to the first frame that a broker would refuse.
     ///
     /// Args:
-    ///     begin_phy_offset: No message begins before it. Where a message begins at it, the walk starts there; else at the
-    ///         beginning of the file that holds it, because frames are only known by walking.
+    ///     begin_phy_offset: No message begins before it. If a message begins at this offset, the walk starts there. Otherwise it
+    ///         starts at the beginning of the file, because only a walk finds the frames.
     ///     end_phy_offset: No message begins at or after it.
-    ///     columns: Names of columns, in the order wanted; all where not given. What is not asked for is not decoded.
+    ///     columns: Names of columns, in the order wanted; None: all. Other columns are not decoded.
     ///     batch_size: Rows of a batch; it ends earlier at 64 MiB.
-    ///     stop: "broker", or "salvage": goes on behind what a broker would refuse, with the next message that states its
-    ///         own offset. One more column, `suspect`, then comes after the others: null, or what speaks against the
-    ///         message, words with spaces between. "after-stop": a broker's walk ends before it. "time-back": stored
-    ///         earlier than a message before it. "queue-back": its queue had its queue offset already. "phy-offset": it
-    ///         states another offset. "prop-crc": its property `__CRC32#` does not fit. "cut-off": it is none any more, a
-    ///         broker truncated it and left it on the disk. "valid": goes on as well, without the messages that are
-    ///         "cut-off" and without that column.
-    ///     body: "decoded", or "stored": as the log holds it, perhaps compressed.
-    ///     threads: How many check and decode. With more than one, batches may end before `batch_size`; their order is
-    ///         that of the log. "salvage" takes one in any case.
-    ///     check_crc: False takes bodies without a look at their checksums, as a broker does when it dispatches.
-    ///     selection: Which messages are returned; the others are checked all the same.
+    ///     stop: When the scan ends. "broker": at the first frame that a broker would refuse. "salvage": the scan continues with
+    ///         the next message that states its own offset. A last column `suspect` is then added: null, or the reasons to doubt
+    ///         the message, separated by spaces. "after-stop": a broker's walk ends before it. "time-back": stored earlier than a
+    ///         message before it. "queue-back": an earlier message of its queue has the same queue offset. "phy-offset": it
+    ///         states another offset. "prop-crc": its property `__CRC32#` is wrong. "cut-off": a broker truncated it and left it
+    ///         on the disk. "valid": as "salvage", without the messages that are "cut-off" and without that column.
+    ///     body: "decoded", or "stored": as the log holds it, possibly compressed.
+    ///     threads: Number of threads that check and decode. With more than one, batches may end before `batch_size`; the order
+    ///         is still that of the log. "salvage" always uses one thread.
+    ///     check_crc: False: do not check the checksums of bodies, as a broker when it dispatches.
+    ///     selection: Which messages are returned. The others are still checked.
     ///     queue_end: With "valid": messages before this offset are returned even if they look truncated.
     ///
     /// Returns:
     ///     A reader of record batches, which is also an Arrow stream.
     ///
     /// Raises:
-    ///     OSError: The system refuses; raised by the reader, too.
-    ///     ValueError: An unknown column or word.
+    ///     OSError: The system refuses; the reader raises it, too.
+    ///     ValueError: An unknown column or value.
     ///
     /// Source: `CommitLog#checkMessageAndReturnSize`.
     #[pyo3(signature = (*, begin_phy_offset=None, end_phy_offset=None, columns=None, batch_size=8_192, stop="broker", body="decoded", threads=1, check_crc=true, selection=None, queue_end=None))]
@@ -556,13 +555,13 @@ impl PyCommitLog {
         Ok(PyMessageReader::new(reader))
     }
 
-    /// True after `close`.
+    /// Whether `close` was called.
     #[getter]
     fn closed(&self) -> bool {
         self.log.is_closed()
     }
 
-    /// Let go of the files that are kept open for look-ups; calls that run go on. Readers of scans are not affected.
+    /// Close the files that are kept open for look-ups. Running calls continue. Readers of scans are not affected.
     fn close(&self) {
         self.log.close();
     }

@@ -25,15 +25,15 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(delivered_levels, m)?)
 }
 
-/// Find up to where the delay levels of a copy were delivered, after a batch of messages was copied.
+/// Return the delivery progress of a copy's delay levels, after a batch of messages was copied.
 ///
 /// Args:
 ///     messages: An Arrow record batch with `topic`, `queue_id` and `queue_offset`, as in the store that is copied.
 ///     copies: A record batch with the `queue_offset` of each copy.
-///     delivered: Up to where the levels of the store were delivered.
+///     delivered: The delivery progress of the levels in the store that is copied.
 ///
 /// Returns:
-///     For each level with a delivered message in the batch the queue offset behind its last copy.
+///     The queue offset after the last copy, for each level with a delivered message in the batch.
 ///
 /// Raises:
 ///     ValueError: A column is missing, of another type, or null.
@@ -47,14 +47,14 @@ fn delivered_levels(
     Ok(schedule::delivered_levels(messages.as_ref(), copies.as_ref(), &delivered)?)
 }
 
-/// Messages, the queue offset to go on from, and the messages that cannot be delivered with the reason.
+/// Messages, the queue offset to continue from, and the messages that cannot be delivered with the reason.
 type DueMessages<'py> = (Bound<'py, PyAny>, i64, Vec<(i64, &'static str)>);
 
 /// The queue of a topic, read-only: for each message its place in the commit log.
 ///
 /// Queue offsets number the messages of the queue. Every call lists the directory, because a broker adds and deletes files. Any
-/// thread may call. With compat the answers are those of that release after a clean start, faults included; otherwise a damaged
-/// unit hides nothing, and filling does not count as a message.
+/// thread may call. With compat the answers are those of that release after a clean start, faults included. Without compat, valid
+/// units after a damaged unit are read as well, and filling does not count as a message.
 #[pyclass(name = "ConsumeQueue", module = "logdex._core", frozen)]
 pub(super) struct PyConsumeQueue {
     queue: Closable<ConsumeQueue>,
@@ -97,13 +97,13 @@ impl PyConsumeQueue {
     ///
     /// Args:
     ///     directory: The directory. In `batchconsumequeue` it is a batch queue of 5.x.
-    ///     commit_log: The store's log: it tells which messages are deleted, and the times of messages.
+    ///     commit_log: The store's log. It shows which messages are deleted, and the times of messages.
     ///     extension: The directory of the queue's extension files, `consumequeue_ext/TOPIC/QUEUE`.
     ///     access: "auto" (by `pread`), "mmap" or "pread".
     ///     compat: The broker release whose answers are returned.
     ///     log_end: With compat: the end of the log after the broker's start (`CommitLog.recovery`); None: its max_offset.
-    ///     clock_slack_ms: How far the broker's clock may have stepped back; used by `offset_by_time` in queues of more than 65536
-    ///         units.
+    ///     clock_slack_ms: How far the broker's clock may have stepped back. `offset_by_time` uses it in queues of more than
+    ///         65536 units.
     ///
     /// Raises:
     ///     OSError: The directory cannot be read.
@@ -184,15 +184,15 @@ impl PyConsumeQueue {
         Ok(py.detach(|| queue.bounds())?.1)
     }
 
-    /// Offset in the commit log after the message of the last unit, -1 without a unit.
+    /// Offset in the commit log after the message of the last unit; -1 without a unit.
     #[getter]
     fn log_end(&self, py: Python<'_>) -> PyResult<i64> {
         let queue = self.inner()?;
         Ok(py.detach(|| queue.log_end())?)
     }
 
-    /// Offset in the log of the first message at or behind `phy_offset` to which a unit leads, if the units rise; None where
-    /// there is none.
+    /// Return the offset in the log of the first message at or after `phy_offset` that has a unit, if the units rise. Return None
+    /// if there is no such message.
     ///
     /// Raises:
     ///     OSError: The system refuses.
@@ -205,18 +205,18 @@ impl PyConsumeQueue {
         Ok(py.detach(|| queue.message_from(phy_offset))?)
     }
 
-    /// The units of the messages from one queue offset to before another.
+    /// Return the units of the messages from one queue offset to before another.
     ///
     /// Args:
     ///     begin: First queue offset; None: the first unit.
     ///     end: Queue offset after the last; None: all.
     ///
     /// Returns:
-    ///     A record batch of `queue_offset` (int64), `phy_offset` (int64), `size` (int32) and `tags_code` (int64, as stored:
-    ///     perhaps the address of an extension unit, or the time of delivery of a delayed message). A batch queue has
-    ///     also `messages` (int32) and `store_timestamp`, and each unit that holds one of the offsets; its `queue_offset`
-    ///     is that of the first message. Units of no message are left out; in compat only those outside of the queue's
-    ///     bounds.
+    ///     A record batch of `queue_offset` (int64), `phy_offset` (int64), `size` (int32) and `tags_code` (int64, as stored). The
+    ///     tags code may also be the address of an extension unit, or the time of delivery of a scheduled message. A batch queue
+    ///     also has `messages` (int32) and `store_timestamp`. It returns each unit that holds one of the offsets, with the
+    ///     `queue_offset` of its first message. Units without a message are left out; in compat only units outside of the queue's
+    ///     bounds are.
     ///
     /// Raises:
     ///     OSError: The system refuses.
@@ -233,14 +233,14 @@ impl PyConsumeQueue {
         to_python(py, batch)
     }
 
-    /// The extension units at these addresses, which are tags codes of units.
+    /// Return the extension units at these addresses, which are tags codes of units.
     ///
     /// Args:
     ///     addresses: An Arrow column or a sequence of integers.
     ///
     /// Returns:
-    ///     A record batch of `tags_code` (int64), `store_timestamp` and `bit_map` (binary), one row for each address; null for
-    ///     an address without a unit.
+    ///     A record batch of `tags_code` (int64), `store_timestamp` and `bit_map` (binary), one row for each address. The row is
+    ///     null if the address has no unit.
     ///
     /// Raises:
     ///     OSError: The system refuses.
@@ -254,7 +254,7 @@ impl PyConsumeQueue {
         to_python(py, batch)
     }
 
-    /// Read the next messages of a delay level that are due, ready to be put under their own topics.
+    /// Read the next due messages of a delay level, ready to be put under their own topics.
     ///
     /// Args:
     ///     begin: Queue offset to begin at.
@@ -262,8 +262,8 @@ impl PyConsumeQueue {
     ///     delay_ms: The delay of the level. A unit whose time is further ahead is due, too.
     ///
     /// Returns:
-    ///     None if no more are due. Else a record batch with bodies as they are stored, perhaps without rows; the queue offset
-    ///     to go on from; and the messages that cannot be delivered, each with its offset in the log and the reason.
+    ///     None if no more are due. Otherwise a record batch with bodies as they are stored, possibly without rows; the queue
+    ///     offset to continue from; and the messages that cannot be delivered, each with its offset in the log and the reason.
     ///
     /// Raises:
     ///     OSError: The system refuses.
@@ -283,7 +283,7 @@ impl PyConsumeQueue {
         due.map(|due| Ok((to_python(py, due.messages)?, due.next_offset, due.skipped))).transpose()
     }
 
-    /// The queue offset of a store time.
+    /// Return the queue offset of a store time.
     ///
     /// Args:
     ///     t: Milliseconds since the epoch or an aware datetime.
@@ -291,8 +291,8 @@ impl PyConsumeQueue {
     ///         that time or earlier, `min_offset` if there is none.
     ///
     /// Returns:
-    ///     The offset, by the times of the messages themselves. With compat "4.9.3" the nearest message of the file that
-    ///     was chosen by the time of its last change.
+    ///     The offset, by the times of the messages themselves. With compat "4.9.3", the nearest message of the file that was
+    ///     chosen by the time of its last change.
     ///
     /// Raises:
     ///     OSError: The system refuses.
@@ -323,13 +323,13 @@ impl PyConsumeQueue {
         report::report(py, &py.detach(|| queue.check_files())?)
     }
 
-    /// True after `close`.
+    /// Whether `close` was called.
     #[getter]
     fn closed(&self) -> bool {
         self.queue.is_closed()
     }
 
-    /// Close the files; calls that are running continue.
+    /// Close the files. Running calls continue.
     fn close(&self) {
         self.queue.close();
     }

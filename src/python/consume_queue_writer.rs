@@ -16,15 +16,15 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyConsumeQueueWriter>()
 }
 
-/// Writes the consume queues of a store from the messages of its log, as a broker does: new ones, or from the ends of the existing
-/// ones on.
+/// Writes the consume queues of a store from the messages of its log, as a broker does: new queues, or existing ones from their
+/// ends.
 ///
-/// The order of calls: `create` or `open`, `append_batch` for each batch of a scan with `columns`, `finish`. It works only in the
-/// process that opened it.
+/// The order of calls: `create` or `open`, `append_batch` for each batch of a scan with `columns`, `finish`. The writer works
+/// only in the process that opened it.
 #[pyclass(name = "ConsumeQueueWriter", module = "logdex._core", frozen)]
 struct PyConsumeQueueWriter {
     writer: Mutex<Option<ConsumeQueueWriter>>,
-    /// A forked process shares the files with its parent, and the lock may be held for ever.
+    /// A forked process shares the files with its parent, and may inherit a lock that is never released.
     process: u32,
 }
 
@@ -53,7 +53,7 @@ impl PyConsumeQueueWriter {
     where
         T: Send,
     {
-        // Another thread may hold the lock and wait for the interpreter.
+        // Another thread may hold the lock while it waits for the interpreter.
         py.detach(|| {
             let writer = self.lock()?;
             writer.as_ref().map(look).ok_or_else(|| PyValueError::new_err("the writer is finished"))
@@ -69,21 +69,21 @@ impl PyConsumeQueueWriter {
         PyTuple::new(py, ConsumeQueueWriter::COLUMNS)
     }
 
-    /// Begin new queues in the directories `consumequeue` and `batchconsumequeue`, with extension files also in
+    /// Create new queues in the directories `consumequeue` and `batchconsumequeue`. With extension files, also use
     /// `consumequeue_ext`.
     ///
     /// Args:
-    ///     directory: The directory of these directories; it is created if it is missing.
+    ///     directory: The parent of these directories; it is created if it is missing.
     ///     file_size: Bytes of a queue's file (mappedFileSizeConsumeQueue), rounded up to whole units of 20.
     ///     batch_file_size: Bytes of a batch queue's file, units of 46.
-    ///     delay_levels: The broker's messageDelayLevel: units of delayed messages hold their time of delivery.
+    ///     delay_levels: The broker's messageDelayLevel: units of scheduled messages hold their time of delivery.
     ///     multi_dispatch: Messages also go to the queues that INNER_MULTI_DISPATCH names (enableMultiDispatch).
-    ///     extension_file_size: Bytes of an extension file (mappedFileSizeConsumeQueueExt), which has tags codes and store times
-    ///         (enableConsumeQueueExt); None: no extension files. Their bit maps are empty, as for a broker without
-    ///         enableCalcFilterBitMap: no log has the filters of consumers.
+    ///     extension_file_size: Bytes of an extension file (mappedFileSizeConsumeQueueExt), which holds tags codes and store
+    ///         times (enableConsumeQueueExt). None: no extension files. Bit maps are empty, as for a broker without
+    ///         enableCalcFilterBitMap, because the log does not record the filters of consumers.
     ///
     /// Raises:
-    ///     FileExistsError: One of them exists.
+    ///     FileExistsError: One of these directories exists.
     ///     OSError: The system refuses.
     ///     ValueError: A file size that fits no unit, or invalid levels.
     #[staticmethod]
@@ -104,20 +104,20 @@ impl PyConsumeQueueWriter {
         Ok(Self::new(writer))
     }
 
-    /// Open the queues of a store to write on at their ends; any of the directories may be missing.
+    /// Open the queues of a store to append to them; any of the directories may be missing.
     ///
-    /// Units of messages at `end_phy_offset` or behind it are removed: they become zero, and files without a message are deleted.
-    /// Extension files are truncated as well. Filling behind the last message is no unit. A message that a queue has already is
+    /// Units of messages at or after `end_phy_offset` are removed: they become zero, and files without a message are deleted.
+    /// Extension files are truncated as well. Filling after the last message is no unit. A message that its queue already has is
     /// skipped.
     ///
     /// Args:
     ///     root: The root of the store.
     ///     end_phy_offset: The end of the log.
-    ///     file_size: As for `create`; None: as the existing files, else the broker's default, 6,000,000.
-    ///     batch_file_size: The same for batch queues, else 13,800,000.
+    ///     file_size: As for `create`; None: the size of the existing files, else the broker's default, 6,000,000.
+    ///     batch_file_size: The same for batch queues; the default is 13,800,000.
     ///     delay_levels: As for `create`.
     ///     multi_dispatch: As for `create`.
-    ///     extension_file_size: As for `create`; None: as the existing files, else no extension files.
+    ///     extension_file_size: As for `create`; None: the size of the existing files, else no extension files.
     ///
     /// Raises:
     ///     CorruptFileError: Sizes or names of a queue's files do not fit together.
@@ -155,7 +155,7 @@ impl PyConsumeQueueWriter {
     ///     extension_file_size: As for `open`.
     ///
     /// Returns:
-    ///     Offset in the log behind the last unit of any queue; -1 without units.
+    ///     Offset in the log after the last unit of any queue; -1 without units.
     ///
     /// Raises:
     ///     CorruptFileError: Sizes or names of a queue's files do not fit together.
@@ -176,30 +176,30 @@ impl PyConsumeQueueWriter {
         Ok(py.detach(|| ConsumeQueueWriter::check_files(&root, &options))?)
     }
 
-    /// What opening found and did, and the findings since, as a `logdex.report.Report`.
+    /// The report of `open` and all later findings, as a `logdex.report.Report`.
     ///
-    /// Report: units_cut and queue_files_deleted, of `open`. Findings: units that `open` met behind a queue's end and cut off
-    /// although they lead into the log (see `dispatch_offset`), and those of `finish`.
+    /// Report: units_cut and queue_files_deleted, of `open`. One finding is units that `open` removed after a queue's end
+    /// although they refer to messages of the log (see `dispatch_offset`). The others are those of `finish`.
     #[getter]
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let checked: Report = self.look(py, |writer| writer.checked().clone())?;
         report::report(py, &checked)
     }
 
-    /// Offset in the log behind the last unit, over all queues; -1 without units.
+    /// Offset in the log after the last unit, over all queues; -1 without units.
     #[getter]
     fn log_end(&self, py: Python<'_>) -> PyResult<i64> {
         self.look(py, ConsumeQueueWriter::log_end)
     }
 
-    /// The offset in the log from which messages must be appended so that no queue lacks one: `log_end`, or the end of the damaged
-    /// queue that ends first. -1 is the beginning.
+    /// The offset in the log from which messages must be appended so that no queue lacks one. It is `log_end`, or the end of the
+    /// damaged queue that ends first. -1 is the beginning.
     #[getter]
     fn dispatch_offset(&self, py: Python<'_>) -> PyResult<i64> {
         self.look(py, ConsumeQueueWriter::dispatch_offset)
     }
 
-    /// The queue offset of the next message of each queue, batch queues too.
+    /// Return the queue offset of the next message of each queue, including batch queues.
     ///
     /// Returns:
     ///     A record batch of `topic` (utf8), `queue_id` (int32) and `queue_offset` (int64), sorted. Queues that never held a
@@ -227,7 +227,7 @@ impl PyConsumeQueueWriter {
     ///     messages: An Arrow record batch with `columns`.
     ///
     /// Returns:
-    ///     The number of units. A message of a transaction that is not committed has none.
+    ///     The number of units. A message whose transaction is not committed has none.
     ///
     /// Raises:
     ///     OSError: The system refuses.
@@ -244,7 +244,7 @@ impl PyConsumeQueueWriter {
     ///
     /// Raises:
     ///     OSError: The system refuses.
-    ///     ValueError: It was called before.
+    ///     ValueError: `finish` was called before.
     fn finish<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let checked = py.detach(|| self.with(|writer| writer.take().map(ConsumeQueueWriter::finish).transpose()))?;
         report::report(py, &checked.unwrap_or_default())

@@ -30,42 +30,43 @@ pub struct Question {
     pub topic: Option<String>,
     /// The key.
     pub key: String,
-    /// Offsets in the log, in any order. A question without any has no answer.
+    /// Offsets in the log, in any order. Without offsets the answer is empty.
     pub candidates: Vec<i64>,
 }
 
 /// How candidates are checked, and what is built of the messages that pass.
 #[derive(Clone, Debug)]
 pub struct Checks {
-    /// Store times that count.
+    /// Range of store times.
     pub times: TimeRange,
     /// The most messages of one question; `None`: all.
     pub max_num: Option<usize>,
-    /// `T#` and the tags of a message count as one of its keys.
+    /// Whether `T#` and the tags of a message count as one of its keys.
     pub tags: bool,
     /// Columns of the answer.
     pub columns: Vec<Column>,
     /// The most rows of a batch.
     pub batch_size: usize,
-    /// Number of the first question. The answer begins with a column `query_row` if it is given.
+    /// Number of the first question. If it is set, the answer begins with a column `query_row`.
     pub first_row: Option<i64>,
 }
 
-/// What was counted on the way.
+/// Counters of the search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Candidates that carry another key.
     pub rejected: u64,
-    /// More messages than wanted carry a key.
+    /// Whether a key has more messages than the limit.
     pub truncated: bool,
 }
 
-/// The messages that carry the keys, in the order of the questions, of each the newest first and each once.
+/// Returns the messages that carry the keys, in the order of the questions. Each question has its newest message first and each
+/// message once.
 pub struct VerifiedMessages {
     log: Arc<CommitLog>,
     checks: Checks,
     questions: VecDeque<(i64, Question)>,
-    /// Messages of the first question that were found so far.
+    /// Messages of the first question found so far.
     found: usize,
     builder: BatchBuilder,
     rows: Vec<i64>,
@@ -91,7 +92,7 @@ struct Pair {
     verdict: Verdict,
 }
 
-/// What a candidate is.
+/// The result of checking a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     /// No message begins there, or its time is outside of the range.
@@ -102,17 +103,17 @@ enum Verdict {
     Found,
 }
 
-/// Candidates that are read together.
+/// A block of candidates that are read together.
 #[derive(Debug, Default)]
 struct Block {
     questions: Vec<(i64, Question)>,
     pairs: Vec<(usize, i64)>,
-    /// The last question has more candidates.
+    /// Whether the last question has more candidates.
     unfinished: bool,
 }
 
 impl VerifiedMessages {
-    /// Check the candidates of some questions.
+    /// Prepare to check the candidates of the questions.
     ///
     /// # Errors
     /// `InvalidArgument` when `batch_size` is 0.
@@ -147,12 +148,12 @@ impl VerifiedMessages {
         })
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// The next batch; `None` at the end. After an error there is nothing more.
+    /// Return the next batch; `None` at the end and after an error.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -176,7 +177,7 @@ impl VerifiedMessages {
         while block.pairs.len() < BLOCK && !block.unfinished {
             let Some((row, mut question)) = self.questions.pop_front() else { break };
             let before = if block.questions.is_empty() { self.found } else { 0 };
-            // Of a question with a limit only a few more candidates than it wants are read at a time.
+            // If a question has a limit, each step reads only a few more candidates than the limit.
             let wanted = self.checks.max_num.map_or(BLOCK, |most| (2 * (most.saturating_sub(before) + 1)).max(16));
             let most = wanted.min(BLOCK - block.pairs.len()).min(question.candidates.len());
             let newest = question.candidates.split_off(question.candidates.len() - most);
@@ -308,7 +309,7 @@ impl Checks {
     }
 }
 
-/// Return for each offset what its message is to a key: a word of docs/findings.md, or `None` where no message begins.
+/// Classify the message at each offset for a key, with the words of docs/findings.md; `None` where no message begins.
 ///
 /// - `match`: it carries the key and was stored in the time range; `out-of-range`: at another time
 /// - `other-key`: another key of it has the same hash; `other-topic`: the same under another topic

@@ -6,9 +6,9 @@
 //! 16 index msg timestamp i64      40 zero up to 4096
 //! ```
 //!
-//! Big-endian, no magic, no checksum. Source of the rules: upstream `StoreCheckpoint`. The fields of 5.x are kept as
-//! they are. If the file is too short, missing bytes are zero, as in the broker, which always maps 4096 bytes. Zero means that
-//! nothing is known to be flushed, the safe answer. See [`StoreCheckpoint::file_len`].
+//! Big-endian, no magic, no checksum. Source of the rules: upstream `StoreCheckpoint`. The fields of 5.x are left unchanged. If
+//! the file is too short, missing bytes are zero, as in the broker, which always maps 4096 bytes. Zero is safe: it means that
+//! nothing is known to be flushed. See [`StoreCheckpoint::file_len`].
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -100,8 +100,8 @@ impl StoreCheckpoint {
         self.file.len()
     }
 
-    /// Writes the times that changed and waits until they are on the disk. The other times may have another writer. A short file is
-    /// extended first.
+    /// Writes the times that changed and waits until they are on the disk. The other times are not written, because another
+    /// process may update them. A short file is extended first.
     ///
     /// # Errors
     /// `InvalidArgument` when it was opened for reading; the system's error, with the path.

@@ -1,7 +1,7 @@
-//! Index entries in memory: those of log ranges that no index file covers.
+//! Index entries in memory, for log ranges that no index file covers.
 //!
-//! An entry takes 12 bytes. Entries are sorted by hash and then by offset, so a lookup is a binary search. New entries are
-//! sorted in at the next lookup.
+//! An entry takes 12 bytes. Entries are sorted by hash and then by offset, so a lookup is a binary search. New entries are merged
+//! at the next lookup.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use arrow_schema::{DataType, Field};
 
 use crate::error::{Error, Result};
 
-/// Hash of a key, and the offset in two halves: 12 bytes without a gap.
+/// Hash of a key, and the offset in two halves: 12 bytes without padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
     hash: u32,
@@ -36,7 +36,7 @@ impl Entry {
 #[derive(Debug, Default)]
 pub struct EntryTable {
     entries: Vec<Entry>,
-    /// Number of entries at the beginning that are sorted.
+    /// Number of sorted entries at the beginning.
     sorted: usize,
 }
 
@@ -56,15 +56,15 @@ impl EntryTable {
         self.entries.len()
     }
 
-    /// True when there is none.
+    /// Return whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Return the offsets of each hash, rising; null where the hash is null.
+    /// Return the offsets of each hash in ascending order; null if the hash is null.
     ///
     /// # Errors
-    /// `InvalidArgument` when there are more than one column can have.
+    /// `InvalidArgument` if there are more offsets than one column can hold.
     pub fn select(&mut self, hashes: &Int32Array) -> Result<ListArray> {
         self.sort();
         let mut offsets = Vec::new();

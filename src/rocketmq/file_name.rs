@@ -14,8 +14,8 @@ pub fn of_offset(offset: u64) -> String {
 
 /// Returns the offset of a name, or `None` for a stray file.
 ///
-/// A name is exactly 20 ASCII digits and at most `i64::MAX`, as the broker writes it. The broker itself accepts any number, and refuses
-/// to start if a name is none.
+/// A name is exactly 20 ASCII digits and at most `i64::MAX`, as the broker writes it. The broker itself accepts any number, and
+/// does not start if a name is not a number.
 pub fn parse(name: &str) -> Option<u64> {
     if name.len() != DIGITS || !name.bytes().all(|b| b.is_ascii_digit()) {
         return None;

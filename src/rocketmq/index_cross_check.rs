@@ -1,8 +1,8 @@
-//! The entries of index files against the keys of messages, during a scan of the log: every key has its entry, every entry
-//! its message.
+//! Compares the entries of index files with the keys of messages during a scan of the log. Every key must have an entry, and
+//! every entry a message.
 //!
-//! Both come in the order of the log, so they are compared side by side and each is read once, however many messages have a
-//! key. Entries that are out of order are kept for the end.
+//! Entries and messages are both in log order, so they are compared side by side and each is read once. Entries that are out of
+//! order are checked at the end.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const BLOCK: u32 = 4_096;
 /// An offset in the log and the hash of a key.
 type Link = (i64, i32);
 
-/// Where an entry leads, and its place in the file.
+/// The message that an entry refers to, and the place of the entry in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lead {
     /// Offset in the log.
@@ -58,7 +58,7 @@ struct Cursor {
     block: Vec<Entry>,
     position: u32,
     taken: usize,
-    /// Offset of the last message that the header names.
+    /// Offset of the last message, from the header.
     last: i64,
     late: Vec<Lead>,
     followed: u64,
@@ -82,14 +82,14 @@ impl Cursor {
         Ok(entry.map(|entry| Lead { phy_offset: entry.phy_offset, key_hash: entry.key_hash, position }))
     }
 
-    /// Calls `take` with the entries that lead to a range of the log. Keeps those that are out of order for later.
+    /// Calls `take` with the entries that refer to a range of the log. Entries that are out of order are kept for later.
     fn take(&mut self, log_begin: i64, begin: i64, end: i64, mut take: impl FnMut(Lead)) -> Result<()> {
         while let Some(lead) = self.next()? {
             if lead.phy_offset >= end && lead.phy_offset <= self.last {
                 break;
             }
             self.taken += 1;
-            // Messages before the log's begin were deleted with their files.
+            // Messages before the beginning of the log were deleted with their files.
             if lead.phy_offset >= log_begin {
                 self.followed += 1;
                 if (begin..end).contains(&lead.phy_offset) {
@@ -102,7 +102,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// Take at most `most` of the entries that are left, first those that were out of order.
+    /// Take at most `most` of the remaining entries. Entries that were out of order come first.
     fn rest(&mut self, log_begin: i64, most: usize) -> Result<Vec<Lead>> {
         let late = self.late.len().min(most);
         let mut left: Vec<Lead> = self.late.drain(..late).collect();
@@ -124,7 +124,7 @@ impl Cursor {
 #[derive(Debug)]
 pub struct IndexCrossCheck {
     cursors: Vec<Cursor>,
-    /// The index holds tags, too.
+    /// Whether the index holds tags, too.
     tags: bool,
     log_begin: i64,
     reached: i64,
@@ -132,7 +132,7 @@ pub struct IndexCrossCheck {
 }
 
 impl IndexCrossCheck {
-    /// Begin with the first entries of the files. Entries that lead before `log_begin` are skipped.
+    /// Begin with the first entries of the files. Entries that refer to messages before `log_begin` are skipped.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -141,11 +141,11 @@ impl IndexCrossCheck {
         Ok(Self { cursors, tags, log_begin, reached: log_begin, missing: BTreeMap::new() })
     }
 
-    /// Compare the keys of the next batch of messages of the log with the entries that lead to them. Returns the entries
-    /// that lead to messages without such a key, or to none, with the numbers of their files.
+    /// Compare the keys of the next batch of messages of the log with their entries. Returns the entries without a message, or
+    /// whose message has no such key, with the numbers of their files.
     ///
     /// # Errors
-    /// As of [`super::index_entries::index_entries`]; the system's error, with the path.
+    /// The errors of [`super::index_entries::index_entries`]; the system's error, with the path.
     pub fn check(&mut self, messages: &RecordBatch) -> Result<Vec<(usize, Lead)>> {
         let Some(last) = messages.num_rows().checked_sub(1) else {
             return Ok(Vec::new());
@@ -170,7 +170,7 @@ impl IndexCrossCheck {
             })?;
         }
         if !odd.is_empty() {
-            // A key that a message has twice has two entries; a tag may be indexed.
+            // A key that occurs twice in a message has two entries. A tag may be indexed.
             let possible = links(messages, true)?;
             odd.retain(|(_, lead)| possible.find(lead.link()).is_none());
         }
@@ -178,8 +178,8 @@ impl IndexCrossCheck {
         Ok(odd)
     }
 
-    /// Take at most `most` entries of a file that are out of order; none when there are no more. The keys that they may lead
-    /// to no longer count as missing.
+    /// Take at most `most` entries of a file that are out of order; none at the end. The keys that they may refer to no longer
+    /// count as missing.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -194,8 +194,8 @@ impl IndexCrossCheck {
         Ok(left)
     }
 
-    /// Take entries as [`Self::rest`] does and look up their messages. Returns how many were taken, and those that lead to no
-    /// message with such a key.
+    /// Take entries as [`Self::rest`] does and look up their messages. Returns how many were taken, and those without a message
+    /// that has such a key.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -222,7 +222,7 @@ impl IndexCrossCheck {
         Ok((taken, wrong))
     }
 
-    /// Entries that led to what the log holds or should hold.
+    /// Entries whose message is in the log or should be.
     pub fn followed(&self) -> u64 {
         self.cursors.iter().map(|cursor| cursor.followed).sum()
     }
@@ -232,7 +232,7 @@ impl IndexCrossCheck {
         self.missing.range((phy_offset, i32::MIN)..).count()
     }
 
-    /// Keys without an entry of messages before an offset, in the order of the log; `None`: of all messages.
+    /// Returns keys without an entry, of messages before an offset, in the order of the log; `None`: of all messages.
     pub fn missing_before(&self, phy_offset: Option<i64>) -> impl Iterator<Item = MissingKey> {
         let before = move |link: &Link| phy_offset.is_none_or(|end| link.0 < end);
         let missing = self.missing.iter().take_while(move |(link, _)| before(link));
@@ -247,9 +247,9 @@ impl IndexCrossCheck {
 /// The links that the keys of a batch of messages need.
 #[derive(Debug)]
 struct Links {
-    /// Each once, with whether it was taken.
+    /// Each link once, and whether it was taken.
     sorted: Vec<(Link, bool)>,
-    /// Number of the link that is likely to be next.
+    /// Number of the link that is expected next.
     next: usize,
     left: usize,
 }
@@ -267,9 +267,9 @@ impl Links {
         self.sorted.binary_search_by_key(&link, |(link, _)| *link).ok()
     }
 
-    /// Return false if the link is not there or was taken before.
+    /// Return false if the link is missing or was taken before.
     fn take(&mut self, link: Link) -> bool {
-        /// Entries of a message are neighbours, in another order.
+        /// Entries of a message are adjacent, but in another order.
         const NEAR: usize = 4;
         let near =
             self.sorted.get(self.next..).and_then(|links| links.iter().take(NEAR).position(|(at, _)| *at == link));

@@ -1,4 +1,4 @@
-//! Which entries lead to their messages, and which keys have none.
+//! Entries with and without a message, and keys without an entry.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ fn missing(check: &IndexCrossCheck, end: Option<i64>) -> Vec<(i64, String)> {
 #[test]
 fn no_entry_is_wrong_where_every_key_has_one() {
     let folder = tempfile::tempdir().unwrap();
-    // A key that a message has twice, and a message whose entries are spread over two files.
+    // One key occurs twice in a message, and the entries of one message are in two files.
     let files = [
         file(&folder.path().join("1"), &[("old", 0), ("a", 100), ("b", 100), ("b", 100), ("c", 200)]),
         file(&folder.path().join("2"), &[("d", 200), ("e", 300), ("T#tag", 300)]),
@@ -71,12 +71,12 @@ fn wrong_entries_and_missing_keys_are_returned() {
     let mut check = IndexCrossCheck::new([file(&folder.path().join("1"), &entries)], true, 0).unwrap();
     let odd = check.check(&messages(&[(100, "a", None), (200, "d", Some("t")), (250, "", None)])).unwrap();
     assert_eq!(odd, [(0, lead("wrong", 100, 2)), (0, lead("b", 150, 3))]);
-    // In the order of their hashes where the message is one.
+    // Entries of one message are sorted by hash.
     assert_eq!(missing(&check, None), [(200, "d".to_owned()), (200, "T#t".to_owned())]);
     assert_eq!(check.check(&messages(&[(300, "c", None), (400, "f g", None)])).unwrap(), []);
     assert_eq!(missing(&check, Some(300)).len(), 2);
     assert_eq!((check.missing_from(300), check.missing_from(401)), (1, 0));
-    // What came late, in steps; the key that it leads to is missing no longer.
+    // Late entries are returned in steps, and their key is no longer missing.
     assert_eq!(check.rest(0, 1).unwrap(), [lead("d", 200, 5)]);
     assert_eq!(check.rest(0, 1).unwrap(), [lead("e", 900, 6)]);
     assert_eq!(check.rest(0, 1).unwrap(), []);

@@ -1,11 +1,11 @@
 //! The keys of a message, and the index entries that they need: the rules of the broker's dispatcher (upstream
 //! `IndexService#buildIndex`).
 //!
-//! A message has, in this order, its unique key, each of its space-separated keys, and with `tags` (as 5.5.0 indexes
-//! them) `T#` followed by the whole tags text. Duplicate keys are kept. [`KeyTexts`] is the only place that knows this
-//! rule: index entries are made by it, and it decides whether a message carries a key.
+//! The keys of a message are, in this order, its unique key, each of its space-separated keys, and with `tags` (as 5.5.0 indexes
+//! them) `T#` followed by the whole tags text. Duplicate keys are kept. Only [`KeyTexts`] implements this rule: it makes the
+//! index entries, and it decides whether a message carries a key.
 //!
-//! A message that was rolled back needs no entry, nor does one before the end of what is indexed already.
+//! A message that was rolled back needs no entry. Neither does a message before the end of what is already indexed.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -79,7 +79,7 @@ impl<'a> KeyTexts<'a> {
     }
 }
 
-/// The index hash of a key that is given in parts.
+/// Returns the index hash of a key whose parts are passed separately.
 fn hash_of(parts: [&str; 4]) -> i32 {
     finish(parts.into_iter().fold(0, |hash, part| carry_utf8(hash, part.as_bytes())))
 }
@@ -89,8 +89,8 @@ fn hash_of(parts: [&str; 4]) -> i32 {
 /// Columns read: `topic`, `phy_offset`, `store_timestamp` (ms; other units round down; or integers of ms), `sys_flag`,
 /// `uniq_key`, `keys`, and `tags` when `tags` is set. Texts are utf8 or `large_utf8`.
 ///
-/// A message before `end_phy_offset` (the header field of the newest index file) is left out; the bound moves to each
-/// message that has an entry. A message at the bound itself is indexed again, as in the broker.
+/// A message before `end_phy_offset` (the header field of the newest index file) is left out. The bound moves to each message
+/// that has an entry. A message at the bound itself is indexed again, as in the broker.
 ///
 /// Columns of the answer: `topic`, `key`, `phy_offset`, `store_timestamp`, and `row`, the number of the message in the
 /// batch. Index keys are `topic#key`.

@@ -79,7 +79,7 @@ fn rolled_back_messages_give_nothing() {
 fn what_lies_before_the_end_is_left_out() {
     let key = vec![Some("k"); 6];
     let messages = batch(&[10, 20, 20, 15, 30, 29], &[0; 6], vec![None; 6], key, vec![None; 6]);
-    // At the end itself is indexed again; the end moves with every message that gave an entry.
+    // A message at the bound is indexed again. The bound moves with every message that has an entry.
     assert_eq!(entries(&messages, 20, false), wanted(&[(1, "k"), (2, "k"), (4, "k")]));
     assert_eq!(entries(&messages, -5, false), wanted(&[(0, "k"), (1, "k"), (2, "k"), (4, "k")]));
 }

@@ -1,4 +1,4 @@
-//! Which entries an index lacks that its log says it should hold.
+//! Finds the entries that an index lacks although its log has their messages.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::time_range::TimeRange;
 
 /// Entries that are looked up together.
 const BLOCK: usize = 8_192;
-/// Bytes of the log, and messages with tags in it, that are read to find out whether an index holds tags.
+/// Limits of the search for tags: bytes of the log, and messages with tags.
 const BYTES_FOR_TAGS: u64 = 64 << 20;
 const MESSAGES_WITH_TAGS: usize = 64;
 /// After a crash the last entries of a file may be incomplete.
@@ -37,8 +37,8 @@ impl KeySource for Hashes {
     }
 }
 
-/// Return the rows of index entries (`topic`, `key`, `phy_offset`) that are in none of the files. An entry that is needed
-/// twice must be there twice. Entries are compared by hash and offset.
+/// Return the rows of index entries (`topic`, `key`, `phy_offset`) that are in none of the files. A duplicate entry must be in
+/// the files twice. Entries are compared by hash and offset.
 ///
 /// # Errors
 /// `InvalidArgument` for a column that is missing, of another type, or null; the system's error, with the path.
@@ -64,7 +64,7 @@ pub fn missing_rows(files: &[Arc<IndexFile>], entries: &RecordBatch) -> Result<V
     Ok(wanted.iter().enumerate().filter(|(_, link)| is_missing(link)).map(|(row, _)| row).collect())
 }
 
-/// How often each link, a hash and an offset, is in the files.
+/// Counts how often each link, a hash and an offset, is in the files.
 fn count_present(files: &[Arc<IndexFile>], links: &[(i32, i64)]) -> Result<HashMap<(i32, i64), usize>> {
     let mut present: HashMap<(i32, i64), usize> = links.iter().map(|link| (*link, 0)).collect();
     let mut hashes: Vec<i32> = links.iter().map(|(hash, _)| *hash).collect();
@@ -84,7 +84,7 @@ fn count_present(files: &[Arc<IndexFile>], links: &[(i32, i64)]) -> Result<HashM
     Ok(present)
 }
 
-/// Call `take` with the entries of the messages that begin from `begin` to before `end`, in blocks, until it returns false.
+/// Call `take` with the entries of the messages that begin in `begin..end`, in blocks, until it returns false.
 fn for_each_block(
     log: &CommitLog,
     begin: u64,
@@ -149,10 +149,10 @@ pub fn lacks_entries(log: &CommitLog, files: &[Arc<IndexFile>], begin: u64, end:
     Ok(lacks)
 }
 
-/// Return whether index files hold the tags of the messages of a log, as 5.5.0 writes them: the newest file whose messages
-/// have tags holds an entry for one of the first of these.
+/// Return whether the index files hold the tags of a log's messages, as 5.5.0 writes them. The newest file whose messages have
+/// tags must hold an entry for one of the first such messages.
 ///
-/// `None`: no message that the files lead to has tags, as far as the log is read for this.
+/// `None`: no message in the part of the log that was read has tags.
 ///
 /// # Errors
 /// The system's error, with the path.
@@ -182,7 +182,7 @@ pub fn holds_tags(log: &CommitLog, files: &[Arc<IndexFile>]) -> Result<Option<bo
     Ok(None)
 }
 
-/// Hash and offset of the tags entries that the first messages with tags of a range of the log need.
+/// Returns hash and offset of the tags entries of the first messages with tags in a range of the log.
 fn tag_links(log: &CommitLog, begin: u64, end: u64) -> Result<Vec<(i32, i64)>> {
     let mut links = Vec::new();
     let begin = begin.max(log.min_offset()?);
@@ -201,7 +201,7 @@ fn tag_links(log: &CommitLog, begin: u64, end: u64) -> Result<Vec<(i32, i64)>> {
     Ok(links)
 }
 
-/// Return the smallest offset among the last entries of a file, 0 without entries.
+/// Return the smallest offset among the last entries of a file; 0 without entries.
 ///
 /// # Errors
 /// The system's error, with the path.
@@ -212,11 +212,11 @@ pub fn doubtful_offset(file: &IndexFile) -> Result<u64> {
     Ok(u64::try_from(smallest).unwrap_or(0))
 }
 
-/// Return the rows of index entries that were not put yet, if putting them was interrupted while the newest entry of the
-/// files was of the message at `end`: rows after that message, and its missing rows.
+/// Return the rows of index entries that an interrupted put left out. When it stopped, the newest entry of the files referred to
+/// the message at `end`. The result has the rows after that message, and its missing rows.
 ///
 /// # Errors
-/// As [`missing_rows`].
+/// As for [`missing_rows`].
 pub fn unput_rows(files: &[Arc<IndexFile>], entries: &RecordBatch, end: i64) -> Result<Vec<usize>> {
     let column = entries.column_by_name("phy_offset").and_then(|column| column.as_primitive_opt::<Int64Type>());
     let column =

@@ -1,7 +1,7 @@
 //! Index entries of a range of the log, as a broker would have written them, read into a table.
 //!
-//! A range that begins at a message and lies in one file is first read as a broker walks it. Only if it turns out to be
-//! damaged is its file walked from the beginning, and the walk then continues after each corrupt region.
+//! If a range begins at a message and is in one file, it is first read as a broker walks it. If that walk finds damage, the file
+//! is walked from its beginning. That walk continues after each corrupt region.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -24,15 +24,15 @@ const STEP: usize = 65_536;
 pub struct Range {
     /// No message begins before it.
     pub begin: u64,
-    /// End of the part that is not covered otherwise.
+    /// End of the range that no index file covers.
     pub end: u64,
     /// No message that begins here or later is read; at most `end`.
     pub stop: u64,
-    /// Continue after a corrupt region; else the range ends where a broker's walk would.
+    /// Whether to continue after a corrupt region. Otherwise the range ends where a broker's walk would.
     pub salvage: bool,
 }
 
-/// What was read of a range.
+/// The result of reading a range.
 #[derive(Debug, Default)]
 pub struct LogEntries {
     /// The entries.
@@ -41,9 +41,9 @@ pub struct LogEntries {
     pub topics: BTreeSet<String>,
     /// Where reading ended.
     pub done: u64,
-    /// Parts of the range that hold no valid message.
+    /// Parts of the range without a valid message.
     pub refused: Vec<(u64, u64)>,
-    /// Tags are indexed, too; `None`: no message has tags, so it was not asked.
+    /// Whether tags are indexed, too; `None`: not known, because no message has tags.
     pub tags: Option<bool>,
 }
 
@@ -53,7 +53,7 @@ pub struct LogEntryReader {
     index: Vec<Arc<IndexFile>>,
     range: Range,
     walk: Option<Scan<FileSource>>,
-    /// The walk is a broker's, and what it finds counts only if it reaches the end.
+    /// Whether this is a broker's walk. Its result counts only if it reaches the end.
     is_trial: bool,
     starts: Vec<u64>,
     reached: u64,
@@ -67,8 +67,8 @@ impl std::fmt::Debug for LogEntryReader {
 }
 
 impl LogEntryReader {
-    /// Read a range. `tags` says whether tags are indexed, too; `None`: as the files of `index` do, which are asked when a
-    /// message with tags is read.
+    /// Prepare to read a range. `tags` is whether tags are indexed, too. If it is `None`, the files of `index` decide when the
+    /// first message with tags is read.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -91,7 +91,7 @@ impl LogEntryReader {
         Ok(())
     }
 
-    /// Read some messages and return the offset that was reached; `None` at the end.
+    /// Read some messages and return the offset reached; `None` at the end.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -142,7 +142,7 @@ impl LogEntryReader {
             self.read.refused = findings.map(|finding| self.around(&finding.path, finding.offset, done)).collect();
             self.read.done = done;
         } else {
-            // A walk that ends at filling ends well: a message follows.
+            // A walk may end at a BLANK frame: a message follows.
             let ends_well = self.reached >= stop || !self.is_followed()?;
             self.read.done = end.min(if ends_well { self.reached } else { stop });
             self.read.refused = if self.read.done < stop { vec![(self.read.done, end)] } else { Vec::new() };
@@ -150,12 +150,12 @@ impl LogEntryReader {
         Ok(None)
     }
 
-    /// Return whether a broker's walk finds a message at the offset that was reached, or after it.
+    /// Return whether a broker's walk finds a message at the current offset or after it.
     fn is_followed(&self) -> Result<bool> {
         self.log.frames(self.reached, u64::MAX, false)?.advance()
     }
 
-    /// The part of the log in which nothing can be read: from a finding to the next message.
+    /// Returns the unreadable part of the log: from a finding to the next message.
     fn around(&self, path: &Path, offset: u64, end: u64) -> (u64, u64) {
         let start = path.file_name().and_then(|name| name.to_str()).and_then(file_name::parse).unwrap_or(0);
         let begin = start.saturating_add(offset);

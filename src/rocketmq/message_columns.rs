@@ -1,4 +1,4 @@
-//! Columns of a batch of messages, as dispatch and index rules read them.
+//! Columns of a batch of messages that the dispatch and index rules read.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, MapArray, RecordBatch, StringArray};
@@ -36,14 +36,14 @@ impl<'a> MessageProperties<'a> {
         Ok(Self { map, names, values })
     }
 
-    /// Returns a property of a row. If a name comes twice, the last value counts, as for a broker.
+    /// Returns a property of a row. If a name occurs twice, the last value counts, as in a broker.
     pub(super) fn get(&self, row: usize, name: &str) -> Option<&'a str> {
         let at = entries(self.map, row).rev().find(|&at| self.names.value(at) == name)?;
         self.values.is_valid(at).then(|| self.values.value(at))
     }
 }
 
-/// The columns that the units of a queue are made of.
+/// The columns from which the units of a queue are built.
 pub(super) struct MessageColumns<'a> {
     topic: Texts<'a>,
     tags: Texts<'a>,

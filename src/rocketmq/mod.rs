@@ -1,5 +1,5 @@
-//! What a RocketMQ store holds besides the index: the commit log, the consume queues, the checkpoint, and the rules that
-//! turn a message into index entries.
+//! The parts of a RocketMQ store other than the index files: the commit log, the consume queues, the checkpoint, and the rules
+//! that turn a message into index entries.
 
 pub mod broker_lock;
 pub mod candidates;

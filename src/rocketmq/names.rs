@@ -1,6 +1,6 @@
 //! Names of topics, queues and properties with a meaning in a store.
 
-/// The topic that holds delayed messages until their time.
+/// The topic that holds scheduled messages until they are due.
 pub(super) const SCHEDULE_TOPIC: &str = "SCHEDULE_TOPIC_XXXX";
 /// Topics with this prefix have one queue, number 0.
 const LIGHT_QUEUE: &str = "%LMQ%";
@@ -9,7 +9,7 @@ pub(super) const MULTI_DISPATCH: &str = "INNER_MULTI_DISPATCH";
 /// The queue offsets of the message in these queues.
 pub(super) const MULTI_QUEUE_OFFSET: &str = "INNER_MULTI_QUEUE_OFFSET";
 
-/// The level of a delayed message.
+/// The delay level of a scheduled message.
 pub(super) const DELAY: &str = "DELAY";
 /// How many messages an inner batch holds.
 pub(super) const INNER_NUM: &str = "INNER_NUM";
@@ -23,7 +23,7 @@ pub(super) fn dispatched_queue_id(queue: &str, queue_id: i32) -> i32 {
     if queue.starts_with(LIGHT_QUEUE) { 0 } else { queue_id }
 }
 
-/// Returns whether a topic can name a folder. In a damaged log a topic may be any text.
+/// Returns whether a topic is valid as a folder name. In a damaged log a topic may be any text.
 pub(super) fn is_folder_name(topic: &str) -> bool {
     !topic.is_empty()
         && topic != "."

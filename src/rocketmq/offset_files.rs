@@ -1,7 +1,7 @@
-//! Files that are named by the offset of their first byte: the commit log, the consume queues, and the extensions of queues.
-//! They are listed, checked, created and opened here.
+//! Lists, checks, creates and opens files that are named by the offset of their first byte: the commit log, the consume queues,
+//! and the extensions of queues.
 //!
-//! Upstream calls such a sequence a `MappedFileQueue`. All files of a sequence have the same length. Otherwise a broker refuses to
+//! Upstream calls such a sequence a `MappedFileQueue`. All its files have the same length. If they do not, a broker does not
 //! start; here it is a finding.
 
 use std::collections::HashMap;
@@ -16,9 +16,9 @@ use crate::io::{Access, FileSource};
 use crate::report::{Kind, Report};
 use crate::rocketmq::file_name;
 
-/// How many open files of a sequence are kept for look-ups.
+/// Maximum number of open files of a sequence, for look-ups.
 const KEPT: usize = 8;
-/// How many sequences keep open files: those of a store may be more than a process may have files open.
+/// Maximum number of sequences with open files. A store may have more sequences than a process may open files.
 const OPEN_SEQUENCES: usize = 64;
 
 /// A file as its directory lists it.
@@ -26,7 +26,7 @@ const OPEN_SEQUENCES: usize = 64;
 pub struct OffsetFile {
     /// Offset of its first byte, which is its name.
     pub start: u64,
-    /// Bytes that belong to it: its length, and no further than the next file's start.
+    /// Bytes that belong to it: its length, but not past the start of the next file.
     pub len: u64,
     /// Its name.
     pub path: PathBuf,
@@ -39,7 +39,7 @@ impl OffsetFile {
     }
 }
 
-/// Lists the files in the order of their offsets, with their whole lengths, and the other entries.
+/// Lists the files with their whole lengths, in the order of their offsets, and the other directory entries.
 fn entries(directories: &[PathBuf]) -> Result<(Vec<OffsetFile>, Vec<PathBuf>)> {
     let (mut files, mut strays) = (Vec::new(), Vec::new());
     for directory in directories {
@@ -55,7 +55,7 @@ fn entries(directories: &[PathBuf]) -> Result<(Vec<OffsetFile>, Vec<PathBuf>)> {
                 Ok(kind) if kind.is_file() => files.push(OffsetFile { start, len: kind.len(), path }),
                 Ok(_) => strays.push(path),
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                    // The broker deletes old files at any time. A dangling link is a stray, though.
+                    // The broker may delete an old file after it was listed. A dangling link is a stray.
                     if fs::symlink_metadata(&path).is_ok() {
                         strays.push(path);
                     }
@@ -69,8 +69,8 @@ fn entries(directories: &[PathBuf]) -> Result<(Vec<OffsetFile>, Vec<PathBuf>)> {
     Ok((files, strays))
 }
 
-/// Lists the files of these directories in the order of their offsets. Entries without a name of 20 digits, or that are no files,
-/// are left out. Of two files with one name the first one counts.
+/// Lists the files of these directories in the order of their offsets. Entries that are not files, or whose name is not 20
+/// digits, are left out. If two files have the same name, the first one counts.
 ///
 /// # Errors
 /// The system's error, with the path.
@@ -93,7 +93,7 @@ pub(super) fn file_size(files: &[OffsetFile]) -> u64 {
     counts.into_iter().max_by_key(|(len, count)| (*count, *len)).map_or(0, |(len, _)| len)
 }
 
-/// Checks for stray files, gaps, and files of another length. Kinds: docs/findings.md.
+/// Checks for stray files, gaps, and files of another length. The kinds of findings are in docs/findings.md.
 ///
 /// # Errors
 /// The system's error, with the path.
@@ -130,16 +130,16 @@ pub(super) fn check(directories: &[PathBuf]) -> Result<Report> {
     Ok(checked)
 }
 
-/// How the space of a new file is taken.
+/// When the disk space of a new file is allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Space {
-    /// From the disk, so that a later write cannot fail for lack of space.
+    /// At once, so that a later write cannot fail for lack of space.
     Reserved,
-    /// When it is written.
+    /// When the file is written.
     Sparse,
 }
 
-/// Creates a file of zeros with its whole length: a kill leaves the whole file or none.
+/// Creates a file of zeros with its whole length. After a kill the file is either complete or missing.
 ///
 /// # Errors
 /// The system's error, with the path.
@@ -157,15 +157,16 @@ pub(super) fn create(path: &Path, len: u64, space: Space) -> Result<File> {
 
 /// Opens a file for reading.
 ///
-/// `Access::Auto` is `pread` here: everything is copied out in windows anyway. A file that the broker deletes or truncates then
-/// raises no signal, and a log of many gigabytes takes no address space.
+/// `Access::Auto` is `pread` here, because all bytes are copied out in windows anyway. So a file that the broker deletes or
+/// truncates raises no signal, and a log of many gigabytes takes no address space.
 pub(super) fn open(file: &OffsetFile, access: Access) -> Result<FileSource> {
     FileSource::open(&file.path, if access == Access::Auto { Access::Pread } else { access })
 }
 
-/// Returns the directories of a path: itself, or if it does not exist, the parts between its commas.
+/// Returns the directories of a path: the path itself. If it does not exist, the parts between its commas.
 ///
-/// A broker that spreads its log over disks is configured with one text (upstream `MessageStoreConfig.MULTI_PATH_SPLITTER`).
+/// A broker that spreads its log over disks has one setting for all directories (upstream
+/// `MessageStoreConfig.MULTI_PATH_SPLITTER`).
 pub fn directories(path: &Path) -> Vec<PathBuf> {
     match path.to_str() {
         Some(text) if text.contains(',') && !path.exists() => {
@@ -175,7 +176,7 @@ pub fn directories(path: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// What tells a file from another one that took its name.
+/// The identity of a file, which shows if another file took its name.
 #[cfg(unix)]
 fn identity(file: &fs::Metadata) -> (u64, u64) {
     use std::os::unix::fs::MetadataExt as _;
@@ -193,7 +194,7 @@ type Known = (u64, (u64, u64));
 #[cfg(not(unix))]
 type Known = (u64, Option<std::time::SystemTime>);
 
-/// The files that were opened last, for look-ups; with the offset of each.
+/// The most recently opened files with their offsets, for look-ups.
 type Files = Vec<(u64, Known, Arc<FileSource>)>;
 
 static OPEN: OpenCache<Files> = OpenCache::new(OPEN_SEQUENCES);
@@ -203,7 +204,7 @@ static OPEN: OpenCache<Files> = OpenCache::new(OPEN_SEQUENCES);
 pub(super) struct OpenFiles(Arc<Slot<Files>>);
 
 impl OpenFiles {
-    /// Returns the open file. One that grew since, or was replaced, is opened again.
+    /// Returns the open file. If the file has grown or was replaced, it is opened again.
     pub(super) fn get(&self, file: &OffsetFile, access: Access) -> Result<Arc<FileSource>> {
         let now = fs::metadata(&file.path).map_err(|e| Error::io(&file.path, e))?;
         let now = (now.len(), identity(&now));

@@ -1,16 +1,16 @@
-//! The messages of chosen consume queues, in the order of the log.
+//! Reads the messages of chosen consume queues, in the order of the log.
 //!
-//! A queue is only believed as far as its units lead to their messages. In one queue the order of the units is the order of
-//! the log. So no message of a queue is missed before the message of a unit, if that unit and the one before it lead to
-//! their messages and their queue offsets follow each other. The rules:
+//! The units of one queue are in the order of the log. A unit is confirmed if it refers to a message of its queue. If two
+//! adjacent units are confirmed and their queue offsets are consecutive, no message of the queue is missing between them. The
+//! rules:
 //!
 //! - each unit of a plain queue has the queue offset after that of the unit before it;
-//! - each unit leads to a higher offset in the log than the unit before it;
-//! - each unit whose message is returned leads to a whole message of that topic, queue, queue offset and size;
-//! - so do the last unit before the wanted range of the log, unless its message was deleted, and the first unit behind it.
+//! - each unit refers to a higher offset in the log than the unit before it;
+//! - each unit whose message is returned refers to a whole message of that topic, queue, queue offset and size;
+//! - so do the last unit before the wanted range of the log, unless its message was deleted, and the first unit after the range.
 //!
-//! Messages are read in steps. A step is returned only up to where all queues were checked. Where a unit is untrue the
-//! stream ends behind the last message before which nothing is missing, and the caller reads the log from there.
+//! Messages are read in steps. A step is returned only up to the offset to which all queues were checked. If a unit is wrong, the
+//! stream ends after the last message before which nothing is missing. The caller reads the log from there.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -26,22 +26,22 @@ use super::consume_queue::{ConsumeQueue, Kind};
 use crate::error::{Error, Result};
 use crate::java_text::decode_utf8;
 
-/// Messages of a step.
+/// Maximum number of messages of a step.
 const STEP: usize = 8192;
-/// Bytes of the messages of a step.
+/// Maximum number of message bytes of a step.
 const STEP_BYTES: u64 = 8 << 20;
-/// Units that are read ahead of a queue, and of all queues together.
+/// Units to read ahead, of one queue and of all queues together.
 const AHEAD: usize = 8192;
 const AHEAD_OF_ALL: usize = 1 << 20;
-/// The units of a batch queue are read so many times at most: each time all of them are looked at.
+/// Maximum number of reads of a batch queue: each read scans all its units.
 const BATCH_READINGS: i64 = 16;
 
 /// A part of a queue.
 #[derive(Debug)]
 pub struct QueuePart {
-    /// The topic that its messages state.
+    /// The topic in its messages.
     pub topic: String,
-    /// The queue id that its messages state.
+    /// The queue id in its messages.
     pub queue_id: i64,
     /// The queue.
     pub queue: Arc<ConsumeQueue>,
@@ -51,7 +51,7 @@ pub struct QueuePart {
     pub end: i64,
 }
 
-/// What a stream reads.
+/// The range and the columns that a stream reads.
 #[derive(Debug)]
 pub struct StreamOptions {
     /// No message begins before this offset of the log.
@@ -62,13 +62,13 @@ pub struct StreamOptions {
     pub columns: Vec<Column>,
     /// What the body column holds.
     pub bodies: Bodies,
-    /// Rows of a batch, unless 64 MiB are reached before.
+    /// Rows of a batch; it ends earlier at 64 MiB.
     pub batch_size: usize,
     /// Which of the messages are returned.
     pub filter: Filter,
 }
 
-/// What a unit says of a message.
+/// The message as a unit describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Unit {
     phy_offset: i64,
@@ -90,7 +90,7 @@ impl Unit {
     }
 }
 
-/// Returns whether a message is the one to which a unit of a queue leads.
+/// Returns whether a message is the one that a unit of a queue refers to.
 fn is_of(row: Option<&Row<'_>>, part: &QueuePart, unit: Unit) -> bool {
     row.is_some_and(|Row { frame, .. }| {
         frame.queue_offset() == unit.queue_offset
@@ -99,7 +99,7 @@ fn is_of(row: Option<&Row<'_>>, part: &QueuePart, unit: Unit) -> bool {
     })
 }
 
-/// Why a queue cannot be believed.
+/// Why the units of a queue cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Fault {
     Missing(i64),
@@ -122,27 +122,27 @@ impl Fault {
     }
 }
 
-/// A queue and how far it was read.
+/// A queue and its read position.
 struct Cursor {
     part: QueuePart,
     ahead: usize,
     /// Units that were read ahead.
     units: VecDeque<Unit>,
-    /// Queue offset to read on from; `end` of the part when all is read.
+    /// Queue offset to continue from; `end` of the part when all is read.
     next: i64,
     /// Queue offset of the next unit of a plain queue.
     expected: Option<i64>,
-    /// The fault behind the units that were read ahead.
+    /// The fault after the units that were read ahead.
     fault: Option<Fault>,
     /// The unit before the head.
     before: Option<Unit>,
-    /// The last unit that was passed over because its message lies before the range.
+    /// The last unit that was skipped because its message is before the range.
     skipped: Option<Unit>,
-    /// The head leads to its message.
+    /// Whether the head refers to its message.
     is_checked: bool,
     /// Offset in the log before which no message of the part is missing.
     checked_end: u64,
-    /// The fault that ended the reading.
+    /// The fault that ended the walk.
     failed: Option<Fault>,
 }
 
@@ -171,7 +171,7 @@ impl Cursor {
         }
     }
 
-    /// The next unit; `None` at the end of the part, and at a fault.
+    /// Returns the next unit; `None` at the end of the part, and at a fault.
     fn head(&mut self) -> Result<Option<Unit>> {
         while self.units.is_empty() && self.fault.is_none() && self.next < self.part.end {
             self.read_ahead()?;
@@ -187,8 +187,8 @@ impl Cursor {
         Ok(Some(head))
     }
 
-    /// The next unit whose message begins at `begin` or behind it. Of those before it the last is kept to be checked, unless
-    /// its message was deleted: it lies before `log_begin`.
+    /// Returns the next unit whose message begins at `begin` or after it. The last unit before `begin` is kept to be checked,
+    /// unless its message is before `log_begin` and so was deleted.
     fn head_from(&mut self, begin: i64, log_begin: i64) -> Result<Option<Unit>> {
         loop {
             let head = self.head()?;
@@ -216,7 +216,7 @@ impl Cursor {
         let Self { units, expected, fault, .. } = self;
         self.part.queue.units(first, last, |unit| {
             let queue_offset = unit.base_offset;
-            // A batch that begins before was read with the units before.
+            // A batch that begins earlier was read with the units before.
             if fault.is_some() || (queue_offset < first && first > begin) {
                 return;
             }
@@ -238,7 +238,7 @@ impl Cursor {
     }
 }
 
-/// A step: the places of its messages among those that were read, and how many of them were taken.
+/// A step: the places of its messages among those that were read, and the number already taken.
 #[derive(Debug, Default)]
 struct Step {
     places: Vec<usize>,
@@ -305,13 +305,13 @@ impl QueueStream {
         self.builder.schema()
     }
 
-    /// Offset in the log before which no message of the parts is missing, including those that [`Self::next_batch`] has yet to
-    /// return; the end of the range once all was read.
+    /// Returns the offset in the log before which no message of the parts is missing. This includes messages that
+    /// [`Self::next_batch`] has not returned yet. When all was read, it is the end of the range.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// Why the stream ended before the end of the range; `None` where it did not.
+    /// Why the stream ended before the end of the range; `None` if it did not.
     pub fn fault(&self) -> Option<&str> {
         self.fault.as_deref()
     }
@@ -354,7 +354,7 @@ impl QueueStream {
         added < rows.len() || self.builder.rows() >= self.batch_size
     }
 
-    /// Reads the messages of the next units, and checks how far they can be returned.
+    /// Reads the messages of the next units, and checks up to which offset they can be returned.
     fn next_step(&mut self) -> Result<()> {
         let units = self.choose_units()?;
         let wanted: Vec<Wanted> = units.iter().map(|(_, unit)| unit.wanted()).collect();
@@ -386,7 +386,7 @@ impl QueueStream {
         Ok(())
     }
 
-    /// The next units by the offsets of their messages in the log, as many as a step may hold.
+    /// Returns the next units in the order of their messages in the log, as many as a step may hold.
     fn choose_units(&mut self) -> Result<Vec<(usize, Unit)>> {
         let mut heads = BinaryHeap::new();
         for (number, cursor) in self.cursors.iter_mut().enumerate() {
@@ -407,7 +407,7 @@ impl QueueStream {
         Ok(units)
     }
 
-    /// Checks of each queue the unit before the range and the one behind the step: no message between may be missing.
+    /// Checks the unit before the range and the one after the step, in each queue: no message between them may be missing.
     fn check_borders(&mut self) -> Result<()> {
         let mut asked = Vec::new();
         for (number, cursor) in self.cursors.iter_mut().enumerate().filter(|(_, cursor)| cursor.failed.is_none()) {
@@ -424,7 +424,7 @@ impl QueueStream {
         for (place, (unit, number, is_head)) in asked.into_iter().enumerate() {
             let Some(cursor) = self.cursors.get_mut(number) else { continue };
             if !is_of(self.borders.row(place).as_ref(), &cursor.part, unit) {
-                // Nothing was returned yet if it is the unit before the range.
+                // If this is the unit before the range, nothing was returned yet.
                 cursor.checked_end = if is_head { cursor.checked_end } else { 0 };
                 cursor.failed = Some(Fault::LeadsElsewhere(unit));
             } else if is_head && cursor.failed.is_none() {
@@ -450,8 +450,7 @@ pub fn is_message_of(log: &CommitLog, phy_offset: i64, topic: &str, queue_id: i6
     }))
 }
 
-/// Returns the offset in the log up to which these queues lead: the end of the message of the farthest unit that leads to its
-/// message; `None` where there is no such unit.
+/// Returns the end of the farthest message in the log that a unit of these queues refers to; `None` if there is no such unit.
 ///
 /// # Errors
 /// The system's error, with the path.

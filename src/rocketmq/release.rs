@@ -1,6 +1,6 @@
-//! The broker releases whose answers logdex can give bit for bit.
+//! The broker releases whose answers logdex reproduces exactly.
 
-/// A broker release. What is written is the same for all; answers, safety and recovery differ from the default.
+/// A broker release. All releases write the same files; answers, safety checks and recovery differ from the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Release {
     /// RocketMQ 4.9.3.
@@ -12,7 +12,7 @@ pub enum Release {
 }
 
 impl Release {
-    /// The release of a version number, if it is a known one.
+    /// Returns the release of a version number, if it is known.
     pub fn parse(version: &str) -> Option<Self> {
         match version {
             "4.9.3" => Some(Self::V4_9_3),

@@ -1,8 +1,8 @@
-//! Scheduled messages: the parked messages of a delay level that are due, ready to be put under their own topics.
+//! Reads the due messages of a delay level, ready to be put under their own topics.
 //!
-//! Source: upstream `ScheduleMessageService#executeOnTimeup`, `#messageTimeup`, `#correctDeliverTimestamp`. A message of level *n*
-//! waits in queue *n* - 1 of the topic `SCHEDULE_TOPIC_XXXX`; its unit has the time of delivery as its tags code. It is put again as
-//! it was stored, with all its properties, under the topic and the queue that its properties name.
+//! Source: upstream `ScheduleMessageService#executeOnTimeup`, `#messageTimeup`, `#correctDeliverTimestamp`. A message of level
+//! *n* waits in queue *n* - 1 of the topic `SCHEDULE_TOPIC_XXXX`. The tags code of its unit is the time of delivery. Delivery
+//! puts the stored message again, with all its properties, under the topic and the queue that its properties name.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -35,12 +35,12 @@ const KEPT: [Column; 8] = [
     Column::StoreHost,
 ];
 
-/// Messages that are due.
+/// Due messages.
 #[derive(Clone, Debug)]
 pub struct DueMessages {
     /// The messages to put, with bodies as they are stored; perhaps none.
     pub messages: RecordBatch,
-    /// The queue offset to go on from after they are put.
+    /// The queue offset to continue from after they are put.
     pub next_offset: i64,
     /// Messages that cannot be delivered: offset in the log, and the reason.
     pub skipped: Vec<(i64, &'static str)>,
@@ -59,7 +59,7 @@ pub fn due_messages(queue: &ConsumeQueue, begin: i64, now: i64, delay: i64) -> R
         let text = format!("{}: expected a queue that was opened with its log", queue.path().display());
         return Err(Error::InvalidArgument(text));
     };
-    // The stored offset of a store that lost queue files, or whose topic was deleted, may be anything.
+    // If a store lost queue files or its topic was deleted, the stored offset may have any value.
     let (min, max) = queue.bounds()?;
     let begin = begin.max(min).min(max);
     let mut units = Vec::new();
@@ -93,10 +93,11 @@ pub fn due_messages(queue: &ConsumeQueue, begin: i64, now: i64, delay: i64) -> R
     Ok(Some(DueMessages { messages, next_offset, skipped }))
 }
 
-/// Returns up to where the delay levels of a copy were delivered: levels, and the queue offset behind the last delivered message.
+/// Returns the levels of a copy with the queue offset after the last delivered message of each.
 ///
 /// # Arguments
-/// `messages` were copied to the places in `copies`. In their store the levels were delivered up to `delivered`, by level.
+/// `messages` were copied to the places in `copies`. `delivered` is the queue offset, by level, up to which their store had
+/// delivered.
 ///
 /// # Errors
 /// `InvalidArgument` for a column that is missing, of another type, or null.
@@ -124,8 +125,8 @@ pub fn delivered_levels<S: BuildHasher>(
 
 /// Returns the times of delivery of units: their tags codes, or those in the extension files.
 ///
-/// Without extension files a time so early that it looks like an address is a time, as for a broker without
-/// `enableConsumeQueueExt`. If the extension unit is lost, the message is due.
+/// Without extension files an early time that looks like an address is a time, as in a broker without `enableConsumeQueueExt`. If
+/// the extension unit is lost, the message is due.
 fn delivery_times(queue: &ConsumeQueue, codes: &[i64]) -> Result<Vec<i64>> {
     if queue.options().extension.is_none() || !codes.iter().copied().any(is_extension_address) {
         return Ok(codes.to_vec());
@@ -146,7 +147,7 @@ fn real_messages(log: &CommitLog, delivered: &[(i64, &str, i32)]) -> Result<Reco
     Ok(RecordBatch::try_new(schema(&columns), arrays).expect("the arrays were made for these columns"))
 }
 
-/// Returns the queue that a property names; `None` if it is no number of a queue.
+/// Returns the queue that a property names; `None` if the value is not a queue number.
 fn queue_id(text: &str) -> Option<i32> {
     text.parse().ok().filter(|_| text.bytes().all(|digit| digit.is_ascii_digit()))
 }

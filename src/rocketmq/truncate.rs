@@ -1,8 +1,8 @@
-//! Truncating a sequence of files: the rest of one file becomes zero, the files behind it are deleted.
+//! Truncates a sequence of files: sets the rest of one file to zero and deletes the files after it.
 //!
-//! A broker leaves the bytes behind the end where they are (upstream `CommitLog#recoverNormally`,
-//! `MappedFileQueue#truncateDirtyFiles`), and its next crash may bring them back. To a broker zeros are the same, and they hold
-//! nothing that could come back.
+//! A broker leaves the bytes after the end where they are (upstream `CommitLog#recoverNormally`,
+//! `MappedFileQueue#truncateDirtyFiles`), so a recovery after its next crash may read them again. Zeros are an end for a broker
+//! as well, and no recovery can read a message from them.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::report::Report;
 /// Bytes that are read at once.
 const CHUNK: usize = 64 * 1024;
 
-/// What was removed.
+/// The result of a truncation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Truncated {
     /// Bytes from the end to the last one that was not zero.
@@ -60,7 +60,7 @@ pub fn truncate_log(directory: &Path, end_phy_offset: u64) -> Result<Report> {
     Ok(report)
 }
 
-/// Deletes the files that begin at a position or behind it, and clears the rest of the file that holds the position.
+/// Deletes the files that begin at or after a position, and clears the rest of the file that holds the position.
 ///
 /// # Errors
 /// The system's error, with the path.
@@ -73,7 +73,7 @@ pub(super) fn truncate_files(files: &[OffsetFile], position: u64) -> Result<Trun
     Ok(truncated)
 }
 
-/// Returns how many bytes of a file there are from `begin` to the last one that is not zero.
+/// Returns the number of bytes of a file from `begin` to the last byte that is not zero.
 ///
 /// # Errors
 /// The system's error, with the path.
@@ -82,8 +82,8 @@ pub(super) fn written_len(path: &Path, begin: u64) -> Result<u64> {
     Ok(for_each_data(&file, path, begin, |_, _| Ok(()))?.saturating_sub(begin))
 }
 
-/// Sets every byte of a file from `begin` on to zero and syncs it. Holes stay holes. Returns how many bytes there were up to the
-/// last one that was not zero.
+/// Sets every byte of a file from `begin` on to zero and syncs it. Holes remain holes. Returns the number of bytes up to the last
+/// one that was not zero.
 fn clear_from(path: &Path, begin: u64) -> Result<u64> {
     let file = open_file(path, true)?;
     let written = for_each_data(&file, path, begin, |at, bytes| write_all_at(&file, &vec![0; bytes.len()], at))?;
@@ -93,8 +93,8 @@ fn clear_from(path: &Path, begin: u64) -> Result<u64> {
     Ok(written.saturating_sub(begin))
 }
 
-/// Deletes files and syncs their directories: the last file first, so that no gap ever exists. Returns how many bytes they held,
-/// each up to the last one that was not zero.
+/// Deletes files and syncs their directories. The last file is deleted first, so that no gap ever exists. Returns the number of
+/// bytes, in each file up to the last one that was not zero.
 fn delete(files: &[OffsetFile]) -> Result<u64> {
     let mut bytes = 0;
     for file in files.iter().rev() {
@@ -105,8 +105,8 @@ fn delete(files: &[OffsetFile]) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Calls `take` for the chunks of a file from `begin` on that hold a byte other than zero. Returns the offset behind the last
-/// such byte.
+/// Calls `take` for the chunks of a file from `begin` on that hold a byte other than zero. Returns the offset after the last such
+/// byte.
 fn for_each_data(
     file: &File,
     path: &Path,
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
     use crate::rocketmq::file_name;
 
-    /// A log of four files of 64 bytes from offset 64 on; the last is zero.
+    /// Creates a log of four files of 64 bytes from offset 64 on; the last is zero.
     fn log(directory: &Path) {
         for (number, byte) in [(1, 1u8), (2, 2), (3, 3), (4, 0)] {
             fs::write(directory.join(file_name::of_offset(64 * number)), [byte; 64]).unwrap();

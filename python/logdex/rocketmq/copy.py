@@ -1,4 +1,4 @@
-"""Copying messages of a store into a store of their own, which a broker loads."""
+"""Copy the messages of a store into a new store that a broker can load."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _COLUMNS = (
     "topic",
     "queue_id",
-    # Only for the numbers that queues and delay levels begin with: a put numbers messages anew.
+    # Used only for the first numbers of queues and delay levels: a put numbers messages again.
     "queue_offset",
     "phy_offset",
     "store_size",
@@ -58,11 +58,11 @@ def copy_messages(
     zone: str | tzinfo | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """Copy messages into a new store, also those behind damage; messages that a broker truncated are left out.
+    """Copy messages into a new store, including those after damage, without messages that a broker truncated.
 
-    Bodies, properties, hosts, times and file sizes stay as they are. Queues begin with the queue offsets that they have, so the
-    offsets of consumers and delay levels keep their meaning as long as no message between is missing. Without a topic, scheduled
-    messages are copied as well. The progress of the delay levels is carried over: only what waits is delivered.
+    Bodies, properties, hosts, times and file sizes do not change. Queues begin with the queue offsets that they have. If no
+    message in between is missing, the offsets of consumers and delay levels stay valid. Without a topic, scheduled messages are
+    copied as well. The progress of the delay levels is copied, so only messages that still wait are delivered.
 
     Args:
         store: The store to read.
@@ -71,14 +71,14 @@ def copy_messages(
         begin: First store time, ms or an aware datetime; None: no bound.
         end: Last store time, included.
         zone: Time zone of the names of index files, as for `StoreWriter.open`.
-        progress: Called with the bytes of the log that are done, and all of them.
+        progress: Called with the finished bytes of the log, and the total.
 
     Returns:
-        A report that counts messages and bytes. Findings are damaged places of the log, and messages that no log takes.
+        A report that counts messages and bytes. Findings are damaged places of the log, and messages that a log cannot hold.
 
     Raises:
         FileExistsError: The directory is not empty.
-        OSError: The system refuses. What was written by then is left as after a crash.
+        OSError: The system refuses. The new store is then in the state of one after a crash.
     """
     target = Path(directory)
     if holds_log(target):
@@ -92,7 +92,7 @@ def copy_messages(
     try:
         for (name, queue_id), offset in offsets.items():
             parts.log.set_queue_offset(name, queue_id, offset)
-        # Where messages are missing, the later ones move up in their queue, and so does what is delivered next.
+        # If messages are missing, the later ones get lower queue offsets, and so does the next delivery.
         delivered = {level: offsets.get((SCHEDULE_TOPIC, level - 1), 0) for level in delays}
 
         def note(taken: RecordBatch, places: RecordBatch) -> None:
@@ -132,7 +132,7 @@ def _options(
     file_size = store.commit_log.file_size or DEFAULT_FILE_SIZE
     begin = store.commit_log.min_offset // file_size * file_size
     if any(offsets.values()):
-        # A broker takes the filling before a queue's first message for messages where its log begins with byte 0.
+        # If the log begins with byte 0, a broker reads the filling before a queue's first message as messages.
         begin = max(begin, file_size)
     sizes = queues.file_sizes()
     files = store.index.files if store.index is not None else []
@@ -158,7 +158,7 @@ def _put_all(
     *,
     progress: Progress | None,
 ) -> int:
-    """Put and dispatch messages; `note` gets those that were put and their places. Return their number."""
+    """Put and dispatch messages, and return their number. `note` is called with the messages that were put and their places."""
     first, end = store.commit_log.min_offset, store.commit_log.max_offset
     count = 0
 

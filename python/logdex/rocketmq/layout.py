@@ -1,6 +1,6 @@
 """The paths of a store. Every part but the log may be missing.
 
-Source: StorePathConfigHelper; `storePathCommitLog` may put the log elsewhere, in several directories.
+Source: StorePathConfigHelper. `storePathCommitLog` may name other directories for the log.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def _holds_log_files(directory: Path, names: set[str]) -> bool:
 
 
 def _hint(root: Path, names: set[str]) -> str:
-    """Return what the user could try instead, if the names suggest something."""
+    """Return a hint what to try instead, if the names of the files suggest something."""
     if "store" in names and "commitlog" in set(os.listdir(root / "store")):  # noqa: PTH208 -- as above
         return f"; there is one in {root / 'store'}"
     if names & {"consumequeue", "index", "checkpoint"}:

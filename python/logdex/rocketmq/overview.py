@@ -1,4 +1,4 @@
-"""A store at a glance."""
+"""An overview of a store."""
 
 from __future__ import annotations
 

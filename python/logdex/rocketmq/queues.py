@@ -34,10 +34,10 @@ def _has_files(path: str) -> bool:
 
 
 class QueueSet:
-    """The queues of a store; those that were used are kept open."""
+    """The queues of a store; recently used queues stay open."""
 
     def __init__(self, layout: StoreLayout, log: CommitLog, options: dict[str, Any]) -> None:
-        """Prepare; nothing is read. The options are `access`, `compat` and `clock_slack_ms`, as of `ConsumeQueue.open`."""
+        """Keep the paths and options, as of `ConsumeQueue.open`: `access`, `compat` and `clock_slack_ms`. Nothing is read."""
         self._layout = layout
         self._log = log
         self._options = options
@@ -54,7 +54,7 @@ class QueueSet:
     def directories(self) -> dict[tuple[str, int], list[Path]]:
         """Return the directories of the queues by topic and queue id; batch queues have a folder of their own.
 
-        A directory without files is left out: a deleted topic leaves one.
+        A directory without files is left out: a deleted topic leaves one behind.
         """
         found: dict[tuple[str, int], list[Path]] = {}
         for root in (self._layout.queues if self.is_readable() else None, self._layout.batch_queues):
@@ -97,7 +97,7 @@ class QueueSet:
                     extension=extension if extension.is_dir() else None,
                     **self._options,
                 )
-            # The queue that was not used for longest is dropped; it stays open as long as a caller holds it.
+            # Drop the least recently used queue; it stays open as long as a caller holds it.
             self._open[path] = queue
             if len(self._open) > _KEPT_OPEN:
                 del self._open[next(iter(self._open))]

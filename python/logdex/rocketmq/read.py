@@ -1,4 +1,4 @@
-"""Reading the messages of a store: from its log, from the queues of a topic, in a thread ahead of the caller."""
+"""Read the messages of a store: from its log, from the queues of a topic, in a thread ahead of the caller."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ def valid_messages(
 ) -> Iterator[RecordBatch]:
     """Scan a range of a log that may be damaged; `end` None: to the end.
 
-    With `salvage` the scan goes on behind damage, without messages that a broker truncated, and calls `on_damage` at the end
-    for each place that is not a valid message. Otherwise it ends where a broker's walk would. Messages before `queue_end`, up
-    to which queues lead, are returned even if they look truncated.
+    With `salvage` the scan continues after damage, without messages that a broker truncated. At the end it calls `on_damage` for
+    each place that is not a valid message. Otherwise it ends where a broker's walk would. Messages before `queue_end`, the end of
+    the log that the queues cover, are returned even if they look truncated.
     """
     if end is not None and begin >= end:
         return
@@ -93,7 +93,7 @@ def valid_messages(
 
 @dataclass(frozen=True, slots=True)
 class MessageRead:
-    """Reads the messages of a store that fulfil conditions; with `salvage` also those behind damage."""
+    """Reads the messages of a store that match conditions; with `salvage` also those after damage."""
 
     layout: StoreLayout
     log: CommitLog
@@ -143,7 +143,7 @@ class MessageRead:
             if by_queues and missing:
                 _log.warning("topic %r has no queue; the log is read instead", min(missing))
             elif by_queues:
-                # The end is asked for first: messages that are dispatched from here on are read from the log.
+                # Read the end first: messages that are dispatched from here on are read from the log.
                 end = self.dispatched_up_to(directories)
                 parts = [(topic, number, self.queues.open(path), None, None) for topic, number, path in queues]
                 reader = QueueReader(self.log, parts, end_phy_offset=end, columns=names, body=body, selection=selection)
@@ -166,7 +166,7 @@ class MessageRead:
         return BatchStream(schema, batches())
 
     def dispatched_up_to(self, directories: Mapping[tuple[str, int], list[Path]] | None = None) -> int:
-        """Return the offset up to which the queues can be trusted: what a broker's start would not dispatch again.
+        """Return the offset up to which the queues are reliable: a broker's start would dispatch messages only from there.
 
         Args:
             directories: The directories of all queues; None: they are listed.
@@ -182,9 +182,9 @@ class MessageRead:
 
 
 def _is_running(layout: StoreLayout) -> bool:
-    """Return whether a broker on this machine has the store open: its queues are whole, although not all is on disk.
+    """Return whether a broker on this machine has the store open: its queues are complete, although not all is on disk.
 
-    A writer of logdex does not count: it writes the files of its queues one after the other.
+    A logdex writer does not count: it writes the files of its queues one after the other.
     """
     if layout.written_by_logdex:
         return False
@@ -195,7 +195,7 @@ def _is_running(layout: StoreLayout) -> bool:
 
 
 def union(ranges: Iterable[Range]) -> list[Range]:
-    """Return the union of ranges as rising ranges that neither touch nor overlap."""
+    """Return the union of ranges as ascending ranges that neither touch nor overlap."""
     joined: list[Range] = []
     for begin, end in sorted(r for r in ranges if r[0] < r[1]):
         if joined and begin <= joined[-1][1]:
@@ -206,7 +206,7 @@ def union(ranges: Iterable[Range]) -> list[Range]:
 
 
 def subtract(whole: Range, ranges: Iterable[Range]) -> list[Range]:
-    """Return the parts of `whole` that are in none of the ranges, rising."""
+    """Return the parts of `whole` that are in none of the ranges, in ascending order."""
     rest: list[Range] = []
     at, last = whole
     for begin, end in union(ranges):
@@ -223,7 +223,7 @@ def read_ahead(
 ) -> Generator[RecordBatch, None, None]:
     """Yield the batches of a reader, which a thread reads a few ahead; close the generator to stop the thread.
 
-    `progress` is called after each batch with the bytes of the range of the log that are done, and all of them.
+    `progress` is called after each batch with the finished bytes of the range of the log, and the total.
     """
     begin, end = span
     ready: SimpleQueue[Any] = SimpleQueue()
@@ -258,11 +258,11 @@ def read_ahead(
 
 
 def expect_end(layout: StoreLayout, log: CommitLog, index: IndexService) -> None:
-    """Let a log look for its end from the last indexed message on, if a consume queue leads to that message as well.
+    """Let a log find its end from the last indexed message on, if that message also has a unit in a consume queue.
 
-    Without this, up to 1 GiB of the log is walked before the first answer. Nothing is expected if the store has the file
-    `abort`: a broker that crashed may have truncated its log, and its queues and index still lead behind the end. An error
-    is ignored: the end is then looked for from the beginning of the last file.
+    Without this, up to 1 GiB of the log is walked before the first answer. If the store has the file `abort`, this does nothing:
+    a crashed broker may have truncated its log, and queues and index may still refer to messages after the end. If this call
+    fails, the error is ignored, and the end is found from the beginning of the last file.
     """
     if layout.abort.exists():
         return

@@ -1,4 +1,4 @@
-"""A broker's store directory, for reading: finds messages by key, checked against the messages themselves."""
+"""Read a broker's store directory. Messages found by key are checked against the log."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 
 class MessageStore(Closing):
-    """The store of a broker, a backup of it, or what a dead broker left; nothing in it is created, locked or changed.
+    """The store of a broker, running or not, or a backup of it. Nothing in it is created, locked or changed.
 
-    Open it with `MessageStore.open`. It may be used from several threads, and pickles by path and options.
+    Open it with `MessageStore.open`. It may be used from several threads. It is pickled by path and options.
 
     Example:
         >>> from logdex.rocketmq import MessageStore
@@ -80,17 +80,17 @@ class MessageStore(Closing):
         Args:
             root: The store's root, or a `commitlog` directory.
             hash_slots: Slots of each index file (maxHashSlotNum); None: inferred from the fullest file.
-            max_entries: Entries of each index file plus one (maxIndexNum); None: as above.
+            max_entries: Entries of each index file plus one (maxIndexNum); None: likewise.
             clock_slack_ms: How far the broker's clock may have stepped within one index file, in ms.
             commit_log: The directory of the log if it is not in the root (storePathCommitLog); several directories are
                 separated by commas.
-            access: "mmap", "pread", or "auto": map, and read plainly where mapping fails.
-            compat: Search the index as this release of the broker does, faults included.
+            access: "mmap", "pread", or "auto": mmap, and pread if mapping fails.
+            compat: Search the index as this broker release does, faults included.
 
         Raises:
             OSError: There is no store at `root`, or the system refuses.
-            GeometryError: Slots and entries were not given and cannot be inferred from the index files.
-            ValueError: The index files have other slots and entries than those given; a negative slack.
+            GeometryError: Slots and entries were not passed and cannot be inferred from the index files.
+            ValueError: The index files have other slots and entries than those passed; a negative slack.
         """
         check_int64(hash_slots=hash_slots, max_entries=max_entries)
         check_clock_slack(clock_slack_ms)
@@ -104,12 +104,12 @@ class MessageStore(Closing):
 
     @staticmethod
     def exists_at(path: Path) -> bool:
-        """Return whether `open` takes a path: the root of a store or the directory of a commit log."""
+        """Return whether `open` accepts a path: the root of a store or the directory of a commit log."""
         return is_store(path)
 
     @property
     def root(self) -> Path:
-        """The root directory of the store; of a log without a store its own directory."""
+        """The root directory of the store. For a log without a store: the directory of the log."""
         return self._layout.root
 
     @property
@@ -149,7 +149,7 @@ class MessageStore(Closing):
 
     @staticmethod
     def is_msg_id(text: str) -> bool:
-        """Return whether a text has the form of an offset id; a unique key of a client may have it as well."""
+        """Return whether a text has the form of an offset id; a client's unique key may have it as well."""
         return is_msg_id(text)
 
     def find(
@@ -165,23 +165,23 @@ class MessageStore(Closing):
     ) -> FindResult:
         """Find the messages that carry a key, the newest first, each once.
 
-        Candidates of the index are checked against the messages. Ranges of the log that no index file covers, because
-        the broker has yet to index them or index files were lost, are read by the rules that a broker indexes by.
+        Candidates of the index are checked against the messages. If no index file covers a range of the log, the range is read
+        with the broker's index rules. Reasons are lost index files, or a broker that has not indexed the range yet.
 
         Args:
             topic: The topic, as stored; None tries every topic of the store.
-            key: The unique key (the client's message id), or one of the space-separated keys. Where the broker indexed
-                tags (5.5.0), `"T#"` and the tags of a message lead to it, too.
+            key: The unique key (the client's message id), or one of the space-separated keys. If the broker indexed tags (5.5.0),
+                also `"T#"` followed by the tags of a message.
             begin: First store time, ms or an aware datetime; None: no bound.
             end: Last store time, included.
             max_num: The most messages to return; None: all.
-            scan: How much of what no index file covers is read: "auto" up to 1 GiB a call, True all, False nothing. What
-                one call read, the next calls remember and search.
-            progress: Called with the bytes of the log that were read, and all that will be.
+            scan: How much of the log that no index file covers is read: "auto" up to 1 GiB a call, True all, False nothing. Later
+                calls also search what earlier calls read.
+            progress: Called with the finished bytes of the log, and the total.
 
         Raises:
             ValueError: `max_num` is negative.
-            TypeError: A bound is no integer, or a datetime without time zone.
+            TypeError: A bound is not an integer, or is a datetime without time zone.
         """
         self._check_open()
         times = TimeRange.of(begin, end)
@@ -211,13 +211,13 @@ class MessageStore(Closing):
         return self._search.find_batch(topics, keys, times=times, max_num=max_num, scan=scan, batch_size=batch_size)
 
     def message(self, key: str | int) -> Message | None:
-        """Read one message; None where none is.
+        """Read one message; return None if there is none.
 
         Args:
-            key: The offset id of the message (`msg_id`), or its commit-log offset. A unique key goes through `find`.
+            key: The offset id of the message (`msg_id`), or its commit-log offset. For a unique key use `find`.
 
         Raises:
-            ValueError: The text is no offset id: 32 hexadecimal digits, 56 with an IPv6 address.
+            ValueError: The text is not an offset id: 32 hexadecimal digits, 56 with an IPv6 address.
         """
         self._check_open()
         if not isinstance(key, str):
@@ -242,31 +242,31 @@ class MessageStore(Closing):
         body: Body = "decoded",
         on_damage: Callable[[Finding], None] = warn,
     ) -> BatchStream:
-        """Read messages in the order of the log, also those behind damage, which is logged.
+        """Read messages in the order of the log, including those after damage. Damage is logged.
 
-        All conditions must hold. Bodies of other messages are not decompressed, and log files whose time cannot match are not
-        read. The messages of topics can be read through their queues. Queues do not lead to messages of the raw transaction
-        types PREPARED and ROLLBACK (before 4.3.0), nor to those of a deleted topic. What the queues do not cover is read from
-        the log in any case, and so is the rest if a queue is damaged.
+        All conditions must hold. Bodies of other messages are not decompressed. Log files whose time cannot match are not read.
+        The messages of topics can be read through their queues. Queues have no units of messages of the raw transaction types
+        PREPARED and ROLLBACK (before 4.3.0), nor of a deleted topic. The part of the log that the queues do not cover is always
+        read from the log. If a queue is damaged, the rest is read from the log.
 
         Args:
             topic: Only this topic, as stored; None: all.
             queue_id: Only this queue of the topic, or of every topic.
             begin: First store time, ms or an aware datetime; None: no bound.
             end: Last store time, included.
-            columns: Names of message columns, in the order wanted; all if not given.
+            columns: Names of message columns, in the order wanted; None: all.
             topics: Only these topics.
             keys: Only messages that carry one of these: as their unique key, or as one of their space-separated keys.
             tags: Only messages with one of these tags.
-            scan: Whether the log is read for given topics: "auto" if at most 1 GiB of it may match, else the queues; True
-                always; False never.
-            body: "decoded", or "stored": as the log holds it, perhaps compressed.
-            on_damage: Called for each place of the log that is not a valid message, behind the rows around it.
+            scan: Whether to read the log for given topics. "auto": if at most 1 GiB of it may match, else the queues. True:
+                always. False: never.
+            body: "decoded", or "stored": as the log holds it, possibly compressed.
+            on_damage: Called for each place of the log that is not a valid message, after the rows around it.
 
         Raises:
             TypeError: A text is not a str, or `topics`, `keys` or `tags` is one str.
             ValueError: An unknown column.
-            OSError: The system refuses; from the reader, too.
+            OSError: The system refuses; the reader raises it, too.
         """
         self._check_open()
         check_int64(queue_id=queue_id)
@@ -289,7 +289,7 @@ class MessageStore(Closing):
 
     @property
     def topics(self) -> list[str]:
-        """Topics with messages, sorted: those that have queues; in a store without queues those in the log.
+        """Return the topics with messages, sorted: those with queues. In a store without queues, those in the log.
 
         Without queues the first call is linear in the log.
         """
@@ -308,7 +308,7 @@ class MessageStore(Closing):
 
         Raises:
             FileNotFoundError: The store has no files of it.
-            TypeError: The topic is no text, or the number no integer.
+            TypeError: The topic is not text, or the number is not an integer.
         """
         self._check_open()
         return self._queues.queue(topic, queue_id)
@@ -316,33 +316,33 @@ class MessageStore(Closing):
     def explain(self, topic: str, key: str, *, begin: Time | None = None, end: Time | None = None) -> Explanation:
         """Explain why a key is found or not, in a range of store times: each step of the search, and the likely causes.
 
-        Log ranges that no index file covers are read, up to 1 GiB a call.
+        If no index file covers a range of the log, it is read, up to 1 GiB a call.
         """
         self._check_open()
         return explain(self, topic, key, TimeRange.of(begin, end), self._options["clock_slack_ms"])
 
     @property
     def indexes_tags(self) -> bool:
-        """Whether messages are found by their tags: a 5.5.0 broker indexes them, and what is read from the log has them."""
+        """Whether messages are found by their tags. A 5.5.0 broker indexes tags, and messages read from the log have them."""
         self._check_open()
         return self._search.has_tags()
 
     def overview(self) -> dict[str, Any]:
         """Return files, ranges of offsets and times, topics and index files, as `logdex info` shows them.
 
-        Of the log only the newest file is walked.
+        Only the newest file of the log is walked.
         """
         self._check_open()
         return overview(self._layout, self._commit_log, self._queues, self.index)
 
     def verify(self, progress: Progress | None = None) -> Report:
-        """Check log, queues and index, each by itself and against the others, both ways; linear in all of them.
+        """Check log, queues and index, each by itself and against the others, in both directions; linear in all of them.
 
-        Every message must have its unit and its keys their entries, every unit and entry must lead to its message. What a
-        broker had yet to dispatch when it ended is no fault.
+        Every message must have its unit, and each of its keys an entry. Every unit and entry must refer to its message. Messages
+        that a broker had not dispatched when it ended are no fault.
 
-        `progress` is called with the bytes of the log that are done, and all of them. The report has findings of the kinds that
-        docs/findings.md lists; only an error of the system is raised.
+        `progress` is called with the finished bytes of the log, and the total. The report has findings of the kinds in
+        docs/findings.md. Only errors of the system are raised.
         """
         self._check_open()
         return StoreCheck(self._layout, self._commit_log, self._queues, self.index).run(progress)
@@ -358,20 +358,20 @@ class MessageStore(Closing):
         threads: int = 2,
         progress: Progress | None = None,
     ) -> Report:
-        """Build the index files of the log, byte for byte those of a broker; the store itself is only read.
+        """Build the index files of the log, byte for byte as a broker does; the store itself is only read.
 
         Args:
-            directory: Where the files go; created if it is missing. It must be empty.
-            hash_slots: Slots of each file; None: as the store's own index has, else 5,000,000.
+            directory: The directory of the new files; created if it is missing. It must be empty.
+            hash_slots: Slots of each file; None: those of the store's own index, else 5,000,000.
             max_entries: Entries of each file plus one; None: likewise, 20,000,000.
-            zone: Time zone of the file names, the broker's, by name or as tzinfo; None: the machine's.
-            tags: Index tags, too, as a 5.5.0 broker does; None: as the store's own index does, or `compat` says.
+            zone: Time zone of the file names (the broker's), by name or as tzinfo; None: the machine's.
+            tags: Index tags, too, as a 5.5.0 broker does; None: as in the store's own index, or by `compat`.
             threads: Threads that read the log.
-            progress: Called with the bytes of the log that are done, and all of them.
+            progress: Called with the finished bytes of the log, and the total.
 
         Returns:
             A report that counts messages, entries and index files. If the log is damaged, the index ends there, as a broker's
-            does; `checked["log_bytes_behind_damage"]` says how much of the log it leaves out.
+            does. `checked["log_bytes_behind_damage"]` is the number of bytes of the log that it leaves out.
 
         Raises:
             FileExistsError: The directory is not empty.
@@ -395,17 +395,17 @@ class MessageStore(Closing):
     ) -> Report:
         """Build the consume queues from the log; the store itself is only read.
 
-        Their files have the size of the store's queue files, else a broker's default. If the store has extension files, so do
-        the new queues, with empty bit maps: the log does not tell which consumer filters match a message.
+        The files have the size of the store's queue files, else the broker's default. If the store has extension files, so do the
+        new queues. Their bit maps are empty: the log does not record which consumer filters match a message.
 
         Args:
-            directory: Where `consumequeue`, `batchconsumequeue` and `consumequeue_ext` go; created if it is missing.
+            directory: The parent of `consumequeue`, `batchconsumequeue` and `consumequeue_ext`; created if it is missing.
             threads: Threads that read the log.
-            progress: Called with the bytes of the log that are done, and all of them.
+            progress: Called with the finished bytes of the log, and the total.
 
         Returns:
-            A report that counts messages, units and queues. Findings are damage, and queue offsets that jump or repeat, as
-            after a topic was deleted.
+            A report that counts messages, units and queues. Findings are damage, and queue offsets that jump or repeat, as after
+            a topic was deleted.
 
         Raises:
             FileExistsError: The directory holds queues.
@@ -427,7 +427,7 @@ class MessageStore(Closing):
 
 
 def _texts(name: str, values: Iterable[str]) -> Iterable[str]:
-    """Check that there are several texts, not one str."""
+    """Check that the argument is several texts, not one str."""
     if isinstance(values, str):
         raise TypeError(f"{name}: expected an iterable of str, found one str; put it into a list")
     for value in values:

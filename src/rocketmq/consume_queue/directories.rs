@@ -13,16 +13,18 @@ use crate::rocketmq::offset_files;
 /// How queues are written.
 #[derive(Clone, Debug)]
 pub struct WriterOptions {
-    /// Bytes of a file of a plain queue, rounded up to whole units. `None`: as the existing files, else [`Self::FILE_SIZE`].
+    /// Bytes of a file of a plain queue, rounded up to whole units. `None`: the size of the existing files, else
+    /// [`Self::FILE_SIZE`].
     pub file_size: Option<u64>,
-    /// The same of a batch queue, else [`Self::BATCH_FILE_SIZE`].
+    /// The same for a batch queue; the default is [`Self::BATCH_FILE_SIZE`].
     pub batch_file_size: Option<u64>,
     /// The broker's delays.
     pub delay_levels: DelayLevels,
     /// A message also goes to the queues that its property `INNER_MULTI_DISPATCH` names (the broker's `enableMultiDispatch`).
     pub multi_dispatch: bool,
-    /// Bytes of an extension file (`mappedFileSizeConsumeQueueExt`), for queues with such files (`enableConsumeQueueExt`): the unit of
-    /// a message in its own queue then has its tags code there. `None`: as the existing files, else no extension files.
+    /// Bytes of an extension file (`mappedFileSizeConsumeQueueExt`), for queues with such files (`enableConsumeQueueExt`). The
+    /// tags code of a message in its own queue is then in the extension file. `None`: the size of the existing files; without
+    /// such files no extension is written.
     pub extension_file_size: Option<u64>,
 }
 
@@ -54,11 +56,11 @@ pub(super) struct FileSizes {
 }
 
 impl FileSizes {
-    /// Returns the requested sizes, else those of the existing files, else the broker's defaults.
+    /// Returns the requested sizes. A size that was not requested is that of the existing files, else the broker's default.
     ///
     /// # Errors
-    /// `InvalidArgument` for a size that fits no unit or differs from that of the existing files; `Corrupt` if these do not hold
-    /// whole units; the system's error, with the path.
+    /// `InvalidArgument` for a size that fits no unit or differs from that of the existing files; `Corrupt` if the existing files
+    /// do not hold whole units; the system's error, with the path.
     pub(super) fn of(root: &Path, options: &WriterOptions) -> Result<Self> {
         let plain = size_of(root, folder(Kind::Plain), options.file_size, UNIT_LEN)?;
         let batch = size_of(root, folder(Kind::Batch), options.batch_file_size, BATCH_UNIT_LEN)?;

@@ -7,8 +7,8 @@
 //! 12 tags code i64       12 tags code i64                                 42 zero
 //! ```
 //!
-//! Big-endian. Units that were never written are zero. If the first message of a queue has a later offset than its file, the file
-//! begins with *pre-blank* units: offset 0, size 2147483647, tags code 0 (upstream `ConsumeQueue#fillPreBlank`).
+//! Big-endian. Units that were never written are zero. If a queue does not begin at the start of its first file, that file begins
+//! with *pre-blank* units: offset 0, size 2147483647, tags code 0 (upstream `ConsumeQueue#fillPreBlank`).
 
 /// Bytes of a unit of a plain queue.
 pub const UNIT_LEN: usize = 20;
@@ -25,7 +25,8 @@ pub struct Unit {
     pub phy_offset: i64,
     /// Bytes of the frame.
     pub size: i32,
-    /// Hash of the tags; or the time of delivery of a delayed message, or the address of an extension unit.
+    /// Hash of the tags. A scheduled message has its time of delivery here, and a queue with extension files an extension
+    /// address.
     pub tags_code: i64,
 }
 
@@ -64,7 +65,7 @@ impl Unit {
         self == PRE_BLANK
     }
 
-    /// Returns whether the unit is that of a message.
+    /// Returns whether the unit refers to a message.
     pub fn is_message(self) -> bool {
         self.is_valid() && !self.is_pre_blank()
     }

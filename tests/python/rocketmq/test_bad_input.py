@@ -1,4 +1,4 @@
-"""Stores that lie, shrink or grow while they are read: a clear word or a right answer, never a fall."""
+"""Stores with wrong data, or that shrink or grow while they are read: a clear error or a right answer, never a crash."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_length_that_lies_costs_one_message(
 
 
 def test_properties_without_an_end_cost_no_other_message(store: Store) -> None:
-    """Their separators are covered by no checksum: the message stays, its properties are what is left of them."""
+    """No checksum covers the separators: the message stays, with the properties that can still be read."""
     root = store("basic")
     rows = golden.rows("basic", "messages")
     row = rows[50]
@@ -97,7 +97,7 @@ def test_an_index_that_points_past_the_log(store: Store) -> None:
         if offset == row["physicalOffset"]:
             patch(path, 40 + 4 * 64 + 20 * position + 4, (1 << 62).to_bytes(8, "big"))
     with MessageStore.open(root) as opened:
-        # Its true place is read from the log where the index does not cover it; elsewhere nothing is invented.
+        # If the index does not cover its true place, the message is read from the log. No other message is returned.
         assert {m.phy_offset for m in opened.find(row["topic"], row["uniqKey"])} <= {row["physicalOffset"]}
         kinds = opened.verify().kinds
         assert kinds["index-entry"] >= 1
@@ -118,7 +118,7 @@ def test_a_store_that_is_being_written(store: Store, tmp_path: Path) -> None:
             for path in sorted((source / "commitlog").iterdir()):
                 target = root / "commitlog" / path.name
                 content = path.read_bytes()
-                # A broker never makes a file shorter that it has begun.
+                # A broker never shortens a file that it has begun.
                 with target.open("r+b" if target.exists() else "wb") as file:
                     file.truncate(len(content))
                     for at in range(0, len(content), 1_000):
@@ -160,7 +160,7 @@ def test_a_file_that_shrinks_is_no_fall(store: Store) -> None:
 
 
 def many_messages(root: Path, bytes_wanted: int) -> Path:
-    """Make a log of one file that is larger than what is read at once, of messages of a real one."""
+    """Make a log of one file that is larger than one read, with the messages of a real log."""
     row = golden.rows("basic", "messages")[0]
     frame = bytearray((root / "commitlog" / "00000000000000000000").read_bytes()[: row["storeSize"]])
     content = bytearray()
@@ -204,7 +204,7 @@ def test_a_queue_that_shrinks_is_no_fall(store: Store) -> None:
         path = queue.files[1]
         with path.open("r+b") as file:
             file.truncate(333)
-        # Units are told by their places: those behind the loss keep theirs.
+        # A unit's place is its queue offset, so units after the gap keep their queue offsets.
         left = [*range(50 + 333 // 20), *range(100, 129)]
         assert queue.units().column("queue_offset").to_pylist() == left
         assert queue.offset_by_time(last + 1) == 129
@@ -249,7 +249,7 @@ except PermissionError as error:
     ["commitlog", ".", "index", "commitlog/00000000000000000000", "consumequeue", "consumequeue/TopicTest/0"],
 )
 def test_what_may_not_be_read_is_named(refused: str, store: Store) -> None:
-    """In a process without root's rights, which may read everything."""
+    """Run in a process without root's rights, because root may read everything."""
     root = store("basic")
     for path in (root, *root.parents):
         if path.owner() == Path(root).owner() and path.stat().st_mode & 0o005 != 0o005 and path != Path("/"):
@@ -282,7 +282,7 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(store: Store) -> None:
 
 @pytest.mark.parametrize("kind", ["zlib", "zstd"])
 def test_a_body_that_inflates_without_end_takes_no_memory(kind: str, store: Store) -> None:
-    """A body of 1 MB that would be 1 GB: an error with path and offset, and no more memory than the limit asks for."""
+    """A body of 1 MB that would decompress to 1 GB: an error with path and offset, and no memory above the limit."""
     root = store("basic")
     zeros = bytes(1 << 20)
     if kind == "zlib":
@@ -310,7 +310,7 @@ def test_a_body_that_inflates_without_end_takes_no_memory(kind: str, store: Stor
 
 
 def test_files_that_vanish_are_no_fall(store: Store) -> None:
-    """A broker deletes the oldest files of all parts."""
+    """A broker deletes the oldest files of all directories."""
     root = store("basic")
     rows = golden.rows("basic", "messages")
     with MessageStore.open(root) as opened:

@@ -1,4 +1,4 @@
-"""Queues whose units hold several messages, read in parts: every unit once, and not the whole queue for each part."""
+"""Queues whose units hold several messages, read in parts: each unit once, without reading the whole queue for each part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A batch of messages ends at 64 MiB, however it is read: compressed bodies become far larger than the log."""
+"""A batch of messages ends at 64 MiB in every read: compressed bodies become far larger than the log."""
 
 from __future__ import annotations
 

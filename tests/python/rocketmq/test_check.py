@@ -146,7 +146,7 @@ def test_a_unit_that_leads_elsewhere_is_found(store: Callable[[str], Path]) -> N
 
 
 def test_a_link_that_leads_nowhere_is_found(store: Callable[[str], Path], tmp_path: Path) -> None:
-    """Files may lie on another disk, which is gone."""
+    """Files may be on another disk, which is no longer mounted."""
     root = store("basic")
     rows = golden.rows("basic", "messages")
     last = max((root / "commitlog").iterdir())
@@ -162,7 +162,7 @@ def test_a_link_that_leads_nowhere_is_found(store: Callable[[str], Path], tmp_pa
 
 
 def test_lost_extension_files_are_found(store: Callable[[str], Path]) -> None:
-    """A backup of the log and the queues alone: the units' tags codes are addresses that lead nowhere."""
+    """A backup of only the log and the queues: the units' tags codes are addresses of missing extension units."""
     root = store("cqext")
     shutil.rmtree(root / "consumequeue_ext")
     with MessageStore.open(root) as opened:
@@ -200,7 +200,7 @@ def test_a_hole_in_the_index_is_found(store: Callable[[str], Path]) -> None:
 
 
 def test_what_was_cut_off_is_left_out(damaged_store: Callable[[str], Path]) -> None:
-    """Behind the end of the log lie messages that are older than what came before: a cut left them."""
+    """After the end of the log, messages older than those before it: they are left from a truncation."""
     root = damaged_store("magic-last")
     rows = golden.rows("basic", "messages")
     path = root / "commitlog" / "00000000000000262144"

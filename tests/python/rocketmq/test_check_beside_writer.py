@@ -1,4 +1,4 @@
-"""`verify` of a store that logdex writes: queues come to their files one after the other, and none is missing meanwhile."""
+"""`verify` of a store that logdex writes: queues are flushed one after the other, and none may be reported as missing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def zero_units(root: Path, topic: str, first: int, end: int) -> None:
 
 @pytest.fixture
 def written(tmp_path: Path) -> Path:
-    """A store whose writer has it open: 10 messages each in the queues A, B and C, all flushed."""
+    """Make a store that a writer has open: 10 messages each in the queues A, B and C, all flushed."""
     root = tmp_path / "store"
     writer = StoreWriter.open(root, file_size=65_536, queue_file_size=400, zone="UTC", services=False, **SIZES)
     for number in range(30):

@@ -1,4 +1,4 @@
-"""The commit log reader against what the real brokers say about their own stores."""
+"""The commit log reader against the answers of real brokers for their own stores."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _expected(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read(log: CommitLog, **options: Any) -> list[dict[str, Any]]:
-    """Rows of a scan, with times in ms and the properties as a dict."""
+    """Return the rows of a scan, with times in ms and the properties as a dict."""
     rows = []
     for batch in log.scan(**options):
         columns = []
@@ -175,7 +175,7 @@ def test_stray_short_and_empty_files_hide_no_message(name: str, damaged_store: S
     log = CommitLog.open(damaged_store(name) / "commitlog")
     expected = [row["physicalOffset"] for row in golden.rows("basic", "messages")]
     if name == "log-truncated":
-        # The last file is cut inside of its last message but the BLANK frame's file size stays that of the others.
+        # The last file ends within its last message, but the file size in the BLANK frame stays that of the others.
         patch = golden.damaged(name)["patches"][0]
         end = int(patch["path"].rsplit("/", 1)[1]) + patch["size"]
         sizes = {row["physicalOffset"]: row["storeSize"] for row in golden.rows("basic", "messages")}
@@ -349,7 +349,7 @@ def test_one_reader_serves_many_threads(store: Store) -> None:
 
 
 def test_scan_from_a_message_starts_there(damaged_store: Store) -> None:
-    # The broker's own walk never comes behind the damage; a caller that knows a message there can continue from it.
+    # The broker's own walk never gets past the damage. A caller that knows a message after it can continue from there.
     log = CommitLog.open(damaged_store("crc-early-clean") / "commitlog")
     offsets = [row["physicalOffset"] for row in golden.rows("basic", "messages")]
     damaged = 98616

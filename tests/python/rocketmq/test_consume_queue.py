@@ -1,4 +1,4 @@
-"""Consume queues against what the real brokers say about their own: units, bounds, times, and queues made anew."""
+"""Consume queues against the answers of real brokers for their own: units, bounds, times, and rebuilt queues."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _directory(root: Path, topic: str, queue_id: int) -> Path | None:
 
 
 def _queues(root: Path, case: str, **options: Any) -> Iterator[tuple[dict[str, Any], ConsumeQueue]]:
-    """Return the queues of a case that have files, each with the broker's row about it."""
+    """Return the queues of a case that have files, each with the broker's row for it."""
     log = CommitLog.open(root / "commitlog", compat=options.get("compat"))
     for row in golden.rows(case, "queues"):
         if (directory := _directory(root, row["topic"], row["queueId"])) is not None:
@@ -288,7 +288,7 @@ def test_threads_and_salvage_read_what_one_walk_reads(store: Store, case: str) -
     ] == rows
     salvaged = log.scan(columns=["phy_offset"], stop="salvage")
     found = [row for batch in salvaged for row in _rows(batch, "phy_offset", "suspect")]
-    # Clock steps are no damage, but look like it.
+    # Clock steps look like damage, but are none.
     words = {word for _, suspect in found for word in (suspect or "").split()}
     assert words <= ({"time-back"} if case.startswith("rolled") else set())
     assert [offset for offset, _ in found][: len(rows)] == [row[0] for row in rows]

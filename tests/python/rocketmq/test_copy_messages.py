@@ -1,4 +1,4 @@
-"""Copying messages into a store of their own."""
+"""Copying messages into a new store."""
 
 from __future__ import annotations
 
@@ -91,11 +91,11 @@ def test_a_topic_and_a_time_range(case: str, store: Callable[[str], Path], tmp_p
     assert report.ok, report
     expected, found = read(root, topic=topic, begin=begin, end=end), read(tmp_path / "copy")
     assert 0 < expected.num_rows < len(times)
-    # A clock that was set back leaves messages out of the middle, and those behind them move up.
+    # If the clock was set back, a time range leaves out messages in the middle, and later messages get lower queue offsets.
     for name in set(KEPT) - ({"queue_offset"} if case == "rolled" else set()):
         assert found[name].to_pylist() == expected[name].to_pylist(), name
     with CommitLog.open(tmp_path / "copy" / "commitlog") as log:
-        # 4.9.3 takes filling for messages where the log begins with byte 0.
+        # If the log begins with byte 0, 4.9.3 reads filling as messages.
         assert log.min_offset > 0
     with MessageStore.open(tmp_path / "copy") as copied:
         verified = copied.verify()

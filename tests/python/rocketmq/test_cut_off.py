@@ -1,7 +1,7 @@
-"""What a broker cut off and left on the disk: whole messages that are none any more, in real stores.
+"""Messages that a broker truncated and left on the disk, in real stores: whole, but no longer part of the log.
 
-A broker that meets a damaged message after a crash cuts its log there, erases nothing, and writes on. The tests do the same to a
-store that a real broker wrote.
+After a crash, a broker that meets a damaged message truncates its log there, erases nothing, and continues to write. The tests do
+the same to a store that a real broker wrote.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def read(root: Path, row: dict[str, Any]) -> bytearray:
 def written_after_the_cut(
     root: Path, phy_offset: int, source: dict[str, Any], *, queue_offset: int, body: bytes
 ) -> int:
-    """Write a message as a broker would now, like another one but for its place, time and body; give its size."""
+    """Write a message as a broker would, a copy of another one with a new place, time and body; return its size."""
     frame = read(root, source)
     begin, end = 88, 88 + source["storedBodyLength"]
     frame[begin:end] = body
@@ -69,7 +69,7 @@ def offsets(opened: MessageStore) -> list[int]:
 
 
 def cut_back(damaged_store: Store) -> tuple[Path, list[int], int]:
-    """Cut a log as a broker's start does, and write one message; give the offsets cut off, and where the log ends."""
+    """Truncate a log as a broker's start does, and write one message; return the truncated offsets, and the end of the log."""
     root = damaged_store("crc-last-clean")
     # Killed before its queues and its index had the message.
     (root / "abort").touch()
@@ -118,13 +118,13 @@ def test_each_is_said_to_be_cut_off(damaged_store: Store) -> None:
         told = opened.explain(row["topic"], row["uniqKey"])
         assert left[50] in [each.phy_offset for each in told.candidates if each.verdict == "cut-off"]
         assert "cut-off" in [cause.kind for cause in told.causes]
-        # Whoever wants them has them.
+        # A caller can still ask for them.
         table = pa.table(opened.commit_log.scan(columns=["phy_offset"], stop="salvage")).to_pylist()
         assert [each["phy_offset"] for each in table if "cut-off" in (each["suspect"] or "")] == left
 
 
 def test_what_lies_behind_damage_that_no_broker_met_is_there(damaged_store: Store) -> None:
-    """By default; a broker, and compat with it, knows nothing behind the end of its log."""
+    """By default; a broker, and compat with it, reads nothing after the end of its log."""
     root = damaged_store("crc-last-clean")
     behind = [r["physicalOffset"] for r in rows() if r["physicalOffset"] > CUT]
     with CommitLog.open(root / "commitlog") as log:
@@ -135,7 +135,7 @@ def test_what_lies_behind_damage_that_no_broker_met_is_there(damaged_store: Stor
 
 
 def test_a_clock_step_behind_damage_loses_nothing(store: Store) -> None:
-    """A message behind damage that is older than one before it was not cut off: a cut deletes the files behind it."""
+    """A message after damage that is older than one before it was not truncated: a truncation deletes later files."""
     root = store("rolled")
     known = golden.rows("rolled", "messages")
     times = [row["storeTimestamp"] for row in known]
@@ -153,7 +153,7 @@ def test_a_clock_step_behind_damage_loses_nothing(store: Store) -> None:
 
 @pytest.mark.parametrize("access", ["mmap", "pread"])
 def test_filling_hides_what_was_there_before(access: Any, store: Store) -> None:
-    """Of the filling at a file's end only the first bytes are written; the broker itself answers with what is below."""
+    """Only the first bytes of the filling at a file's end are written; the broker itself returns the bytes below."""
     root = store("basic")
     *_, over, below = (r for r in rows() if r["physicalOffset"] < FILE)
     at = over["physicalOffset"]

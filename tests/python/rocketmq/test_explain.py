@@ -1,4 +1,4 @@
-"""MessageStore.explain: every cause of the closed list, on a real or a damaged store, and never another one without its trace."""
+"""MessageStore.explain: each cause of the closed list, on a real or a damaged store, and no cause without evidence."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_unknown_topic(store: Store) -> None:
 
 def test_expired_file(store: Store) -> None:
     root = store("basic")
-    # As a broker does when the file's time has come; the index still has the entries.
+    # As a broker does when a file expires. The index still has the entries.
     min((root / "commitlog").iterdir()).unlink()
     row = keyed("basic", 21_105)
     told = explain(root, row["topic"], row["uniqKey"])
@@ -169,7 +169,7 @@ def test_index_behind(store: Store) -> None:
 
 
 def test_hash_collision(store: Store) -> None:
-    # "C#", "Aa" and "BB" have one hash.
+    # "C#", "Aa" and "BB" have the same hash.
     told = explain(store("basic"), "order_events", "C#")
     assert set(kinds(told)) == {"hash-collision", "not-here"}
     assert {candidate.verdict for candidate in told.candidates} <= {"other-key", "other-topic"}
@@ -266,7 +266,7 @@ def test_what_a_broker_cut_off(damaged_store: Store) -> None:
     row = next(each for each in messages("basic") if each["physicalOffset"] > 290_000 and each["uniqKey"])
     path = root / "commitlog" / "00000000000000262144"
     content = bytearray(path.read_bytes())
-    # Older than what lies before the end of the log: what came behind it was cut off and left.
+    # Older than the messages before the end of the log: messages after the end were truncated and left.
     at = row["physicalOffset"] - 262_144 + 56
     content[at : at + 8] = (row["storeTimestamp"] - 3_600_000).to_bytes(8, "big")
     path.write_bytes(content)

@@ -1,4 +1,4 @@
-"""Filters of a read: the Rust scan returns exactly the rows that the same conditions choose from a scan of everything."""
+"""Filters of a read: the Rust scan returns exactly the rows that the same conditions select from a full scan."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def carries(row: Row, key: str) -> bool:
 
 
 def passes(row: Row, asked: dict[str, Any]) -> bool:
-    """State the conditions in plain Python."""
+    """Evaluate the conditions in plain Python."""
     return (
         ("topics" not in asked or row["topic"] in asked["topics"])
         and ("queue_ids" not in asked or row["queue_id"] in asked["queue_ids"])
@@ -52,7 +52,7 @@ def rows_of(stream: Any) -> list[Row]:
 
 
 def conditions(rows: list[Row], chance: random.Random) -> dict[str, Any]:
-    """Choose conditions that some of the rows fulfil."""
+    """Choose conditions that some of the rows match."""
     some = [chance.choice(rows) for _ in range(chance.randint(1, 6))]
     words = [word for row in some for word in [row["uniq_key"], *(row["keys"] or "").split(" ")] if word]
     every = {
@@ -79,7 +79,7 @@ def findings(reader: Any) -> list[Any]:
 def test_a_filtered_scan_returns_what_the_conditions_choose(
     name: str, store: Callable[[str], Path], damaged_store: Callable[[str], Path]
 ) -> None:
-    """Findings and the words of `suspect` are those of a scan without a filter."""
+    """Findings and the values of `suspect` are those of a scan without a filter."""
     root = damaged_store(name.removeprefix("damaged ")) if name.startswith("damaged ") else store(name)
     chance = random.Random(f"{SEED} {name}")
     compared = 0

@@ -1,4 +1,4 @@
-"""The answer of `find`: an Arrow table whose messages are made when they are asked for."""
+"""The result of `find`: an Arrow table whose messages are created on demand."""
 
 from __future__ import annotations
 

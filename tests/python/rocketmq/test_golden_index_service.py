@@ -1,4 +1,4 @@
-"""Index directories of real brokers: every answer as the real IndexService gave it, every rebuilt file byte for byte."""
+"""Index directories of real brokers: each answer as the real IndexService returned it, each rebuilt file byte for byte."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOG_BEGINS = tuple(case for case in golden.STORES if case != "rolled")
 
 
 def asked(row: dict[str, Any]) -> tuple[str, str, int, int, int]:
-    """The question of a row; 5.5.0 marks the key of a question for tags."""
+    """Return the question of a row; 5.5.0 marks the key of a question for tags."""
     key = f"T#{row['key']}" if row.get("type") == "T" else row["key"]
     return row["topic"], key, row["maxNum"], row["begin"], row["end"]
 
@@ -79,7 +79,7 @@ def test_compat_answers_batches_as_the_broker(case: str, store: Callable[[str], 
 
 @pytest.mark.parametrize("case", golden.STORES)
 def test_the_default_finds_all_that_the_broker_finds(case: str, store: Callable[[str], Path]) -> None:
-    """What the broker adds to a right answer is only what its seconds make of times; what it lacks is found."""
+    """The broker adds to a right answer only because it rounds times to seconds; missing messages are found."""
     rows = [row for row in golden.rows(case, "queries") if "exception" not in row["index"]]
     compared = 0
     times = {row["physicalOffset"]: row["storeTimestamp"] for row in golden.rows(case, "messages")}
@@ -164,7 +164,7 @@ def test_a_lost_index_is_made_again_after_a_crash(case: str, store: Callable[[st
     root = store(case)
     before = files_in_log_order(root / "index")
     hash_slots, max_entries = golden.geometry(case)
-    # Without any file left nothing tells that the broker was one that indexes tags.
+    # Without any file nothing shows that the broker indexed tags.
     for keep in (len(before) // 2, *([] if golden.info(case)["broker"] == "5.5.0" else [0])):
         for path in sorted((root / "index").iterdir(), key=lambda path: path.read_bytes()[16:24])[keep:]:
             path.unlink()
@@ -177,7 +177,7 @@ def test_a_lost_index_is_made_again_after_a_crash(case: str, store: Callable[[st
 
 def test_a_hole_in_the_index_is_filled_after_a_crash(store: Callable[[str], Path]) -> None:
     for lost in range(6):
-        # The page cache of a whole file was lost while those after it were on disk; or its name was, too.
+        # Pages of a whole file were lost while those of later files were on the disk; or its name was lost, too.
         for gone in (False, True):
             root = store("basic")
             before = files_in_log_order(root / "index")
@@ -188,6 +188,6 @@ def test_a_hole_in_the_index_is_filled_after_a_crash(store: Callable[[str], Path
                 path.write_bytes(bytes(len(before[lost])))
             with IndexService.open(root / "index", mode="a", last_exit_ok=False) as index:
                 assert index.verify().ok
-            # That the first file is gone shows by a message whose other keys are in the second.
+            # A message shows that the first file is missing: its other keys are in the second.
             assert files_in_log_order(root / "index") == before
             shutil.rmtree(root)

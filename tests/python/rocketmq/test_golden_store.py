@@ -1,6 +1,6 @@
 """Whole stores of real brokers, and damaged ones: in compat the store's own answers, by default the right ones.
 
-The truth of the default is the list of messages that the real store gave, searched by brute force.
+The expected default answers come from a brute-force search in the list of messages that the real store returned.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _ROUNDS = 3
 _OPENED = tuple(name for name in golden.DAMAGED if "messageOffsets" in golden.damaged(name))
 _ALONE = tuple(name for name in golden.DAMAGED if "indexAlone" in golden.damaged(name))
 _REFUSED = {"cq-truncated", "log-stray-file", "log-truncated", "log-zero-length", "index-cycle-foreign"}
-# Their start deletes index files and dispatches the log again: the answers are those of the index made anew.
+# Their start deletes index files and dispatches the log again: the answers are those of the rebuilt index.
 _UNCLEAN = {"crc-early-unclean", "unclean-no-checkpoint"}
-# Their start cuts the log, but the index stays: its entries lead to where no message is any more.
+# Their start truncates the log, but not the index: its entries refer to offsets without a message.
 _CUT = {"crc-last-clean", "magic-last"}
 
 
 def query_message(index: IndexService, log: CommitLog, row: dict[str, Any], end_of_log: int) -> dict[str, Any]:
-    """What `DefaultMessageStore#queryMessage` makes of the index's answers: up to three rounds, nothing verified."""
+    """Return what `DefaultMessageStore#queryMessage` makes of the index's answers: up to three rounds, nothing verified."""
     key = f"T#{row['key']}" if row.get("type") == "T" else row["key"]
     answer: dict[str, Any] = {"offsets": [], "msgIds": [], "lastTimestamp": 0, "lastPhyOffset": 0}
     last_time = row["end"]
@@ -190,7 +190,7 @@ def test_compat_answers_a_damaged_store_as_the_broker(name: str, damaged_store: 
 
 @pytest.mark.parametrize("name", golden.DAMAGED)
 def test_the_default_answers_a_damaged_store_right(name: str, damaged_store: Callable[[str], Path]) -> None:
-    """Every message that is still whole is found by its keys, and nothing else; what is broken is a finding."""
+    """Every valid message is found by its keys, and nothing else; damage is a finding."""
     root = damaged_store(name)
     before = snapshot(root)
     lost = {98_616} if "early" in name else {278_675} if name == "crc-last-clean" else set()
@@ -230,7 +230,7 @@ def test_compat_queues_of_a_damaged_store_are_the_broker_s(
     root = damaged_store(name)
     compared = 0
     if name == "crc-early-unclean":
-        # The start there throws all queues away and dispatches what is left of the log.
+        # The start there deletes all queues and dispatches the rest of the log.
         with MessageStore.open(root, compat="4.9.3") as before:
             before.build_queues(tmp_path / "anew")
         (tmp_path / "anew" / "commitlog").symlink_to(root / "commitlog")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Store = Callable[[str], Path]
 
-# In `rolled` the beginning of the log is gone, and the names of the index files are not in the order of creation.
+# In `rolled` the beginning of the log was deleted, and the names of the index files are not in the order of creation.
 WHOLE = ("basic", "cqext", "ipv6", "pool", "sync", "v5-3-3", "v5-basic")
 KILLED = ("killed", "v5-killed")
 
@@ -52,8 +52,8 @@ def _entries_of_index(root: Path, case: str) -> list[tuple[int, int]]:
 def test_entries_are_those_of_the_broker(case: str, store: Store) -> None:
     root = store(case)
     wanted = _entries_of_index(root, case)
-    # An index file is seeded with the end of the one before and starts with its own first message, so that the message at
-    # a batch's border is not met twice here: each message comes in one batch.
+    # The seed of an index file is the end of the one before, and the file starts with its own first message. So the message at a
+    # batch's border does not occur twice here: each message is in one batch.
     found = _entries_of_log(root, tags=golden.info(case)["broker"] == "5.5.0", batch_size=8192)
     assert found == wanted
     held = sum(row["indexCount"] - 1 for row in golden.rows(case, "index_files"))

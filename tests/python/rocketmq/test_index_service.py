@@ -1,4 +1,4 @@
-"""IndexService puts, rolls and answers; the vectors were made by the real 4.9.3 classes."""
+"""IndexService puts, rolls and answers; the real 4.9.3 classes made the vectors."""
 
 from __future__ import annotations
 
@@ -286,7 +286,7 @@ def test_put_batch_refuses_null_before_it_writes(tmp_path: Path, column: str) ->
 
 
 def test_put_batch_refuses_the_null_of_a_dictionary_before_it_writes(tmp_path: Path) -> None:
-    """No row is null there: the value is, to which a row leads."""
+    """A row is never null there, but the value that it refers to is."""
     columns = entries(["a", "b"])
     dictionary = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["a", None]))
     with IndexService.open(tmp_path, mode="a", **SMALL) as index:
@@ -315,7 +315,7 @@ def test_put_batch_refuses_what_is_no_batch(tmp_path: Path) -> None:
 
 
 def test_a_file_without_room_is_an_error_not_a_loop(tmp_path: Path) -> None:
-    # B10: upstream creates files without end.
+    # B10: upstream creates files in an endless loop.
     with (
         pytest.raises((IndexFullError, ValueError)),
         IndexService.open(tmp_path, mode="a", hash_slots=10, max_entries=1) as index,

@@ -1,4 +1,4 @@
-"""What a crash leaves: a writer killed at any moment, and power lost with any pages unwritten."""
+"""After a crash: a writer killed at any moment, and a power loss with any pages unwritten."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ WRITER = textwrap.dedent("""
 
 
 def kill_a_writer(directory: Path, access: str, first: int, after_s: float) -> int:
-    """Run a writer, kill it, and give the number of entries whose puts had returned."""
+    """Run a writer, kill it, and return the number of entries whose puts had returned."""
     arguments = [sys.executable, "-c", WRITER, str(directory), access, str(first)]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout is not None
@@ -50,7 +50,7 @@ def kill_a_writer(directory: Path, access: str, first: int, after_s: float) -> i
         time.sleep(after_s)
         writer.kill()
         lines = writer.stdout.read().splitlines()
-    # The last line may be cut off.
+    # The last line may be truncated.
     return int(lines[-2]) if len(lines) > 1 else first
 
 
@@ -60,7 +60,7 @@ def test_a_killed_writer_loses_nothing_whose_put_returned(tmp_path: Path, access
     done = 0
     for _ in range(6):
         done = kill_a_writer(tmp_path, access, done, chance.uniform(0, 0.05))
-        # A reader that comes before any mending, then a writer that mends.
+        # A reader that opens before any repair, then a writer that repairs.
         for mode in ("r", "a"):
             with IndexService.open(tmp_path, mode=mode, hash_slots=50, max_entries=400) as index:
                 found = index.query_batch("T", [f"k{i}" for i in range(done + 71)]).to_pylist()
@@ -70,23 +70,23 @@ def test_a_killed_writer_loses_nothing_whose_put_returned(tmp_path: Path, access
                     held += 100 * number in candidates
                 if mode == "a":
                     report = index.verify()
-                    # A writer killed while it creates a file may leave the bare name, which everybody passes over.
+                    # A writer killed while it creates a file may leave an empty file, which all readers skip.
                     assert {(f.kind, f.found) for f in report.findings} <= {("file-size", "0 bytes")}, (
                         f"seed {SEED}: {report}"
                     )
-        # What was put beyond the last answer is put again: twice is allowed, lost is not.
+        # Entries put after the last answer are put again: an entry may occur twice, but none may be lost.
     assert done > 0
 
 
 def mixture(old: bytes, new: bytes, chance: random.Random) -> bytes:
-    """Take each page of a file either as it was at the last flush or as it is."""
+    """Choose each page of a file either from the last flush or from its current state."""
     old = old.ljust(len(new), b"\0")
     share = chance.random()
     return b"".join((new if chance.random() < share else old)[at : at + PAGE] for at in range(0, len(new), PAGE))
 
 
 def power_loss(tmp_path: Path, flushed: int, put: int, first_offset: int) -> tuple[Path, bytes, bytes]:
-    """Put entries, flush after the first of them; give the newest file, as it was flushed and as it is."""
+    """Put entries, flush after the first of them; return the newest file, as it was flushed and as it is."""
     directory = tmp_path / "index"
     columns = entries([f"k{i % 700}" for i in range(put)], first_offset=first_offset)
     with IndexService.open(directory, mode="a", hash_slots=1500, max_entries=2000) as index:
@@ -96,7 +96,7 @@ def power_loss(tmp_path: Path, flushed: int, put: int, first_offset: int) -> tup
         old = newest.read_bytes() if newest else b""
         index.put_batch({name: values[flushed:] for name, values in columns.items()})
         if index.files[-1].path != newest:
-            # The full file was flushed when it was rolled, so only the new one can be torn.
+            # The full file was flushed when it was rolled, so only the new one can lose pages.
             newest, old = index.files[-1].path, b""
     return newest, old, newest.read_bytes()
 

@@ -1,4 +1,4 @@
-"""A writer's death between any two of its stores: the stores of a run, applied one by one.
+"""A writer's death between any two of its memory stores: the stores of a run, applied one by one.
 
 The stores are those between two snapshots of the file, in the order of docs/formats/rocketmq-index.md, "Publication", or in
 the broker's own order (IndexFile#putKey).
@@ -37,7 +37,7 @@ def put(index: IndexService, first: int, end: int) -> None:
 
 
 def run(directory: Path, blocks: list[tuple[int, int]]) -> list[bytes]:
-    """Put blocks of rows; give the file as it is before and after each."""
+    """Put blocks of rows; return the file before and after each."""
     images = [bytes(FIRST_ENTRY + 20 * MAX_ENTRIES)]
     with IndexService.open(directory, mode="a", **GEOMETRY) as index:
         for first, end in blocks:
@@ -59,7 +59,7 @@ def stores(images: list[bytes], order: tuple[int, ...]) -> Iterator[tuple[int, b
 
 
 def check(index: IndexService, whole: int, *, begun: int) -> None:
-    """All rows of whole blocks are found, and nothing that was never put."""
+    """All rows of whole blocks are found, and no row that was never put."""
     for key in set(KEYS):
         found = index.query_offset("T", key).phy_offsets
         offsets = [COLUMNS["phy_offset"][row] for row in range(begun) if KEYS[row] == key]

@@ -36,7 +36,7 @@ def make_checkpoint(path: Path, index_msg_timestamp: int) -> Path:
 
 
 def seven_messages(directory: Path, checkpoint: Path) -> list[Path]:
-    """An unclean load that was run with the real 4.9.3 classes: seven one-key messages, one second apart, three to a file."""
+    """An unclean load that was run with the real 4.9.3 classes: seven one-key messages, one second apart, three per file."""
     with IndexService.open(directory, mode="a", checkpoint=checkpoint, **SMALL) as index:
         index.put_batch(entries([f"k{i}" for i in range(7)]))
     return sorted(directory.iterdir())
@@ -196,7 +196,7 @@ def test_puts_go_on_after_a_newest_file_that_takes_none(tmp_path: Path) -> None:
         index.put_batch(entries(["d"], first_offset=1030, begin=T0 + 65000))
         newest = index.files[-1]
         assert newest.path.name == "99990101000000001"
-        # Seeded by the last file that holds something: 65 s after the seed's end at 2 s.
+        # The seed is the last file with entries: 65 s after the seed's end at 2 s.
         assert newest.path.read_bytes()[112:116] == (63).to_bytes(4, "big")
         assert [index.query_offset("T", key).phy_offsets for key in "abcd"] == [[1000], [1010], [1020], [1030]]
     assert broken.stat().st_size == 0
@@ -307,7 +307,7 @@ def test_of_two_writers_to_a_directory_that_is_not_there_one_is_refused(tmp_path
 def test_a_file_held_by_another_writer_is_refused(tmp_path: Path) -> None:
     with IndexFile.create(tmp_path / "100", **SMALL), pytest.raises(BlockingIOError):
         IndexService.open(tmp_path, mode="a", **SMALL)
-    # The refused service let the directory go.
+    # The refused service released the directory.
     IndexService.open(tmp_path, mode="a", **SMALL).close()
 
 
@@ -453,7 +453,7 @@ def test_verify_finds_nothing_in_a_healthy_store(case: str, store: Callable[[str
 
 
 def test_a_directory_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
-    # B8, B9. A link that leads nowhere, because permissions do not bind a superuser.
+    # B8, B9. A dangling link, because permissions do not bind a superuser.
     (tmp_path / "index").symlink_to(tmp_path / "none" / "index")
     with IndexService.open(tmp_path / "index", mode="a", **SMALL) as index:
         for _ in range(3):

@@ -1,4 +1,4 @@
-"""The index service beside a plain list: whatever is put, rolled, expired and opened again, answers are the list's."""
+"""The index service beside a plain list: after any puts, rolls, expiry and reopening, the answers match the list."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from index_inputs import T0
 from logdex.rocketmq import IndexService, index_key, key_hash
 
-# Few keys, some of them with one hash: Aa and BB collide, so do the two of the topic T.
+# Few keys, some of them with the same hash: Aa and BB collide, and so do the two of the topic T.
 KEYS = st.sampled_from(["a", "b", "Aa", "BB", "AaAa", "BBBB", "", "tzhulrtb", "\u6d88\u606f", "\U0001f600"])
 TOPICS = st.sampled_from(["T", "TopicTest", "AaTopic", "BBTopic"])
 # Mostly forward in time, with steps back and long pauses.

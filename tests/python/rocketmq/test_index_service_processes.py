@@ -1,4 +1,4 @@
-"""One writer, readers in other processes: nothing is seen half, nothing that was put is missed."""
+"""One writer, readers in other processes: no entry is seen half-written, and no entry that was put is missed."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _ROLLED_BACK = 12
 
 
 def indexed_messages(case: str) -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """The messages that an index leads to, newest first, by topic and key; from the real store's own list."""
+    """Return the messages that an index refers to, newest first, by topic and key; from the real store's own list."""
     found = defaultdict(list)
     for message in reversed(golden.rows(case, "messages")):
         if message["sysFlag"] & _ROLLED_BACK != _ROLLED_BACK:
@@ -117,7 +117,7 @@ def test_compat_searches_no_further_than_the_broker_and_says_so(store: Callable[
 
 
 def test_a_colliding_key_is_rejected_where_the_broker_answers_with_it(store: Callable[[str], Path]) -> None:
-    # The real client, asked for one message of this key, said that there is none: B13.
+    # The real client, asked for one message of this key, reported that there is none: B13.
     failed = [row for row in golden.rows("basic", "client_queries") if row["maxNum"] == 1 and row["exception"]]
     assert failed
     with MessageStore.open(store("basic")) as opened:
@@ -166,7 +166,7 @@ def test_without_an_index_the_log_is_read_once(damaged_store: Callable[[str], Pa
                 result = opened.find(topic, key)
                 assert offsets(result) == [row["physicalOffset"] for row in rows]
                 assert (result.complete, result.unscanned) == (True, [])
-                # What was read once is searched, also by a call that reads nothing.
+                # A range that was read once is searched, also by a call that reads nothing.
                 again = opened.find(topic, key, scan=False)
                 assert (offsets(again), again.complete, again.scanned_bytes) == (offsets(result), True, 0)
                 assert result.scanned_bytes == (size if place == 0 else 0)
@@ -259,7 +259,7 @@ def test_find_batch_refuses_what_is_no_key_before_it_reads(store: Callable[[str]
 
 
 def test_topics_behind_damage_are_topics(damaged_store: Callable[[str], Path]) -> None:
-    """Where the log alone tells them: a message behind damage is found without its topic, too."""
+    """Only the log has the entry: a message after damage is found without its topic, too."""
     root = damaged_store("crc-early-clean")
     for name in ("consumequeue", "config"):
         shutil.rmtree(root / name)

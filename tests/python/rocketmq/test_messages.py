@@ -76,7 +76,7 @@ def test_messages_are_those_of_the_log(case: str, store: Callable[[str], Path]) 
 def test_queues_lead_to_the_same_messages(
     case: str, store: Callable[[str], Path], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without reading the log, but for the messages of the raw transaction types that no queue leads to."""
+    """Without reading the log, except for messages of the raw transaction types, which no queue has units of."""
     rows = golden.rows(case, "messages")
     with MessageStore.open(store(case)) as opened:
         for topic, queue, times in questions(rows, random.Random(f"{SEED} {case}")):
@@ -92,7 +92,7 @@ def test_queues_lead_to_the_same_messages(
                 times,
             )
             assert found == sorted(found)
-    # No unit was found untrue.
+    # No unit was found wrong.
     assert {record.getMessage().split(";")[0] for record in caplog.records} <= {'topic "nobody\'s" has no queue'}
 
 
@@ -116,7 +116,7 @@ def test_what_is_dispatched_while_the_queues_are_read_is_not_passed_over(tmp_pat
             writer.put_message("T", keys=f"k{number}")
             if number == 4:
                 writer.flush()
-        # What logdex writes is marked, and its queues are not trusted before it ends; a broker's are.
+        # A logdex writer marks the store. Its queues are not trusted until it ends; a broker's are.
         (tmp_path / "abort").unlink()
         with MessageStore.open(tmp_path) as opened:
             stream = iter(opened.messages("T", columns=["keys"], scan=False))
@@ -144,7 +144,7 @@ def test_a_unit_that_leads_elsewhere_hides_no_message(
             writer.put_message("TU"[number % 3 == 2], keys="k", queue_id=number % 3 % 2).phy_offset
             for number in range(6)
         ]
-        # A broker that died, and whose mark was deleted: the queues lack the end of the log.
+        # A broker that crashed, and whose abort file was deleted: the queues lack the end of the log.
         (tmp_path / "abort").unlink()
         file = min((tmp_path / "consumequeue" / queue).iterdir())
         with file.open("r+b") as units:
@@ -257,7 +257,7 @@ def test_tags_lead_to_messages_where_a_broker_indexed_them(store: Callable[[str]
 
 
 def test_what_is_not_indexed_is_read(store: Callable[[str], Path]) -> None:
-    """What is not indexed is read; the result says how much."""
+    """Messages that are not indexed are read from the log; the result says how many bytes."""
     root = store("basic")
     shutil.rmtree(root / "index")
     with MessageStore.open(root) as opened:

@@ -1,4 +1,4 @@
-"""IndexService.recover: in compat what a broker's start makes of the index after a kill, by default all that the log holds."""
+"""IndexService.recover: in compat the index after a broker's start that follows a kill, by default all keys of the log."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_compat_indexes_again_what_a_broker_does(case: str, store: Callable[[str
         assert headers == [tuple(row[field] for field in _FIELDS) for row in files]
         kept = 0
         for file, row in zip(index.files, files, strict=True):
-            # Files made anew have names of that start, and no digest.
+            # Rebuilt files have names of that start, and no digest.
             if "sha256" in row:
                 assert file.path.name == row["file"]
                 assert hashlib.sha256(file.path.read_bytes()).hexdigest() == row["sha256"]
@@ -95,7 +95,7 @@ def test_a_reader_does_not_recover(store: Callable[[str], Path]) -> None:
 
 
 def test_message_index_safe_reads_the_whole_log(store: Callable[[str], Path]) -> None:
-    """That setting counts the index's own time, which is before the first file here: nothing is lost."""
+    """That setting counts the index's own time, which is before the first file here: no entry is lost."""
     root = store("rolled-killed")
     before = sorted(path.read_bytes() for path in (root / "index").iterdir())
     for path in (root / "index").iterdir():

@@ -1,4 +1,4 @@
-"""Power lost with any pages of the index unwritten, beside a whole log: everything is found again, nothing twice."""
+"""A power loss with any pages of the index unwritten, and a whole log: each message is found again, and none twice."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ IMAGES = 12
 
 
 def indexed_keys(root: Path) -> tuple[list[str], list[str]]:
-    """All topics and keys that the log's messages are indexed by."""
+    """Return all topics and keys that the log's messages are indexed by."""
     keys: dict[tuple[str, str], None] = {}
     with CommitLog.open(root / "commitlog") as log:
         for messages in log.scan():
@@ -63,7 +63,7 @@ def test_a_torn_index_is_whole_again(case: str, store: Callable[[str], Path], tm
             found = index.query_batch(topics, keys).to_pylist()
             assert index.verify().ok
         for topic, key, offsets, expected in zip(topics, keys, found, truth, strict=True):
-            # What a torn entry left may be one candidate more, which the message itself rejects.
+            # A torn entry may add one more candidate, which the check of its message rejects.
             assert Counter(offsets) & Counter(expected) == Counter(expected), (SEED, image, topic, key)
             assert {offset: offsets.count(offset) for offset in expected} == Counter(expected), (
                 SEED,

@@ -1,4 +1,4 @@
-"""The lock of a store: one holder at a time, whether a JVM, this process or another one of ours."""
+"""The lock of a store: one holder at a time, be it a JVM, this process or another logdex process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What opening a store and its first answer read of the log: not all of a file that holds a gigabyte."""
+"""How much of the log is read to open a store and return the first answer: not all of a file of one gigabyte."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _last_indexed(root: Path) -> int:
 
 
 def _spoil_first_message(root: Path) -> int:
-    """Damage the message that the last file of the log begins with; give its offset."""
+    """Damage the first message of the last log file; return its offset."""
     with _last_file(root).open("r+b") as file:
         file.seek(_BODY_CRC)
         file.write(b"\0\0\0\0")

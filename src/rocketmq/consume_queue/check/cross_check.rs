@@ -1,11 +1,11 @@
-//! Cross-check of the queues of a store with its log: every message has its unit, every unit its message.
+//! Cross-check of the queues of a store with its log: every message must have a unit, and every unit a message.
 //!
 //! ```text
 //! scan of the log --check--> units of each message: there, and with its tags code?
 //!                  --finish--> units of no message, and messages without a unit
 //! ```
 //!
-//! The messages of a queue are in the order of its units, so only the next units of each queue are in memory.
+//! The units of a queue are in the order of its messages, so only the next units of each queue are in memory.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -29,9 +29,9 @@ use crate::rocketmq::names::{MULTI_DISPATCH, MULTI_QUEUE_OFFSET, SCHEDULE_TOPIC,
 
 /// The most units of a queue that are read ahead.
 const AHEAD: usize = 8_192;
-/// The fewest.
+/// The fewest units of a queue that are read ahead.
 const FEWEST_AHEAD: usize = 256;
-/// The most units in memory, over all queues, unless each has its fewest: there may be many thousands of queues.
+/// The most units in memory, over all queues. Each queue may have its fewest: there may be many thousands of queues.
 const IN_MEMORY: usize = 1 << 20;
 /// Units that are compared with their messages at once.
 const UNITS_A_STEP: i64 = if cfg!(test) { 2 } else { 8_192 };
@@ -61,10 +61,10 @@ struct Followed {
     blocks: BatchBlocks,
     /// Sorted by queue offset. Of units with the same offset the last one counts.
     units: Vec<BatchUnit>,
-    /// The range of queue offsets whose units were read.
+    /// The range of queue offsets that was read.
     begin: i64,
     end: i64,
-    /// Messages that have their unit.
+    /// Number of messages whose unit was found.
     matched: i64,
 }
 
@@ -75,7 +75,7 @@ impl Followed {
         Self { topic, queue_id, directory, options, blocks, units, begin: 0, end: 0, matched: 0 }
     }
 
-    /// Opens the queue for one reading: there may be too many queues to keep their files open.
+    /// Opens the queue for one read: a store may have too many queues to keep their files open.
     fn open(&self) -> Result<ConsumeQueue> {
         ConsumeQueue::open(&self.directory, self.options.clone())
     }
@@ -105,7 +105,7 @@ impl Followed {
             let end = queue_offset.saturating_add(i64::try_from(ahead).unwrap_or(i64::MAX));
             self.read(&self.open()?, queue_offset, end)?;
         }
-        // Usually at this place; not if units are missing or hold several messages.
+        // Usually the unit is at this place, unless units are missing or hold several messages.
         let place = usize::try_from(queue_offset.wrapping_sub(self.begin)).unwrap_or(usize::MAX);
         let is_it = |unit: &&BatchUnit| unit.base_offset == queue_offset;
         let unit = self.units.get(place).filter(is_it).or_else(|| {
@@ -115,7 +115,7 @@ impl Followed {
         Ok(unit.map(|unit| unit.unit))
     }
 
-    /// The file and the byte of a unit; for a batch queue, whose units are not numbered, the directory.
+    /// Returns the file and the byte of a unit. Units of a batch queue are not numbered, so its directory is returned.
     fn place(&self, queue_offset: i64) -> Result<(PathBuf, u64)> {
         let queue = self.open()?;
         if queue.kind() == Kind::Batch {
@@ -158,14 +158,14 @@ struct WrongTags {
     found: i64,
 }
 
-/// How a store was left.
+/// The state in which the writer left the store.
 #[derive(Clone, Debug, Default)]
 pub struct StoreState {
-    /// The store is open for writing, or was not closed: the last messages may lack their units.
+    /// Whether the store is open for writing, or was not closed. The last messages may then lack their units.
     pub is_unclean: bool,
-    /// The writer dispatches queue by queue, as logdex does, so each queue may end at another message.
+    /// Whether the writer dispatches queue by queue, as logdex does. Each queue may then end at another message.
     pub is_dispatched_by_queue: bool,
-    /// The topics that the store's configuration knows. Messages of other topics may lack their queue. Empty: unknown.
+    /// The topics in the store's configuration. Messages of other topics may lack their queue. Empty: unknown.
     pub topics: HashSet<String>,
 }
 
@@ -177,7 +177,7 @@ pub struct CrossCheck {
     state: StoreState,
     queues: Vec<Followed>,
     numbers: Numbers,
-    /// Offset in the log that the dispatch has reached at least.
+    /// Offset in the log that the dispatch has reached, at least.
     dispatched: Option<i64>,
     missing: Vec<Vec<MissingUnits>>,
     numbers_missing: Numbers,
@@ -187,7 +187,7 @@ pub struct CrossCheck {
 }
 
 impl CrossCheck {
-    /// Lists the queues of the store in `root` and checks their files. `options` tell how queues are read.
+    /// Lists the queues of the store in `root` and checks their files. `options` control how queues are read.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -280,7 +280,7 @@ impl CrossCheck {
                 continue;
             };
             queue.matched += 1;
-            // The code of a parked message is its time of delivery, by a table of levels that the store does not hold.
+            // The tags code of a scheduled message is its time of delivery. The store does not hold the table of levels.
             if topic == SCHEDULE_TOPIC {
                 continue;
             }
@@ -358,7 +358,7 @@ impl CrossCheck {
         }
     }
 
-    /// Checks the units that no message had, and reports the messages without a unit.
+    /// Checks the units without a message, and reports the messages without a unit.
     ///
     /// Counts `queues`, `units_followed`, and, if there are any, `messages_not_dispatched` and `messages_of_deleted_topics`.
     ///
@@ -389,7 +389,7 @@ impl CrossCheck {
         Ok(self.report)
     }
 
-    /// Compares the units of a queue with the log, unless each of them had its message. Returns their number.
+    /// Compares the units of a queue with the log, unless each of them already had its message. Returns their number.
     fn check_units(&mut self, queue: &mut Followed) -> Result<i64> {
         let opened = queue.open()?;
         let (begin, end) = opened.bounds()?;
@@ -403,7 +403,7 @@ impl CrossCheck {
             queue.read(&opened, at, next)?;
             let mut units = std::mem::take(&mut queue.units);
             (queue.begin, queue.end) = (0, 0);
-            // A batch unit may begin in the step before.
+            // A batch unit may begin in the previous step.
             units.retain(|unit| unit.base_offset >= at || at == begin);
             count += i64::try_from(units.len()).unwrap_or(i64::MAX);
             // Messages before the log were deleted with it.
@@ -463,7 +463,7 @@ impl CrossCheck {
         Ok(is_named && dispatched_queue_id(&queue.topic, message.queue_id) == queue.queue_id)
     }
 
-    /// Returns whether messages are behind the end of their queue, which may have grown since they were compared.
+    /// Returns whether messages are after the end of their queue, which may have grown since they were compared.
     fn is_not_dispatched_yet(&mut self, run: &MissingUnits) -> Result<bool> {
         let number = self.numbers.get(&run.topic, run.queue_id);
         let Some(queue) = number.and_then(|number| self.queues.get_mut(number)) else {

@@ -1,4 +1,4 @@
-//! The units of a store compared with the messages that go by.
+//! Compares the units of a store with the messages of a scan.
 
 use std::fs;
 
@@ -104,7 +104,7 @@ fn messages_without_their_unit_come_in_runs() {
         check.missing.iter().flatten().map(|run| (&*run.topic, run.begin, run.end, run.phy_offset)).collect();
     assert_eq!(runs, [("U", 0, 1, 50), ("T", 1, 3, 100), ("T", 4, 5, 300)]);
     let report = check.finish().unwrap();
-    // The log is empty, so the units lead behind its end.
+    // The log is empty, so the units refer to offsets after its end.
     let ends = |at: u64, offset| {
         let expected = format!("message {at} of 'T', queue 0, size 100, at offset {offset}");
         ("queue-message".to_owned(), 20 * at, expected, "the end of the log".to_owned())
@@ -166,7 +166,7 @@ fn of_units_with_one_offset_the_last_counts() {
     let mut check = cross_check(root.path(), StoreState::default());
     let found = [0, 1, 3, 5].map(|offset| check.queues[0].unit(offset, 8).unwrap().map(|unit| unit.phy_offset));
     assert_eq!(found, [Some(0), None, Some(200), Some(300)]);
-    // A unit that reaches into the next step is counted once.
+    // A unit that ends in the next step is counted once.
     let report = check.finish().unwrap();
     assert!(report.checked.contains(&("units_followed", 3)), "{:?}", report.checked);
 }

@@ -1,4 +1,4 @@
-//! Whether the queues of a store lead to one message.
+//! Checks whether the queues of a store have the unit of a message.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Checking queues: each by itself, and against the messages of the log.
+//! Checks queues: each by itself, and against the messages of the log.
 
 mod cross_check;
 mod dispatched;

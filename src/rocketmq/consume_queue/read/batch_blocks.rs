@@ -1,7 +1,8 @@
-//! The queue offsets of each block of a batch queue, so that some of them can be read without all the others.
+//! The queue offsets of each block of a batch queue, so that a range can be read without reading the whole queue.
 //!
-//! A unit of a batch queue is where it was put, not at its queue offset. One pass finds the offsets of each block of units; units that
-//! are appended later are read on demand. Blocks out of order are found as well: damage hides nothing behind it.
+//! The position of a unit in a batch queue does not follow from its queue offset. One pass finds the offsets of each block of
+//! units. Units that are appended later are read on demand. Blocks out of order are found as well, so damage does not hide the
+//! units after it.
 
 use super::queue::{ConsumeQueue, Numbered};
 use crate::error::Result;
@@ -16,9 +17,9 @@ const BLOCK: u64 = 256;
 struct Block {
     first: u64,
     end: u64,
-    /// The smallest queue offset of this block and those behind it.
+    /// The smallest queue offset of this block and the later ones.
     least: i64,
-    /// After the largest queue offset of this block and those before it.
+    /// After the largest queue offset of this block and the earlier ones.
     most: i64,
 }
 
@@ -26,7 +27,7 @@ struct Block {
 #[derive(Debug, Default)]
 pub(crate) struct BatchBlocks {
     blocks: Vec<Block>,
-    /// After the largest queue offset of the last block itself.
+    /// After the largest queue offset of the last block alone.
     last_most: i64,
     is_known: bool,
     units_read: u64,
@@ -64,13 +65,13 @@ impl BatchBlocks {
         Ok(())
     }
 
-    /// The number of units read so far, each counted as often as it was read.
+    /// The number of units read so far. A unit that was read twice counts twice.
     #[cfg(test)]
     pub(crate) fn units_read(&self) -> u64 {
         self.units_read
     }
 
-    /// Reads the units behind the last block: at first all of them, later up to the first block without a message.
+    /// Reads the units after the last block: at first all of them, later up to the first block without a message.
     fn read_blocks(&mut self, queue: &ConsumeQueue, files: &[OffsetFile]) -> Result<()> {
         let from = self.blocks.last().map_or(0, |last| last.end);
         let (mut block, mut blank): (Option<Block>, u64) = (None, 0);
@@ -105,7 +106,7 @@ impl BatchBlocks {
         Ok(())
     }
 
-    /// Carries the smallest offset to the earlier blocks, and the largest to the later ones.
+    /// Propagates the smallest offset to the earlier blocks, and the largest to the later ones.
     fn carry(&mut self) {
         let mut most = i64::MIN;
         for block in &mut self.blocks {
@@ -175,7 +176,7 @@ mod tests {
                 met += units.len();
             }
             assert_eq!(i64::try_from(met), Ok(count));
-            // All of them once, then for each window of 200 units no more than 3 blocks.
+            // All units once, then at most 3 blocks for each window of 200 units.
             let most = count + count / 200 * 3 * BLOCK.cast_signed();
             assert!(blocks.units_read() <= most.cast_unsigned(), "{} of {most}", blocks.units_read());
         }
@@ -186,7 +187,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let directory = folder.path().join("batchconsumequeue/T/0");
         let mut units: Vec<_> = (0..2_500).map(|number| Some(unit(number, 2 * number, 2))).collect();
-        // Zeros over a whole block, one wild offset, and one offset again at the end.
+        // Zeros over a whole block, one wild offset, and one duplicate offset at the end.
         for lost in &mut units[300..900] {
             *lost = None;
         }

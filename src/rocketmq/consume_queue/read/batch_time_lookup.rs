@@ -1,8 +1,9 @@
-//! From a store time to a queue offset in a batch queue, in compat: as a 5.x broker searches.
+//! Finds the queue offset of a store time in a batch queue, in compat: as a 5.x broker searches.
 //!
-//! COMPAT(rocketmq `BatchConsumeQueue#getOffsetInQueueByTime`, `#binarySearchRight`): the times are those in the units. It
-//! differs from the search of other queues, and from its own documentation: a time after the last unit returns that unit and not
-//! the end; a time between two units returns the later one for [`Boundary::Upper`], too, or none, which is then the beginning.
+//! COMPAT(rocketmq `BatchConsumeQueue#getOffsetInQueueByTime`, `#binarySearchRight`): the times are those in the units. The
+//! search differs from that of other queues, and from its own documentation. A time after the last unit returns that unit and not
+//! the end. A time between two units returns the later one for [`Boundary::Upper`], too. If there is none, the result is the
+//! beginning.
 
 use super::queue::{Boundary, Bounds, ConsumeQueue};
 use crate::error::Result;
@@ -22,7 +23,7 @@ impl Units<'_> {
     }
 }
 
-/// The queue offset for a store time in ms.
+/// Returns the queue offset of a store time in ms.
 pub(super) fn offset_by_time(
     queue: &ConsumeQueue,
     files: &[OffsetFile],
@@ -44,8 +45,8 @@ pub(super) fn offset_by_time(
     Ok(found.unwrap_or(-1).clamp(bounds.min, bounds.max))
 }
 
-/// Numbers of the units, the last excluded, of the file that is searched: the last one if it begins in time, else the one
-/// that begins latest of those that do, else the first one.
+/// Returns the numbers of the units of the file to search, the last excluded. This is the last file if it begins in time, else
+/// the file that begins latest among those that do, else the first file.
 fn file_of_time(units: &Units<'_>, bounds: Bounds, time: i64) -> Result<Option<(u64, u64)>> {
     let len = units.queue.unit_bytes();
     let mut chosen: Option<(i64, (u64, u64))> = None;

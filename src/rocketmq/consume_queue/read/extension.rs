@@ -1,12 +1,12 @@
-//! Extension files: facts about messages that do not fit a unit.
+//! Extension files: message fields that do not fit into a unit.
 //!
 //! ```text
 //! 0 size i16 = 20 + bit map    10 store timestamp i64
 //! 2 tags code i64              18 bit map length i16, bit map
 //! ```
 //!
-//! A unit with an extension holds its address in place of the tags code: the offset in the extension files plus
-//! `i64::MIN`. A size of 0 or less ends a file. Source: upstream `ConsumeQueueExt`.
+//! A unit with an extension holds an address instead of the tags code: the offset in the extension files plus `i64::MIN`. A size
+//! of 0 or less ends a file. Source: upstream `ConsumeQueueExt`.
 
 use std::path::Path;
 
@@ -15,11 +15,11 @@ use crate::error::{Error, Result};
 use crate::io::{Access, FileSource, ReadAt as _};
 use crate::rocketmq::offset_files::{self, OffsetFile};
 
-/// Tags codes up to this are addresses (upstream `ConsumeQueueExt.MAX_ADDR`).
+/// Tags codes up to this value are addresses (upstream `ConsumeQueueExt.MAX_ADDR`).
 const MAX_ADDRESS: i64 = i32::MIN as i64 - 1;
 /// Bytes of a unit without its bit map.
 pub(crate) const HEAD: usize = 20;
-/// Bytes that a unit leaves free at the end of a file.
+/// Bytes that must stay free at the end of a file.
 pub(crate) const END_BLANK: u64 = 4;
 /// The shortest file that holds a unit without a bit map.
 pub(crate) const SHORTEST_EXTENSION_FILE: u64 = HEAD as u64 + END_BLANK;
@@ -44,12 +44,12 @@ pub struct ExtensionUnit {
     pub tags_code: i64,
     /// Store time of the message.
     pub store_timestamp: i64,
-    /// The consumers whose filters accept the message; perhaps empty.
+    /// The consumers whose filters accept the message; may be empty.
     pub bit_map: Vec<u8>,
 }
 
 impl ExtensionUnit {
-    /// Returns the bytes of the unit, whose bit map has less than 32 KiB.
+    /// Returns the bytes of the unit. Its bit map must be shorter than 32 KiB.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let size = |bytes: usize| i16::try_from(bytes).unwrap_or(i16::MAX).to_be_bytes();
         let (tags_code, time) = (self.tags_code.to_be_bytes(), self.store_timestamp.to_be_bytes());
@@ -101,9 +101,9 @@ impl ConsumeQueue {
 pub(crate) struct ExtensionReader {
     files: Vec<OffsetFile>,
     access: Access,
-    /// The file that was read last, and where it begins.
+    /// The most recently read file, and where it begins.
     opened: Option<(u64, FileSource)>,
-    /// Bytes of it, and where they begin in the queue's extension.
+    /// Bytes of that file, and their offset in the queue's extension.
     window: Vec<u8>,
     begin: u64,
 }
@@ -123,7 +123,7 @@ impl ExtensionReader {
         self.files.first().map(|file| file.start)
     }
 
-    /// Returns the unit of a tags code; `None` if it is no address or has no unit.
+    /// Returns the unit of a tags code; `None` if it is not an address or has no unit.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -137,7 +137,7 @@ impl ExtensionReader {
         Ok(if size < HEAD { None } else { parse(self.bytes(at, size)?) })
     }
 
-    /// Returns `len` bytes from an offset on, or more; none if its file ends before.
+    /// Returns at least `len` bytes from an offset on; none if the file ends earlier.
     fn bytes(&mut self, at: u64, len: usize) -> Result<&[u8]> {
         let is_in = at >= self.begin && at + len as u64 <= self.begin + self.window.len() as u64;
         if !is_in && !self.fill(at, len)? {

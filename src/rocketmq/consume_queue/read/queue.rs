@@ -1,9 +1,10 @@
-//! One queue, for reading: its files, its units, and where it begins and ends.
+//! One queue, for reading: its files, its units, its beginning and end.
 //!
-//! The ends are not recorded. A broker finds the end at a start: it walks the last three files up to the first invalid unit, and
-//! cuts off the units behind the end of the log (upstream `ConsumeQueue#recover`, `#truncateDirtyLogicFiles`). The beginning is
+//! The beginning and end are not recorded. At a start a broker walks the last three files up to the first invalid unit, and
+//! removes the units after the end of the log (upstream `ConsumeQueue#recover`, `#truncateDirtyLogicFiles`). The queue begins at
 //! the first unit of the first file whose message the log still has (`#correctMinOffset`). In compat these rules are followed,
-//! faults included. Without compat an invalid unit hides nothing: the queue ends after its last valid unit, and filling is no message.
+//! faults included. Without compat the queue ends after its last valid unit, even if invalid units are before it, and filling is
+//! no message.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,13 +19,13 @@ use crate::rocketmq::release::Release;
 
 /// Bytes that are read at once.
 const CHUNK: usize = 256 * 1024;
-/// Units that are checked at once, where the end of a queue is looked for, and how many of them first.
+/// Units that are checked at once to find the end of a queue, and the number to check first.
 const UNITS_AT_ONCE: u64 = 4096;
 const FIRST_UNITS: u64 = 256;
 /// The folder of the batch queues in a store.
 pub(crate) const BATCH_FOLDER: &str = "batchconsumequeue";
 
-/// What the units of a queue are.
+/// The kind of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// One unit for each message.
@@ -42,7 +43,7 @@ impl Kind {
         }
     }
 
-    /// The kind of the queue in `.../batchconsumequeue/<topic>/<queue>`, or in any other directory.
+    /// Returns the kind of the queue in `.../batchconsumequeue/<topic>/<queue>`, or in any other directory.
     fn of(directory: &Path) -> Self {
         let folder = directory.ancestors().nth(2).and_then(Path::file_name);
         if folder.is_some_and(|name| name == BATCH_FOLDER) { Self::Batch } else { Self::Plain }
@@ -56,13 +57,13 @@ pub struct Options {
     pub access: Access,
     /// The release whose answers are returned, faults included.
     pub compat: Option<Release>,
-    /// The log of the units: it tells which messages are deleted, and their times.
+    /// The log of the units. It shows which messages are deleted, and the times of messages.
     pub commit_log: Option<Arc<CommitLog>>,
     /// The directory of the queue's extension files.
     pub extension: Option<PathBuf>,
     /// In compat: the end of the log after the broker's start, if it is not [`CommitLog::max_offset`].
     pub log_end: Option<i64>,
-    /// How far the broker's clock may have stepped back, in ms; used for queues that are too long to read whole.
+    /// How far the broker's clock may have stepped back, in ms. Used for queues that are too long to read whole.
     pub clock_slack_ms: i64,
 }
 
@@ -79,7 +80,7 @@ impl Default for Options {
     }
 }
 
-/// Which message answers a look-up by time if none has exactly this time.
+/// The message to return if no message has exactly this time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Boundary {
     /// The first one of that time or later; the end of the queue if there is none.
@@ -166,7 +167,7 @@ impl ConsumeQueue {
         Ok(last.filter(|last| last.unit.is_valid()).map_or(-1, |last| last.unit.unit.end()))
     }
 
-    /// Returns the last unit, if it is that of a message.
+    /// Returns the last unit, if it refers to a message.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -180,7 +181,7 @@ impl ConsumeQueue {
         Ok(last.map(|last| last.unit).filter(|unit| unit.is_valid() && unit.unit.is_message()))
     }
 
-    /// Returns the offset in the log of the first message at or behind `phy_offset` that has a unit, if the units rise.
+    /// Returns the offset in the log of the first message at or after `phy_offset` that has a unit, if the units rise.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -199,7 +200,7 @@ impl ConsumeQueue {
         Ok(found.map(|found| found.unit.unit).filter(|unit| unit.is_message()).map(|unit| unit.phy_offset))
     }
 
-    /// Returns the number of the unit from which on no unit of a file was written, as far as the file system tells.
+    /// Returns the number of the unit after the last written one of a file, as far as the file system shows it.
     fn data_end(&self, file: &OffsetFile) -> Result<u64> {
         let source = self.open.get(file, self.options.access)?;
         let end = file.end() / self.unit_bytes();
@@ -252,7 +253,7 @@ impl ConsumeQueue {
         Ok(())
     }
 
-    /// One unit by its number.
+    /// Returns one unit by its number.
     pub(crate) fn unit(&self, files: &[OffsetFile], number: u64) -> Result<Option<Numbered>> {
         let at = number.saturating_mul(self.unit_bytes());
         let after = files.partition_point(|file| file.start <= at);
@@ -282,15 +283,15 @@ impl ConsumeQueue {
         }
     }
 
-    /// Calls `take` for the units with queue offsets in `begin..end`, in their order: those of messages; in compat all that a
-    /// broker counts.
+    /// Calls `take` for the units of messages with queue offsets in `begin..end`, in their order. In compat `take` gets all units
+    /// that a broker counts.
     ///
     /// # Errors
     /// The system's error, with the path.
     pub fn units(&self, begin: i64, end: i64, mut take: impl FnMut(BatchUnit)) -> Result<()> {
         let files = self.files()?;
         let (begin, end, units) = match (self.options.compat, self.kind) {
-            // Units outside of the bounds are no messages.
+            // Units outside of the bounds have no messages.
             (None, Kind::Plain) => (begin.max(0), end, 0),
             (compat, _) => {
                 let Bounds { min, max, units } = bounds_of(self, &files)?;
@@ -313,7 +314,7 @@ impl ConsumeQueue {
         Ok(())
     }
 
-    /// Checks for stray files, gaps, files of another length, and invalid units. Kinds: docs/findings.md.
+    /// Checks for stray files, gaps, files of another length, and invalid units. The kinds of findings are in docs/findings.md.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -365,7 +366,7 @@ pub(crate) struct Bounds {
     pub(crate) units: u64,
 }
 
-/// Returns the range by the rule that the queue was opened with.
+/// Returns the range by the rule of the release that the queue was opened for.
 pub(crate) fn bounds_of(queue: &ConsumeQueue, files: &[OffsetFile]) -> Result<Bounds> {
     match queue.options.compat {
         Some(compat) => of_broker(queue, files, compat),
@@ -462,7 +463,7 @@ fn of_broker(queue: &ConsumeQueue, files: &[OffsetFile], compat: Release) -> Res
             return Ok(Bounds { min: max, max, units });
         }
     }
-    // Only the first file is looked at.
+    // The broker checks only the first file.
     let first = first_unit(queue, left.get(..1).unwrap_or_default(), units, |unit| unit.unit.phy_offset >= log_begin)?;
     Ok(Bounds { min: first.map_or(0, |first| first.unit.base_offset), max, units })
 }
@@ -487,7 +488,7 @@ fn recovered_end(queue: &ConsumeQueue, files: &[OffsetFile]) -> Result<u64> {
     Ok(end)
 }
 
-/// Removes the units behind the end of the log. The first unit of the last file is not checked.
+/// Removes the units after the end of the log. The first unit of the last file is not checked.
 fn truncated_end(queue: &ConsumeQueue, files: &mut Vec<OffsetFile>, log_end: i64) -> Result<u64> {
     while let Some(file) = files.last() {
         let begin = file.start.div_ceil(queue.unit_bytes());

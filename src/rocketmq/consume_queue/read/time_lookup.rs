@@ -1,8 +1,8 @@
-//! From a store time to a queue offset.
+//! Finds the queue offset of a store time.
 //!
-//! The times are those of the messages, read from the log. A queue of up to [`READ_WHOLE`] units is read whole, so the answer is
-//! exact whatever the broker's clock did. A longer queue is searched by bisection; if the clock stepped back by at most
-//! `clock_slack_ms`, the answer is still exact.
+//! The times are those of the messages, read from the log. A queue of up to [`READ_WHOLE`] units is read whole, so the answer
+//! does not depend on the broker's clock. A longer queue is searched by bisection. The answer is still exact if the clock stepped
+//! back by at most `clock_slack_ms`.
 
 use std::cell::RefCell;
 use std::time::UNIX_EPOCH;
@@ -14,7 +14,7 @@ use crate::rocketmq::commit_log::StoreTimes;
 use crate::rocketmq::offset_files::OffsetFile;
 use crate::rocketmq::release::Release;
 
-/// A queue of up to this many units is read whole: some ten milliseconds.
+/// A queue of up to this many units is read whole, in about ten milliseconds.
 const READ_WHOLE: u64 = 65_536;
 
 /// The units of a queue and the times of their messages.
@@ -25,7 +25,7 @@ struct Times<'a> {
 }
 
 impl Times<'_> {
-    /// The store time of the message of a unit; `None` if there is no message, or no longer.
+    /// Returns the store time of a unit's message; `None` if the message does not exist or was deleted.
     fn of(&self, number: u64) -> Result<Option<i64>> {
         let Some(unit) = self.queue.unit(self.files, number)?.filter(|unit| unit.unit.unit.is_message()) else {
             return Ok(None);
@@ -33,7 +33,7 @@ impl Times<'_> {
         self.log.borrow_mut().of(unit.unit.unit.phy_offset, unit.unit.unit.size)
     }
 
-    /// The first unit from `number` on, before `end`, whose time is known.
+    /// Returns the first unit from `number` on, before `end`, whose time is known.
     fn from(&self, number: u64, end: u64) -> Result<Option<(u64, i64)>> {
         for number in number..end {
             if let Some(time) = self.of(number)? {
@@ -43,7 +43,7 @@ impl Times<'_> {
         Ok(None)
     }
 
-    /// The first number in `begin..end` from which on no time is below `time`, provided that times only rise.
+    /// Returns the first number in `begin..end` from which on no time is below `time`, provided that times never fall.
     fn halve(&self, begin: u64, end: u64, time: i64) -> Result<u64> {
         let (mut low, mut high) = (begin, end);
         while low < high {
@@ -58,7 +58,7 @@ impl Times<'_> {
 }
 
 impl ConsumeQueue {
-    /// The queue offset for a store time in ms.
+    /// Returns the queue offset of a store time in ms.
     ///
     /// # Errors
     /// `InvalidArgument` without a commit log; the system's error, with the path.
@@ -84,7 +84,8 @@ impl ConsumeQueue {
                 let (low, high) = if whole {
                     (begin, bounds.units)
                 } else {
-                    // After a message of this time there is no earlier one. Before it there may be a later one if the clock stepped back.
+                    // No earlier message can come after a message of this time. If the clock stepped back, a later one may come
+                    // before it.
                     let high = times.halve(begin, bounds.units, time)?;
                     (times.halve(begin, high, time.saturating_sub(slack))?, high)
                 };
@@ -143,8 +144,8 @@ fn changed_ms(file: &OffsetFile) -> Result<i64> {
     })
 }
 
-/// COMPAT(rocketmq `ConsumeQueue#getOffsetInQueueByTime` 4.9.3): the file is chosen by the time of its last change. In this file
-/// the nearer message is returned, never the end.
+/// COMPAT(rocketmq `ConsumeQueue#getOffsetInQueueByTime` 4.9.3): the file is chosen by the time of its last change. The nearest
+/// message in this file is returned, never the end.
 fn nearest(times: &Times<'_>, bounds: Bounds, time: i64) -> Result<i64> {
     let unit_bytes = times.queue.unit_bytes();
     let files: Vec<&OffsetFile> =
@@ -190,7 +191,7 @@ fn nearest(times: &Times<'_>, bounds: Bounds, time: i64) -> Result<i64> {
             }
         }
     }
-    // The broker counts bytes, and -1 is no place: one byte before the file is the unit before it.
+    // The broker counts bytes, and -1 means not found: one byte before the file is the unit before it.
     let none = if first == 0 { 0 } else { first - 1 };
     Ok(match (left, right) {
         ((_, None), right) => right.map_or(none, |(place, _)| place),

@@ -11,7 +11,7 @@ use super::queue::{ConsumeQueue, Kind};
 use crate::error::Result;
 use crate::rocketmq::commit_log::columns::timestamp_type;
 
-/// Makes a record batch of named columns.
+/// Returns a record batch of named columns.
 pub(crate) fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
     let fields: Vec<Field> =
         columns.iter().map(|(name, array)| Field::new(*name, array.data_type().clone(), true)).collect();

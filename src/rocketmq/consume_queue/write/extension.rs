@@ -1,4 +1,4 @@
-//! The extension files of a queue that is being written. Source: upstream `ConsumeQueueExt#put`, `#fullFillToEnd`.
+//! The extension files of a queue that is open for writing. Source: upstream `ConsumeQueueExt#put`, `#fullFillToEnd`.
 
 use super::files::{Written, WrittenFiles};
 use crate::error::Result;
@@ -14,7 +14,7 @@ const END: [u8; 2] = (-1i16).to_be_bytes();
 #[derive(Debug)]
 pub(super) struct ExtensionWriter {
     files: WrittenFiles,
-    /// Units from `begin` on that are not written yet.
+    /// Buffered units from `begin` on.
     units: Vec<u8>,
     begin: u64,
 }
@@ -25,8 +25,8 @@ impl ExtensionWriter {
         Self { files, units: Vec::new(), begin: 0 }
     }
 
-    /// Opens the extension of a queue behind the unit of its last message, and truncates what is behind that. If this message has
-    /// no extension unit, the next file is begun and nothing is truncated (upstream `ConsumeQueueExt#truncateByMaxAddress`).
+    /// Opens the extension of a queue and truncates it after the unit of the queue's last message. If this message has no
+    /// extension unit, the next file is begun and nothing is truncated (upstream `ConsumeQueueExt#truncateByMaxAddress`).
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -51,7 +51,8 @@ impl ExtensionWriter {
         Ok(Self { begin, ..Self::new(files) })
     }
 
-    /// Puts a unit and returns its address. Its bit map is empty: the log does not say which consumers' filters accept a message.
+    /// Puts a unit and returns its address. Its bit map is empty: the log does not record which consumers' filters accept a
+    /// message.
     pub(super) fn put(&mut self, tags_code: i64, store_timestamp: i64) -> i64 {
         let unit = ExtensionUnit { tags_code, store_timestamp, bit_map: Vec::new() }.encode();
         let mut at = self.begin + self.units.len() as u64;

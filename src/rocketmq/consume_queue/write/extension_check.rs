@@ -1,8 +1,8 @@
 //! Checks that the addresses in a queue refer to extension units of its messages.
 //!
-//! Extension units are in the order of their messages. If an address is not above the one before it, it was used a second time and
-//! the unit belongs to the later message. The earlier addresses from there on then refer to units of other messages. Addresses
-//! before the first file are valid: a broker deletes the files of messages that the log no longer has (upstream
+//! Extension units are in the order of their messages. If an address is not above the one before it, it was used twice and its
+//! unit belongs to the later message. From there on, the earlier addresses refer to units of other messages. Addresses before the
+//! first file are valid: a broker deletes extension files whose messages are no longer in the log (upstream
 //! `ConsumeQueueExt#truncateByMinAddress`).
 
 use std::io;
@@ -17,7 +17,7 @@ use crate::rocketmq::consume_queue::read::{ExtensionReader, is_extension_address
 pub(super) struct ExtensionCheck {
     /// `None` if the queue has no directory of extension files.
     units: Option<ExtensionReader>,
-    /// From here on units belong to other messages than those that refer to them.
+    /// From this address on, units belong to other messages than those that refer to them.
     end: u64,
     before: Option<u64>,
 }
@@ -35,17 +35,17 @@ impl ExtensionCheck {
         Ok(Self { units, end: u64::MAX, before: None })
     }
 
-    /// From here on units belong to other messages than the first ones that refer to them.
+    /// Returns the address from which units belong to other messages than the first ones that refer to them.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
 
-    /// Begins a walk, in which addresses rise.
+    /// Begins a walk, in which addresses must rise.
     pub(super) fn restart(&mut self) {
         self.before = None;
     }
 
-    /// Returns true for a tags code that is no address, or the address of a unit behind the one before.
+    /// Returns true if the tags code is not an address, or is the address of a unit after the previous one.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -88,7 +88,7 @@ mod tests {
         let mut is_valid = |code| check.is_valid(code).unwrap();
         assert!(addresses.iter().all(|address| is_valid(*address)));
         assert!(is_valid(-1) && is_valid(i64::MAX));
-        // Behind the last unit, in the middle of a file's end, and behind the last file.
+        // After the last unit, within the unused end of a file, and after the last file.
         assert!(!is_valid(FIRST + 124) && !is_valid(FIRST + 150));
         assert_eq!(check.end(), u64::MAX);
 

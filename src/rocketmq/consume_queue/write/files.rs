@@ -1,4 +1,4 @@
-//! Files that are being written: each has its whole length from the beginning.
+//! The files of a queue that is open for writing. Each file has its whole length from the beginning.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -10,7 +10,7 @@ use crate::io::disk::{self, write_all_at};
 use crate::rocketmq::file_name;
 use crate::rocketmq::offset_files::{self, Space};
 
-/// The files that were written, and those that are not on the disk yet.
+/// The files that were written, and those that are not yet synced.
 #[derive(Debug, Default)]
 pub(super) struct Written {
     files: BTreeSet<PathBuf>,
@@ -25,7 +25,7 @@ impl Written {
         self.files.len()
     }
 
-    /// Waits until all files are on the disk. After an error the next call tries again.
+    /// Waits until all files are on the disk. After an error the next call retries.
     pub(super) fn sync(&mut self) -> Result<()> {
         for path in &self.changed {
             File::open(path).and_then(|file| file.sync_all()).map_err(|e| Error::io(path, e))?;
@@ -60,7 +60,7 @@ pub(super) struct WrittenFiles {
 }
 
 impl WrittenFiles {
-    /// Writes bytes from a position on, into as many files as necessary. Missing files are created.
+    /// Writes bytes from a position on, into one or more files. Missing files are created.
     pub(super) fn write(&self, position: u64, bytes: &[u8], written: &mut Written) -> Result<()> {
         let (mut at, mut rest) = (position, bytes);
         while !rest.is_empty() {

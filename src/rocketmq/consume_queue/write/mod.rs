@@ -1,4 +1,4 @@
-//! Writing queues from the messages of a log: new ones, or from the ends of the existing ones on.
+//! Writes queues from the messages of a log: new queues, or existing ones from their ends.
 
 mod extension;
 mod extension_check;

@@ -1,8 +1,8 @@
-//! One queue that is being written.
+//! One queue that is open for writing.
 //!
 //! Source: upstream `ConsumeQueue#putMessagePositionInfo`, `#fillPreBlank`, `BatchConsumeQueue#putBatchMessagePositionInfo`.
-//! In a valid log queue offsets never jump. If they do, a broker puts the unit at a wrong place. Here it is put at its own place,
-//! behind filling, and the jump is a finding.
+//! In a valid log queue offsets never jump. After a jump a broker writes the unit at a wrong position. Here it is written at its
+//! own position, after filling, and the jump is a finding.
 
 use super::extension::ExtensionWriter;
 use super::files::{Written, WrittenFiles};
@@ -16,7 +16,7 @@ use crate::rocketmq::consume_queue::unit::{BatchUnit, PRE_BLANK, UNIT_LEN, Unit}
 pub(super) struct QueueEnd {
     /// Bytes of the queue before the next unit.
     pub(super) position: u64,
-    /// Queue offset of the unit at this position, for plain queues; -1 if the next unit decides where the queue begins.
+    /// Queue offset of the unit at this position, for plain queues; -1 if the first unit decides it.
     pub(super) next: i64,
     /// Queue offset of the next message; -1 if it is unknown.
     pub(super) expected: i64,
@@ -29,7 +29,7 @@ impl QueueEnd {
     pub(super) const NEW: Self = Self { position: 0, next: -1, expected: -1, log_end: -1 };
 }
 
-/// A queue, and its units that are not written yet.
+/// A queue, and its buffered units.
 #[derive(Debug)]
 pub(super) struct WrittenQueue {
     files: WrittenFiles,
@@ -53,7 +53,7 @@ impl WrittenQueue {
         Some(self.end.expected).filter(|offset| *offset >= 0)
     }
 
-    /// Puts a unit. Returns false if the queue has it already.
+    /// Puts a unit. Returns false if the queue already has it.
     pub(super) fn put(&mut self, unit: BatchUnit, extended: bool, checked: &mut Report) -> bool {
         if unit.unit.end() <= self.end.log_end {
             return false;
@@ -76,7 +76,7 @@ impl WrittenQueue {
         true
     }
 
-    /// Fills the queue up to a queue offset; if that is in another file, from the beginning of this file.
+    /// Fills the queue up to a queue offset. If the offset is in another file, only that file is filled, from its beginning.
     fn move_to(&mut self, offset: i64, checked: &mut Report) -> bool {
         let at = offset.cast_unsigned().saturating_mul(UNIT_LEN as u64);
         let file = at - at % self.files.file_size;
@@ -91,7 +91,7 @@ impl WrittenQueue {
         if next < 0 {
             (self.end.position, end) = (file, file);
         } else if file > end {
-            // Fill the rest of the last file; the files in between are left out.
+            // Fill the rest of the last file. Files in between are left out.
             self.fill(end.next_multiple_of(self.files.file_size) - end);
             self.earlier.push((self.end.position, std::mem::take(&mut self.units)));
             (self.end.position, end) = (file, file);
@@ -113,7 +113,7 @@ impl WrittenQueue {
 
     /// Writes the units, after [`Self::write_extension`].
     pub(super) fn write_units(&mut self, written: &mut Written) -> Result<()> {
-        // The units stay here until all are written: after an error the same bytes are written again.
+        // The units stay buffered until all are written, so that a retry after an error writes the same bytes.
         for (begin, bytes) in &self.earlier {
             self.files.write(*begin, bytes, written)?;
         }

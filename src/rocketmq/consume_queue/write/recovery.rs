@@ -1,14 +1,14 @@
 //! Opens an existing queue for writing: finds its end and truncates it there.
 //!
-//! As at a broker's start, the last three files are walked up to the first invalid unit (upstream `ConsumeQueue#recover`), and the
-//! units of messages behind the end of the log are removed (`#truncateDirtyLogicFiles`). There are differences:
+//! As at a broker's start, the last three files are walked up to the first invalid unit (upstream `ConsumeQueue#recover`). Units
+//! of messages after the end of the log are removed (`#truncateDirtyLogicFiles`). There are differences:
 //!
-//! - Removed units become zero and files without a message are deleted. So nothing can come back, and no later start counts a
+//! - Removed units become zero and files without a message are deleted. So no later start can read a removed unit, or count a
 //!   unit of zeros.
-//! - Filling behind the last message is no unit. A broker takes a queue of nothing else to end at 2 GiB of the log.
+//! - Filling after the last message is no unit. If a queue holds only filling, a broker assumes that it ends at 2 GiB of the log.
 //! - A unit whose extension unit is missing ends the queue ([`ExtensionCheck`]).
-//! - A unit that refers to an earlier offset than the unit before it is stale: it is from before an earlier truncation.
-//! - If units behind the end refer to messages that the log has, the queue lost units. This is a finding.
+//! - A unit is stale if it refers to an earlier offset than the unit before it: it is left over from an earlier truncation.
+//! - If units after the end refer to messages of the log, the queue lost units. This is a finding.
 
 use std::fs::{self, OpenOptions};
 use std::path::Path;
@@ -27,12 +27,12 @@ use crate::rocketmq::truncate::{Truncated, truncate_files, written_len};
 /// The number of files that a start walks.
 const WALKED: usize = 3;
 
-/// What opening a queue found and did.
+/// The result of opening a queue.
 #[derive(Debug)]
 pub(super) struct RecoveredQueue {
     /// The end of the queue.
     pub(super) end: QueueEnd,
-    /// Address of the last extension unit that a walked message has.
+    /// Address of the extension unit of the last message with one.
     pub(super) address: Option<i64>,
     /// Units of messages that were removed.
     pub(super) units_cut: u64,
@@ -81,9 +81,9 @@ struct Walk {
     address: Option<i64>,
     /// Number of the unit after the last valid one, filling included.
     end: u64,
-    /// The unit that ended it; `None` at the end of the last file, or of a file that is too short.
+    /// The unit that ended the walk; `None` at the end of the last file, or of a file that is too short.
     stop: Option<Numbered>,
-    /// That unit has no extension unit of its own.
+    /// Whether that unit has no extension unit of its own.
     is_unextended: bool,
     is_whole: bool,
 }
@@ -120,7 +120,7 @@ fn walk(
 ) -> Result<Walk> {
     let end = extension.end();
     let walk = walk_once(queue, files, file_size, log_end, extension)?;
-    // If an address came twice, the queue ends at the first unit that refers to it or behind it.
+    // If an address was used twice, the queue ends at or after the first unit that refers to it.
     if extension.end() < end { walk_once(queue, files, file_size, log_end, extension) } else { Ok(walk) }
 }
 
@@ -173,16 +173,16 @@ fn walk_once(
     Ok(walk)
 }
 
-/// True for filling, and for a message of the log behind the one before it.
+/// Returns true for filling, and for a message of the log after the previous one.
 fn is_in_order(unit: BatchUnit, before: i64, log_end: i64) -> bool {
     let is_in_log = unit.unit.phy_offset >= before && unit.unit.end() <= log_end;
     unit.is_valid() && (unit.unit.is_pre_blank() || is_in_log)
 }
 
-/// The queue offset of the next message; -1 if the queue does not tell.
+/// Returns the queue offset of the next message; -1 if the queue does not show it.
 fn expected(kind: Kind, walk: &Walk, last: Option<Numbered>) -> i64 {
     match (kind, last) {
-        // If filling or removed messages end the queue, their offsets are used again.
+        // If filling or removed messages end the queue, their offsets are reused.
         (Kind::Plain, _) if walk.end > 0 => walk.end.cast_signed(),
         (Kind::Plain, _) => -1,
         (Kind::Batch, Some(last)) => last.unit.end_offset(),
@@ -190,7 +190,7 @@ fn expected(kind: Kind, walk: &Walk, last: Option<Numbered>) -> i64 {
     }
 }
 
-/// Checks the units that will be removed: counts those of messages behind the end of the log, and returns whether there are
+/// Checks the units that will be removed. Counts the units of messages after the end of the log, and returns whether there are
 /// others.
 fn look_behind(
     queue: &ConsumeQueue,

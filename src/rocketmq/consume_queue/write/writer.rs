@@ -1,7 +1,7 @@
-//! Writes the queues of a store from the messages of its log: new ones, or from the ends of the existing ones on.
+//! Writes the queues of a store from the messages of its log: new queues, or existing ones from their ends.
 //!
-//! Source: upstream `CommitLogDispatcherBuildConsumeQueue`, `ConsumeQueue#multiDispatchLmqQueue`. Every message without a
-//! transaction, or of a committed one, gets a unit at its queue offset. A message that a queue has already is skipped.
+//! Source: upstream `CommitLogDispatcherBuildConsumeQueue`, `ConsumeQueue#multiDispatchLmqQueue`. A message gets a unit at its
+//! queue offset, unless its transaction is not committed. A message that its queue already has is skipped.
 
 use std::collections::HashMap;
 use std::fs;
@@ -43,13 +43,13 @@ pub struct ConsumeQueueWriter {
     options: WriterOptions,
     sizes: FileSizes,
     queues: HashMap<String, HashMap<(i32, bool), WrittenQueue>>,
-    /// Offset in the log behind the last unit of any queue; -1 without any.
+    /// Offset in the log after the last unit of any queue; -1 without units.
     log_end: i64,
-    /// The same of the damaged queue that ends first.
+    /// The same for the damaged queue that ends first.
     damaged_end: Option<i64>,
     buffered: usize,
     written: Written,
-    /// The same of extension files.
+    /// The same for extension files.
     extensions: Written,
     checked: Report,
 }
@@ -68,7 +68,7 @@ impl ConsumeQueueWriter {
         "store_size",
     ];
 
-    /// Begins new queues in the folders `consumequeue` and `batchconsumequeue` of `root`, which is created if it is missing.
+    /// Creates new queues in the folders `consumequeue` and `batchconsumequeue` of `root`. A missing `root` is created.
     ///
     /// # Errors
     /// `AlreadyExists` if one of the two exists, or `consumequeue_ext` if extension files are requested; `InvalidArgument` for
@@ -90,8 +90,8 @@ impl ConsumeQueueWriter {
         Ok(Self::new(root, options, sizes))
     }
 
-    /// Checks names and sizes as [`Self::open`] does, without changing anything. Returns the offset in the log behind the last
-    /// unit of any queue, -1 without units.
+    /// Checks names and sizes as [`Self::open`] does, without changing anything. Returns the offset in the log after the last
+    /// unit of any queue; -1 without units.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -108,10 +108,10 @@ impl ConsumeQueueWriter {
         Ok(log_end)
     }
 
-    /// Opens the queues of the store in `root` to write on at their ends. Any of the folders may be missing.
+    /// Opens the queues of the store in `root` to append to them. Any of the folders may be missing.
     ///
-    /// Units of messages at `end_phy_offset` in the log or behind it are removed. Counts `units_cut` and `queue_files_deleted`. The
-    /// findings are units that were lost to damage ([`Self::dispatch_offset`]).
+    /// Removes units of messages at or after `end_phy_offset` in the log. Counts `units_cut` and `queue_files_deleted`. Units
+    /// that were lost to damage are findings ([`Self::dispatch_offset`]).
     ///
     /// # Errors
     /// `Locked` while a broker holds the store; `InvalidArgument` for sizes that differ from those of the existing files, or for
@@ -131,7 +131,7 @@ impl ConsumeQueueWriter {
                 writer.open_queue(kind, queue, end_phy_offset)?;
             }
         }
-        // A queue without files has no unit that refers to its extension files. A new queue begins at their beginning.
+        // If a queue has no files, no unit refers to its extension files. They are written from their beginning.
         for QueueDirectory { topic, queue_id, directory } in queues(root, EXTENSION_FOLDER)? {
             if writer.queues.get(&topic).is_none_or(|queues| !queues.contains_key(&(queue_id, false))) {
                 truncate_files(&offset_files::list(&[directory])?, 0)?;
@@ -192,18 +192,18 @@ impl ConsumeQueueWriter {
         self.root.join(folder).join(topic).join(queue_id.to_string())
     }
 
-    /// What opening found and did, and the findings since.
+    /// The report of opening, and all later findings.
     pub fn checked(&self) -> &Report {
         &self.checked
     }
 
-    /// Offset in the log behind the last unit of any queue; -1 without units.
+    /// Offset in the log after the last unit of any queue; -1 without units.
     pub fn log_end(&self) -> i64 {
         self.log_end
     }
 
-    /// The offset in the log from which messages must be dispatched so that no queue lacks one: [`Self::log_end`], or the end of
-    /// the damaged queue that ends first. -1 is the beginning.
+    /// Returns the offset in the log from which messages must be dispatched so that no queue lacks one. It is [`Self::log_end`],
+    /// or the end of the damaged queue that ends first. -1 is the beginning.
     pub fn dispatch_offset(&self) -> i64 {
         self.damaged_end.unwrap_or(self.log_end)
     }
@@ -218,7 +218,7 @@ impl ConsumeQueueWriter {
         offset_batch(&rows)
     }
 
-    /// Adds the units of a batch of messages, in the order of the log. Returns how many there were.
+    /// Adds the units of a batch of messages, in the order of the log. Returns the number of units.
     ///
     /// # Errors
     /// `InvalidArgument` for a column that is missing, of another type, or null; the system's error, with the path.
@@ -280,7 +280,7 @@ impl ConsumeQueueWriter {
         Ok(units)
     }
 
-    /// Puts one unit, with an extension unit if the queue has them. Returns 1 if it was put, else 0.
+    /// Puts one unit, with an extension unit if the queue has an extension. Returns 1 if it was put, else 0.
     fn put(&mut self, topic: &str, queue_id: i32, kind: Kind, unit: BatchUnit, extended: bool) -> usize {
         if !is_folder_name(topic) || queue_id < 0 || !unit.is_valid() {
             let found = format!("topic {topic:?}, queue {queue_id}, queue offset {}", unit.base_offset);
@@ -302,13 +302,13 @@ impl ConsumeQueueWriter {
         if put {
             self.log_end = self.log_end.max(unit.unit.end());
         }
-        // An extension unit takes as much again.
+        // An extension unit takes the same number of bytes again.
         self.buffered += if put { kind.unit_len() << u8::from(extended) } else { 0 };
         usize::from(put)
     }
 
-    /// Writes the buffered units, so that readers see them; with `sync` they are on the disk when this returns. Extension units are
-    /// written before the units that refer to them.
+    /// Writes the buffered units, so that readers see them. With `sync` they are on the disk when this returns. Extension units
+    /// are written before the units that refer to them.
     ///
     /// # Errors
     /// The system's error, with the path. Units that were not written stay in the buffer.

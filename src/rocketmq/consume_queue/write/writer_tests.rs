@@ -101,7 +101,7 @@ fn queues_that_are_cut_anywhere_and_written_on_are_the_same() {
         assert!(whole.keys().filter(|name| name.starts_with(folder)).count() > 1, "{folder}");
     }
     for begin in (0..=MESSAGES).rev() {
-        // Sizes are those of the files that are there; with none left they are given again.
+        // The sizes are those of the existing files. Without files they must be passed again.
         let given =
             if begin == 0 { options() } else { WriterOptions { file_size: None, batch_file_size: None, ..options() } };
         let mut writer = ConsumeQueueWriter::open(root, begin * SIZE, given).unwrap();
@@ -115,7 +115,7 @@ fn queues_that_are_cut_anywhere_and_written_on_are_the_same() {
         };
         assert_eq!(offset("plain").unwrap_or(0), (begin + 2) / 3);
         assert_eq!(offset("batched").unwrap_or(0), (begin + 1) / 3 * 3);
-        // What is there already is passed over.
+        // Existing messages are skipped.
         for from in [(begin - 7).max(0), begin] {
             writer.append_batch(&messages(from)).unwrap();
         }

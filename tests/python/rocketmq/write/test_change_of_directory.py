@@ -1,4 +1,4 @@
-"""Writers that were opened with a relative path write on where they began, wherever the process goes."""
+"""Writers that were opened with a relative path continue in the same directory after the process changes directory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SMALL: dict[str, Any] = {"file_size": 16_384, "queue_file_size": 400, "hash_slot
 
 @pytest.fixture
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The directory to go to; the process is in the one above it, and comes back."""
+    """Return the directory to change to; the process is in its parent, and returns there."""
     monkeypatch.chdir(tmp_path)
     directory = tmp_path / "elsewhere"
     directory.mkdir()

@@ -1,4 +1,4 @@
-"""Extension files of queues that a stop without `close` left behind: units lost there are written again."""
+"""Extension files of queues after a stop without `close`: lost units are written again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def put(writer: StoreWriter, count: int) -> None:
 
 
 def leave(root: Path, writer: StoreWriter) -> Path:
-    """Copy what a writer that is killed now would leave."""
+    """Copy the store as a kill of the writer would leave it."""
     left = root.with_name("left")
     shutil.copytree(root, left)
     writer.close()
@@ -61,7 +61,7 @@ def lose_the_middle(extension: Path) -> None:
     path.write_bytes(path.read_bytes()[:100] + bytes(300))
 
 
-# In the middle only of a few: a start walks the last three files of a queue.
+# Only a few are damaged in the middle: a start walks the last three files of a queue.
 @pytest.mark.parametrize(
     ("lose", "count"),
     [*itertools.product([lose_all, lose_files, lose_the_end], [30, 200]), (lose_the_middle, 30)],
@@ -100,7 +100,7 @@ def test_an_error_between_extension_and_queue_leaves_no_address_that_leads_nowhe
 
 
 def test_a_queue_whose_addresses_came_twice_is_written_again(tmp_path: Path) -> None:
-    """As a writer leaves it that found no extension files and gave their addresses again."""
+    """The state left by a writer that found no extension files and used their addresses again."""
     writer = open_store(tmp_path / "store", **EXTENSION)
     put(writer, 30)
     writer.flush()

@@ -1,4 +1,4 @@
-"""A power loss keeps any choice of the pages that were written since the last flush; what was flushed is never lost."""
+"""A power loss keeps any subset of the pages written since the last flush; flushed data is never lost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def put_some(writer: StoreWriter, choice: random.Random, first: int, end: int) -
 
 
 def lose_pages(flushed: Path, written: Path, left: Path, choice: random.Random) -> None:
-    """Make what is left: of each page what was flushed, or what was written since; a file without a flush may be missing."""
+    """Make the result: each page is as flushed or as written since; a file without a flush may be missing."""
     shutil.copytree(flushed, left)
     kept = choice.random()
     whole = choice.choice(["", "commitlog", "consumequeue", "index"])

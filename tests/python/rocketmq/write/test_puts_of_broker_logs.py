@@ -1,4 +1,4 @@
-"""The logs of real brokers, put again message by message with their store times: what comes out is the broker's own bytes."""
+"""The logs of real brokers, put again message by message with their store times: the result is the broker's own bytes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_log_comes_out_byte_for_byte(store: Store, tmp_path: Path, case: str, ba
     _put_again(root, tmp_path / "commitlog", batch_size)
     theirs, ours = _frames(root / "commitlog"), _frames(tmp_path / "commitlog")
     assert ours.keys() == theirs.keys()
-    # Not compared as they are: pytest takes minutes to explain long bytes.
+    # Digests are compared: pytest takes minutes to explain long bytes.
     different = [
         (at, theirs[at][:100].hex(), frame[:100].hex()) for at, frame in ours.items() if bytes(frame) != theirs[at]
     ]
@@ -80,11 +80,11 @@ def test_whole_store_comes_out_byte_for_byte(store: Store, tmp_path: Path, case:
     assert _frames(ours / "commitlog") == _frames(theirs / "commitlog")
     for part in ("consumequeue", "consumequeue_ext"):
         assert _files(ours / part) == _files(theirs / part)
-    # The name of an index file says when it was made.
+    # The name of an index file contains its creation time.
     assert list(_files(ours / "index").values()) == list(_files(theirs / "index").values())
     (physic, *others), (its_physic, *its) = _times(ours), _times(theirs)
     assert others == its
-    # Where a broker flushes in the background, it says of the log what it knew some time before it ended.
+    # If a broker flushes in the background, its checkpoint may be older than its last message.
     last = golden.rows(case, "messages")[-1]["storeTimestamp"]
     assert physic == last >= its_physic
     assert (its_physic == last) == (given["flushDiskType"] == "SYNC_FLUSH")
@@ -135,7 +135,7 @@ def _rows(directory: Path) -> list[dict[str, Any]]:
 
 
 def _frames(directory: Path) -> dict[int, memoryview]:
-    """Return every frame by its offset, up to the end of the log; of a BLANK frame the 8 bytes that mean something."""
+    """Return every frame by its offset, up to the end of the log; of a BLANK frame the 8 bytes with a meaning."""
     frames: dict[int, memoryview] = {}
     for file in sorted(directory.iterdir()):
         content = memoryview(file.read_bytes())

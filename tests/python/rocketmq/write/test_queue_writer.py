@@ -1,4 +1,4 @@
-"""Queues that are written on: what real brokers left is opened, cut, and written again, byte for byte."""
+"""Appending to queues: the queues of real brokers are opened, truncated, and written again, byte for byte."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_opening_a_clean_store_changes_no_byte(store: Store, case: str) -> None:
         assert writer.log_end == writer.dispatch_offset == log.max_offset
         assert writer.report.ok
         assert writer.report.checked == {"units_cut": 0, "queue_files_deleted": 0}
-        # All of it is there already.
+        # The queues already have all messages.
         assert append(writer, log) == 0
         assert ends(writer) == rows
     writer.flush()
@@ -77,7 +77,7 @@ def test_what_is_cut_off_and_written_again_is_the_broker_s(store: Store, case: s
     root = store(case)
     with CommitLog.open(root / "commitlog") as log:
         offsets = log.scan(columns=["phy_offset"]).read_all().column("phy_offset").to_pylist()
-        # First bring what a kill left to its end.
+        # First finish the recovery after a kill.
         writer = ConsumeQueueWriter.open(root, end_phy_offset=log.max_offset, **options(case))
         append(writer, log)
         assert writer.finish().ok
@@ -172,7 +172,7 @@ def unit(phy_offset: int) -> bytes:
 
 
 def queue(root: Path, contents: Iterable[bytes], size: int = 100, first: int = 0) -> Path:
-    """Make a queue T/0 of files of so many bytes, each filled up with zeros."""
+    """Make a queue T/0 of files of the given sizes, each filled up with zeros."""
     directory = root / "consumequeue" / "T" / "0"
     directory.mkdir(parents=True)
     for number, content in enumerate(contents):
@@ -185,12 +185,12 @@ def names(directory: Path) -> list[int]:
 
 
 def test_filling_without_a_message_is_no_end_of_a_queue(tmp_path: Path) -> None:
-    # A broker takes it for a message that ends at 2 GiB of the log, and dispatches nothing before (4.9.3).
+    # A broker reads it as a message that ends at 2 GiB of the log, and dispatches nothing before (4.9.3).
     directory = queue(tmp_path, [BLANK * 3])
     writer = ConsumeQueueWriter.open(tmp_path, end_phy_offset=1_000)
     assert (writer.log_end, writer.dispatch_offset, ends(writer)) == (-1, -1, {("T", 0): 3})
     assert names(directory) == []
-    # The offset comes as it was told, so there is no jump.
+    # The queue offset is the expected one, so there is no jump.
     assert writer.append_batch(messages((3, 500), (4, 600))) == 2
     assert writer.finish().ok
     assert (directory / f"{0:020}").read_bytes() == BLANK * 3 + unit(500) + unit(600)
@@ -212,7 +212,7 @@ def test_filling_behind_the_last_message_is_cut_off(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("last", [b"", BLANK])
 def test_a_last_file_without_a_message_adds_no_unit(tmp_path: Path, last: bytes) -> None:
-    # Of a file of zeros a broker's clean start takes the first unit for one (4.9.3).
+    # In a file of zeros a broker's clean start counts the first unit as valid (4.9.3).
     directory = queue(tmp_path, [b"".join(unit(100 * number) for number in range(5)), last])
     writer = ConsumeQueueWriter.open(tmp_path, end_phy_offset=900)
     assert (writer.log_end, writer.dispatch_offset) == (500, 500)
@@ -242,10 +242,10 @@ WHOLE = b"".join(unit(100 * number) for number in range(5))
     [
         (40, bytes(20), "queue-unit", 40),
         (40, unit(-8), "queue-unit", 40),
-        # A wild unit is seen by those behind it.
+        # A wild unit is detected by the units after it.
         (40, unit(5_000), "queue-order", 60),
         (60, unit(0), "queue-order", 60),
-        # Half a unit, as a process leaves it that is killed.
+        # Half a unit, as a killed process leaves it.
         (80, struct.pack(">q", 400) + bytes(12), "queue-unit", 80),
     ],
 )
@@ -298,7 +298,7 @@ def test_files_that_do_not_go_together_are_refused_or_filled_up(tmp_path: Path) 
     writer.finish()
     with pytest.raises(CorruptFileError, match="20 bytes"):
         ConsumeQueueWriter.open(tmp_path, end_phy_offset=900)
-    # Another queue tells the size, and this one is the shorter.
+    # Another queue has the right size, and this one is shorter.
     for number in range(2):
         other = tmp_path / f"consumequeue/U/{number}"
         other.mkdir(parents=True)
@@ -342,7 +342,7 @@ def test_a_store_under_our_own_lock_is_opened(tmp_path: Path) -> None:
     lock = StoreLock.take(tmp_path / "lock")
     writer = ConsumeQueueWriter.open(tmp_path, end_phy_offset=0)
     writer.append_batch(messages((0, 0)))
-    # Seen at once by who reads, though perhaps not on the disk.
+    # Readers see it at once, though it may not be on the disk.
     writer.flush(sync=False)
     assert ConsumeQueue.open(tmp_path / "consumequeue/T/0").max_offset == 1
     assert writer.finish().ok

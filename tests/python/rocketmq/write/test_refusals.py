@@ -1,4 +1,4 @@
-"""What opening a store for writing refuses, before anything is changed."""
+"""Stores that a writer refuses to open, before anything is changed."""
 
 from __future__ import annotations
 

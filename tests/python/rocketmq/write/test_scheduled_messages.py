@@ -1,4 +1,4 @@
-"""Scheduled messages: parked, delivered when their time has come, and not twice."""
+"""Scheduled messages: stored until they are due, then delivered once."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_message_waits_for_its_time(tmp_path: Path) -> None:
         }
         assert message.born_timestamp == NOW
         unit = store.queue("T", 3).units()
-        # The hash of the tags, no time.
+        # The hash of the tags, not a time.
         assert unit.column("tags_code").to_pylist() == [ord("t")]
         assert store.queue(PARKED, 2).units().column("tags_code").to_pylist() == [NOW + 10_000]
     assert (tmp_path / "config" / "delayOffset.json").read_bytes() == b'{\n\t"offsetTable":{3:1\n\t}\n}'
@@ -73,7 +73,7 @@ def test_levels_go_each_by_itself_and_in_order(tmp_path: Path) -> None:
         )
         assert writer.deliver_due(NOW + 1_000 + 30) == 11
         assert writer.deliver_due(NOW + 2_000) == 9
-        # A level above the last one counts as the last one.
+        # A level above the last one is treated as the last one.
         assert writer.deliver_due(NOW + 60_000 + 29) == 20
         assert writer.deliver_due(NOW + 120_000) == 20
         writer.flush()
@@ -128,7 +128,7 @@ def test_compressed_bodies_stay_as_they_are(tmp_path: Path, store: Callable[[str
 
 
 def test_a_message_from_the_future_goes_at_once(tmp_path: Path) -> None:
-    """A clock that was set back must not hold messages for years (ScheduleMessageService#correctDeliverTimestamp)."""
+    """A clock that was set back must not delay messages for years (ScheduleMessageService#correctDeliverTimestamp)."""
     with open_small(tmp_path) as writer:
         writer.put_message("T", keys="k", delay_level=1, store_timestamp=NOW + 1_000_000)
         assert writer.deliver_due(NOW) == 1

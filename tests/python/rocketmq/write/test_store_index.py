@@ -1,4 +1,4 @@
-"""The index of a store that is written: its slots and entries, its tags, its end."""
+"""The index of a store that is open for writing: its slots and entries, its tags, its end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SMALL: dict[str, Any] = {
 
 
 def entry_counts(root: Path) -> list[int]:
-    """The entries of each index file, of a valid store."""
+    """Return the entries of each index file of a valid store."""
     with MessageStore.open(root) as store:
         assert store.verify().ok
         assert store.index is not None
@@ -60,7 +60,7 @@ def test_an_index_that_ends_early_after_a_clean_stop_goes_on_where_it_ends(
         assert writer.recovered.checked["messages_indexed"] == [5, 15, 25][lost - 1]
         writer.put_message("A", keys="new")
     assert entry_counts(tmp_path) == [10, 10, 6]
-    # What came after the last entry has no key.
+    # The messages after the last entry have no keys.
     with StoreWriter.open(tmp_path, **SMALL) as writer:
         writer.put_message("A", b"without a key")
     with StoreWriter.open(tmp_path, **SMALL) as writer:
@@ -94,7 +94,7 @@ def test_dispatch_goes_on_behind_what_was_indexed_before_an_error(
 
 
 def put_tagged(root: Path, sessions: list[tuple[int, str | None]], *, compat: Any, **options: Any) -> None:
-    """Put so many messages with keys of their own and these tags, each pair in an opening of its own."""
+    """Put messages with unique keys and these tags; the store is opened again for each pair."""
     for number, (count, tags) in enumerate(sessions):
         with StoreWriter.open(root, **{**SMALL, **options}, compat=compat) as writer:
             for i in range(count):
@@ -104,10 +104,10 @@ def put_tagged(root: Path, sessions: list[tuple[int, str | None]], *, compat: An
 @pytest.mark.parametrize(
     ("sessions", "expected"),
     [
-        # One message is all that the newest file has.
+        # The newest file has only one message.
         ([(1, "t"), (50, "t")], 102),
         ([(5, "t"), (1, "t"), (50, "t")], 112),
-        # Nothing tells until the first tags.
+        # Until the first tags nothing shows whether tags are indexed.
         ([(1, None), (5, "t"), (5, "t")], 21),
         ([(25, None), (1, "t"), (5, "t")], 37),
         ([(3, "t"), (25, None), (5, "t")], 41),
@@ -118,7 +118,7 @@ def test_an_index_with_tags_goes_on_with_tags(
 ) -> None:
     put_tagged(tmp_path, sessions, compat="5.5.0")
     assert sum(entry_counts(tmp_path)) == expected
-    # What is there tells, not the option.
+    # The existing index decides, not the option.
     put_tagged(tmp_path, [(1, "t")], compat=None)
     assert sum(entry_counts(tmp_path)) == expected + 2
 

@@ -1,4 +1,4 @@
-"""Opening a store for writing after a crash, after damage, and after a clean stop: nothing that can be had is lost."""
+"""Opening a store for writing after a crash, after damage, and after a clean stop: all recoverable data is kept."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def open_golden(root: Path, case: str, **options: Any) -> StoreWriter:
 
 
 def units(root: Path) -> list[dict[str, Any]]:
-    """The units of all plain queues, as the golden data has them."""
+    """Return the units of all plain queues, as in the golden data."""
     rows = []
     with MessageStore.open(root) as store:
         for row in sorted((root / "consumequeue").glob("*/*")):
@@ -98,7 +98,7 @@ def test_a_store_that_was_stopped_is_left_as_it_is(case: str, store: Callable[[s
         assert writer.max_offset == golden.info(case)["load"]["opened"][0]["maxPhyOffset"]
     after = contents(root)
     changed = {name for name in {*before, *after} if before.get(name) != after.get(name)}
-    # What a pool left behind the end of the log is zero now.
+    # The bytes that a transient store pool left after the end of the log are now zero.
     assert all(name.startswith("commitlog/") for name in changed) or not changed, changed
     assert case == "pool" or not changed
 
@@ -124,10 +124,10 @@ def test_queues_and_index_are_made_anew_where_they_are_missing(case: str, store:
         assert writer.recovered.checked["messages_dispatched"] == len(golden.rows(case, "messages"))
     after = {(row["topic"], row["queueId"]): row["units"] for row in units(root)}
     for row in before:
-        # A queue's file outlives the log's.
+        # A queue's file is kept longer than the log's.
         kept = [unit for unit in row["units"] if unit[0] >= begin]
         made = after.get((row["topic"], row["queueId"]), [])
-        # Without extension files the tags stand in the units.
+        # Without extension files the units hold the tags codes.
         fields = 2 if case == "cqext" else 3
         assert [unit[:fields] for unit in made] == [unit[:fields] for unit in kept]
     with MessageStore.open(root) as opened:
@@ -158,7 +158,7 @@ DAMAGED_LOGS = ("crc-last-clean", "crc-early-unclean", "magic-last")
 @pytest.mark.parametrize("name", DAMAGED_LOGS)
 def test_valid_messages_after_damage_are_kept_without_truncate(name: str, damaged_store: Callable[[str], Path]) -> None:
     root = damaged_store(name)
-    # Nor is a lock file left that was not there.
+    # No new lock file is left behind.
     (root / "lock").unlink()
     before = contents(root)
     with pytest.raises(CorruptFileError, match=r"[\d,]+ valid messages behind it") as caught:
@@ -175,7 +175,7 @@ def test_valid_messages_after_damage_are_kept_without_truncate(name: str, damage
         assert writer.recovered.checked["messages_cut_off"] == len(lost)
         assert writer.recovered.checked["bytes_cut"] > 0
         assert writer.max_offset == damage
-        # No byte of what was cut off may come back behind a message of the same length.
+        # No byte of the truncated part may come back after a message of the same length.
         writer.put_message("T", b"new", keys="new-key")
     assert messages(root) == [*kept, damage]
     with MessageStore.open(root) as opened:
@@ -215,7 +215,7 @@ def test_a_store_with_damaged_queues_or_index_goes_on(
     with MessageStore.open(root, hash_slots=slots, max_entries=entries) as opened:
         kinds = opened.verify().kinds
         assert [message.keys for message in opened.find("T", "new-key", scan=False)] == ["new-key"]
-        # Damage to queues is mended from the log; that of index files, as far as it can be, after a crash.
+        # Damaged queues are repaired from the log; damaged index files are too, as far as possible, after a crash.
         assert not [kind for kind in kinds if kind.startswith("queue")]
         if last_exit_ok is False:
             assert kinds.keys() <= {"file-size", "file-name", "not-a-file", "index-count"}
@@ -259,7 +259,7 @@ def put_some(writer: StoreWriter, first: int, count: int) -> None:
 
 
 def check_some(root: Path, count: int) -> None:
-    """Open a store that nobody closed, and look for its messages."""
+    """Open a store that was not closed, and find its messages."""
     with StoreWriter.open(root, **SMALL, services=False) as writer:
         assert writer.recovered.ok, writer.recovered
         assert writer.recovered.checked["messages_cut_off"] == 0
@@ -320,7 +320,7 @@ def test_a_process_that_dies_loses_nothing(services: bool, tmp_path: Path) -> No
 
 
 def test_any_prefix_of_the_log_opens_again(tmp_path: Path) -> None:
-    """A write that was cut off in the middle: everything before it is there, nothing of it."""
+    """A write that stopped in the middle: everything before it is kept, and nothing of it."""
     root = tmp_path / "store"
     with StoreWriter.open(root, **SMALL, services=False) as writer:
         put_some(writer, 0, 40)
@@ -357,7 +357,7 @@ def test_index_entries_behind_the_end_of_the_log_go(tmp_path: Path) -> None:
     crashed = tmp_path / "crashed"
     with CommitLog.open(crashed / "commitlog") as log:
         files = {int(path.name): path for path in log.files}
-    # The log lost what the queues and the index still have.
+    # The log lost messages that the queues and the index still have.
     for begin, path in files.items():
         if begin > before:
             path.unlink()

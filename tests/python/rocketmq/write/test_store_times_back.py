@@ -1,4 +1,4 @@
-"""Stores whose store times go back, as those of restored messages do, after a crash and behind damage."""
+"""Stores whose store times go back, as those of restored messages do, after a crash and after damage."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_the_checkpoint_is_lowered_before_an_older_message_is_written(tmp_path: 
 
 
 def restored_behind_damage(root: Path) -> None:
-    """Ten messages, the last of them damaged, and fifty older ones that were put behind them."""
+    """Ten messages, the last of them damaged, and fifty older ones that were put after them."""
     with StoreWriter.open(root, **SMALL | {"file_size": 65_536}) as writer:
         live = [writer.put_message("A", b"live", keys=f"l{n}", store_timestamp=LIVE + n) for n in range(10)]
         for number in range(50):
@@ -116,7 +116,7 @@ def test_a_copy_of_a_store_without_queues_keeps_its_queue_offsets(tmp_path: Path
         for number in range(40):
             writer.put_message("D", b"x" * 100, delay_level=1, keys=f"k{number}", store_timestamp=OLD + 1000 * number)
         assert writer.deliver_due(OLD + 20_500) == 20
-    # The front of the log has expired.
+    # The beginning of the log has expired.
     (root / "commitlog" / f"{0:020}").unlink()
     shutil.rmtree(root / "consumequeue")
     wanted = queue_offsets(root)
@@ -130,7 +130,7 @@ def test_a_copy_of_a_store_without_queues_keeps_its_queue_offsets(tmp_path: Path
 
 def test_opening_goes_by_what_it_finds_under_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Slow:
-        """Another process makes the store between the look at it and its lock."""
+        """Let another process create the store between the check and the lock."""
 
         @staticmethod
         def take(path: os.PathLike[str]) -> Any:

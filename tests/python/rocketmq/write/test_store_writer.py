@@ -1,4 +1,4 @@
-"""StoreWriter: puts, what readers see beside it, its end, and what it refuses."""
+"""StoreWriter: puts, concurrent readers, its end, and the arguments that it refuses."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ def test_readers_beside_the_services_are_never_told_what_is_not(tmp_path: Path) 
         wrong: list[object] = []
 
         def read() -> None:
-            # The first few entries of so small a file may fit several geometries.
+            # The first few entries of so small a file may match several geometries.
             with MessageStore.open(tmp_path, hash_slots=20, max_entries=50) as store:
                 seen = 0
                 while not stop.is_set():
@@ -291,7 +291,7 @@ def test_readers_do_not_mind_a_new_index_without_entries(tmp_path: Path) -> None
     with open_small(tmp_path) as writer, MessageStore.open(tmp_path) as store:
         (tmp_path / "index").mkdir(exist_ok=True)
         assert list(store.find("T", "k")) == []
-        # A message without keys makes the index file, and nothing tells its geometry.
+        # A message without keys creates the index file, and nothing shows its geometry.
         writer.put_message("T")
         writer.flush()
         assert any((tmp_path / "index").iterdir())

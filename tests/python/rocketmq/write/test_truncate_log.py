@@ -1,4 +1,4 @@
-"""Cutting a log where it ends: nothing is left behind the end that a later crash could bring back."""
+"""Truncating a log at its end: no bytes are left after the end that a later crash could bring back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FILE = 65_536
 
 
 def test_a_clean_log_is_cut_at_its_end_without_a_change(store: Store) -> None:
-    """Behind the end of a log that was never cut nothing was written."""
+    """After the end of a log that was never truncated nothing was written."""
     for case in sorted(set(golden.CLEAN_STORES) - {"pool"}):
         log = store(case) / "commitlog"
         before = {path.name: path.read_bytes() for path in sorted(log.iterdir())}

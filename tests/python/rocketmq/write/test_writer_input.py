@@ -1,4 +1,4 @@
-"""What a `StoreWriter` refuses: options and messages that make no sense. Nothing is changed then."""
+"""Invalid options and messages that a `StoreWriter` refuses. Nothing is changed then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writers whose process may not do what they want: a limit on the length of files, and a fork."""
+"""Writers in a restricted process: a limit on the length of files, and a fork."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SMALL = 'file_size=16384, hash_slots=20, max_entries=50, zone="UTC", services=Fa
 
 
 def run(program: str) -> list[str]:
-    """Run a program in a process of its own; give the lines that it prints."""
+    """Run a program in a separate process; return the lines that it prints."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", textwrap.dedent(program)],
         capture_output=True,
@@ -58,7 +58,7 @@ def test_a_queue_file_that_cannot_have_its_length_is_not_begun(tmp_path: Path) -
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no fork")
 def test_a_forked_child_never_waits_for_a_lock_of_its_parent(tmp_path: Path) -> None:
-    """Threads of the parent hold the locks most of the time; the child has none of them."""
+    """Threads of the parent hold the locks most of the time; the child has none of these threads."""
     lines = run(f"""
         import os, signal, threading
         import pyarrow as pa
