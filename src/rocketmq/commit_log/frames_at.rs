@@ -1,4 +1,4 @@
-//! Messages at known offsets of the log, read together where they are near each other.
+//! Read messages at known offsets of the log. Neighbours are read together.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,41 +14,41 @@ use crate::rocketmq::commit_log::lookup::LookUp;
 use crate::rocketmq::commit_log::scan::window::lengths_add_up;
 use crate::rocketmq::offset_files::OffsetFile;
 
-/// Messages that are at most so far apart are read together: that costs less than another call of the system.
+/// Maximum distance of two messages that are read together: reading the gap costs less than another system call.
 const GAP: u64 = 4096;
-/// The most bytes that are read together.
+/// Maximum bytes per read.
 const TOGETHER: u64 = 1 << 20;
-/// The size that a message states is believed up to here; a larger one is compared with its length fields first.
+/// If a message states a larger size than this, its length fields are checked before it is read.
 const BELIEVED: u64 = 64 * 1024;
 
-/// Where a message should begin, and how many bytes it should have.
+/// The expected start and size of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) phy_offset: u64,
     pub(crate) size: u32,
 }
 
-/// A message that was read.
+/// A message in the buffer.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     phy_offset: u64,
     /// Number of its file.
     file: usize,
-    /// Where it begins in the buffer.
+    /// Its start in the buffer.
     at: usize,
     layout: Layout,
 }
 
-/// Reads messages at known offsets, with the files as they were listed at its beginning.
+/// Reads messages at known offsets, in the files as listed when it was created.
 #[derive(Debug)]
 pub(crate) struct FramesAt {
     log: Arc<CommitLog>,
     files: Vec<OffsetFile>,
-    /// The file that was read last.
+    /// The file of the last read.
     current: Option<(usize, Arc<FileSource>)>,
-    /// Number of the last file in which anything was written.
+    /// Number of the last file that was written to.
     last_written: Option<usize>,
-    /// A file, and the offset before which all its whole messages belong to the log.
+    /// A file, and the offset before which none of its messages was truncated.
     certain: Option<(usize, u64)>,
     bytes: Vec<u8>,
     held: Vec<Option<Held>>,
@@ -62,12 +62,12 @@ impl FramesAt {
         Ok(Self { log, files, current, last_written, certain, bytes: Vec::new(), held: Vec::new() })
     }
 
-    /// Offset of the first byte of the log.
+    /// Returns the log offset of the first byte of the log.
     pub(crate) fn begin(&self) -> u64 {
         self.files.first().map_or(0, |file| file.start)
     }
 
-    /// Reads the messages at these offsets, which rise, in place of those that were read before.
+    /// Read the messages at these ascending offsets. They replace the messages of the previous read.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -104,8 +104,9 @@ impl FramesAt {
         Ok(())
     }
 
-    /// The message at the offset of this number; `None` where no whole message of that size begins there, or one that a
-    /// broker truncated.
+    /// Returns the message at the offset of this number.
+    ///
+    /// `None` if no complete message of that size begins there, or a broker truncated it.
     pub(crate) fn row(&self, number: usize) -> Option<Row<'_>> {
         let held = self.held.get(number).copied().flatten()?;
         let file = self.files.get(held.file)?;
@@ -128,7 +129,7 @@ impl FramesAt {
         }
         let states_offset = Frame::new(bytes, layout).stated_phy_offset() == phy_offset.cast_signed();
         let is_message = if !states_offset {
-            // Perhaps part of a body: only a walk of the file can tell.
+            // It may be part of a body. Only a walk of the file can tell.
             LookUp::new(&self.log)?.find(Some(phy_offset), |found| found.is_some())?
         } else if phy_offset < self.certain_end(number)? {
             true
@@ -138,7 +139,7 @@ impl FramesAt {
         Ok(is_message.then_some(Held { phy_offset, file: number, at, layout }))
     }
 
-    /// The offset before which no whole message of a file was truncated.
+    /// Returns the offset before which no complete message of this file was truncated.
     fn certain_end(&mut self, number: usize) -> Result<u64> {
         if let Some((of, end)) = self.certain
             && of == number
@@ -156,7 +157,8 @@ impl FramesAt {
         Ok(end)
     }
 
-    /// The file that holds an offset, by its number, and open; `None` where there is none, or none any more.
+    /// Opens the file that holds this offset and returns it with its number. `None` if there is none, or it was
+    /// deleted.
     fn source(&mut self, phy_offset: u64) -> Result<Option<(usize, Arc<FileSource>)>> {
         let after = self.files.partition_point(|file| file.start <= phy_offset);
         let number = after.checked_sub(1);
@@ -177,8 +179,9 @@ impl FramesAt {
     }
 }
 
-/// The bytes of the first of these messages and of those that are read together with it, and how many messages they are.
-/// Empty where no such message can begin there.
+/// Returns the bytes of the first messages that are read together, and the number of these messages.
+///
+/// Empty if no such message can begin there.
 fn together(file: &OffsetFile, source: &FileSource, wanted: &[Wanted]) -> Result<(Range<u64>, usize)> {
     let mut run: Option<Range<u64>> = None;
     let mut count = 0;

@@ -1,4 +1,4 @@
-//! Messages at many offsets: neighbours are read together, and only the frames that a caller accepts are kept.
+//! Read messages at many offsets. Neighbours are read together, and only accepted frames are kept.
 
 use std::path::PathBuf;
 
@@ -10,13 +10,13 @@ use crate::rocketmq::commit_log::log::CommitLog;
 use crate::rocketmq::commit_log::lookup::LookUp;
 use crate::rocketmq::commit_log::scan::window::{LOOKUP_WINDOW, SCAN_WINDOW};
 
-/// Offsets that are no further apart than this on average are read through a large window.
+/// If the average distance of the offsets is at most this, they are read through a large window.
 const NEAR: u64 = 8 * 1024;
 
-/// A frame that was kept.
+/// A kept frame.
 #[derive(Clone, Copy, Debug)]
 struct Kept {
-    /// Place of its bytes in the arena.
+    /// Position of its bytes in the arena.
     at: usize,
     layout: Layout,
     phy_offset: u64,
@@ -24,7 +24,7 @@ struct Kept {
     file_offset: u64,
 }
 
-/// Reads the frames at some offsets and keeps a copy of those that are accepted.
+/// Reads the frames at given offsets and keeps a copy of the accepted ones.
 #[derive(Debug)]
 pub(crate) struct Gather<'a> {
     look_up: LookUp<'a>,
@@ -34,7 +34,7 @@ pub(crate) struct Gather<'a> {
 }
 
 impl<'a> Gather<'a> {
-    /// Read from the files of the log as they are listed now.
+    /// Open a reader of the log's files, as listed now.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -42,8 +42,9 @@ impl<'a> Gather<'a> {
         Ok(Self { look_up: LookUp::new(log)?, arena: Vec::new(), kept: Vec::new(), paths: Vec::new() })
     }
 
-    /// Read the messages at rising offsets and keep those that `accept` takes; what was kept before is dropped. `accept` is
-    /// called once for each offset, with its number, and with `None` where no message begins.
+    /// Read the messages at ascending offsets and keep those that `accept` takes. Earlier messages are dropped.
+    ///
+    /// `accept` is called once for each offset, with its number. It gets `None` if no message begins there.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -81,7 +82,7 @@ impl<'a> Gather<'a> {
         Ok(())
     }
 
-    /// The message of an offset's number, if it was kept.
+    /// Returns the message of this offset number, if it was kept.
     pub(crate) fn row(&self, number: usize) -> Option<Row<'_>> {
         let kept = self.kept.get(number)?.as_ref()?;
         let frame = Frame::new(self.arena.get(kept.at..).unwrap_or_default(), kept.layout);

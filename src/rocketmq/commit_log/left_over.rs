@@ -1,8 +1,9 @@
-//! Which whole messages are none: what a broker cut off and left on the disk (see [`crate::rocketmq::commit_log::decode::suspect`]).
+//! Find complete messages that a broker truncated but that are still on the disk (see
+//! [`crate::rocketmq::commit_log::decode::suspect`]).
 //!
-//! Such ghosts can only lie behind the end of the log in the last file that holds messages, because a cut deletes all files
-//! behind it; and in the filling of a file that was written to its end later, because only the first bytes of a BLANK frame
-//! are written. So only a look-up that leads to one of these places asks further, and what it learns is kept.
+//! Such messages exist in two places. One is behind the end of the log in the last file that holds messages: truncation
+//! deletes all later files. The other is the padding of a file that was filled later: the broker writes only the first
+//! bytes of a BLANK frame. Only a look-up in one of these places needs this check. Its result is kept.
 
 use std::sync::PoisonError;
 
@@ -15,12 +16,14 @@ use crate::rocketmq::commit_log::scan::salvage::{is_whole_blank, next_frame};
 use crate::rocketmq::commit_log::scan::window::{LOOKUP_WINDOW, SCAN_WINDOW, Window};
 use crate::rocketmq::offset_files::OffsetFile;
 
-/// Filling is shorter than the message that did not fit, and that has 4 MiB and 64 KiB at most by default.
+/// Padding is shorter than the message that did not fit. By default a message has at most 4 MiB and 64 KiB.
 pub(super) const LONGEST_FILLING: u64 = (4 << 20) + (64 << 10) + 8;
 
 impl CommitLog {
-    /// True when a message that is whole in itself is none: a broker cut it off. With [`crate::rocketmq::commit_log::log::Options::broker_end`]
-    /// nothing behind the end of the log is a message.
+    /// Returns whether a complete message at this offset was truncated by a broker.
+    ///
+    /// With [`crate::rocketmq::commit_log::log::Options::broker_end`] every message behind the end of the log counts as
+    /// truncated.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -33,7 +36,7 @@ impl CommitLog {
             return Ok(false);
         }
         if file.start < last || self.last_written(files)?.is_some_and(|last| last > number) {
-            // A broker answers with whatever lies in a file that is full.
+            // In a full file a broker returns any message, even one in the padding.
             if self.options.broker_end || phy_offset < file.end().saturating_sub(LONGEST_FILLING) {
                 return Ok(false);
             }
@@ -53,7 +56,7 @@ impl CommitLog {
         Ok(behind.as_ref().is_some_and(|behind| behind.cut_off.binary_search(&phy_offset).is_ok()))
     }
 
-    /// Number of the last file in which anything was written.
+    /// Returns the number of the last file that was written to.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -71,7 +74,7 @@ impl CommitLog {
         Ok(None)
     }
 
-    /// Where the filling of a full file begins; `None` where its end is damaged.
+    /// Returns the start of the padding of a full file; `None` if the end of the file is corrupt.
     fn filling(&self, file: &OffsetFile) -> Result<Option<u64>> {
         let known = self.ends.filling.lock().unwrap_or_else(PoisonError::into_inner).get(&file.start).copied();
         if let Some(known) = known {
@@ -82,13 +85,13 @@ impl CommitLog {
         Ok(found)
     }
 
-    /// Walks to the filling from the first message that begins in the last part of the file.
+    /// Walks to the padding, from the first message that begins in the last part of the file.
     fn find_filling(&self, file: &OffsetFile) -> Result<Option<u64>> {
         let source = self.open.get(file, self.options.access)?;
         let fail = |e| Error::io(&file.path, e);
         let [mut window, mut search] = [SCAN_WINDOW, SCAN_WINDOW].map(Window::new);
         let mut probe = Window::new(LOOKUP_WINDOW);
-        // Only where the messages lie is asked.
+        // Only the starts of messages are needed.
         window.crc = false;
         let mut next = |after| next_frame(source.as_ref(), file, after, self.options.versions, &mut search, &mut probe);
         let mut at = match file.len.checked_sub(LONGEST_FILLING) {
@@ -106,7 +109,7 @@ impl CommitLog {
         Ok(None)
     }
 
-    /// The messages of the last file behind the end of the log that were cut off.
+    /// Returns the truncated messages behind the end of the log in the last file.
     fn cut_off_behind(&self, file: &OffsetFile, end: u64) -> Result<Vec<u64>> {
         let mut walk = self.walk(vec![file.clone()], end, u64::MAX).salvaging(file.start);
         let mut cut_off = Vec::new();

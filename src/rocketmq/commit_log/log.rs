@@ -12,16 +12,17 @@ use crate::rocketmq::commit_log::frame::Versions;
 use crate::rocketmq::commit_log::scan::walk::Scan;
 use crate::rocketmq::offset_files::{self, OffsetFile, OpenFiles};
 
-/// How a log is read.
+/// Options for reading a log.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// How files are reached; `Auto` is `pread`.
+    /// How files are read; `Auto` is `pread`.
     pub access: Access,
-    /// Which frames are messages.
+    /// The frame versions that count as messages.
     pub versions: Versions,
-    /// Larger bodies are not decompressed.
+    /// Limit of a decompressed body, in bytes.
     pub max_body_bytes: usize,
-    /// Nothing behind the end of the log is a message, as for a broker; else only what was cut off is none.
+    /// True: no message behind the end of the log is valid, as for a broker. False: only truncated messages are not
+    /// valid.
     pub broker_end: bool,
 }
 
@@ -31,37 +32,38 @@ impl Default for Options {
     }
 }
 
-/// What was learned about the ends of files.
+/// What is known about the ends of files.
 #[derive(Debug, Default)]
 pub(super) struct Ends {
-    /// Of files that are written to their end: where their filling begins, by their beginnings.
+    /// Start of the padding in each full file, by the start of the file.
     pub(super) filling: Mutex<HashMap<u64, Option<u64>>>,
     pub(super) behind: Mutex<Option<Behind>>,
 }
 
-/// What lies behind the end of the log.
+/// The messages behind the end of the log.
 #[derive(Debug)]
 pub(super) struct Behind {
     pub(super) file: u64,
     pub(super) end: u64,
-    /// Offsets of the messages that were cut off, rising.
+    /// Offsets of the truncated messages, ascending.
     pub(super) cut_off: Vec<u64>,
 }
 
-/// The commit log of one directory, for reading. Calls list the directory anew: a broker adds and deletes files.
+/// The commit log of one directory, for reading. Each call lists the directory anew, because a broker adds and deletes
+/// files.
 #[derive(Debug)]
 pub struct CommitLog {
     path: PathBuf,
     directories: Vec<PathBuf>,
     pub(super) options: Options,
     pub(super) open: OpenFiles,
-    /// Beginning of the last message that [`Self::max_offset`] met, and of its file.
+    /// Start of the last message that [`Self::max_offset`] found, and of its file.
     tail: Mutex<Option<(u64, u64)>>,
     pub(super) ends: Ends,
 }
 
 impl CommitLog {
-    /// Opens the directory, in a store named `commitlog`; or several, separated by commas, that make one log together.
+    /// Opens the directory, in a store named `commitlog`. Several directories, separated by commas, make one log.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -72,17 +74,17 @@ impl CommitLog {
         Ok(Self { path: directory.to_owned(), directories, options, open, tail: Mutex::new(None), ends })
     }
 
-    /// The directory, as it was given.
+    /// Returns the directory as given.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// How the log is read.
+    /// Returns the options.
     pub fn options(&self) -> Options {
         self.options
     }
 
-    /// The files in the order of their offsets, without strays.
+    /// Returns the files in the order of their offsets. Files with other names are skipped.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -90,7 +92,7 @@ impl CommitLog {
         offset_files::list(&self.directories)
     }
 
-    /// Looks for strays, gaps, and files of another length.
+    /// Returns a report of unexpected files, gaps, and files of another length.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -98,7 +100,8 @@ impl CommitLog {
         offset_files::check(&self.directories)
     }
 
-    /// Length of the log's files (`mappedFileSizeCommitLog` of the broker): the commonest one, 0 without files.
+    /// Returns the length of the log's files (the broker's `mappedFileSizeCommitLog`): the most frequent one, 0 without
+    /// files.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -106,7 +109,7 @@ impl CommitLog {
         Ok(offset_files::file_size(&self.files()?))
     }
 
-    /// Offset of the first byte of the first file, 0 without files.
+    /// Returns the log offset of the first byte of the first file, 0 without files.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -114,9 +117,10 @@ impl CommitLog {
         Ok(self.files()?.first().map_or(0, |file| file.start))
     }
 
-    /// Offset after the last good frame of the last file in which anything was written, 0 without files.
+    /// Returns the offset after the last valid frame of the last written file, 0 without files.
     ///
-    /// Linear in that file at the first call (see [`Self::expect_message`]), later in what was added since.
+    /// The first call reads this file, unless [`Self::expect_message`] was called. Later calls read only what was added
+    /// since.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -134,7 +138,7 @@ impl CommitLog {
             && at < file.end()
         {
             let mut walk = self.walk(vec![file.clone()], at, u64::MAX).starting_at_begin()?;
-            // Only where the message is still there; else somebody has truncated the log.
+            // If this message is gone, the log was truncated meanwhile.
             if walk.advance()? && walk.message().is_some_and(|(_, frame)| frame.stated_phy_offset() == at.cast_signed())
             {
                 return Self::walk_to_end(walk, file, &mut tail);
@@ -143,13 +147,14 @@ impl CommitLog {
         Self::walk_to_end(self.walk(vec![file.clone()], file.start, u64::MAX), file, &mut tail)
     }
 
-    /// Beginning of the last file that holds messages, and of the last message that was met in it.
+    /// Returns the start of the last file that holds messages, and of the last message found in it.
     pub(super) fn tail(&self) -> Option<(u64, u64)> {
         *self.tail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets the first [`Self::max_offset`] begin at a message that is known to belong to the log. It looks whether one is
-    /// there; where files behind were written it begins at their last one as ever.
+    /// Let the first [`Self::max_offset`] start at a message that is known to belong to the log.
+    ///
+    /// The call checks that a message begins there. If later files were written, the search starts in the last of them.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -172,7 +177,7 @@ impl CommitLog {
         }
     }
 
-    /// Opens a file of the log; `None` where the broker deleted it since the directory was listed.
+    /// Opens a file of the log. `None` if the broker deleted it since the directory was listed.
     pub(super) fn open_file(&self, file: &OffsetFile) -> Result<Option<Arc<FileSource>>> {
         match self.open.get(file, self.options.access) {
             Ok(source) => Ok(Some(source)),

@@ -10,13 +10,13 @@ use crate::rocketmq::commit_log::log::CommitLog;
 use crate::rocketmq::commit_log::scan::window::{LOOKUP_WINDOW, Window};
 use crate::rocketmq::offset_files::OffsetFile;
 
-/// Look-ups of single messages, with the files as they were listed at its beginning.
+/// Looks up single messages, in the files as listed when it was created.
 #[derive(Debug)]
 pub(super) struct LookUp<'a> {
     log: &'a CommitLog,
     files: Vec<OffsetFile>,
     window: Window,
-    /// The file that the window is of, and the file itself.
+    /// The number of the file that the window holds, and the open file.
     current: Option<(u64, Arc<FileSource>)>,
 }
 
@@ -25,19 +25,19 @@ impl<'a> LookUp<'a> {
         Ok(Self { log, files: log.files()?, window: Window::new(LOOKUP_WINDOW), current: None })
     }
 
-    /// Read this many bytes at a time from now on.
+    /// Set the number of bytes per read.
     pub(super) fn set_window(&mut self, bytes: usize) {
         if !self.window.has_size(bytes) {
             self.window = Window::new(bytes);
         }
     }
 
-    /// True when a message begins at an offset, whether it was cut off or not.
+    /// Returns whether a message begins at this offset, truncated by a broker or not.
     pub(super) fn is_message(&mut self, phy_offset: u64) -> Result<bool> {
         self.find_any(phy_offset, |_, _| Ok(false), |found| found.is_some())
     }
 
-    /// Gives `take` the message that begins at an offset, or `None`: also where a broker cut it off.
+    /// Calls `take` with the message that begins at this offset. `None` if there is none, or a broker truncated it.
     pub(super) fn find<T>(
         &mut self,
         phy_offset: Option<u64>,
@@ -50,7 +50,7 @@ impl<'a> LookUp<'a> {
         self.find_any(phy_offset, |files, number| log.is_left_over(files, number, phy_offset), take)
     }
 
-    /// True when a whole message begins at an offset that a broker cut off.
+    /// Returns whether a complete message that a broker truncated begins at this offset.
     pub(super) fn is_cut_off(&mut self, phy_offset: u64) -> Result<bool> {
         let Some((number, _)) = self.source(phy_offset)? else {
             return Ok(false);
@@ -86,18 +86,19 @@ impl<'a> LookUp<'a> {
         Ok(take(Some((frame, place))))
     }
 
-    /// Offset of the first byte of the first file, 0 without files.
+    /// Returns the log offset of the first byte of the first file, 0 without files.
     pub(super) fn begin(&self) -> u64 {
         self.files.first().map_or(0, |file| file.start)
     }
 
-    /// The store time of the message that a file begins with, by its head.
+    /// Returns the store time of the first message of this file, read from its head.
     pub(super) fn first_store_timestamp(&mut self, file: &OffsetFile) -> Result<Option<i64>> {
         self.store_timestamp(file.start, 0)
     }
 
-    /// The store time of the message of `size` bytes that begins at an offset, without a look at what is behind its head;
-    /// `None` where no message's head is, or where the file ends before it does.
+    /// Returns the store time of the message of `size` bytes that begins at this offset. Only its head is read.
+    ///
+    /// `None` if there is no message head, or the file ends before the message does.
     pub(super) fn store_timestamp(&mut self, phy_offset: u64, size: u64) -> Result<Option<i64>> {
         let Some((number, source)) = self.source(phy_offset)? else {
             return Ok(None);
@@ -116,7 +117,8 @@ impl<'a> LookUp<'a> {
         Ok(frame::store_timestamp_of_head(head, self.log.options.versions))
     }
 
-    /// The file that holds an offset, by its number, and open; `None` where there is none, or none any more.
+    /// Opens the file that holds this offset and returns it with its number. `None` if there is none, or it was
+    /// deleted.
     fn source(&mut self, phy_offset: u64) -> Result<Option<(usize, Arc<FileSource>)>> {
         let after = self.files.partition_point(|file| file.start <= phy_offset);
         let Some(number) = after.checked_sub(1) else {
@@ -138,9 +140,9 @@ impl<'a> LookUp<'a> {
         Ok(source.map(|source| (number, source)))
     }
 
-    /// True when a walk of the file comes to a message at this offset.
+    /// Returns whether a walk of the file reaches a message at this offset.
     ///
-    /// A frame that states another offset may be part of a body (somebody's copy of a log): only a walk can tell.
+    /// A frame that states another offset may be part of a body, such as a copy of a log. Only a walk can tell.
     fn is_reached(&self, file: &OffsetFile, phy_offset: u64) -> Result<bool> {
         let mut walk = self.log.walk(vec![file.clone()], phy_offset, phy_offset.saturating_add(1));
         walk.advance()

@@ -1,9 +1,9 @@
-//! The commit log: every message of a store, in one sequence of files.
+//! The commit log: all messages of a store, in one sequence of files.
 //!
-//! Offsets are positions in the endless log; a file's name is the offset of its first byte. A file is a gapless sequence
-//! of frames ([`frame`]) that ends with a BLANK frame; the end of the log is not recorded anywhere, it is where the first
-//! frame stands that a broker would refuse. Only [`mod@write`] and [`super::truncate`] create or change files. The
-//! format is written down in docs/formats/rocketmq-commitlog.md.
+//! A log offset is a byte position in the log. A file's name is the log offset of its first byte. A file is a sequence
+//! of frames ([`frame`]) without gaps, and ends with a BLANK frame. The end of the log is not recorded: it is the first
+//! frame that a broker would refuse. Only [`mod@write`] and [`super::truncate`] create or change files.
+//! docs/formats/rocketmq-commitlog.md describes the format.
 
 mod decode;
 pub mod frame;
@@ -39,7 +39,7 @@ pub use scan::options::{AtDamage, ScanOptions};
 pub use scan::reader::MessageReader;
 pub use scan::walk::Scan;
 
-/// Logs are shared between threads, readers move between them.
+/// Logs are shared between threads. Readers move between them.
 const _: () = {
     const fn shared<T: Send + Sync>() {}
     const fn moved<T: Send>() {}

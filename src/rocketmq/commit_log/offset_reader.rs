@@ -1,4 +1,4 @@
-//! Messages at given offsets as record batches.
+//! Return messages at given offsets as record batches.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::rocketmq::commit_log::log::CommitLog;
 use crate::rocketmq::commit_log::lookup::LookUp;
 use crate::rocketmq::commit_log::scan::filter::Filter;
 
-/// Rows of a batch; it ends earlier at 64 MiB.
+/// Rows of a batch. A batch ends earlier if it reaches 64 MiB.
 const BATCH: usize = 8192;
 
-/// Offsets, and how far they were read.
+/// The offsets, and how many of them were read.
 pub(crate) struct OffsetReader {
     log: Arc<CommitLog>,
     phy_offsets: Vec<Option<i64>>,
@@ -34,7 +34,7 @@ impl OffsetReader {
         Self { log, phy_offsets, read: 0, builder, filter }
     }
 
-    /// Returns the next batch; `None` at the end. It may be empty if there is a filter.
+    /// Returns the next batch; `None` at the end. With a filter a batch may be empty.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -50,8 +50,9 @@ impl OffsetReader {
     }
 }
 
-/// Adds the messages that begin at these offsets, or those of them that pass a filter. Returns how many offsets were read, and
-/// whether that is all of them: the builder may be full.
+/// Adds the messages at these offsets that pass the filter.
+///
+/// Returns how many offsets were read, and whether these are all. If the builder is full, the rest is read later.
 ///
 /// # Errors
 /// The system's error, with the path.

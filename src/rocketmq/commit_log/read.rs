@@ -1,4 +1,4 @@
-//! Reading messages of a log: scans, and look-ups at known offsets.
+//! Read messages: scans, and look-ups at known offsets.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,10 +24,10 @@ use crate::rocketmq::commit_log::scan::walk::Scan;
 use crate::rocketmq::offset_files::OffsetFile;
 
 impl CommitLog {
-    /// The messages in log order, as record batches, up to the first frame that a broker would refuse.
+    /// Returns the messages in log order as record batches, up to the first frame that a broker would refuse.
     ///
-    /// The walk starts at the offset asked for where a message begins there; else at the beginning of the file that
-    /// holds it.
+    /// If a message begins at the first offset, the walk starts there. Otherwise it starts at the beginning of the file
+    /// that holds this offset.
     ///
     /// # Errors
     /// The system's error, with the path; `InvalidArgument` when `batch_size` is 0.
@@ -52,9 +52,10 @@ impl CommitLog {
         MessageReader::new(walk, &columns, scan.bodies, self.options.max_body_bytes, scan.batch_size)
     }
 
-    /// Returns whether a walk may begin at an offset instead of the beginning of its file, which saves the walk of up to a whole
-    /// file: a message begins there, or the log ends there. A walk that leaves out truncated messages may do so in the last file,
-    /// where nothing before the end of the log was truncated.
+    /// Returns whether a walk may start at this offset, which saves the walk from the beginning of the file.
+    ///
+    /// It may if a message begins there, or the log ends there. A walk that skips truncated messages may do so only in
+    /// the last file, where no message before the end of the log was truncated.
     fn is_known_begin(&self, begin: u64, at_damage: AtDamage, files: &[OffsetFile]) -> Result<bool> {
         if begin == 0 || files.iter().any(|file| file.start == begin) {
             return Ok(false);
@@ -74,7 +75,7 @@ impl CommitLog {
         }
     }
 
-    /// The walk of a scan, which begins with the file that holds the first offset.
+    /// Returns the walk of a scan. It starts with the file that holds the first offset.
     fn scan_walk(&self, scan: &ScanOptions, files: Vec<OffsetFile>) -> Result<Scan<FileSource>> {
         let last_begin = match scan.at_damage {
             AtDamage::Stop => 0,
@@ -92,7 +93,7 @@ impl CommitLog {
         })
     }
 
-    /// The topics of all messages, sorted, and the damage that was met; linear in the log.
+    /// Returns the topics of all messages, sorted, and a report of the corrupt regions. Reads the whole log.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -111,8 +112,9 @@ impl CommitLog {
         Ok((topics.into_iter().collect(), walk.checked().clone()))
     }
 
-    /// The message that begins at this offset; `None` where none does, where its checksum is wrong, or where a broker cut it
-    /// off and left it on the disk.
+    /// Returns the message that begins at this offset.
+    ///
+    /// `None` if no message begins there, its checksum is wrong, or a broker truncated it.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -123,8 +125,9 @@ impl CommitLog {
         })
     }
 
-    /// True when what begins at this offset is a whole message that a broker cut off; with the option `broker_end` also when
-    /// it only lies behind the end of the log.
+    /// Returns whether a complete message that a broker truncated begins at this offset.
+    ///
+    /// With the option `broker_end`, every message behind the end of the log counts as truncated.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -132,10 +135,11 @@ impl CommitLog {
         LookUp::new(self)?.is_cut_off(phy_offset)
     }
 
-    /// One row for each offset, in their order: the message that begins there (see [`Self::message`]), or nulls and the offset.
+    /// Returns one row for each offset, in order: the message that begins there (see [`Self::message`]), or nulls and
+    /// the offset.
     ///
     /// # Errors
-    /// The system's error, with the path; `InvalidArgument` when the bodies together are too large for one batch.
+    /// The system's error, with the path; `InvalidArgument` if the bodies are too large for one batch.
     pub fn messages(
         &self,
         phy_offsets: impl IntoIterator<Item = Option<i64>>,
@@ -145,14 +149,15 @@ impl CommitLog {
         let mut builder = self.builder(columns, bodies).unbounded();
         let (_, is_whole) = add_messages(self, phy_offsets, &mut builder, None)?;
         if !is_whole {
-            let text = "these messages do not fit into one batch: ask for fewer offsets at a time";
+            let text = "the messages do not fit into one batch: request fewer offsets";
             return Err(Error::InvalidArgument(text.to_owned()));
         }
         Ok(builder.take())
     }
 
-    /// The messages that begin at these offsets, in their order, as a stream of batches. Without a filter there is one row for
-    /// each offset, as in [`Self::messages`].
+    /// Returns the messages at these offsets, in order, as a stream of batches.
+    ///
+    /// Without a filter there is one row for each offset, as in [`Self::messages`].
     pub fn message_batches(
         log: &Arc<Self>,
         phy_offsets: Vec<Option<i64>>,
@@ -164,8 +169,10 @@ impl CommitLog {
         MessageReader::of_offsets(OffsetReader::new(Arc::clone(log), phy_offsets, builder, filter), columns)
     }
 
-    /// A walk over the frames of a range of the log. It starts at `begin` where a message begins there, else at the
-    /// beginning of the file that holds it. With `salvage` it continues after a corrupt region.
+    /// Returns a walk over the frames of a range of the log.
+    ///
+    /// If a message begins at `begin`, the walk starts there. Otherwise it starts at the beginning of the file that
+    /// holds `begin`. With `salvage` it continues after a corrupt region.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -181,7 +188,7 @@ impl CommitLog {
         BatchBuilder::new(columns, bodies, self.options.max_body_bytes)
     }
 
-    /// Look-ups of store times alone, with the files as they are listed now.
+    /// Returns a reader of store times, for the files as listed now.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -190,18 +197,19 @@ impl CommitLog {
     }
 }
 
-/// Look-ups of store times.
+/// Reads store times of single messages.
 #[derive(Debug)]
 pub struct StoreTimes<'a>(LookUp<'a>);
 
 impl StoreTimes<'_> {
-    /// Offset of the first byte of the log.
+    /// Returns the log offset of the first byte of the log.
     pub fn begin(&self) -> i64 {
         self.0.begin().cast_signed()
     }
 
-    /// Store time of the message of `size` bytes that begins at an offset; `None` where no message's head is, or where
-    /// its file ends before it does. Only the head is looked at.
+    /// Returns the store time of the message of `size` bytes that begins at this offset. Only its head is read.
+    ///
+    /// `None` if there is no message head, or the file ends before the message does.
     ///
     /// # Errors
     /// The system's error, with the path.

@@ -1,5 +1,7 @@
-//! Messages to Arrow. A block of messages is added column by column: each loop touches one field of every frame, which
-//! are all in the processor's cache.
+//! Convert messages to Arrow.
+//!
+//! A block of messages is added column by column. Each loop reads one field of every frame, and all frames are in the
+//! processor's cache.
 
 use std::iter;
 use std::sync::Arc;
@@ -16,21 +18,21 @@ use crate::rocketmq::commit_log::decode::columns::{self, Column};
 use crate::rocketmq::commit_log::decode::row::Row;
 use crate::rocketmq::commit_log::frame::COMPRESSED;
 
-/// A batch ends before it is larger than this, if it has a row.
+/// A batch with at least one row ends before it is larger than this.
 const BATCH_BYTES: usize = 64 * 1024 * 1024;
-/// The most that a column's 32-bit offsets can reach, with a margin.
+/// Limit of a column's 32-bit offsets, with a margin.
 const MOST_BYTES: usize = 2_000_000_000;
 
-/// How the body column is filled.
+/// The content of the body column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bodies {
-    /// As the producer sent it; null with a reason where it cannot be decoded.
+    /// The body as the producer sent it. If it cannot be decoded, it is null, with a reason.
     Decoded,
-    /// As the log holds it, perhaps compressed.
+    /// The body as stored in the log, which may be compressed.
     Stored,
 }
 
-/// Takes messages and gives record batches.
+/// Builds record batches from messages.
 pub(crate) struct BatchBuilder {
     schema: SchemaRef,
     columns: Vec<(Column, ColumnBuilder)>,
@@ -65,7 +67,7 @@ impl BatchBuilder {
         }
     }
 
-    /// Takes as much as a batch can hold at all.
+    /// Raise the size limit to the maximum of a batch.
     pub(crate) fn unbounded(mut self) -> Self {
         self.most_bytes = MOST_BYTES;
         self
@@ -79,7 +81,9 @@ impl BatchBuilder {
         self.rows
     }
 
-    /// Adds messages and gives how many: fewer than all when the batch is full of bytes and must be taken first.
+    /// Adds messages and returns how many.
+    ///
+    /// If the batch is full, this is fewer than all, and the batch must be taken first.
     pub(crate) fn append(&mut self, rows: &[Row<'_>]) -> usize {
         let mut known = std::mem::take(&mut self.known);
         let decoded = if self.wants_properties { decoded(rows) } else { Vec::new() };
@@ -99,7 +103,7 @@ impl BatchBuilder {
         fits
     }
 
-    /// Counts the bytes of the rows, adds their bodies, and gives how many rows fit.
+    /// Counts the bytes of the rows, adds their bodies, and returns how many rows fit.
     fn append_bodies(&mut self, block: &mut Block<'_>) -> usize {
         let is_plain = |row: &Row<'_>| row.frame.sys_flag() & COMPRESSED == 0;
         if self.wants_body && self.bodies == Bodies::Decoded && !block.rows.iter().all(is_plain) {
@@ -119,7 +123,7 @@ impl BatchBuilder {
         fits
     }
 
-    /// The same where a body of the block is compressed.
+    /// Adds the bodies of a block that has compressed ones.
     fn append_decoded_bodies(&mut self, block: &mut Block<'_>) -> usize {
         let mut decoder = std::mem::replace(&mut self.decoder, BodyDecoder::new(0));
         let mut fits = 0;
@@ -138,10 +142,10 @@ impl BatchBuilder {
         fits
     }
 
-    /// Counts the bytes of a row that is added after so many others, unless the batch is full.
+    /// Counts the bytes of a row that is added after `others` rows, unless the batch is full.
     #[inline]
     fn finds_room(&mut self, row: &Row<'_>, others: usize, body: usize) -> bool {
-        // An estimate from above: fixed fields, hosts and id, and every property at most twice.
+        // An upper bound: fixed fields, hosts and id, and each property at most twice.
         let texts = row.frame.topic().len() + 2 * row.frame.properties().len();
         let bytes = self.bytes.saturating_add(384 + 3 * texts + body);
         if self.rows + others > 0 && bytes > self.most_bytes {
@@ -158,7 +162,7 @@ impl BatchBuilder {
         }
     }
 
-    /// Adds a row that has only an offset. Always fits.
+    /// Adds a row that has only an offset. It always fits.
     pub(crate) fn append_missing(&mut self, phy_offset: Option<i64>) {
         for (column, builder) in &mut self.columns {
             match builder {
@@ -169,7 +173,7 @@ impl BatchBuilder {
         self.rows += 1;
     }
 
-    /// What was added since the last batch was taken.
+    /// Returns the rows added since the last batch.
     pub(crate) fn take(&mut self) -> RecordBatch {
         let arrays = self.columns.iter_mut().map(|(column, builder)| builder.finish(*column)).collect();
         let options = RecordBatchOptions::new().with_row_count(Some(self.rows));

@@ -1,4 +1,4 @@
-//! A block of messages that are added to the columns in one go, with what several columns need of each message.
+//! A block of messages that are added to the columns together, with the values that several columns share.
 
 use std::borrow::Cow;
 
@@ -11,27 +11,27 @@ use crate::rocketmq::commit_log::frame::properties::{Entry, KnownNames, Names};
 /// The properties of a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Properties {
-    /// Number of the names.
+    /// Number of the names in the name cache.
     pub(crate) names: usize,
-    /// Numbers of the entries in the block.
+    /// Range of the entries in the block.
     pub(crate) begin: usize,
     pub(crate) end: usize,
 }
 
-/// What the columns of a block are made of.
+/// The input of the columns of a block.
 pub(crate) struct Block<'a> {
     pub(crate) rows: &'a [Row<'a>],
-    /// Of every row, where any column needs them.
+    /// The properties of each row; empty if no column needs them.
     pub(crate) properties: Vec<Properties>,
     pub(crate) entries: Vec<Entry<'a>>,
-    /// Numbers of the texts of born host and store host of every row, where any column needs them.
+    /// Numbers of the texts of born host and store host for each row; empty if no column needs them.
     pub(crate) hosts: Vec<[usize; 2]>,
     pub(crate) known: &'a Known,
-    /// Why bodies are missing; nothing where none is.
+    /// The body error of each row; empty if all bodies are valid.
     pub(crate) body_errors: Vec<Option<String>>,
 }
 
-/// What came before and comes again.
+/// Caches and buffers that are kept from block to block.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     pub(crate) hosts: HostTexts,
@@ -43,18 +43,18 @@ impl<'a> Block<'a> {
         self.known.hosts.get(number)
     }
 
-    /// The names of a message's properties.
+    /// Returns the names of a message's properties.
     pub(crate) fn names(&self, properties: &Properties) -> Option<&'a Names> {
         self.known.names.get(properties.names)
     }
 
-    /// The value of one of the properties that have columns of their own.
+    /// Returns the value of a property with its own column.
     pub(crate) fn value(&self, properties: &Properties, which: usize) -> Option<Piece<'a>> {
         let entry = self.names(properties)?.known.get(which).copied().flatten()?;
         self.entries.get(properties.begin + entry).map(Entry::value)
     }
 
-    /// Forgets the rows from this one on.
+    /// Removes the rows from this one on.
     pub(crate) fn truncate(&mut self, rows: usize) {
         self.rows = self.rows.get(..rows).unwrap_or_default();
         self.properties.truncate(rows);
@@ -64,7 +64,7 @@ impl<'a> Block<'a> {
 }
 
 impl Known {
-    /// Splits the properties of every row. `decoded` holds the texts of those that are no UTF-8.
+    /// Splits the properties of each row. `decoded` holds the texts of properties that are not valid UTF-8.
     pub(crate) fn split<'a>(
         &mut self,
         rows: &[Row<'a>],
@@ -84,7 +84,7 @@ impl Known {
         (properties, entries)
     }
 
-    /// The numbers of the hosts' texts.
+    /// Returns the numbers of the hosts' texts.
     pub(crate) fn hosts(&mut self, rows: &[Row<'_>]) -> Vec<[usize; 2]> {
         self.hosts.limit();
         let hosts = &mut self.hosts;
@@ -93,7 +93,7 @@ impl Known {
     }
 }
 
-/// The properties of rows as text, where their bytes are no UTF-8; nothing where all are ASCII.
+/// Decodes properties that are not valid UTF-8. Empty if all properties are ASCII.
 pub(crate) fn decoded(rows: &[Row<'_>]) -> Vec<Option<String>> {
     if rows.iter().all(|row| row.frame.properties_piece().is_ascii()) {
         return Vec::new();

@@ -1,8 +1,8 @@
-//! Bodies: what a producer compressed is decompressed, up to a limit.
+//! Decompress message bodies, up to a limit.
 //!
-//! Source of the rules: upstream `MessageSysFlag` and `common.compression.CompressionType`. Bit 0 of the system flag
-//! says that a body is compressed, bits 8 to 10 how: 1 LZ4 frame, 2 Zstandard, 0 or 3 zlib (0 is what producers before
-//! 4.9.4 left there). The uncompressed length is not stored, so the output grows as far as the input really fills it.
+//! Source: upstream `MessageSysFlag` and `common.compression.CompressionType`. Bit 0 of the system flag is set for a
+//! compressed body. Bits 8 to 10 hold the type: 1 LZ4 frame, 2 Zstandard, 0 or 3 zlib. Producers before 4.9.4 leave 0.
+//! The uncompressed length is not stored, so the output buffer grows with the decompressed data.
 
 use std::fmt;
 
@@ -12,23 +12,23 @@ use zstd::zstd_safe;
 use crate::decompress::{DecodeError, Output, lz4_frame, zstd_frame};
 use crate::rocketmq::commit_log::frame::COMPRESSED;
 
-/// Why a body cannot be decoded.
+/// The reason why a body cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BodyError {
-    /// More than the limit of bytes would come out.
+    /// The decompressed body is larger than the limit.
     TooLong {
         /// The limit in bytes.
         limit: usize,
     },
-    /// The bytes are not what the system flag says.
+    /// The bytes are not of the compression type in the system flag.
     Undecodable {
         /// Name of the compression.
         kind: &'static str,
-        /// What the decoder says.
+        /// The decoder's message.
         reason: String,
     },
-    /// The system flag names a compression that does not exist.
+    /// The system flag has an unknown compression type.
     UnknownType(u8),
 }
 
@@ -51,7 +51,7 @@ impl From<DecodeError> for BodyError {
     }
 }
 
-/// Decoders and their output buffer, used for body after body.
+/// Decoders and their output buffer, used for all bodies.
 pub struct BodyDecoder {
     output: Output,
     zlib: Option<Decompress>,
@@ -70,10 +70,10 @@ impl BodyDecoder {
         Self { output: Output::new(limit), zlib: None, zstd: None }
     }
 
-    /// The body that a producer sent, from the bytes that are stored.
+    /// Returns the body that the producer sent, from the stored bytes.
     ///
     /// # Errors
-    /// Why there is none. A body that is stored as it was sent always is one.
+    /// Returns the reason why a compressed body cannot be decoded. Uncompressed bodies are never an error.
     pub fn decode<'a>(&'a mut self, stored: &'a [u8], sys_flag: i32) -> Result<&'a [u8], BodyError> {
         if sys_flag & COMPRESSED == 0 || stored.is_empty() {
             return Ok(stored);
@@ -94,7 +94,7 @@ fn zlib(decoder: &mut Decompress, stored: &[u8], output: &mut Output) -> Result<
     decoder.reset(true);
     let mut rest = stored;
     loop {
-        // Twice as much each time.
+        // Double the buffer each time.
         let more = output.filled().len().max(1);
         let (_, free) = output.free(more);
         let (before_in, before_out) = (decoder.total_in(), decoder.total_out());
@@ -109,7 +109,7 @@ fn zlib(decoder: &mut Decompress, stored: &[u8], output: &mut Output) -> Result<
             return Ok(());
         }
         if consumed == 0 && produced == 0 {
-            return Err(fail("it ends before its end"));
+            return Err(fail("the data is truncated"));
         }
     }
 }

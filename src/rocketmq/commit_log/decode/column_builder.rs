@@ -1,4 +1,4 @@
-//! Builders of the columns: each adds one field of every message of a block.
+//! Column builders. Each one adds one field of all messages of a block.
 
 use std::iter;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(crate) enum ColumnBuilder {
 pub(crate) struct Map {
     names: ByteColumn,
     values: ByteColumn,
-    /// Where each row ends.
+    /// End of each row.
     ends: Recycled<i32>,
     nulls: NullBufferBuilder,
 }
@@ -67,25 +67,67 @@ impl ColumnBuilder {
         }
     }
 
-    /// Adds what `column` holds of the block's messages. Bodies are added elsewhere.
+    /// Adds the values of `column` for the block's messages. Bodies are added elsewhere.
     pub(crate) fn append(&mut self, column: Column, block: &Block<'_>) {
-        match (self, column) {
-            (Self::Int32(b), Column::QueueId) => numbers(b, block, Frame::queue_id),
-            (Self::Int32(b), Column::Flag) => numbers(b, block, Frame::flag),
-            (Self::Int32(b), Column::SysFlag) => numbers(b, block, Frame::sys_flag),
-            (Self::Int32(b), Column::StoreSize) => numbers(b, block, Frame::store_size),
-            (Self::Int32(b), Column::BodyCrc) => numbers(b, block, Frame::body_crc),
-            (Self::Int32(b), _) => numbers(b, block, Frame::reconsume_times),
-            (Self::Int64(b), Column::QueueOffset) => numbers(b, block, Frame::queue_offset),
-            (Self::Int64(b), Column::PhyOffset) => {
-                b.extend(block.rows.iter().map(|row| row.place.phy_offset.cast_signed()));
+        match column {
+            Column::Topic => self.texts(|b| append_topics(b, block)),
+            Column::QueueId => self.int32s(block, Frame::queue_id),
+            Column::QueueOffset => self.int64s(block, Frame::queue_offset),
+            Column::PhyOffset => {
+                if let Self::Int64(b) = self {
+                    b.extend(block.rows.iter().map(|row| row.place.phy_offset.cast_signed()));
+                }
             }
-            (Self::Int64(b), _) => numbers(b, block, Frame::prepared_transaction_offset),
-            (Self::Time(b), Column::StoreTimestamp) => numbers(b, block, Frame::store_timestamp),
-            (Self::Time(b), _) => numbers(b, block, Frame::born_timestamp),
-            (Self::Map(b), _) => b.append(block),
-            (Self::Text(b), column) => append_texts(b, column, block),
-            (Self::Bytes(_), _) => {}
+            Column::StoreTimestamp => self.times(block, Frame::store_timestamp),
+            Column::BornTimestamp => self.times(block, Frame::born_timestamp),
+            Column::MsgId => self.texts(|b| append_msg_ids(b, block)),
+            Column::UniqKey => self.texts(|b| append_property(b, block, 0)),
+            Column::Tags => self.texts(|b| append_property(b, block, 1)),
+            Column::Keys => self.texts(|b| append_property(b, block, 2)),
+            Column::Body => {}
+            Column::Properties => {
+                if let Self::Map(b) = self {
+                    b.append(block);
+                }
+            }
+            Column::Flag => self.int32s(block, Frame::flag),
+            Column::SysFlag => self.int32s(block, Frame::sys_flag),
+            Column::StoreSize => self.int32s(block, Frame::store_size),
+            Column::BodyCrc => self.int32s(block, Frame::body_crc),
+            Column::ReconsumeTimes => self.int32s(block, Frame::reconsume_times),
+            Column::PreparedTransactionOffset => self.int64s(block, Frame::prepared_transaction_offset),
+            Column::BornHost => {
+                self.texts(|b| b.extend(block.hosts.iter().map(|[born, _]| block.host(*born).text())));
+            }
+            Column::StoreHost => {
+                self.texts(|b| b.extend(block.hosts.iter().map(|[_, store]| block.host(*store).text())));
+            }
+            Column::BodyError => self.texts(|b| append_body_errors(b, block)),
+            Column::Suspect => self.texts(|b| append_suspects(b, block)),
+        }
+    }
+
+    fn int32s<'a>(&mut self, block: &Block<'a>, field: impl Fn(&Frame<'a>) -> i32) {
+        if let Self::Int32(b) = self {
+            numbers(b, block, field);
+        }
+    }
+
+    fn int64s<'a>(&mut self, block: &Block<'a>, field: impl Fn(&Frame<'a>) -> i64) {
+        if let Self::Int64(b) = self {
+            numbers(b, block, field);
+        }
+    }
+
+    fn times<'a>(&mut self, block: &Block<'a>, field: impl Fn(&Frame<'a>) -> i64) {
+        if let Self::Time(b) = self {
+            numbers(b, block, field);
+        }
+    }
+
+    fn texts(&mut self, append: impl FnOnce(&mut ByteColumn)) {
+        if let Self::Text(b) = self {
+            append(b);
         }
     }
 
@@ -154,32 +196,28 @@ fn append_topics(texts: &mut ByteColumn, block: &Block<'_>) {
     }
 }
 
-fn append_texts(texts: &mut ByteColumn, column: Column, block: &Block<'_>) {
-    match column {
-        Column::Topic => append_topics(texts, block),
-        Column::UniqKey => append_property(texts, block, 0),
-        Column::Tags => append_property(texts, block, 1),
-        Column::Keys => append_property(texts, block, 2),
-        Column::BornHost => texts.extend(block.hosts.iter().map(|[born, _]| block.host(*born).text())),
-        Column::StoreHost => texts.extend(block.hosts.iter().map(|[_, store]| block.host(*store).text())),
-        Column::MsgId => texts.extend_joined(block.rows.iter().zip(&block.hosts).map(|(row, [_, store])| {
-            let mut digits = [0; 32];
-            let hex = text::hex(row.place.phy_offset);
-            if let Some(to) = digits.first_chunk_mut() {
-                *to = hex;
-            }
-            (block.host(*store).hex(), digits, hex.len())
-        })),
-        Column::BodyError if block.body_errors.is_empty() => texts.extend_nulls(block.rows.len()),
-        Column::BodyError => {
-            texts.extend_optional(block.body_errors.iter().map(|e| e.as_ref().map(|e| Piece::whole(e.as_bytes()))));
+fn append_msg_ids(texts: &mut ByteColumn, block: &Block<'_>) {
+    texts.extend_joined(block.rows.iter().zip(&block.hosts).map(|(row, [_, store])| {
+        let mut digits = [0; 32];
+        let hex = text::hex(row.place.phy_offset);
+        if let Some(to) = digits.first_chunk_mut() {
+            *to = hex;
         }
-        Column::Suspect => {
-            for row in block.rows {
-                let words = row.suspect.words();
-                texts.extend_optional(iter::once(words.as_ref().map(|words| Piece::whole(words.as_bytes()))));
-            }
-        }
-        _ => {}
+        (block.host(*store).hex(), digits, hex.len())
+    }));
+}
+
+fn append_body_errors(texts: &mut ByteColumn, block: &Block<'_>) {
+    if block.body_errors.is_empty() {
+        texts.extend_nulls(block.rows.len());
+    } else {
+        texts.extend_optional(block.body_errors.iter().map(|e| e.as_ref().map(|e| Piece::whole(e.as_bytes()))));
+    }
+}
+
+fn append_suspects(texts: &mut ByteColumn, block: &Block<'_>) {
+    for row in block.rows {
+        let words = row.suspect.words();
+        texts.extend_optional(iter::once(words.as_ref().map(|words| Piece::whole(words.as_bytes()))));
     }
 }

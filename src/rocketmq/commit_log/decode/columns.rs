@@ -1,4 +1,4 @@
-//! The columns of a message, in their fixed order, and the choice among them.
+//! The columns of a message in their fixed order, and the selection of columns.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::error::{Error, Result};
 pub enum Column {
     /// Topic as stored.
     Topic,
-    /// Queue of the topic.
+    /// Queue id.
     QueueId,
-    /// Index in the queue.
+    /// Index of the message in its queue.
     QueueOffset,
-    /// Offset of the frame in the log.
+    /// Log offset of the frame.
     PhyOffset,
     /// The broker's time.
     StoreTimestamp,
@@ -25,9 +25,9 @@ pub enum Column {
     MsgId,
     /// The producer's message id.
     UniqKey,
-    /// Tags as given.
+    /// The producer's tags.
     Tags,
-    /// Keys as given.
+    /// The producer's keys.
     Keys,
     /// Body.
     Body,
@@ -35,28 +35,28 @@ pub enum Column {
     Properties,
     /// The application's flag.
     Flag,
-    /// The system's flag as stored.
+    /// The system flag as stored.
     SysFlag,
-    /// Bytes of the frame.
+    /// Length of the frame in bytes.
     StoreSize,
     /// Checksum of the stored body.
     BodyCrc,
-    /// How often a consumer gave it back.
+    /// How often consumers returned the message.
     ReconsumeTimes,
-    /// Offset of the half message.
+    /// Offset of the transaction's half message.
     PreparedTransactionOffset,
     /// The producer's address.
     BornHost,
     /// The broker's address.
     StoreHost,
-    /// Why the body is null.
+    /// The reason why the body is null.
     BodyError,
-    /// What speaks against the message; only a scan that goes on behind damage has it, after all other columns.
+    /// The signs of a truncated message. Only a salvaging scan has this column, after all others.
     Suspect,
 }
 
 impl Column {
-    /// All columns of a message in their order.
+    /// All columns of a message, in order.
     pub const ALL: [Self; 21] = [
         Self::Topic,
         Self::QueueId,
@@ -81,7 +81,7 @@ impl Column {
         Self::BodyError,
     ];
 
-    /// The column of a name.
+    /// Returns the column of this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|column| column.name() == name)
     }
@@ -91,7 +91,7 @@ impl Column {
         Error::InvalidArgument(format!("no message column {name:?}; there are {all}"))
     }
 
-    /// The column's name.
+    /// Returns the name of the column.
     pub fn name(self) -> &'static str {
         match self {
             Self::Topic => "topic",
@@ -119,7 +119,7 @@ impl Column {
         }
     }
 
-    /// The column's Arrow type.
+    /// Returns the Arrow type of the column.
     pub fn data_type(self) -> DataType {
         match self {
             Self::QueueId | Self::Flag | Self::SysFlag | Self::StoreSize | Self::BodyCrc | Self::ReconsumeTimes => {
@@ -145,10 +145,10 @@ impl Column {
         }
     }
 
-    /// The columns of these names, in the order given; all columns where none are given.
+    /// Returns the columns of these names, in the given order; all columns if no names are given.
     ///
     /// # Errors
-    /// `InvalidArgument` for a name that is unknown or comes twice.
+    /// `InvalidArgument` for a name that is unknown or repeated.
     pub fn choose<S: AsRef<str>>(names: Option<&[S]>) -> Result<Vec<Self>> {
         let Some(names) = names else {
             return Ok(Self::ALL.to_vec());
@@ -166,17 +166,17 @@ impl Column {
     }
 }
 
-/// Milliseconds, UTC.
+/// Returns the type of times: milliseconds, UTC.
 pub(crate) fn timestamp_type() -> DataType {
     DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()))
 }
 
-/// Key and value of the properties' map.
+/// Returns the fields of the property map: key and value.
 pub(crate) fn map_fields() -> [Field; 2] {
     [Field::new("key", DataType::Utf8, false), Field::new("value", DataType::Utf8, true)]
 }
 
-/// The schema of these columns; all of them can be null.
+/// Returns the schema of these columns. All columns are nullable.
 pub fn schema(columns: &[Column]) -> SchemaRef {
     let fields: Vec<Field> = columns.iter().map(|c| Field::new(c.name(), c.data_type(), true)).collect();
     Arc::new(Schema::new(fields))

@@ -1,4 +1,4 @@
-//! One message, owned.
+//! One owned message.
 
 use crate::java_text::decode_utf8;
 use crate::rocketmq::commit_log::decode::body::BodyDecoder;
@@ -7,7 +7,7 @@ use crate::rocketmq::commit_log::decode::text;
 use crate::rocketmq::commit_log::frame::Frame;
 use crate::rocketmq::commit_log::frame::properties;
 
-/// A message with every column; see [`crate::rocketmq::commit_log::decode::columns::Column`] for what they mean.
+/// A message with all columns; see [`crate::rocketmq::commit_log::decode::columns::Column`] for their meaning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are the columns")]
 pub struct Message {
@@ -68,7 +68,7 @@ impl Message {
         }
     }
 
-    /// Value of a property.
+    /// Returns the value of a property.
     pub fn property(&self, name: &str) -> Option<&str> {
         self.properties.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
     }

@@ -1,4 +1,4 @@
-//! From frames to values: bodies, texts, and Arrow columns.
+//! Convert frames to values: bodies, texts, and Arrow columns.
 
 pub(crate) mod batch;
 pub(crate) mod block;

@@ -1,4 +1,4 @@
-//! The column of properties, made of names and values.
+//! The column of properties, built from names and values.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use arrow_array::{Array as _, MapArray};
 
 use crate::rocketmq::commit_log::decode::columns::map_fields;
 
-/// Makes the column `properties` row by row.
+/// Builds the column `properties` row by row.
 #[derive(Debug)]
 pub struct PropertyMap(MapBuilder<StringBuilder, StringBuilder>);
 
@@ -27,18 +27,18 @@ impl PropertyMap {
         self.0.values().append_option(value);
     }
 
-    /// Ends the current row, which is null where it is not `valid`.
+    /// Ends the current row. If it is not `valid`, it is null.
     pub fn end_row(&mut self, valid: bool) {
         self.0.append(valid).expect("every name has its value");
     }
 
-    /// The column.
+    /// Returns the column.
     pub fn finish(mut self) -> MapArray {
         self.0.finish()
     }
 }
 
-/// Where the names and values of a row stand; nowhere where it is null.
+/// Returns the range of a row's names and values; empty for a null row.
 pub(in crate::rocketmq) fn entries(properties: &MapArray, row: usize) -> Range<usize> {
     let offset = |row: usize| properties.value_offsets().get(row).and_then(|at| usize::try_from(*at).ok());
     match (offset(row), offset(row + 1)) {

@@ -1,4 +1,4 @@
-//! A message frame and its place, as decoders and columns take them.
+//! A message frame and its location, as input of decoders and columns.
 
 use std::path::Path;
 
@@ -6,10 +6,10 @@ use crate::rocketmq::commit_log::decode::body::BodyError;
 use crate::rocketmq::commit_log::decode::suspect::Suspect;
 use crate::rocketmq::commit_log::frame::Frame;
 
-/// Where a frame lies.
+/// The location of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place<'a> {
-    /// Offset in the log.
+    /// Log offset.
     pub phy_offset: u64,
     /// Name of the file.
     pub path: &'a Path,
@@ -18,13 +18,13 @@ pub struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// What is said where a body cannot be decoded.
+    /// Returns the message for a body that cannot be decoded.
     pub(crate) fn body_error(&self, error: &BodyError) -> String {
         format!("{} at byte {}: {error}", self.path.display(), self.file_offset)
     }
 }
 
-/// A message that is to be added.
+/// A message to add.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row<'a> {
     pub(crate) frame: Frame<'a>,

@@ -1,12 +1,12 @@
-//! What speaks against a message that is whole in itself.
+//! Signs that a complete message was truncated by a broker.
 //!
-//! A broker that cuts its log back erases nothing. New messages overwrite the old ones from the cut on, and where one ends
-//! just where an old one began, the old ones follow as if they were new (*ghosts*). Magic, lengths, checksum, even the offset
-//! that a ghost states are right. What gives it away is its past: its store time is earlier than that of a message before
-//! it, and its queue has had its queue offset already.
+//! When a broker truncates its log, it erases nothing. New messages overwrite the old ones from that offset on. If a
+//! new message ends where an old one began, the old messages follow it as if they were new. Their magic, lengths,
+//! checksum and stated offset are valid. Two signs tell them apart. The store time is earlier than that of a message
+//! before it. The queue offset occurred before in its queue.
 //!
-//! A clock that stepped back looks the same. Only where the two cannot be mistaken for each other, behind the end of the log
-//! in its last file, is a message told to be cut off.
+//! A clock that stepped back has the same effect. So a message is marked as truncated only behind the end of the log in
+//! its last file, or after a BLANK frame.
 
 use arrow_array::RecordBatch;
 
@@ -18,54 +18,56 @@ use crate::error::Result;
 pub struct Suspect(u8);
 
 impl Suspect {
-    /// A broker's walk ends before it.
+    /// A broker's walk ends before this message.
     pub const AFTER_STOP: Self = Self(1);
-    /// Its store time is earlier than that of a message before it.
+    /// The store time is earlier than that of an earlier message.
     pub const TIME_BACK: Self = Self(2);
-    /// A message of its queue before it has the same queue offset or a later one.
+    /// An earlier message of the queue has the same queue offset or a later one.
     pub const QUEUE_BACK: Self = Self(4);
-    /// It states another offset than it has.
+    /// The stated offset is not the real one.
     pub const PHY_OFFSET: Self = Self(8);
-    /// Its property `__CRC32#` does not fit its bytes.
+    /// The property `__CRC32#` does not match the bytes.
     pub const PROP_CRC: Self = Self(16);
-    /// A broker cut it off: it lies behind the end of the log, and there is another sign against it.
+    /// A broker truncated this message: it is behind the end of the log, or after a BLANK frame, and has another sign.
     pub const CUT_OFF: Self = Self(32);
 
-    /// The words for the signs, as the column `suspect` holds them, by their bits.
+    /// The words of the signs in the column `suspect`, by their bits.
     const WORDS: [(u8, &str); 6] =
         [(1, "after-stop"), (2, "time-back"), (4, "queue-back"), (8, "phy-offset"), (16, "prop-crc"), (32, "cut-off")];
 
-    /// Both signs.
+    /// Returns the signs of both.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// True when there is none.
+    /// Returns whether there is no sign.
     pub fn is_none(self) -> bool {
         self.0 == 0
     }
 
-    /// True when it has every sign of `other`.
+    /// Returns whether all signs of `other` are set.
     pub fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// The words of the signs with spaces between; `None` without a sign.
+    /// Returns the words of the signs, separated by spaces; `None` without a sign.
     pub fn words(self) -> Option<String> {
         let words: Vec<&str> = Self::WORDS.iter().filter(|(bit, _)| self.0 & bit != 0).map(|(_, word)| *word).collect();
         (!words.is_empty()).then(|| words.join(" "))
     }
 }
 
-/// Valid messages in batches, offsets and signs of the messages that were cut off, and the number of messages that step back in
-/// time.
+/// Valid messages in batches, the offsets and signs of truncated messages, and the number of messages whose store time
+/// steps back.
 pub type SplitMessages = (Vec<RecordBatch>, Vec<(i64, String)>, usize);
 
-/// Splits a batch of a salvaging scan into valid messages and those that a broker cut off. A message behind damage is valid.
+/// Splits a batch of a salvaging scan into valid and truncated messages.
+///
+/// Messages after a corrupt region are valid.
 ///
 /// # Errors
-/// `InvalidArgument` for a column that is missing, of another type, or null.
+/// `InvalidArgument` for a column that is missing, has another type, or contains nulls.
 pub fn split_cut_off(messages: &RecordBatch) -> Result<SplitMessages> {
     let suspects = Texts::of(messages, "suspect")?;
     let phy_offsets = integers(messages, "phy_offset")?;

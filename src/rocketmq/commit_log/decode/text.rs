@@ -1,13 +1,13 @@
-//! Hosts and message ids as text.
+//! Format hosts and message ids.
 
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::arrow::byte_column::Piece;
 
-/// Writes `ip:port`, an IPv6 address as `[RFC 5952]:port`, in place of what `text` held.
+/// Writes `ip:port`, or `[ip]:port` with an RFC 5952 address for IPv6. Replaces `text`.
 ///
-/// `host` is the address, 4 or 16 bytes, and the port, 4 bytes, as in a frame.
+/// `host` is the address (4 or 16 bytes) and the port (4 bytes), as in a frame.
 pub fn write_host(host: &[u8], text: &mut String) {
     text.clear();
     let Some((ip, port)) = host.split_last_chunk::<4>() else {
@@ -24,8 +24,9 @@ pub fn write_host(host: &[u8], text: &mut String) {
     debug_assert!(written.is_ok(), "writing to a string cannot fail");
 }
 
-/// Writes the id that the broker gives a message, in place of what `text` held: store host and offset in the log,
-/// upper-case hex (upstream `MessageDecoder#createMessageId`).
+/// Writes the broker's message id: store host and log offset in upper-case hex. Replaces `text`.
+///
+/// Source: upstream `MessageDecoder#createMessageId`.
 pub fn write_msg_id(store_host: &[u8], phy_offset: u64, text: &mut String) {
     write_hex(store_host, text);
     text.push_str(text_of(&hex(phy_offset)));
@@ -46,7 +47,7 @@ pub(crate) fn text_of(digits: &[u8]) -> &str {
     std::str::from_utf8(digits).unwrap_or_default()
 }
 
-/// The 16 upper-case hex digits of a number, all nibbles of a half at once.
+/// Returns the 16 upper-case hex digits of a number. The eight digits of each half are computed together.
 pub(crate) fn hex(number: u64) -> [u8; 16] {
     let mut digits = [0; 16];
     let (high, low) = digits.split_at_mut(8);
@@ -55,21 +56,21 @@ pub(crate) fn hex(number: u64) -> [u8; 16] {
     digits
 }
 
-/// Eight digits of a number below 2^32; the first digit is the highest byte.
+/// Returns the eight hex digits of a number below 2^32. The first digit is the highest byte.
 fn hex_half(number: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     let halves = (number << 16 | number) & 0x0000_ffff_0000_ffff;
     let bytes = (halves << 8 | halves) & 0x00ff_00ff_00ff_00ff;
     let nibbles = (bytes << 4 | bytes) & (0x0f * ONES);
-    // From 10 on a digit is a letter, which stands 7 places further.
+    // From 10 on a digit is a letter, 7 code points higher.
     let letters = (nibbles + 6 * ONES) >> 4 & ONES;
     nibbles + u64::from(b'0') * ONES + letters * 7
 }
 
-/// Room for the longest host: an IPv6 address in brackets and a port of ten digits with its sign.
+/// Buffer size for the longest host: an IPv6 address in brackets, and a port of ten digits with its sign.
 const HOST_ROOM: usize = 64;
 
-/// A host as text.
+/// The texts of a host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostText {
     key: [u64; 3],
@@ -87,12 +88,12 @@ impl HostText {
         Self { key, text: padded(&text), text_len: text.len(), hex: padded(&hex), hex_len: hex.len() }
     }
 
-    /// `ip:port`.
+    /// Returns `ip:port`.
     pub(crate) fn text(&self) -> Piece<'_> {
         Piece { from: &self.text, len: self.text_len }
     }
 
-    /// All bytes in upper-case hex: what the ids of its messages begin with.
+    /// Returns all bytes in upper-case hex: the prefix of the host's message ids.
     pub(crate) fn hex(&self) -> Piece<'_> {
         Piece { from: &self.hex, len: self.hex_len }
     }
@@ -106,21 +107,21 @@ fn padded(text: &str) -> [u8; HOST_ROOM] {
     padded
 }
 
-/// The texts of hosts that came before: the messages of a log come from few hosts.
+/// A cache of host texts. The messages of a log come from few hosts.
 #[derive(Debug, Default)]
 pub(crate) struct HostTexts {
-    /// By a hash of the host, the number of a text.
+    /// The number of a text, by a hash of the host.
     places: Vec<usize>,
     texts: Vec<HostText>,
 }
 
 impl HostTexts {
-    /// Bits of a place.
+    /// Bits of a slot number.
     const BITS: u32 = 8;
-    /// So many texts are kept.
+    /// Maximum number of cached texts.
     const MOST: usize = 1024;
 
-    /// Forgets the texts if they are many. Numbers that were given before then count no more.
+    /// Clears the cache if it is full. Numbers returned earlier are then invalid.
     pub(crate) fn limit(&mut self) {
         self.places.resize(1 << Self::BITS, 0);
         if self.texts.len() > Self::MOST {
@@ -128,7 +129,7 @@ impl HostTexts {
         }
     }
 
-    /// The text of this number.
+    /// Returns the text of this number.
     #[inline]
     pub(crate) fn get(&self, number: usize) -> &HostText {
         const NONE: HostText =
@@ -136,7 +137,7 @@ impl HostTexts {
         self.texts.get(number).unwrap_or(&NONE)
     }
 
-    /// The number of the text of a host of 8 or 20 bytes.
+    /// Returns the number of the text of a host of 8 or 20 bytes.
     #[inline]
     pub(crate) fn number(&mut self, host: &[u8]) -> usize {
         let key = match host.first_chunk::<8>() {

@@ -1,4 +1,4 @@
-//! The check that decides whether a broker would take a frame. Source: upstream `CommitLog#checkMessageAndReturnSize`.
+//! Check whether a broker would accept a frame. Source: upstream `CommitLog#checkMessageAndReturnSize`.
 
 use super::fields::{Frame, Layout, body_crc};
 use super::layout::{MAGIC_BLANK, MAGIC_V1, MAGIC_V2, array, i32_at};
@@ -6,67 +6,67 @@ use super::versions::Versions;
 use crate::rocketmq::commit_log::frame::properties;
 use crate::rocketmq::names::{DELAY, SCHEDULE_TOPIC};
 
-/// Why a frame is refused. A broker ends its walk of the log at such a frame.
+/// The reason why a frame is refused. The broker's walk of the log ends at such a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Nothing was written here: the regular end of the log.
+    /// Unwritten space: the regular end of the log.
     Unwritten,
-    /// No magic of a message or of a BLANK frame.
+    /// The magic of neither a message nor a BLANK frame.
     Magic(u32),
-    /// The file ends within the frame.
+    /// The file ends inside the frame.
     CutOff,
-    /// The lengths of the fields do not add up to the size.
+    /// The lengths of the fields do not match the size.
     Size {
         /// The size that the frame states.
         stated: i32,
     },
-    /// The body is not the one the checksum was made of.
+    /// The checksum of the body does not match.
     BodyCrc {
-        /// The checksum in the frame.
+        /// The checksum stored in the frame.
         stored: u32,
-        /// The checksum of the body.
+        /// The checksum computed from the body.
         computed: u32,
     },
-    /// A delayed message whose level is no number.
+    /// A delayed message whose level is not a number.
     DelayLevel,
 }
 
-/// Where a walk ended, and why.
+/// Where and why a walk ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stop {
-    /// Offset in the log.
+    /// Log offset.
     pub phy_offset: u64,
-    /// What stands there; `None` at the end of the range asked for, or after the last file.
+    /// The refusal; `None` at the end of the requested range, or after the last file.
     pub refusal: Option<Refusal>,
 }
 
-/// What stands at a place of the log.
+/// What was found at a position of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// A message.
     Message(Layout),
-    /// The rest of the file is filling.
+    /// A BLANK frame: the rest of the file is padding.
     Blank,
     /// The walk of the log ends here.
     Refused(Refusal),
 }
 
-/// So many bytes are needed to tell what stands there; the file has them.
+/// The frame cannot be checked without this number of bytes. The file has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needs(pub usize);
 
-/// Checks the frame that begins `bytes`, as a broker does when it walks the log.
+/// Checks the frame at the beginning of `bytes`, as a broker does when it walks the log.
 ///
-/// `available` is the number of bytes from here to the end of the file; `bytes` may hold fewer.
+/// `available` is the number of bytes from here to the end of the file. `bytes` may hold fewer.
 ///
 /// # Errors
-/// The number of bytes without which there is no telling; never more than `available`.
+/// The number of bytes that the check needs. It is never more than `available`.
 pub fn check(bytes: &[u8], available: u64, versions: Versions) -> Result<Found, Needs> {
     check_with(bytes, available, versions, true)
 }
 
-/// As [`check`], with a look at the body's checksum or without.
+/// Checks a frame as [`check`] does. The checksum of the body is optional.
 ///
 /// # Errors
 /// As [`check`].
@@ -98,11 +98,11 @@ pub fn check_with(bytes: &[u8], available: u64, versions: Versions, crc: bool) -
     Ok(refusal(&Frame::new(frame, layout), crc).map_or(Found::Message(layout), Found::Refused))
 }
 
-/// What a broker holds against a frame whose lengths are right.
+/// Returns the reason why a broker refuses a frame with valid lengths.
 #[inline]
 fn refusal(frame: &Frame<'_>, crc: bool) -> Option<Refusal> {
     let (stored, body) = (frame.body_crc().cast_unsigned(), frame.stored_body());
-    // The checksum of an empty body is never looked at.
+    // The checksum of an empty body is never checked.
     if crc && !body.is_empty() {
         let computed = body_crc(body);
         if stored != computed {
@@ -115,7 +115,7 @@ fn refusal(frame: &Frame<'_>, crc: bool) -> Option<Refusal> {
     None
 }
 
-/// True unless the delay level is no number.
+/// Returns false if the delay level is not a number.
 #[cold]
 fn has_level(frame: &Frame<'_>) -> bool {
     let text = crate::java_text::decode_utf8(frame.properties());

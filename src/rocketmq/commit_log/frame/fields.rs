@@ -1,4 +1,4 @@
-//! The fields of a frame that was found good: where each begins, and what it holds.
+//! The fields of a valid frame: their positions and values.
 
 use super::layout::{
     BEFORE_BODY_LENGTH, BODY_CRC, BORN_HOST, BORN_TIMESTAMP, FLAG, MAGIC_V2, PHY_OFFSET, QUEUE_ID, QUEUE_OFFSET,
@@ -6,7 +6,7 @@ use super::layout::{
 };
 use crate::arrow::byte_column::Piece;
 
-/// The lengths of a frame that was found good.
+/// The lengths of a valid frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     total: u32,
@@ -19,17 +19,17 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Bytes of the whole frame.
+    /// Length of the frame in bytes.
     pub fn total(self) -> u32 {
         self.total
     }
 
-    /// The lengths of the fields, if they fill `frame` exactly.
+    /// Returns the lengths of the fields, if they fill `frame` exactly.
     #[inline]
     pub(super) fn of(frame: &[u8], total: u32, magic: u32) -> Option<Self> {
         let (born_host, store_host) = host_lens(i32_at(frame, SYS_FLAG)?);
         let body_length_at = BEFORE_BODY_LENGTH + usize::from(born_host) + usize::from(store_host);
-        // The broker takes a negative body or properties length for 0, and fails on a negative topic length.
+        // The broker reads a negative body or properties length as 0. It fails on a negative topic length.
         let body = u32::try_from(i32_at(frame, body_length_at)?).unwrap_or(0);
         let topic_length_at = (body_length_at + 4).checked_add(body as usize)?;
         let (topic, topic_length) = if magic == MAGIC_V2 {
@@ -45,21 +45,21 @@ impl Layout {
     }
 }
 
-/// The checksum of a whole frame, as its property `__CRC32#` holds it and as it should.
+/// The checksum of a frame: stored in its property `__CRC32#`, and computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PropCrc {
-    /// In the property; `None` where that is no number.
+    /// The value of the property; `None` if it is not a number.
     pub stored: Option<u32>,
-    /// Of the frame's bytes.
+    /// The checksum of the frame's bytes.
     pub computed: u32,
 }
 
-/// The property that ends a frame whose broker adds a checksum (5.x, enabledAppendPropCRC), before its ten digits.
+/// The name of the checksum property at the end of a frame (5.x, enabledAppendPropCRC). Ten digits follow.
 const PROP_CRC_NAME: &[u8] = b"__CRC32#\x01";
-/// Bytes of that property: name, digits, separator.
+/// Length of that property: name, digits, separator.
 const PROP_CRC_LEN: usize = PROP_CRC_NAME.len() + 11;
 
-/// The checksum of a body as the broker stores it: CRC-32 without its highest bit.
+/// Returns the checksum of a body as the broker stores it: CRC-32 without its highest bit.
 #[inline]
 pub fn body_crc(body: &[u8]) -> u32 {
     crc32fast::hash(body) & 0x7fff_ffff
@@ -68,24 +68,24 @@ pub fn body_crc(body: &[u8]) -> u32 {
 /// A message frame in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
-    /// May go on behind the frame.
+    /// May be longer than the frame.
     bytes: &'a [u8],
     layout: Layout,
 }
 
 impl<'a> Frame<'a> {
-    /// The frame that `check` found at the beginning of `bytes`; nothing when `bytes` is another frame.
+    /// Returns the frame that `check` found at the beginning of `bytes`. If `bytes` is too short, the frame is empty.
     #[inline]
     pub fn new(bytes: &'a [u8], layout: Layout) -> Self {
         Self { bytes: if bytes.len() < layout.total as usize { &[] } else { bytes }, layout }
     }
 
-    /// The bytes of the frame alone, and where its fields are.
+    /// Returns the bytes of the frame, and the positions of its fields.
     pub(in crate::rocketmq) fn into_parts(self) -> (&'a [u8], Layout) {
         (self.slice(0, self.layout.total as usize), self.layout)
     }
 
-    // `check` made sure that every field is inside; the fallbacks below never come into play.
+    // `check` made sure that all fields are inside the frame, so the fallbacks below are never used.
 
     #[inline]
     fn slice(&self, at: usize, len: usize) -> &'a [u8] {
@@ -112,81 +112,82 @@ impl<'a> Frame<'a> {
         self.store_host_at() + usize::from(self.layout.store_host)
     }
 
-    /// So many bytes from here on, and what stands behind them.
+    /// Returns this number of bytes from here, and the bytes after them.
     #[inline]
     fn piece(&self, at: usize, len: usize) -> Piece<'a> {
         Piece { from: self.bytes.get(at..).unwrap_or_default(), len }
     }
 
-    /// Where in the frame the topic begins.
+    /// Returns the position of the topic in the frame.
     #[inline]
     fn topic_at(&self) -> usize {
         self.after_hosts() + 16 + self.layout.body as usize + usize::from(self.layout.topic_length)
     }
 
-    /// Bytes of the whole frame.
+    /// Returns the length of the frame in bytes.
     pub fn store_size(&self) -> i32 {
         self.layout.total.cast_signed()
     }
 
-    /// Magic: version 1 or 2.
+    /// Returns the magic: version 1 or 2.
     pub fn magic(&self) -> u32 {
         self.i32(4).cast_unsigned()
     }
 
-    /// Checksum of the stored body.
+    /// Returns the checksum of the stored body.
     #[inline]
     pub fn body_crc(&self) -> i32 {
         self.i32(BODY_CRC)
     }
 
-    /// Queue of the topic.
+    /// Returns the queue id.
     pub fn queue_id(&self) -> i32 {
         self.i32(QUEUE_ID)
     }
 
-    /// The application's flag.
+    /// Returns the application's flag.
     pub fn flag(&self) -> i32 {
         self.i32(FLAG)
     }
 
-    /// Index of the message in its queue.
+    /// Returns the index of the message in its queue.
     pub fn queue_offset(&self) -> i64 {
         self.i64(QUEUE_OFFSET)
     }
 
-    /// The offset in the log that the frame itself states. A broker never compares it with the true one.
+    /// Returns the log offset that the frame states. A broker never compares it with the real one.
     pub fn stated_phy_offset(&self) -> i64 {
         self.i64(PHY_OFFSET)
     }
 
-    /// Bits for compression, transactions, hosts and batches.
+    /// Returns the system flag: bits for compression, transactions, hosts and batches.
     pub fn sys_flag(&self) -> i32 {
         self.i32(SYS_FLAG)
     }
 
-    /// The producer's time, ms since the epoch.
+    /// Returns the producer's time in ms since the epoch.
     pub fn born_timestamp(&self) -> i64 {
         self.i64(BORN_TIMESTAMP)
     }
 
-    /// The producer: 4 or 16 bytes of address, 4 of port.
+    /// Returns the producer's host: 4 or 16 bytes of address, 4 of port.
     pub fn born_host(&self) -> &'a [u8] {
         self.slice(BORN_HOST, usize::from(self.layout.born_host))
     }
 
-    /// The broker's time, ms since the epoch.
+    /// Returns the broker's time in ms since the epoch.
     pub fn store_timestamp(&self) -> i64 {
         self.i64(self.store_host_at() - 8)
     }
 
-    /// The broker: 4 or 16 bytes of address, 4 of port.
+    /// Returns the broker's host: 4 or 16 bytes of address, 4 of port.
     pub fn store_host(&self) -> &'a [u8] {
         self.slice(self.store_host_at(), usize::from(self.layout.store_host))
     }
 
-    /// The checksum of the whole frame, where a broker of 5.x added one at its end (upstream
-    /// `MessageDecoder#createCrc32`): decimal digits, the lowest first.
+    /// Returns the checksum of the frame, if a 5.x broker appended one (upstream `MessageDecoder#createCrc32`).
+    ///
+    /// It is stored as decimal digits, the lowest first.
     pub fn prop_crc(&self) -> Option<PropCrc> {
         let (_, property) = self.properties().split_last_chunk::<PROP_CRC_LEN>()?;
         let [digits @ .., 2] = property.strip_prefix(PROP_CRC_NAME)? else {
@@ -201,40 +202,40 @@ impl<'a> Frame<'a> {
         Some(PropCrc { stored, computed: body_crc(covered) })
     }
 
-    /// How often a consumer gave it back.
+    /// Returns how often consumers returned the message.
     pub fn reconsume_times(&self) -> i32 {
         self.i32(self.after_hosts())
     }
 
-    /// Offset of the half message that a transaction began with.
+    /// Returns the offset of the transaction's half message.
     pub fn prepared_transaction_offset(&self) -> i64 {
         self.i64(self.after_hosts() + 4)
     }
 
-    /// The body as it is stored, perhaps compressed.
+    /// Returns the body as stored, which may be compressed.
     #[inline]
     pub fn stored_body(&self) -> &'a [u8] {
         self.slice(self.after_hosts() + 16, self.layout.body as usize)
     }
 
-    /// The topic's bytes.
+    /// Returns the bytes of the topic.
     #[inline]
     pub fn topic(&self) -> &'a [u8] {
         self.topic_piece().bytes()
     }
 
-    /// The same.
+    /// Returns the topic as a piece.
     #[inline]
     pub(crate) fn topic_piece(&self) -> Piece<'a> {
         self.piece(self.topic_at(), usize::from(self.layout.topic))
     }
 
-    /// The bytes of all properties.
+    /// Returns the bytes of all properties.
     pub fn properties(&self) -> &'a [u8] {
         self.properties_piece().bytes()
     }
 
-    /// The same.
+    /// Returns the properties as a piece.
     pub(crate) fn properties_piece(&self) -> Piece<'a> {
         let begin = self.topic_at() + usize::from(self.layout.topic) + 2;
         self.piece(begin, usize::from(self.layout.properties))

@@ -14,30 +14,30 @@
 //!        properties length i16, properties
 //! ```
 //!
-//! All integers are big-endian. A BLANK frame has only the first two fields; what follows it to the end of the file is
-//! anything. Space that was never written is zero. Source: upstream `MessageExtEncoder#encode`.
+//! All integers are big-endian. A BLANK frame has only the first two fields; the rest of the file is undefined.
+//! Unwritten space is zero. Source: upstream `MessageExtEncoder#encode`.
 
 use super::versions::Versions;
 
-/// First four bytes after the size of a message with a one-byte topic length.
+/// Magic of a message with a one-byte topic length (version 1).
 pub const MAGIC_V1: u32 = 0xdaa3_20a7;
-/// The same with a two-byte topic length, written since 5.1.0 for topics longer than 127 bytes.
+/// Magic of a message with a two-byte topic length (version 2), written since 5.1.0 for topics longer than 127 bytes.
 pub const MAGIC_V2: u32 = 0xdaa3_20ab;
 /// Magic of the frame that fills the end of a file.
 pub const MAGIC_BLANK: u32 = 0xcbd4_3194;
 
-/// Bytes of a BLANK frame that mean something; a file always has space for one behind its last message.
+/// Length of a BLANK frame's fields. A file always has space for them after its last message.
 pub const BLANK_LEN: u64 = 8;
 
 /// The body is compressed.
 pub const COMPRESSED: i32 = 0x1;
-/// The bits that say how (4.9.4 and later).
+/// The bits of the compression type (4.9.4 and later).
 pub const COMPRESSION_TYPE: i32 = 0x700;
 /// The two bits of the transaction type.
 pub const TRANSACTION_TYPE: i32 = 0xc;
-/// The transaction type of a message that was committed.
+/// The transaction type of a committed message.
 pub const TRANSACTION_COMMIT: i32 = 0x8;
-/// The transaction type of a message that was rolled back.
+/// The transaction type of a rolled-back message.
 pub const TRANSACTION_ROLLBACK: i32 = 0xc;
 /// The body is a batch of messages that share the frame (5.x).
 pub const INNER_BATCH: i32 = 0x80;
@@ -51,16 +51,16 @@ pub(super) const QUEUE_ID: usize = 12;
 pub(super) const FLAG: usize = 16;
 pub(super) const QUEUE_OFFSET: usize = 20;
 pub(super) const PHY_OFFSET: usize = 28;
-/// Where the flag stands that says how long the hosts are.
+/// Position of the system flag, which determines the lengths of the hosts.
 pub(crate) const SYS_FLAG: usize = 36;
 pub(super) const BORN_TIMESTAMP: usize = 40;
 pub(super) const BORN_HOST: usize = 48;
-/// Bytes of the fixed fields before the body length, without the hosts.
+/// Bytes of the fixed fields before the body length, without hosts.
 pub(crate) const BEFORE_BODY_LENGTH: usize = 68;
-/// Bytes of a frame up to and with the store timestamp, however long the hosts are.
+/// Maximum bytes of a frame up to and including the store timestamp.
 pub(crate) const HEAD: usize = BORN_HOST + 20 + 8;
 
-/// True where a message has a place in a queue: half messages and those that are rolled back have none.
+/// Returns whether a message has a position in a queue. Half messages and rolled-back messages have none.
 pub fn is_in_queue(sys_flag: i32) -> bool {
     matches!(sys_flag & TRANSACTION_TYPE, 0 | TRANSACTION_COMMIT)
 }
@@ -80,29 +80,29 @@ pub(super) fn i32_at(bytes: &[u8], at: usize) -> Option<i32> {
     array(bytes, at).map(i32::from_be_bytes)
 }
 
-/// Length of a host: address and port.
+/// Returns the length of a host: address and port.
 #[inline]
 fn host_len(sys_flag: i32, v6: i32) -> u8 {
     if sys_flag & v6 == 0 { 8 } else { 20 }
 }
 
-/// Lengths of the born host and of the store host.
+/// Returns the lengths of the born host and of the store host.
 #[inline]
 pub(crate) fn host_lens(sys_flag: i32) -> (u8, u8) {
     (host_len(sys_flag, BORN_HOST_V6), host_len(sys_flag, STORE_HOST_V6))
 }
 
-/// The size that the first bytes of a frame state; `None` below 0.
+/// Returns the size that the first bytes of a frame state; `None` if it is negative.
 pub(crate) fn stated_size(head: &[u8]) -> Option<u64> {
     u64::try_from(i32_at(head, 0)?).ok()
 }
 
-/// The offset that the message states whose first bytes these are.
+/// Returns the log offset that the first bytes of a message state.
 pub(crate) fn stated_phy_offset_of_head(head: &[u8]) -> Option<i64> {
     array(head, PHY_OFFSET).map(i64::from_be_bytes)
 }
 
-/// The store timestamp of the message whose first bytes these are; `None` where they are no message's.
+/// Returns the store timestamp in the first bytes of a message; `None` if the bytes are no message.
 pub(crate) fn store_timestamp_of_head(head: &[u8], versions: Versions) -> Option<i64> {
     let magic = array(head, 4).map(u32::from_be_bytes)?;
     if magic != MAGIC_V1 && (magic != MAGIC_V2 || versions == Versions::V1) {

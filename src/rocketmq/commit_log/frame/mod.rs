@@ -1,5 +1,7 @@
-//! One frame of the commit log. The module `layout` states its fields, [`check()`] says whether a broker would take it, [`Frame`] reads
-//! its fields, and [`properties`] splits the properties.
+//! One frame of the commit log.
+//!
+//! The module `layout` describes the fields. [`check()`] returns whether a broker would accept the frame. [`Frame`]
+//! reads its fields, and [`properties`] splits the properties.
 
 mod check;
 mod fields;

@@ -1,34 +1,34 @@
 //! The properties of a message: `name 01 value 02 name 01 value 02`.
 //!
-//! Source of the rules: upstream `MessageDecoder#string2messageProperties` since 4.9.1. The last separator may be
-//! missing. An entry counts only with a name and a value; a value may hold further 01 bytes. A name that comes twice has
-//! the last value.
+//! Source: upstream `MessageDecoder#string2messageProperties` since 4.9.1. The last separator may be missing. An entry
+//! without a name or a value is ignored. A value may contain further 01 bytes. If a name is repeated, the last value
+//! counts.
 
 use std::collections::HashMap;
 
 use crate::arrow::byte_column::Piece;
 
-/// The space-separated keys that a producer gave.
+/// The producer's keys, separated by spaces.
 pub const KEYS: &str = "KEYS";
-/// The tags that a producer gave.
+/// The producer's tags.
 pub const TAGS: &str = "TAGS";
-/// The producer's own message id.
+/// The producer's message id.
 pub const UNIQ_KEY: &str = "UNIQ_KEY";
 
 const NAME_END: u8 = 1;
 const VALUE_END: u8 = 2;
 
-/// The properties that have columns of their own, in the order of [`Names::known`].
+/// The properties with their own columns, in the order of [`Names::known`].
 const KNOWN: [&str; 3] = [UNIQ_KEY, TAGS, KEYS];
 
-/// Name and value of an entry.
+/// Name and value of a property.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry<'a> {
-    /// The text from the name on.
+    /// The text from the start of the name.
     from: &'a [u8],
-    /// Bytes of the name; the value begins after the separator.
+    /// Length of the name in bytes. The value begins after the separator.
     name: usize,
-    /// Bytes of the value.
+    /// Length of the value in bytes.
     value: usize,
 }
 
@@ -44,7 +44,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// The entries that count, each name once, in the order in which the names come first.
+/// Returns the valid entries. Each name occurs once, at its first position.
 pub fn parse(text: &str) -> Vec<(&str, &str)> {
     let mut entries = Vec::with_capacity(16);
     split(Piece::whole(text.as_bytes()), &mut entries);
@@ -52,9 +52,9 @@ pub fn parse(text: &str) -> Vec<(&str, &str)> {
     entries.into_iter().map(|entry| (part(entry.name()), part(entry.value()))).collect()
 }
 
-/// The values of `UNIQ_KEY`, `TAGS` and `KEYS` in raw properties, as [`parse`] finds them.
+/// Returns the values of `UNIQ_KEY`, `TAGS` and `KEYS` in raw properties, as [`parse`] finds them.
 ///
-/// Separators are ASCII, so splitting before decoding finds the same entries as splitting after it.
+/// The separators are ASCII, so the bytes can be split before they are decoded.
 pub fn key_values(bytes: &[u8]) -> [Option<&[u8]>; 3] {
     let mut values = [None; 3];
     for entry in bytes.split(|byte| *byte == VALUE_END) {
@@ -70,12 +70,12 @@ pub fn key_values(bytes: &[u8]) -> [Option<&[u8]>; 3] {
     values
 }
 
-/// A piece of a text between ASCII bytes, which is text itself.
+/// Returns the part of a text between two ASCII bytes. It is valid UTF-8.
 fn part(piece: Piece<'_>) -> &str {
     std::str::from_utf8(piece.bytes()).unwrap_or_default()
 }
 
-/// Adds the entries that count to `entries`, in their order, names that come twice twice.
+/// Adds the valid entries to `entries`, in order. Repeated names are kept.
 pub(crate) fn split<'a>(text: Piece<'a>, entries: &mut Vec<Entry<'a>>) {
     let (mut begin, mut name_end) = (0, None);
     for chunk in (0..text.len).step_by(CHUNK) {
@@ -94,7 +94,7 @@ pub(crate) fn split<'a>(text: Piece<'a>, entries: &mut Vec<Entry<'a>>) {
     entries.extend(entry(text, begin, name_end, text.len));
 }
 
-/// The entry between two places of a text, if it counts.
+/// Returns the entry between two positions of a text, if it is valid.
 #[inline]
 fn entry(text: Piece<'_>, begin: usize, name_end: Option<usize>, end: usize) -> Option<Entry<'_>> {
     let name_end = name_end.filter(|at| *at > begin && at + 1 < end)?;
@@ -102,7 +102,7 @@ fn entry(text: Piece<'_>, begin: usize, name_end: Option<usize>, end: usize) -> 
     Some(Entry { from, name: name_end - begin, value: end - name_end - 1 })
 }
 
-/// Gives each name of the entries from `first` on its last value, at the place of its first.
+/// Keeps each name of the entries from `first` on once: at its first position, with its last value.
 #[cold]
 fn merge(entries: &mut Vec<Entry<'_>>, first: usize) {
     let mut places = HashMap::new();
@@ -117,10 +117,10 @@ fn merge(entries: &mut Vec<Entry<'_>>, first: usize) {
     entries.extend(merged);
 }
 
-/// So many bytes are searched in one go.
+/// Number of bytes per search step.
 const CHUNK: usize = 64;
 
-/// A bit for each byte 1 and 2 of the chunk that begins at `begin`, the first byte's the lowest.
+/// Returns a bit for each byte 1 or 2 of the chunk at `begin`. The first byte has the lowest bit.
 #[inline]
 fn separators(text: &Piece<'_>, begin: usize) -> u64 {
     let left = text.len - begin;
@@ -141,21 +141,21 @@ fn separators_of_rest(rest: &[u8]) -> u64 {
 
 #[inline]
 fn separators_of(chunk: &[u8; CHUNK]) -> u64 {
-    // All bytes at once: 1 where there is a separator.
+    // For all bytes at once: 1 for a separator.
     let ones = chunk.map(|byte| u8::from(byte.wrapping_sub(NAME_END) < 2));
-    // The product gathers the lowest bits of eight bytes in the highest byte.
+    // The product collects the lowest bits of eight bytes in the highest byte.
     let gather = |word: &[u8; 8]| u64::from_le_bytes(*word).wrapping_mul(0x0102_0408_1020_4080) >> 56;
     let shifted = |(at, word): (usize, &[u8; 8])| gather(word) << (8 * at);
     ones.as_chunks().0.iter().enumerate().map(shifted).fold(0, |all, bits| all | bits)
 }
 
-/// The names of a text in their order, each once: messages of one producer have the same.
+/// The names of a text in order, each once. Messages of one producer have the same names.
 #[derive(Debug)]
 pub(crate) struct Names {
     each: Vec<Name>,
-    /// Numbers of the entries of `UNIQ_KEY`, `TAGS` and `KEYS`.
+    /// Entry numbers of `UNIQ_KEY`, `TAGS` and `KEYS`.
     pub(crate) known: [Option<usize>; 3],
-    /// All names behind each other, with space after them, and where each ends.
+    /// All names joined, with spare bytes after them, and the end of each name.
     text: Vec<u8>,
     ends: Vec<usize>,
 }
@@ -163,7 +163,7 @@ pub(crate) struct Names {
 #[derive(Debug)]
 struct Name {
     text: Vec<u8>,
-    /// The first bytes, and which bits of them count.
+    /// The first bytes, and a mask of the bits to compare.
     head: u128,
     mask: u128,
 }
@@ -184,13 +184,13 @@ impl Names {
         }
     }
 
-    /// True when the entries have these names in this order.
+    /// Returns whether the entries have these names in this order.
     #[inline]
     fn are_of(&self, entries: &[Entry<'_>]) -> bool {
         self.each.len() == entries.len() && self.each.iter().zip(entries).all(|(name, entry)| name.is_of(entry))
     }
 
-    /// All names behind each other, and where each ends.
+    /// Returns all names joined, and the end of each name.
     pub(crate) fn joined(&self) -> (Piece<'_>, &[usize]) {
         (Piece { from: &self.text, len: self.text.len() - CHUNK }, &self.ends)
     }
@@ -218,21 +218,21 @@ impl Name {
     }
 }
 
-/// The names of texts that came before.
+/// A cache of the names of earlier texts.
 #[derive(Debug, Default)]
 pub(crate) struct KnownNames {
-    /// By a hash of the names' lengths, the number of names.
+    /// The number of the names, by a hash of their lengths.
     places: Vec<usize>,
     names: Vec<Names>,
 }
 
 impl KnownNames {
-    /// Bits of a place.
+    /// Bits of a slot number.
     const BITS: u32 = 6;
-    /// So many are kept.
+    /// Maximum number of cached names.
     const MOST: usize = 256;
 
-    /// Forgets the names if they are many. Numbers that were given before then count no more.
+    /// Clears the cache if it is full. Numbers returned earlier are then invalid.
     pub(crate) fn limit(&mut self) {
         self.places.resize(1 << Self::BITS, 0);
         if self.names.len() > Self::MOST {
@@ -240,12 +240,12 @@ impl KnownNames {
         }
     }
 
-    /// The names of this number.
+    /// Returns the names of this number.
     pub(crate) fn get(&self, number: usize) -> Option<&Names> {
         self.names.get(number)
     }
 
-    /// Adds the entries of a text as [`split`] does, each name once, and gives the number of the names.
+    /// Adds the entries of a text as [`split`] does, each name once. Returns the number of the names.
     #[inline]
     pub(crate) fn split<'a>(&mut self, text: Piece<'a>, entries: &mut Vec<Entry<'a>>) -> usize {
         let first = entries.len();
@@ -267,7 +267,7 @@ impl KnownNames {
         merge(entries, first);
         self.names.push(Names::new(entries.get(first..).unwrap_or_default()));
         let number = self.names.len() - 1;
-        // A text with a name twice is not of its own names.
+        // A text with a repeated name does not match its own names.
         if entries.len() == read
             && let Some(known) = self.places.get_mut(place)
         {

@@ -1,10 +1,10 @@
-//! The versions of frames.
+//! The versions of message frames.
 
-/// Which frames are messages.
+/// The frame versions that count as messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Versions {
-    /// Version 1 only, as brokers before 5.1.0: a frame of version 2 ends the log.
+    /// Version 1 only, as for brokers before 5.1.0: a frame of version 2 ends the log.
     V1,
-    /// Both.
+    /// Versions 1 and 2.
     V1AndV2,
 }

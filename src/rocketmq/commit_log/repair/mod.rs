@@ -1,3 +1,3 @@
-//! What a broker does to a log when it starts.
+//! Compute a broker's recovery of the log at startup.
 
 pub(crate) mod recovery;

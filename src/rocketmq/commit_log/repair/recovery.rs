@@ -1,8 +1,9 @@
-//! What a broker does with its log at a start: from where it walks, where the log ends, and what is dispatched again.
+//! Compute what a broker does with its log at startup: where its walk starts, where the log ends, and what is
+//! dispatched again.
 //!
 //! Source: upstream `CommitLog#recoverNormally`, `#recoverAbnormally`, `#isMappedFileMatchedRecover`,
-//! `StoreCheckpoint#getMinTimestamp`, `DefaultMessageStore#start`. Nothing is changed here. A broker that runs
-//! with `DLedger`, or keeps its queues in `RocksDB`, follows other rules.
+//! `StoreCheckpoint#getMinTimestamp`, `DefaultMessageStore#start`. Nothing is changed here. A broker with `DLedger`, or
+//! with queues in `RocksDB`, follows other rules.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,39 +23,39 @@ use crate::rocketmq::offset_files::OffsetFile;
 use crate::rocketmq::release::Release;
 use crate::time_range::TimeRange;
 
-/// The checkpoint counts as this much older, in ms.
+/// This many ms are subtracted from the checkpoint.
 pub(crate) const CHECKPOINT_SLACK_MS: i64 = 3000;
-/// The number of files that a clean start walks (4.9.3).
+/// Number of files that recovery walks after a clean shutdown (4.9.3).
 const FILES_OF_CLEAN_START: usize = 3;
 
-/// The conditions of a broker's start.
+/// The conditions at a broker's startup.
 #[derive(Clone, Copy, Debug)]
 pub struct Start {
-    /// The broker was shut down: there is no file `abort`.
+    /// The broker was shut down cleanly: the file `abort` does not exist.
     pub last_exit_ok: bool,
     /// The store's checkpoint; zeros without one.
     pub timestamps: Timestamps,
-    /// Offset in the log after the last message of any consume queue; -1 without messages.
+    /// Log offset after the last message in any consume queue; -1 without messages.
     pub queue_end: i64,
     /// The broker's setting messageIndexSafe.
     pub message_index_safe: bool,
-    /// The release.
+    /// The broker's release.
     pub compat: Release,
 }
 
-/// What a broker's start does.
+/// What a broker does at startup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recovery {
-    /// Beginning of the file where the walk starts.
+    /// Start of the file where the walk starts.
     pub begin: u64,
-    /// The end of the log; it is truncated there.
+    /// The end of the log. The broker truncates the log there.
     pub end: u64,
-    /// From here on messages are dispatched to queues and index; `end` if none are.
+    /// Messages from this offset on are dispatched to queues and index; `end` if there are none.
     pub dispatch: u64,
 }
 
 impl CommitLog {
-    /// Returns what a broker would do with this log at its start.
+    /// Returns what a broker would do with this log at startup.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -95,8 +96,10 @@ impl CommitLog {
         Ok(file.map_or_else(outside, |file| (file.path, phy_offset - file.start)))
     }
 
-    /// Returns whether the only file of the log lacks its end: it has no space for a BLANK frame behind the end of the log, or the
-    /// frame at the end is longer than the file. The length of this file does not tell the size of the log's files.
+    /// Returns whether the only file of the log is truncated: it has no space for a BLANK frame after the last message,
+    /// or its last frame is longer than the file.
+    ///
+    /// The length of such a file is not the length of the log's files.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -117,7 +120,8 @@ impl CommitLog {
         Ok([MAGIC_V1, MAGIC_V2, MAGIC_BLANK].contains(&magic) && u64::from(length) > left)
     }
 
-    /// Returns the newest file whose first message is certainly on the disk, with queues and index; or the first one.
+    /// Returns the newest file whose first message is known to be on the disk, with queues and index. Otherwise the
+    /// first file.
     fn unclean_begin(&self, files: &[OffsetFile], start: Start) -> Result<usize> {
         let times = start.timestamps;
         let limit =
@@ -133,7 +137,7 @@ impl CommitLog {
         Ok(0)
     }
 
-    /// Returns the files, each with the store time of its first message; `None` if it begins with no message.
+    /// Returns the files, each with the store time of its first message; `None` if no message is at its beginning.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -150,8 +154,10 @@ impl CommitLog {
 }
 
 impl CommitLog {
-    /// The ranges of the log that may hold messages of a range of time: its files, by the times of their first messages. The
-    /// broker's clock may have stepped by `slack_ms` within a file.
+    /// Returns the ranges of the log that may hold messages of a time range, from the times of each file's first
+    /// message.
+    ///
+    /// The broker's clock may have stepped by `slack_ms` within a file.
     ///
     /// # Errors
     /// The system's error, with the path.

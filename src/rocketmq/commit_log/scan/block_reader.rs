@@ -1,4 +1,4 @@
-//! One walk of the log as record batches.
+//! Return one walk of the log as record batches.
 
 use arrow_array::RecordBatch;
 
@@ -7,23 +7,23 @@ use crate::io::ReadAt;
 use crate::rocketmq::commit_log::decode::batch::BatchBuilder;
 use crate::rocketmq::commit_log::scan::walk::{Located, Scan};
 
-/// Messages that are added in one go: their frames stay in the processor's cache meanwhile.
+/// Messages that are added together. Their frames stay in the processor's cache.
 const BLOCK: usize = 64;
-/// A batch ends when so many bytes of log were walked, so that a filter that few messages pass does not block the caller.
+/// A batch ends after this many bytes of log, so that a selective filter does not block the caller.
 const WALKED_BYTES: u64 = 256 * 1024 * 1024;
 
-/// A walk, and the builder that makes batches of what it finds.
+/// A walk, and the builder of its batches.
 pub(crate) struct BlockReader<S> {
     pub(crate) scan: Scan<S>,
     pub(crate) builder: BatchBuilder,
     batch_size: usize,
-    /// Messages that the walk found, and how many of them are in a batch already.
+    /// Messages that the walk found, and how many of them are already in a batch.
     found: Vec<Located>,
     taken: usize,
 }
 
 impl<S: ReadAt> BlockReader<S> {
-    /// Reads what `scan` walks over with a builder, which may have been used before.
+    /// Creates a reader of the messages of `scan`. The builder may have been used before.
     ///
     /// # Errors
     /// `InvalidArgument` when `batch_size` is 0.
@@ -34,7 +34,7 @@ impl<S: ReadAt> BlockReader<S> {
         Ok(Self { scan, builder, batch_size, found: Vec::new(), taken: 0 })
     }
 
-    /// Returns the next batch; `None` at the end. A batch may be empty where few messages pass the filter.
+    /// Returns the next batch; `None` at the end. With a selective filter a batch may be empty.
     ///
     /// # Errors
     /// The system's error, with the path.

@@ -1,4 +1,4 @@
-//! Which messages a scan returns, decided on the raw frame: before a body is decompressed or a column is built.
+//! Filter messages on the raw frame, before a body is decompressed or a column is built.
 //!
 //! Texts are compared as the columns hold them: malformed UTF-8 is replaced first, as Java does.
 
@@ -10,20 +10,20 @@ use crate::rocketmq::commit_log::frame::Frame;
 use crate::rocketmq::index_entries::KeyTexts;
 use crate::time_range::TimeRange;
 
-/// A set of texts of which a message must have one.
+/// A set of allowed texts.
 #[derive(Clone, Debug)]
 pub enum TextSet {
-    /// Compared one after the other.
+    /// Compared one by one.
     Few(Vec<String>),
     /// Looked up by hash.
     Many(HashSet<String>),
 }
 
 impl TextSet {
-    /// Sets up to this size are compared text by text.
+    /// Sets up to this size are compared one by one.
     const FEW: usize = 4;
 
-    /// Returns whether the set has the text of these bytes, in which malformed UTF-8 is replaced.
+    /// Returns whether the set contains the text of these bytes. Malformed UTF-8 is replaced.
     #[inline]
     fn contains_bytes(&self, bytes: &[u8]) -> bool {
         match self {
@@ -33,7 +33,7 @@ impl TextSet {
         }
     }
 
-    /// Returns whether the set has this text.
+    /// Returns whether the set contains this text.
     #[inline]
     pub fn contains(&self, text: &str) -> bool {
         match self {
@@ -50,7 +50,7 @@ impl FromIterator<String> for TextSet {
     }
 }
 
-/// Conditions on a message; all of them must hold. `None`, and a range of everything, is no condition.
+/// Conditions on a message, all of which must hold. `None` and a full range: no condition.
 #[derive(Clone, Debug)]
 pub struct Filter {
     /// The topic as stored is one of these.
@@ -84,7 +84,7 @@ impl Default for Filter {
 }
 
 impl Filter {
-    /// Returns whether a message fulfils all conditions.
+    /// Returns whether a message meets all conditions.
     #[inline]
     pub fn passes(&self, frame: &Frame<'_>, phy_offset: u64) -> bool {
         self.phy_offsets.contains(&phy_offset)

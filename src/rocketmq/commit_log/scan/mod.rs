@@ -1,4 +1,4 @@
-//! Reading the log in the order of its offsets: the walk over frames, the filter, and the stream of record batches.
+//! Read the log in the order of its offsets: the walk over frames, the filter, and the stream of record batches.
 
 pub(crate) mod block_reader;
 pub(crate) mod filter;

@@ -1,45 +1,46 @@
-//! What a scan returns.
+//! Options of a scan.
 
 use crate::rocketmq::commit_log::decode::batch::Bodies;
 use crate::rocketmq::commit_log::decode::columns::Column;
 use crate::rocketmq::commit_log::scan::filter::Filter;
 
-/// What a scan does at a frame that a broker would refuse.
+/// The behavior of a scan at a frame that a broker would refuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtDamage {
     /// The scan ends there, as a broker's walk does.
     Stop,
-    /// The scan goes on at the next message. The column `suspect` comes after the others and holds what is wrong with
-    /// each message.
+    /// The scan continues at the next message. The column `suspect` follows the others and holds the signs of each
+    /// message.
     Salvage,
-    /// The scan goes on at the next message, and leaves out messages that a broker truncated. Messages before `queue_end`
-    /// are returned even if they look truncated: the consume queues lead to them.
+    /// The scan continues at the next message and skips messages that a broker truncated.
+    ///
+    /// Messages before `queue_end` are returned even if they look truncated, because consume queues point to them.
     Skip {
-        /// Offset in the log up to which queues lead; 0 without queues.
+        /// Log offset up to which consume queues point; 0 without queues.
         queue_end: u64,
     },
 }
 
-/// What a scan returns.
+/// Options of a scan.
 #[derive(Clone, Debug)]
 pub struct ScanOptions {
-    /// No message begins before this offset.
+    /// Messages that begin before this offset are not returned.
     pub begin_phy_offset: u64,
-    /// No message begins at or after this offset.
+    /// Messages that begin at or after this offset are not returned.
     pub end_phy_offset: u64,
-    /// The columns, in their order.
+    /// The columns, in order.
     pub columns: Vec<Column>,
-    /// Rows of a batch, unless 64 MiB are reached before.
+    /// Maximum rows of a batch. A batch ends earlier if it reaches 64 MiB.
     pub batch_size: usize,
-    /// What the body column holds.
+    /// The content of the body column.
     pub bodies: Bodies,
-    /// What to do at a frame that a broker would refuse.
+    /// The behavior at a frame that a broker would refuse.
     pub at_damage: AtDamage,
-    /// Body checksums are compared; otherwise a body with another checksum is returned as it is.
+    /// True: compare body checksums. False: return bodies whose checksum does not match.
     pub check_crc: bool,
-    /// Threads that check and decode beside the caller's, 1 for the caller's alone.
+    /// Number of threads that check and decode, in addition to the caller's thread. 1: only the caller's thread.
     pub threads: usize,
-    /// Which messages are returned.
+    /// Conditions on the returned messages.
     pub filter: Filter,
 }
 

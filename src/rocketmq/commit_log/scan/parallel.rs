@@ -1,8 +1,8 @@
-//! A scan by several threads, in the order of the log.
+//! Scan with several threads, in the order of the log.
 //!
-//! Frames are only known by walking, so a thread that begins in the middle of a file takes a guess: the first message that
-//! states its own offset. Whoever puts the pieces together knows where the piece before ended. Where the guess was another
-//! place, the piece is read again from the right one. So the messages are those of one walk, whatever the bytes are.
+//! Frames are only found by walking. A thread that starts in the middle of a file guesses: it starts at the first
+//! message that states its own offset. The caller's thread knows where the previous piece ended. If the guess differs,
+//! it reads the piece again from there. So the messages are those of a single walk, whatever the bytes are.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -24,21 +24,21 @@ use crate::rocketmq::commit_log::scan::walk::Scan;
 use crate::rocketmq::commit_log::scan::window::{LOOKUP_WINDOW, SCAN_WINDOW, Window};
 use crate::rocketmq::offset_files::{self, OffsetFile};
 
-/// Bytes of a file that one thread takes at once.
+/// Bytes of a file per task.
 const PIECE: u64 = 16 * 1024 * 1024;
 /// Rows that a piece may be ahead of the caller.
 const ROWS_AHEAD: usize = 32_768;
 
-/// A part of a file: the messages that begin in it.
+/// A part of a file, with the messages that begin in it.
 #[derive(Clone, Debug)]
 struct Piece {
     file: OffsetFile,
-    /// Offsets in the log.
+    /// Log offsets.
     begin: u64,
     end: u64,
 }
 
-/// What a thread tells of a piece: where it began, its batches, and where it ended.
+/// A thread's result for a piece: its start, its batches, and its end.
 enum Told {
     Begin(u64),
     Batch(RecordBatch),
@@ -51,14 +51,14 @@ struct Task {
     tell: SyncSender<Told>,
 }
 
-/// Where the messages go on.
+/// Offset of the next message.
 #[derive(Clone, Copy, Debug)]
 enum Next {
     At(u64),
     NextFile,
 }
 
-/// What every thread reads by.
+/// The settings of all threads.
 struct Rules {
     options: Options,
     scan: ScanOptions,
@@ -69,7 +69,7 @@ impl Rules {
         BatchBuilder::new(&self.scan.columns, self.scan.bodies, self.options.max_body_bytes)
     }
 
-    /// The messages of a piece from `begin` on, where a frame begins.
+    /// Returns a walk of the messages of a piece from `begin` on, which must be the start of a frame.
     fn read(&self, piece: &Piece, begin: u64, builder: BatchBuilder) -> Result<BlockReader<FileSource>> {
         let access = self.options.access;
         let open = move |file: &OffsetFile| offset_files::open(file, access);
@@ -78,7 +78,7 @@ impl Rules {
         BlockReader::new(walk, builder, self.scan.batch_size)
     }
 
-    /// Where the first frame of a piece seems to begin.
+    /// Returns the probable start of the first frame in a piece.
     fn guess(&self, piece: &Piece) -> Result<u64> {
         let Some(before) = piece.begin.checked_sub(piece.file.start + 1) else {
             return Ok(piece.begin);
@@ -90,7 +90,7 @@ impl Rules {
         Ok(found.map_or(piece.end, |at| piece.file.start + at))
     }
 
-    /// Reads a piece with the builder of the thread, whose memory serves for all its pieces.
+    /// Reads a piece with the thread's builder. The builder's memory is kept from piece to piece.
     fn run(&self, piece: &Piece, tell: &SyncSender<Told>, kept: &mut Option<BatchBuilder>) {
         let told = self.guess(piece).and_then(|begin| {
             if tell.send(Told::Begin(begin)).is_err() || begin >= piece.end {
@@ -99,7 +99,7 @@ impl Rules {
             let builder = kept.take().unwrap_or_else(|| self.builder());
             let mut reader = self.read(piece, begin, builder)?;
             while let Some(batch) = reader.next_batch()? {
-                // Nobody waits for it any more.
+                // The receiver is gone.
                 if tell.send(Told::Batch(batch)).is_err() {
                     break;
                 }
@@ -109,16 +109,16 @@ impl Rules {
             *kept = Some(reader.builder);
             Ok(Told::End(stop, checked))
         });
-        // The same.
+        // The receiver is gone.
         let _ = tell.send(told.unwrap_or_else(Told::Failed));
     }
 }
 
 /// A piece that is being read.
 enum Running {
-    /// By a thread.
+    /// Read by a thread.
     Told(Receiver<Told>),
-    /// Here, because the thread had begun at the wrong place.
+    /// Read again in the caller's thread, because the guess was wrong.
     Here(Box<BlockReader<FileSource>>),
 }
 
@@ -130,14 +130,14 @@ pub(crate) struct Parallel {
     ahead: VecDeque<(Piece, Receiver<Told>)>,
     current: Option<(Piece, Running)>,
     next: Next,
-    /// End of the last file that was come to.
+    /// End of the last file that the scan reached.
     last_end: u64,
     stop: Option<Stop>,
     checked: Report,
 }
 
 impl Parallel {
-    /// A scan of `files` that begins at `begin`, where a frame begins, or with the first file.
+    /// Creates a scan of `files` from `begin`, which is the start of a frame, or from the first file.
     pub(crate) fn new(files: &[OffsetFile], begin: u64, options: Options, scan: &ScanOptions) -> Result<Self> {
         let mut pieces = Vec::new();
         for file in files.iter().filter(|file| file.end() > begin) {
@@ -194,7 +194,7 @@ impl Parallel {
         &self.checked
     }
 
-    /// Gives the threads one more piece.
+    /// Passes one more piece to the threads.
     fn hand_out(&mut self) {
         let Some(piece) = self.pieces.next() else {
             return;
@@ -202,7 +202,7 @@ impl Parallel {
         let bound = 2 + ROWS_AHEAD / self.rules.scan.batch_size.max(1);
         let (tell, told) = sync_channel(bound);
         if let Some(tasks) = &self.tasks {
-            // The threads live as long as there are tasks.
+            // The threads run as long as there are tasks.
             let _ = tasks.send(Task { piece: piece.clone(), tell });
         }
         self.ahead.push_back((piece, told));
@@ -259,10 +259,10 @@ impl Parallel {
         let begin = match self.next {
             Next::At(at) => at,
             Next::NextFile if piece.begin == piece.file.start => piece.begin,
-            // Filling.
+            // Padding.
             Next::NextFile => return Ok(()),
         };
-        // A message that began before reaches over the whole piece.
+        // An earlier message covers the whole piece.
         if begin >= piece.end {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! Messages as a stream of record batches.
+//! Return messages as a stream of record batches.
 
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
@@ -14,13 +14,13 @@ use crate::rocketmq::commit_log::scan::block_reader::BlockReader;
 use crate::rocketmq::commit_log::scan::parallel::Parallel;
 use crate::rocketmq::commit_log::scan::walk::Scan;
 
-/// Where batches come from.
+/// The source of batches.
 enum Source<S> {
     /// A walk in the caller's thread.
     Walk(Box<BlockReader<S>>),
-    /// Walks of other threads.
+    /// Walks in other threads.
     Threads(Box<Parallel>),
-    /// Look-ups.
+    /// Look-ups at offsets.
     Offsets(Box<OffsetReader>, Report),
 }
 
@@ -38,7 +38,7 @@ impl<S> std::fmt::Debug for MessageReader<S> {
 }
 
 impl<S: ReadAt> MessageReader<S> {
-    /// Reads what `scan` walks over into these columns.
+    /// Returns a reader of the walk `scan` with these columns.
     ///
     /// # Errors
     /// `InvalidArgument` when `batch_size` is 0.
@@ -53,19 +53,20 @@ impl<S: ReadAt> MessageReader<S> {
         Ok(Self { source: Source::Walk(Box::new(reader)), schema: columns::schema(columns), failed: false })
     }
 
-    /// Returns what other threads read into these columns.
+    /// Returns a reader of walks in other threads with these columns.
     pub(crate) fn of_threads(parallel: Parallel, columns: &[Column]) -> Self {
         Self { source: Source::Threads(Box::new(parallel)), schema: columns::schema(columns), failed: false }
     }
 
-    /// Returns what look-ups at offsets find.
+    /// Returns a reader of look-ups at offsets.
     pub(crate) fn of_offsets(reader: OffsetReader, columns: &[Column]) -> Self {
         let source = Source::Offsets(Box::new(reader), Report::default());
         Self { source, schema: columns::schema(columns), failed: false }
     }
 
-    /// Returns the next batch; `None` at the end, and after an error. A batch may be empty: a filter that few messages
-    /// pass does not block the caller for long.
+    /// Returns the next batch; `None` at the end, and after an error.
+    ///
+    /// A batch may be empty, so that a selective filter does not block the caller.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -82,7 +83,7 @@ impl<S: ReadAt> MessageReader<S> {
         batch
     }
 
-    /// What was refused so far.
+    /// Returns the report of what was refused so far.
     pub fn checked(&self) -> &Report {
         match &self.source {
             Source::Walk(reader) => reader.scan.checked(),
@@ -91,7 +92,7 @@ impl<S: ReadAt> MessageReader<S> {
         }
     }
 
-    /// Why and where the walk ended; `None` while it goes on.
+    /// Returns why and where the walk ended; `None` before its end.
     pub fn stop(&self) -> Option<&Stop> {
         match &self.source {
             Source::Walk(reader) => reader.scan.stop(),

@@ -1,4 +1,4 @@
-//! Going on behind damage: what speaks against each message, and where the next one can be found.
+//! Continue after a corrupt region: mark truncated messages, and find the next valid one.
 
 use std::collections::HashMap;
 use std::io;
@@ -15,26 +15,26 @@ use crate::rocketmq::offset_files::OffsetFile;
 /// Bytes of a frame before its magic.
 const BEFORE_MAGIC: u64 = 4;
 
-/// Queue offsets of the last messages of a queue: of all, and of those in the last file that holds messages.
+/// The latest queue offsets of a queue: in all files, and in the last file that holds messages.
 #[derive(Clone, Copy, Debug)]
 struct LastOffsets {
     of_all: i64,
     of_last_file: i64,
 }
 
-/// What is remembered of each queue.
+/// The queues of the messages so far.
 #[derive(Debug, Default)]
 struct Queues {
-    /// By the queue id and the topic, which follow each other in the key.
+    /// Latest queue offsets. The key is the queue id, then the topic.
     offsets: HashMap<Vec<u8>, LastOffsets>,
-    /// The key at hand; its memory is used again.
+    /// The current key, a reused buffer.
     key: Vec<u8>,
 }
 
 impl Queues {
-    /// Returns whether the queue of a message had its queue offset before: in any file, and in the last file. Then remembers it.
+    /// Returns whether the queue had this queue offset before: in any file, and in the last file. Then stores it.
     fn is_back(&mut self, frame: &Frame<'_>, is_last_file: bool) -> (bool, bool) {
-        // The offset of an inner batch is counted in messages that only its properties tell.
+        // An inner batch takes one queue offset per inner message, and only its properties have their number.
         if frame.sys_flag() & INNER_BATCH != 0 || !is_in_queue(frame.sys_flag()) {
             return (false, false);
         }
@@ -55,25 +55,26 @@ impl Queues {
         (is_back(&mut last.of_all), is_last_file && is_back(&mut last.of_last_file))
     }
 
-    /// Forgets the last file.
+    /// Removes the queue offsets of the last file.
     fn enter_last_file(&mut self) {
         self.offsets.values_mut().for_each(|last| last.of_last_file = -1);
     }
 }
 
-/// What is remembered of the last file that holds messages: only there can messages lie that were cut off, because a cut
-/// deletes the files behind it.
+/// State of the last file that holds messages.
+///
+/// Only this file can hold truncated messages behind the end of the log, because truncation deletes all later files.
 #[derive(Debug, Default)]
 struct LastFile {
     /// Latest store time.
     time: Option<i64>,
-    /// Latest store time before the last stop: what was cut off is older. What lies behind a damaged message is not, even
-    /// if the clock steps back there.
+    /// Latest store time before the last stop. Truncated messages are older. Valid messages after a corrupt one are
+    /// not, even if the clock steps back there.
     time_at_stop: Option<i64>,
     stopped: bool,
 }
 
-/// What is remembered of the messages so far.
+/// State of the messages so far.
 #[derive(Debug)]
 pub(crate) struct Past {
     queues: Queues,
@@ -81,20 +82,20 @@ pub(crate) struct Past {
     time: Option<i64>,
     /// A broker's walk has ended.
     stopped: bool,
-    /// A broker's walk has left the file, and goes on in the next.
+    /// A broker's walk has left the file and continues in the next one.
     left_file: bool,
-    /// Where the last file that holds messages begins.
+    /// Start of the last file that holds messages.
     last_begin: u64,
     last: Option<LastFile>,
 }
 
 impl Past {
-    /// Nothing yet; the last file that holds messages begins at `last_begin`.
+    /// Creates an empty state. The last file that holds messages begins at `last_begin`.
     pub(crate) fn new(last_begin: u64) -> Self {
         Self { queues: Queues::default(), time: None, stopped: false, left_file: false, last_begin, last: None }
     }
 
-    /// What speaks against a message, which then is remembered itself.
+    /// Returns the signs of a message, then adds the message to the state.
     pub(crate) fn judge(&mut self, frame: &Frame<'_>, phy_offset: u64) -> Suspect {
         let mut signs = Suspect::default();
         let mut sign = |holds: bool, sign| {
@@ -119,13 +120,13 @@ impl Past {
             sign(last.stopped && (is_back || is_elsewhere || is_half), Suspect::CUT_OFF);
             last.time = last.time.max(Some(time));
         }
-        // The filling of a file may hold what was there before.
+        // The padding of a file may hold older messages.
         let is_odd = is_time_back || is_queue_back || is_elsewhere || is_half;
         sign(self.left_file && is_odd, Suspect::CUT_OFF);
         signs
     }
 
-    /// A broker's walk ends here.
+    /// Record that a broker's walk ends here.
     pub(crate) fn stop(&mut self) {
         self.stopped = true;
         if let Some(last) = &mut self.last {
@@ -134,12 +135,12 @@ impl Past {
         }
     }
 
-    /// A broker's walk goes on in the next file, whatever this one still holds.
+    /// Record that a broker's walk continues in the next file, whatever follows in this one.
     pub(crate) fn leave_file(&mut self) {
         self.left_file = true;
     }
 
-    /// Forgets all messages; the walk begins again, with the file that begins at `begin`.
+    /// Clears the state. The walk starts again with the file that begins at `begin`.
     pub(crate) fn restart(&mut self, begin: u64) {
         *self = Self::new(self.last_begin);
         self.enter_file(begin);
@@ -154,7 +155,8 @@ impl Past {
     }
 }
 
-/// The next place behind `after` where a message stands that states its own offset, or filling that ends with the file.
+/// Returns the first position after `after` with a message that states its own offset, or padding that ends with the
+/// file.
 pub(crate) fn next_frame<S: ReadAt + ?Sized>(
     source: &S,
     file: &OffsetFile,
@@ -180,9 +182,9 @@ pub(crate) fn next_frame<S: ReadAt + ?Sized>(
     Ok(None)
 }
 
-/// Says in a report what a broker refuses.
+/// Add the refusal to the report.
 pub(crate) fn tell(checked: &mut Report, file: &OffsetFile, stop: &Stop) {
-    // That a file is empty is a finding of its own.
+    // An empty file is reported elsewhere.
     let Some(refusal) = stop.refusal.filter(|_| file.len > 0) else {
         return;
     };
@@ -191,15 +193,15 @@ pub(crate) fn tell(checked: &mut Report, file: &OffsetFile, stop: &Stop) {
         Refusal::Unwritten | Refusal::Magic(_) => "a message or a BLANK frame".to_owned(),
         Refusal::CutOff if is_end => "a message or a BLANK frame".to_owned(),
         Refusal::CutOff => format!("a frame that ends with its file, at byte {}", file.len),
-        Refusal::Size { .. } => "fields that make the size of the frame".to_owned(),
+        Refusal::Size { .. } => "field lengths that match the size of the frame".to_owned(),
         Refusal::BodyCrc { stored, .. } => format!("a body with checksum {stored:#010x}"),
         Refusal::DelayLevel => "a delay level that is a number".to_owned(),
     };
     let found = match refusal {
-        Refusal::Unwritten => "nothing written, and messages behind it".to_owned(),
+        Refusal::Unwritten => "unwritten space before later messages".to_owned(),
         Refusal::Magic(magic) => format!("magic {magic:#010x}"),
         Refusal::CutOff if is_end => "the end of the file".to_owned(),
-        Refusal::CutOff => "one that is longer".to_owned(),
+        Refusal::CutOff => "a frame that is longer".to_owned(),
         Refusal::Size { stated } => format!("size {stated}"),
         Refusal::BodyCrc { computed, .. } => format!("{computed:#010x}"),
         Refusal::DelayLevel => "another text".to_owned(),
@@ -207,7 +209,7 @@ pub(crate) fn tell(checked: &mut Report, file: &OffsetFile, stop: &Stop) {
     checked.find(&file.path, stop.phy_offset.saturating_sub(file.start), Kind::LogFrame, expected, found);
 }
 
-/// True when a BLANK frame says that it ends with its file, as a broker writes it.
+/// Returns whether the stated size of a BLANK frame ends with its file, as a broker writes it.
 pub(crate) fn is_whole_blank(head: &[u8], at: u64, file_len: u64) -> bool {
     frame::stated_size(head).is_some_and(|size| at.saturating_add(size) == file_len)
 }

@@ -1,4 +1,4 @@
-//! The walk of a log: message after message, over the files in the order of their offsets.
+//! Walk a log message by message, over the files in the order of their offsets.
 
 use crate::error::{Error, Result};
 use crate::io::ReadAt;
@@ -22,8 +22,10 @@ pub(crate) struct Located {
 /// Opens a file of the log.
 type Opener<S> = Box<dyn FnMut(&OffsetFile) -> Result<S> + Send>;
 
-/// A walk over messages, as the broker walks: a BLANK frame leads to the next file, whatever its number; the first
-/// frame that a broker would refuse ends the walk (upstream `CommitLog#checkMessageAndReturnSize`, `#recoverNormally`).
+/// A walk over messages, as a broker does it.
+///
+/// A BLANK frame ends the file, and the walk continues in the next one, whatever its number. The walk ends at the first
+/// frame that a broker would refuse. Source: upstream `CommitLog#checkMessageAndReturnSize`, `#recoverNormally`.
 pub struct Scan<S> {
     files: std::vec::IntoIter<OffsetFile>,
     open: Opener<S>,
@@ -32,33 +34,33 @@ pub struct Scan<S> {
     begin: u64,
     end: u64,
     current: Option<(OffsetFile, S)>,
-    /// In the current file: the message at hand, and where the next frame begins.
+    /// In the current file: start of the current message, and start of the next frame.
     at: u64,
     next: u64,
     layout: Option<Layout>,
-    /// In the log: where the walk has come to.
+    /// Log offset of the current position.
     position: u64,
     last_blank: Option<u64>,
-    /// In the log: what was refused and read once more.
+    /// Log offset of the last refused frame that was read again.
     looked_again: Option<u64>,
     stop: Option<Stop>,
     salvage: Option<Box<Salvage>>,
     checked: Report,
     filter: Filter,
-    /// Messages from this offset on are left out if a broker truncated them.
+    /// Truncated messages from this offset on are skipped.
     truncated_from: Option<u64>,
 }
 
-/// What a walk needs that goes on behind damage.
+/// The state of a walk that continues after a corrupt region.
 #[derive(Debug)]
 struct Salvage {
     past: Past,
     suspect: Suspect,
     search: Window,
     probe: Window,
-    /// Unwritten space is the regular end, unless messages come behind it.
+    /// Unwritten space: the regular end, unless messages follow.
     unwritten: Option<(OffsetFile, Stop)>,
-    /// The walk did not begin at the beginning of its first file, and nothing was refused yet.
+    /// The walk started inside its first file, and nothing was refused yet.
     skipped_begin: bool,
 }
 
@@ -69,9 +71,9 @@ impl<S> std::fmt::Debug for Scan<S> {
 }
 
 impl<S: ReadAt> Scan<S> {
-    /// A walk over `files`, sorted by their starts, that gives the messages whose first byte is in `begin..end`.
+    /// Creates a walk over `files`, sorted by offset, that returns the messages whose first byte is in `begin..end`.
     ///
-    /// Frames are only known by walking, so it starts at the beginning of the file that holds `begin`.
+    /// Frames are only found by walking, so it starts at the beginning of the file that holds `begin`.
     pub fn new(
         files: Vec<OffsetFile>,
         open: impl FnMut(&OffsetFile) -> Result<S> + Send + 'static,
@@ -104,8 +106,9 @@ impl<S: ReadAt> Scan<S> {
         }
     }
 
-    /// Goes on behind what a broker would refuse, with the next message that states its own offset; what speaks against
-    /// a message is told with it. The last file that holds messages begins at `last_begin`.
+    /// Continue after a refused frame, at the next message that states its own offset.
+    ///
+    /// Each message has its signs. The last file that holds messages begins at `last_begin`.
     #[must_use]
     pub fn salvaging(mut self, last_begin: u64) -> Self {
         self.salvage = Some(Box::new(Salvage {
@@ -119,36 +122,37 @@ impl<S: ReadAt> Scan<S> {
         self
     }
 
-    /// Looks at the checksums of bodies, or takes them as they are.
+    /// Set whether the checksums of bodies are checked.
     #[must_use]
     pub fn checking(mut self, crc: bool) -> Self {
         self.window.crc = crc;
         self
     }
 
-    /// Finds only messages that pass a filter. All others are walked over as before: they count for what is wrong with
-    /// later messages.
+    /// Return only messages that pass a filter. The walk still reads all others, because the signs of later messages
+    /// depend on them.
     #[must_use]
     pub fn filtering(mut self, filter: Filter) -> Self {
         self.filter = filter;
         self
     }
 
-    /// Leaves out messages from this offset on that a broker truncated.
+    /// Skip truncated messages from this offset on.
     #[must_use]
     pub fn without_truncated(mut self, from: u64) -> Self {
         self.truncated_from = Some(from);
         self
     }
 
-    /// What was refused so far.
+    /// Returns the report of what was refused so far.
     pub fn checked(&self) -> &Report {
         &self.checked
     }
 
-    /// Starts the walk at `begin` itself, which the caller knows to be the beginning of a frame. A walk that salvages goes back to
-    /// the beginning of the file when it meets damage: which messages were truncated follows from all messages of the file. So
-    /// all before `begin` must be valid.
+    /// Start the walk at `begin`, which must be the start of a frame. All messages before it in the file must be valid.
+    ///
+    /// At a corrupt frame, a salvaging walk starts again at the beginning of the file. It needs all messages of the
+    /// file to find the truncated ones.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -163,8 +167,8 @@ impl<S: ReadAt> Scan<S> {
         Ok(self)
     }
 
-    /// Goes back to the beginning of the first file if the walk began behind it. The messages that were returned are not returned
-    /// again.
+    /// Goes back to the beginning of the first file if the walk started inside it. Messages that were already returned
+    /// are not returned again.
     fn went_back(&mut self) -> bool {
         let (Some((file, _)), Some(salvage)) = (&self.current, &mut self.salvage) else {
             return false;
@@ -178,7 +182,7 @@ impl<S: ReadAt> Scan<S> {
         true
     }
 
-    /// Goes to the next message. False at the end; [`Self::stop`] then says why.
+    /// Goes to the next message. Returns false at the end; [`Self::stop`] then has the reason.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -251,7 +255,7 @@ impl<S: ReadAt> Scan<S> {
         Ok(false)
     }
 
-    /// What a broker would refuse: ends the walk, or is passed over.
+    /// Handles a refused frame: ends the walk, or skips the frame.
     fn refuse(&mut self, refusal: Refusal, behind: Option<u64>) {
         let Some((file, _)) = &self.current else { return };
         let stop = Stop { phy_offset: self.position, refusal: Some(refusal) };
@@ -270,7 +274,7 @@ impl<S: ReadAt> Scan<S> {
         self.go_on(behind);
     }
 
-    /// Where the next frame of the file stands, behind what is refused; for a walk that goes on there.
+    /// Returns the position of the next frame in the file after a refused one, for a salvaging walk.
     fn next_frame(&mut self) -> Result<Option<u64>> {
         let (Some((file, source)), Some(salvage)) = (&self.current, &mut self.salvage) else {
             return Ok(None);
@@ -280,8 +284,9 @@ impl<S: ReadAt> Scan<S> {
         found.map_err(|e| Error::io(&file.path, e))
     }
 
-    /// Looks again, once, at what was refused: a broker may have written it since it was read. It writes one message after the
-    /// other, so where a message behind is there, this one is whole.
+    /// Reads a refused frame again, once: a broker may have written it since.
+    ///
+    /// A broker writes messages in order. If a later message exists, this one is complete.
     fn is_written_by_now(&mut self) -> Result<bool> {
         let Some((file, source)) = self.current.as_ref().filter(|_| self.looked_again != Some(self.position)) else {
             return Ok(false);
@@ -294,15 +299,16 @@ impl<S: ReadAt> Scan<S> {
         Ok(is_written)
     }
 
-    /// Looks again at unwritten space that seemed to be the end, now that a message came in a later file: a broker may have
-    /// written there since, and gone on to that file. What it wrote meanwhile is not given at all then, rather than without its
-    /// beginning.
+    /// Reads unwritten space again that seemed to be the end, after a message was found in a later file.
+    ///
+    /// A broker may have written there since and continued in that file. In this case the walk ends at this space: the
+    /// later messages would be returned with a gap before them.
     fn is_written_since(&mut self, file: &OffsetFile, stop: &Stop) -> Result<bool> {
         let source = (self.open)(file)?;
         self.is_frame(&source, file, stop.phy_offset.saturating_sub(file.start))
     }
 
-    /// True where a frame is that a broker takes, read anew.
+    /// Reads a position again and returns whether it holds a valid frame.
     fn is_frame(&self, source: &S, file: &OffsetFile, at: u64) -> Result<bool> {
         let mut probe = Window::new(LOOKUP_WINDOW);
         probe.crc = self.window.crc;
@@ -310,7 +316,7 @@ impl<S: ReadAt> Scan<S> {
         Ok(!matches!(found, Found::Refused(_)))
     }
 
-    /// Goes to a frame of the file, or where there is none to the next file.
+    /// Goes to this position in the file. `None`: goes to the next file.
     fn go_on(&mut self, behind: Option<u64>) {
         if let Some(at) = behind {
             self.next = at;
@@ -319,11 +325,12 @@ impl<S: ReadAt> Scan<S> {
         }
     }
 
-    /// Goes over the next messages, as far as they are in memory already, until so many pass the filter. None may pass
-    /// although there are more. Replaces what `found` held.
+    /// Goes over the next messages that are already in memory, until this many pass the filter.
+    ///
+    /// Replaces `found`. It may be empty although more messages follow.
     ///
     /// # Errors
-    /// The system's error, with the path; the messages before it are found then.
+    /// The system's error, with the path. `found` then holds the messages before it.
     pub(crate) fn advance_block(&mut self, most: usize, found: &mut Vec<Located>) -> Result<()> {
         found.clear();
         if self.advance()?
@@ -345,7 +352,7 @@ impl<S: ReadAt> Scan<S> {
         !is_truncated && self.filter.passes(frame, phy_offset)
     }
 
-    /// Goes over the next messages that are held whole, until so many were found.
+    /// Goes over the next complete messages in memory, until this many were found.
     fn advance_in_window(&mut self, most: usize, found: &mut Vec<Located>) {
         let Some((file, _)) = &self.current else {
             return;
@@ -355,7 +362,7 @@ impl<S: ReadAt> Scan<S> {
         while found.len() < most && self.next < end {
             let checked = frame::check_with(held, file.len - self.next, self.versions, self.window.crc);
             let Ok(Found::Message(layout)) = checked else {
-                // To be looked at again, with all that may come of it.
+                // `advance` reads this frame again and handles all cases.
                 break;
             };
             let frame = Frame::new(held, layout);
@@ -375,7 +382,7 @@ impl<S: ReadAt> Scan<S> {
         self.position = file.start.saturating_add(self.at);
     }
 
-    /// The messages that [`Self::advance_block`] found.
+    /// Returns the messages that [`Self::advance_block`] found.
     pub(crate) fn rows<'a>(&'a self, found: &[Located]) -> Vec<Row<'a>> {
         let Some((file, _)) = &self.current else {
             return Vec::new();
@@ -409,35 +416,35 @@ impl<S: ReadAt> Scan<S> {
         Ok(())
     }
 
-    /// The message that [`Self::advance`] came to.
+    /// Returns the message that [`Self::advance`] went to.
     pub fn message(&self) -> Option<(Place<'_>, Frame<'_>)> {
         let (file, _) = self.current.as_ref()?;
         let place = Place { phy_offset: file.start.saturating_add(self.at), path: &file.path, file_offset: self.at };
         Some((place, self.window.frame(self.at, self.layout?)))
     }
 
-    /// What speaks against it, where the walk salvages.
+    /// Returns the signs of this message, if the walk salvages.
     pub fn suspect(&self) -> Suspect {
         self.salvage.as_ref().map_or(Suspect::default(), |salvage| salvage.suspect)
     }
 
-    /// Bytes that the walk holds in memory.
+    /// Returns the bytes that the walk holds in memory.
     #[cfg(test)]
     pub(crate) fn window_len(&self) -> usize {
         self.window.len()
     }
 
-    /// In the log: where the walk has come to.
+    /// Returns the log offset of the current position.
     pub(crate) fn position(&self) -> u64 {
         self.position
     }
 
-    /// In the log: where the last BLANK frame stood that the walk came to.
+    /// Returns the log offset of the last BLANK frame of the walk.
     pub(crate) fn last_blank(&self) -> Option<u64> {
         self.last_blank
     }
 
-    /// Why and where the walk ended; `None` while it goes on.
+    /// Returns why and where the walk ended; `None` before its end.
     pub fn stop(&self) -> Option<&Stop> {
         self.stop.as_ref()
     }

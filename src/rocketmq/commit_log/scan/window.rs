@@ -1,15 +1,15 @@
-//! Frames of one file, through a window: a copy of a part of the file in a buffer that is used again.
+//! Read frames of one file through a window: a copy of a part of the file in a reused buffer.
 //!
-//! A broker may be writing the file, so a frame is checked and read in the copy, never in a map. The buffer grows for a
-//! frame that is larger than the window only after its few length fields were read from the file and add up: no number
-//! in a file can make it grow further than real frames need.
+//! A broker may be writing the file, so frames are checked and read in the copy, never in a map. For a frame larger
+//! than the window, the length fields are read and checked before the buffer grows. So a corrupt size cannot make it
+//! larger than valid frames need.
 
 use crate::io::{self, Holes, ReadAt};
 use crate::rocketmq::commit_log::frame::{
     self, BEFORE_BODY_LENGTH, Found, Frame, Layout, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, Needs, Refusal, SYS_FLAG, Versions,
 };
 
-/// Window of a sequential walk: stays in the processor's second-level cache.
+/// Window of a sequential walk. It fits into the processor's second-level cache.
 pub(crate) const SCAN_WINDOW: usize = 256 * 1024;
 /// Window of a single look-up.
 pub(crate) const LOOKUP_WINDOW: usize = 4096;
@@ -18,7 +18,7 @@ pub(crate) const LOOKUP_WINDOW: usize = 4096;
 pub(crate) struct Window {
     bytes: io::Window,
     size: usize,
-    /// Bodies are checked.
+    /// Whether body checksums are checked.
     pub(crate) crc: bool,
 }
 
@@ -27,12 +27,12 @@ impl Window {
         Self { bytes: io::Window::default(), size, crc: true }
     }
 
-    /// True when it reads this many bytes at a time.
+    /// Returns whether it reads this many bytes at a time.
     pub(crate) fn has_size(&self, bytes: usize) -> bool {
         self.size == bytes
     }
 
-    /// Forgets what it holds; to be called before another file is read.
+    /// Clears the window. The caller does this before it reads another file.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
     }
@@ -47,12 +47,12 @@ impl Window {
         self.bytes.held_from(at)
     }
 
-    /// The frame that [`Self::check`] found at `at`.
+    /// Returns the frame that [`Self::check`] found at `at`.
     pub(crate) fn frame(&self, at: u64, layout: Layout) -> Frame<'_> {
         Frame::new(self.held(at), layout)
     }
 
-    /// Checks the frame at byte `at` of a file that ends at byte `end`.
+    /// Checks the frame at byte `at` of a file of `end` bytes.
     pub(crate) fn check<S: ReadAt + ?Sized>(
         &mut self,
         file: &S,
@@ -75,7 +75,7 @@ impl Window {
         }
     }
 
-    /// True when a message's magic stands at `at` and the frame states that offset, or filling that ends with the file.
+    /// Returns whether a message that states this offset begins at `at`, or padding that ends with the file.
     pub(crate) fn begins_frame<S: ReadAt + ?Sized>(
         &mut self,
         file: &S,
@@ -99,7 +99,7 @@ impl Window {
         Ok(frame::stated_phy_offset_of_head(head) == Some(phy_offset.cast_signed()))
     }
 
-    /// The first place from `from` on where four bytes are the magic of any frame.
+    /// Returns the first position from `from` on with the magic of any frame.
     pub(crate) fn find_magic<S: ReadAt + ?Sized>(
         &mut self,
         file: &S,
@@ -129,24 +129,25 @@ impl Window {
             if let Some(place) = found {
                 return Ok(Some(at + place as u64));
             }
-            // The last three bytes may begin one.
+            // The last three bytes may begin a magic.
             at += firsts.len() as u64;
         }
         Ok(None)
     }
 
-    /// The first bytes of what [`Self::check`] looked at.
+    /// Returns the first bytes that [`Self::check`] read.
     pub(crate) fn head(&self, at: u64) -> &[u8] {
         self.held(at)
     }
 }
 
-/// Returns whether all bytes are zero. Many are compared at once: the rest of a log file may be hundreds of MiB of zeros.
+/// Returns whether all bytes are zero. Many are compared at once, because the unwritten end of a file may be hundreds
+/// of MiB.
 fn is_zero(bytes: &[u8]) -> bool {
     bytes.chunks(4096).all(|chunk| chunk.iter().fold(0, |all, byte| all | byte) == 0)
 }
 
-/// True when the length fields of the message at `at` make a frame of `total` bytes, all of which the file has.
+/// Returns whether the length fields of the message at `at` add up to `total` bytes, and the file holds them all.
 pub(crate) fn lengths_add_up<S: ReadAt + ?Sized>(file: &S, at: u64, total: u64) -> std::io::Result<bool> {
     let mut offset = at;
     let end = at.saturating_add(total);
