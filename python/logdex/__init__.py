@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from logdex._core import __version__
-from logdex.errors import CorruptFileError, GeometryError, IndexFullError, LockedError, LogdexError
+from logdex.errors import CorruptFileError, DamageWarning, GeometryError, IndexFullError, LockedError, LogdexError
 from logdex.report import Finding, Report
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CorruptFileError",
+    "DamageWarning",
     "Finding",
     "GeometryError",
     "IndexFullError",

@@ -1,6 +1,15 @@
-"""The exceptions of logdex. All of them pickle, so they pass through Spark unchanged."""
+"""The exceptions and warnings of logdex. All of them pickle, so they pass through Spark unchanged."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from logdex.report import Finding
+
+_SHOWN_FINDINGS = 3
 
 
 class LogdexError(Exception):
@@ -63,4 +72,24 @@ class LockedError(LogdexError):
         return f"{self.path} is held by {holder}: stop the broker before writing to its store"
 
 
-__all__: list[str] = ["CorruptFileError", "GeometryError", "IndexFullError", "LockedError", "LogdexError"]
+class DamageWarning(UserWarning):
+    """A call passed over missing or damaged data; `findings` names each place. There is at most one warning a call."""
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        super().__init__(findings)
+        self.findings = tuple(findings)
+
+    def __str__(self) -> str:
+        text = "; ".join(map(str, self.findings[:_SHOWN_FINDINGS]))
+        rest = len(self.findings) - _SHOWN_FINDINGS
+        return f"{text}; and {rest:,} more" if rest > 0 else text
+
+
+__all__: list[str] = [
+    "CorruptFileError",
+    "DamageWarning",
+    "GeometryError",
+    "IndexFullError",
+    "LockedError",
+    "LogdexError",
+]

@@ -1,13 +1,17 @@
-"""What a check found: `Report` and its `Finding` rows."""
+"""What a check found (`Report` and its `Finding` rows), and what a read passed over (`Damage`)."""
 
 from __future__ import annotations
 
+import logging
+import warnings
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from logdex._core import finding_kinds
+from logdex.errors import DamageWarning
 
+_log = logging.getLogger("logdex")
 _KINDS = frozenset(finding_kinds())
 
 
@@ -24,6 +28,26 @@ class Finding:
     def __post_init__(self) -> None:
         if self.kind not in _KINDS:
             raise ValueError(f"kind={self.kind!r}: expected a word of docs/findings.md")
+
+    def __str__(self) -> str:
+        return f"{self.path} at byte {self.offset}: expected {self.expected}, found {self.found}"
+
+
+@dataclass(slots=True)
+class Damage:
+    """The missing and damaged data that one call passes over: logged one by one, and warned about once, at its end."""
+
+    findings: list[Finding] = field(default_factory=list)
+
+    def add(self, finding: Finding) -> None:
+        """Log a finding and keep it."""
+        _log.warning("%s", finding)
+        self.findings.append(finding)
+
+    def warn(self, stacklevel: int = 2) -> None:
+        """Issue one `DamageWarning` for all findings, if there are any."""
+        if self.findings:
+            warnings.warn(DamageWarning(self.findings), stacklevel=stacklevel + 1)
 
 
 @dataclass(frozen=True, slots=True)
