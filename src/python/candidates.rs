@@ -188,7 +188,7 @@ fn questions(keys: Vec<Option<String>>, topics: &Topics, lists: &[ListArray]) ->
 }
 
 impl Batches for VerifiedMessages {
-    type Notes = Counts;
+    type Notes = (Counts, Vec<i64>);
 
     fn schema(&self) -> SchemaRef {
         RecordBatchReader::schema(self)
@@ -198,8 +198,8 @@ impl Batches for VerifiedMessages {
         Self::next_batch(self)
     }
 
-    fn notes(&self) -> Counts {
-        self.counts()
+    fn notes(&self) -> Self::Notes {
+        (self.counts(), self.missing())
     }
 
     fn into_stream(self) -> Box<dyn RecordBatchReader + Send> {
@@ -222,13 +222,19 @@ impl PyFoundMessages {
     /// How many candidates carry another key, as far as they were read.
     #[getter]
     fn rejected(&self, py: Python<'_>) -> u64 {
-        self.0.notes(py).rejected
+        self.0.notes(py).0.rejected
     }
 
     /// True when more messages than `max_num` carry a key.
     #[getter]
     fn truncated(&self, py: Python<'_>) -> bool {
-        self.0.notes(py).truncated
+        self.0.notes(py).0.truncated
+    }
+
+    /// Offsets of the candidates so far where no valid message begins: it expired, or is missing or damaged.
+    #[getter]
+    fn missing(&self, py: Python<'_>) -> Vec<i64> {
+        self.0.notes(py).1
     }
 
     /// Read all batches that are left into a table.

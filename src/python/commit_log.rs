@@ -111,6 +111,21 @@ fn commit_log_directories(path: PathBuf) -> Vec<PathBuf> {
     offset_files::directories(&path)
 }
 
+/// A range of the log, and why it cannot be read.
+type Part<'py> = (u64, u64, Bound<'py, PyAny>);
+
+/// Returns ranges of the log, each with its first finding as a `logdex.report.Finding`.
+fn with_findings<'py>(
+    py: Python<'py>,
+    parts: impl Iterator<Item = (u64, u64, Vec<crate::report::Finding>)>,
+) -> PyResult<Vec<Part<'py>>> {
+    let mut found = Vec::new();
+    for (begin, end, findings) in parts {
+        found.extend(report::findings(py, &findings)?.into_iter().next().map(|finding| (begin, end, finding)));
+    }
+    Ok(found)
+}
+
 /// The arguments that open a log again.
 type Reduced<'py> = (Bound<'py, PyAny>, (PathBuf, String, Option<String>, i64));
 
@@ -223,7 +238,8 @@ impl PyCommitLog {
         Ok(py.detach(|| log.expect_message(phy_offset))?)
     }
 
-    /// Let the first `max_offset` start its walk at a message whose unit is in the store's queues.
+    /// Let the first `max_offset` start its walk at a message whose unit is in the store's queues. If the offset is behind the
+    /// last file, `gaps` has the range up to it: the last files are missing.
     ///
     /// Args:
     ///     phy_offset: Offset of the message. The call has no effect if no message begins there, or no queue has its unit.
@@ -238,6 +254,7 @@ impl PyCommitLog {
         root: PathBuf,
     ) -> PyResult<()> {
         let log = self.inner()?;
+        log.lead_to(phy_offset);
         let is_dispatched = || consume_queue::is_dispatched(&root, &log, phy_offset);
         Ok(py.detach(|| if is_dispatched()? { log.expect_message(phy_offset) } else { Ok(()) })?)
     }
@@ -307,14 +324,34 @@ impl PyCommitLog {
         #[pyo3(from_py_with = integer::begin)] begin: Option<i64>,
         #[pyo3(from_py_with = integer::end)] end: Option<i64>,
         #[pyo3(from_py_with = integer::clock_slack_ms)] clock_slack_ms: i64,
-    ) -> PyResult<Vec<(u64, u64, Bound<'py, PyAny>)>> {
+    ) -> PyResult<Vec<Part<'py>>> {
         let log = self.inner()?;
         let times = TimeRange { begin_ms: begin.unwrap_or(i64::MIN), end_ms: end.unwrap_or(i64::MAX) };
         let gaps = py.detach(|| log.gaps_in_time(times, clock_slack_ms))?;
-        let mut found = crate::report::Report::default();
-        gaps.iter().for_each(|gap| gap.tell(&mut found));
-        let findings = report::findings(py, &found.findings)?;
-        Ok(gaps.iter().zip(findings).map(|(gap, finding)| (gap.begin, gap.end, finding)).collect())
+        let told = gaps.iter().map(|gap| {
+            let mut found = crate::report::Report::default();
+            gap.tell(&mut found);
+            (gap.begin, gap.end, found.findings)
+        });
+        with_findings(py, told)
+    }
+
+    /// Return the missing and damaged parts of the log that hold these offsets; linear in the files that hold damage.
+    ///
+    /// Args:
+    ///     phy_offsets: Offsets of the log, ascending. Those before the log, after its end, and inside of valid messages have no
+    ///         part, and neither have messages that a broker truncated.
+    ///
+    /// Returns:
+    ///     A tuple for each part, as of `gaps`.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    fn damage<'py>(&self, py: Python<'py>, phy_offsets: Vec<i64>) -> PyResult<Vec<Part<'py>>> {
+        let log = self.inner()?;
+        let offsets: Vec<u64> = phy_offsets.into_iter().filter_map(|offset| u64::try_from(offset).ok()).collect();
+        let parts = py.detach(|| log.damage(&offsets))?;
+        with_findings(py, parts.into_iter().map(|(begin, end, found)| (begin, end, found.findings)))
     }
 
     /// Return the files: `path`, `begin_phy_offset`, `end_phy_offset`, and `first_store_timestamp`, which is null if a file does

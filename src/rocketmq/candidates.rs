@@ -3,7 +3,7 @@
 //! An index stores hashes, so the message itself must show that it carries a key. Frames are read in the order of their
 //! offsets, topic and keys are checked on the raw frame, and columns are built for the messages that pass.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchReader};
@@ -73,6 +73,7 @@ pub struct VerifiedMessages {
     schema: SchemaRef,
     ready: VecDeque<RecordBatch>,
     counts: Counts,
+    missing: BTreeSet<i64>,
     failed: bool,
 }
 
@@ -95,7 +96,9 @@ struct Pair {
 /// The result of checking a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// No message begins there, or its time is outside of the range.
+    /// No valid message begins there.
+    Missing,
+    /// Its time is outside of the range.
     Nothing,
     /// Its message carries another key.
     Rejected,
@@ -144,6 +147,7 @@ impl VerifiedMessages {
             schema,
             ready: VecDeque::new(),
             counts: Counts::default(),
+            missing: BTreeSet::new(),
             failed: false,
         })
     }
@@ -151,6 +155,11 @@ impl VerifiedMessages {
     /// The counters so far.
     pub fn counts(&self) -> Counts {
         self.counts
+    }
+
+    /// Offsets of the candidates so far where no valid message begins, ascending.
+    pub fn missing(&self) -> Vec<i64> {
+        self.missing.iter().copied().collect()
     }
 
     /// Return the next batch; `None` at the end and after an error.
@@ -197,7 +206,7 @@ impl VerifiedMessages {
         let mut pairs: Vec<Pair> = Vec::with_capacity(block.pairs.len());
         for (question, offset) in &block.pairs {
             let place = offsets.binary_search(offset).unwrap_or_default();
-            pairs.push(Pair { question: *question, place, verdict: Verdict::Nothing });
+            pairs.push(Pair { question: *question, place, verdict: Verdict::Missing });
         }
         let mut order: Vec<usize> = (0..pairs.len()).collect();
         order.sort_by_key(|number| pairs.get(*number).map(|pair| pair.place));
@@ -237,7 +246,7 @@ impl VerifiedMessages {
         let mut last = 0;
         let mut rows = Vec::with_capacity(ROWS);
         let mut numbers = Vec::with_capacity(ROWS);
-        for pair in pairs {
+        for (number, pair) in pairs.iter().enumerate() {
             if pair.question != last {
                 (last, self.found) = (pair.question, 0);
             }
@@ -246,16 +255,17 @@ impl VerifiedMessages {
             }
             match pair.verdict {
                 Verdict::Nothing => {}
+                Verdict::Missing => _ = self.missing.extend(block.pairs.get(number).map(|(_, offset)| *offset)),
                 Verdict::Rejected => self.counts.rejected += 1,
                 Verdict::Found => {
                     self.found += 1;
                     if self.checks.max_num.is_some_and(|most| self.found > most) {
                         self.counts.truncated = true;
-                    } else if let (Some(row), Some((number, _))) =
+                    } else if let (Some(row), Some((row_number, _))) =
                         (gather.row(pair.place), block.questions.get(pair.question))
                     {
                         rows.push(row);
-                        numbers.push(*number);
+                        numbers.push(*row_number);
                         if rows.len() == ROWS {
                             self.append(&mut rows, &mut numbers);
                         }

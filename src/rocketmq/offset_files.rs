@@ -128,14 +128,21 @@ pub struct Gap {
     pub end: u64,
     /// The file before.
     pub before: PathBuf,
-    /// The next file.
-    pub after: PathBuf,
+    /// The next file; `None` behind the last one.
+    pub after: Option<PathBuf>,
 }
 
 impl Gap {
     /// Add the missing files to a report.
     pub fn tell(&self, report: &mut Report) {
-        report.find(&self.after, 0, Kind::FileGap, format!("a file that begins at {}", self.begin), self.end);
+        let expected = format!("a file that begins at {}", self.begin);
+        match &self.after {
+            Some(after) => report.find(after, 0, Kind::FileGap, expected, self.end),
+            None => {
+                let found = format!("no file, and index entries that lead up to offset {}", self.end - 1);
+                report.find(&self.before, self.begin, Kind::FileGap, expected, found);
+            }
+        }
     }
 }
 
@@ -146,7 +153,7 @@ pub(super) fn gaps(files: &[OffsetFile]) -> Vec<Gap> {
     for (file, next) in files.iter().zip(files.iter().skip(1)) {
         let begin = file.start.saturating_add(size.max(file.len));
         if begin < next.start {
-            gaps.push(Gap { begin, end: next.start, before: file.path.clone(), after: next.path.clone() });
+            gaps.push(Gap { begin, end: next.start, before: file.path.clone(), after: Some(next.path.clone()) });
         }
     }
     gaps

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::{Error, Result};
@@ -59,6 +60,8 @@ pub struct CommitLog {
     pub(super) open: OpenFiles,
     /// Start of the last message that [`Self::max_offset`] found, and of its file.
     tail: Mutex<Option<(u64, u64)>>,
+    /// Offset of the last message that the index leads to.
+    led_to: AtomicU64,
     pub(super) ends: Ends,
 }
 
@@ -71,7 +74,15 @@ impl CommitLog {
         let directories = offset_files::directories(directory);
         offset_files::list(&directories)?;
         let (open, ends) = (OpenFiles::default(), Ends::default());
-        Ok(Self { path: directory.to_owned(), directories, options, open, tail: Mutex::new(None), ends })
+        Ok(Self {
+            path: directory.to_owned(),
+            directories,
+            options,
+            open,
+            tail: Mutex::new(None),
+            led_to: AtomicU64::new(0),
+            ends,
+        })
     }
 
     /// Returns the directory as given.
@@ -111,7 +122,8 @@ impl CommitLog {
 
     /// Returns the ranges between the files of the log that no file holds, in ascending order.
     ///
-    /// Missing files before the first file are expired, and missing files behind the last written one were never needed.
+    /// Missing files before the first file are expired, and missing files behind the last written one were never needed,
+    /// unless [`Self::lead_to`] was called with an offset behind the last file.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -127,7 +139,70 @@ impl CommitLog {
             // A broker deletes expired files while the directory is listed, the oldest first.
             gaps.retain(|gap| gap.end <= last && gap.before.exists());
         }
+        let led_to = self.led_to.load(Ordering::Relaxed);
+        if let Some(last) = files.last().filter(|last| led_to >= last.end()) {
+            gaps.push(Gap { begin: last.end(), end: led_to.saturating_add(1), before: last.path.clone(), after: None });
+        }
         Ok(gaps)
+    }
+
+    /// Record that the index of a store that was closed cleanly leads to a message at this offset.
+    pub fn lead_to(&self, phy_offset: u64) {
+        self.led_to.fetch_max(phy_offset, Ordering::Relaxed);
+    }
+
+    /// Returns the missing and corrupt parts of the log that hold these offsets, which ascend. See [`Self::damage_at`].
+    ///
+    /// Messages that a broker truncated are not missing.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn damage(&self, phy_offsets: &[u64]) -> Result<Vec<(u64, u64, Report)>> {
+        let mut parts: Vec<(u64, u64, Report)> = Vec::new();
+        for offset in phy_offsets {
+            let is_known = parts.last().is_some_and(|(begin, end, _)| (*begin..*end).contains(offset));
+            if !is_known && !self.is_cut_off(*offset)? {
+                parts.extend(self.damage_at(*offset)?);
+            }
+        }
+        Ok(parts)
+    }
+
+    /// Returns the missing or corrupt part of the log that holds an offset, with its findings. `None` if a valid message or
+    /// its rest is there, or if the offset is outside of the log.
+    ///
+    /// Linear in the file that holds the offset.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn damage_at(&self, phy_offset: u64) -> Result<Option<(u64, u64, Report)>> {
+        let files = self.files()?;
+        let mut found = Report::default();
+        if let Some(gap) = self.gaps_between(&files)?.iter().find(|gap| (gap.begin..gap.end).contains(&phy_offset)) {
+            gap.tell(&mut found);
+            return Ok(Some((gap.begin, gap.end, found)));
+        }
+        let Some(file) = files.into_iter().find(|file| (file.start..file.end()).contains(&phy_offset)) else {
+            return Ok(None);
+        };
+        let mut walk = self.walk(vec![file.clone()], file.start, u64::MAX).salvaging(file.start);
+        let (mut begin, mut end) = (file.start, file.end());
+        while walk.advance()? {
+            let Some((place, frame)) = walk.message() else { break };
+            if place.phy_offset > phy_offset {
+                end = place.phy_offset;
+                break;
+            }
+            begin = place.phy_offset.saturating_add(u64::try_from(frame.store_size()).unwrap_or(0));
+        }
+        let of_place = walk.checked().findings.iter().find(|finding| {
+            let at = file.start.saturating_add(finding.offset);
+            begin <= at && at <= phy_offset
+        });
+        Ok(of_place.map(|finding| {
+            found.findings.push(finding.clone());
+            (file.start.saturating_add(finding.offset), end, found)
+        }))
     }
 
     /// Returns the log offset of the first byte of the first file, 0 without files.

@@ -428,7 +428,12 @@ impl<S: ReadAt> Scan<S> {
                 let source = (self.open)(&file)?;
                 self.current = Some((file, source));
             }
-            None => self.stop = Some(Stop { phy_offset: self.position, refusal: None }),
+            None => {
+                for gap in std::mem::take(&mut self.gaps) {
+                    gap.tell(&mut self.checked);
+                }
+                self.stop = Some(Stop { phy_offset: self.position, refusal: None });
+            }
         }
         Ok(())
     }

@@ -397,8 +397,16 @@ impl CrossCheck {
             return Ok(queue.matched);
         }
         let (log_begin, log_end) = (self.log.min_offset()?.cast_signed(), self.log.max_offset()?.cast_signed());
+        let files = opened.files()?;
         let (mut count, mut at) = (0, begin);
         while at < end {
+            // Nothing is between two files, whose names may be any numbers.
+            let written = match opened.kind() {
+                Kind::Plain => Some(opened.written_from(&files, at)),
+                Kind::Batch => queue.blocks.written_from(&opened, at)?,
+            };
+            let Some(written) = written.filter(|written| *written < end) else { break };
+            at = written;
             let next = at.saturating_add(UNITS_A_STEP).min(end);
             queue.read(&opened, at, next)?;
             let mut units = std::mem::take(&mut queue.units);

@@ -65,6 +65,32 @@ impl BatchBlocks {
         Ok(())
     }
 
+    /// Returns the first queue offset at or after `begin` that a unit holds; `None` behind the last one.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub(crate) fn written_from(&mut self, queue: &ConsumeQueue, begin: i64) -> Result<Option<i64>> {
+        let files = queue.files()?;
+        if !self.is_known {
+            self.read_blocks(queue, &files)?;
+        }
+        let mut first: Option<i64> = None;
+        for block in self.blocks.iter().skip_while(|block| block.most <= begin) {
+            if first.is_some_and(|first| first <= block.least.max(begin)) {
+                break;
+            }
+            for file in &files {
+                queue.read_file(file, block.first, block.end, |Numbered { unit, .. }| {
+                    if is_message(unit) && unit.end_offset() > begin {
+                        first = Some(first.map_or(unit.base_offset, |first| first.min(unit.base_offset)).max(begin));
+                    }
+                    true
+                })?;
+            }
+        }
+        Ok(first)
+    }
+
     /// The number of units read so far. A unit that was read twice counts twice.
     #[cfg(test)]
     pub(crate) fn units_read(&self) -> u64 {

@@ -216,6 +216,13 @@ impl ConsumeQueue {
         Ok(low.min(end))
     }
 
+    /// Returns the number of the first unit of a plain queue at or after this number that a file holds.
+    pub(crate) fn written_from(&self, files: &[OffsetFile], number: i64) -> i64 {
+        let at = number.max(0).cast_unsigned().saturating_mul(self.unit_bytes());
+        let file = files.iter().find(|file| file.end() > at);
+        file.map_or(number, |file| number.max(file.start.div_ceil(self.unit_bytes()).cast_signed()))
+    }
+
     /// Bytes of a unit, for arithmetic with offsets.
     pub(crate) fn unit_bytes(&self) -> u64 {
         self.kind.unit_len() as u64
