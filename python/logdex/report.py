@@ -6,10 +6,13 @@ import logging
 import warnings
 from collections import Counter
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from logdex._core import finding_kinds
 from logdex.errors import DamageWarning
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _log = logging.getLogger("logdex")
 _KINDS = frozenset(finding_kinds())
@@ -38,6 +41,14 @@ class Damage:
     """The missing and damaged data that one call passes over: logged one by one, and warned about once, at its end."""
 
     findings: list[Finding] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, found: Iterable[Finding | tuple[int, int, Finding]]) -> Damage:
+        """Log findings, or parts of a log (begin, end and finding), and keep them."""
+        damage = cls()
+        for each in found:
+            damage.add(each if isinstance(each, Finding) else each[2])
+        return damage
 
     def add(self, finding: Finding) -> None:
         """Log a finding and keep it."""

@@ -21,9 +21,10 @@ use crate::error::Result;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::frame::Versions;
 use crate::rocketmq::commit_log::{AtDamage, Bodies, CommitLog, Options, ScanOptions, Start, file_batch};
+use crate::rocketmq::consume_queue;
+use crate::rocketmq::offset_files::{self, Gap};
 use crate::rocketmq::queue_stream;
 use crate::rocketmq::release::Release;
-use crate::rocketmq::{consume_queue, offset_files};
 use crate::time_range::TimeRange;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -113,7 +114,7 @@ fn commit_log_directories(#[pyo3(from_py_with = location::local_paths)] path: Pa
 }
 
 /// A range of the log, and why it cannot be read.
-type Part<'py> = (u64, u64, Bound<'py, PyAny>);
+pub(super) type Part<'py> = (u64, u64, Bound<'py, PyAny>);
 
 /// Returns ranges of the log, each with its first finding as a `logdex.report.Finding`.
 fn with_findings<'py>(
@@ -125,6 +126,16 @@ fn with_findings<'py>(
         found.extend(report::findings(py, &findings)?.into_iter().next().map(|finding| (begin, end, finding)));
     }
     Ok(found)
+}
+
+/// Returns gaps between files, with their findings.
+pub(super) fn gap_parts<'py>(py: Python<'py>, gaps: &[Gap]) -> PyResult<Vec<Part<'py>>> {
+    let told = gaps.iter().map(|gap| {
+        let mut found = crate::report::Report::default();
+        gap.tell(&mut found);
+        (gap.begin, gap.end, found.findings)
+    });
+    with_findings(py, told)
 }
 
 /// The arguments that open a log again.
@@ -329,12 +340,7 @@ impl PyCommitLog {
         let log = self.inner()?;
         let times = TimeRange { begin_ms: begin.unwrap_or(i64::MIN), end_ms: end.unwrap_or(i64::MAX) };
         let gaps = py.detach(|| log.gaps_in_time(times, clock_slack_ms))?;
-        let told = gaps.iter().map(|gap| {
-            let mut found = crate::report::Report::default();
-            gap.tell(&mut found);
-            (gap.begin, gap.end, found.findings)
-        });
-        with_findings(py, told)
+        gap_parts(py, &gaps)
     }
 
     /// Return the missing and damaged parts of the log that hold these offsets; linear in the files that hold damage.
@@ -348,9 +354,10 @@ impl PyCommitLog {
     ///
     /// Raises:
     ///     OSError: The system refuses.
-    fn damage<'py>(&self, py: Python<'py>, phy_offsets: Vec<i64>) -> PyResult<Vec<Part<'py>>> {
+    fn damage<'py>(&self, py: Python<'py>, phy_offsets: Vec<Bound<'py, PyAny>>) -> PyResult<Vec<Part<'py>>> {
         let log = self.inner()?;
-        let offsets: Vec<u64> = phy_offsets.into_iter().filter_map(|offset| u64::try_from(offset).ok()).collect();
+        let offsets: Vec<_> = phy_offsets.iter().map(any_offset).collect::<PyResult<_>>()?;
+        let offsets: Vec<u64> = offsets.into_iter().flatten().collect();
         let parts = py.detach(|| log.damage(&offsets))?;
         with_findings(py, parts.into_iter().map(|(begin, end, found)| (begin, end, found.findings)))
     }

@@ -11,7 +11,7 @@ use pyo3::types::PyTuple;
 use pyo3_arrow::PyRecordBatch;
 
 use super::closable::Closable;
-use super::commit_log::PyCommitLog;
+use super::commit_log::{Part, PyCommitLog, gap_parts};
 use super::convert;
 use super::integer;
 use super::location;
@@ -310,6 +310,15 @@ impl PyConsumeQueue {
         };
         let time = time::time_ms(t, round, "t")?;
         Ok(py.detach(|| queue.offset_by_time(time, boundary))?)
+    }
+
+    /// Return the ranges of bytes between the files that no file holds, as `CommitLog.gaps` does.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    fn gaps<'py>(&self, py: Python<'py>) -> PyResult<Vec<Part<'py>>> {
+        let queue = self.inner()?;
+        gap_parts(py, &py.detach(|| queue.gaps())?)
     }
 
     /// Check for stray files, gaps, files of another length, and invalid units.

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_LOG_NAME_DIGITS = 20
 _SETTLED_SECONDS = 2
 """After this time, a change of a directory gives it another time stamp on every file system that keeps seconds or better."""
 
@@ -88,6 +89,24 @@ def directory_stamp(directory: Path) -> tuple[int, int] | None:
         return None
     settled = time.time() - status.st_mtime > _SETTLED_SECONDS
     return (status.st_ino, status.st_mtime_ns) if settled else None
+
+
+def refuse_other_directory(directory: Path, *, for_puts: bool) -> None:
+    """Raise `FileNotFoundError` if a directory is a store, or for reading holds names but no index file.
+
+    The directory `index` of a store is an index directory, whatever it holds. Files of logs and queues have 20 digits.
+    """
+    held = list_directory(directory) if directory.is_dir() else []
+    is_store = any(entry.name == "commitlog" and not entry.is_file for entry in held)
+    is_index = any(entry.is_numeric and entry.is_file and len(entry.name) != _LOG_NAME_DIGITS for entry in held)
+    if is_store or not (for_puts or is_index or not held or _is_of_store(directory)):
+        hint = f"; this is a store, its index is {directory / 'index'}" if is_store else ""
+        text = f"expected an index directory (files named by 17 digits), found no index file{hint}"
+        raise FileNotFoundError(errno.ENOENT, text, str(directory))
+
+
+def _is_of_store(directory: Path) -> bool:
+    return directory.name == "index" and (directory.absolute().parent / "commitlog").is_dir()
 
 
 class DirectoryLock:

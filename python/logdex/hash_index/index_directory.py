@@ -13,7 +13,7 @@ from logdex import _core
 from logdex._files import Closing
 from logdex._types import Access, check_int64
 from logdex.arrow import entry_batches
-from logdex.hash_index.directory import FileSet
+from logdex.hash_index.directory import FileSet, refuse_other_directory
 from logdex.hash_index.index_writer import IndexWriter
 from logdex.hash_index.query import CLOCK_SLACK_MS, TimeRange, check_clock_slack, check_max_num
 from logdex.hash_index.rolling import resolve_zone
@@ -90,7 +90,7 @@ class IndexDirectory(Closing):
         time may miss an entry. Access "auto" maps files, and reads plainly where mapping fails.
 
         Raises:
-            FileNotFoundError: Mode "r" and the directory does not exist.
+            FileNotFoundError: Mode "r" and the directory does not exist, or it holds something else than index files.
             BlockingIOError: Mode "a" and another writer holds the directory or its newest file.
             GeometryError: Slots and entries were not given and cannot be inferred from the files.
             ValueError: The files have other slots and entries than those given.
@@ -123,6 +123,7 @@ class IndexDirectory(Closing):
         if mode == "r" and not path.is_dir():
             code = errno.ENOTDIR if path.exists() else errno.ENOENT
             raise OSError(code, "no index directory", str(path))
+        refuse_other_directory(path, for_puts=mode == "a")
         index = cls(path, mode, options)
         try:
             index._load()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from logdex import _core
 from logdex._types import check_int64
 from logdex.arrow import BatchStream
 from logdex.hash_index.query import check_max_num
+from logdex.report import Damage
 from logdex.rocketmq.message import Message
 from logdex.rocketmq.read import Range, check_scan, subtract, union
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from logdex._types import Progress, Scan
     from logdex.hash_index.query import TimeRange
     from logdex.rocketmq.index_service import IndexService
+
+_log = logging.getLogger(__name__)
 
 TAG_PREFIX = "T#"
 """Prefix of the key by which a 5.5.0 broker indexes the tags of a message (IndexService#buildIndex)."""
@@ -46,8 +50,9 @@ class FindResult(Sequence[Message]):
         rejected: Candidates that turned out to carry another key: the index stores hashes.
         complete: Every part of the log was covered by the index or read.
         scanned_bytes: Bytes of the log that this call read because no index file covers them.
-        unscanned: Ranges of the log that neither the index covers nor any call has read, as (begin_phy_offset,
-            end_phy_offset), end exclusive.
+        unscanned: Ranges of the log that neither the index covers nor any call has read, that no file holds, or that are damaged
+            and may hold a match, as (begin_phy_offset, end_phy_offset), end exclusive.
+        unreadable: Those parts of them that cannot be read: the file is missing, or the bytes are no valid message.
     """
 
     _table: Table
@@ -56,6 +61,7 @@ class FindResult(Sequence[Message]):
     complete: bool
     scanned_bytes: int
     unscanned: list[Range]
+    unreadable: list[Range]
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -163,7 +169,7 @@ class KeySearch:
     ) -> FindResult:
         """Find the messages of one key; see `MessageStore.find`."""
         check_max_num(max_num)
-        scanned, unscanned = self._read_unindexed(scan, progress)
+        scanned, unread = self._read_unindexed(scan, progress)
         candidates, capped = self._candidates(topic, key, times)
         found = _core.find_messages(
             self._log,
@@ -176,7 +182,14 @@ class KeySearch:
             tags=key.startswith(TAG_PREFIX) and self.has_tags(),
         )
         table = found.read_all()
-        return FindResult(table, capped or found.truncated, found.rejected, not unscanned, scanned, unscanned)
+        lost = [
+            part[:2] for part in (*self._log.gaps(begin=times.begin, end=times.end), *self._log.damage(found.missing))
+        ]
+        unscanned = union([*unread, *lost])
+        unreadable = union([*lost, *self._unindexed.refused])
+        return FindResult(
+            table, capped or found.truncated, found.rejected, not unscanned, scanned, unscanned, unreadable
+        )
 
     def _candidates(self, topic: str | None, key: str, times: TimeRange) -> tuple[list[Array], bool]:
         """Return lists of offsets where the key may be, and whether a broker's limit cut some off."""
@@ -211,7 +224,9 @@ class KeySearch:
         topic_column = None if isinstance(topics, str) else _core.text_column(topics, "topics")
         if topic_column is not None and len(topic_column) != len(key_column):
             raise ValueError(f"{len(topic_column)} topics for {len(key_column)} keys")
-        self._read_unindexed(scan)
+        _, unread = self._read_unindexed(scan)
+        if scan and unread:
+            _log.warning("%d bytes of the log are neither indexed nor read", sum(end - begin for begin, end in unread))
         index = self._index()
         tags = self.has_tags()
 
@@ -237,19 +252,27 @@ class KeySearch:
 
         first_step = verified(0)
 
-        def batches() -> Iterator[RecordBatch]:
-            yield from first_step
-            for first in range(_KEYS_A_STEP, len(key_column), _KEYS_A_STEP):
-                yield from verified(first)
+        damage = Damage.of(self._log.gaps(begin=times.begin, end=times.end))
 
-        return BatchStream(first_step.schema, batches())
+        def batches() -> Iterator[RecordBatch]:
+            missing: set[int] = set()
+            for first in range(0, len(key_column) or 1, _KEYS_A_STEP):
+                found = verified(first) if first else first_step
+                yield from found
+                missing.update(found.missing)
+            for _, _, finding in self._log.damage(sorted(missing)):
+                if finding not in damage.findings:
+                    damage.add(finding)
+            damage.warn()
+
+        return BatchStream(first_step.schema, batches(), damage.findings)
 
     def _read_unindexed(self, scan: Scan, progress: Progress | None = None) -> tuple[int, list[Range]]:
-        """Read log ranges that no index file covers. Return the bytes read, and the ranges that remain unread."""
+        """Read log ranges that no index file covers. Return the bytes read, and the ranges of files that remain unread."""
         check_scan(scan)
         # The index first: if the broker indexes more meanwhile, it is at worst read once more.
         index = self._index()
-        covered = covered_ranges(index)
+        covered = [*covered_ranges(index), *(gap[:2] for gap in self._log.gaps())]
         whole = (self._log.min_offset, self._log.max_offset)
         missing = self._unindexed.missing(whole, covered)
         if not scan or not missing:
@@ -280,7 +303,7 @@ class _LogEntries:
         self.tags: bool | None = None
         self._lock = threading.Lock()
         self._seen: list[Range] = []
-        self._refused: list[Range] = []
+        self.refused: list[Range] = []
         self._table = _core.EntryTable()
         self.select = self._table.select_batch
 
@@ -301,7 +324,7 @@ class _LogEntries:
         """
         with self._lock:
             # Another thread may have read meanwhile. Ranges that were refused once are not tried at every call.
-            done = [*self._seen, *self._refused]
+            done = [*self._seen, *self.refused]
             total = 0
             parts = [part for whole in ranges for part in subtract(whole, done)]
             asked = sum(end - begin for begin, end in parts)
@@ -322,7 +345,7 @@ class _LogEntries:
                     progress=show,
                 )
                 self.topics.update(topics)
-                self._refused = union([*self._refused, *refused])
+                self.refused = union([*self.refused, *refused])
                 self._seen = union([*self._seen, *subtract((begin, reached), refused)])
                 total += reached - begin
             return total

@@ -106,7 +106,7 @@ class IndexService(IndexDirectory):
             tags: Whether tags are indexed again from the log, if no indexed message has any.
 
         Raises:
-            FileNotFoundError: Mode "r" and the directory does not exist.
+            FileNotFoundError: Mode "r" and the directory does not exist, or it holds something else than index files.
             BlockingIOError: Mode "a" and another writer holds the directory or its newest file.
             LockedError: Mode "a" and a running broker holds the store.
             GeometryError: Slots and entries were not given and cannot be inferred from the files.

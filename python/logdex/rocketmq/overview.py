@@ -9,6 +9,9 @@ from arro3.core import DataType, RecordBatchReader
 
 from logdex._core import StoreCheckpoint, broker_lock_holder
 from logdex.errors import LogdexError
+from logdex.report import Damage
+from logdex.rocketmq.find import covered_ranges
+from logdex.rocketmq.read import subtract
 
 if TYPE_CHECKING:
     from logdex._core import CommitLog
@@ -25,6 +28,8 @@ def overview(layout: StoreLayout, log: CommitLog, queues: QueueSet, index: Index
         flushed = checkpoint_times(StoreCheckpoint.open(layout.checkpoint))
     index_files = index.files if index is not None else []
     headers = [file.header for file in index_files if len(file)]
+    gaps = log.gaps()
+    Damage.of([*gaps, *queues.gaps()]).warn()
     indexed = max((header.end_phy_offset for header in headers), default=None)
     return {
         "commit_log": layout.commit_log,
@@ -33,6 +38,8 @@ def overview(layout: StoreLayout, log: CommitLog, queues: QueueSet, index: Index
         "min_offset": first,
         "max_offset": end,
         "log_bytes": end - first,
+        "missing_log_bytes": sum(end - begin for begin, end, _ in gaps) or None,
+        "not_indexed_bytes": sum(end - begin for begin, end in subtract((first, end), covered_ranges(index))),
         "first_message_timestamp": first_time(log, first),
         **flushed,
         "broker": _broker(layout),

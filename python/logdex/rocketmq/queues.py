@@ -14,6 +14,7 @@ from logdex import _core
 
 if TYPE_CHECKING:
     from logdex._core import CommitLog
+    from logdex.report import Finding
     from logdex.rocketmq.layout import StoreLayout
 
 UNIT_BYTES = {"plain": 20, "batch": 46}
@@ -102,6 +103,10 @@ class QueueSet:
             if len(self._open) > _KEPT_OPEN:
                 del self._open[next(iter(self._open))]
             return queue
+
+    def gaps(self) -> list[tuple[int, int, Finding]]:
+        """Return the ranges of bytes between the files of a queue that no file holds, as `CommitLog.gaps` does."""
+        return [gap for path in chain.from_iterable(self.directories().values()) for gap in self.open(path).gaps()]
 
     def file_sizes(self) -> dict[str, int]:
         """Return the sizes of queue files as `ConsumeQueueWriter.create` takes them; unknown ones are left out."""

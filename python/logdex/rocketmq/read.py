@@ -21,6 +21,7 @@ from logdex._core import (
 from logdex.arrow import BatchStream
 from logdex.errors import LogdexError
 from logdex.hash_index.query import MAX_TIME, MIN_TIME
+from logdex.report import Damage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -45,11 +46,6 @@ _SCAN_BUDGET_BYTES = 1 << 30
 _BATCHES_AHEAD = 4
 
 
-def warn(finding: Finding) -> None:
-    """Log a finding."""
-    _log.warning("%s at byte %d: expected %s, found %s", finding.path, finding.offset, finding.expected, finding.found)
-
-
 def check_scan(scan: Scan) -> None:
     """Raise `ValueError` if the argument `scan` of a search is neither "auto" nor True nor False."""
     if scan not in ("auto", True, False):
@@ -64,15 +60,15 @@ def valid_messages(
     *,
     salvage: bool,
     body: Body = "decoded",
-    on_damage: Callable[[Finding], None] = warn,
+    on_damage: Callable[[Finding], None],
     queue_end: int | None = None,
     selection: MessageFilter | None = None,
 ) -> Iterator[RecordBatch]:
     """Scan a range of a log that may be damaged; `end` None: to the end.
 
-    With `salvage` the scan continues after damage, without messages that a broker truncated. At the end it calls `on_damage` for
-    each place that is not a valid message. Otherwise it ends where a broker's walk would. Messages before `queue_end`, the end of
-    the log that the queues cover, are returned even if they look truncated.
+    With `salvage` the scan continues after damage, without messages that a broker truncated. Otherwise it ends where a broker's
+    walk would. At the end it calls `on_damage` for each missing file, and with `salvage` for each place that is not a valid
+    message. Messages before `queue_end`, the end of the log that the queues cover, are returned even if they look truncated.
     """
     if end is not None and begin >= end:
         return
@@ -85,10 +81,12 @@ def valid_messages(
         queue_end=queue_end,
         selection=selection,
     )
-    yield from reader
-    if salvage:
+    try:
+        yield from reader
+    finally:
         for finding in reader.report.findings:
-            on_damage(finding)
+            if salvage or finding.kind == "file-gap":
+                on_damage(finding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +110,7 @@ class MessageRead:
         keys: Iterable[str] | None = None,
         tags: Iterable[str] | None = None,
         body: Body = "decoded",
-        on_damage: Callable[[Finding], None] = warn,
+        on_damage: Callable[[Finding], None] | None = None,
     ) -> BatchStream:
         """Read messages in log order; see `MessageStore.messages`."""
         check_scan(scan)
@@ -128,6 +126,7 @@ class MessageRead:
         schema = self.log.messages([], columns=names, body=body).schema
         ranges = self.log.ranges_in_time(times.begin, times.end, slack_ms)
         size = sum(end - begin for begin, end in ranges)
+        damage = Damage()
         by_queues = topics is not None and (scan is False or (scan == "auto" and size > _SCAN_BUDGET_BYTES))
 
         def batches() -> Iterator[RecordBatch]:
@@ -159,11 +158,12 @@ class MessageRead:
                     end,
                     salvage=self.salvage,
                     body=body,
-                    on_damage=on_damage,
+                    on_damage=on_damage or damage.add,
                     selection=selection,
                 )
+            damage.warn()
 
-        return BatchStream(schema, batches())
+        return BatchStream(schema, batches(), damage.findings)
 
     def dispatched_up_to(self, directories: Mapping[tuple[str, int], list[Path]] | None = None) -> int:
         """Return the offset up to which the queues are reliable: a broker's start would dispatch messages only from there.

@@ -89,6 +89,6 @@ def build_queues(
 def _bytes_read(reader: MessageReader, span: Range) -> dict[str, int]:
     """Return how much of a log was read, and how much is behind the damage that ended the walk."""
     begin, end = span
-    if not reader.report.findings or reader.end_offset is None:
+    if reader.end_offset is None or all(finding.kind == "file-gap" for finding in reader.report.findings):
         return {"log_bytes": end - begin}
     return {"log_bytes": reader.end_offset - begin, "log_bytes_behind_damage": end - reader.end_offset}

@@ -11,6 +11,7 @@ from logdex._core import CommitLog
 from logdex._files import Closing
 from logdex._types import check_int64
 from logdex.hash_index.query import CLOCK_SLACK_MS, TimeRange, check_clock_slack
+from logdex.report import Damage
 from logdex.rocketmq.check import StoreCheck
 from logdex.rocketmq.explain import explain
 from logdex.rocketmq.find import KeySearch
@@ -19,7 +20,7 @@ from logdex.rocketmq.layout import StoreLayout, configured_topics, find_layout, 
 from logdex.rocketmq.message import is_msg_id, offset_in_msg_id
 from logdex.rocketmq.overview import overview
 from logdex.rocketmq.queues import QueueSet
-from logdex.rocketmq.read import MessageRead, expect_end, warn
+from logdex.rocketmq.read import MessageRead, expect_end
 from logdex.rocketmq.rebuild import build_index, build_queues
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ class MessageStore(Closing):
         return self._search.find_batch(topics, keys, times=times, max_num=max_num, scan=scan, batch_size=batch_size)
 
     def message(self, key: str | int) -> Message | None:
-        """Read one message; return None if there is none.
+        """Read one message; return None if there is none. A `DamageWarning` says if its part of the log is missing or damaged.
 
         Args:
             key: The offset id of the message (`msg_id`), or its commit-log offset. For a unique key use `find`.
@@ -220,12 +221,13 @@ class MessageStore(Closing):
             ValueError: The text is not an offset id: 32 hexadecimal digits, 56 with an IPv6 address.
         """
         self._check_open()
-        if not isinstance(key, str):
-            return self._commit_log.message(operator.index(key))
-        if not is_msg_id(key):
+        if isinstance(key, str) and not is_msg_id(key):
             raise ValueError(f"an offset id has 32 or 56 hexadecimal digits, this has {len(key)} characters: {key!r}")
-        message = self._commit_log.message(offset_in_msg_id(key))
-        return message if message is not None and message.msg_id == key.upper() else None
+        offset = offset_in_msg_id(key) if isinstance(key, str) else operator.index(key)
+        message = self._commit_log.message(offset)
+        if message is None:
+            Damage.of(self._commit_log.damage([offset])).warn()
+        return None if message is None or (isinstance(key, str) and message.msg_id != key.upper()) else message
 
     def messages(
         self,
@@ -240,9 +242,9 @@ class MessageStore(Closing):
         tags: Iterable[str] | None = None,
         scan: Scan = "auto",
         body: Body = "decoded",
-        on_damage: Callable[[Finding], None] = warn,
+        on_damage: Callable[[Finding], None] | None = None,
     ) -> BatchStream:
-        """Read messages in the order of the log, including those after damage. Damage is logged.
+        """Read messages in the order of the log, including those after damage and after missing files.
 
         All conditions must hold. Bodies of other messages are not decompressed. Log files whose time cannot match are not read.
         The messages of topics can be read through their queues. Queues have no units of messages of the raw transaction types
@@ -261,7 +263,8 @@ class MessageStore(Closing):
             scan: Whether to read the log for given topics. "auto": if at most 1 GiB of it may match, else the queues. True:
                 always. False: never.
             body: "decoded", or "stored": as the log holds it, possibly compressed.
-            on_damage: Called for each place of the log that is not a valid message, after the rows around it.
+            on_damage: Called for each missing file of the log and each place that is not a valid message, after the rows around
+                it. None: they are logged, one `DamageWarning` has all of them, and so has `findings` of the stream at its end.
 
         Raises:
             TypeError: A text is not a str, or `topics`, `keys` or `tags` is one str.
@@ -299,8 +302,7 @@ class MessageStore(Closing):
             return topics
         if self._topics_in_log is None:
             self._topics_in_log, report = self._commit_log.topics(salvage=self._options["compat"] is None)
-            for finding in report.findings:
-                warn(finding)
+            Damage.of(report.findings).warn()
         return self._topics_in_log
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue:

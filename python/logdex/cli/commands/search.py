@@ -10,6 +10,7 @@ from logdex.cli.output import Progress, complain, say, say_json, size_text
 from logdex.cli.rows import say_message
 from logdex.hash_index.query import TimeRange
 from logdex.rocketmq import MessageStore
+from logdex.rocketmq.read import subtract
 
 if TYPE_CHECKING:
     import argparse
@@ -115,9 +116,11 @@ def _say_limits(result: FindResult, *, found: bool, arguments: argparse.Namespac
     """Print on standard error what limits the answer, so that standard output holds only messages."""
     if result.truncated:
         complain(f"there are more than {arguments.max}")
-    if result.unscanned:
-        size = sum(end - begin for begin, end in result.unscanned)
+    size = sum(sum(end - begin for begin, end in subtract(part, result.unreadable)) for part in result.unscanned)
+    if size:
         complain(f"{size_text(size)} of the log are neither indexed nor scanned (--scan all scans them)")
+    for begin, end in result.unreadable:
+        complain(f"the log from {begin:,} to {end:,} cannot be read: a file is missing, or its messages are damaged")
     if not found:
         asked = "a topic and the key" if arguments.topic == _ANY_TOPIC else "the same arguments"
         complain(f"nothing found; run `logdex explain` with {asked} to see why")

@@ -7,6 +7,7 @@ import unicodedata
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from logdex._core import MessageFilter
 from logdex.rocketmq.explain.explanation import Candidate, Cause, Explanation
 from logdex.rocketmq.find import TAG_PREFIX
 from logdex.rocketmq.index_service import MAX_MSGS_NUM_BATCH
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 _RETRY = ("%RETRY%", "%DLQ%")
 _DELAYED = ("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer")
 _HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
+_ROLLBACK = 0xC
+_READ_BYTES = 1 << 30
 _BROKER_SLACK_MS = 1_000
 """A client subtracts this from the time in a unique key; whole seconds can hide as much (B14)."""
 
@@ -29,6 +32,10 @@ _BY_VERDICT = {
         "expired-file",
         "{number} entries with this hash lead to offsets up to {last:,}, but the log begins at {0.min_offset:,}: the files "
         "before were deleted (fileReservedTime); a backup may have them",
+    ),
+    "missing-file": Cause(
+        "missing-file",
+        "entries with this hash lead to offsets {offsets}, in a log file that is missing: deleted, renamed or compressed",
     ),
     "cut-off": Cause(
         "cut-off",
@@ -69,6 +76,7 @@ def _why_nothing(store: MessageStore, explanation: Explanation) -> Iterator[Caus
         *_of_other_topics(store, explanation),
         *_of_the_topic(store, explanation),
         *_of_the_index(store, explanation),
+        *_of_messages_not_indexed(store, explanation),
     ]
     yield from causes
     if {cause.kind for cause in causes} <= {"hash-collision", "unknown-topic", "index-lost", "index-behind"}:
@@ -184,13 +192,33 @@ def _of_the_topic(store: MessageStore, explanation: Explanation) -> Iterator[Cau
 
 def _of_the_index(store: MessageStore, explanation: Explanation) -> Iterator[Cause]:
     """Yield causes in missing parts of the index."""
-    if explanation.unscanned:
-        size = sum(end - begin for begin, end in explanation.unscanned)
+    ranges = explanation.unscanned, explanation.unreadable
+    unscanned, unreadable = (sum(end - begin for begin, end in each) for each in ranges)
+    if unscanned > unreadable:
+        size = unscanned - unreadable
         text = f"{size:,} bytes of the log are neither indexed nor read; find(..., scan=True) reads them"
         yield Cause("unread-log", text)
+    for begin, end, finding in store.commit_log.gaps():
+        yield Cause("missing-file", f"no search finds messages at offsets {begin:,} to {end:,}: {finding}")
     if not any(step.entries for step in explanation.files) and explanation.max_offset > explanation.min_offset:
         text = f"there is no index entry for {explanation.lag_bytes:,} bytes of log{_how_it_ended(store)}"
         yield Cause("index-lost", text)
+
+
+def _of_messages_not_indexed(store: MessageStore, explanation: Explanation) -> Iterator[Cause]:
+    """Yield a cause if a message of the end of the log carries the key, although no index entry leads to it."""
+    selection = MessageFilter(
+        topics=[explanation.topic], keys=[explanation.key], begin=explanation.begin, end=explanation.end
+    )
+    begin = max(explanation.min_offset, explanation.max_offset - _READ_BYTES)
+    scan = store.commit_log.scan(begin_phy_offset=begin, columns=["phy_offset"], stop="valid", selection=selection)
+    offsets = (batch.column(0)[0].as_py() for batch in scan if batch.num_rows)
+    message = store.commit_log.message(next(offsets, -1))
+    if message is not None:
+        why = "no index entry leads to it, which `verify` reports"
+        if message.sys_flag & _ROLLBACK == _ROLLBACK:
+            why = "it was rolled back: brokers neither index nor dispatch it, so no search finds it; read it by its offset"
+        yield Cause("not-indexed", f"the message at offset {message.phy_offset:,} carries the key; {why}")
 
 
 def _why_a_broker_misses(store: MessageStore, explanation: Explanation) -> Iterator[Cause]:

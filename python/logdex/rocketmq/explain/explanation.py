@@ -27,10 +27,12 @@ CAUSES = {
     "hash-collision": "only messages of other keys with the same hash exist",
     "index-behind": "the broker had yet to index the end of the log",
     "index-lost": "index files are missing, as after an unclean stop",
+    "missing-file": "a file inside of the log is missing: deleted, renamed or compressed",
     "not-here": "no trace of it: never stored here, another broker's, or older than log and index",
     "offset-id": "this is the broker's id of a message, which contains its offset; no index has it",
     "other-topic": "a message with this key is stored under another topic",
     "out-of-range": "messages carry the key, but their store time is outside of the range",
+    "not-indexed": "the message is there, but no index entry leads to it: brokers index no rolled-back message",
     "retry-topic": "the message is stored under a retry or dead-letter topic",
     "spelling": "a message carries the key in another spelling",
     "split-key": "keys are split at spaces; each piece is a key",
@@ -92,8 +94,8 @@ class Candidate:
 
     Attributes:
         source: Name of the index file, or `log` if it was read from the log.
-        verdict: `match`, `out-of-range`, `other-key`, `other-topic`, `stale-entry`, `expired`, `beyond-log`,
-            `cut-off`, `damaged`.
+        verdict: `match`, `out-of-range`, `other-key`, `other-topic`, `stale-entry`, `expired`, `missing-file`,
+            `beyond-log`, `cut-off`, `damaged`.
     """
 
     phy_offset: int
@@ -129,7 +131,8 @@ class Explanation:
         indexed_up_to: Offset of the message of the last index entry; None without one.
         lag_bytes: Bytes of the log after that message; all of the log without one.
         scanned_bytes: Bytes of the log that were read because no index file covers them.
-        unscanned: Ranges of the log that are neither indexed nor read.
+        unscanned: Ranges of the log that are neither indexed nor read, or cannot be read.
+        unreadable: Those of them that cannot be read: the file is missing, or the bytes are no valid message.
         causes: Why the key is not found, the likeliest first; if it is found, why a broker might not find it.
     """
 
@@ -149,6 +152,7 @@ class Explanation:
     lag_bytes: int
     scanned_bytes: int
     unscanned: tuple[tuple[int, int], ...]
+    unreadable: tuple[tuple[int, int], ...]
     causes: tuple[Cause, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -170,6 +174,8 @@ class Explanation:
         if self.scanned_bytes or self.unscanned:
             unread = sum(end - begin for begin, end in self.unscanned)
             yield f"  not indexed: {self.scanned_bytes:,} bytes read from the log, {unread:,} bytes not read"
+        for begin, end in self.unreadable:
+            yield f"  cannot be read: offsets {begin:,} to {end:,}, missing or damaged"
         yield ""
         yield f"index files, newest first: {len(self.files)}"
         for file in self.files:

@@ -52,6 +52,7 @@ def explain(store: MessageStore, topic: str, key: str, times: TimeRange, clock_s
         lag_bytes=_lag(store.commit_log, indexed_up_to),
         scanned_bytes=result.scanned_bytes,
         unscanned=tuple(result.unscanned),
+        unreadable=tuple(result.unreadable),
         causes=(),
     )
     return likely_causes(store, explanation)
@@ -122,6 +123,8 @@ def _candidate(log: CommitLog, offset: int, source: str, verdict: str | None, fo
             return Candidate(offset, source, "expired")
         if log.is_cut_off(offset):
             return Candidate(offset, source, "cut-off")
+        if any(begin <= offset < end for begin, end, _ in log.gaps()):
+            return Candidate(offset, source, "missing-file")
         return Candidate(offset, source, "beyond-log" if offset >= log.max_offset else "damaged")
     return Candidate(
         offset,

@@ -14,7 +14,7 @@ use crate::io::{Access, ReadAt};
 use crate::report::{self, Report};
 use crate::rocketmq::commit_log::CommitLog;
 use crate::rocketmq::consume_queue::unit::{BATCH_UNIT_LEN, BatchUnit, UNIT_LEN, Unit};
-use crate::rocketmq::offset_files::{self, OffsetFile, OpenFiles};
+use crate::rocketmq::offset_files::{self, Gap, OffsetFile, OpenFiles};
 use crate::rocketmq::release::Release;
 
 /// Bytes that are read at once.
@@ -137,6 +137,14 @@ impl ConsumeQueue {
     /// The system's error, with the path.
     pub fn files(&self) -> Result<Vec<OffsetFile>> {
         offset_files::list(std::slice::from_ref(&self.directory))
+    }
+
+    /// The ranges of bytes between the files that no file holds, in ascending order.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn gaps(&self) -> Result<Vec<Gap>> {
+        Ok(offset_files::gaps(&self.files()?))
     }
 
     /// Length of the queue's files: the most frequent one; 0 without files.

@@ -1,0 +1,434 @@
+"""Each call over a store with missing or damaged parts says so, or its answer is whole: the table of docs/findings.md."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import shutil
+import time
+import warnings
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import golden
+from logdex import DamageWarning
+from logdex.cli import main
+from logdex.rocketmq import CommitLog, IndexService, MessageStore, copy_messages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Store = Callable[[str], Path]
+
+FILE = 65_536
+GAP = (2 * FILE, 3 * FILE)
+ROWS = golden.rows("basic", "messages")
+TOPIC = "TopicTest"
+IN_GAP = next(r for r in ROWS if r["topic"] == TOPIC and GAP[0] < r["physicalOffset"] < GAP[1] and r["uniqKey"])
+LAST = next(r for r in reversed(ROWS) if r["uniqKey"])
+ASKED = {"log-file": IN_GAP, "last-log-file": LAST, "queue-file": IN_GAP, "index-file": IN_GAP, "frame": IN_GAP}
+"""The message that is asked for, by what is missing."""
+
+
+def log_file(root: Path, number: int) -> Path:
+    return root / "commitlog" / f"{number * FILE:020}"
+
+
+def take(root: Path, kind: str) -> None:
+    """Remove or damage a part of the store."""
+    if kind == "log-file":
+        # Compressed in place, as people do.
+        path = log_file(root, 2)
+        path.with_suffix(".gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    elif kind == "last-log-file":
+        log_file(root, 4).unlink()
+    elif kind == "queue-file":
+        (root / "consumequeue" / TOPIC / "0" / f"{1000:020}").unlink()
+    elif kind == "index-file":
+        sorted((root / "index").iterdir())[2].unlink()
+    else:
+        path = log_file(root, 2)
+        content = bytearray(path.read_bytes())
+        # A byte of the body.
+        content[IN_GAP["physicalOffset"] - GAP[0] + 90] ^= 1
+        path.write_bytes(content)
+
+
+def offsets(stream: Any) -> list[int]:
+    found: list[int] = pa.table(stream)["phy_offset"].to_pylist()
+    return found
+
+
+def find(root: Path, row: dict[str, Any], tmp: Path, **options: Any) -> tuple[list[int], str]:  # noqa: ARG001
+    with MessageStore.open(root) as store:
+        result = store.find(row["topic"], row["uniqKey"], **options)
+        assert result.complete == (not result.unscanned)
+        assert all(any(b <= at and end <= e for b, e in result.unscanned) for at, end in result.unreadable)
+        return [m.phy_offset for m in result], f"unscanned {result.unscanned} unreadable {result.unreadable}"
+
+
+def find_batch(root: Path, row: dict[str, Any], tmp: Path) -> tuple[list[int], str]:  # noqa: ARG001
+    with MessageStore.open(root) as store:
+        stream = store.find_batch(row["topic"], [row["uniqKey"]])
+        return offsets(stream), " ".join(each.kind for each in stream.findings)
+
+
+def explain(root: Path, row: dict[str, Any], tmp: Path) -> tuple[list[int], str]:  # noqa: ARG001
+    with MessageStore.open(root) as store:
+        told = store.explain(row["topic"], row["uniqKey"])
+        return list(told.found), f"{[cause.kind for cause in told.causes]} {told}"
+
+
+def message(root: Path, row: dict[str, Any], tmp: Path) -> tuple[list[int], str]:  # noqa: ARG001
+    with MessageStore.open(root) as store:
+        found = [store.message(row["physicalOffset"]), store.message(row["msgId"])]
+        return [each.phy_offset for each in found if each][:1], ""
+
+
+def messages(root: Path, row: dict[str, Any], tmp: Path) -> tuple[list[int], str]:  # noqa: ARG001
+    with MessageStore.open(root) as store:
+        stream = store.messages()
+        return offsets(stream), " ".join(each.kind for each in stream.findings)
+
+
+def of_topic(root: Path, row: dict[str, Any], tmp: Path) -> tuple[list[int], str]:  # noqa: ARG001
+    with MessageStore.open(root) as store:
+        stream = store.messages(topic=TOPIC, scan=False)
+        return offsets(stream), " ".join(each.kind for each in stream.findings)
+
+
+def copied(root: Path, row: dict[str, Any], tmp: Path) -> tuple[list[int], str]:  # noqa: ARG001
+    with MessageStore.open(root) as store:
+        report = copy_messages(store, tmp / "copy")
+    return [0] * report.checked["messages"], str(report)
+
+
+def built_index(root: Path, row: dict[str, Any], tmp: Path) -> tuple[list[int], str]:  # noqa: ARG001
+    with MessageStore.open(root) as store:
+        report = store.build_index(tmp / "index")
+    return [0] * report.checked["messages"], str(report)
+
+
+def built_queues(root: Path, row: dict[str, Any], tmp: Path) -> tuple[list[int], str]:  # noqa: ARG001
+    with MessageStore.open(root) as store:
+        report = store.build_queues(tmp / "queues")
+    return [0] * report.checked["messages"], str(report)
+
+
+def overview(root: Path, row: dict[str, Any], tmp: Path) -> tuple[list[int], str]:  # noqa: ARG001
+    with MessageStore.open(root) as store:
+        facts = store.overview()
+    return [], f"missing {facts['missing_log_bytes']} not indexed {facts['not_indexed_bytes']}"
+
+
+def verify(root: Path, row: dict[str, Any], tmp: Path) -> tuple[list[int], str]:  # noqa: ARG001
+    with MessageStore.open(root) as store:
+        return [], str(store.verify())
+
+
+CALLS = {
+    each.__name__: each
+    for each in (
+        *(find, find_batch, explain, message, messages, of_topic),
+        *(copied, built_index, built_queues, overview, verify),
+    )
+}
+
+# A text that the call says (also in its log and its warning), or "whole": nothing is missing from the answer.
+# "not read": the call does not look at that part; `verify` does.
+SAID = {
+    "find": (f"unreadable [{GAP}]", f"unreadable [({4 * FILE}, ", "whole", "whole", "unreadable [("),
+    "find_batch": ("file-gap", "file-gap", "whole", "whole", "log-frame"),
+    "explain": ("missing-file", "missing-file", "whole", "index-lost", "damaged-message"),
+    "message": ("expected a file that begins at 131072", "whole", "whole", "whole", "a body with checksum"),
+    "messages": ("file-gap", "file-gap", "whole", "whole", "log-frame"),
+    "of_topic": ("file-gap", "file-gap", "expected unit 50, found none; the log is read", "whole", "log-frame"),
+    "copied": ("file-gap", "file-gap", "whole", "whole", "log-frame"),
+    "built_index": ("file-gap", "file-gap", "whole", "whole", "log-frame"),
+    "built_queues": ("file-gap", "file-gap", "whole", "whole", "log-frame"),
+    "overview": (f"missing {FILE}", "missing ", "expected a file that begins at 1000", "not indexed ", "not read"),
+    "verify": ("file-gap", "queue-message", "queue-missing", "index-hole", "log-frame"),
+}
+KINDS = tuple(ASKED)
+WARNS = ("find_batch", "messages", "of_topic", "overview", "message")
+"""The calls that have no report and no result object of their own: one `DamageWarning` a call."""
+
+
+class Heard(NamedTuple):
+    answer: list[int]
+    said: str
+    warned: int
+
+
+def hear(call: str, root: Path, kind: str, tmp: Path, caplog: pytest.LogCaptureFixture) -> Heard:
+    caplog.clear()
+    with caplog.at_level(logging.WARNING), warnings.catch_warnings(record=True) as issued:
+        warnings.simplefilter("always")
+        answer, said = CALLS[call](root, ASKED[kind], tmp)
+    of_damage = [str(each.message) for each in issued if issubclass(each.category, DamageWarning)]
+    return Heard(answer, " ".join([said, caplog.text, *of_damage]), len(of_damage))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("call", SAID)
+def test_python_says_what_is_missing(
+    call: str, kind: str, store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "before").mkdir()
+    (tmp_path / "after").mkdir()
+    before = hear(call, store("basic"), kind, tmp_path / "before", caplog)
+    assert not before.warned
+    assert "file-gap" not in before.said
+    root = store("basic")
+    take(root, kind)
+    after = hear(call, root, kind, tmp_path / "after", caplog)
+    expected = SAID[call][KINDS.index(kind)]
+    if expected in ("whole", "not read"):
+        assert after.answer == before.answer
+        assert not after.warned
+    else:
+        assert expected in after.said
+        assert expected not in before.said or call == "overview"
+        is_complete = kind in ("queue-file", "index-file") and call != "overview"
+        assert (after.answer == before.answer) == (is_complete or call in ("overview", "verify"))
+        # One warning for each call; `message` was called twice.
+        calls = 2 if call == "message" else 1
+        assert after.warned == (calls if call in WARNS and not is_complete and kind != "index-file" else 0)
+
+
+COMMANDS: dict[str, Callable[[Path, dict[str, Any], Path], list[object]]] = {
+    "find": lambda root, row, _: ["find", root, row["topic"], row["uniqKey"]],
+    "explain": lambda root, row, _: ["explain", root, row["topic"], row["uniqKey"]],
+    "cat": lambda root, *_: ["cat", root, "--json"],
+    "export": lambda root, _, tmp: ["export", root, tmp / "x.parquet"],
+    "copy": lambda root, _, tmp: ["copy", root, tmp / "copy"],
+    "build-index": lambda root, _, tmp: ["build-index", root, tmp / "index"],
+    "build-queues": lambda root, _, tmp: ["build-queues", root, tmp / "queues"],
+    "info": lambda root, *_: ["info", root],
+    "verify": lambda root, *_: ["verify", root],
+}
+PRINTED = {
+    "find": ("the log from 131,072 to 196,608 cannot be read", "the log from 262,144 to", None, None, "cannot be read"),
+    "explain": ("missing-file", "missing-file", None, "index-lost", "damaged-message"),
+    "cat": ("a file that begins at 131072", "a file that begins at 262144", None, None, "a body with checksum"),
+    "export": ("a file that begins at 131072", "a file that begins at 262144", None, None, "a body with checksum"),
+    "copy": ("file-gap", "file-gap", None, None, "log-frame"),
+    "build-index": ("file-gap", "file-gap", None, None, "log-frame"),
+    "build-queues": ("file-gap", "file-gap", None, None, "log-frame"),
+    "info": ("missing log", "missing log", "a file that begins at 1000", "not indexed", None),
+    "verify": ("file-gap", "queue-message", "queue-missing", "index-hole", "log-frame"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("command", PRINTED)
+def test_the_command_line_says_what_is_missing(
+    command: str, kind: str, store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = store("basic")
+    take(root, kind)
+    handlers = logging.getLogger().handlers[:]
+    logging.getLogger().handlers[:] = []
+    try:
+        code = main([str(word) for word in COMMANDS[command](root, ASKED[kind], tmp_path)])
+    finally:
+        logging.getLogger().handlers[:] = handlers
+    out, err = capsys.readouterr()
+    expected = PRINTED[command][KINDS.index(kind)]
+    assert "DamageWarning" not in err
+    if expected is None:
+        assert code == 0
+    else:
+        assert expected in out + err
+        # A message that is found in the log is found.
+        assert code == (0 if kind == "index-file" and command != "verify" else 1)
+    if command == "cat":
+        assert out.count("\n") == len(offsets_left(root, kind))
+    if command == "export":
+        assert pq.read_table(tmp_path / "x.parquet").num_rows == len(offsets_left(root, kind))  # type: ignore[no-untyped-call]
+
+
+def offsets_left(root: Path, kind: str) -> list[int]:
+    lost = {"log-file": GAP, "last-log-file": (4 * FILE, 5 * FILE), "frame": (IN_GAP["physicalOffset"],) * 2}.get(kind)
+    known = [row["physicalOffset"] for row in ROWS]
+    assert root.is_dir()
+    if lost is None:
+        return known
+    return [at for at in known if not (lost[0] <= at < lost[1] or at == lost[0] == lost[1])]
+
+
+# Around the gap
+
+
+def test_expired_files_and_files_never_written_are_no_gap(store: Store) -> None:
+    root = store("basic")
+    log_file(root, 0).unlink()
+    log_file(root, 1).unlink()
+    # Allocated for later, and not written.
+    (root / "commitlog" / f"{7 * FILE:020}").write_bytes(bytes(FILE))
+    with MessageStore.open(root) as opened:
+        assert opened.commit_log.gaps() == []
+        stream = opened.messages()
+        assert len(offsets(stream)) == sum(row["physicalOffset"] >= 2 * FILE for row in ROWS)
+        assert stream.findings == []
+
+
+def test_several_missing_files_are_one_gap_each_and_files_may_be_in_several_directories(
+    store: Store, tmp_path: Path
+) -> None:
+    root = store("basic")
+    other = tmp_path / "other-disk"
+    other.mkdir()
+    log_file(root, 1).unlink()
+    log_file(root, 2).unlink()
+    shutil.move(log_file(root, 3), other)
+    with CommitLog.open(f"{root / 'commitlog'},{other}") as log:
+        assert [part[:2] for part in log.gaps()] == [(FILE, 3 * FILE)]
+        (finding,) = [each for each in log.check_files().findings if each.kind == "file-gap"]
+        assert [finding] == [part[2] for part in log.gaps()]
+    with CommitLog.open(root / "commitlog") as log:
+        assert [part[:2] for part in log.gaps()] == [(FILE, 4 * FILE)]
+
+
+def test_a_gap_is_no_damage_of_a_read_that_does_not_touch_it(store: Store) -> None:
+    root = store("basic")
+    take(root, "log-file")
+    late = next(row["storeTimestamp"] for row in ROWS if row["physicalOffset"] >= 4 * FILE)
+    with MessageStore.open(root, clock_slack_ms=0) as opened:
+        stream = opened.messages(begin=late)
+        assert offsets(stream) == [row["physicalOffset"] for row in ROWS if row["storeTimestamp"] >= late]
+        assert stream.findings == []
+        log = opened.commit_log
+        assert log.gaps(begin=late, clock_slack_ms=0) == []
+        for begin, end, gaps in ((0, GAP[0], 0), (0, GAP[0] + 1, 1), (GAP[1] - 1, None, 1), (GAP[1], None, 0)):
+            for stop, threads in (("broker", 1), ("broker", 2), ("valid", 1), ("salvage", 1)):
+                reader = log.scan(begin_phy_offset=begin, end_phy_offset=end, stop=stop, threads=threads)
+                reader.read_all()
+                assert [each.kind for each in reader.report.findings] == ["file-gap"] * gaps, (
+                    begin,
+                    end,
+                    stop,
+                    threads,
+                )
+
+
+@pytest.mark.parametrize("scan", ["auto", True, False])
+@pytest.mark.parametrize("index", [True, False])
+def test_find_is_not_complete_beside_a_gap(scan: Any, index: bool, store: Store) -> None:  # noqa: FBT001
+    root = store("basic")
+    take(root, "log-file")
+    if not index:
+        shutil.rmtree(root / "index")
+    first = ROWS[0]
+    with MessageStore.open(root) as opened:
+        for _ in range(2):
+            result = opened.find(first["topic"], first["uniqKey"], scan=scan)
+            assert not result.complete
+            assert any(begin <= GAP[0] and GAP[1] <= end for begin, end in result.unscanned)
+            assert result.unreadable == [GAP]
+            if scan:
+                assert (result.unscanned, len(result)) == ([GAP], 1)
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_a_topic_read_by_its_queue_is_whole_without_one_of_its_files(lost: int, store: Store) -> None:
+    root = store("basic")
+    (root / "consumequeue" / TOPIC / "0" / f"{1000 * lost:020}").unlink()
+    with MessageStore.open(root) as opened:
+        found = offsets(opened.messages(topic=TOPIC, scan=False))
+        assert set(found) >= {
+            row["physicalOffset"] for row in ROWS if row["topic"] == TOPIC and row["sysFlag"] & 12 != 12
+        }
+
+
+# Names that fit no file
+
+
+@pytest.mark.parametrize("name", ["00000000000000000007", "09223372036854775807", "00000000000000131073"])
+@pytest.mark.parametrize("content", [b"", b"\x07" * 5_000])
+def test_a_log_file_of_a_name_that_fits_nothing_is_a_finding(name: str, content: bytes, store: Store) -> None:
+    root = store("basic")
+    (root / "commitlog" / name).write_bytes(content)
+    with MessageStore.open(root) as opened:
+        assert offsets(opened.messages()) == [row["physicalOffset"] for row in ROWS]
+        findings = opened.verify().findings
+        assert [(each.kind, each.path.rsplit("/", 1)[1]) for each in findings] == [("file-name", name)]
+        assert opened.commit_log.gaps() == []
+
+
+@pytest.mark.parametrize("folder", ["consumequeue", "batchconsumequeue", "consumequeue_ext"])
+@pytest.mark.parametrize("content", [b"", b"\x07" * 5_000])
+@pytest.mark.parametrize("number", [2**63 - 1, 1_000 * (2**63 // 1_000)])
+def test_a_queue_file_of_a_large_name_does_not_stop_a_check(
+    folder: str, content: bytes, number: int, store: Store
+) -> None:
+    case = {"consumequeue": "basic", "batchconsumequeue": "basic", "consumequeue_ext": "cqext"}[folder]
+    root = store(case)
+    directory = root / folder / TOPIC / "0"
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / f"{number:020}").write_bytes(content)
+    begun = time.monotonic()
+    with MessageStore.open(root) as opened:
+        report = opened.verify()
+        list(opened.messages(topic=TOPIC, scan=False))
+    assert time.monotonic() - begun < 30
+    assert not report.ok or folder == "consumequeue_ext"
+
+
+# Directories that are no index
+
+
+@pytest.mark.parametrize("place", ["", "commitlog", "consumequeue", "consumequeue/TopicTest/0", "config"])
+def test_what_is_no_index_directory_is_refused(place: str, store: Store) -> None:
+    root = store("basic")
+    with pytest.raises(FileNotFoundError, match="expected an index directory") as refused:
+        IndexService.open(root / place)
+    assert refused.value.filename == str(root / place)
+    assert ("this is a store, its index is" in str(refused.value)) == (place == "")
+    if not place:
+        with pytest.raises(FileNotFoundError, match="this is a store"):
+            IndexService.open(root, mode="a")
+
+
+def test_an_empty_directory_is_an_empty_index(store: Store, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with IndexService.open(empty) as index:
+        assert index.query_offset("t", "k").phy_offsets == []
+    root = store("basic")
+    for path in (root / "index").iterdir():
+        path.unlink()
+    (root / "index" / "notes.txt").touch()
+    with MessageStore.open(root) as opened:
+        assert "file-name" in opened.verify().kinds
+
+
+# Messages that no search finds
+
+
+def test_explain_says_that_a_rolled_back_message_is_there(store: Store) -> None:
+    row = next(row for row in ROWS if row["sysFlag"] & 12 == 12 and row["uniqKey"])
+    with MessageStore.open(store("basic")) as opened:
+        told = opened.explain(row["topic"], row["uniqKey"])
+    assert not told.found
+    causes = {cause.kind: cause.text for cause in told.causes}
+    assert (
+        f"the message at offset {row['physicalOffset']:,} carries the key; it was rolled back" in causes["not-indexed"]
+    )
+
+
+def test_scan_all_does_not_advise_itself(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    root = store("basic")
+    take(root, "frame")
+    shutil.rmtree(root / "index")
+    for scan in ("all", "auto"):
+        main(["find", str(root), TOPIC, IN_GAP["uniqKey"], "--scan", scan])
+        told = capsys.readouterr().err
+        at = IN_GAP["physicalOffset"]
+        assert f"the log from {at:,} to {at + IN_GAP['storeSize']:,} cannot be read" in told
+        assert "--scan all" not in told
