@@ -137,8 +137,9 @@ def call_beside(spark: SparkSession | None, directory: Path, function: Callable[
         try:
             return function(*given), None, ()
         except tuple(_ERRORS.values()) as error:
-            where = [getattr(error, name, None) for name in ("errno", "strerror", "filename")]
-            return None, type(error).__name__, error.args if where[0] is None else where
+            name = next(each.__name__ for each in type(error).__mro__ if each.__name__ in _ERRORS)
+            is_named = isinstance(error, OSError) and error.filename is not None
+            return None, name, (error.errno, error.strerror, str(error.filename)) if is_named else error.args
 
     result, error, values = call_in_tasks(spark, answer, [arguments])[0]
     if error is not None:
