@@ -44,7 +44,7 @@ test: need-java $(VENV)/.extension ## run all tests: Rust, Python, Spark
 	@$(PY) -m pytest -q
 
 .PHONY: check
-check: $(VENV)/.extension wheel ## check formatting, lints, types, stubs, and the wheel in an empty environment
+check: $(VENV)/.extension wheel ## check formatting, lints, types, stubs, workflows, and the wheel in an empty environment
 	@echo '== cargo fmt, clippy, doc'
 	@$(CARGO) fmt --check
 	@$(CARGO) clippy --locked --quiet --all-targets -- -D warnings
@@ -56,6 +56,8 @@ check: $(VENV)/.extension wheel ## check formatting, lints, types, stubs, and th
 	@$(PY) -m mypy
 	@$(PY) -m mypy tests/interop
 	@$(PY) -m mypy.stubtest logdex._core
+	@echo '== workflows'
+	@$(VENV)/bin/zizmor --offline --quiet --pedantic .github/workflows
 
 .PHONY: interop
 interop: need-java need-maven $(VENV)/.extension-release ## test files of logdex in the real broker's classes (needs Maven)

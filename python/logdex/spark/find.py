@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -22,6 +21,7 @@ from logdex.spark.workers import call_beside, check_worker_python
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from os import PathLike
+    from pathlib import Path
 
     from pyspark.sql import Column, DataFrame
 
@@ -68,7 +68,7 @@ def find(
     check_int64(hash_slots=hash_slots, max_entries=max_entries)
     check_worker_python(keys_df.sparkSession)
     require_columns(keys_df.columns, ("topic", "key"), "find")
-    root = Path(store).absolute()
+    root = workers.driver_path(store, keys_df.sparkSession)
     slots, entries = call_beside(keys_df.sparkSession, root, _geometry_of_store, root, hash_slots, max_entries)
 
     def messages(batches: Iterator[Any]) -> Iterator[Any]:
@@ -151,7 +151,8 @@ def lookup(
     check_int64(hash_slots=hash_slots, max_entries=max_entries)
     check_worker_python(keys_df.sparkSession)
     require_columns(keys_df.columns, ("topic", "key"), "lookup")
-    query = _query(keys_df.sparkSession, index_dir, max_num, hash_slots, max_entries)
+    spark = keys_df.sparkSession
+    query = _query(spark, workers.driver_path(index_dir, spark), max_num, hash_slots, max_entries)
 
     def candidates(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
@@ -183,7 +184,8 @@ def query_offset(
         raise ImportError(f"query_offset needs pyspark 4.1, and this is {pyspark.__version__}: use lookup") from error
     check_max_num(max_num)
     check_int64(hash_slots=hash_slots, max_entries=max_entries)
-    query = _query(SparkSession.getActiveSession(), index_dir, max_num, hash_slots, max_entries)
+    spark = SparkSession.getActiveSession()
+    query = _query(spark, workers.driver_path(index_dir, spark), max_num, hash_slots, max_entries)
     # Its signature for mypy asks for a function type, which pyspark warns of at run time.
     make: Any = arrow_udf
     made: Callable[..., Column] = make(query, returnType=ArrayType(LongType())).asNondeterministic()
@@ -191,14 +193,9 @@ def query_offset(
 
 
 def _query(
-    spark: SparkSession | None,
-    index_dir: str | PathLike[str],
-    max_num: int | None,
-    hash_slots: int | None,
-    max_entries: int | None,
+    spark: SparkSession | None, directory: Path, max_num: int | None, hash_slots: int | None, max_entries: int | None
 ) -> Callable[[Any, Any], Any]:
     """Return a function that a worker calls with topics and keys for the lists of candidates."""
-    directory = Path(index_dir).absolute()
     slots, entries = call_beside(spark, directory, workers.known_geometry, directory, hash_slots, max_entries)
 
     def query(topics: pa.Array, keys: pa.Array) -> pa.Array:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logdex.kafka import LogDir, TopicPartition
 from logdex.kafka.key_index import check_max_entries, check_targets, index_partition, partitions_of
 from logdex.report import Finding, Report, merge
-from logdex.spark.workers import call_beside, call_in_tasks, check_worker_python, require_directory
+from logdex.spark.workers import call_beside, call_in_tasks, check_worker_python, driver_path, require_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,7 +35,7 @@ def build_key_index(
     """
     check_max_entries(max_entries)
     check_worker_python(spark)
-    source, target = Path(log_dir).absolute(), Path(directory).absolute()
+    source, target = driver_path(log_dir, spark), driver_path(directory, spark)
     wanted = topics if topics is None or isinstance(topics, str) else list(topics)
 
     def plan() -> list[tuple[str, int]]:

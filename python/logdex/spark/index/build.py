@@ -30,7 +30,14 @@ from logdex.report import Report
 from logdex.rocketmq.index_service import INDEXES_TAGS
 from logdex.rocketmq.layout import find_layout
 from logdex.spark.index.job import ROW_SCHEMA, Job, RollingFiles, WrittenFile, entry_rows, index_files
-from logdex.spark.workers import call_beside, call_in_tasks, check_worker_python, commit_log, require_directory
+from logdex.spark.workers import (
+    call_beside,
+    call_in_tasks,
+    check_worker_python,
+    commit_log,
+    driver_path,
+    require_directory,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -89,10 +96,9 @@ def build_index(
     if mode not in ("errorifexists", "overwrite"):
         raise ValueError(f"mode={mode!r}: expected errorifexists or overwrite")
     check_int64(max_tasks=max_tasks)
-    target = Path(index_dir).absolute()
+    root, target = driver_path(store, spark), driver_path(index_dir, spark)
     job = Job(str(target), hash_slots, max_entries, zone, overwrite=mode == "overwrite", access=access)
     check_worker_python(spark)
-    root = Path(store).absolute()
     log_directory, listed, job.made_index_dir = call_beside(spark, root, _start, job, root, compat)
     log_files = [LogFile(*values) for values in listed]
     write_rows = partial(_write_rows, job, log_directory, compat)
