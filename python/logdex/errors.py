@@ -1,4 +1,4 @@
-"""The exceptions and warnings of logdex. All of them pickle, so they pass through Spark unchanged."""
+"""The exceptions and warnings of logdex, and text that is safe to print. They pickle, so they pass through Spark unchanged."""
 
 from __future__ import annotations
 
@@ -10,6 +10,16 @@ if TYPE_CHECKING:
     from logdex.report import Finding
 
 _SHOWN_FINDINGS = 3
+
+
+def printable(text: str) -> str:
+    """Escape what a terminal would obey: names of files, keys and bodies come from others.
+
+    These are the control characters, line breaks among them, and characters that turn or hide text.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 class LogdexError(Exception):
@@ -27,7 +37,7 @@ class CorruptFileError(LogdexError, ValueError):
         self.found = found
 
     def __str__(self) -> str:
-        return f"{self.path} at byte {self.offset}: expected {self.expected}, found {self.found}"
+        return printable(f"{self.path} at byte {self.offset}: expected {self.expected}, found {self.found}")
 
 
 class GeometryError(LogdexError, ValueError):
@@ -50,7 +60,7 @@ class GeometryError(LogdexError, ValueError):
             more = ", ..." if self.count > len(self.fits) else ""
             fits = f"{self.count} geometries (hash_slots, max_entries) fit its content: {shown}{more}"
         return (
-            f"{self.path} ({self.size} bytes): {fits}; "
+            f"{printable(self.path)} ({self.size} bytes): {fits}; "
             "give hash_slots and max_entries (the broker's maxHashSlotNum and maxIndexNum)"
         )
 
@@ -69,7 +79,7 @@ class LockedError(LogdexError):
 
     def __str__(self) -> str:
         holder = f"process {self.pid}" if self.pid else "another process"
-        return f"{self.path} is held by {holder}: stop the broker before writing to its store"
+        return f"{printable(self.path)} is held by {holder}: stop the broker before writing to its store"
 
 
 class DamageWarning(UserWarning):
