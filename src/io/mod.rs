@@ -3,6 +3,7 @@
 //!
 //! - [`regular_file`]: opening files, and nothing else that has a file's name
 //! - [`disk`]: creating, locking, reserving space
+//! - [`location`]: paths and URLs from users
 //! - [`store_lock`]: the lock that a broker holds on its store
 //! - `source`: [`ReadAt`] and [`WriteAt`], for bytes in memory as well
 //! - `plain_file`, `mmap`, `file_source`: [`PlainFile`], [`MappedFile`], and [`FileSource`], which is one of the two
@@ -14,6 +15,7 @@
 pub mod disk;
 mod file_source;
 mod holes;
+pub mod location;
 mod mmap;
 pub(crate) mod open_cache;
 pub mod own_parts;

@@ -59,7 +59,8 @@ fn check(path: &Path, kind: FileType, levels: usize, is_file_name: bool) -> Resu
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::os::unix::fs::symlink;
 

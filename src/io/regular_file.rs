@@ -159,7 +159,8 @@ pub fn sync_file(path: &Path, least_bytes: u64) -> Result<()> {
     extend().map_err(|e| Error::io(path, e))
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::os::unix::fs::symlink;
     use std::os::unix::net::UnixListener;

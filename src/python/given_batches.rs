@@ -6,7 +6,7 @@ use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
 use pyo3::exceptions::{PyStopIteration, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyIterator};
+use pyo3::types::{PyCapsule, PyIterator, PyList};
 use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader, PySchema, PyTable};
 
 /// A Python iterator of record batches.
@@ -58,11 +58,13 @@ impl RecordBatchReader for GivenBatches {
 /// Args:
 ///     schema: The schema of the batches.
 ///     batches: An iterator of record batches with this schema.
+///     findings: A list that the iterator fills while it runs, with what it passes over.
 #[pyclass(name = "BatchStream", module = "logdex._core", frozen)]
 struct PyBatchStream {
     schema: SchemaRef,
     /// `None` once the stream was closed, read to a table or passed to a consumer.
     batches: Mutex<Option<Py<PyIterator>>>,
+    findings: Py<PyList>,
 }
 
 impl PyBatchStream {
@@ -80,15 +82,25 @@ impl PyBatchStream {
 #[pymethods]
 impl PyBatchStream {
     #[new]
-    fn new(schema: PySchema, batches: &Bound<'_, PyAny>) -> PyResult<Self> {
+    #[pyo3(signature = (schema, batches, findings=None))]
+    fn new(schema: PySchema, batches: &Bound<'_, PyAny>, findings: Option<Bound<'_, PyList>>) -> PyResult<Self> {
+        let findings = findings.unwrap_or_else(|| PyList::empty(batches.py())).unbind();
         let batches = Mutex::new(Some(batches.try_iter()?.unbind()));
-        Ok(Self { schema: schema.into_inner(), batches })
+        Ok(Self { schema: schema.into_inner(), batches, findings })
     }
 
     /// The columns.
     #[getter]
     fn schema<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         PySchema::new(Arc::clone(&self.schema)).into_arro3(py)
+    }
+
+    /// What was passed over so far, as a list of `logdex.report.Finding`; complete at the end of the batches.
+    ///
+    /// It is also filled after the stream was passed to a consumer.
+    #[getter]
+    fn findings(&self, py: Python<'_>) -> Py<PyList> {
+        self.findings.clone_ref(py)
     }
 
     /// Whether it was closed, read to a table or passed to a consumer.

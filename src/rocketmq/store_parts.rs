@@ -12,7 +12,8 @@ const PARTS: [(&str, usize); 9] = [
     ("lock", 0),
     ("config", 1),
     ("commitlog", 1),
-    ("index", 1),
+    // A directory among the index files is passed over and reported.
+    ("index", 2),
     ("consumequeue", 3),
     ("batchconsumequeue", 3),
     ("consumequeue_ext", 3),

@@ -9,6 +9,7 @@ import pytest
 from arro3.core import Array, DataType, Field, RecordBatch, Schema
 
 from logdex.arrow import BatchStream
+from logdex.report import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,6 +57,22 @@ def test_a_consumer_of_the_arrow_stream_gets_batches_one_by_one() -> None:
     assert taken.read_next_batch().to_pydict() == {"number": [2, -2]}
     assert numbers.made == 2
     assert taken.read_all().to_pydict() == {"number": [3, -3]}
+
+
+def test_findings_are_filled_while_any_consumer_reads() -> None:
+    finding = Finding("/a/log", 7, "file-gap", "a file", "none")
+    findings: list[Finding] = []
+
+    def damaged() -> Iterator[RecordBatch]:
+        yield batch(1)
+        findings.append(finding)
+        yield batch(2)
+
+    stream = BatchStream(SCHEMA, damaged(), findings)
+    assert stream.findings == []
+    assert pa.table(stream).num_rows == 2
+    assert stream.findings == [finding]
+    assert BatchStream(SCHEMA, iter(Numbers(1))).findings == []
 
 
 def test_a_stream_is_given_once() -> None:

@@ -99,7 +99,7 @@ class Job:
     def start(self) -> None:
         """Create the job's directory, on the driver; an error if it belongs to a store whose broker is running."""
         target = Path(self.index_dir)
-        check_own_parts(target, 1)
+        check_own_parts(target, 2)
         refuse_running_broker(target)
         self._made_index_dir = not target.exists()
         self.directory.mkdir(parents=True)
@@ -120,11 +120,11 @@ class Job:
         try:
             directory.mkdir()
         except FileNotFoundError:
-            where = (
-                f"{self.directory} on {socket.gethostname()} (the job has ended, or this worker does not see "
+            what = (
+                f"no such directory on {socket.gethostname()} (the job has ended, or this worker does not see "
                 "the driver's files: the index directory must be on a file system that all machines share)"
             )
-            raise FileNotFoundError(errno.ENOENT, "no such directory", where) from None
+            raise FileNotFoundError(errno.ENOENT, what, str(self.directory)) from None
         return directory
 
     def commit(self, files: Sequence[WrittenFile]) -> list[Path]:
