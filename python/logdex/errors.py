@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from logdex.report import Finding
 
 _SHOWN_FINDINGS = 3
 
@@ -85,7 +83,7 @@ class LockedError(LogdexError):
 class DamageWarning(UserWarning):
     """A call passed over missing or damaged data; `findings` names each place. There is at most one warning a call."""
 
-    def __init__(self, findings: Sequence[Finding]) -> None:
+    def __init__(self, findings: Sequence[Any]) -> None:
         super().__init__(findings)
         self.findings = tuple(findings)
 
