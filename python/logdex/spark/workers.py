@@ -152,8 +152,9 @@ def call_beside(spark: SparkSession | None, directory: Path, function: Callable[
             return function(*given), None, ()
         except tuple(_ERRORS.values()) as error:
             name = next(each.__name__ for each in type(error).__mro__ if each.__name__ in _ERRORS)
-            is_named = isinstance(error, OSError) and error.filename is not None
-            return None, name, (error.errno, error.strerror, str(error.filename)) if is_named else error.args
+            if isinstance(error, OSError) and error.filename is not None:
+                return None, name, (error.errno, error.strerror, str(error.filename))
+            return None, name, error.args
 
     result, error, values = call_in_tasks(spark, answer, [arguments])[0]
     if error is not None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def only_workers(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], Path]:
     """Return a path of a directory that only the workers have: it begins at the current directory of each process."""
-    assert spark
+    del spark  # it was started here
     start = Path.cwd()
     # So deep that no way up from here leads where it leads from there.
     deep = tmp_path.joinpath(*"abcdefghijklmnop")
