@@ -58,7 +58,9 @@ __all__ = [
     "_open_time_index",
     "aborted_transactions",
     "broker_lock_holder",
+    "certain_range",
     "chain_statistics",
+    "check_own_parts",
     "commit_log_directories",
     "control_record",
     "delay_levels_ms",
@@ -89,11 +91,13 @@ __all__ = [
     "newest_first",
     "offset_order",
     "read_chain",
+    "read_file",
     "read_producer_snapshot",
     "read_records",
     "read_transaction_index",
     "select_files",
     "split_cut_off",
+    "sync_file",
     "text_column",
     "time_ms",
     "truncate_log",
@@ -113,6 +117,9 @@ def index_key(topic: str, key: str) -> str: ...
 def time_ms(value: Time, *, end: bool = False, name: str = "value") -> int: ...
 def finding_kinds() -> list[str]: ...
 def broker_lock_holder(path: _Path) -> int | None: ...
+def check_own_parts(directory: _Path, levels: int | None = None) -> None: ...
+def read_file(path: _Path, first_bytes: int | None = None) -> bytes: ...
+def sync_file(path: _Path, least_bytes: int = 0) -> None: ...
 def commit_log_directories(path: _Path) -> list[Path]: ...
 def local_path(path: _Path) -> Path: ...
 def local_paths(paths: _Path) -> str: ...
@@ -448,6 +455,9 @@ class QueueReader:
     def __arrow_c_schema__(self) -> object: ...
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
+def certain_range(
+    log: CommitLog, parts: Sequence[tuple[str, int, ConsumeQueue, int | None, int | None]]
+) -> tuple[int, int]: ...
 def dispatched_end(
     log: CommitLog,
     queues: Sequence[tuple[str, int, _Path]],

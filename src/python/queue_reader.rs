@@ -21,6 +21,7 @@ use crate::time_range::TimeRange;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyQueueReader>()?;
+    m.add_function(wrap_pyfunction!(certain_range, m)?)?;
     m.add_function(wrap_pyfunction!(dispatched_end, m)?)
 }
 
@@ -186,6 +187,27 @@ impl PyQueueReader {
     ) -> PyResult<Bound<'py, PyAny>> {
         self.0.stream_capsule(py, requested_schema)
     }
+}
+
+/// Return the range of the log whose messages these queues cover, as (begin, end), if no file at their ends is missing.
+///
+/// Before and after it, a queue may lack messages: its first files may have been lost, or the file after its last, full one.
+///
+/// Args:
+///     log: The log of the store.
+///     parts: The queues, as for `QueueReader`.
+///
+/// Raises:
+///     OSError: The system refuses.
+#[pyfunction]
+fn certain_range(py: Python<'_>, log: &PyCommitLog, parts: Vec<Part<'_>>) -> PyResult<(u64, u64)> {
+    let log = log.inner()?;
+    let mut queues = Vec::with_capacity(parts.len());
+    for (topic, queue_id, queue, ..) in parts {
+        let topic = topic.to_string_lossy().into_owned();
+        queues.push(QueuePart { topic, queue_id, queue: queue.inner()?, begin: 0, end: 0 });
+    }
+    Ok(py.detach(|| queue_stream::certain_range(&log, &queues))?)
 }
 
 /// Return the offset in the log up to which queues lead: the end of the message of the farthest last unit that leads to its

@@ -450,6 +450,22 @@ pub fn is_message_of(log: &CommitLog, phy_offset: i64, topic: &str, queue_id: i6
     }))
 }
 
+/// Returns the range of the log whose messages these queues cover if no file at their ends is missing.
+///
+/// A queue without its first file, or whose last file is full, may lack messages before its first unit or after its last one.
+///
+/// # Errors
+/// The system's error, with the path.
+pub fn certain_range(log: &CommitLog, queues: &[QueuePart]) -> Result<(u64, u64)> {
+    let (log_begin, mut begin, mut end) = (log.min_offset()?.cast_signed(), 0, u64::MAX);
+    for QueuePart { queue, .. } in queues {
+        let (first, last) = queue.outermost_units()?;
+        begin = begin.max(first.filter(|first| first.phy_offset > log_begin).map_or(0, |first| first.phy_offset));
+        end = end.min(last.and_then(|last| u64::try_from(last.end()).ok()).unwrap_or(u64::MAX));
+    }
+    Ok((begin.cast_unsigned(), end))
+}
+
 /// Returns the end of the farthest message in the log that a unit of these queues refers to; `None` if there is no such unit.
 ///
 /// # Errors

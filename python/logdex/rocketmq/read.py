@@ -14,6 +14,7 @@ from logdex._core import (
     QueueReader,
     StoreCheckpoint,
     broker_lock_holder,
+    certain_range,
     dispatched_end,
     last_message,
     newest_first,
@@ -129,6 +130,19 @@ class MessageRead:
         damage = Damage()
         by_queues = topics is not None and (scan is False or (scan == "auto" and size > _SCAN_BUDGET_BYTES))
 
+        def from_log(at: int, until: int | None = None) -> Iterator[RecordBatch]:
+            for begin, end in ranges:
+                yield from valid_messages(
+                    self.log,
+                    names,
+                    max(begin, at),
+                    end if until is None else min(end, until),
+                    salvage=self.salvage,
+                    body=body,
+                    on_damage=on_damage or damage.add,
+                    selection=selection,
+                )
+
         def batches() -> Iterator[RecordBatch]:
             at = 0
             directories = self.queues.directories() if by_queues else {}
@@ -143,24 +157,25 @@ class MessageRead:
                 _log.warning("topic %r has no queue; the log is read instead", min(missing))
             elif by_queues:
                 # Read the end first: messages that are dispatched from here on are read from the log.
-                end = self.dispatched_up_to(directories)
+                dispatched = self.dispatched_up_to(directories)
                 parts = [(topic, number, self.queues.open(path), None, None) for topic, number, path in queues]
-                reader = QueueReader(self.log, parts, end_phy_offset=end, columns=names, body=body, selection=selection)
+                begin, end = certain_range(self.log, parts)
+                end = max(begin, min(end, dispatched))
+                yield from from_log(0, begin)
+                reader = QueueReader(
+                    self.log,
+                    parts,
+                    begin_phy_offset=begin,
+                    end_phy_offset=end,
+                    columns=names,
+                    body=body,
+                    selection=selection,
+                )
                 yield from reader
                 at = reader.position
                 if reader.fault is not None:
                     _log.warning("%s; the log is read instead, from offset %d", reader.fault, at)
-            for begin, end in ranges:
-                yield from valid_messages(
-                    self.log,
-                    names,
-                    max(begin, at),
-                    end,
-                    salvage=self.salvage,
-                    body=body,
-                    on_damage=on_damage or damage.add,
-                    selection=selection,
-                )
+            yield from from_log(at)
             damage.warn()
 
         return BatchStream(schema, batches(), damage.findings)

@@ -60,7 +60,7 @@ pub struct CommitLog {
     pub(super) open: OpenFiles,
     /// Start of the last message that [`Self::max_offset`] found, and of its file.
     tail: Mutex<Option<(u64, u64)>>,
-    /// Offset of the last message that the index leads to.
+    /// Offset after the first byte of the last message that the index leads to.
     led_to: AtomicU64,
     pub(super) ends: Ends,
 }
@@ -139,16 +139,21 @@ impl CommitLog {
             // A broker deletes expired files while the directory is listed, the oldest first.
             gaps.retain(|gap| gap.end <= last && gap.before.exists());
         }
-        let led_to = self.led_to.load(Ordering::Relaxed);
-        if let Some(last) = files.last().filter(|last| led_to >= last.end()) {
-            gaps.push(Gap { begin: last.end(), end: led_to.saturating_add(1), before: last.path.clone(), after: None });
+        let end = self.led_to();
+        if let Some(last) = files.last().filter(|last| end > last.end()) {
+            gaps.push(Gap { begin: last.end(), end, before: last.path.clone(), after: None });
         }
         Ok(gaps)
     }
 
     /// Record that the index of a store that was closed cleanly leads to a message at this offset.
     pub fn lead_to(&self, phy_offset: u64) {
-        self.led_to.fetch_max(phy_offset, Ordering::Relaxed);
+        self.led_to.fetch_max(phy_offset.saturating_add(1), Ordering::Relaxed);
+    }
+
+    /// Returns the offset after the first byte of the last message that the index leads to, 0 if that is unknown.
+    pub(super) fn led_to(&self) -> u64 {
+        self.led_to.load(Ordering::Relaxed)
     }
 
     /// Returns the missing and corrupt parts of the log that hold these offsets, which ascend. See [`Self::damage_at`].

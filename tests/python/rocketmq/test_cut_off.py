@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     Store = Callable[[str], Path]
 
+pytestmark = pytest.mark.filterwarnings("ignore::logdex.DamageWarning")
+
 FILE = 65_536
 LAST = 4 * FILE
 CUT = 278_675

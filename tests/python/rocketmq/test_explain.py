@@ -261,6 +261,22 @@ def test_unread_log(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     assert told.unscanned
 
 
+def test_a_missing_log_file(store: Store) -> None:
+    root = store("basic")
+    row = next(each for each in messages("basic") if each["physicalOffset"] > 140_000 and each["uniqKey"])
+    (root / "commitlog" / "00000000000000131072").unlink()
+    told = explain(root, row["topic"], row["uniqKey"])
+    assert [each.verdict for each in told.candidates] == ["missing-file"]
+    assert kinds(told) == ["missing-file", "missing-file"]
+    assert told.unreadable == ((131_072, 196_608),)
+    assert "cannot be read: offsets 131,072 to 196,608" in str(told)
+
+
+def test_a_rolled_back_message(store: Store) -> None:
+    row = next(each for each in messages("basic") if each["sysFlag"] & 12 == 12 and each["uniqKey"])
+    assert "not-indexed" in kinds(explain(store("basic"), row["topic"], row["uniqKey"]))
+
+
 def test_what_a_broker_cut_off(damaged_store: Store) -> None:
     root = damaged_store("crc-last-clean")
     row = next(each for each in messages("basic") if each["physicalOffset"] > 290_000 and each["uniqKey"])

@@ -258,6 +258,7 @@ def test_find_batch_refuses_what_is_no_key_before_it_reads(store: Callable[[str]
                 opened.find_batch(topics, keys)
 
 
+@pytest.mark.filterwarnings("ignore::logdex.DamageWarning")
 def test_topics_behind_damage_are_topics(damaged_store: Callable[[str], Path]) -> None:
     """Only the log has the entry: a message after damage is found without its topic, too."""
     root = damaged_store("crc-early-clean")

@@ -28,7 +28,14 @@ FILE = 65_536
 GAP = (2 * FILE, 3 * FILE)
 ROWS = golden.rows("basic", "messages")
 TOPIC = "TopicTest"
-IN_GAP = next(r for r in ROWS if r["topic"] == TOPIC and GAP[0] < r["physicalOffset"] < GAP[1] and r["uniqKey"])
+IN_GAP = next(
+    row
+    for row in ROWS
+    if row["topic"] == TOPIC
+    and GAP[0] < row["physicalOffset"] < GAP[1]
+    and row["uniqKey"]
+    and row["storedBodyLength"] > 10
+)
 LAST = next(r for r in reversed(ROWS) if r["uniqKey"])
 ASKED = {"log-file": IN_GAP, "last-log-file": LAST, "queue-file": IN_GAP, "index-file": IN_GAP, "frame": IN_GAP}
 """The message that is asked for, by what is missing."""
@@ -105,19 +112,19 @@ def of_topic(root: Path, row: dict[str, Any], tmp: Path) -> tuple[list[int], str
 def copied(root: Path, row: dict[str, Any], tmp: Path) -> tuple[list[int], str]:  # noqa: ARG001
     with MessageStore.open(root) as store:
         report = copy_messages(store, tmp / "copy")
-    return [0] * report.checked["messages"], str(report)
+    return list(range(report.checked["messages"])), str(report)
 
 
 def built_index(root: Path, row: dict[str, Any], tmp: Path) -> tuple[list[int], str]:  # noqa: ARG001
     with MessageStore.open(root) as store:
         report = store.build_index(tmp / "index")
-    return [0] * report.checked["messages"], str(report)
+    return list(range(report.checked["messages"])), str(report)
 
 
 def built_queues(root: Path, row: dict[str, Any], tmp: Path) -> tuple[list[int], str]:  # noqa: ARG001
     with MessageStore.open(root) as store:
         report = store.build_queues(tmp / "queues")
-    return [0] * report.checked["messages"], str(report)
+    return list(range(report.checked["messages"])), str(report)
 
 
 def overview(root: Path, row: dict[str, Any], tmp: Path) -> tuple[list[int], str]:  # noqa: ARG001
@@ -145,7 +152,10 @@ SAID = {
     "find": (f"unreadable [{GAP}]", f"unreadable [({4 * FILE}, ", "whole", "whole", "unreadable [("),
     "find_batch": ("file-gap", "file-gap", "whole", "whole", "log-frame"),
     "explain": ("missing-file", "missing-file", "whole", "index-lost", "damaged-message"),
-    "message": ("expected a file that begins at 131072", "whole", "whole", "whole", "a body with checksum"),
+    "message": (
+        *("a file that begins at 131072", "a file that begins at 262144", "whole", "whole"),
+        "a body with checksum",
+    ),
     "messages": ("file-gap", "file-gap", "whole", "whole", "log-frame"),
     "of_topic": ("file-gap", "file-gap", "expected unit 50, found none; the log is read", "whole", "log-frame"),
     "copied": ("file-gap", "file-gap", "whole", "whole", "log-frame"),
@@ -195,7 +205,9 @@ def test_python_says_what_is_missing(
         assert expected in after.said
         assert expected not in before.said or call == "overview"
         is_complete = kind in ("queue-file", "index-file") and call != "overview"
-        assert (after.answer == before.answer) == (is_complete or call in ("overview", "verify"))
+        # Where a queue is damaged, the log gives also the messages that have no unit.
+        assert (set(after.answer) >= set(before.answer)) == (is_complete or call in ("overview", "verify"))
+        assert len(after.answer) >= len(before.answer) or not is_complete
         # One warning for each call; `message` was called twice.
         calls = 2 if call == "message" else 1
         assert after.warned == (calls if call in WARNS and not is_complete and kind != "index-file" else 0)
@@ -319,7 +331,7 @@ def test_a_gap_is_no_damage_of_a_read_that_does_not_touch_it(store: Store) -> No
 
 @pytest.mark.parametrize("scan", ["auto", True, False])
 @pytest.mark.parametrize("index", [True, False])
-def test_find_is_not_complete_beside_a_gap(scan: Any, index: bool, store: Store) -> None:  # noqa: FBT001
+def test_find_is_not_complete_beside_a_gap(scan: Any, index: bool, store: Store) -> None:
     root = store("basic")
     take(root, "log-file")
     if not index:
@@ -342,7 +354,7 @@ def test_a_topic_read_by_its_queue_is_whole_without_one_of_its_files(lost: int, 
     with MessageStore.open(root) as opened:
         found = offsets(opened.messages(topic=TOPIC, scan=False))
         assert set(found) >= {
-            row["physicalOffset"] for row in ROWS if row["topic"] == TOPIC and row["sysFlag"] & 12 != 12
+            row["physicalOffset"] for row in ROWS if row["topic"] == TOPIC and row["sysFlag"] & 12 not in (4, 12)
         }
 
 

@@ -151,8 +151,8 @@ def _write(source: Source, sink: BinaryIO, progress: Progress, arguments: argpar
     from pyarrow import parquet  # noqa: PLC0415 -- optional
 
     stream = source.rows(arguments, body=not arguments.no_body)
-    facts = source.describe().facts
-    begin, total = facts.get("min_offset"), facts.get("log_bytes")
+    log = getattr(source.opened, "commit_log", None)
+    begin, total = (None, None) if log is None else (log.min_offset, log.max_offset - log.min_offset)
     rows = 0
     with parquet.ParquetWriter(sink, pa.schema(stream.schema), compression=arguments.compression) as writer:
         for batch in limited_batches(stream, arguments.limit):

@@ -166,7 +166,8 @@ impl CommitLog {
         let mut ranges: Vec<(u64, u64)> = Vec::new();
         for (number, (file, first)) in files.iter().enumerate() {
             let next = files.get(number + 1);
-            let (after, end) = (next.and_then(|(_, time)| *time), next.map_or(file.end(), |(next, _)| next.start));
+            let after = next.and_then(|(_, time)| *time);
+            let end = next.map_or_else(|| file.end().max(self.led_to()), |(next, _)| next.start);
             let may_hold = match (first, after) {
                 (Some(first), Some(after)) => {
                     let (low, high) = ((*first).min(after), (*first).max(after));

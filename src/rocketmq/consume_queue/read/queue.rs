@@ -189,6 +189,22 @@ impl ConsumeQueue {
         Ok(last.map(|last| last.unit).filter(|unit| unit.is_valid() && unit.unit.is_message()))
     }
 
+    /// Returns the first unit, if files before it may be missing, and the last one, if its file is full, so that a next file
+    /// may be missing.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub(crate) fn outermost_units(&self) -> Result<(Option<Unit>, Option<Unit>)> {
+        let files = self.files()?;
+        let unit = |number: Option<u64>| -> Result<Option<Unit>> {
+            let found = number.map(|number| self.unit(&files, number)).transpose()?.flatten();
+            Ok(found.filter(|found| found.unit.is_valid() && found.unit.unit.is_message()).map(|found| found.unit.unit))
+        };
+        let first = files.first().filter(|file| file.start > 0).map(|file| file.start.div_ceil(self.unit_bytes()));
+        let last = files.last().and_then(|file| (file.end() / self.unit_bytes()).checked_sub(1));
+        Ok((unit(first)?, unit(last)?))
+    }
+
     /// Returns the offset in the log of the first message at or after `phy_offset` that has a unit, if the units rise.
     ///
     /// # Errors
