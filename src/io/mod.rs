@@ -6,6 +6,7 @@
 //! - `source`: [`ReadAt`] and [`WriteAt`], for bytes in memory as well
 //! - `plain_file`, `mmap`, `file_source`: [`PlainFile`], [`MappedFile`], and [`FileSource`], which is one of the two
 //! - `holes`: parts of a file that were never written
+//! - `planned_file`: a file as a plan saw it, and whether a reader has the same one
 //! - `open_cache`: open files kept from one call to the next
 //! - `window`: a copy of a part of a file
 
@@ -15,6 +16,7 @@ mod holes;
 mod mmap;
 pub(crate) mod open_cache;
 mod plain_file;
+mod planned_file;
 mod source;
 pub mod store_lock;
 mod window;
@@ -23,5 +25,6 @@ pub use file_source::{Access, FileSource};
 pub(crate) use holes::Holes;
 pub use mmap::{MappedFile, Words};
 pub use plain_file::PlainFile;
+pub use planned_file::PlannedFile;
 pub use source::{ReadAt, WriteAt};
 pub(crate) use window::Window;

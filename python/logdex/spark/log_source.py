@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
-from logdex.errors import LogdexError
 from logdex.spark import options as opt
+from logdex.spark.damage import DamageReports
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
@@ -24,8 +23,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql.datasource import Filter
 
+    from logdex.spark.damage import Address
 
-logger = logging.getLogger("logdex.spark")
 
 LOG_OPTIONS = (
     "begin",
@@ -82,22 +81,37 @@ def pack(pieces: Iterable[Any], most: int) -> list[tuple[Any, ...]]:
     return [tuple(task) for task in tasks]
 
 
+class LogSource(DataSource):
+    """A data source that reports the damage of its reads."""
+
+    driver: ClassVar[Address | None] = None
+    """Where the user's program listens; `register` sets it."""
+
+    @property
+    def reports(self) -> DamageReports:
+        """How a read reports damage."""
+        return DamageReports(opt.flag(self.options, "failOnDataLoss", default=True), self.driver)
+
+
 class LogReader(DataSourceReader):
     """Reads a log as Arrow batches of exactly the declared schema."""
 
-    def __init__(self, options: Any) -> None:
-        """Take the options of a read: `tasks()` cuts it into tasks on the driver, `rows(pieces)` reads one in a worker."""
+    def __init__(self, options: Any, reports: DamageReports) -> None:
+        """Take a read: `options.tasks(damage)` cuts it into tasks on the driver, `options.rows(pieces, damage)` reads one in a worker."""
         self.options = options
+        self.reports = reports
 
     def partitions(self) -> list[InputPartition]:
         """Cut what is wanted into tasks of about as many bytes each."""
-        # Without any, Spark would call `read` once all the same.
-        return [*self.options.tasks()] or [Task(())]
+        with self.reports.collect() as damage:
+            # Without any, Spark would call `read` once all the same.
+            return [*self.options.tasks(damage)] or [Task(())]
 
     def read(self, partition: InputPartition | None) -> Iterator[Any]:
         """Read the rows of one task, in a worker."""
         if isinstance(partition, Task):
-            yield from self.options.rows(partition.pieces)
+            with self.reports.collect() as damage:
+                yield from self.options.rows(partition.pieces, damage)
 
 
 class PushdownLogReader(LogReader):
@@ -114,23 +128,16 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads one batch of a stream after the other."""
 
     options: Any
-    fail_on_data_loss: bool
+    reports: DamageReports
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Read the rows of one task, in a worker."""
-        if isinstance(partition, Task):
-            yield from self.options.rows(partition.pieces)
+        yield from LogReader(self.options, self.reports).read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: the log belongs to a broker."""
 
-    def report_loss(self, what: str) -> None:
-        """Report data that was gone before the stream read it: as an error, or as a warning with failOnDataLoss=false.
-
-        Raises:
-            LogdexError: The option `failOnDataLoss` is not false.
-        """
-        what = f"{self.options.directory}: {what}"
-        if self.fail_on_data_loss:
-            raise LogdexError(f"{what}; the option failOnDataLoss=false continues with what is left")
-        logger.warning("%s", what)
+    def report_loss(self, expected: str, found: str) -> None:
+        """Report data that was gone before the stream read it; an error unless the option failOnDataLoss is false."""
+        with self.reports.collect() as damage:
+            damage.lose(self.options.directory, expected, found)
