@@ -25,6 +25,7 @@ mod index_recovery;
 mod integer;
 mod kafka;
 mod keys;
+mod location;
 mod message_filter;
 mod message_input;
 mod message_object;
@@ -47,6 +48,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     hash_index::register(m)?;
     index_file::register(m)?;
     planned_file::register(m)?;
+    location::register(m)?;
     prepared_file::register(m)?;
     checkpoint::register(m)?;
     commit_log::register(m)?;
