@@ -1,8 +1,8 @@
 """What plans and tasks miss or pass over: an error, or findings that are logged and sent to the driver.
 
 Spark plans and reads a data source in other processes than the user's program, and gives it neither accumulators nor metrics. So
-`logdex.spark.register` starts a server in the user's program, which warns of what plans and tasks send. If a task cannot reach it,
-or the format was not registered by that call, the findings are in the worker's log only.
+`logdex.spark.register` starts a server in the user's program, which warns of what plans and tasks send. If a task cannot reach
+it, or the format was not registered by that call, the findings are in the worker's log only.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class SparkDamage(Damage):
         try:
             yield
         except FileNotFoundError as error:
-            self.lose(error.filename, what, error.strerror)
+            self.lose(error.filename, what, error.strerror or "no such file")
 
 
 @dataclass(frozen=True, slots=True)

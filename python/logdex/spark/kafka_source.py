@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, get_args
-
-from pyspark.sql.datasource import DataSource
 
 from logdex._types import MAX_INT64, MIN_INT64, Isolation, OnError
 from logdex.errors import CorruptFileError
@@ -16,7 +13,16 @@ from logdex.kafka.files import MAX_OFFSET
 from logdex.spark import options as opt
 from logdex.spark.conditions import Conditions
 from logdex.spark.kafka_offsets import OFFSET_OPTIONS, TOPIC_OPTIONS, ending, latest, refuse_ending, starting, topics
-from logdex.spark.log_source import LOG_OPTIONS, LogReader, LogStreamReader, PushdownLogReader, Task, TaskSize, pack
+from logdex.spark.log_source import (
+    LOG_OPTIONS,
+    LogReader,
+    LogSource,
+    LogStreamReader,
+    PushdownLogReader,
+    Task,
+    TaskSize,
+    pack,
+)
 from logdex.spark.schema import RECORD_COLUMNS, checked_schema, spark_batches, spark_schema
 from logdex.spark.workers import require_directory
 
@@ -28,9 +34,9 @@ if TYPE_CHECKING:
 
     from logdex._types import Access
     from logdex.kafka import Log, LogSegment
+    from logdex.report import Damage
+    from logdex.spark.damage import DamageReports
     from logdex.spark.kafka_offsets import Bound, Topics
-
-logger = logging.getLogger("logdex.spark")
 
 _BATCH_ROWS = 16_384
 _Offsets = dict[TopicPartition, int]
@@ -51,7 +57,7 @@ _OPTIONS = (
 _OF_BROKERS = ("kafka.", "kafkaconsumer.", "fetchoffset.", "groupidprefix")
 
 
-class KafkaLogSource(DataSource):
+class KafkaLogSource(LogSource):
     """The data source behind `spark.read.format("kafka_log").load(log_dir)`; docs/spark.md lists the options."""
 
     @classmethod
@@ -73,12 +79,12 @@ class KafkaLogSource(DataSource):
         # A stream may wait for the first topic. A batch over another directory would silently be empty.
         if not LogDir.exists_at(options.directory):
             raise ValueError(f"{options.directory}: no Kafka log directory, it holds no <topic>-<partition>")
-        return PushdownLogReader(options) if opt.takes_filters(self.options) else LogReader(options)
+        return (PushdownLogReader if opt.takes_filters(self.options) else LogReader)(options, self.reports)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
         """Follow growing logs."""
         refuse_ending(self.options)
-        return RecordStreamReader(self._read_options(schema, stream=True), self.options)
+        return RecordStreamReader(self._read_options(schema, stream=True), self.options, self.reports)
 
     def _read_options(self, schema: StructType, *, stream: bool) -> ReadOptions:
         opt.check_names(self.options, _OPTIONS, FORMAT, ignored_prefixes=_OF_BROKERS)
@@ -169,7 +175,7 @@ class ReadOptions:
         """Open the directory."""
         return LogDir.open(self.directory, access=self.access, compat=self.compat)
 
-    def tasks(self) -> list[Task]:
+    def tasks(self, damage: Damage) -> list[Task]:  # noqa: ARG002 -- nothing is passed over here
         """Cut the wanted offsets of a batch into tasks of about as many bytes each."""
         with self.open() as logs:
             chosen = self.topics.choose(logs)
@@ -189,13 +195,13 @@ class ReadOptions:
             begin = end if parts is None or parts[1] is None else parts[1]
         return log, begin, end
 
-    def rows(self, pieces: Sequence[OffsetRange]) -> Iterator[Any]:
+    def rows(self, pieces: Sequence[OffsetRange], damage: Damage) -> Iterator[Any]:
         """Read the records of some ranges as Arrow batches for Spark, in a worker."""
         where = f"{self.directory}: {', '.join(map(str, pieces))}"
         findings: list[Any] = []
         yield from spark_batches(self._batches(pieces, findings), RECORD_COLUMNS, self.columns, where)
         for finding in findings:
-            logger.warning("%s at byte %d: %s, found %s", finding.path, finding.offset, finding.kind, finding.found)
+            damage.add(finding)
 
     def _batches(self, pieces: Sequence[OffsetRange], findings: list[Any]) -> Iterator[Any]:
         with self.open() as logs:
@@ -250,10 +256,10 @@ class RecordStreamReader(LogStreamReader):
 
     options: ReadOptions
 
-    def __init__(self, options: ReadOptions, given: Mapping[str, str]) -> None:
+    def __init__(self, options: ReadOptions, given: Mapping[str, str], reports: DamageReports) -> None:
         self.options = options
+        self.reports = reports
         self.max_offsets = opt.positive(given, "maxOffsetsPerTrigger")
-        self.fail_on_data_loss = opt.flag(given, "failOnDataLoss", default=True)
         self.target: _Offsets | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
@@ -309,9 +315,9 @@ class RecordStreamReader(LogStreamReader):
         there = set(logs.partitions())
         for each, offset in read.items():
             if each not in there:
-                self.report_loss(f"{each} is gone, it was read up to offset {offset}")
+                self.report_loss(f"{each}, which was read up to offset {offset}", "no such partition")
             elif (end := logs.log(each.topic, each.partition).log_end_offset) < offset:
-                self.report_loss(f"{each} ends at offset {end}, and was read up to {offset}: it was cut off since")
+                self.report_loss(f"{each} up to offset {offset}, which was read", f"its end at {end}")
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Cut the new offsets into tasks."""
@@ -322,17 +328,15 @@ class RecordStreamReader(LogStreamReader):
             for each, stop in sorted(ends.items()):
                 if each not in there:
                     if begins.get(each, 0) < stop:
-                        self.report_loss(f"{each} is gone, with the records up to offset {stop}")
+                        self.report_loss(f"{each} with the records up to offset {stop}", "no such partition")
                     continue
                 log = logs.log(each.topic, each.partition)
                 first = log.log_start_offset
                 begin = begins.get(each, first)
                 if begin < min(first, stop):
-                    self.report_loss(
-                        f"{each}: the records from offset {begin} to {min(first, stop)} are gone, they were deleted"
-                    )
+                    self.report_loss(f"{each}: the records from offset {begin} on", f"its begin at {first}")
                 if log.log_end_offset < stop and begin < stop:
-                    self.report_loss(f"{each} ends at offset {log.log_end_offset}, not at {stop}: it was cut off since")
+                    self.report_loss(f"{each} up to offset {stop}", f"its end at {log.log_end_offset}")
                 bounds.append((log, max(begin, first), stop))
             return [*cut_tasks(bounds, self.options.size)]
 

@@ -97,7 +97,7 @@ class LogReader(DataSourceReader):
     """Reads a log as Arrow batches of exactly the declared schema."""
 
     def __init__(self, options: Any, reports: DamageReports) -> None:
-        """Take a read: `options.tasks(damage)` cuts it into tasks on the driver, `options.rows(pieces, damage)` reads one in a worker."""
+        """Take a read: `options.tasks(damage)` cuts it on the driver, `options.rows(pieces, damage)` reads a task in a worker."""
         self.options = options
         self.reports = reports
 
