@@ -315,9 +315,9 @@ class RecordStreamReader(LogStreamReader):
         there = set(logs.partitions())
         for each, offset in read.items():
             if each not in there:
-                self.report_loss(f"{each}, which was read up to offset {offset}", "no such partition")
+                self.report_loss(f"{each} is gone, it was read up to offset {offset}")
             elif (end := logs.log(each.topic, each.partition).log_end_offset) < offset:
-                self.report_loss(f"{each} up to offset {offset}, which was read", f"its end at {end}")
+                self.report_loss(f"{each} ends at offset {end}, and was read up to {offset}: it was cut off since")
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Cut the new offsets into tasks."""
@@ -328,15 +328,17 @@ class RecordStreamReader(LogStreamReader):
             for each, stop in sorted(ends.items()):
                 if each not in there:
                     if begins.get(each, 0) < stop:
-                        self.report_loss(f"{each} with the records up to offset {stop}", "no such partition")
+                        self.report_loss(f"{each} is gone, with the records up to offset {stop}")
                     continue
                 log = logs.log(each.topic, each.partition)
                 first = log.log_start_offset
                 begin = begins.get(each, first)
                 if begin < min(first, stop):
-                    self.report_loss(f"{each}: the records from offset {begin} on", f"its begin at {first}")
+                    self.report_loss(
+                        f"{each}: the records from offset {begin} to {min(first, stop)} are gone, they were deleted"
+                    )
                 if log.log_end_offset < stop and begin < stop:
-                    self.report_loss(f"{each} up to offset {stop}", f"its end at {log.log_end_offset}")
+                    self.report_loss(f"{each} ends at offset {log.log_end_offset}, not at {stop}: it was cut off since")
                 bounds.append((log, max(begin, first), stop))
             return [*cut_tasks(bounds, self.options.size)]
 

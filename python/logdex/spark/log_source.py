@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
+from logdex.errors import LogdexError
+from logdex.report import Finding
 from logdex.spark import options as opt
 from logdex.spark.damage import DamageReports
 
@@ -137,7 +139,14 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: the log belongs to a broker."""
 
-    def report_loss(self, expected: str, found: str) -> None:
-        """Report data that was gone before the stream read it; an error unless the option failOnDataLoss is false."""
+    def report_loss(self, what: str) -> None:
+        """Report data that was gone before the stream read it: as an error, or as a warning with failOnDataLoss=false.
+
+        Raises:
+            LogdexError: The option `failOnDataLoss` is not false.
+        """
+        if self.reports.fail_on_data_loss:
+            directory = self.options.directory
+            raise LogdexError(f"{directory}: {what}; the option failOnDataLoss=false continues with what is left")
         with self.reports.collect() as damage:
-            damage.lose(self.options.directory, expected, found)
+            damage.add(Finding(self.options.directory, 0, "file-gap", "all that the stream has not read", what))

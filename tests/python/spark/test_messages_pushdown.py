@@ -25,6 +25,7 @@ from pyspark.sql.datasource import (
 import golden
 from logdex.rocketmq import StoreWriter
 from logdex.rocketmq.queues import QueueSet
+from logdex.spark.damage import DamageReports
 from logdex.spark.log_source import PushdownLogReader
 from logdex.spark.messages.plan import LogPiece, OffsetsPiece, QueuePiece
 from logdex.spark.messages.source import MessagesSource
@@ -45,7 +46,7 @@ _PREPARED = 4
 def _read(root: Path, filters: list[Filter], **options: str) -> tuple[list[Any], list[dict[str, Any]]]:
     """Read as Spark does with these filters; give the pieces that are read, and the rows before Spark looks at them."""
     source = MessagesSource(CaseInsensitiveDict({"path": str(root), **options}))
-    reader = PushdownLogReader(source.reader(source.schema()).options)
+    reader = PushdownLogReader(source.reader(source.schema()).options, DamageReports())
     assert list(reader.pushFilters(filters)) == filters
     parts = reader.partitions()
     rows = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]

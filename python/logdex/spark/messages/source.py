@@ -230,7 +230,7 @@ class MessagesStreamReader(LogStreamReader):
         begin = start[_POSITION]
         if log.max_offset < begin:
             self.report_loss(
-                f"messages up to offset {begin}, which were read", f"the end of the log at {log.max_offset}"
+                f"the log ends at offset {log.max_offset}, and was read up to {begin}: it was cut off since"
             )
         if end <= begin:
             return start
@@ -258,7 +258,9 @@ class MessagesStreamReader(LogStreamReader):
         begin, stop = start[_POSITION], end[_POSITION]
         log = self.options.open()
         if begin < log.min_offset and begin < stop:
-            self.report_loss(f"messages from offset {begin} on", f"the begin of the log at {log.min_offset}")
+            self.report_loss(
+                f"messages from offset {begin} to {min(stop, log.min_offset)} are gone: the log was expired"
+            )
         if begin >= stop:
             return []
         wanted = self.options.wanted.with_bounds("phy_offset", begin, stop - 1)
