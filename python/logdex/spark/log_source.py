@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -22,8 +22,6 @@ except ModuleNotFoundError:  # before pyspark 4.2, which does not ask
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-
-    from pyspark.sql.datasource import Filter
 
     from logdex.spark.damage import Address
 
@@ -114,16 +112,6 @@ class LogReader(DataSourceReader):
         if isinstance(partition, Task):
             with self.reports.collect() as damage:
                 yield from self.options.rows(partition.pieces, damage)
-
-
-class PushdownLogReader(LogReader):
-    """A reader that takes the filters of a query; an error if the session does not push filters."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 -- Spark's name
-        """Narrow what is read by the filters that help; Spark checks the rows against all of them again."""
-        asked = list(filters)
-        self.options = replace(self.options, wanted=self.options.wanted.narrowed(asked))
-        return asked
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
