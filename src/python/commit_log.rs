@@ -285,6 +285,38 @@ impl PyCommitLog {
         report::report(py, &py.detach(|| log.check_files())?)
     }
 
+    /// Return the ranges between the files of the log that no file holds: a log file is missing, or was renamed or compressed.
+    ///
+    /// Files before the first one are expired and not missing. If the last files are missing, nothing here shows it.
+    ///
+    /// Args:
+    ///     begin: First store time, in ms: only gaps whose messages may have been stored in a time range; None: no bound.
+    ///     end: Last store time.
+    ///     clock_slack_ms: How far the broker's clock may have stepped within a file.
+    ///
+    /// Returns:
+    ///     A tuple for each range, in ascending order: the offset where it begins, the offset where it ends, and a
+    ///     `logdex.report.Finding` of the kind "file-gap".
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    #[pyo3(signature = (*, begin=None, end=None, clock_slack_ms=3_600_000))]
+    fn gaps<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = integer::begin)] begin: Option<i64>,
+        #[pyo3(from_py_with = integer::end)] end: Option<i64>,
+        #[pyo3(from_py_with = integer::clock_slack_ms)] clock_slack_ms: i64,
+    ) -> PyResult<Vec<(u64, u64, Bound<'py, PyAny>)>> {
+        let log = self.inner()?;
+        let times = TimeRange { begin_ms: begin.unwrap_or(i64::MIN), end_ms: end.unwrap_or(i64::MAX) };
+        let gaps = py.detach(|| log.gaps_in_time(times, clock_slack_ms))?;
+        let mut found = crate::report::Report::default();
+        gaps.iter().for_each(|gap| gap.tell(&mut found));
+        let findings = report::findings(py, &found.findings)?;
+        Ok(gaps.iter().zip(findings).map(|(gap, finding)| (gap.begin, gap.end, finding)).collect())
+    }
+
     /// Return the files: `path`, `begin_phy_offset`, `end_phy_offset`, and `first_store_timestamp`, which is null if a file does
     /// not begin with a message.
     ///

@@ -38,7 +38,7 @@ impl CommitLog {
         let known = self.is_known_begin(begin, scan.at_damage, &files)?;
         let first = files.iter().find(|file| file.end() > begin).is_none_or(|file| file.start >= begin);
         if scan.threads > 1 && scan.batch_size > 0 && stops && (known || first) {
-            let parallel = Parallel::new(&files, begin, self.options, scan)?;
+            let parallel = Parallel::new(&files, self.gaps_between(&files)?, begin, self.options, scan)?;
             return Ok(MessageReader::of_threads(parallel, &scan.columns));
         }
         let mut columns = scan.columns.clone();
@@ -84,8 +84,9 @@ impl CommitLog {
                 last.and_then(|number| files.get(number)).map_or(0, |file| file.start)
             }
         };
+        let gaps = self.gaps_between(&files)?;
         let walk = self.walk(files, scan.begin_phy_offset, scan.end_phy_offset).checking(scan.check_crc);
-        let walk = walk.filtering(scan.filter.clone());
+        let walk = walk.filtering(scan.filter.clone()).reporting(gaps);
         Ok(match scan.at_damage {
             AtDamage::Stop => walk,
             AtDamage::Salvage => walk.salvaging(last_begin),

@@ -22,7 +22,7 @@ use crate::rocketmq::commit_log::scan::options::ScanOptions;
 use crate::rocketmq::commit_log::scan::salvage::next_frame;
 use crate::rocketmq::commit_log::scan::walk::Scan;
 use crate::rocketmq::commit_log::scan::window::{LOOKUP_WINDOW, SCAN_WINDOW, Window};
-use crate::rocketmq::offset_files::{self, OffsetFile};
+use crate::rocketmq::offset_files::{self, Gap, OffsetFile};
 
 /// Bytes of a file per task.
 const PIECE: u64 = 16 * 1024 * 1024;
@@ -134,11 +134,20 @@ pub(crate) struct Parallel {
     last_end: u64,
     stop: Option<Stop>,
     checked: Report,
+    /// Missing files inside the range, ascending.
+    gaps: VecDeque<Gap>,
 }
 
 impl Parallel {
     /// Creates a scan of `files` from `begin`, which is the start of a frame, or from the first file.
-    pub(crate) fn new(files: &[OffsetFile], begin: u64, options: Options, scan: &ScanOptions) -> Result<Self> {
+    pub(crate) fn new(
+        files: &[OffsetFile],
+        gaps: Vec<Gap>,
+        begin: u64,
+        options: Options,
+        scan: &ScanOptions,
+    ) -> Result<Self> {
+        let gaps = gaps.into_iter().filter(|gap| gap.begin < scan.end_phy_offset && begin < gap.end).collect();
         let mut pieces = Vec::new();
         for file in files.iter().filter(|file| file.end() > begin) {
             let mut at = file.start.max(begin);
@@ -179,6 +188,7 @@ impl Parallel {
             last_end: begin,
             stop: None,
             checked: Report::default(),
+            gaps,
         };
         for _ in 0..=parallel.rules.scan.threads {
             parallel.hand_out();
@@ -238,6 +248,15 @@ impl Parallel {
         Ok(None)
     }
 
+    /// Reports the missing files before this offset.
+    fn tell_gaps(&mut self, before: u64) {
+        while self.gaps.front().is_some_and(|gap| gap.end <= before)
+            && let Some(gap) = self.gaps.pop_front()
+        {
+            gap.tell(&mut self.checked);
+        }
+    }
+
     fn finish(&mut self, stop: Stop) {
         self.stop = Some(stop);
         self.tasks = None;
@@ -251,10 +270,12 @@ impl Parallel {
                 Next::At(at) => at,
                 Next::NextFile => self.last_end,
             };
+            self.tell_gaps(u64::MAX);
             self.finish(Stop { phy_offset, refusal: None });
             return Ok(());
         };
         self.hand_out();
+        self.tell_gaps(piece.begin);
         self.last_end = piece.file.end();
         let begin = match self.next {
             Next::At(at) => at,

@@ -1,5 +1,7 @@
 //! Walk a log message by message, over the files in the order of their offsets.
 
+use std::collections::VecDeque;
+
 use crate::error::{Error, Result};
 use crate::io::ReadAt;
 use crate::report::{Kind, Report};
@@ -9,7 +11,7 @@ use crate::rocketmq::commit_log::frame::{self, Found, Frame, Layout, Refusal, St
 use crate::rocketmq::commit_log::scan::filter::Filter;
 use crate::rocketmq::commit_log::scan::salvage::{self, Past};
 use crate::rocketmq::commit_log::scan::window::{LOOKUP_WINDOW, SCAN_WINDOW, Window};
-use crate::rocketmq::offset_files::OffsetFile;
+use crate::rocketmq::offset_files::{Gap, OffsetFile};
 
 /// A message in the current file.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +51,8 @@ pub struct Scan<S> {
     filter: Filter,
     /// Truncated messages from this offset on are skipped.
     truncated_from: Option<u64>,
+    /// Missing files inside the range, ascending.
+    gaps: VecDeque<Gap>,
 }
 
 /// The state of a walk that continues after a corrupt region.
@@ -103,6 +107,7 @@ impl<S: ReadAt> Scan<S> {
             checked: Report::default(),
             filter: Filter::default(),
             truncated_from: None,
+            gaps: VecDeque::new(),
         }
     }
 
@@ -141,6 +146,13 @@ impl<S: ReadAt> Scan<S> {
     #[must_use]
     pub fn without_truncated(mut self, from: u64) -> Self {
         self.truncated_from = Some(from);
+        self
+    }
+
+    /// Report these gaps between the files when the walk passes them.
+    #[must_use]
+    pub fn reporting(mut self, gaps: Vec<Gap>) -> Self {
+        self.gaps = gaps.into_iter().filter(|gap| gap.begin < self.end && self.begin < gap.end).collect();
         self
     }
 
@@ -404,6 +416,11 @@ impl<S: ReadAt> Scan<S> {
         self.next = 0;
         match self.files.next() {
             Some(file) => {
+                while self.gaps.front().is_some_and(|gap| gap.end <= file.start)
+                    && let Some(gap) = self.gaps.pop_front()
+                {
+                    gap.tell(&mut self.checked);
+                }
                 if let Some(salvage) = &mut self.salvage {
                     salvage.past.enter_file(file.start);
                     salvage.skipped_begin = false;
