@@ -12,6 +12,7 @@ use super::checkpoint::PyStoreCheckpoint;
 use super::closable::Closable;
 use super::convert;
 use super::integer;
+use super::location;
 use super::message_filter::PyMessageFilter;
 use super::message_object::message_object;
 use super::message_reader::PyMessageReader;
@@ -107,7 +108,7 @@ impl PyCommitLog {
 ///
 /// Source: `MessageStoreConfig.MULTI_PATH_SPLITTER`.
 #[pyfunction]
-fn commit_log_directories(path: PathBuf) -> Vec<PathBuf> {
+fn commit_log_directories(#[pyo3(from_py_with = location::local_paths)] path: PathBuf) -> Vec<PathBuf> {
     offset_files::directories(&path)
 }
 
@@ -142,7 +143,7 @@ impl PyCommitLog {
     #[pyo3(signature = (directory, *, access="auto", compat=None, max_body_bytes=67_108_864))]
     fn open(
         py: Python<'_>,
-        directory: PathBuf,
+        #[pyo3(from_py_with = location::local_paths)] directory: PathBuf,
         access: &str,
         compat: Option<&str>,
         #[pyo3(from_py_with = integer::max_body_bytes)] max_body_bytes: i64,
