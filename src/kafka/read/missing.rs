@@ -99,8 +99,7 @@ fn gaps(segments: &[Arc<Segment>], unread: &[Unread], begin: i64, end: i64) -> R
         let next_base = following.base_offset();
         if segment.base_offset() < end
             && begin < next_base
-            && let Some(ends_at) = segment.clean_end()?
-            && ends_at < next_base
+            && let Some(ends_at) = segment.ends_below(next_base)?
         {
             gaps.push(Gap { next, begin: ends_at, end: next_base });
         }
@@ -124,26 +123,38 @@ fn any_has_gaps(segments: &[Arc<Segment>]) -> Result<bool> {
 }
 
 impl Segment {
-    /// Return the offset after the last batch; `None` for a segment that does not end with a whole batch, or that is gone.
-    fn clean_end(&self) -> Result<Option<i64>> {
+    /// Return the offset after the last batch if it is below the next segment; `None` also for a segment that does not end with
+    /// a valid batch, which other checks report, or that is gone.
+    fn ends_below(&self, next_base: i64) -> Result<Option<i64>> {
         if self.is_empty() {
             return Ok(Some(self.base_offset()));
         }
+        let io = |e| Error::io(self.path(), e);
         let ended = || {
             let entry = self.offset_entry_before(self.offset_index()?.len())?;
             let source = self.source()?;
             let mut walk = Walk::new(Reads::Headers, u64::try_from(entry.position).unwrap_or(0), self.len());
-            let mut order = BatchOrder::new(self.base_offset());
-            loop {
-                match walk.next(source.as_ref()).map_err(|e| Error::io(self.path(), e))? {
-                    Ok(header) => drop(order.check(&header)),
-                    // Other checks report what is wrong with another end.
-                    Err(tail) => return Ok((tail == Tail::End).then(|| order.last()).flatten()),
+            let (mut order, mut last) = (BatchOrder::new(self.base_offset()), None);
+            let tail = loop {
+                match walk.next(source.as_ref()).map_err(io)? {
+                    Ok(header) => {
+                        order.check(&header);
+                        last = Some(header);
+                    }
+                    Err(tail) => break tail,
                 }
-            }
+            };
+            let Some(end) = order.last().map(|offset| offset.saturating_add(1)).filter(|end| *end < next_base) else {
+                return Ok(None);
+            };
+            let is_valid = match last {
+                Some(header) => walk.check_crc(source.as_ref(), &header).map_err(io)?.is_ok(),
+                None => false,
+            };
+            Ok((is_valid && tail == Tail::End).then_some(end))
         };
         match if_exists(ended()) {
-            Ok(last) => Ok(last.flatten().map(|last| last.saturating_add(1))),
+            Ok(end) => Ok(end.flatten()),
             Err(Error::Corrupt { .. }) => Ok(None),
             Err(error) => Err(error),
         }

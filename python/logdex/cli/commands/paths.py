@@ -173,8 +173,9 @@ def _open(arguments: argparse.Namespace) -> Source:
 def _say_passed_over(stream: BatchStream | SegmentReader) -> None:
     """Print on standard error the unfinished end of a Kafka log. Damage that the rows leave out is logged at their end."""
     stream.close()
-    for finding in stream.findings if isinstance(stream, SegmentReader) else ():
-        if finding not in stream.damage:
+    if isinstance(stream, SegmentReader):
+        damage = stream.damage
+        for finding in (each for each in stream.findings if each not in damage):
             complain(str(finding))
 
 
