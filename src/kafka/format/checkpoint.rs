@@ -3,11 +3,11 @@
 //! All have one form: a version, a number of lines, then that many lines of fields with a space between them. Source:
 //! `CheckpointFile#write`, `OffsetCheckpointFile`, `LeaderEpochCheckpointFile`.
 
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::io::disk::open_file;
+use crate::io::regular_file::{NotAFile, read_file};
 
 const VERSION: &str = "0";
 
@@ -19,16 +19,17 @@ pub type Line = (Option<String>, i64, i64);
 /// # Errors
 /// `Corrupt` for another version, count or line, or if this is no file; the system's error.
 pub fn read(path: &Path, has_topic: bool) -> Result<Vec<Line>> {
-    let mut file = match open_file(path, false) {
-        Ok(file) => file,
+    let bytes = match read_file(path, None) {
+        Ok(bytes) => bytes,
         Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(Error::Io { source, .. }) if matches!(source.kind(), ErrorKind::NotSeekable | ErrorKind::IsADirectory) => {
-            return Err(Error::corrupt(path, 0, "a file".to_owned(), "a directory, pipe or device".to_owned()));
+        Err(Error::Io { source, path }) => {
+            let other = source.get_ref().and_then(|cause| cause.downcast_ref::<NotAFile>()).map(|kind| kind.name());
+            return Err(other.map_or(Error::Io { source, path: path.clone() }, |found| {
+                Error::corrupt(&path, 0, "a regular file", found)
+            }));
         }
         Err(error) => return Err(error),
     };
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).map_err(|e| Error::io(path, e))?;
     // A broker reads lines, which may end as on any system.
     let text = String::from_utf8_lossy(&bytes).replace("\r\n", "\n").replace('\r', "\n");
     parse(&text, has_topic).map_err(|(at, expected, found)| Error::corrupt(path, at, expected, found))

@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
-from logdex._core import key_hashes, offset_order
+from logdex._core import check_own_parts, key_hashes, offset_order
 from logdex._files import sync_directory
 from logdex._types import check_int64
 from logdex.hash_index.directory import DirectoryLock, FileSet, list_directory
@@ -99,6 +99,7 @@ class Job:
     def start(self) -> None:
         """Create the job's directory, on the driver; an error if it belongs to a store whose broker is running."""
         target = Path(self.index_dir)
+        check_own_parts(target, 2)
         refuse_running_broker(target)
         self._made_index_dir = not target.exists()
         self.directory.mkdir(parents=True)
