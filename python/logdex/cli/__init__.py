@@ -79,11 +79,11 @@ def _run(argv: Sequence[str]) -> int:
         arguments = _parser().parse_args(_join_times(argv))
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else _WRONG
-    # The lines of the log say what was passed over.
+    # What a read passes over is logged already. Here it only counts.
     with warnings.catch_warnings(record=True) as issued:
         warnings.simplefilter("always", DamageWarning)
         code: int = arguments.run(arguments)
-    return code or int(any(issubclass(warning.category, DamageWarning) for warning in issued))
+    return code or int(any(issubclass(each.category, DamageWarning) for each in issued))
 
 
 def _is_new(said: set[str], record: logging.LogRecord) -> bool:

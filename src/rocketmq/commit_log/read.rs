@@ -80,8 +80,12 @@ impl CommitLog {
         let last_begin = match scan.at_damage {
             AtDamage::Stop => 0,
             AtDamage::Salvage | AtDamage::Skip { .. } => {
-                let last = self.last_written(&files)?;
-                last.and_then(|number| files.get(number)).map_or(0, |file| file.start)
+                match self.pinned.as_ref().and_then(|pinned| pinned.last_written) {
+                    Some(start) => start,
+                    None => {
+                        self.last_written(&files)?.and_then(|number| files.get(number)).map_or(0, |file| file.start)
+                    }
+                }
             }
         };
         let gaps = self.gaps_between(&files)?;
