@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     Store = Callable[[str], Path]
 
+pytestmark = pytest.mark.filterwarnings("ignore::logdex.DamageWarning")
+
 
 def patch(path: Path, at: int, content: bytes) -> None:
     with path.open("r+b") as file:

@@ -262,7 +262,7 @@ def test_the_command_line_says_what_is_missing(
     if command == "cat":
         assert out.count("\n") == len(offsets_left(root, kind))
     if command == "export":
-        assert pq.read_table(tmp_path / "x.parquet").num_rows == len(offsets_left(root, kind))  # type: ignore[no-untyped-call]
+        assert pq.read_table(tmp_path / "x.parquet").num_rows == len(offsets_left(root, kind))
 
 
 def offsets_left(root: Path, kind: str) -> list[int]:
@@ -319,7 +319,8 @@ def test_a_gap_is_no_damage_of_a_read_that_does_not_touch_it(store: Store) -> No
         assert log.gaps(begin=late, clock_slack_ms=0) == []
         for begin, end, gaps in ((0, GAP[0], 0), (0, GAP[0] + 1, 1), (GAP[1] - 1, None, 1), (GAP[1], None, 0)):
             for stop, threads in (("broker", 1), ("broker", 2), ("valid", 1), ("salvage", 1)):
-                reader = log.scan(begin_phy_offset=begin, end_phy_offset=end, stop=stop, threads=threads)
+                way: Any = stop
+                reader = log.scan(begin_phy_offset=begin, end_phy_offset=end, stop=way, threads=threads)
                 reader.read_all()
                 assert [each.kind for each in reader.report.findings] == ["file-gap"] * gaps, (
                     begin,
