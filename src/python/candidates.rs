@@ -2,14 +2,14 @@
 
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::{Int32Type, Int64Type, TimestampMillisecondType};
-use arrow_array::{Array, ArrayRef, ListArray, MapArray, RecordBatch, RecordBatchReader, StringArray};
-use arrow_schema::{DataType, SchemaRef, TimeUnit};
+use arrow_array::{Array, ArrayRef, ListArray, MapArray, RecordBatch, StringArray};
+use arrow_schema::{DataType, TimeUnit};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyCapsule, PyDict, PyList, PyString};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 use pyo3_arrow::PyRecordBatch;
 
-use super::batch_stream::{BatchStream, Batches};
+use super::batch_stream::{BatchStream, Batches, batch_reader};
 use super::commit_log::PyCommitLog;
 use super::convert;
 use super::integer;
@@ -190,10 +190,6 @@ fn questions(keys: Vec<Option<String>>, topics: &Topics, lists: &[ListArray]) ->
 impl Batches for VerifiedMessages {
     type Notes = Counts;
 
-    fn schema(&self) -> SchemaRef {
-        RecordBatchReader::schema(self)
-    }
-
     fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         Self::next_batch(self)
     }
@@ -201,63 +197,25 @@ impl Batches for VerifiedMessages {
     fn notes(&self) -> Counts {
         self.counts()
     }
-
-    fn into_stream(self) -> Box<dyn RecordBatchReader + Send> {
-        Box::new(self)
-    }
 }
 
 /// Messages that carry keys, as record batches: an iterator, and an Arrow stream.
 #[pyclass(name = "FoundMessages", module = "logdex._core", frozen)]
 struct PyFoundMessages(BatchStream<VerifiedMessages>);
 
-#[pymethods]
-impl PyFoundMessages {
-    /// The schema of the batches.
-    #[getter]
-    fn schema<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.0.schema(py)
-    }
+batch_reader! {
+    PyFoundMessages {
+        /// How many candidates carry another key, as far as they were read.
+        #[getter]
+        fn rejected(&self, py: Python<'_>) -> u64 {
+            self.0.notes(py).rejected
+        }
 
-    /// How many candidates carry another key, as far as they were read.
-    #[getter]
-    fn rejected(&self, py: Python<'_>) -> u64 {
-        self.0.notes(py).rejected
-    }
-
-    /// True when more messages than `max_num` carry a key.
-    #[getter]
-    fn truncated(&self, py: Python<'_>) -> bool {
-        self.0.notes(py).truncated
-    }
-
-    /// Read all batches that are left into a table.
-    ///
-    /// Raises:
-    ///     OSError: The system refuses.
-    fn read_all<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.0.read_all(py)
-    }
-
-    fn __iter__(slf: Py<Self>) -> Py<Self> {
-        slf
-    }
-
-    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        self.0.next(py)
-    }
-
-    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.0.schema_capsule(py)
-    }
-
-    #[pyo3(signature = (requested_schema=None))]
-    fn __arrow_c_stream__<'py>(
-        &self,
-        py: Python<'py>,
-        requested_schema: Option<Bound<'py, PyCapsule>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.0.stream_capsule(py, requested_schema)
+        /// True when more messages than `max_num` carry a key.
+        #[getter]
+        fn truncated(&self, py: Python<'_>) -> bool {
+            self.0.notes(py).truncated
+        }
     }
 }
 

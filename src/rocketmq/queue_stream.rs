@@ -17,8 +17,8 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
+use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_schema::{ArrowError, SchemaRef};
 
 use super::commit_log::columns::Column;
 use super::commit_log::{BatchBuilder, Bodies, CommitLog, Filter, FramesAt, Row, Wanted};
@@ -300,11 +300,6 @@ impl QueueStream {
         })
     }
 
-    /// The schema of the batches.
-    pub fn schema(&self) -> SchemaRef {
-        self.builder.schema()
-    }
-
     /// Returns the offset in the log before which no message of the parts is missing. This includes messages that
     /// [`Self::next_batch`] has not returned yet. When all was read, it is the end of the range.
     pub fn position(&self) -> u64 {
@@ -433,6 +428,20 @@ impl QueueStream {
             }
         }
         Ok(())
+    }
+}
+
+impl Iterator for QueueStream {
+    type Item = std::result::Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_batch().map_err(|e| ArrowError::ExternalError(Box::new(e))).transpose()
+    }
+}
+
+impl RecordBatchReader for QueueStream {
+    fn schema(&self) -> SchemaRef {
+        self.builder.schema()
     }
 }
 

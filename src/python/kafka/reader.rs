@@ -1,11 +1,9 @@
 //! `SegmentReader`: records or batches of segments as record batches.
 
-use arrow_array::{RecordBatch, RecordBatchReader};
-use arrow_schema::SchemaRef;
+use arrow_array::RecordBatch;
 use pyo3::prelude::*;
-use pyo3::types::PyCapsule;
 
-use super::super::batch_stream::{BatchStream, Batches};
+use super::super::batch_stream::{BatchStream, Batches, batch_reader};
 use super::super::report;
 use crate::error::Result;
 use crate::kafka::SegmentReader;
@@ -26,20 +24,12 @@ pub(in super::super) struct Notes {
 impl Batches for SegmentReader {
     type Notes = Notes;
 
-    fn schema(&self) -> SchemaRef {
-        RecordBatchReader::schema(self)
-    }
-
     fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         self.next_batch()
     }
 
     fn notes(&self) -> Notes {
         Notes { findings: self.findings().to_vec(), position: self.position(), bytes_read: self.bytes_read() }
-    }
-
-    fn into_stream(self) -> Box<dyn RecordBatchReader + Send> {
-        Box::new(self)
     }
 }
 
@@ -55,76 +45,24 @@ impl PySegmentReader {
     }
 }
 
-#[pymethods]
-impl PySegmentReader {
-    /// The schema of the batches.
-    #[getter]
-    fn schema<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.0.schema(py)
-    }
+batch_reader! {
+    PySegmentReader {
+        /// Findings so far that were not raised, as a list of `logdex.report.Finding`: torn and zero tails, skipped batches.
+        #[getter]
+        fn findings<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+            report::findings(py, &self.0.notes(py).findings)
+        }
 
-    /// True after `close`, `read_all`, or after it was passed on as a stream.
-    #[getter]
-    fn closed(&self, py: Python<'_>) -> bool {
-        self.0.closed(py)
-    }
+        /// Byte offset in the current segment, after the last whole batch that was read.
+        #[getter]
+        fn position(&self, py: Python<'_>) -> u64 {
+            self.0.notes(py).position
+        }
 
-    /// Findings so far that were not raised, as a list of `logdex.report.Finding`: torn and zero tails, skipped batches.
-    #[getter]
-    fn findings<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        report::findings(py, &self.0.notes(py).findings)
-    }
-
-    /// Byte offset in the current segment, after the last whole batch that was read.
-    #[getter]
-    fn position(&self, py: Python<'_>) -> u64 {
-        self.0.notes(py).position
-    }
-
-    /// Bytes of segments that were read so far.
-    #[getter]
-    fn bytes_read(&self, py: Python<'_>) -> u64 {
-        self.0.notes(py).bytes_read
-    }
-
-    /// Return the next batch.
-    ///
-    /// Raises:
-    ///     StopIteration: There is no further batch.
-    ///     CorruptFileError: A segment is damaged; the reader is at its end.
-    ///     OSError: A file cannot be read; the reader is at its end.
-    fn read_next_batch<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.0.read_next_batch(py)
-    }
-
-    /// Return the remaining batches as a table.
-    fn read_all<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.0.read_all(py)
-    }
-
-    /// Close the files.
-    fn close(&self, py: Python<'_>) {
-        self.0.close(py);
-    }
-
-    fn __iter__(slf: Py<Self>) -> Py<Self> {
-        slf
-    }
-
-    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        self.0.next(py)
-    }
-
-    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.0.schema_capsule(py)
-    }
-
-    #[pyo3(signature = (requested_schema=None))]
-    fn __arrow_c_stream__<'py>(
-        &self,
-        py: Python<'py>,
-        requested_schema: Option<Bound<'py, PyCapsule>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.0.stream_capsule(py, requested_schema)
+        /// Bytes of segments that were read so far.
+        #[getter]
+        fn bytes_read(&self, py: Python<'_>) -> u64 {
+            self.0.notes(py).bytes_read
+        }
     }
 }
