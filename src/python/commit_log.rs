@@ -19,7 +19,7 @@ use super::report;
 use crate::error::Result;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::frame::Versions;
-use crate::rocketmq::commit_log::{AtDamage, Bodies, CommitLog, Options, ScanOptions, Start, file_batch};
+use crate::rocketmq::commit_log::{AtDamage, Bodies, CommitLog, Options, ScanOptions, Start};
 use crate::rocketmq::queue_stream;
 use crate::rocketmq::release::Release;
 use crate::rocketmq::{consume_queue, offset_files};
@@ -208,21 +208,6 @@ impl PyCommitLog {
         Ok(py.detach(|| log.max_offset())?)
     }
 
-    /// Let the first `max_offset` start its walk at a message of the log, not at the beginning of its file.
-    ///
-    /// The call has no effect if no message that states this offset begins there.
-    ///
-    /// Raises:
-    ///     OSError: The system refuses.
-    fn expect_message(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = integer::phy_offset)] phy_offset: u64,
-    ) -> PyResult<()> {
-        let log = self.inner()?;
-        Ok(py.detach(|| log.expect_message(phy_offset))?)
-    }
-
     /// Let the first `max_offset` start its walk at a message whose unit is in the store's queues.
     ///
     /// Args:
@@ -283,17 +268,6 @@ impl PyCommitLog {
     fn check_files<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let log = self.inner()?;
         report::report(py, &py.detach(|| log.check_files())?)
-    }
-
-    /// Return the files: `path`, `begin_phy_offset`, `end_phy_offset`, and `first_store_timestamp`, which is null if a file does
-    /// not begin with a message.
-    ///
-    /// Raises:
-    ///     OSError: The system refuses.
-    fn file_table<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let log = self.inner()?;
-        let batch = py.detach(|| log.file_times().map(|files| file_batch(&files)))?;
-        PyRecordBatch::new(batch).into_arro3(py)
     }
 
     /// Return the ranges of the log that may hold messages of a time range. Files are chosen by the store times of their first

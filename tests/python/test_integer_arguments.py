@@ -151,7 +151,6 @@ COMMIT_LOG: dict[str, Call] = {
     "scan:batch_size": lambda o, n: o.commit_log.scan(batch_size=n),
     "scan:threads": lambda o, n: o.commit_log.scan(threads=n),
     "scan:queue_end": lambda o, n: o.commit_log.scan(queue_end=n),
-    "expect_message:phy_offset": lambda o, n: o.commit_log.expect_message(n),
     "expect_dispatched:phy_offset": lambda o, n: o.commit_log.expect_dispatched(n, o.store.root),
     "place:phy_offset": lambda o, n: o.commit_log.place(n),
     "is_cut_short:end_phy_offset": lambda o, n: o.commit_log.is_cut_short(n),
