@@ -431,6 +431,7 @@ class QueueReader:
         body: Body = "decoded",
         batch_size: int = 8_192,
         selection: MessageFilter | None = None,
+        threads: int | None = 1,
     ) -> QueueReader: ...
     @property
     def position(self) -> int: ...
@@ -454,6 +455,7 @@ def dispatched_end(
     *,
     access: Access = "auto",
     compat: Compat | None = None,
+    threads: int | None = 1,
 ) -> int | None: ...
 
 @final
@@ -517,7 +519,7 @@ class CommitLog:
         batch_size: int = 8_192,
         stop: Stop = "broker",
         body: Body = "decoded",
-        threads: int = 1,
+        threads: int | None = 1,
         check_crc: bool = True,
         selection: MessageFilter | None = None,
         queue_end: int | None = None,

@@ -470,8 +470,9 @@ impl PyCommitLog {
     ///         states another offset. "prop-crc": its property `__CRC32#` is wrong. "cut-off": a broker truncated it and left it
     ///         on the disk. "valid": as "salvage", without the messages that are "cut-off" and without that column.
     ///     body: "decoded", or "stored": as the log holds it, possibly compressed.
-    ///     threads: Number of threads that check and decode. With more than one, batches may end before `batch_size`; the order
-    ///         is still that of the log. "salvage" always uses one thread.
+    ///     threads: Number of threads that check and decode; None: as many as there are processors, at most 4. With more than
+    ///         one, batches may end before `batch_size`; the order is still that of the log. "salvage" always uses one thread,
+    ///         "valid" from the first damage on.
     ///     check_crc: False: do not check the checksums of bodies, as a broker when it dispatches.
     ///     selection: Which messages are returned. The others are still checked.
     ///     queue_end: With "valid": messages before this offset are returned even if they look truncated.
@@ -495,7 +496,7 @@ impl PyCommitLog {
         #[pyo3(from_py_with = integer::batch_size)] batch_size: i64,
         stop: &str,
         body: &str,
-        #[pyo3(from_py_with = integer::threads)] threads: i64,
+        #[pyo3(from_py_with = integer::threads)] threads: Option<i64>,
         check_crc: bool,
         selection: Option<&Bound<'_, PyMessageFilter>>,
         #[pyo3(from_py_with = integer::queue_end)] queue_end: Option<i64>,
@@ -510,10 +511,6 @@ impl PyCommitLog {
                 return Err(PyValueError::new_err(text));
             }
         };
-        let most_threads = 64;
-        let wanted = usize::try_from(threads).ok().filter(|threads| (1..=most_threads).contains(threads));
-        let threads =
-            wanted.ok_or_else(|| PyValueError::new_err(format!("threads is 1 to {most_threads}, not {threads}")))?;
         let scan = ScanOptions {
             begin_phy_offset: log_offset(begin_phy_offset, 0),
             end_phy_offset: log_offset(end_phy_offset, u64::MAX),
@@ -521,7 +518,7 @@ impl PyCommitLog {
             batch_size: usize::try_from(batch_size).unwrap_or(0),
             bodies: bodies(body)?,
             at_damage,
-            threads,
+            threads: convert::threads(threads)?,
             check_crc,
             filter: PyMessageFilter::of(selection),
         };

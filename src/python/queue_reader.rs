@@ -82,12 +82,14 @@ batch_reader! {
         ///     body: "decoded" or "stored".
         ///     batch_size: Rows of a batch; it ends earlier at 64 MiB.
         ///     selection: Which of the messages are returned.
+        ///     threads: Number of threads that read and decode; None: as many as there are processors, at most 4. With more than one,
+        ///         batches may end before `batch_size`.
         ///
         /// Raises:
         ///     OSError: The system refuses; raised by the reader, too.
         ///     ValueError: An unknown column or word.
         #[new]
-        #[pyo3(signature = (log, parts, *, begin_phy_offset=None, end_phy_offset=None, columns=None, body="decoded", batch_size=8_192, selection=None))]
+        #[pyo3(signature = (log, parts, *, begin_phy_offset=None, end_phy_offset=None, columns=None, body="decoded", batch_size=8_192, selection=None, threads=1))]
         #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
         fn new(
             py: Python<'_>,
@@ -99,6 +101,7 @@ batch_reader! {
             body: &str,
             #[pyo3(from_py_with = integer::batch_size)] batch_size: i64,
             selection: Option<&Bound<'_, PyMessageFilter>>,
+            #[pyo3(from_py_with = integer::threads)] threads: Option<i64>,
         ) -> PyResult<Self> {
             let log = log.inner()?;
             let options = StreamOptions {
@@ -108,6 +111,7 @@ batch_reader! {
                 bodies: bodies(body)?,
                 batch_size: usize::try_from(batch_size).unwrap_or(0),
                 filter: PyMessageFilter::of(selection),
+                threads: convert::threads(threads)?,
             };
             let mut given = Vec::with_capacity(parts.len());
             for (topic, queue_id, queue, first, last) in parts {
@@ -146,6 +150,7 @@ batch_reader! {
 ///     queues: A tuple for each queue: topic, queue id, directory.
 ///     access: "auto", "mmap" or "pread".
 ///     compat: A broker release whose answers are wanted.
+///     threads: Number of threads that read the queues; None: as many as there are processors, at most 4.
 ///
 /// Returns:
 ///     The offset; None where no unit leads to its message.
@@ -153,27 +158,20 @@ batch_reader! {
 /// Raises:
 ///     OSError: The system refuses.
 #[pyfunction]
-#[pyo3(signature = (log, queues, *, access="auto", compat=None))]
+#[pyo3(signature = (log, queues, *, access="auto", compat=None, threads=1))]
 fn dispatched_end(
     py: Python<'_>,
     log: &PyCommitLog,
     queues: Vec<(Bound<'_, PyString>, i64, PathBuf)>,
     access: &str,
     compat: Option<&str>,
+    #[pyo3(from_py_with = integer::threads)] threads: Option<i64>,
 ) -> PyResult<Option<u64>> {
     let log = log.inner()?;
     let (access, compat) = (convert::access(access)?, convert::compat(compat)?);
+    let threads = convert::threads(threads)?;
     let queues: Vec<_> =
         queues.into_iter().map(|(topic, id, path)| (topic.to_string_lossy().into_owned(), id, path)).collect();
-    let end = py.detach(|| {
-        let mut parts = Vec::with_capacity(queues.len());
-        for (topic, queue_id, path) in queues {
-            let commit_log = Some(Arc::clone(&log));
-            let options = Options { access, compat, commit_log, ..Options::default() };
-            let queue = Arc::new(ConsumeQueue::open(&path, options)?);
-            parts.push(QueuePart { topic, queue_id, queue, begin: 0, end: 0 });
-        }
-        queue_stream::dispatched_end(&log, &parts)
-    })?;
-    Ok(end)
+    let options = Options { access, compat, commit_log: Some(Arc::clone(&log)), ..Options::default() };
+    Ok(py.detach(|| queue_stream::dispatched_end(&log, &queues, &options, threads))?)
 }

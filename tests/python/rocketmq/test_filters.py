@@ -84,9 +84,16 @@ def test_a_filtered_scan_returns_what_the_conditions_choose(
     chance = random.Random(f"{SEED} {name}")
     compared = 0
     with CommitLog.open(root / "commitlog") as log:
-        for options in ({"stop": "broker"}, {"stop": "broker", "threads": 2}, {"stop": "salvage"}, {"stop": "valid"}):
+        for options in (
+            {"stop": "broker"},
+            {"stop": "broker", "threads": 2},
+            {"stop": "salvage"},
+            {"stop": "valid"},
+            {"stop": "valid", "threads": 2},
+        ):
             whole = log.scan(columns=COLUMNS, **options)
             rows = rows_of(whole.read_all())
+            assert rows == rows_of(log.scan(columns=COLUMNS, **{**options, "threads": 1}).read_all())
             if not rows:
                 continue
             for _ in range(12):
