@@ -44,7 +44,7 @@ test: need-java $(VENV)/.extension ## run all tests: Rust, Python, Spark
 	@$(PY) -m pytest -q
 
 .PHONY: check
-check: $(VENV)/.extension wheel ## check formatting, lints, types, stubs, and the wheel in an empty environment
+check: $(VENV)/.extension wheel ## check formatting, lints, types, stubs, workflows, and the wheel in an empty environment
 	@echo '== cargo fmt, clippy, doc'
 	@$(CARGO) fmt --check
 	@$(CARGO) clippy --locked --quiet --all-targets -- -D warnings
@@ -56,6 +56,8 @@ check: $(VENV)/.extension wheel ## check formatting, lints, types, stubs, and th
 	@$(PY) -m mypy
 	@$(PY) -m mypy tests/interop
 	@$(PY) -m mypy.stubtest logdex._core
+	@echo '== workflows'
+	@$(VENV)/bin/zizmor --offline --quiet --pedantic .github/workflows
 
 .PHONY: interop
 interop: need-java need-maven $(VENV)/.extension-release ## test files of logdex in the real broker's classes (needs Maven)
@@ -86,9 +88,17 @@ bench-short: need-java need-maven $(VENV)/.extension-release $(VENV)/.bench ## r
 	@echo '== report'
 	@$(PY) -m benches.report --short
 
+.PHONY: docs
+docs: $(VENV)/.extension $(VENV)/.docs ## build the documentation site into build/docs; a warning is an error
+	@$(PY) scripts/draw_pictures.py
+	@rm -rf build/docs
+	@$(PY) -m sphinx -b html -q -W --keep-going docs build/docs
+	@echo 'build/docs/index.html'
+
 .PHONY: guides
-guides: $(VENV)/.extension ## run the guides in docs/guides, write their output, draw the screens
+guides: $(VENV)/.extension ## run the quick start and the guides, write their output, draw screens and pictures
 	@$(PY) scripts/run_guides.py --write
+	@$(PY) scripts/draw_pictures.py --write
 	@$(PY) scripts/draw_screens.py --write
 
 FUZZ_SECONDS ?= 20
@@ -115,6 +125,8 @@ lock: need-python ## pin the Python development environment again
 	    --custom-compile-command 'make lock' --output-file requirements-dev.lock
 	@build/uv/bin/uv pip compile --quiet --upgrade --universal --python-version 3.10 --group bench --no-emit-index-url \
 	    --constraint requirements-dev.lock --custom-compile-command 'make lock' --output-file requirements-bench.lock
+	@build/uv/bin/uv pip compile --quiet --upgrade --universal --python-version 3.10 --group docs --no-emit-index-url \
+	    --constraint requirements-dev.lock --custom-compile-command 'make lock' --output-file requirements-docs.lock
 
 .PHONY: clean
 clean: ## remove everything that these targets created
@@ -139,6 +151,11 @@ $(VENV)/.locked: requirements-dev.lock | need-python
 $(VENV)/.bench: requirements-bench.lock $(VENV)/.locked
 	@echo '== packages of the benchmarks into $(VENV)'
 	@$(PY) -m pip install --requirement requirements-bench.lock
+	@touch $@
+
+$(VENV)/.docs: requirements-docs.lock $(VENV)/.locked
+	@echo '== packages of the documentation into $(VENV)'
+	@$(PY) -m pip install --requirement requirements-docs.lock
 	@touch $@
 
 # Both builds write the same file in python/logdex, so each removes the stamp of the other.

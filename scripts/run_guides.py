@@ -1,4 +1,4 @@
-"""Run the guides of docs/guides and compare their output with the output that they show.
+"""Run the quick start and the guides of docs/guides, and compare their output with the output that they show.
 
     python scripts/run_guides.py            # run all; exit 1 if a guide shows another output
     python scripts/run_guides.py --write    # write the output into the guides
@@ -22,7 +22,7 @@ from pathlib import Path
 from document_shell import run_shell
 
 HOME = Path(__file__).resolve().parents[1]
-GUIDES = sorted((HOME / "docs" / "guides").glob("*.md"))
+GUIDES = [HOME / "docs" / "quickstart.md", *sorted((HOME / "docs" / "guides").glob("*.md"))]
 
 _BLOCK = re.compile(r"^```(sh|python|text)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _COLUMNS = 80

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import logging
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from logdex._core import __version__
+from logdex._core import __version__, local_path
 from logdex.errors import CorruptFileError, DamageWarning, GeometryError, IndexFullError, LockedError, LogdexError
 from logdex.report import Finding, Report
 
 if TYPE_CHECKING:
     from os import PathLike
+    from pathlib import Path
     from types import ModuleType
 
     from logdex import kafka, rocketmq
@@ -53,7 +53,7 @@ def open(path: str | PathLike[str]) -> MessageStore | LogDir | Log:  # noqa: A00
     from logdex.kafka import Log, LogDir  # noqa: PLC0415 -- imported on first use
     from logdex.rocketmq import MessageStore  # noqa: PLC0415 -- as above
 
-    root = Path(path)
+    root = local_path(path)
     if MessageStore.exists_at(root):
         return MessageStore.open(root)
     if Log.exists_at(root):

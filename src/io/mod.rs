@@ -2,6 +2,7 @@
 //! are reached by a map, by `pread`/`pwrite`, or in memory.
 //!
 //! - [`disk`]: opening, creating, locking, reserving space
+//! - [`location`]: paths and URLs from users
 //! - [`store_lock`]: the lock that a broker holds on its store
 //! - `source`: [`ReadAt`] and [`WriteAt`], for bytes in memory as well
 //! - `plain_file`, `mmap`, `file_source`: [`PlainFile`], [`MappedFile`], and [`FileSource`], which is one of the two
@@ -12,6 +13,7 @@
 pub mod disk;
 mod file_source;
 mod holes;
+pub mod location;
 mod mmap;
 pub(crate) mod open_cache;
 mod plain_file;

@@ -7,6 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::convert;
+use super::location;
 use super::time::{self, Round};
 use crate::rocketmq::checkpoint::{StoreCheckpoint, Timestamps};
 
@@ -70,7 +71,13 @@ impl PyStoreCheckpoint {
     ///     OSError: The system refuses.
     #[staticmethod]
     #[pyo3(signature = (path, *, mode="r", access="auto", compat=None))]
-    fn open(py: Python<'_>, path: PathBuf, mode: &str, access: &str, compat: Option<&str>) -> PyResult<Self> {
+    fn open(
+        py: Python<'_>,
+        #[pyo3(from_py_with = location::local_path)] path: PathBuf,
+        mode: &str,
+        access: &str,
+        compat: Option<&str>,
+    ) -> PyResult<Self> {
         convert::access(access)?;
         convert::compat(compat)?;
         let write = convert::write_mode(mode)?;

@@ -12,6 +12,7 @@ use super::checkpoint::PyStoreCheckpoint;
 use super::closable::Closable;
 use super::convert;
 use super::integer;
+use super::location;
 use super::message_filter::PyMessageFilter;
 use super::message_object::message_object;
 use super::message_reader::PyMessageReader;
@@ -107,7 +108,7 @@ impl PyCommitLog {
 ///
 /// Source: `MessageStoreConfig.MULTI_PATH_SPLITTER`.
 #[pyfunction]
-fn commit_log_directories(path: PathBuf) -> Vec<PathBuf> {
+fn commit_log_directories(#[pyo3(from_py_with = location::local_paths)] path: PathBuf) -> Vec<PathBuf> {
     offset_files::directories(&path)
 }
 
@@ -142,7 +143,7 @@ impl PyCommitLog {
     #[pyo3(signature = (directory, *, access="auto", compat=None, max_body_bytes=67_108_864))]
     fn open(
         py: Python<'_>,
-        directory: PathBuf,
+        #[pyo3(from_py_with = location::local_paths)] directory: PathBuf,
         access: &str,
         compat: Option<&str>,
         #[pyo3(from_py_with = integer::max_body_bytes)] max_body_bytes: i64,
@@ -268,6 +269,38 @@ impl PyCommitLog {
     fn check_files<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let log = self.inner()?;
         report::report(py, &py.detach(|| log.check_files())?)
+    }
+
+    /// Return the ranges between the files of the log that no file holds: a log file is missing, or was renamed or compressed.
+    ///
+    /// Files before the first one are expired and not missing. If the last files are missing, nothing here shows it.
+    ///
+    /// Args:
+    ///     begin: First store time, in ms: only gaps whose messages may have been stored in a time range; None: no bound.
+    ///     end: Last store time.
+    ///     clock_slack_ms: How far the broker's clock may have stepped within a file.
+    ///
+    /// Returns:
+    ///     A tuple for each range, in ascending order: the offset where it begins, the offset where it ends, and a
+    ///     `logdex.report.Finding` of the kind "file-gap".
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    #[pyo3(signature = (*, begin=None, end=None, clock_slack_ms=3_600_000))]
+    fn gaps<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = integer::begin)] begin: Option<i64>,
+        #[pyo3(from_py_with = integer::end)] end: Option<i64>,
+        #[pyo3(from_py_with = integer::clock_slack_ms)] clock_slack_ms: i64,
+    ) -> PyResult<Vec<(u64, u64, Bound<'py, PyAny>)>> {
+        let log = self.inner()?;
+        let times = TimeRange { begin_ms: begin.unwrap_or(i64::MIN), end_ms: end.unwrap_or(i64::MAX) };
+        let gaps = py.detach(|| log.gaps_in_time(times, clock_slack_ms))?;
+        let mut found = crate::report::Report::default();
+        gaps.iter().for_each(|gap| gap.tell(&mut found));
+        let findings = report::findings(py, &found.findings)?;
+        Ok(gaps.iter().zip(findings).map(|(gap, finding)| (gap.begin, gap.end, finding)).collect())
     }
 
     /// Return the ranges of the log that may hold messages of a time range. Files are chosen by the store times of their first

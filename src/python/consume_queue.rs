@@ -14,6 +14,7 @@ use super::closable::Closable;
 use super::commit_log::PyCommitLog;
 use super::convert;
 use super::integer;
+use super::location;
 use super::report;
 use super::time::{self, Round};
 use crate::rocketmq::consume_queue::{Boundary, ConsumeQueue, Kind, Options, extension_batch};
@@ -112,9 +113,9 @@ impl PyConsumeQueue {
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn open(
         py: Python<'_>,
-        directory: PathBuf,
+        #[pyo3(from_py_with = location::local_path)] directory: PathBuf,
         commit_log: Option<Py<PyCommitLog>>,
-        extension: Option<PathBuf>,
+        #[pyo3(from_py_with = location::optional_local_path)] extension: Option<PathBuf>,
         access: &str,
         compat: Option<&str>,
         #[pyo3(from_py_with = integer::log_end)] log_end: Option<i64>,

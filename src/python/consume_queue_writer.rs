@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use pyo3_arrow::PyRecordBatch;
 
-use super::{integer, report};
+use super::{integer, location, report};
 use crate::report::Report;
 use crate::rocketmq::consume_queue::{ConsumeQueueWriter, DelayLevels, WriterOptions};
 
@@ -90,7 +90,7 @@ impl PyConsumeQueueWriter {
     #[pyo3(signature = (directory, *, file_size=6_000_000, batch_file_size=13_800_000, delay_levels=DelayLevels::DEFAULT, multi_dispatch=true, extension_file_size=None))]
     fn create(
         py: Python<'_>,
-        directory: PathBuf,
+        #[pyo3(from_py_with = location::local_path)] directory: PathBuf,
         #[pyo3(from_py_with = integer::file_size)] file_size: u64,
         #[pyo3(from_py_with = integer::batch_file_size)] batch_file_size: u64,
         delay_levels: &str,

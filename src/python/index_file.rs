@@ -14,6 +14,7 @@ use super::entry_batches::entry_batches;
 use super::index_header::PyIndexHeader;
 use super::integer;
 use super::keys::{self, list_array, warn_damage};
+use super::location;
 use super::prepared_file::PyPreparedFile;
 use super::report;
 use super::time::{self, Round};
@@ -105,7 +106,7 @@ impl PyIndexFile {
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn create(
         py: Python<'_>,
-        path: PathBuf,
+        #[pyo3(from_py_with = location::local_path)] path: PathBuf,
         #[pyo3(from_py_with = integer::hash_slots)] hash_slots: i64,
         #[pyo3(from_py_with = integer::max_entries)] max_entries: i64,
         begin_timestamp: Option<&Bound<'_, PyAny>>,
@@ -156,7 +157,7 @@ impl PyIndexFile {
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn open(
         py: Python<'_>,
-        path: PathBuf,
+        #[pyo3(from_py_with = location::local_path)] path: PathBuf,
         mode: &str,
         #[pyo3(from_py_with = integer::hash_slots)] hash_slots: Option<i64>,
         #[pyo3(from_py_with = integer::max_entries)] max_entries: Option<i64>,

@@ -25,6 +25,7 @@ mod index_recovery;
 mod integer;
 mod kafka;
 mod keys;
+mod location;
 mod message_filter;
 mod message_input;
 mod message_object;
@@ -45,6 +46,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     hash_index::register(m)?;
     index_file::register(m)?;
+    location::register(m)?;
     prepared_file::register(m)?;
     checkpoint::register(m)?;
     commit_log::register(m)?;

@@ -15,6 +15,7 @@ use super::index_recovery::holds_tags;
 use crate::error::Result;
 use crate::hash_index::IndexFile;
 use crate::io::FileSource;
+use crate::report::Kind;
 
 /// Messages that are read in one step.
 const STEP: usize = 65_536;
@@ -138,7 +139,7 @@ impl LogEntryReader {
         let Range { end, stop, salvage, .. } = self.range;
         if salvage {
             let done = end.min(self.reached.max(stop));
-            let findings = walk.checked().findings.iter();
+            let findings = walk.checked().findings.iter().filter(|finding| finding.kind != Kind::FileGap);
             self.read.refused = findings.map(|finding| self.around(&finding.path, finding.offset, done)).collect();
             self.read.done = done;
         } else {
@@ -147,6 +148,8 @@ impl LogEntryReader {
             self.read.done = end.min(if ends_well { self.reached } else { stop });
             self.read.refused = if self.read.done < stop { vec![(self.read.done, end)] } else { Vec::new() };
         }
+        let gaps = self.log.gaps()?.into_iter().map(|gap| (gap.begin, gap.end));
+        self.read.refused.extend(gaps.filter(|(begin, _)| *begin < self.read.done));
         Ok(None)
     }
 

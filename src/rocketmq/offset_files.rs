@@ -69,14 +69,16 @@ fn entries(directories: &[PathBuf]) -> Result<(Vec<OffsetFile>, Vec<PathBuf>)> {
     Ok((files, strays))
 }
 
-/// Lists the files of these directories in the order of their offsets. Entries that are not files, or whose name is not 20
-/// digits, are left out. If two files have the same name, the first one counts.
+/// Lists the files of these directories in the order of their offsets. Entries that are not files, whose name is not 20
+/// digits, or whose name does not fit the length of the files, are left out. If two files have the same name, the first
+/// one counts.
 ///
 /// # Errors
 /// The system's error, with the path.
 pub(super) fn list(directories: &[PathBuf]) -> Result<Vec<OffsetFile>> {
     let (mut files, _) = entries(directories)?;
     files.dedup_by_key(|file| file.start);
+    take_misnamed(&mut files);
     let starts: Vec<u64> = files.iter().skip(1).map(|file| file.start).collect();
     for (file, next) in files.iter_mut().zip(starts) {
         file.len = file.len.min(next - file.start);
@@ -84,13 +86,70 @@ pub(super) fn list(directories: &[PathBuf]) -> Result<Vec<OffsetFile>> {
     Ok(files)
 }
 
-/// Returns the length of the files: the most frequent one, the larger of two that are equally frequent; 0 without files.
+/// Removes and returns the files whose names no writer gives to files of this length.
+///
+/// A file begins a multiple of the file length after the others. A file that does not is removed if no data is lost by it: it
+/// is empty, it would hide data of a file that fits, or several files agree on a length that it does not have.
+fn take_misnamed(files: &mut Vec<OffsetFile>) -> Vec<OffsetFile> {
+    let size = file_size(files);
+    let whole: Vec<u64> = files.iter().filter(|file| file.len == size).map(|file| file.start).collect();
+    let Some(first) = whole.first().copied().filter(|_| size > 0) else {
+        return Vec::new();
+    };
+    let fits = |file: &OffsetFile| file.start.abs_diff(first) % size == 0;
+    let fitting: Vec<(u64, u64)> =
+        files.iter().filter(|file| fits(file)).map(|file| (file.start, file.end())).collect();
+    let is_misnamed = |file: &mut OffsetFile| {
+        let overlaps = || {
+            let after = fitting.partition_point(|(start, _)| *start < file.end());
+            after.checked_sub(1).and_then(|last| fitting.get(last)).is_some_and(|(_, end)| *end > file.start)
+        };
+        !fits(file) && (file.len == 0 || (whole.len() > 1 && file.len != size) || overlaps())
+    };
+    files.extract_if(.., is_misnamed).collect()
+}
+
+/// Returns the length of the files: the most frequent one, the larger of two that are equally frequent; 0 if no file holds
+/// data.
 pub(super) fn file_size(files: &[OffsetFile]) -> u64 {
     let mut counts: HashMap<u64, usize> = HashMap::new();
-    for file in files {
+    for file in files.iter().filter(|file| file.len > 0) {
         *counts.entry(file.len).or_default() += 1;
     }
     counts.into_iter().max_by_key(|(len, count)| (*count, *len)).map_or(0, |(len, _)| len)
+}
+
+/// A range of offsets between two files that no file holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// Offset of the first missing byte.
+    pub begin: u64,
+    /// Offset after the last missing byte: the start of the next file.
+    pub end: u64,
+    /// The file before.
+    pub before: PathBuf,
+    /// The next file.
+    pub after: PathBuf,
+}
+
+impl Gap {
+    /// Add the missing files to a report.
+    pub fn tell(&self, report: &mut Report) {
+        report.find(&self.after, 0, Kind::FileGap, format!("a file that begins at {}", self.begin), self.end);
+    }
+}
+
+/// Returns the ranges in which whole files are missing between the listed ones.
+pub(super) fn gaps(files: &[OffsetFile]) -> Vec<Gap> {
+    let size = file_size(files);
+    let mut gaps = Vec::new();
+    for (file, next) in files.iter().zip(files.iter().skip(1)) {
+        let begin = file.start.saturating_add(size.max(file.len));
+        if begin < next.start {
+            gaps.push(Gap { begin, end: next.start, before: file.path.clone(), after: next.path.clone() });
+        }
+    }
+    gaps
 }
 
 /// Checks for stray files, gaps, and files of another length. The kinds of findings are in docs/findings.md.
@@ -98,9 +157,14 @@ pub(super) fn file_size(files: &[OffsetFile]) -> u64 {
 /// # Errors
 /// The system's error, with the path.
 pub(super) fn check(directories: &[PathBuf]) -> Result<Report> {
-    let (files, strays) = entries(directories)?;
+    let (mut files, strays) = entries(directories)?;
+    let misnamed = take_misnamed(&mut files);
     let size = file_size(&files);
     let mut checked = Report::default();
+    for file in &misnamed {
+        let expected = format!("a name that fits files of {size} bytes");
+        checked.find(&file.path, 0, Kind::FileName, expected, format!("{}, {} bytes", file.start, file.len));
+    }
     for path in &strays {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         if file_name::parse(&name).is_some() {

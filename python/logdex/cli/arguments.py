@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from logdex import _core
 from logdex._types import MAX_INT64
+from logdex.cli.output import time_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 _AGO = re.compile(r"-(\d{1,20}(?:\.\d{1,20})?)(ms|[smhdw])")
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_DATE = re.compile(r"(\d{4})(-?)(\d\d)\2(\d\d)")
+_YEAR_1990_MS = 631_152_000_000
 _LARGEST_INT = (1 << 31) - 1
 
 
@@ -96,20 +98,26 @@ def raw_bytes(text: str) -> bytes:
 def time_ms(text: str, *, end: bool = False) -> int:
     """Parse a time: epoch milliseconds, ISO 8601, or an age (`-2h`).
 
-    ISO 8601 without a zone is UTC, as in the output. A date is its first millisecond as a begin and its last as an end.
-    Fractions of a millisecond are rounded into the range.
+    ISO 8601 without a zone is UTC, as in the output. A date, also as `20261121`, is its first millisecond as a begin and its
+    last as an end. Fractions of a millisecond are rounded into the range. A number before 1990 is refused: it is seconds, or a
+    mistake, and as a begin it would select everything.
     """
-    ago = _AGO.fullmatch(text)
-    if ago or re.fullmatch(r"[+-]?\d{1,30}", text):
+    ago, date = _AGO.fullmatch(text), _DATE.fullmatch(text)
+    if not date and (ago or re.fullmatch(r"[+-]?\d{1,30}", text)):
         number = time.time_ns() // 1_000_000 - round(float(ago[1]) * _UNIT_MS[ago[2]]) if ago else int(text)
         if abs(number) > MAX_INT64:
             raise argparse.ArgumentTypeError(f"a time must fit in a signed 64-bit integer of milliseconds: {text}")
+        if number < _YEAR_1990_MS and not ago:
+            readings = f"{time_text(number)} in milliseconds, {time_text(number * 1000)} in seconds"
+            raise argparse.ArgumentTypeError(
+                f"{text} is ambiguous: {readings}; expected milliseconds of 1990 or later, or ISO 8601"
+            )
         return number
     try:
-        moment = _moment(text, end=end)
+        moment = _moment("-".join(date.group(1, 3, 4)) if date else text, end=end)
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=timezone.utc)
-        if end and _DATE.fullmatch(text):
+        if end and date:
             moment += timedelta(days=1, milliseconds=-1)
         return _core.time_ms(moment, end=end)
     except (ValueError, OverflowError):

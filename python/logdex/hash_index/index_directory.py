@@ -7,7 +7,6 @@ import io
 import threading
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from logdex import _core
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import tzinfo
     from os import PathLike
+    from pathlib import Path
 
     from arro3.core import Array
     from typing_extensions import Self
@@ -107,7 +107,7 @@ class IndexDirectory(Closing):
 
     @classmethod
     def _open(cls, directory: str | PathLike[str], mode: Literal["r", "a"], **options: Any) -> Self:  # noqa: ANN401 -- see `open`
-        path = Path(directory)
+        path = _core.local_path(directory)
         if mode not in ("r", "a"):
             raise ValueError(f'mode must be "r" or "a", not {mode!r}')
         if mode == "a":

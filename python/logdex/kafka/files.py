@@ -10,13 +10,14 @@ import errno
 import os
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from logdex._core import local_path
 from logdex._types import MAX_INT64
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 LOG = ".log"
 OFFSET_INDEX = ".index"
@@ -126,7 +127,7 @@ def _text(name: str) -> str:
 
 def existing_directory(path: str | os.PathLike[str], what: str) -> Path:
     """Return the path of a directory; raise `OSError` with what is missing if there is none."""
-    place = Path(path)
+    place = local_path(path)
     if not place.is_dir():
         raise OSError(errno.ENOTDIR if place.exists() else errno.ENOENT, f"no {what}", str(place))
     return place

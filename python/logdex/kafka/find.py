@@ -6,11 +6,11 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
 from arro3.core import DataType
 
+from logdex._core import local_path
 from logdex.errors import CorruptFileError
 from logdex.hash_index.query import TimeRange, check_max_num
 from logdex.kafka.key_index import KeyIndex, opened, partitions_of
@@ -132,9 +132,10 @@ def find(
     times = TimeRange.of(begin, end)
     most = None if max_num is None else max_num + 1
     lists: list[list[Record]] = []
+    place = None if index is None else local_path(index)
     rejected = scanned = 0
     with opened(log_dir) as logs:
-        opened_index = None if index is None else logs.attached(Path(index), partial(KeyIndex, Path(index)))
+        opened_index = None if place is None else logs.attached(place, partial(KeyIndex, place))
         for each in partitions_of(logs, topic):
             log = logs.log(topic, each.partition)
             covered, offsets = (0, []) if opened_index is None else opened_index.candidates(each, value, header)

@@ -12,7 +12,6 @@ import json
 import threading
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from logdex import _core
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
     from os import PathLike
+    from pathlib import Path
 
     from logdex.kafka.files import TopicPartition
     from logdex.kafka.log import Log
@@ -162,13 +162,14 @@ def build_key_index(
     """
     check_max_entries(max_entries)
     reports = []
+    root = _core.local_path(directory)
     with opened(log_dir) as logs:
         partitions = partitions_of(logs, topics)
-        check_targets(partitions, Path(directory), header)
+        check_targets(partitions, root, header)
         for each in partitions:
             log = logs.log(each.topic, each.partition)
             show = None if progress is None else partial(progress, each)
-            target = Path(directory) / str(each)
+            target = root / str(each)
             reports.append(index_partition(log, target, header=header, max_entries=max_entries, progress=show))
     return merge([Report([], {"partitions": 0, "records": 0, "entries": 0}), *reports])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from logdex import _core
@@ -20,6 +19,7 @@ from logdex.report import merge
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from os import PathLike
+    from pathlib import Path
 
     from logdex._core import LogSegment, SegmentReader, Slice
     from logdex._types import Access, Check, OnError, Time
@@ -99,7 +99,7 @@ class Log(Closing):
     @staticmethod
     def exists_at(path: str | PathLike[str]) -> bool:
         """Return whether a path is a partition's directory: it holds a `.log` file."""
-        return has_segments(Path(path))
+        return has_segments(_core.local_path(path))
 
     @property
     def path(self) -> Path:

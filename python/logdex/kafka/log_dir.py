@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from logdex import _core
@@ -20,6 +19,7 @@ from logdex.report import merge
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from os import PathLike
+    from pathlib import Path
 
     from logdex._core import LogSegment, SegmentReader
     from logdex._types import Access, Check, Isolation, OnError, Time
@@ -74,7 +74,7 @@ class LogDir(Closing):
     @staticmethod
     def exists_at(path: str | PathLike[str]) -> bool:
         """Return whether a path is a log directory: it holds a partition, or the files that only a log directory has."""
-        place = Path(path)
+        place = _core.local_path(path)
         if not place.is_dir():
             return False
         if any((place / name).exists() for name in (checkpoint.RECOVERY_POINT, checkpoint.LOG_START)):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import errno
 from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from logdex._core import delivered_levels, last_message
+from logdex._core import delivered_levels, last_message, local_path
 from logdex.hash_index.query import MIN_TIME, TimeRange
 from logdex.report import Finding, Report
 from logdex.rocketmq.index_service import INDEXES_TAGS
@@ -80,7 +79,7 @@ def copy_messages(
         FileExistsError: The directory is not empty.
         OSError: The system refuses. The new store is then in the state of one after a crash.
     """
-    target = Path(directory)
+    target = local_path(directory)
     if holds_log(target):
         raise FileExistsError(errno.EEXIST, "expected a missing or empty directory, found a store", str(target))
     delays = DelayOffsets(store.layout.config).offsets if topic in (None, SCHEDULE_TOPIC) else {}

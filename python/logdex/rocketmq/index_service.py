@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import logging
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from logdex import _core
-from logdex._core import CommitLog, StoreCheckpoint, broker_lock_holder
+from logdex._core import CommitLog, StoreCheckpoint, broker_lock_holder, local_path
 from logdex._types import Access, Compat, check_int64
 from logdex.arrow import INDEXED_COLUMNS, entry_batches, message_batches
 from logdex.errors import LockedError
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import tzinfo
     from os import PathLike
+    from pathlib import Path
 
     from arro3.core import RecordBatch
     from typing_extensions import Self
@@ -114,7 +114,7 @@ class IndexService(IndexDirectory):
         """
         if compat is not None and compat not in get_args(Compat):
             raise ValueError(f"compat must be None or one of {', '.join(get_args(Compat))}, not {compat!r}")
-        path = None if checkpoint is None else Path(checkpoint)
+        path = None if checkpoint is None else local_path(checkpoint)
         return cls._open(
             directory,
             mode,

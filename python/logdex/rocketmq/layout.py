@@ -10,7 +10,12 @@ import json
 import os
 import re
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+from logdex._core import local_path, local_paths
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 OFFSET_NAME = re.compile(r"\d{20}")
 """The name of a file of a log or of a queue: the offset of its first byte."""
@@ -82,11 +87,11 @@ class StoreLayout:
 
 def find_layout(path: str | os.PathLike[str], commit_log: str | os.PathLike[str] | None = None) -> StoreLayout:
     """Find the parts of a store; see `MessageStore.open`."""
-    root = Path(path)
+    root = local_path(path)
     if commit_log is not None:
         if not root.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, "no store directory", str(root))
-        return StoreLayout(root, os.fspath(commit_log))
+        return StoreLayout(root, local_paths(commit_log))
     # Not is_dir(), which hides errors of the system.
     names = _names(root)
     if "commitlog" in names:

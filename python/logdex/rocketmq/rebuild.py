@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import errno
 from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from logdex._core import ConsumeQueueWriter
+from logdex._core import ConsumeQueueWriter, local_path
 from logdex.arrow import INDEXED_COLUMNS
 from logdex.hash_index.directory import list_directory
 from logdex.report import Report
@@ -37,7 +36,7 @@ def build_index(
     progress: Progress | None,
 ) -> Report:
     """Index the messages of a log by the broker's rules; see `MessageStore.build_index`."""
-    target = Path(directory)
+    target = local_path(directory)
     if target.is_dir() and list_directory(target):
         # Index files would be overwritten, and among other files a broker would load ours as one of them.
         raise FileExistsError(errno.EEXIST, "the directory is not empty; give the index one of its own", str(target))

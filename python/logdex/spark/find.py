@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,6 +20,7 @@ from logdex.spark.workers import check_worker_python
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from os import PathLike
+    from pathlib import Path
 
     from pyspark.sql import Column, DataFrame
 
@@ -67,7 +67,7 @@ def find(
     check_int64(hash_slots=hash_slots, max_entries=max_entries)
     check_worker_python(keys_df.sparkSession)
     require_columns(keys_df.columns, ("topic", "key"), "find")
-    root = Path(store).absolute()
+    root = workers.driver_path(store, keys_df.sparkSession)
     workers.require_directory(root)
     slots, entries = hash_slots, max_entries
     # A store without an index can be searched: its log is read.
@@ -144,7 +144,7 @@ def lookup(
         FileNotFoundError: There is no such directory.
         LogdexError: The workers' Python cannot run logdex.
     """
-    query = _query(index_dir, max_num, hash_slots, max_entries)
+    query = _query(workers.driver_path(index_dir, keys_df.sparkSession), max_num, hash_slots, max_entries)
     check_worker_python(keys_df.sparkSession)
     require_columns(keys_df.columns, ("topic", "key"), "lookup")
 
@@ -172,7 +172,7 @@ def query_offset(
     Example:
         df.select("topic", "key", query_offset("/data/store/index")("topic", "key").alias("offsets"))
     """
-    query = _query(index_dir, max_num, hash_slots, max_entries)
+    query = _query(workers.driver_path(index_dir), max_num, hash_slots, max_entries)
     # Its signature for mypy asks for a function type, which pyspark warns of at run time.
     make: Any = arrow_udf
     made: Callable[..., Column] = make(query, returnType=ArrayType(LongType())).asNondeterministic()
@@ -180,12 +180,11 @@ def query_offset(
 
 
 def _query(
-    index_dir: str | PathLike[str], max_num: int | None, hash_slots: int | None, max_entries: int | None
+    directory: Path, max_num: int | None, hash_slots: int | None, max_entries: int | None
 ) -> Callable[[Any, Any], Any]:
     """Return a function that a worker calls with topics and keys for the lists of candidates."""
     check_max_num(max_num)
     check_int64(hash_slots=hash_slots, max_entries=max_entries)
-    directory = Path(index_dir).absolute()
     slots, entries = workers.known_geometry(directory, hash_slots, max_entries)
 
     def query(topics: pa.Array, keys: pa.Array) -> pa.Array:

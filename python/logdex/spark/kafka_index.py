@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logdex.kafka import LogDir
 from logdex.kafka.key_index import check_max_entries, check_targets, index_partition, partitions_of
 from logdex.report import Finding, Report, merge
-from logdex.spark.workers import call_in_tasks, check_worker_python, require_directory
+from logdex.spark.workers import call_in_tasks, check_worker_python, driver_path, require_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,7 +37,7 @@ def build_key_index(
     """
     check_max_entries(max_entries)
     check_worker_python(spark)
-    source, target = Path(log_dir).absolute(), Path(directory).absolute()
+    source, target = driver_path(log_dir, spark), driver_path(directory, spark)
     require_directory(source)
     with LogDir.open(source) as logs:
         # The largest first, so that none of them begins when all others are done.

@@ -6,16 +6,15 @@ Each function returns None if its option is not set, unless it has a default, an
 from __future__ import annotations
 
 import json
-import re
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from logdex._core import time_ms
+from logdex._core import local_path, time_ms
 from logdex._types import Access, Compat, check_int64
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 
 def check_names(
@@ -45,7 +44,7 @@ def path(options: Mapping[str, str], what: str) -> Path:
 
 
 def _local(given: str) -> Path:
-    return Path(re.sub("^file:(//)?", "", given)).absolute()
+    return local_path(given).absolute()
 
 
 def directories(options: Mapping[str, str], name: str) -> str | None:

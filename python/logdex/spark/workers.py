@@ -22,16 +22,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from logdex._core import commit_log_directories
+from logdex._core import commit_log_directories, local_path
 from logdex.errors import LogdexError
 from logdex.rocketmq import CommitLog, IndexService, MessageStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
-
-    from pyspark.sql import SparkSession
 
 
 _Argument = TypeVar("_Argument")
@@ -92,6 +91,24 @@ def _python_problem(python: str) -> str:
     return "" if done.stdout == driver else f"it is Python {done.stdout} and the driver is Python {driver}"
 
 
+def driver_path(path: str | os.PathLike[str], spark: SparkSession | None = None) -> Path:
+    """Return a path of a function's argument, absolute. A relative one means the same as in the formats, and as in Spark itself.
+
+    Formats are planned by processes of the driver's JVM, so the JVM's directory counts, not where this process moved to since.
+    """
+    place = local_path(path)
+    spark = spark or SparkSession.getActiveSession()
+    if spark is None or place.is_absolute():
+        return place.absolute()
+    try:
+        jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 -- no public call returns the directory
+    except PySparkException:
+        raise ValueError(
+            f"{path}: expected an absolute path: a Connect session does not know the driver's directory"
+        ) from None
+    return Path(jvm.System.getProperty("user.dir")) / place
+
+
 def call_in_tasks(
     spark: SparkSession, function: Callable[[_Argument], Any], arguments: Sequence[_Argument]
 ) -> list[Any]:
@@ -130,8 +147,8 @@ def message_store(root: str, **options: Any) -> MessageStore:
 def require_directory(directory: Path) -> None:
     """Raise FileNotFoundError, with the name of this machine, if there is no such directory."""
     if not directory.is_dir():
-        where = f"{directory} on {socket.gethostname()} (driver and workers must see the same files)"
-        raise FileNotFoundError(errno.ENOENT, "no such directory", where)
+        what = f"no such directory on {socket.gethostname()} (driver and workers must see the same files)"
+        raise FileNotFoundError(errno.ENOENT, what, str(directory))
 
 
 def known_geometry(index_dir: Path, hash_slots: int | None, max_entries: int | None) -> tuple[int | None, int | None]:

@@ -7,7 +7,7 @@ use arrow_array::{ArrayRef, Int32Array, Int64Array};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use super::super::{convert, integer};
+use super::super::{convert, integer, location};
 use super::sparse_index::{Handle, PyIndex, Reduced, sparse_index_class};
 use crate::error::Result;
 use crate::kafka::{OffsetEntry, OffsetIndex, Segment, SparseIndex};

@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
 
+use super::super::location;
 use crate::kafka::ProducerState;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -36,7 +37,7 @@ impl PyProducerState {
     ///     CorruptFileError: The snapshot is damaged.
     ///     OSError: The file cannot be read.
     #[staticmethod]
-    fn of_snapshot(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+    fn of_snapshot(py: Python<'_>, #[pyo3(from_py_with = location::local_path)] path: PathBuf) -> PyResult<Self> {
         Ok(Self { state: Mutex::new(py.detach(|| ProducerState::of_snapshot(&path))?) })
     }
 

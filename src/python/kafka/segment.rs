@@ -9,7 +9,7 @@ use pyo3::types::{PyBytes, PyTuple};
 
 use super::super::closable::Closable;
 use super::super::time::{self, Round};
-use super::super::{convert, integer, report};
+use super::super::{convert, integer, location, report};
 use super::arguments::{self, check_word};
 use super::producer_state::PyProducerState;
 use super::reader::PySegmentReader;
@@ -156,7 +156,7 @@ impl PyLogSegment {
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn open(
         py: Python<'_>,
-        log_file: PathBuf,
+        #[pyo3(from_py_with = location::local_path)] log_file: PathBuf,
         topic: Option<String>,
         #[pyo3(from_py_with = integer::partition)] partition: Option<i32>,
         check: Option<&str>,
@@ -517,7 +517,7 @@ impl PyLogSegment {
     fn rebuild_indexes<'py>(
         &self,
         py: Python<'py>,
-        directory: PathBuf,
+        #[pyo3(from_py_with = location::local_path)] directory: PathBuf,
         #[pyo3(from_py_with = integer::index_interval_bytes)] index_interval_bytes: i64,
         #[pyo3(from_py_with = integer::max_index_bytes)] max_index_bytes: i64,
         producers: Option<Py<PyProducerState>>,
@@ -548,8 +548,8 @@ impl PyLogSegment {
         epochs: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = integer::previous_end)] previous_end: Option<i64>,
         closed: bool,
-        offset_index: Option<PathBuf>,
-        time_index: Option<PathBuf>,
+        #[pyo3(from_py_with = location::optional_local_path)] offset_index: Option<PathBuf>,
+        #[pyo3(from_py_with = location::optional_local_path)] time_index: Option<PathBuf>,
     ) -> PyResult<(Vec<Bound<'py, PyAny>>, i64)> {
         let segment = self.inner()?;
         let epochs = arguments::epochs(epochs)?;

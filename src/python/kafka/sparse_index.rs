@@ -303,7 +303,7 @@ macro_rules! sparse_index_class {
             #[pyo3(signature = (path, *, mode="r", check="verify", access="auto", compat=None, base_offset=None))]
             fn open(
                 py: Python<'_>,
-                path: PathBuf,
+                #[pyo3(from_py_with = location::local_path)] path: PathBuf,
                 mode: &str,
                 check: &str,
                 access: &str,
@@ -324,7 +324,7 @@ macro_rules! sparse_index_class {
             #[pyo3(signature = (path, base_offset, max_bytes=10_485_760, *, compat=None))]
             fn create(
                 py: Python<'_>,
-                path: PathBuf,
+                #[pyo3(from_py_with = location::local_path)] path: PathBuf,
                 #[pyo3(from_py_with = integer::base_offset)] base_offset: i64,
                 #[pyo3(from_py_with = integer::max_bytes)] max_bytes: i64,
                 compat: Option<&str>,
@@ -446,7 +446,11 @@ macro_rules! sparse_index_class {
 
             /// Check every entry, and compare it with the log beside the index or the given one. Findings are never raised.
             #[pyo3(signature = (log=None))]
-            fn verify<'py>(&self, py: Python<'py>, log: Option<PathBuf>) -> PyResult<Bound<'py, PyAny>> {
+            fn verify<'py>(
+                &self,
+                py: Python<'py>,
+                #[pyo3(from_py_with = location::optional_local_path)] log: Option<PathBuf>,
+            ) -> PyResult<Bound<'py, PyAny>> {
                 self.0.verify(py, log)
             }
 

@@ -7,8 +7,8 @@ use arrow_array::{ArrayRef, Int64Array, TimestampMillisecondArray};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use super::super::integer;
 use super::super::time::{self, Round};
+use super::super::{integer, location};
 use super::sparse_index::{Handle, PyIndex, Reduced, sparse_index_class};
 use crate::error::Result;
 use crate::kafka::{Segment, SparseIndex, TimeEntry, TimeIndex};

@@ -10,7 +10,7 @@ use crate::io::{Access, FileSource};
 use crate::report::Report;
 use crate::rocketmq::commit_log::frame::Versions;
 use crate::rocketmq::commit_log::scan::walk::Scan;
-use crate::rocketmq::offset_files::{self, OffsetFile, OpenFiles};
+use crate::rocketmq::offset_files::{self, Gap, OffsetFile, OpenFiles};
 
 /// Options for reading a log.
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +107,27 @@ impl CommitLog {
     /// The system's error, with the path.
     pub fn file_size(&self) -> Result<u64> {
         Ok(offset_files::file_size(&self.files()?))
+    }
+
+    /// Returns the ranges between the files of the log that no file holds, in ascending order.
+    ///
+    /// Missing files before the first file are expired, and missing files behind the last written one were never needed.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn gaps(&self) -> Result<Vec<Gap>> {
+        self.gaps_between(&self.files()?)
+    }
+
+    /// Returns the gaps between these files.
+    pub(super) fn gaps_between(&self, files: &[OffsetFile]) -> Result<Vec<Gap>> {
+        let mut gaps = offset_files::gaps(files);
+        if !gaps.is_empty() {
+            let last = self.last_written(files)?.and_then(|number| files.get(number)).map_or(0, |file| file.start);
+            // A broker deletes expired files while the directory is listed, the oldest first.
+            gaps.retain(|gap| gap.end <= last && gap.before.exists());
+        }
+        Ok(gaps)
     }
 
     /// Returns the log offset of the first byte of the first file, 0 without files.

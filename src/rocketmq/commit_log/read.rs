@@ -37,10 +37,10 @@ impl CommitLog {
         let last = self.last_to_salvage(scan.at_damage, &files)?;
         let known = self.is_known_begin(begin, scan.at_damage, &files, last.as_ref())?;
         let is_frame = known || files.iter().find(|file| file.end() > begin).is_none_or(|file| file.start >= begin);
-        let walk = self.scan_walk(scan, files.clone(), last.as_ref());
+        let walk = self.scan_walk(scan, files.clone(), last.as_ref())?;
         if scan.threads > 1 && scan.batch_size > 0 && scan.at_damage != AtDamage::Salvage && is_frame {
             let rest = (scan.at_damage != AtDamage::Stop).then_some(walk);
-            let parallel = Parallel::new(&files, begin, self.options, scan, rest);
+            let parallel = Parallel::new(&files, self.gaps_between(&files)?, begin, self.options, scan, rest);
             return Ok(MessageReader::of_threads(parallel, &scan.columns));
         }
         let mut columns = scan.columns.clone();
@@ -90,15 +90,21 @@ impl CommitLog {
     }
 
     /// Returns the walk of a scan. It starts with the file that holds the first offset.
-    fn scan_walk(&self, scan: &ScanOptions, files: Vec<OffsetFile>, last: Option<&OffsetFile>) -> Scan<FileSource> {
+    fn scan_walk(
+        &self,
+        scan: &ScanOptions,
+        files: Vec<OffsetFile>,
+        last: Option<&OffsetFile>,
+    ) -> Result<Scan<FileSource>> {
         let last_begin = last.map_or(0, |file| file.start);
+        let gaps = self.gaps_between(&files)?;
         let walk = self.walk(files, scan.begin_phy_offset, scan.end_phy_offset).checking(scan.check_crc);
-        let walk = walk.filtering(scan.filter.clone());
-        match scan.at_damage {
+        let walk = walk.filtering(scan.filter.clone()).reporting(gaps);
+        Ok(match scan.at_damage {
             AtDamage::Stop => walk,
             AtDamage::Salvage => walk.salvaging(last_begin),
             AtDamage::Skip { queue_end } => walk.salvaging(last_begin).without_truncated(queue_end),
-        }
+        })
     }
 
     /// Returns the topics of all messages, sorted, and a report of the corrupt regions. Reads the whole log.
@@ -108,7 +114,7 @@ impl CommitLog {
     pub fn topics(&self, at_damage: AtDamage) -> Result<(Vec<String>, Report)> {
         let files = self.files()?;
         let last = self.last_to_salvage(at_damage, &files)?;
-        let mut walk = self.scan_walk(&ScanOptions { at_damage, ..ScanOptions::default() }, files, last.as_ref());
+        let mut walk = self.scan_walk(&ScanOptions { at_damage, ..ScanOptions::default() }, files, last.as_ref())?;
         let mut topics = BTreeSet::new();
         while walk.advance()? {
             let is_truncated = walk.suspect().has(Suspect::CUT_OFF);
@@ -191,7 +197,7 @@ impl CommitLog {
         let options = ScanOptions { begin_phy_offset: begin, end_phy_offset: end, at_damage, ..ScanOptions::default() };
         let files = self.files()?;
         let last = self.last_to_salvage(at_damage, &files)?;
-        let walk = self.scan_walk(&options, files, last.as_ref());
+        let walk = self.scan_walk(&options, files, last.as_ref())?;
         let known = !salvage && begin > 0 && LookUp::new(self)?.is_message(begin)?;
         if known { walk.starting_at_begin() } else { Ok(walk) }
     }

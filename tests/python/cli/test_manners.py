@@ -162,7 +162,6 @@ def test_the_package_runs_as_a_program() -> None:
 
 def test_times() -> None:
     assert time_ms("1700000000123") == 1_700_000_000_123
-    assert time_ms("-5") == -5
     assert time_ms("2023-11-14T22:13:20Z") == time_ms("2023-11-14T22:13:20") == 1_700_000_000_000
     assert time_ms("2023-11-15T06:13:20.123+08:00") == 1_700_000_000_123
     assert time_ms("2023-11-15T06:13:20,1+0800") == time_ms("2023-11-14T22:13:20.1z") == 1_700_000_000_100
@@ -189,6 +188,31 @@ def test_times() -> None:
     ):
         with pytest.raises(argparse.ArgumentTypeError, match="time"):
             time_ms(text)
+
+
+def test_a_date_needs_no_dashes() -> None:
+    assert time_ms("20261121") == time_ms("2026-11-21") == 1_795_219_200_000
+    assert time_ms("20261121", end=True) == time_ms("2026-11-21", end=True) == 1_795_219_200_000 + 86_400_000 - 1
+    for text in ("20261321", "2026-1121", "202611-21"):
+        with pytest.raises(argparse.ArgumentTypeError, match="expected a time"):
+            time_ms(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds", "seconds"),
+    [
+        ("1795219200", "1970-01-21T18:40:19.200Z", "2026-11-21T00:00:00.000Z"),
+        ("631151999999", "1989-12-31T23:59:59.999Z", "631151999999000"),
+        ("2026", "1970-01-01T00:00:02.026Z", "1970-01-01T00:33:46.000Z"),
+        ("-5", "1969-12-31T23:59:59.995Z", "1969-12-31T23:59:55.000Z"),
+    ],
+)
+def test_a_number_before_1990_is_refused_with_both_readings(text: str, milliseconds: str, seconds: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError) as refused:
+        time_ms(text)
+    assert str(refused.value).startswith(f"{text} is ambiguous: {milliseconds} in milliseconds, {seconds} in seconds; ")
+    assert time_ms("631152000000") == 631_152_000_000
+    assert time_ms("1970-01-01T00:00:02.026Z") == 2_026
 
 
 def test_a_time_ago_is_no_option(store: Callable[[str], Path], logdex_command: Callable[..., Any]) -> None:

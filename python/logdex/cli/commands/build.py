@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import errno
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from logdex._core import local_path
 from logdex.cli.arguments import GEOMETRY, TIMES, add_options, add_source, command, int32, open_options
 from logdex.cli.output import Progress, complain, say_built, say_json
 from logdex.errors import CorruptFileError
@@ -126,7 +126,7 @@ def copy(arguments: argparse.Namespace) -> int:
 
 def recover(arguments: argparse.Namespace) -> int:
     """Repair the store and print what was done; 1 if it was damaged."""
-    if not holds_log(Path(arguments.store)):
+    if not holds_log(local_path(arguments.store)):
         raise FileNotFoundError(errno.ENOENT, "no store with a log in commitlog", arguments.store)
     try:
         with StoreWriter.open(

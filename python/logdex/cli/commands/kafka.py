@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from logdex._core import local_path
 from logdex.cli.arguments import TIMES, add_options, command, count, int32, raw_bytes, word
 from logdex.cli.output import Progress, complain, printable, say, say_json, say_report
 from logdex.cli.sources import open_first
@@ -108,7 +108,7 @@ def add_parsers(subparsers: Subparsers) -> None:
 def run_dump(arguments: argparse.Namespace) -> int:
     """Print files; 1 if they have faults."""
     dump = Dump(deep=arguments.deep or arguments.print_data_log, data=arguments.print_data_log, json=arguments.json)
-    for path in files_to_dump([Path(path) for path in arguments.paths]):
+    for path in files_to_dump([local_path(path) for path in arguments.paths]):
         lines = dump.file(path)
         if not arguments.json:
             say(f"Dumping {path}")
@@ -160,7 +160,7 @@ def run_verify(arguments: argparse.Namespace) -> int:
     """Print findings; 1 if there are any."""
     expected = "no Kafka log directory, no partition's directory, no file of a segment"
     with (
-        open_first(Path(arguments.path), (open_source, open_part), expected) as source,
+        open_first(local_path(arguments.path), (open_source, open_part), expected) as source,
         Progress("verify") as progress,
     ):
         report = source.verify(progress, deep=not arguments.shallow)
@@ -169,7 +169,7 @@ def run_verify(arguments: argparse.Namespace) -> int:
 
 def run_rebuild(arguments: argparse.Namespace) -> int:
     """Write index files; 1 if the log has faults."""
-    path = Path(arguments.path)
+    path = local_path(arguments.path)
     options: dict[str, Any] = {
         "index_interval_bytes": arguments.index_interval_bytes,
         "max_index_bytes": arguments.max_index_bytes,

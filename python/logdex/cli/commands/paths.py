@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import errno
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from logdex._core import SegmentReader
+from logdex._core import SegmentReader, local_path
 from logdex.cli.arguments import FILTERS, OPEN, add_options, add_source, command, open_options
 from logdex.cli.output import Progress, complain, say, say_facts, say_json, say_report, size_text, table, time_text
 from logdex.cli.rows import limited_batches, plain_rows
@@ -121,7 +120,7 @@ def cat(arguments: argparse.Namespace) -> int:
 
 def export(arguments: argparse.Namespace) -> int:
     """Write the file; 1 if no row passes the filters, with a file of no rows."""
-    target = Path(arguments.file)
+    target = local_path(arguments.file)
     if target.exists():
         raise FileExistsError(errno.EEXIST, "the file exists already", str(target))
     try:
@@ -168,7 +167,7 @@ def _write(source: Source, sink: BinaryIO, progress: Progress, arguments: argpar
 
 
 def _open(arguments: argparse.Namespace) -> Source:
-    return open_first(Path(arguments.path), KINDS, _EXPECTED, **open_options(arguments))
+    return open_first(local_path(arguments.path), KINDS, _EXPECTED, **open_options(arguments))
 
 
 def _say_passed_over(stream: BatchStream | SegmentReader) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logdex import _core
@@ -18,6 +17,7 @@ from logdex.hash_index.geometry import ENTRY_SIZE
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
+    from pathlib import Path
 
     from logdex.cli.arguments import Subparsers
     from logdex.hash_index import IndexFile
@@ -45,10 +45,11 @@ def add_parsers(subparsers: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure and print; 1 if the index is empty."""
-    path = Path(arguments.index)
+    path = _core.local_path(arguments.index)
     if (path / "commitlog").is_dir():
         path /= "index"
-    plot = _pyplot() if arguments.plot else None
+    chart = _core.local_path(arguments.plot) if arguments.plot else None
+    plot = _pyplot() if chart else None
     geometry = {"hash_slots": arguments.hash_slots, "max_entries": arguments.max_entries}
     expected = "expected an index directory or an index file"
     with open_first(path, [open_index], expected, **geometry) as source, Progress("stats") as progress:

@@ -6,10 +6,9 @@ import os
 import threading
 import time
 import weakref
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from logdex._core import DEFAULT_DELAY_LEVELS
+from logdex._core import DEFAULT_DELAY_LEVELS, local_path
 from logdex._files import Closing
 from logdex.rocketmq.write.input import PutResult, all_properties, joined, optional_ms, put_batches
 from logdex.rocketmq.write.options import StoreOptions
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from datetime import tzinfo
     from os import PathLike
+    from pathlib import Path
     from typing import NoReturn
 
     from arro3.core import RecordBatch
@@ -129,7 +129,7 @@ class StoreWriter(Closing):
             begin_phy_offset=begin_phy_offset,
             compat=compat,
         )
-        return cls(Path(root), options, services=services)
+        return cls(local_path(root), options, services=services)
 
     # Puts
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import errno
 import logging
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -30,11 +29,12 @@ from logdex.report import Report
 from logdex.rocketmq.index_service import INDEXES_TAGS
 from logdex.rocketmq.layout import find_layout
 from logdex.spark.index.job import ROW_SCHEMA, Job, RollingFiles, WrittenFile, entry_rows, index_files
-from logdex.spark.workers import call_in_tasks, check_worker_python, commit_log, require_directory
+from logdex.spark.workers import call_in_tasks, check_worker_python, commit_log, driver_path, require_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from os import PathLike
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -89,11 +89,11 @@ def build_index(
     if mode not in ("errorifexists", "overwrite"):
         raise ValueError(f"mode={mode!r}: expected errorifexists or overwrite")
     check_int64(max_tasks=max_tasks)
-    target = Path(index_dir).absolute()
+    root, target = driver_path(store, spark), driver_path(index_dir, spark)
     job = Job(str(target), hash_slots, max_entries, zone, overwrite=mode == "overwrite", access=access)
     check_worker_python(spark)
-    require_directory(Path(store))
-    log_directory = find_layout(Path(store).absolute()).commit_log
+    require_directory(root)
+    log_directory = find_layout(root).commit_log
     if not job.overwrite and index_files(target):
         raise FileExistsError(errno.EEXIST, "index files exist (mode='overwrite' replaces them)", str(target))
 

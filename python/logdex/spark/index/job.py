@@ -119,11 +119,11 @@ class Job:
         try:
             directory.mkdir()
         except FileNotFoundError:
-            where = (
-                f"{self.directory} on {socket.gethostname()} (the job has ended, or this worker does not see "
+            what = (
+                f"no such directory on {socket.gethostname()} (the job has ended, or this worker does not see "
                 "the driver's files: the index directory must be on a file system that all machines share)"
             )
-            raise FileNotFoundError(errno.ENOENT, "no such directory", where) from None
+            raise FileNotFoundError(errno.ENOENT, what, str(self.directory)) from None
         return directory
 
     def commit(self, files: Sequence[WrittenFile]) -> list[Path]:

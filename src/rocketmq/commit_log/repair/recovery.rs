@@ -13,7 +13,7 @@ use crate::rocketmq::checkpoint::Timestamps;
 use crate::rocketmq::commit_log::frame::{BLANK_LEN, MAGIC_BLANK, MAGIC_V1, MAGIC_V2};
 use crate::rocketmq::commit_log::log::CommitLog;
 use crate::rocketmq::commit_log::lookup::LookUp;
-use crate::rocketmq::offset_files::OffsetFile;
+use crate::rocketmq::offset_files::{Gap, OffsetFile};
 use crate::rocketmq::release::Release;
 use crate::time_range::TimeRange;
 
@@ -151,7 +151,7 @@ impl CommitLog {
     /// Returns the ranges of the log that may hold messages of a time range, from the times of each file's first
     /// message.
     ///
-    /// The broker's clock may have stepped by `slack_ms` within a file.
+    /// The broker's clock may have stepped by `slack_ms` within a file. A gap between two files belongs to the file before it.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -159,7 +159,8 @@ impl CommitLog {
         let files = self.file_times()?;
         let mut ranges: Vec<(u64, u64)> = Vec::new();
         for (number, (file, first)) in files.iter().enumerate() {
-            let after = files.get(number + 1).and_then(|(_, time)| *time);
+            let next = files.get(number + 1);
+            let (after, end) = (next.and_then(|(_, time)| *time), next.map_or(file.end(), |(next, _)| next.start));
             let may_hold = match (first, after) {
                 (Some(first), Some(after)) => {
                     let (low, high) = ((*first).min(after), (*first).max(after));
@@ -170,11 +171,26 @@ impl CommitLog {
             };
             match ranges.last_mut() {
                 _ if !may_hold => {}
-                Some(last) if last.1 == file.start => last.1 = file.end(),
-                _ => ranges.push((file.start, file.end())),
+                Some(last) if last.1 == file.start => last.1 = end,
+                _ => ranges.push((file.start, end)),
             }
         }
         Ok(ranges)
+    }
+}
+
+impl CommitLog {
+    /// Returns those of [`CommitLog::gaps`] whose messages may have been stored in a time range.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn gaps_in_time(&self, times: TimeRange, slack_ms: i64) -> Result<Vec<Gap>> {
+        let mut gaps = self.gaps()?;
+        if !gaps.is_empty() {
+            let ranges = self.ranges_in_time(times, slack_ms)?;
+            gaps.retain(|gap| ranges.iter().any(|(begin, end)| *begin < gap.end && gap.begin < *end));
+        }
+        Ok(gaps)
     }
 }
 

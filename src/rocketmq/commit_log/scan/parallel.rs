@@ -26,7 +26,7 @@ use crate::rocketmq::commit_log::scan::pipe::{Pipe, Tap};
 use crate::rocketmq::commit_log::scan::salvage::next_frame;
 use crate::rocketmq::commit_log::scan::walk::Scan;
 use crate::rocketmq::commit_log::scan::window::{LOOKUP_WINDOW, SCAN_WINDOW, Window};
-use crate::rocketmq::offset_files::{self, OffsetFile};
+use crate::rocketmq::offset_files::{self, Gap, OffsetFile};
 
 /// Bytes of a file per task.
 pub(crate) const PIECE: u64 = 16 * 1024 * 1024;
@@ -144,6 +144,8 @@ pub(crate) struct Parallel {
     checked: Report,
     /// The process that has the threads.
     process: u32,
+    /// Missing files inside the range, ascending.
+    gaps: VecDeque<Gap>,
 }
 
 impl Parallel {
@@ -152,11 +154,13 @@ impl Parallel {
     /// `rest` is a walk over the same range that continues after damage.
     pub(crate) fn new(
         files: &[OffsetFile],
+        gaps: Vec<Gap>,
         begin: u64,
         options: Options,
         scan: &ScanOptions,
         rest: Option<Scan<FileSource>>,
     ) -> Self {
+        let gaps = gaps.into_iter().filter(|gap| gap.begin < scan.end_phy_offset && begin < gap.end).collect();
         let mut pieces = Vec::new();
         for file in files.iter().filter(|file| file.end() > begin) {
             let mut at = file.start.max(begin);
@@ -198,6 +202,7 @@ impl Parallel {
             stop: None,
             checked: Report::default(),
             process: process::id(),
+            gaps,
         };
         for _ in 0..=parallel.rules.scan.threads {
             parallel.hand_out();
@@ -289,6 +294,15 @@ impl Parallel {
         Ok(())
     }
 
+    /// Reports the missing files before this offset.
+    fn tell_gaps(&mut self, before: u64) {
+        while self.gaps.front().is_some_and(|gap| gap.end <= before)
+            && let Some(gap) = self.gaps.pop_front()
+        {
+            gap.tell(&mut self.checked);
+        }
+    }
+
     fn finish(&mut self, stop: Stop) {
         self.stop = Some(stop);
         self.tasks = None;
@@ -302,10 +316,12 @@ impl Parallel {
                 Next::At(at) => at,
                 Next::NextFile => self.last_end,
             };
+            self.tell_gaps(u64::MAX);
             self.finish(Stop { phy_offset, refusal: None });
             return Ok(());
         };
         self.hand_out();
+        self.tell_gaps(piece.begin);
         self.last_end = piece.file.end();
         let begin = match self.next {
             Next::At(at) => at,

@@ -9,7 +9,7 @@ use crate::rocketmq::commit_log::frame::{self, Found, Frame, Layout, Refusal, St
 use crate::rocketmq::commit_log::scan::filter::Filter;
 use crate::rocketmq::commit_log::scan::salvage::{self, Past};
 use crate::rocketmq::commit_log::scan::window::{LOOKUP_WINDOW, SCAN_WINDOW, Window};
-use crate::rocketmq::offset_files::OffsetFile;
+use crate::rocketmq::offset_files::{Gap, OffsetFile};
 
 /// A message in the current file.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +53,9 @@ pub struct Scan<S> {
     truncated_from: Option<u64>,
     /// Whether padding that does not end with its file ends the walk.
     ends_at_odd_blank: bool,
+    /// Missing files inside the range, ascending, and how many of them were reported.
+    gaps: Vec<Gap>,
+    told_gaps: usize,
 }
 
 /// The state of a walk that continues after a corrupt region.
@@ -109,6 +112,8 @@ impl<S: ReadAt> Scan<S> {
             filter: Filter::default(),
             truncated_from: None,
             ends_at_odd_blank: false,
+            gaps: Vec::new(),
+            told_gaps: 0,
         }
     }
 
@@ -162,6 +167,13 @@ impl<S: ReadAt> Scan<S> {
         self
     }
 
+    /// Report these gaps between the files when the walk passes them.
+    #[must_use]
+    pub fn reporting(mut self, gaps: Vec<Gap>) -> Self {
+        self.gaps = gaps.into_iter().filter(|gap| gap.begin < self.end && self.begin < gap.end).collect();
+        self
+    }
+
     /// Returns the report of what was refused so far.
     pub fn checked(&self) -> &Report {
         &self.checked
@@ -205,7 +217,7 @@ impl<S: ReadAt> Scan<S> {
         salvage.past.restart();
         if number == 0 {
             // All of it is found again.
-            (salvage.unwritten, self.checked) = (None, Report::default());
+            (salvage.unwritten, self.told_gaps, self.checked) = (None, 0, Report::default());
         }
         self.begin = self.position;
         (self.current, self.next_file) = (None, number);
@@ -457,6 +469,10 @@ impl<S: ReadAt> Scan<S> {
         self.next_file += 1;
         match file {
             Some(file) => {
+                while let Some(gap) = self.gaps.get(self.told_gaps).filter(|gap| gap.end <= file.start) {
+                    gap.tell(&mut self.checked);
+                    self.told_gaps += 1;
+                }
                 if let Some(salvage) = &mut self.salvage {
                     salvage.past.enter_file(file.start);
                 }
