@@ -93,7 +93,10 @@ def measure(root: Path, expected: int, rounds: int) -> dict[str, float]:
             "messages(topic=T, scan=True)": (lambda: store.messages(topic=TOPIC, scan=True), expected),
             "messages(topic=T, scan=False)": (lambda: store.messages(topic=TOPIC, scan=False), expected),
             READ: (lambda: read(file.fileno(), places), None),
-            STORED: (lambda: store.messages(topic=TOPIC, columns=["body"], body="stored", scan=False, threads=1), expected),
+            STORED: (
+                lambda: store.messages(topic=TOPIC, columns=["body"], body="stored", scan=False, threads=1),
+                expected,
+            ),
             DECODED: (lambda: store.messages(topic=TOPIC, columns=["body"], scan=False, threads=1), expected),
         }
         figures: dict[str, float] = {}

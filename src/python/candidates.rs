@@ -269,26 +269,33 @@ fn text_list<'py>(py: Python<'py>, column: &StringArray) -> PyResult<Bound<'py, 
     PyList::new(py, texts.collect::<Vec<_>>())
 }
 
-/// Properties of a column as dicts. Names that are equal in neighbours are one object.
+/// A text and its object.
+type Seen<'a, 'py> = (&'a str, Bound<'py, PyString>);
+
+/// Properties of a column as dicts. Names and values that are equal in neighbours are one object.
 fn property_list<'py>(py: Python<'py>, column: &MapArray) -> PyResult<Bound<'py, PyList>> {
     let (names, values) = (column.keys().as_string_opt::<i32>(), column.values().as_string_opt::<i32>());
     let (Some(names), Some(values)) = (names, values) else {
         return Err(PyTypeError::new_err("properties: expected a map of utf8 to utf8"));
     };
-    let mut known: Vec<(&str, Bound<'py, PyString>)> = Vec::new();
+    let mut last: Vec<[Seen<'_, 'py>; 2]> = Vec::new();
     let list = PyList::empty(py);
     for (row, ends) in column.value_offsets().windows(2).enumerate() {
         let [begin, end] = [0, 1].map(|end| ends.get(end).and_then(|at| usize::try_from(*at).ok()).unwrap_or(0));
         let dict = PyDict::new(py);
         for (number, at) in (begin..end).filter(|_| column.is_valid(row)).enumerate() {
-            let name = names.value(at);
-            if known.get(number).is_none_or(|(same, _)| *same != name) {
-                known.truncate(number);
-                known.push((name, PyString::new(py, name)));
+            let texts = [names.value(at), values.value(at)];
+            if number == last.len() {
+                last.push(texts.map(|text| (text, PyString::new(py, text))));
             }
-            if let Some((_, name)) = known.get(number) {
-                dict.set_item(name, values.is_valid(at).then(|| values.value(at)))?;
+            let Some(known) = last.get_mut(number) else { continue };
+            for (known, text) in known.iter_mut().zip(texts) {
+                if known.0 != text {
+                    *known = (text, PyString::new(py, text));
+                }
             }
+            let [(_, name), (_, value)] = known;
+            dict.set_item(name, values.is_valid(at).then_some(value))?;
         }
         list.append(dict)?;
     }

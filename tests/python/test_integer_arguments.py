@@ -185,6 +185,7 @@ MESSAGE_STORE: dict[str, Call] = {
     "find_batch:end": lambda o, n: o.store.find_batch([TOPIC], [KEY], end=n),
     "find_batch:max_num": lambda o, n: o.store.find_batch([TOPIC], [KEY], max_num=n),
     "find_batch:batch_size": lambda o, n: o.store.find_batch([TOPIC], [KEY], batch_size=n),
+    "messages:threads": lambda o, n: list(o.store.messages(threads=n)),
     "messages:queue_id": lambda o, n: o.store.messages(TOPIC, n),
     "messages:begin": lambda o, n: o.store.messages(begin=n),
     "messages:end": lambda o, n: o.store.messages(end=n),

@@ -201,7 +201,7 @@ fn threads_give_what_one_walk_gives() {
 fn threads_continue_after_damage_as_one_walk_does() {
     // Three pieces in each of two full files.
     let directory = tempfile::tempdir().unwrap();
-    let messages: Vec<TestMessage> = (0..100)
+    let messages: Vec<TestMessage> = (0..120)
         .map(|i: u8| {
             let body = vec![i; 700_000 + 40_000 * usize::from(i % 7)];
             let mut message = TestMessage::new("Topic", &body, &[("KEYS", "k")]);
@@ -226,7 +226,7 @@ fn threads_continue_after_damage_as_one_walk_does() {
         let all = with_threads(&read, &valid, 2);
         (all.0.len(), all.2)
     };
-    assert_eq!(same("whole"), (100, 0));
+    assert_eq!(same("whole"), (120, 0));
     let change = |number: usize, skip: u64, bytes: &[u8]| {
         let offset = log.offsets[number] + skip;
         let (start, file) = log.files.iter().rfind(|(start, _)| *start <= offset).unwrap();
@@ -236,11 +236,11 @@ fn threads_continue_after_damage_as_one_walk_does() {
         fs::write(directory.path().join(file_name::of_offset(*start)), file).unwrap();
     };
     change(30, 500_000, &[0xff]);
-    assert_eq!(same("a body"), (99, 1));
-    change(99, 500_000, &[0xff]);
-    assert_eq!(same("two bodies"), (98, 2));
+    assert_eq!(same("a body"), (119, 1));
+    change(119, 500_000, &[0xff]);
+    assert_eq!(same("two bodies"), (118, 2));
     change(30, 0, &[0; 8]);
-    assert_eq!(same("unwritten space"), (98, 2));
+    assert_eq!(same("unwritten space"), (118, 2));
     change(30, 0, &[0, 0, 0, 20, 0xcb, 0xd4, 0x31, 0x94]);
-    assert_eq!(same("padding of a wrong size"), (98, 2));
+    assert_eq!(same("padding of a wrong size"), (118, 2));
 }
