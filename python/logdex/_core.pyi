@@ -59,6 +59,7 @@ __all__ = [
     "aborted_transactions",
     "broker_lock_holder",
     "chain_statistics",
+    "check_own_parts",
     "commit_log_directories",
     "control_record",
     "delay_levels_ms",
@@ -89,11 +90,13 @@ __all__ = [
     "newest_first",
     "offset_order",
     "read_chain",
+    "read_file",
     "read_producer_snapshot",
     "read_records",
     "read_transaction_index",
     "select_files",
     "split_cut_off",
+    "sync_file",
     "text_column",
     "time_ms",
     "truncate_log",
@@ -113,6 +116,9 @@ def index_key(topic: str, key: str) -> str: ...
 def time_ms(value: Time, *, end: bool = False, name: str = "value") -> int: ...
 def finding_kinds() -> list[str]: ...
 def broker_lock_holder(path: _Path) -> int | None: ...
+def check_own_parts(directory: _Path, levels: int | None = None) -> None: ...
+def read_file(path: _Path, first_bytes: int | None = None) -> bytes: ...
+def sync_file(path: _Path, least_bytes: int = 0) -> None: ...
 def commit_log_directories(path: _Path) -> list[Path]: ...
 def local_path(path: _Path) -> Path: ...
 def local_paths(paths: _Path) -> str: ...
@@ -817,6 +823,8 @@ class SegmentReader:
     @property
     def findings(self) -> list[Finding]: ...
     @property
+    def damage(self) -> list[Finding]: ...
+    @property
     def position(self) -> int: ...
     @property
     def bytes_read(self) -> int: ...
@@ -970,7 +978,7 @@ class RecoveredSegment:
     def findings(self) -> list[Finding]: ...
 
 def read_records(
-    parts: Iterable[tuple[LogSegment, int | None, int | None, Iterable[tuple[int, int, int]] | None]],
+    parts: Iterable[tuple[LogSegment, int | None, int | None, Iterable[tuple[int, int, int]] | None] | Finding],
     *,
     begin: Time | None = None,
     end: Time | None = None,
@@ -982,7 +990,18 @@ def read_records(
     control: bool = False,
     check_crc: bool = True,
     on_error: OnError = "raise",
+    warn: bool = True,
 ) -> SegmentReader: ...
+def missing_segments(
+    directory: _Path,
+    segments: Sequence[LogSegment],
+    unread: Sequence[tuple[int, str]],
+    begin: int,
+    end: int,
+    *,
+    compacted: bool,
+) -> tuple[list[tuple[int, Finding]], int]: ...
+def read_checkpoint(path: _Path, *, has_topic: bool) -> list[tuple[str | None, int, int]]: ...
 
 def read_transaction_index(path: _Path) -> tuple[RecordBatch, int]: ...
 def aborted_transactions(path: _Path, base_offset: int) -> list[tuple[int, int, int]] | None: ...

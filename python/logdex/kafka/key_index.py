@@ -58,7 +58,7 @@ class KeySettings:
         """Read the settings of a partition's index; None without an index."""
         path = directory / _SETTINGS_FILE
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
+            values = json.loads(_core.read_file(path))
         except FileNotFoundError:
             return None
         except ValueError as error:
@@ -182,6 +182,7 @@ def check_max_entries(max_entries: int | None) -> None:
 
 def check_targets(partitions: Iterable[TopicPartition], directory: Path, header: str | None) -> None:
     """Check that a directory can take the indexes of all these partitions, before the first is written."""
+    _core.check_own_parts(directory, 3)
     for each in partitions:
         target = directory / str(each)
         if is_partition(target):
@@ -221,7 +222,8 @@ def index_partition(
     with settings.open(target, "a") as index:
         # A record may have two entries. If a crash separated them, the second is put again.
         first = indexed_end(index) - (header is not None)
-        stream = log.records(max(first, 0), columns=columns, batch_size=_BATCH_ROWS, on_error="skip")
+        parts = list(log.parts(max(first, 0)))
+        stream = _core.read_records(parts, columns=columns, batch_size=_BATCH_ROWS, on_error="skip", warn=False)
         for batch in stream:
             entries += index.put_batch(_core.key_entries(batch, header))
             records += batch.num_rows

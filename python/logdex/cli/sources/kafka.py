@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from logdex._core import broker_lock_holder
-from logdex.cli.output import body_text, json_bytes, json_headers, printable, say, say_json, time_text
+from logdex.cli.output import body_text, json_bytes, json_headers, say, say_json, time_text
 from logdex.cli.sources import Description, Listing, Part, Source
 from logdex.cli.sources.kafka_dump import Dump, is_known
 from logdex.errors import CorruptFileError
@@ -17,7 +17,7 @@ from logdex.kafka.files import LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TXN_INDE
 from logdex.kafka.find import RECORD_COLUMNS
 from logdex.kafka.key_index import KeySettings
 from logdex.kafka.verify import content_findings
-from logdex.report import Report, merge
+from logdex.report import Damage, Report, merge
 
 if TYPE_CHECKING:
     import argparse
@@ -52,10 +52,10 @@ def say_record(row: dict[str, Any], *, as_json: bool) -> None:
         return
     head = [
         time_text(row["timestamp"]) or "-",
-        f"{printable(row['topic'])}-{row['partition']}@{row['offset']}",
+        f"{row['topic']}-{row['partition']}@{row['offset']}",
         f"key={_shown(row['key'])}",
     ]
-    head += [f"{printable(each['key'])}={_shown(each['value'])}" for each in row["headers"] or ()]
+    head += [f"{each['key']}={_shown(each['value'])}" for each in row["headers"] or ()]
     say("  ".join(head))
     if "value" in row:
         say(f"    {_shown(row['value'])}")
@@ -65,7 +65,7 @@ def _shown(content: bytes | None) -> str:
     if content is None:
         return "null"
     text = body_text(content)
-    shown = content[: _SHOWN_BYTES // 2].hex(" ") if text is None else printable(text[:_SHOWN_BYTES])
+    shown = content[: _SHOWN_BYTES // 2].hex(" ") if text is None else text[:_SHOWN_BYTES]
     full = _SHOWN_BYTES // 2 if text is None else _SHOWN_BYTES
     more = len(content if text is None else text) - full
     return f"{shown} ({more:,} more)" if more > 0 else shown
@@ -76,6 +76,10 @@ class _KafkaSource(Source):
     say_row = staticmethod(say_record)
 
     def describe(self) -> Description:
+        damage = Damage()
+        for finding in (finding for log in self._logs() for finding in log.missing_segments()):
+            damage.add(finding)
+        damage.warn()
         match self.opened:
             case LogSegment() as segment:
                 ends = {"base_offset": segment.base_offset, "end_offset": segment.next_offset()}
@@ -95,7 +99,7 @@ class _KafkaSource(Source):
                 return Description("Kafka partition", facts, [Listing("segments", names, rows)])
             case LogDir() as logs:
                 table = []
-                for log in _logs(logs):
+                for log in self._logs():
                     offsets = (log.log_start_offset, log.log_end_offset)
                     numbers = _times_and_size(log.segments).values()
                     table.append((log.topic, log.partition, len(log.segments), *offsets, *numbers))
@@ -130,13 +134,13 @@ class _KafkaSource(Source):
         """Check everything; the progress counts bytes of `.log` files."""
         if isinstance(self.opened, LogSegment):
             return self.opened.verify(deep=deep)
-        logs = [self.opened] if isinstance(self.opened, Log) else _logs(self.opened)
-        total = sum(log.size for log in logs)
+        total = sum(log.size for log in self._logs())
         return self.opened.verify(deep=deep, progress=lambda segment: progress.add(segment.size, total))
 
-
-def _logs(log_dir: LogDir) -> list[Log]:
-    return [log_dir.log(each.topic, each.partition) for each in log_dir.partitions()]
+    def _logs(self) -> list[Log]:
+        if not isinstance(self.opened, LogDir):
+            return [self.opened] if isinstance(self.opened, Log) else []
+        return [self.opened.log(each.topic, each.partition) for each in self.opened.partitions()]
 
 
 def _times_and_size(segments: Sequence[LogSegment]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from logdex._core import CommitLog, StoreCheckpoint, index_holds_tags
+from logdex._core import CommitLog, StoreCheckpoint, index_holds_tags, sync_file
 from logdex.errors import CorruptFileError
 from logdex.hash_index.directory import DirectoryLock, list_directory
 from logdex.hash_index.geometry import check_geometry
@@ -206,11 +206,7 @@ def _inspect_index(
 def complete_last_file(layout: StoreLayout, file_size: int) -> None:
     """Extend the last file of a log to its whole length: no broker starts with a shorter one."""
     with CommitLog.open(layout.commit_log) as log:
-        last = log.files[-1]
-    if last.stat().st_size < file_size:
-        with last.open("r+b") as file:
-            file.truncate(file_size)
-            os.fsync(file.fileno())
+        sync_file(log.files[-1], file_size)
 
 
 def sync_files(layout: StoreLayout, begin: int) -> None:
@@ -220,5 +216,4 @@ def sync_files(layout: StoreLayout, begin: int) -> None:
     for folder in (layout.queues, layout.batch_queues, layout.queue_extensions):
         files += filter(Path.is_file, folder.glob("*/*/*"))
     for path in files:
-        with path.open("r+b") as file:
-            os.fsync(file.fileno())
+        sync_file(path)
