@@ -294,7 +294,7 @@ fn property_list<'py>(py: Python<'py>, column: &MapArray) -> PyResult<Bound<'py,
                     *known = (text, PyString::new(py, text));
                 }
             }
-            let [(_, name), (_, value)] = known;
+            let [(_, name), (_, value)] = &*known;
             dict.set_item(name, values.is_valid(at).then_some(value))?;
         }
         list.append(dict)?;
