@@ -35,6 +35,7 @@ mod queue_cross_check;
 mod queue_reader;
 mod report;
 mod store_lock;
+mod text_rows;
 mod time;
 
 use pyo3::prelude::*;
@@ -57,6 +58,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     given_batches::register(m)?;
     report::register(m)?;
     store_lock::register(m)?;
+    text_rows::register(m)?;
     message_filter::register(m)?;
     queue_reader::register(m)?;
     message_reader::register(m)?;
