@@ -50,7 +50,7 @@ def plain_values(column: Any) -> list[Any]:  # noqa: ANN401 -- an Arrow column
     return [None if value is None else dict(value) for value in values] if _TYPES.is_map(column.type) else values
 
 
-def say_message(row: dict[str, Any], *, as_json: bool) -> None:
+def say_message(row: dict[str, Any], *, as_json: bool = False) -> None:
     """Print a message: as a line, with the body below it if it was read, or as JSON with times in ms."""
     if as_json:
         shown = {name: value for name, value in row.items() if name not in ("body", "body_error")}

@@ -17,7 +17,7 @@ from logdex.rocketmq.find import KeySearch
 from logdex.rocketmq.index_service import INDEXES_TAGS, IndexService
 from logdex.rocketmq.layout import StoreLayout, configured_topics, find_layout, is_store
 from logdex.rocketmq.message import is_msg_id, offset_in_msg_id
-from logdex.rocketmq.overview import overview
+from logdex.rocketmq.overview import overview, store_times
 from logdex.rocketmq.queues import QueueSet
 from logdex.rocketmq.read import MessageRead, expect_end, warn
 from logdex.rocketmq.rebuild import build_index, build_queues
@@ -326,6 +326,11 @@ class MessageStore(Closing):
         """Whether messages are found by their tags. A 5.5.0 broker indexes tags, and messages read from the log have them."""
         self._check_open()
         return self._search.has_tags()
+
+    def times(self, topic: str | None = None) -> list[int]:
+        """Return store times in ms of the first and the last messages of a topic's queues; None: of all topics, or of the log."""
+        self._check_open()
+        return store_times(self._commit_log, self._queues, topic)
 
     def overview(self) -> dict[str, Any]:
         """Return files, ranges of offsets and times, topics and index files, as `logdex info` shows them.

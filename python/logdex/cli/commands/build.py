@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from logdex._core import local_path
 from logdex.cli.arguments import GEOMETRY, TIMES, add_options, add_source, command, int32, open_options
 from logdex.cli.output import Progress, complain, say_built, say_json
+from logdex.cli.sources import nothing_matches
 from logdex.errors import CorruptFileError
 from logdex.report import Report
 from logdex.rocketmq import MessageStore, StoreWriter, copy_messages
@@ -120,8 +121,11 @@ def copy(arguments: argparse.Namespace) -> int:
             zone=arguments.zone,
             progress=progress,
         )
-    code = say_built(report, arguments.directory, as_json=arguments.json)
-    return code if report.checked["messages"] else 1
+        copied = report.checked["messages"]
+        if not copied:
+            complain(nothing_matches(arguments, store.topics, store.times(arguments.topic)))
+    code = say_built(report, arguments.directory, as_json=arguments.json) if copied or arguments.json else 1
+    return code if copied else 1
 
 
 def recover(arguments: argparse.Namespace) -> int:

@@ -42,7 +42,7 @@ _OFFSETS = {
 _MOST_BYTES = 1 << 20  # of a file of properties
 
 
-def say_record(row: dict[str, Any], *, as_json: bool) -> None:
+def say_record(row: dict[str, Any], *, as_json: bool = False) -> None:
     """Print a record: as a line, with the value below it if it was read, or as JSON with times in ms."""
     if as_json:
         shown = {name: value for name, value in row.items() if name not in ("key", "value", "headers")}
@@ -125,6 +125,18 @@ class _KafkaSource(Source):
         if filters.topic not in (None, opened.topic) or filters.queue not in (None, opened.partition):
             return opened.records(end_offset=0, columns=columns)
         return opened.records(**bounds)
+
+    def held(self, topic: str | None) -> tuple[Sequence[str], Sequence[int]]:
+        match self.opened:
+            case LogDir() as logs:
+                topics = list(logs.topics)
+                parts = [log.segments for log in _logs(logs) if topic in (None, log.topic)]
+            case Log() as log:
+                topics, parts = [log.topic], [log.segments]
+            case LogSegment() as segment:
+                topics, parts = [segment.topic], [(segment,)]
+        ranges = [_times_and_size(segments) for segments in parts]
+        return topics, [each[name] for each in ranges for name in _TIMES[:2] if each[name] is not None]
 
     def verify(self, progress: Progress, *, deep: bool = True) -> Report:
         """Check everything; the progress counts bytes of `.log` files."""
