@@ -84,9 +84,9 @@ def copy_messages(
         OSError: The system refuses. The new store is then in the state of one after a crash.
     """
     target = local_path(directory)
-    _refuse_inside(target, store)
     if holds_log(target):
         raise FileExistsError(errno.EEXIST, "expected a missing or empty directory, found a store", str(target))
+    _refuse_inside(target, store)
     delays = DelayOffsets(store.layout.config).offsets if topic in (None, SCHEDULE_TOPIC) else {}
     findings: list[Finding] = []
     messages = (
