@@ -194,34 +194,32 @@ class StoreBench:
         with MessageStore.open(store) as made:
             self.size = made.commit_log.max_offset
         number = messages // 3
-        self.wanted = (sf.col("topic") == broker_store.topic(number)) & (sf.col("keys") == broker_store.key(number))
-        rows = [[tuple(row) for row in self.filtered(pushdown).collect()] for pushdown in (True, False)]
+        self.topic, self.key = broker_store.topic(number), broker_store.key(number)
+        rows = [[tuple(row) for row in read().collect()] for read in (self.by_options, self.by_filter)]
         if rows[0] != rows[1] or len(rows[0]) != 1:
             raise RuntimeError(f"the index leads to {rows[0]}, a scan to {rows[1]}")
 
-    def read(self, columns: str, pushdown: str = "auto") -> DataFrame:
-        """Read some columns of all messages, in one task for each core."""
-        options = {
-            "columns": columns,
-            "minPartitions": str(CORES),
-            "maxPartitionBytes": str(1 << 30),
-            "pushdown": pushdown,
-        }
-        return self.spark.read.format("rocketmq").options(**options).load(str(self.store))
+    def read(self, columns: str, **options: str) -> DataFrame:
+        """Read some columns of the messages that options choose, in one task for each core."""
+        given = {"columns": columns, "minPartitions": str(CORES), "maxPartitionBytes": str(1 << 30), **options}
+        return self.spark.read.format("rocketmq").options(**given).load(str(self.store))
 
-    def filtered(self, pushdown: bool) -> DataFrame:  # noqa: FBT001
-        """Read one message by topic and key, with Spark's setting and the option `pushdown` on or off."""
-        switch = str(pushdown).lower()
-        self.spark.conf.set("spark.sql.python.filterPushdown.enabled", switch)
-        return self.read("topic,keys,phy_offset,body", switch).where(self.wanted)
+    def by_options(self) -> DataFrame:
+        """Read one message by topic and key, given as options."""
+        return self.read("topic,keys,phy_offset,body", topic=self.topic, keys=self.key)
+
+    def by_filter(self) -> DataFrame:
+        """Read the same message with a filter of the query."""
+        wanted = (sf.col("topic") == self.topic) & (sf.col("keys") == self.key)
+        return self.read("topic,keys,phy_offset,body").where(wanted)
 
     def measure(self, rounds: int, as_json: bool) -> None:  # noqa: FBT001
         """Measure in turns, and print."""
         steps: dict[str, tuple[str, Step]] = {
             "store-scan": ("scan of topic, keys, phy_offset", lambda: drain(self.read("topic,keys,phy_offset"))),
             "store-scan-body": ("the same with body", lambda: drain(self.read("topic,keys,phy_offset,body"))),
-            "store-find": ("topic and keys, pushdown on", lambda: self.filtered(pushdown=True).collect()),
-            "store-find-scan": ("topic and keys, pushdown off", lambda: self.filtered(pushdown=False).collect()),
+            "store-find": ("topic and keys as options", lambda: self.by_options().collect()),
+            "store-find-scan": ("topic and keys as a filter of the query", lambda: self.by_filter().collect()),
         }
         seconds = in_turns({name: step for name, (_, step) in steps.items()}, rounds)
         for name, (asked, _) in steps.items():

@@ -1,15 +1,23 @@
-"""The exceptions and warnings of logdex. All of them pickle, so they pass through Spark unchanged."""
+"""The exceptions and warnings of logdex, and text that is safe to print. They pickle, so they pass through Spark unchanged."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from logdex.report import Finding
-
 _SHOWN_FINDINGS = 3
+
+
+def printable(text: str) -> str:
+    """Escape what a terminal would obey: names of files, keys and bodies come from others.
+
+    These are the control characters, line breaks among them, and characters that turn or hide text.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 class LogdexError(Exception):
@@ -27,7 +35,7 @@ class CorruptFileError(LogdexError, ValueError):
         self.found = found
 
     def __str__(self) -> str:
-        return f"{self.path} at byte {self.offset}: expected {self.expected}, found {self.found}"
+        return printable(f"{self.path} at byte {self.offset}: expected {self.expected}, found {self.found}")
 
 
 class GeometryError(LogdexError, ValueError):
@@ -50,7 +58,7 @@ class GeometryError(LogdexError, ValueError):
             more = ", ..." if self.count > len(self.fits) else ""
             fits = f"{self.count} geometries (hash_slots, max_entries) fit its content: {shown}{more}"
         return (
-            f"{self.path} ({self.size} bytes): {fits}; "
+            f"{printable(self.path)} ({self.size} bytes): {fits}; "
             "give hash_slots and max_entries (the broker's maxHashSlotNum and maxIndexNum)"
         )
 
@@ -69,13 +77,13 @@ class LockedError(LogdexError):
 
     def __str__(self) -> str:
         holder = f"process {self.pid}" if self.pid else "another process"
-        return f"{self.path} is held by {holder}: stop the broker before writing to its store"
+        return f"{printable(self.path)} is held by {holder}: stop the broker before writing to its store"
 
 
 class DamageWarning(UserWarning):
     """A call passed over missing or damaged data; `findings` names each place. There is at most one warning a call."""
 
-    def __init__(self, findings: Sequence[Finding]) -> None:
+    def __init__(self, findings: Sequence[Any]) -> None:
         super().__init__(findings)
         self.findings = tuple(findings)
 

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from logdex._core import finding_kinds
-from logdex.errors import DamageWarning
+from logdex.errors import DamageWarning, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,7 +35,7 @@ class Finding:
             raise ValueError(f"kind={self.kind!r}: expected a word of docs/findings.md")
 
     def __str__(self) -> str:
-        return f"{self.path} at byte {self.offset}: expected {self.expected}, found {self.found}"
+        return printable(f"{self.path} at byte {self.offset}: expected {self.expected}, found {self.found}")
 
 
 def near_names(wanted: str, names: Iterable[str]) -> str:
@@ -108,7 +108,9 @@ class Report:
         head = f"{len(self.findings):,} finding{'s' if len(self.findings) > 1 else ''}; {counts}"
         head += "\n" + ", ".join(f"{n:,} {kind}" for kind, n in self.kinds.items())
         rows = [("kind", "path", "offset", "expected", "found")]
-        rows += [(f.kind, f.path, str(f.offset), f.expected, f.found) for f in self.findings]
+        rows += [
+            (f.kind, printable(f.path), str(f.offset), printable(f.expected), printable(f.found)) for f in self.findings
+        ]
         widths = [max(len(row[i]) for row in rows) for i in range(5)]
         lines = ("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)
         return "\n".join([head, *lines])

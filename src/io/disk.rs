@@ -1,26 +1,10 @@
-//! Files on disk: opening, creating, locking, reserving space. The code that differs between systems is here.
+//! Files on disk: creating, locking, reserving space. The code that differs between systems is here.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-
-/// Opens a file for reading, or for reading and writing, without creating it.
-///
-/// # Errors
-/// The system's error, with the path. A directory is `IsADirectory` in both modes, a pipe or a device `NotSeekable`.
-pub fn open_file(path: &Path, write: bool) -> Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(write);
-    // Without this flag, opening a pipe without a writer would block. It does not affect files.
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
-    let file = options.open(path).map_err(|e| Error::io(path, e))?;
-    let kind = file.metadata().map_err(|e| Error::io(path, e))?.file_type();
-    let other = if kind.is_dir() { io::ErrorKind::IsADirectory } else { io::ErrorKind::NotSeekable };
-    if kind.is_file() { Ok(file) } else { Err(Error::io(path, other.into())) }
-}
 
 /// Returns the absolute path, which keeps its meaning when the process changes its current directory.
 ///
@@ -316,6 +300,7 @@ fn name_file(_file: &File, _path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::io::regular_file::open_file;
 
     #[test]
     fn a_new_file_appears_whole_or_not_at_all() {

@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use super::disk::open_file;
 use super::mmap::MappedFile;
 use super::plain_file::PlainFile;
+use super::regular_file::open_file;
 use super::source::{ReadAt, WriteAt};
 use crate::error::{Error, Result};
 

@@ -1,12 +1,14 @@
 //! Files: opening, creating and locking them, and positioned reads and writes that are the same calls whether the bytes
 //! are reached by a map, by `pread`/`pwrite`, or in memory.
 //!
-//! - [`disk`]: opening, creating, locking, reserving space
+//! - [`regular_file`]: opening files, and nothing else that has a file's name
+//! - [`disk`]: creating, locking, reserving space
 //! - [`location`]: paths and URLs from users
 //! - [`store_lock`]: the lock that a broker holds on its store
 //! - `source`: [`ReadAt`] and [`WriteAt`], for bytes in memory as well
 //! - `plain_file`, `mmap`, `file_source`: [`PlainFile`], [`MappedFile`], and [`FileSource`], which is one of the two
 //! - `holes`: parts of a file that were never written
+//! - [`own_parts`]: the check that a directory that is written has no part elsewhere
 //! - `open_cache`: open files kept from one call to the next
 //! - `window`: a copy of a part of a file
 
@@ -16,7 +18,9 @@ mod holes;
 pub mod location;
 mod mmap;
 pub(crate) mod open_cache;
+pub mod own_parts;
 mod plain_file;
+pub mod regular_file;
 mod source;
 pub mod store_lock;
 mod window;

@@ -14,6 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, Result};
 use crate::io::disk::write_all_at;
+use crate::io::regular_file::{open_file, open_with};
 
 /// The content that a broker writes into the file.
 const CONTENT: &[u8] = b"lock";
@@ -54,12 +55,7 @@ impl StoreLock {
         if identity(path).map_err(fail)?.is_some_and(|identity| is_ours(&held, &identity)) {
             return Err(Error::Locked { path: path.to_owned(), pid: process });
         }
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        // Without this flag, opening a pipe without a reader would block.
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
-        let file = options.open(path).map_err(fail)?;
+        let file = open_with(path, OpenOptions::new().read(true).write(true).create(true).truncate(false), true)?;
         if !system::lock(&file).map_err(fail)? {
             let pid = system::holder(&file).map_err(fail)?.unwrap_or(0);
             return Err(Error::Locked { path: path.to_owned(), pid });
@@ -102,10 +98,10 @@ pub fn fcntl_lock_holder(path: &Path) -> Result<Option<u32>> {
     match identity(path).map_err(fail)? {
         None => Ok(None),
         Some(identity) if is_ours(&held, &identity) => Ok(Some(std::process::id())),
-        Some(_) => match File::open(path) {
+        Some(_) => match open_file(path, false) {
             Ok(file) => system::holder(&file).map_err(fail),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(fail(e)),
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e),
         },
     }
 }

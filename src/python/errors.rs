@@ -7,6 +7,7 @@ use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::error::Error;
+use crate::io::regular_file::NotAFile;
 
 mod py {
     pyo3::import_exception!(logdex.errors, CorruptFileError);
@@ -34,10 +35,10 @@ impl From<Error> for PyErr {
 
 /// The error that Python itself would raise: `OSError(errno, strerror, filename)`, which picks the subclass.
 pub(super) fn os_error(path: &Path, source: &io::Error) -> PyErr {
-    match source.raw_os_error().or_else(|| errno_of(source.kind())) {
+    match source.raw_os_error().or_else(|| errno_of(source)) {
         Some(errno) => Python::attach(|py| {
-            // An early end of file has no number of its own, and its text is more precise than that of EIO.
-            let text = if source.kind() == io::ErrorKind::UnexpectedEof {
+            // An error with its own text is more precise than the system's words for its number.
+            let text = if source.kind() == io::ErrorKind::UnexpectedEof || source.get_ref().is_some() {
                 Ok(source.to_string())
             } else {
                 py.import("os").and_then(|os| os.call_method1("strerror", (errno,))?.extract::<String>())
@@ -50,9 +51,10 @@ pub(super) fn os_error(path: &Path, source: &io::Error) -> PyErr {
 
 /// The number of an error that this crate made itself, not the system.
 #[cfg(unix)]
-fn errno_of(kind: io::ErrorKind) -> Option<i32> {
+fn errno_of(error: &io::Error) -> Option<i32> {
     use rustix::io::Errno;
-    let errno = match kind {
+    let errno = match error.kind() {
+        _ if error.get_ref().and_then(|cause| cause.downcast_ref()) == Some(&NotAFile::Link) => Errno::LOOP,
         io::ErrorKind::AlreadyExists => Errno::EXIST,
         io::ErrorKind::InvalidInput => Errno::INVAL,
         io::ErrorKind::IsADirectory => Errno::ISDIR,
@@ -68,9 +70,9 @@ fn errno_of(kind: io::ErrorKind) -> Option<i32> {
 }
 
 #[cfg(not(unix))]
-fn errno_of(kind: io::ErrorKind) -> Option<i32> {
+fn errno_of(error: &io::Error) -> Option<i32> {
     // The numbers of the C runtime, which Python maps to the same subclasses.
-    match kind {
+    match error.kind() {
         io::ErrorKind::AlreadyExists => Some(17),
         io::ErrorKind::InvalidInput => Some(22),
         io::ErrorKind::IsADirectory => Some(21),

@@ -34,6 +34,7 @@ mod prepared_file;
 mod queue_cross_check;
 mod queue_reader;
 mod report;
+mod small_file;
 mod store_lock;
 mod text_rows;
 mod time;
@@ -57,6 +58,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     queue_cross_check::register(m)?;
     given_batches::register(m)?;
     report::register(m)?;
+    small_file::register(m)?;
     store_lock::register(m)?;
     text_rows::register(m)?;
     message_filter::register(m)?;

@@ -15,7 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::io::disk::open_file;
+use crate::io::regular_file::open_file;
 use crate::io::{PlainFile, ReadAt, WriteAt};
 
 /// Bytes of the file.

@@ -18,4 +18,5 @@ pub mod offset_files;
 pub mod queue_stream;
 pub mod release;
 pub mod schedule;
+pub mod store_parts;
 pub mod truncate;

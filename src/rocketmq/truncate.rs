@@ -9,7 +9,8 @@ use std::path::Path;
 
 use super::offset_files::{self, OffsetFile};
 use crate::error::{Error, Result};
-use crate::io::disk::{self, open_file, write_all_at};
+use crate::io::disk::{self, write_all_at};
+use crate::io::regular_file::open_file;
 use crate::io::{Holes, PlainFile, ReadAt as _};
 use crate::report::Report;
 

@@ -29,7 +29,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 BASE = {"_core", "_files", "_types", "errors", "report"}
 LAYERS = {
     "errors": set(),
-    "report": {"_core"},
+    "report": {"_core", "errors"},
     "_types": set(),
     "_files": set(),
     "arrow": {"_core", "_types"},

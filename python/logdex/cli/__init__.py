@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 from logdex import __version__
 from logdex.cli.commands import build, kafka, paths, search, stats
 from logdex.cli.output import complain
-from logdex.errors import LogdexError
+from logdex.errors import LogdexError, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import NoReturn
 
 COMMANDS = (paths, search, build, stats, kafka)
 
@@ -82,8 +83,9 @@ def _run(argv: Sequence[str]) -> int:
 
 
 def _is_new(said: set[str], record: logging.LogRecord) -> bool:
-    """Pass each warning once: a command may open the same files several times."""
-    text = record.getMessage()
+    """Pass each warning once, as one printable line: a command may open the same files several times."""
+    text = printable(record.getMessage())
+    record.msg, record.args = text, ()
     is_new = text not in said
     said.add(text)
     return is_new
@@ -99,9 +101,14 @@ def _open_streams() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        super().error(printable(message))
+
+
 def _parser() -> argparse.ArgumentParser:
     layout = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser("logdex", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=layout)
+    parser = _Parser("logdex", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=layout)
     parser.add_argument("--version", action="version", version=f"logdex {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:

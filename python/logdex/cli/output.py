@@ -13,6 +13,8 @@ import time
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
+from logdex.errors import printable
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -29,13 +31,20 @@ _ARGUMENTS = re.compile(r"(?<![\w/.-])(hash_slots|max_entries|file_size|commit_l
 
 
 def say(text: str = "") -> None:
-    """Print a line for people."""
-    sys.stdout.write(f"{text}\n")
+    """Print a line for people. It stays one line, whatever was put into it."""
+    sys.stdout.write(f"{printable(text)}\n")
+
+
+def say_lines(lines: object) -> None:
+    """Print an object whose text has lines, and no line breaks from elsewhere."""
+    for line in str(lines).split("\n"):
+        say(line)
 
 
 def say_json(row: Any) -> None:  # noqa: ANN401 -- JSON values
     """Print one object on one line, in ASCII."""
-    sys.stdout.write(json.dumps(row, default=_plain) + "\n")
+    # The one control character that json.dumps leaves as it is.
+    sys.stdout.write(json.dumps(row, default=_plain).replace("\x7f", "\\u007f") + "\n")
 
 
 def say_report(report: Report, *, json: bool) -> int:
@@ -47,8 +56,7 @@ def say_report(report: Report, *, json: bool) -> int:
             {"ok": report.ok, "findings": len(report.findings), "checked": report.checked, "absent": report.absent}
         )
     else:
-        for line in str(report).splitlines():
-            say(printable(line))
+        say_lines(report)
     return 0 if report.ok else 1
 
 
@@ -98,13 +106,6 @@ def say_facts(pairs: Iterable[tuple[str, object]], *, indent: str = "") -> None:
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
         say(f"{indent}{name.ljust(width)}  {value}")
-
-
-def printable(text: str) -> str:
-    """Escape control characters: keys and bodies are not trusted, and a terminal would obey them."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def time_text(time_ms: int | None) -> str | None:
@@ -196,7 +197,7 @@ class Progress:
 
     def _write(self, line: str) -> None:
         # A wrapped line could not be removed.
-        line = line[: _columns() - 1]
+        line = printable(line)[: _columns() - 1]
         sys.stderr.write("\r" + line.ljust(self._width))
         sys.stderr.flush()
         self._width = len(line)

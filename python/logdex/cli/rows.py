@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from arro3.core import DataType
 
-from logdex.cli.output import body_text, json_bytes, printable, say, say_json, time_text
+from logdex.cli.output import body_text, json_bytes, say, say_json, time_text
 from logdex.rocketmq import Message
 
 if TYPE_CHECKING:
@@ -60,13 +60,13 @@ def say_message(row: dict[str, Any], *, as_json: bool = False) -> None:
         return
     head = [
         time_text(row["store_timestamp"]) or "-",
-        f"{printable(row['topic'])}/{row['queue_id']}@{row['queue_offset']}",
+        f"{row['topic']}/{row['queue_id']}@{row['queue_offset']}",
         f"phy {row['phy_offset']}",
     ]
-    head += [f"{name}={printable(row[name])}" for name in ("tags", "keys", "uniq_key") if row[name] is not None]
+    head += [f"{name}={row[name]}" for name in ("tags", "keys", "uniq_key") if row[name] is not None]
     say("  ".join(head))
     if row.get("body_error"):
-        say(f"    ({printable(row['body_error'])})")
+        say(f"    ({row['body_error']})")
     elif row.get("body") is not None:
         for line in _body_lines(row["body"]):
             say(f"    {line}")
@@ -80,7 +80,7 @@ def _body_lines(body: bytes) -> list[str]:
         lines = [f"({len(body):,} bytes, no text) {shown}"]
     else:
         rest = len(text) - _SHOWN_BODY
-        lines = [printable(line) for line in text[:_SHOWN_BODY].splitlines()]
+        lines = text[:_SHOWN_BODY].splitlines()
     if rest > 0:
         lines.append(f"({rest:,} more; --json gives all)")
     return lines

@@ -134,6 +134,7 @@ class IndexDirectory(Closing):
     def _load(self) -> None:
         """Lock the directory for puts and open the files."""
         if self._mode == "a":
+            _core.check_own_parts(self._directory, 2)
             self._writer = IndexWriter(self._files, resolve_zone(self._options["zone"]), self._on_full)
         self._files.check_geometry(for_puts=self._writer is not None)
         self._recover_after_crash()

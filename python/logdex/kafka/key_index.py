@@ -58,7 +58,7 @@ class KeySettings:
         """Read the settings of a partition's index; None without an index."""
         path = directory / _SETTINGS_FILE
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
+            values = json.loads(_core.read_file(path))
         except FileNotFoundError:
             return None
         except ValueError as error:
@@ -182,6 +182,7 @@ def check_max_entries(max_entries: int | None) -> None:
 
 def check_targets(partitions: Iterable[TopicPartition], directory: Path, header: str | None) -> None:
     """Check that a directory can take the indexes of all these partitions, before the first is written."""
+    _core.check_own_parts(directory, 3)
     for each in partitions:
         target = directory / str(each)
         if is_partition(target):

@@ -17,6 +17,8 @@ from logdex._core import local_path, local_paths
 if TYPE_CHECKING:
     from pathlib import Path
 
+from logdex._core import read_file
+
 OFFSET_NAME = re.compile(r"\d{20}")
 """The name of a file of a log or of a queue: the offset of its first byte."""
 
@@ -75,7 +77,7 @@ class StoreLayout:
     def written_by_logdex(self) -> bool:
         """Whether logdex writes to the store, or ended without `close`."""
         try:
-            return self.abort.read_bytes().startswith(ABORT.encode())
+            return read_file(self.abort, len(ABORT)) == ABORT.encode()
         except OSError:
             return False
 
@@ -121,11 +123,11 @@ def _holds_log_files(directory: Path, names: set[str]) -> bool:
     """Return whether files belong to a commit log; the files of a queue have the same names."""
     for name in sorted(filter(OFFSET_NAME.fullmatch, names)):
         try:
-            with (directory / name).open("rb") as file:
-                if file.read(_MAGIC.stop)[_MAGIC] in FRAME_MAGICS:
-                    return True
-        except IsADirectoryError:
-            continue
+            if read_file(directory / name, _MAGIC.stop)[_MAGIC] in FRAME_MAGICS:
+                return True
+        except OSError as error:
+            if error.errno not in (errno.EISDIR, errno.ESPIPE):
+                raise
     return False
 
 
@@ -143,7 +145,7 @@ def _hint(root: Path, names: set[str]) -> str:
 def configured_topics(config: Path) -> list[str]:
     """Return the topics of the broker's own table (topics.json); none if it is missing or damaged."""
     try:
-        table = json.loads((config / "topics.json").read_text(encoding="utf-8")).get("topicConfigTable", {})
+        table = json.loads(read_file(config / "topics.json")).get("topicConfigTable", {})
     except (OSError, ValueError, AttributeError, RecursionError):
         return []
     return list(table) if isinstance(table, dict) else []

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyspark
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType, TimestampType
 
 from logdex._types import check_int64
@@ -15,7 +16,7 @@ from logdex.hash_index.query import check_max_num
 from logdex.rocketmq.read import check_scan
 from logdex.spark import workers
 from logdex.spark.schema import MESSAGE_COLUMNS, require_columns, spark_batches, spark_schema
-from logdex.spark.workers import check_worker_python
+from logdex.spark.workers import call_beside, check_worker_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,10 +49,10 @@ def find(
     Args:
         keys_df: A DataFrame with the texts `topic` and `key`, and optionally `begin` and `end`: the store time of the message,
             inclusive, as timestamp or as milliseconds; null is no bound. Other columns are left out.
-        store: The store, as driver and workers see it.
+        store: The store, as the workers see it.
         max_num: At most this many messages a row; None: all.
         scan: How much of the log that no index covers each worker reads, as in `MessageStore.find`.
-        hash_slots: Slots of the index files; None: inferred once, on the driver.
+        hash_slots: Slots of the index files; None: inferred once.
         max_entries: Entries of the index files; likewise.
 
     Returns:
@@ -68,11 +69,7 @@ def find(
     check_worker_python(keys_df.sparkSession)
     require_columns(keys_df.columns, ("topic", "key"), "find")
     root = workers.driver_path(store, keys_df.sparkSession)
-    workers.require_directory(root)
-    slots, entries = hash_slots, max_entries
-    # A store without an index can be searched: its log is read.
-    if (root / "index").is_dir():
-        slots, entries = workers.known_geometry(root / "index", slots, entries)
+    slots, entries = call_beside(keys_df.sparkSession, root, _geometry_of_store, root, hash_slots, max_entries)
 
     def messages(batches: Iterator[Any]) -> Iterator[Any]:
         opened = workers.message_store(str(root), hash_slots=slots, max_entries=entries)
@@ -91,6 +88,12 @@ def find(
         sf.col("topic").cast("string"), sf.col("key").cast("string"), _bound(keys_df, "begin"), _bound(keys_df, "end")
     )
     return asked.mapInArrow(messages, spark_schema(_COLUMNS))
+
+
+def _geometry_of_store(root: Path, slots: int | None, entries: int | None) -> tuple[int | None, int | None]:
+    workers.require_directory(root)
+    # A store without an index can be searched: its log is read.
+    return workers.known_geometry(root / "index", slots, entries) if (root / "index").is_dir() else (slots, entries)
 
 
 def _bound(keys_df: DataFrame, name: str) -> Column:
@@ -130,9 +133,9 @@ def lookup(
 
     Args:
         keys_df: A DataFrame with the texts `topic` and `key`; other columns are left out.
-        index_dir: The index directory, as driver and workers see it.
+        index_dir: The index directory, as the workers see it.
         max_num: At most this many candidates a key, the newest; None: all.
-        hash_slots: Slots of the index files; None: inferred once, on the driver.
+        hash_slots: Slots of the index files; None: inferred once.
         max_entries: Entries of the index files; likewise.
 
     Returns:
@@ -144,9 +147,12 @@ def lookup(
         FileNotFoundError: There is no such directory.
         LogdexError: The workers' Python cannot run logdex.
     """
-    query = _query(workers.driver_path(index_dir, keys_df.sparkSession), max_num, hash_slots, max_entries)
+    check_max_num(max_num)
+    check_int64(hash_slots=hash_slots, max_entries=max_entries)
     check_worker_python(keys_df.sparkSession)
     require_columns(keys_df.columns, ("topic", "key"), "lookup")
+    spark = keys_df.sparkSession
+    query = _query(spark, workers.driver_path(index_dir, spark), max_num, hash_slots, max_entries)
 
     def candidates(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
@@ -167,12 +173,19 @@ def query_offset(
     """Return a function of columns (topic, key) that returns array<bigint>: the candidates, newest first.
 
     It is declared non-deterministic on purpose: Spark evaluates a deterministic function twice where a filter or `inline`
-    uses its result. A null topic or key gives null. Arguments and errors are those of `lookup`.
+    uses its result. A null topic or key gives null. Arguments and errors are those of `lookup`; it needs pyspark 4.1.
 
     Example:
         df.select("topic", "key", query_offset("/data/store/index")("topic", "key").alias("offsets"))
     """
-    query = _query(workers.driver_path(index_dir), max_num, hash_slots, max_entries)
+    try:
+        from pyspark.sql.pandas.functions import arrow_udf  # noqa: PLC0415 -- since pyspark 4.1
+    except ImportError as error:
+        raise ImportError(f"query_offset needs pyspark 4.1, and this is {pyspark.__version__}: use lookup") from error
+    check_max_num(max_num)
+    check_int64(hash_slots=hash_slots, max_entries=max_entries)
+    spark = SparkSession.getActiveSession()
+    query = _query(spark, workers.driver_path(index_dir, spark), max_num, hash_slots, max_entries)
     # Its signature for mypy asks for a function type, which pyspark warns of at run time.
     make: Any = arrow_udf
     made: Callable[..., Column] = make(query, returnType=ArrayType(LongType())).asNondeterministic()
@@ -180,12 +193,10 @@ def query_offset(
 
 
 def _query(
-    directory: Path, max_num: int | None, hash_slots: int | None, max_entries: int | None
+    spark: SparkSession | None, directory: Path, max_num: int | None, hash_slots: int | None, max_entries: int | None
 ) -> Callable[[Any, Any], Any]:
     """Return a function that a worker calls with topics and keys for the lists of candidates."""
-    check_max_num(max_num)
-    check_int64(hash_slots=hash_slots, max_entries=max_entries)
-    slots, entries = workers.known_geometry(directory, hash_slots, max_entries)
+    slots, entries = call_beside(spark, directory, workers.known_geometry, directory, hash_slots, max_entries)
 
     def query(topics: pa.Array, keys: pa.Array) -> pa.Array:
         service = workers.index_service(str(directory), hash_slots=slots, max_entries=entries)

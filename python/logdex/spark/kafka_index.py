@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from logdex.kafka import LogDir
+from logdex.kafka import LogDir, TopicPartition
 from logdex.kafka.key_index import check_max_entries, check_targets, index_partition, partitions_of
 from logdex.report import Finding, Report, merge
-from logdex.spark.workers import call_in_tasks, check_worker_python, driver_path, require_directory
+from logdex.spark.workers import call_beside, call_in_tasks, check_worker_python, driver_path, require_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from os import PathLike
 
     from pyspark.sql import SparkSession
-
-    from logdex.kafka import TopicPartition
 
 
 def build_key_index(
@@ -30,7 +28,7 @@ def build_key_index(
     """Index the records of Kafka partitions by their keys in Spark's workers.
 
     Each partition has one task, which writes the files of a local build. A retried task continues an interrupted one. Arguments,
-    result and errors are those of `logdex.kafka.build_key_index`; driver and workers must see the same files.
+    result and errors are those of `logdex.kafka.build_key_index`; all workers must see the same files.
 
     Raises:
         LogdexError: The workers' Python cannot run logdex.
@@ -38,11 +36,18 @@ def build_key_index(
     check_max_entries(max_entries)
     check_worker_python(spark)
     source, target = driver_path(log_dir, spark), driver_path(directory, spark)
-    require_directory(source)
-    with LogDir.open(source) as logs:
-        # The largest first, so that none of them begins when all others are done.
-        partitions = sorted(partitions_of(logs, topics), key=lambda each: -logs.log(each.topic, each.partition).size)
-    check_targets(partitions, target, header)
+    wanted = topics if topics is None or isinstance(topics, str) else list(topics)
+
+    def plan() -> list[tuple[str, int]]:
+        require_directory(source)
+        with LogDir.open(source) as logs:
+            found = partitions_of(logs, wanted)
+            check_targets(found, target, header)
+            # The largest first, so that none of them begins when all others are done.
+            found.sort(key=lambda each: -logs.log(each.topic, each.partition).size)
+        return [(each.topic, each.partition) for each in found]
+
+    partitions = [TopicPartition(*each) for each in call_beside(spark, source, plan)]
     if not partitions:
         return Report([], {"partitions": 0, "records": 0, "entries": 0})
 

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from pyspark.sql.datasource import DataSource
 
-from logdex._types import MAX_INT64, MIN_INT64, Isolation, OnError
+from logdex._types import Isolation, OnError
 from logdex.errors import CorruptFileError
 from logdex.kafka import LogDir, TopicPartition
 from logdex.kafka.files import MAX_OFFSET
 from logdex.spark import options as opt
-from logdex.spark.conditions import Conditions
 from logdex.spark.kafka_offsets import OFFSET_OPTIONS, TOPIC_OPTIONS, ending, latest, refuse_ending, starting, topics
-from logdex.spark.log_source import LOG_OPTIONS, LogReader, LogStreamReader, PushdownLogReader, Task, TaskSize, pack
+from logdex.spark.log_source import LOG_OPTIONS, LogReader, LogStreamReader, Task, TaskSize, pack
 from logdex.spark.schema import RECORD_COLUMNS, checked_schema, spark_batches, spark_schema
 from logdex.spark.workers import require_directory
 
@@ -73,7 +72,7 @@ class KafkaLogSource(DataSource):
         # A stream may wait for the first topic. A batch over another directory would silently be empty.
         if not LogDir.exists_at(options.directory):
             raise ValueError(f"{options.directory}: no Kafka log directory, it holds no <topic>-<partition>")
-        return PushdownLogReader(options) if opt.takes_filters(self.options) else LogReader(options)
+        return LogReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
         """Follow growing logs."""
@@ -82,6 +81,7 @@ class KafkaLogSource(DataSource):
 
     def _read_options(self, schema: StructType, *, stream: bool) -> ReadOptions:
         opt.check_names(self.options, _OPTIONS, FORMAT, ignored_prefixes=_OF_BROKERS)
+        opt.pushdown(self.options)  # "true" is refused
         directory = opt.path(self.options, FORMAT)
         require_directory(directory)
         # Spark's own source has the first name.
@@ -90,7 +90,7 @@ class KafkaLogSource(DataSource):
         return ReadOptions(
             str(directory),
             tuple(checked_schema(RECORD_COLUMNS, schema)),
-            RecordFilter().with_bounds(RecordFilter.TIME, begin, end),
+            (begin, end),
             topics(self.options),
             starting(self.options, stream=stream),
             ending(self.options),
@@ -100,30 +100,6 @@ class KafkaLogSource(DataSource):
             access=opt.access(self.options),
             compat=self.options.get("compat"),
         )
-
-
-class RecordFilter(Conditions):
-    """Conditions on records."""
-
-    TEXTS = ("topic",)
-    NUMBERS = ("partition", "offset")
-    TIME = "timestamp"
-
-    def takes(self, partition: TopicPartition) -> bool:
-        """Return whether a record of a partition can pass."""
-        first, last = self.extent("partition")
-        return (
-            not self.is_empty
-            and partition.topic in self.values.get("topic", (partition.topic,))
-            and partition.partition in self.values.get("partition", (partition.partition,))
-            and first <= partition.partition <= last
-        )
-
-    @property
-    def times(self) -> tuple[int | None, int | None]:
-        """The first and the last timestamp in ms; None: no bound."""
-        begin, end = self.extent(self.TIME)
-        return None if begin == MIN_INT64 else begin, None if end == MAX_INT64 else end
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +126,7 @@ class ReadOptions:
 
     directory: str
     columns: tuple[str, ...]
-    wanted: RecordFilter
+    times: tuple[int | None, int | None]
     topics: Topics
     first: Bound
     last: Bound
@@ -175,14 +151,12 @@ class ReadOptions:
             chosen = self.topics.choose(logs)
             for bound in (self.first, self.last):
                 bound.check_names(chosen)
-            wanted = [logs.log(each.topic, each.partition) for each in chosen if self.wanted.takes(each)]
-            return cut_tasks([self._offsets(log) for log in wanted], self.size)
+            return cut_tasks([self._offsets(logs.log(each.topic, each.partition)) for each in chosen], self.size)
 
     def _offsets(self, log: Log) -> tuple[Log, int, int]:
-        least, greatest = self.wanted.extent("offset")
-        begin = max(self.first.resolve(log, committed=self.committed), least, log.log_start_offset)
-        end = min(self.last.resolve(log, committed=self.committed), greatest + 1, log.log_end_offset)
-        since, _ = self.wanted.times
+        begin = max(self.first.resolve(log, committed=self.committed), log.log_start_offset)
+        end = min(self.last.resolve(log, committed=self.committed), log.log_end_offset)
+        since, _ = self.times
         if since is not None and begin < end:
             # The time indexes tell where the first record of that time is.
             parts = next(iter(log.parts(begin, end, since)), None)
@@ -203,7 +177,7 @@ class ReadOptions:
                 stream = logs.log(each.topic, each.partition).records(
                     each.begin,
                     each.end,
-                    *self.wanted.times,
+                    *self.times,
                     self.columns,
                     batch_size=_BATCH_ROWS,
                     isolation=self.isolation,

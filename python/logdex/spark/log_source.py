@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -21,9 +21,6 @@ except ModuleNotFoundError:  # before pyspark 4.2, which does not ask
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-
-    from pyspark.sql.datasource import Filter
-
 
 logger = logging.getLogger("logdex.spark")
 
@@ -98,16 +95,6 @@ class LogReader(DataSourceReader):
         """Read the rows of one task, in a worker."""
         if isinstance(partition, Task):
             yield from self.options.rows(partition.pieces)
-
-
-class PushdownLogReader(LogReader):
-    """A reader that takes the filters of a query; an error if the session does not push filters."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 -- Spark's name
-        """Narrow what is read by the filters that help; Spark checks the rows against all of them again."""
-        asked = list(filters)
-        self.options = replace(self.options, wanted=self.options.wanted.narrowed(asked))
-        return asked
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from logdex._core import local_path, time_ms
-from logdex._types import Access, Compat, check_int64
+from logdex._types import MAX_INT64, MIN_INT64, Access, Compat, check_int64
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+_Item = TypeVar("_Item")
 
 
 def check_names(
@@ -56,16 +58,31 @@ def directories(options: Mapping[str, str], name: str) -> str | None:
 def texts(options: Mapping[str, str], name: str) -> tuple[str, ...] | None:
     """Return one text, or the texts of a JSON array."""
     value = options.get(name)
-    if value is None:
-        return None
-    if not value.lstrip().startswith("["):
-        return (value,)
+    if value is None or not value.lstrip().startswith("["):
+        return None if value is None else (value,)
+    return _array(value, name, str, "a text")
+
+
+def integers(options: Mapping[str, str], name: str, *, ranges: bool = False) -> tuple[int, ...] | range | None:
+    """Return one integer, the integers of a JSON array, or a range `low..high`, both included; a missing end is no bound."""
+    value = options.get(name, "")
+    if value.lstrip().startswith("["):
+        return _array(value, name, int, "a whole number")
+    low, dots, high = value.partition("..")
+    if dots and ranges:
+        least, greatest = (integer({name: end}, name) if end else None for end in (low, high))
+        return range(MIN_INT64 if least is None else least, (MAX_INT64 if greatest is None else greatest) + 1)
+    one = integer(options, name)
+    return None if one is None else (one,)
+
+
+def _array(value: str, name: str, kind: type[_Item], what: str) -> tuple[_Item, ...]:
     try:
         items = json.loads(value)
     except json.JSONDecodeError as error:
         raise ValueError(f"option {name}: not a JSON array: {error}") from error
-    if not all(isinstance(item, str) for item in items):
-        raise ValueError(f"option {name}: every item of the JSON array must be a text")
+    if any(type(item) is not kind for item in items):
+        raise ValueError(f"option {name}: every item of the JSON array must be {what}")
     return tuple(items)
 
 
@@ -128,19 +145,22 @@ def compat(options: Mapping[str, str]) -> Compat | None:
     return one_of(options, "compat", get_args(Compat), "") if "compat" in options else None
 
 
-def pushdown(options: Mapping[str, str]) -> str:
-    """Return the option `pushdown`, by default `auto`."""
-    return str(one_of(options, "pushdown", ("auto", "true", "false"), "auto"))
+def pushdown(options: Mapping[str, str]) -> bool:
+    """Return whether ids, index and queues may choose what is read: the option `pushdown`, by default `auto`.
 
+    The filters of queries never do. Spark (4.1 to 4.3) keeps the plan of a read with the table, not with the query
+    (PythonScanBuilder#pushFilters calls PythonDataSourceV2#setReadInfo). The next query over the same DataFrame, and the other
+    side of a union or join, would read what an earlier query's filters chose, and no call tells the source about it.
 
-def takes_filters(options: Mapping[str, str]) -> bool:
-    """Return whether the filters of queries may choose what is read: only if the option `pushdown` is `true`.
-
-    Spark (4.1 to 4.3) keeps the plan of a read with the table, not with the query (PythonScanBuilder#pushFilters calls
-    PythonDataSourceV2#setReadInfo). The next query over the same DataFrame without pushed filters, and the other side of a
-    union or join, then read only what an earlier query's filters chose: rows are missing without any sign.
+    Raises:
+        ValueError: It is `true`, which asks for the filters of queries.
     """
-    return pushdown(options) == "true"
+    if options.get("pushdown", "").lower() == "true":
+        raise ValueError(
+            "option pushdown: 'true' is refused: Spark keeps a filtered read with the DataFrame, so that other queries over it "
+            "would miss rows. Give the filters as options of the read, such as topic, keys, begin (docs/spark.md, Filters)"
+        )
+    return bool(one_of(options, "pushdown", ("auto", "false"), "auto") == "auto")
 
 
 def one_of(options: Mapping[str, str], name: str, allowed: tuple[str, ...], default: str) -> Any:

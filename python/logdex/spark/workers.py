@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from logdex._core import commit_log_directories, local_path
-from logdex.errors import LogdexError
+from logdex.errors import CorruptFileError, GeometryError, LockedError, LogdexError
 from logdex.rocketmq import CommitLog, IndexService, MessageStore
 
 if TYPE_CHECKING:
@@ -42,6 +42,11 @@ _PROBE_SECONDS = 60
 _MAX_OPEN = 16
 """Directories that one worker keeps open; the least recently used one is dropped."""
 
+_ERRORS: dict[str, type[Exception]] = {
+    each.__name__: each for each in (CorruptFileError, GeometryError, LockedError, LogdexError, OSError, ValueError)
+}
+"""Errors that `call_beside` brings back from a task; an OSError becomes the class of its number."""
+
 _opened: OrderedDict[Hashable, tuple[Hashable, Any]] = OrderedDict()
 _lock = threading.RLock()
 
@@ -55,11 +60,10 @@ def check_worker_python(spark: SparkSession) -> None:
     Raises:
         LogdexError: It cannot run logdex; the message names it and the setting to change.
     """
-    try:
-        worker = str(spark.sparkContext.pythonExec)
-    except PySparkException:
-        # The context of a Connect session is on the server, which reports its own errors.
+    if is_connect(spark):
+        # The server starts the workers, and reports its own errors.
         return
+    worker = str(spark.sparkContext.pythonExec)
     found = shutil.which(worker)
     # Not resolved: a virtual environment's python is a link to a python without its packages.
     if found is not None and Path(found).absolute().parent == Path(sys.executable).absolute().parent:
@@ -91,6 +95,14 @@ def _python_problem(python: str) -> str:
     return "" if done.stdout == driver else f"it is Python {done.stdout} and the driver is Python {driver}"
 
 
+def is_connect(spark: SparkSession) -> bool:
+    """Return whether a session is a client of Spark Connect: the driver, with its files, is the server's."""
+    try:
+        return spark.sparkContext is None
+    except PySparkException:
+        return True
+
+
 def driver_path(path: str | os.PathLike[str], spark: SparkSession | None = None) -> Path:
     """Return a path of a function's argument, absolute. A relative one means the same as in the formats, and as in Spark itself.
 
@@ -100,12 +112,9 @@ def driver_path(path: str | os.PathLike[str], spark: SparkSession | None = None)
     spark = spark or SparkSession.getActiveSession()
     if spark is None or place.is_absolute():
         return place.absolute()
-    try:
-        jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 -- no public call returns the directory
-    except PySparkException:
-        raise ValueError(
-            f"{path}: expected an absolute path: a Connect session does not know the driver's directory"
-        ) from None
+    if is_connect(spark):
+        raise ValueError(f"{path}: expected an absolute path: a Connect session does not know the driver's directory")
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 -- no public call returns the directory
     return Path(jvm.System.getProperty("user.dir")) / place
 
 
@@ -127,6 +136,30 @@ def call_in_tasks(
 
     rows = spark.range(0, len(arguments), 1, len(arguments)).mapInArrow(answers, _ANSWER).collect()
     return [json.loads(row.answer) for row in sorted(rows)]
+
+
+def call_beside(spark: SparkSession | None, directory: Path, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function that reads or writes files where a directory is: here, or in a task if this machine does not see it.
+
+    The client of a Connect session never counts: its disk is not the cluster's. In a task the answer must fit in JSON, which
+    makes lists of tuples, and the errors of `_ERRORS` come back as they were raised.
+    """
+    if spark is None or (directory.is_dir() and not is_connect(spark)):
+        return function(*arguments)
+
+    def answer(given: Sequence[Any]) -> Any:
+        try:
+            return function(*given), None, ()
+        except tuple(_ERRORS.values()) as error:
+            name = next(each.__name__ for each in type(error).__mro__ if each.__name__ in _ERRORS)
+            if isinstance(error, OSError) and error.filename is not None:
+                return None, name, (error.errno, error.strerror, str(error.filename))
+            return None, name, error.args
+
+    result, error, values = call_in_tasks(spark, answer, [arguments])[0]
+    if error is not None:
+        raise _ERRORS[error](*values)
+    return result
 
 
 def index_service(directory: str, **options: Any) -> IndexService:
@@ -152,7 +185,7 @@ def require_directory(directory: Path) -> None:
 
 
 def known_geometry(index_dir: Path, hash_slots: int | None, max_entries: int | None) -> tuple[int | None, int | None]:
-    """Return slots and entries of a directory's index files, on the driver: inferred, or those given.
+    """Return slots and entries of a directory's index files: inferred, or those given.
 
     Raises:
         FileNotFoundError: There is no such directory.

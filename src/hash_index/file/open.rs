@@ -13,7 +13,8 @@ use crate::error::{Error, Result};
 use crate::hash_index::format::answers::Answers;
 use crate::hash_index::format::geometry::Geometry;
 use crate::hash_index::format::header::{Header, at};
-use crate::io::disk::{NewFile, lock_writer, open_file};
+use crate::io::disk::{NewFile, lock_writer};
+use crate::io::regular_file::open_file;
 use crate::io::{Access, FileSource, PlainFile, ReadAt, WriteAt};
 
 /// How to create an index file.

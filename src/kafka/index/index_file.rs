@@ -11,7 +11,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::io::disk::{NewFile, lock_writer, open_file, write_all_at};
+use crate::io::disk::{NewFile, lock_writer, write_all_at};
+use crate::io::regular_file::open_file;
 use crate::io::{Access, FileSource, ReadAt};
 use crate::kafka::format::names::base_offset;
 

@@ -70,7 +70,7 @@ impl Segment {
         })?;
         let len = std::fs::metadata(path).map_err(|e| Error::io(path, e))?.len();
         // A directory is an error here, not at the first look-up.
-        drop(crate::io::disk::open_file(path, false)?);
+        drop(crate::io::regular_file::open_file(path, false)?);
         let topic_partition = std::path::absolute(path)
             .ok()
             .and_then(|path| path.parent().and_then(topic_partition).map(|(topic, id)| (topic.to_owned(), id)));

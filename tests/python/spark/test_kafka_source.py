@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import functions as sf
 from pyspark.sql.datasource import CaseInsensitiveDict
 
 import golden_kafka
@@ -195,26 +194,32 @@ def test_tasks_are_balanced_by_bytes(kafka_case: Callable[[str], Path]) -> None:
     assert len(least.reader(least.schema()).partitions()) >= 7
 
 
-def test_filters_of_a_query_choose_what_is_read(spark: SparkSession, kafka_case: Callable[[str], Path]) -> None:
+def test_options_choose_what_is_read_and_filters_of_queries_lose_nothing(
+    spark: SparkSession, kafka_case: Callable[[str], Path]
+) -> None:
     root = kafka_case("codecs")
     everything = _expected("codecs")
     expected = [row[0] for t, p, row in everything if (t, p) == ("cod-none", 1) and 20 <= row[0] < 40]
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    try:
-        loaded = _load(spark, root, pushdown="true")
-        frame = loaded.where("topic = 'cod-none' and partition = 1 and offset >= 20 and offset < 40")
-        assert sorted(row.offset for row in frame.select("offset").collect()) == expected
-        assert expected
-        assert frame.rdd.getNumPartitions() < _load(spark, root, minPartitions="20").rdd.getNumPartitions()
-        time = everything[len(everything) // 2][2][1]
-        newer = _load(spark, root, pushdown="true").where(sf.col("timestamp") >= sf.timestamp_millis(sf.lit(time)))
-        assert newer.count() == sum(row[1] >= time for _, _, row in everything)
-        # Without the option every query of a DataFrame has filters of its own.
-        loaded = _load(spark, root)
-        assert loaded.where("topic = 'cod-none' and partition = 1 and offset < 5").count() == 5
-        assert loaded.count() == len(everything)
-    finally:
-        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+    offsets = {name: json.dumps({"cod-none": {"1": at}}) for name, at in (("starting", 20), ("ending", 40))}
+    one = {"assign": '{"cod-none":[1]}', "startingOffsets": offsets["starting"], "endingOffsets": offsets["ending"]}
+    frame = _load(spark, root, **one, minPartitions="20")
+    assert sorted(row.offset for row in frame.select("offset").collect()) == expected
+    assert expected
+    assert frame.rdd.getNumPartitions() < _load(spark, root, minPartitions="20").rdd.getNumPartitions()
+    time = everything[len(everything) // 2][2][1]
+    assert _load(spark, root, begin=str(time)).count() == sum(row[1] >= time for _, _, row in everything)
+    for setting in ("false", "true"):
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", setting)
+        try:
+            loaded = _load(spark, root)
+            few = loaded.where("topic = 'cod-none' and partition = 1 and offset < 5")
+            rest = loaded.where("not (topic = 'cod-none' and partition = 1 and offset < 5)")
+            assert few.count() == 5
+            assert loaded.count() == len(everything)
+            assert few.union(rest).count() == few.union(loaded).count() - 5 == len(everything)
+            assert loaded.join(few, ["topic", "partition", "offset"], "left_anti").count() == len(everything) - 5
+        finally:
+            spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
 def test_damage_is_an_error_or_passed_over(spark: SparkSession, kafka_case: Callable[[str], Path]) -> None:

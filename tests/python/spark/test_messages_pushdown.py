@@ -1,7 +1,8 @@
-"""Format `rocketmq`: a filter gives the same rows, whether ids, index and queues answer it or a scan."""
+"""Format `rocketmq`: filters give the same rows, whether ids, index and queues answer them or a scan, and are never lost."""
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from datetime import datetime, timedelta, timezone
@@ -9,23 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as sf
-from pyspark.sql.datasource import (
-    CaseInsensitiveDict,
-    EqualNullSafe,
-    EqualTo,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    IsNotNull,
-    LessThan,
-    LessThanOrEqual,
-    Not,
-)
+from pyspark.sql.datasource import CaseInsensitiveDict
 
 import golden
 from logdex.rocketmq import StoreWriter
 from logdex.rocketmq.queues import QueueSet
-from logdex.spark.log_source import PushdownLogReader
 from logdex.spark.messages.plan import LogPiece, OffsetsPiece, QueuePiece
 from logdex.spark.messages.source import MessagesSource
 
@@ -34,7 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.datasource import Filter
 
 SEED = 20261121
 _TRANSACTION = 12
@@ -42,63 +30,68 @@ _ROLLBACK = 12
 _PREPARED = 4
 
 
-def _read(root: Path, filters: list[Filter], **options: str) -> tuple[list[Any], list[dict[str, Any]]]:
-    """Read as Spark does with these filters; give the pieces that are read, and the rows before Spark looks at them."""
-    source = MessagesSource(CaseInsensitiveDict({"path": str(root), **options}))
-    reader = PushdownLogReader(source.reader(source.schema()).options)
-    assert list(reader.pushFilters(filters)) == filters
+def _read(root: Path, **options: Any) -> tuple[list[Any], list[dict[str, Any]]]:
+    """Read as Spark does with these options; give the pieces that are read, and the rows."""
+    source = MessagesSource(CaseInsensitiveDict({"path": str(root), **{k: str(v) for k, v in options.items()}}))
+    reader = source.reader(source.schema())
     parts = reader.partitions()
     rows = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
     pieces = [piece for part in parts for piece in part.pieces]  # type: ignore[attr-defined]
     return pieces, sorted(rows, key=lambda row: row["phy_offset"])
 
 
-def _at(ms: int, us: int = 0) -> datetime:
-    return datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=ms, microseconds=us)
+def _at(ms: int, us: int = 0) -> str:
+    return (datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=ms, microseconds=us)).isoformat()
 
 
-def _questions(messages: list[dict[str, Any]], chance: random.Random) -> Iterator[tuple[list[Filter], Any]]:
-    """Return filters with what they mean."""
+def _words(message: dict[str, Any]) -> set[str]:
+    return {*(message["keys"] or "").split(" "), message["uniqKey"]} - {"", None}
+
+
+def _questions(messages: list[dict[str, Any]], chance: random.Random) -> Iterator[tuple[dict[str, Any], Any]]:
+    """Return options with what they mean."""
     for _ in range(2):
         m, other = chance.sample([each for each in messages if each["keys"] and each["uniqKey"]], 2)
-        topic = EqualTo(("topic",), m["topic"])
-        yield [topic, EqualTo(("keys",), m["keys"])], lambda x, m=m: (x["topic"], x["keys"]) == (m["topic"], m["keys"])
-        yield [EqualTo(("keys",), m["keys"])], lambda x, m=m: x["keys"] == m["keys"]
+        topic = m["topic"]
         word = m["keys"].split(" ")[0]
-        yield [topic, EqualTo(("keys",), word)], lambda x, m=m, w=word: (x["topic"], x["keys"]) == (m["topic"], w)
-        both = [m["keys"], other["keys"]]
-        yield [In(("keys",), tuple(both))], lambda x, both=both: x["keys"] in both
-        yield (
-            [EqualNullSafe(("uniq_key",), m["uniqKey"]), IsNotNull(("uniq_key",))],
-            lambda x, m=m: x["uniqKey"] == m["uniqKey"],
-        )
-        yield [EqualTo(("msg_id",), m["msgId"])], lambda x, m=m: x["msgId"] == m["msgId"]
-        yield [EqualTo(("msg_id",), m["msgId"].lower())], lambda x, m=m: x["msgId"] == m["msgId"].lower()
+        yield {"topic": topic, "keys": word}, lambda x, m=m, w=word: x["topic"] == m["topic"] and w in _words(x)
+        yield {"keys": word}, lambda x, w=word: w in _words(x)
+        both = [word, other["uniqKey"]]
+        yield {"keys": json.dumps(both)}, lambda x, both=both: not _words(x).isdisjoint(both)
+        yield {"msg_id": m["msgId"]}, lambda x, m=m: x["msgId"] == m["msgId"]
+        yield {"msg_id": m["msgId"].lower()}, lambda x, m=m: x["msgId"] == m["msgId"].lower()
         places = [m["physicalOffset"], other["physicalOffset"] + 1, -5, 1 << 60]
-        yield [In(("phy_offset",), tuple(places))], lambda x, places=places: x["physicalOffset"] in places
+        yield {"phy_offset": json.dumps(places)}, lambda x, places=places: x["physicalOffset"] in places
+        yield {"phy_offset": m["physicalOffset"]}, lambda x, m=m: x["physicalOffset"] == m["physicalOffset"]
         low, high = sorted((m["physicalOffset"], other["physicalOffset"]))
-        yield (
-            [GreaterThan(("phy_offset",), low), LessThanOrEqual(("phy_offset",), high)],
-            lambda x, low=low, high=high: low < x["physicalOffset"] <= high,
-        )
+        between = {"phy_offset": f"{low + 1}..{high}"}
+        yield between, lambda x, low=low, high=high: low < x["physicalOffset"] <= high
+        yield {"phy_offset": f"{high}.."}, lambda x, high=high: x["physicalOffset"] >= high
+        yield {"phy_offset": f"..{low}"}, lambda x, low=low: x["physicalOffset"] <= low
+        yield {"phy_offset": ".."}, lambda _: True
         begin, end = sorted((m["storeTimestamp"], other["storeTimestamp"]))
         yield (
-            [GreaterThanOrEqual(("store_timestamp",), _at(begin)), LessThan(("store_timestamp",), _at(end, 1))],
+            {"begin": _at(begin), "end": _at(end, 999)},
             lambda x, begin=begin, end=end: begin <= x["storeTimestamp"] <= end,
         )
         yield (
-            [topic, EqualTo(("keys",), m["keys"]), GreaterThan(("store_timestamp",), _at(begin, -1))],
-            lambda x, m=m, b=begin: (x["topic"], x["keys"]) == (m["topic"], m["keys"]) and x["storeTimestamp"] >= b,
+            {"topic": topic, "keys": word, "begin": _at(begin, -1)},
+            lambda x, m=m, w=word, b=begin: x["topic"] == m["topic"] and w in _words(x) and x["storeTimestamp"] >= b,
         )
-        queue: list[Filter] = [topic, EqualTo(("queue_id",), m["queueId"])]
+        queue = {"topic": topic, "queue_id": m["queueId"]}
         yield queue, lambda x, m=m: (x["topic"], x["queueId"]) == (m["topic"], m["queueId"])
         yield (
-            [*queue, GreaterThan(("queue_offset",), 1), LessThan(("queue_offset",), 9)],
-            lambda x, m=m: (x["topic"], x["queueId"]) == (m["topic"], m["queueId"]) and 1 < x["queueOffset"] < 9,
+            {**queue, "queue_offset": "2..8"},
+            lambda x, m=m: (x["topic"], x["queueId"]) == (m["topic"], m["queueId"]) and 2 <= x["queueOffset"] <= 8,
         )
-        yield [EqualTo(("topic",), "nobody's")], lambda _: False
-        yield [EqualTo(("keys",), "")], lambda x: x["keys"] == ""
-        yield [EqualTo(("topic",), m["topic"]), EqualTo(("topic",), "nobody's")], lambda _: False
+        yield (
+            {"queue_id": [m["queueId"], 77], "queue_offset": [1, 3]},
+            lambda x, m=m: x["queueId"] in (m["queueId"], 77) and x["queueOffset"] in (1, 3),
+        )
+        yield {"topic": "nobody's"}, lambda _: False
+        yield {"keys": ""}, lambda _: False
+        yield {"phy_offset": "9..8"}, lambda _: False
+        yield {"queue_id": "[]"}, lambda _: False
 
 
 @pytest.mark.parametrize("case", golden.STORES)
@@ -107,10 +100,10 @@ def test_the_same_rows_with_and_without_pushdown(shared_store: Callable[[str], P
     kinds = set()
     for filters, keeps in _questions(messages, random.Random(SEED)):
         expected = [m["physicalOffset"] for m in messages if keeps(m)]
-        scanned = _read(root, filters, pushdown="false")
+        scanned = _read(root, **filters, pushdown="false")
         assert {type(piece) for piece in scanned[0]} <= {LogPiece}
         assert [row["phy_offset"] for row in scanned[1]] == sorted(expected), filters
-        pieces, rows = _read(root, filters, maxPartitionBytes="20000")
+        pieces, rows = _read(root, **filters, maxPartitionBytes="20000")
         kinds |= {type(piece) for piece in pieces}
         # What a broker neither indexes nor puts into queues: raw messages of transactions, before 4.3.0.
         by_queue = any(isinstance(piece, QueuePiece) for piece in pieces)
@@ -122,56 +115,83 @@ def test_the_same_rows_with_and_without_pushdown(shared_store: Callable[[str], P
     assert {LogPiece, OffsetsPiece} <= kinds
 
 
-def test_filters_of_a_query_find_messages(spark: SparkSession, shared_store: Callable[[str], Path]) -> None:
-    root = shared_store("basic")
+def test_options_find_messages(spark: SparkSession, shared_store: Callable[[str], Path]) -> None:
     rows = golden.rows("basic", "messages")
     wanted = next(row for row in rows if row["keys"] == "Aa")
 
     def read(**options: str) -> DataFrame:
-        frame = spark.read.format("rocketmq").options(**options).load(str(root))
-        return frame.where(
-            (sf.col("topic") == wanted["topic"])
-            & (sf.col("keys") == "Aa")
-            & (sf.col("store_timestamp") >= sf.timestamp_millis(sf.lit(wanted["storeTimestamp"])))
-        )
+        given = {"topic": wanted["topic"], "keys": "Aa", "minPartitions": "9", **options}
+        return spark.read.format("rocketmq").options(**given).load(str(shared_store("basic")))
 
-    expected = [
-        row["physicalOffset"]
-        for row in rows
-        if (row["topic"], row["keys"]) == (wanted["topic"], "Aa") and row["storeTimestamp"] >= wanted["storeTimestamp"]
-    ]
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    try:
-        words = ("auto", "true", "false")
-        on = {name: sorted(row.phy_offset for row in read(pushdown=name).collect()) for name in words}
-        # Nine tasks are asked for; what the index leads to fits into one.
-        tasks = [read(pushdown=name, minPartitions="9").rdd.getNumPartitions() for name in ("true", "false")]
-        assert tasks[0] < 9 <= tasks[1]
-    finally:
-        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
-    off = sorted(row.phy_offset for row in read().collect())
-    assert on["auto"] == on["true"] == on["false"] == off == sorted(expected)
-    with pytest.raises(Exception, match="DATA_SOURCE_PUSHDOWN_DISABLED"):
-        read(pushdown="true").count()
+    expected = [row["physicalOffset"] for row in rows if row["topic"] == wanted["topic"] and "Aa" in _words(row)]
+    found = {word: sorted(row.phy_offset for row in read(pushdown=word).collect()) for word in ("auto", "false")}
+    assert found["auto"] == found["false"] == sorted(expected)
+    # Nine tasks are asked for; what the index leads to is less.
+    assert read().rdd.getNumPartitions() < 9 <= read(pushdown="false").rdd.getNumPartitions()
 
 
-def test_the_filters_of_one_query_are_not_those_of_the_next(
-    spark: SparkSession, shared_store: Callable[[str], Path]
+PUSHED = ("false", "true")
+"""Values of Spark's setting that hands the filters of a query to a Python source."""
+
+
+@pytest.mark.parametrize("setting", PUSHED)
+@pytest.mark.parametrize("aqe", ["false", "true"])
+def test_a_query_loses_no_rows_by_the_filters_of_another(
+    spark: SparkSession, shared_store: Callable[[str], Path], setting: str, aqe: str
 ) -> None:
-    rows = golden.rows("basic", "messages")
-    offsets = sorted(row["physicalOffset"] for row in rows)
-    few = sum(offset < offsets[5] for offset in offsets)
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    offsets = sorted(row["physicalOffset"] for row in golden.rows("basic", "messages"))
+    few, all_rows = sum(offset < offsets[5] for offset in offsets), len(offsets)
+    settings = {"spark.sql.python.filterPushdown.enabled": setting, "spark.sql.adaptive.enabled": aqe}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
     try:
         frame = spark.read.format("rocketmq").option("columns", "phy_offset,tags").load(str(shared_store("basic")))
         first = frame.where(sf.col("phy_offset") < offsets[5])
         rest = frame.where(sf.col("phy_offset") >= offsets[5])
+        # One query after the other, planned before or after it, filtered or not.
         assert first.count() == few
-        assert frame.count() == len(rows)
-        assert frame.where("tags like '%' or tags is null").count() == len(rows)
-        assert first.union(rest).count() == len(rows)
-        assert first.union(frame).count() == few + len(rows)
-        assert first.join(frame, "phy_offset", "right").count() == len(rows)
+        assert frame.count() == all_rows
+        first.explain()
+        assert rest.count() == all_rows - few
+        assert len(first.collect()) == few
+        assert frame.where("tags like '%' or tags is null").count() == all_rows
+        # Both sides of one query.
+        assert first.union(rest).count() == all_rows
+        assert first.union(frame).count() == few + all_rows
+        assert first.join(frame, "phy_offset", "right").count() == all_rows
+        assert frame.alias("a").join(first.alias("b"), "phy_offset").count() == few
+        assert frame.join(first, "phy_offset", "left_anti").count() == all_rows - few
+        assert rest.groupBy().count().join(first.groupBy().count()).collect()[0][:] == (all_rows - few, few)
+        # A cached frame is read when it is first used, here after another query was planned.
+        kept = rest.cache()
+        assert first.count() == few
+        assert kept.count() == kept.count() == all_rows - few
+        assert kept.union(first).count() == all_rows
+        kept.unpersist()
+        # A view, by name.
+        frame.createOrReplaceTempView("messages")
+        query = "select (select count(*) from messages where phy_offset < :end), count(*) from messages"
+        assert spark.sql(query, {"end": offsets[5]}).collect()[0][:] == (few, all_rows)
+    finally:
+        for name in settings:
+            spark.conf.unset(name)
+        spark.catalog.dropTempView("messages")
+
+
+@pytest.mark.parametrize("setting", PUSHED)
+@pytest.mark.parametrize("name", ["rocketmq", "kafka_log"])
+def test_filters_of_queries_are_refused_where_they_are_asked_for(
+    spark: SparkSession, shared_store: Callable[[str], Path], tmp_path: Path, name: str, setting: str
+) -> None:
+    (tmp_path / "orders-0").mkdir()
+    (tmp_path / "orders-0" / f"{0:020}.log").touch()
+    path = shared_store("basic") if name == "rocketmq" else tmp_path
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", setting)
+    try:
+        frame = spark.read.format(name).option("pushdown", "true").load(str(path))
+        for query in (frame, frame.where("topic = 'x'")):
+            with pytest.raises(Exception, match=r"option pushdown: 'true' is refused: .* as options of the read"):
+                query.count()
     finally:
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
@@ -183,7 +203,7 @@ def test_parts_of_the_store_may_be_missing(tmp_path: Path, gone: str) -> None:
     messages = golden.rows("basic", "messages")
     for filters, keeps in _questions(messages, random.Random(SEED)):
         expected = sorted(m["physicalOffset"] for m in messages if keeps(m) and m["sysFlag"] & _TRANSACTION in (0, 8))
-        found = [row["phy_offset"] for row in _read(root, filters)[1] if row["sys_flag"] & _TRANSACTION in (0, 8)]
+        found = [row["phy_offset"] for row in _read(root, **filters)[1] if row["sys_flag"] & _TRANSACTION in (0, 8)]
         assert found == expected, filters
 
 
@@ -191,15 +211,15 @@ def test_a_damaged_queue_gives_way_to_the_log(tmp_path: Path, caplog: pytest.Log
     root = golden.unpack("basic", tmp_path)
     messages = golden.rows("basic", "messages")
     topic, queue_id = messages[0]["topic"], messages[0]["queueId"]
-    filters: list[Filter] = [EqualTo(("topic",), topic), EqualTo(("queue_id",), queue_id)]
-    pieces, sound = _read(root, filters)
+    filters = {"topic": topic, "queue_id": queue_id}
+    pieces, sound = _read(root, **filters)
     assert any(isinstance(piece, QueuePiece) for piece in pieces)
     assert len(sound) > 2
     file = min((root / "consumequeue" / topic / str(queue_id)).iterdir())
     with file.open("r+b") as units:
         units.seek(20)
         units.write((5).to_bytes(8, "big"))  # the second unit leads into the middle of a message
-    assert _read(root, filters)[1] == sound
+    assert _read(root, **filters)[1] == sound
     assert "the log is read instead" in caplog.text
 
 
@@ -223,7 +243,7 @@ def test_a_unit_that_leads_elsewhere_hides_no_message(
         for at, value, length in ((0, phy_offset, 8), (8, size, 4)):
             units.seek(unit * 20 + at)
             units.write(b"" if value is None else value.to_bytes(length, "big"))
-    read, rows = _read(tmp_path, [EqualTo(("topic",), "T")], minPartitions=pieces)
+    read, rows = _read(tmp_path, topic="T", minPartitions=pieces)
     assert size == 1 << 30 or any(isinstance(piece, QueuePiece) for piece in read)
     assert [row["phy_offset"] for row in rows] == put
 
@@ -243,15 +263,6 @@ def test_a_queue_that_is_begun_while_a_read_is_planned_is_not_passed_over(
         return {queue: paths for queue, paths in listed(self).items() if len(times) > 1 or queue != ("T", 1)}
 
     monkeypatch.setattr(QueueSet, "directories", directories)
-    pieces, rows = _read(tmp_path, [EqualTo(("topic",), "T")])
+    pieces, rows = _read(tmp_path, topic="T")
     assert any(isinstance(piece, QueuePiece) for piece in pieces)
     assert [row["phy_offset"] for row in rows] == [first, second]
-
-
-def test_filters_that_do_not_help_are_left_to_spark(shared_store: Callable[[str], Path]) -> None:
-    filters: list[Filter] = [
-        Not(EqualTo(("keys",), "Aa")),
-        GreaterThan(("tags",), "T"),
-        EqualTo(("properties", "a"), "b"),
-    ]
-    assert len(_read(shared_store("basic"), filters)[1]) == len(golden.rows("basic", "messages"))

@@ -19,12 +19,13 @@ _CASTAGNOLI = 0x82F63B78
 
 
 class Row(NamedTuple):
-    """A record: its offset, its timestamp after T, key and value."""
+    """A record: its offset, its timestamp after T, key, value and headers."""
 
     offset: int
     time: int = 0
     key: bytes | None = None
     value: bytes | None = b""
+    headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
 def _crc_table() -> list[int]:
@@ -67,7 +68,7 @@ def batch(rows: Iterable[Row], *, attributes: int = 0, producer: int = -1) -> by
     records = b""
     for row in rows:
         body = b"\0" + _varint(row.time - first) + _varint(row.offset - base) + _field(row.key) + _field(row.value)
-        body += _varint(0)
+        body += _varint(len(row.headers)) + b"".join(_field(name) + _field(value) for name, value in row.headers)
         records += _varint(len(body)) + body
     newest = T + max(row.time for row in rows)
     numbers = (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from logdex._core import local_path
 from logdex.cli.arguments import TIMES, add_options, command, count, int32, raw_bytes, word
-from logdex.cli.output import Progress, complain, printable, say, say_json, say_report
+from logdex.cli.output import Progress, complain, say, say_json, say_report
 from logdex.cli.sources import nothing_matches, open_first
 from logdex.cli.sources.kafka import open_part, open_source, say_record
 from logdex.cli.sources.kafka_dump import Dump, files_to_dump
@@ -114,7 +114,7 @@ def run_dump(arguments: argparse.Namespace) -> int:
             say(f"Dumping {path}")
         for line in lines:
             if isinstance(line, str):
-                say(printable(line))
+                say(line)
             else:
                 say_json({"file": str(path), **line})
     for finding in dump.findings:

@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from logdex.cli.arguments import TIMES, add_options, add_source, command, count, open_options, word
-from logdex.cli.output import Progress, complain, in_flags, say, say_json, size_text, time_text
+from logdex.cli.output import Progress, complain, in_flags, say_json, say_lines, size_text, time_text
 from logdex.cli.rows import say_message
 from logdex.cli.sources import nothing_matches
 from logdex.hash_index.query import TimeRange
@@ -102,7 +102,7 @@ def explain(arguments: argparse.Namespace) -> int:
     if arguments.json:
         say_json(explanation.to_dict())
     else:
-        say(in_flags(str(explanation)))
+        say_lines(in_flags(str(explanation)))
     return 0 if explanation.found else 1
 
 

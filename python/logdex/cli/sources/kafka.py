@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from logdex._core import broker_lock_holder
-from logdex.cli.output import body_text, json_bytes, json_headers, printable, say, say_json, time_text
+from logdex.cli.output import body_text, json_bytes, json_headers, say, say_json, time_text
 from logdex.cli.sources import Description, Listing, Part, Source
 from logdex.cli.sources.kafka_dump import Dump, is_known
 from logdex.errors import CorruptFileError
@@ -52,10 +52,10 @@ def say_record(row: dict[str, Any], *, as_json: bool = False) -> None:
         return
     head = [
         time_text(row["timestamp"]) or "-",
-        f"{printable(row['topic'])}-{row['partition']}@{row['offset']}",
+        f"{row['topic']}-{row['partition']}@{row['offset']}",
         f"key={_shown(row['key'])}",
     ]
-    head += [f"{printable(each['key'])}={_shown(each['value'])}" for each in row["headers"] or ()]
+    head += [f"{each['key']}={_shown(each['value'])}" for each in row["headers"] or ()]
     say("  ".join(head))
     if "value" in row:
         say(f"    {_shown(row['value'])}")
@@ -65,7 +65,7 @@ def _shown(content: bytes | None) -> str:
     if content is None:
         return "null"
     text = body_text(content)
-    shown = content[: _SHOWN_BYTES // 2].hex(" ") if text is None else printable(text[:_SHOWN_BYTES])
+    shown = content[: _SHOWN_BYTES // 2].hex(" ") if text is None else text[:_SHOWN_BYTES]
     full = _SHOWN_BYTES // 2 if text is None else _SHOWN_BYTES
     more = len(content if text is None else text) - full
     return f"{shown} ({more:,} more)" if more > 0 else shown

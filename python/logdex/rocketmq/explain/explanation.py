@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
+from logdex.errors import printable
 from logdex.hash_index.query import MAX_TIME, MIN_TIME
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ class Explanation:
         return asdict(self)
 
     def __str__(self) -> str:
-        return "\n".join(self._lines())
+        return "\n".join(map(printable, self._lines()))
 
     def _lines(self) -> Iterator[str]:
         within = ""

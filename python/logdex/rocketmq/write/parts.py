@@ -14,8 +14,16 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from logdex._core import CommitLog, CommitLogWriter, ConsumeQueueWriter, StoreLock, delay_levels_ms, truncate_log
-from logdex._files import sync_directory
+from logdex._core import (
+    CommitLog,
+    CommitLogWriter,
+    ConsumeQueueWriter,
+    StoreLock,
+    check_own_parts,
+    delay_levels_ms,
+    truncate_log,
+)
+from logdex._files import replace_file, sync_directory
 from logdex.report import Report
 from logdex.rocketmq.index_service import INDEXES_TAGS, IndexService
 from logdex.rocketmq.layout import ABORT, StoreLayout
@@ -68,6 +76,7 @@ class StoreParts:
 
     def _begin(self) -> None:
         layout = self._layout
+        check_own_parts(self._given.root)
         lock = self._given.root / "lock"
         if not lock.exists():
             # Taking the lock creates its file. Check first, so that a rejected directory stays untouched.
@@ -79,7 +88,7 @@ class StoreParts:
         self.log = self._open_log(plan)
         self._stack.callback(self.log.close)
         self.log.keep_checkpoint(layout.checkpoint)
-        layout.abort.write_bytes(f"{ABORT} {os.getpid()}\n".encode())
+        replace_file(layout.abort, f"{ABORT} {os.getpid()}\n".encode())
         Path(layout.commit_log).mkdir(exist_ok=True)
         sync_directory(layout.root)
         counts = self._truncate(plan)

@@ -19,6 +19,7 @@ from logdex._core import (
     StoreCheckpoint,
     broker_lock_holder,
     index_holds_tags,
+    sync_file,
     truncate_log,
 )
 from logdex.errors import CorruptFileError, LockedError
@@ -236,11 +237,7 @@ def _inspect_index(
 def complete_last_file(layout: StoreLayout, file_size: int) -> None:
     """Extend the last file of a log to its whole length: no broker starts with a shorter one."""
     with CommitLog.open(layout.commit_log) as log:
-        last = log.files[-1]
-    if last.stat().st_size < file_size:
-        with last.open("r+b") as file:
-            file.truncate(file_size)
-            os.fsync(file.fileno())
+        sync_file(log.files[-1], file_size)
 
 
 def sync_files(layout: StoreLayout, begin: int) -> None:
@@ -250,5 +247,4 @@ def sync_files(layout: StoreLayout, begin: int) -> None:
     for folder in (layout.queues, layout.batch_queues, layout.queue_extensions):
         files += filter(Path.is_file, folder.glob("*/*/*"))
     for path in files:
-        with path.open("r+b") as file:
-            os.fsync(file.fileno())
+        sync_file(path)

@@ -15,6 +15,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from logdex._core import read_file
 from logdex._files import replace_file, sync_directory
 from logdex.errors import CorruptFileError
 
@@ -109,7 +110,7 @@ class DelayOffsets:
 
     def _load(self, path: Path) -> None:
         try:
-            text = path.read_text(encoding="utf-8")
+            text = read_file(path).decode()
             table = json.loads(_BARE_NAME.sub(_with_quotes, text))
             offsets = {_integer(level): _integer(offset) for level, offset in table.pop(_TABLE, {}).items()}
         except (ValueError, AttributeError, TypeError, RecursionError) as error:
@@ -128,7 +129,7 @@ class DelayOffsets:
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)
         if self._path.exists():
-            replace_file(self._backup, self._path.read_bytes())
+            replace_file(self._backup, read_file(self._path))
         replace_file(self._path, self.text().encode())
         sync_directory(self._path.parent)
         self._written = dict(self.offsets)

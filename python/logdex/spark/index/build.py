@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import logging
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -29,12 +30,18 @@ from logdex.report import Report
 from logdex.rocketmq.index_service import INDEXES_TAGS
 from logdex.rocketmq.layout import find_layout
 from logdex.spark.index.job import ROW_SCHEMA, Job, RollingFiles, WrittenFile, entry_rows, index_files
-from logdex.spark.workers import call_in_tasks, check_worker_python, commit_log, driver_path, require_directory
+from logdex.spark.workers import (
+    call_beside,
+    call_in_tasks,
+    check_worker_python,
+    commit_log,
+    driver_path,
+    require_directory,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from os import PathLike
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -66,12 +73,12 @@ def build_index(
     """Build the key index of a store's commit log: byte for byte the files of a sequential `IndexService.build_index`.
 
     Args:
-        spark: The session whose workers build; they must see the same files as the driver.
+        spark: The session whose workers build; all of them must see the same files.
         store: The store, or the directory of its commit log. It is only read.
         index_dir: The directory for the index files; created if it is missing.
         hash_slots: Slots of an index file (the broker's maxHashSlotNum).
         max_entries: Entries of an index file, one of which is never used (the broker's maxIndexNum).
-        zone: Time zone of the file names; None: the driver's own.
+        zone: Time zone of the file names; None: that of the machine that sees the store.
         mode: `errorifexists`, or `overwrite` to replace the index files of the directory, all at once.
         max_tasks: The largest number of writing tasks; None: four for each core.
         access: How files are read and written.
@@ -92,23 +99,18 @@ def build_index(
     root, target = driver_path(store, spark), driver_path(index_dir, spark)
     job = Job(str(target), hash_slots, max_entries, zone, overwrite=mode == "overwrite", access=access)
     check_worker_python(spark)
-    require_directory(root)
-    log_directory = find_layout(root).commit_log
-    if not job.overwrite and index_files(target):
-        raise FileExistsError(errno.EEXIST, "index files exist (mode='overwrite' replaces them)", str(target))
-
-    log_files = list_log_files(commit_log(log_directory, access=access, compat=compat))
+    log_directory, listed, job.made_index_dir = call_beside(spark, root, _start, job, root, compat)
+    log_files = [LogFile(*values) for values in listed]
     write_rows = partial(_write_rows, job, log_directory, compat)
-    job.start()
     try:
         counts = [LogFileCount(*values) for values in call_in_tasks(spark, write_rows, log_files)]
         _warn_of_early_end(counts, log_files, log_directory)
         plan = plan_build(counts, file_entries=max_entries - 1, max_tasks=max_tasks or _TASKS_PER_CORE * _cores(spark))
         made = call_in_tasks(spark, partial(_make_files, job), plan.tasks)
         written = [WrittenFile(*values) for files in made for values in files]
-        job.commit(written)
+        call_beside(spark, root, _commit, job, written)
     except BaseException:
-        job.abort()
+        call_beside(spark, root, job.abort)
         raise
     checked = {
         "log_files": len(counts),
@@ -118,6 +120,22 @@ def build_index(
         "reserved_bytes": sum(file.reserved_bytes for file in written),
     }
     return Report([], checked)
+
+
+def _start(job: Job, store: Path, compat: Compat | None) -> tuple[str, list[LogFile], bool]:
+    """Start the job, and return the directory of the log, its files, and whether the job created its index directory."""
+    require_directory(store)
+    log_directory = find_layout(store).commit_log
+    target = Path(job.index_dir)
+    if not job.overwrite and index_files(target):
+        raise FileExistsError(errno.EEXIST, "index files exist (mode='overwrite' replaces them)", str(target))
+    log_files = list_log_files(commit_log(log_directory, access=job.access, compat=compat))
+    job.start()
+    return log_directory, log_files, job.made_index_dir
+
+
+def _commit(job: Job, written: Sequence[Sequence[Any]]) -> None:
+    job.commit([WrittenFile(*values) for values in written])
 
 
 def _cores(spark: SparkSession) -> int:

@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
-from logdex._core import key_hashes, offset_order
+from logdex._core import check_own_parts, key_hashes, offset_order
 from logdex._files import sync_directory
 from logdex._types import check_int64
 from logdex.hash_index.directory import DirectoryLock, FileSet, list_directory
@@ -86,7 +86,7 @@ class Job:
     overwrite: bool = False
     access: Access = "auto"
     job_id: str = field(default_factory=lambda: uuid.uuid4().hex)
-    _made_index_dir: bool = False
+    made_index_dir: bool = False
 
     def __post_init__(self) -> None:
         check_int64(hash_slots=self.hash_slots, max_entries=self.max_entries)
@@ -99,8 +99,9 @@ class Job:
     def start(self) -> None:
         """Create the job's directory, on the driver; an error if it belongs to a store whose broker is running."""
         target = Path(self.index_dir)
+        check_own_parts(target, 2)
         refuse_running_broker(target)
-        self._made_index_dir = not target.exists()
+        self.made_index_dir = not target.exists()
         self.directory.mkdir(parents=True)
 
     @property
@@ -193,7 +194,7 @@ class Job:
     def abort(self) -> None:
         """Remove all files of the job, and the index directory if the job created it and it is empty."""
         self._clean_up()
-        if self._made_index_dir:
+        if self.made_index_dir:
             with contextlib.suppress(OSError):
                 Path(self.index_dir).rmdir()
 

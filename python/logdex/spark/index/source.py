@@ -166,6 +166,8 @@ def arrange(df: DataFrame, partitions: int | None = None) -> DataFrame:
     check_int64(partitions=partitions)
     if partitions < 1:
         raise ValueError(f"partitions must be 1 or more, not {partitions}")
+    if not hasattr(df, "repartitionById"):  # before pyspark 4.1
+        return df.repartitionByRange(partitions, "phy_offset")
     # Spark's own repartitionByRange would read all columns for its sample, and search the bounds for each row.
     at_or_above = [(sf.col("phy_offset") >= bound).cast("int") for bound in _bounds(df, partitions)]
     return df.repartitionById(partitions, sf.coalesce(reduce(add, at_or_above, sf.lit(0)), sf.lit(0)))

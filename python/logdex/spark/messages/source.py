@@ -16,8 +16,8 @@ from logdex.rocketmq.layout import find_layout
 from logdex.rocketmq.read import valid_messages
 from logdex.spark import options as opt
 from logdex.spark import workers
-from logdex.spark.log_source import LOG_OPTIONS, LogReader, LogStreamReader, PushdownLogReader, TaskSize
-from logdex.spark.messages.filter import MessageFilter
+from logdex.spark.log_source import LOG_OPTIONS, LogReader, LogStreamReader, TaskSize
+from logdex.spark.messages.filter import FILTER_OPTIONS, MessageFilter
 from logdex.spark.messages.plan import LogPiece, MessagePlan, OffsetsPiece
 from logdex.spark.schema import MESSAGE_COLUMNS, checked_schema, spark_batches, spark_schema
 
@@ -38,7 +38,7 @@ logger = logging.getLogger("logdex.spark")
 FORMAT = "rocketmq"
 _POSITION = "phy_offset"
 """The offset of a stream is a position in the log: all messages that begin before it are done."""
-_OPTIONS = (*LOG_OPTIONS, "topic", "keys", "commitLog", "startingOffset", "maxBytesPerTrigger", "maxRowsPerTrigger")
+_OPTIONS = (*LOG_OPTIONS, *FILTER_OPTIONS, "commitLog", "startingOffset", "maxBytesPerTrigger", "maxRowsPerTrigger")
 
 
 class MessagesSource(DataSource):
@@ -55,8 +55,7 @@ class MessagesSource(DataSource):
 
     def reader(self, schema: StructType) -> LogReader:
         """Plan a read; a schema given by the user chooses columns as the option does."""
-        read = self._read_options(schema)
-        return PushdownLogReader(read) if opt.takes_filters(self.options) else LogReader(read)
+        return LogReader(self._read_options(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
         """Follow a log that grows."""
@@ -66,19 +65,14 @@ class MessagesSource(DataSource):
         opt.check_names(self.options, _OPTIONS, FORMAT)
         root = opt.path(self.options, FORMAT)
         workers.require_directory(root)
-        topics = opt.texts(self.options, "topic")
-        wanted = MessageFilter(
-            values={} if topics is None else {"topic": frozenset(topics)}, words=opt.texts(self.options, "keys")
-        )
-        begin, end = opt.instant(self.options, "begin", end=False), opt.instant(self.options, "end", end=True)
         compat = opt.compat(self.options)
         return ReadOptions(
             find_layout(root, opt.directories(self.options, "commitLog")),
             tuple(checked_schema(MESSAGE_COLUMNS, schema)),
-            wanted.with_bounds(MessageFilter.TIME, begin, end),
+            MessageFilter.of_options(self.options),
             TaskSize.of_options(self.options),
             # A broker's release has its own answers, which ids, index and queues do not give.
-            pushdown=opt.pushdown(self.options) != "false" and compat is None,
+            pushdown=opt.pushdown(self.options) and compat is None,
             access=opt.access(self.options),
             compat=compat,
         )

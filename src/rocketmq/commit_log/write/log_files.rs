@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::io::disk::{self, open_file};
+use crate::io::disk;
+use crate::io::regular_file::open_file;
 use crate::rocketmq::file_name;
 use crate::rocketmq::offset_files::{self, Space};
 

@@ -1,12 +1,13 @@
 //! The files of a queue that is open for writing. Each file has its whole length from the beginning.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::io::disk::{self, write_all_at};
+use crate::io::regular_file::open_file;
 use crate::rocketmq::file_name;
 use crate::rocketmq::offset_files::{self, Space};
 
@@ -28,7 +29,7 @@ impl Written {
     /// Waits until all files are on the disk. After an error the next call retries.
     pub(super) fn sync(&mut self) -> Result<()> {
         for path in &self.changed {
-            File::open(path).and_then(|file| file.sync_all()).map_err(|e| Error::io(path, e))?;
+            open_file(path, false)?.sync_all().map_err(|e| Error::io(path, e))?;
         }
         // One sync of a directory is enough for all new names in it.
         let mut parent = None;
@@ -78,14 +79,14 @@ impl WrittenFiles {
 
     /// Opens a file, or creates it.
     fn file(&self, path: &Path, written: &mut Written) -> Result<File> {
-        let file = match OpenOptions::new().write(true).open(path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+        let file = match open_file(path, true) {
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                 written.create_directory(&self.directory)?;
                 let file = offset_files::create(path, self.file_size, Space::Sparse)?;
                 written.created.insert(path.to_owned());
                 file
             }
-            opened => opened.map_err(|e| Error::io(path, e))?,
+            opened => opened?,
         };
         if !written.changed.contains(path) {
             written.changed.insert(path.to_owned());

@@ -10,12 +10,13 @@
 //! - A unit is stale if it refers to an earlier offset than the unit before it: it is left over from an earlier truncation.
 //! - If units after the end refer to messages of the log, the queue lost units. This is a finding.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::path::Path;
 
 use super::extension_check::ExtensionCheck;
 use super::queue::QueueEnd;
 use crate::error::{Error, Result};
+use crate::io::regular_file::open_file;
 use crate::report::{self, Report};
 use crate::rocketmq::consume_queue::read::{
     ConsumeQueue, Kind, Numbered, Options, describe, is_extension_address, offset_of,
@@ -267,11 +268,6 @@ fn extend_last(files: &[OffsetFile], position: u64, file_size: u64) -> Result<()
     let Some(file) = last.filter(|file| file.len < file_size) else {
         return Ok(());
     };
-    let opened = OpenOptions::new().write(true).open(&file.path);
-    opened
-        .and_then(|opened| {
-            opened.set_len(file_size)?;
-            opened.sync_all()
-        })
-        .map_err(|e| Error::io(&file.path, e))
+    let opened = open_file(&file.path, true)?;
+    opened.set_len(file_size).and_then(|()| opened.sync_all()).map_err(|e| Error::io(&file.path, e))
 }

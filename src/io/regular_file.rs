@@ -1,0 +1,222 @@
+//! Opening the files of a store: never waiting for a pipe, and never taking anything but a regular file.
+//!
+//! A store may come from elsewhere, so a pipe, a socket, a device or a directory may have the name of any file. Files are
+//! written without following links: a link in a store that came from elsewhere may lead to any file of this machine.
+
+use std::fmt;
+use std::fs::{self, File, FileType, OpenOptions};
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use crate::error::{Error, Result};
+
+/// The length of the longest small file: a checkpoint, a table of the broker.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// What is at a path instead of a regular file; the cause of an [`io::Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotAFile {
+    /// A directory.
+    Directory,
+    /// A link, where a file is written.
+    Link,
+    /// A pipe, also called FIFO.
+    Pipe,
+    /// A socket.
+    Socket,
+    /// A device, or something unknown.
+    Device,
+}
+
+impl NotAFile {
+    /// Names the kind; `None` for a regular file.
+    pub fn of(kind: FileType) -> Option<Self> {
+        #[cfg(unix)]
+        let (is_pipe, is_socket) = {
+            use std::os::unix::fs::FileTypeExt as _;
+            (kind.is_fifo(), kind.is_socket())
+        };
+        #[cfg(not(unix))]
+        let (is_pipe, is_socket) = (false, false);
+        match kind {
+            kind if kind.is_file() => None,
+            kind if kind.is_dir() => Some(Self::Directory),
+            kind if kind.is_symlink() => Some(Self::Link),
+            _ if is_pipe => Some(Self::Pipe),
+            _ if is_socket => Some(Self::Socket),
+            _ => Some(Self::Device),
+        }
+    }
+
+    /// The kind with its article.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Directory => "a directory",
+            Self::Link => "a symbolic link",
+            Self::Pipe => "a pipe",
+            Self::Socket => "a socket",
+            Self::Device => "a device",
+        }
+    }
+
+    /// The error of a path.
+    pub fn error(self, path: &Path) -> Error {
+        let kind = match self {
+            Self::Directory => io::ErrorKind::IsADirectory,
+            Self::Link | Self::Pipe | Self::Socket | Self::Device => io::ErrorKind::NotSeekable,
+        };
+        Error::io(path, io::Error::new(kind, self))
+    }
+}
+
+impl fmt::Display for NotAFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Link => write!(
+                f,
+                "expected a file or directory of its own, as something is written here, found {}",
+                self.name()
+            ),
+            Self::Directory | Self::Pipe | Self::Socket | Self::Device => {
+                write!(f, "expected a regular file, found {}", self.name())
+            }
+        }
+    }
+}
+
+impl std::error::Error for NotAFile {}
+
+/// Opens a file for reading, or for reading and writing, without creating it. Links are followed for reading only.
+///
+/// # Errors
+/// The system's error, with the path. [`NotAFile`] for everything but a regular file.
+pub fn open_file(path: &Path, write: bool) -> Result<File> {
+    open_with(path, OpenOptions::new().read(true).write(write), write)
+}
+
+/// Opens a file with these options, which must not truncate it: its kind is known only afterwards.
+///
+/// # Errors
+/// As [`open_file`].
+pub(super) fn open_with(path: &Path, options: &mut OpenOptions, write: bool) -> Result<File> {
+    // Without O_NONBLOCK, opening a pipe would wait for its other end. It does not affect files.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(
+        options,
+        libc::O_NONBLOCK | libc::O_NOCTTY | if write { libc::O_NOFOLLOW } else { 0 },
+    );
+    #[cfg(not(unix))]
+    refuse_link(path, write)?;
+    let file = options.open(path).map_err(|e| refused(path, write, e))?;
+    let kind = file.metadata().map_err(|e| Error::io(path, e))?.file_type();
+    NotAFile::of(kind).map_or(Ok(file), |other| Err(other.error(path)))
+}
+
+/// The error of an open call: the system's words for a socket or a link do not say what was found.
+fn refused(path: &Path, write: bool, error: io::Error) -> Error {
+    let kind = if write { fs::symlink_metadata(path) } else { fs::metadata(path) };
+    match kind.ok().and_then(|kind| NotAFile::of(kind.file_type())) {
+        Some(other) => other.error(path),
+        None => Error::io(path, error),
+    }
+}
+
+#[cfg(not(unix))]
+fn refuse_link(path: &Path, write: bool) -> Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(kind) if write && kind.is_symlink() => Err(NotAFile::Link.error(path)),
+        _ => Ok(()),
+    }
+}
+
+/// Reads a small file, or its first bytes.
+///
+/// # Errors
+/// As [`open_file`]; `Corrupt` for a file that is too long to be read whole.
+pub fn read_file(path: &Path, first_bytes: Option<u64>) -> Result<Vec<u8>> {
+    let file = open_file(path, false)?;
+    let mut content = Vec::new();
+    file.take(first_bytes.unwrap_or(MOST_BYTES + 1)).read_to_end(&mut content).map_err(|e| Error::io(path, e))?;
+    if first_bytes.is_none() && content.len() as u64 > MOST_BYTES {
+        let expected = format!("a small file of at most {MOST_BYTES} bytes");
+        return Err(Error::corrupt(path, MOST_BYTES, expected, "more"));
+    }
+    Ok(content)
+}
+
+/// Calls fsync on a file, after extending it to a length. A longer file keeps its length.
+///
+/// # Errors
+/// As [`open_file`] for writing.
+pub fn sync_file(path: &Path, least_bytes: u64) -> Result<()> {
+    let file = open_file(path, true)?;
+    let extend = || {
+        if file.metadata()?.len() < least_bytes {
+            file.set_len(least_bytes)?;
+        }
+        file.sync_all()
+    };
+    extend().map_err(|e| Error::io(path, e))
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    fn found(result: Result<impl fmt::Debug>) -> NotAFile {
+        match result {
+            Err(Error::Io { source, .. }) => *source.get_ref().and_then(|e| e.downcast_ref()).unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn only_a_regular_file_is_opened_and_no_pipe_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("directory")).unwrap();
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, at("pipe"), rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        let _socket = UnixListener::bind(at("socket")).unwrap();
+        let others = [
+            ("directory", NotAFile::Directory),
+            ("pipe", NotAFile::Pipe),
+            ("socket", NotAFile::Socket),
+            ("/dev/null", NotAFile::Device),
+        ];
+        for (name, kind) in others {
+            for write in [false, true] {
+                assert_eq!(found(open_file(&at(name), write)), kind, "{name} {write}");
+            }
+            assert_eq!(found(read_file(&at(name), None)), kind, "{name}");
+        }
+    }
+
+    #[test]
+    fn links_are_followed_for_reading_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link, dangling) = (folder.path().join("f"), folder.path().join("l"), folder.path().join("d"));
+        fs::write(&file, b"content").unwrap();
+        symlink(&file, &link).unwrap();
+        symlink(folder.path().join("none"), &dangling).unwrap();
+        assert_eq!(read_file(&link, None).unwrap(), b"content");
+        assert_eq!(read_file(&link, Some(3)).unwrap(), b"con");
+        assert_eq!(found(open_file(&link, true)), NotAFile::Link);
+        assert_eq!(found(open_file(&dangling, true)), NotAFile::Link);
+        let Err(Error::Io { path, source }) = open_file(&dangling, false) else { panic!() };
+        assert_eq!((path, source.kind()), (dangling, io::ErrorKind::NotFound));
+    }
+
+    #[test]
+    fn no_file_is_read_whole_that_is_not_small() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("checkpoint");
+        File::create(&path).unwrap().set_len(MOST_BYTES + 1).unwrap();
+        assert!(matches!(read_file(&path, None), Err(Error::Corrupt { offset: MOST_BYTES, .. })));
+        assert_eq!(read_file(&path, Some(2)).unwrap(), [0, 0]);
+    }
+}

@@ -1,0 +1,59 @@
+//! Files that Python reads whole or syncs, and the check of a directory before it is written.
+
+use std::path::PathBuf;
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::io::{own_parts, regular_file};
+use crate::rocketmq::store_parts;
+
+pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(read_file, m)?)?;
+    m.add_function(wrap_pyfunction!(sync_file, m)?)?;
+    m.add_function(wrap_pyfunction!(check_own_parts, m)?)
+}
+
+/// Return the content of a small file of a store or log directory, or its first bytes.
+///
+/// Args:
+///     path: The file. A pipe in its place is not waited for.
+///     first_bytes: Return at most so many bytes.
+///
+/// Raises:
+///     CorruptFileError: The file is longer than 64 MiB, and `first_bytes` was not given.
+///     OSError: The system refuses; or the path is a directory, pipe, socket or device.
+#[pyfunction]
+#[pyo3(signature = (path, first_bytes=None))]
+fn read_file(py: Python<'_>, path: PathBuf, first_bytes: Option<u64>) -> PyResult<Bound<'_, PyBytes>> {
+    let content = py.detach(|| regular_file::read_file(&path, first_bytes))?;
+    Ok(PyBytes::new(py, &content))
+}
+
+/// Call fsync on a file, after extending it to a length with zeros. A longer file keeps its length.
+///
+/// Raises:
+///     OSError: The system refuses; or the path is a link or anything else but a regular file.
+#[pyfunction]
+#[pyo3(signature = (path, least_bytes=0))]
+fn sync_file(py: Python<'_>, path: PathBuf, least_bytes: u64) -> PyResult<()> {
+    Ok(py.detach(|| regular_file::sync_file(&path, least_bytes))?)
+}
+
+/// Check, before something is written, that a directory has no part elsewhere: below it there are only directories and regular
+/// files, and no directory has the name of a file. The directory itself may be a link, or be missing.
+///
+/// Args:
+///     directory: The directory.
+///     levels: How many levels below it its files are; None: it is the root of a RocketMQ store.
+///
+/// Raises:
+///     OSError: The first such path; or the system refuses.
+#[pyfunction]
+#[pyo3(signature = (directory, levels=None))]
+fn check_own_parts(py: Python<'_>, directory: PathBuf, levels: Option<usize>) -> PyResult<()> {
+    Ok(py.detach(|| match levels {
+        None => store_parts::check_parts(&directory),
+        Some(levels) => own_parts::check_directory(&directory, levels),
+    })?)
+}
