@@ -108,16 +108,6 @@ def say_facts(pairs: Iterable[tuple[str, object]], *, indent: str = "") -> None:
         say(f"{indent}{name.ljust(width)}  {value}")
 
 
-def time_text(time_ms: int | None) -> str | None:
-    """Return a time in ms as ISO 8601 in UTC, or the number if no calendar date holds it."""
-    if time_ms is None:
-        return None
-    try:
-        return (_EPOCH + timedelta(milliseconds=time_ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    except OverflowError:
-        return str(time_ms)
-
-
 def size_text(size: float) -> str:
     """Return a number of bytes with a unit."""
     value = float(size)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from arro3.core import DataType
 
-from logdex.cli.output import body_text, json_bytes, say, say_json, time_text
+from logdex._core import time_text
+from logdex.cli.output import body_text, json_bytes, say, say_json
 from logdex.rocketmq import Message
 
 if TYPE_CHECKING:

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import logdex
+from logdex._core import time_text
 from logdex.cli import main
 from logdex.cli.arguments import time_ms
-from logdex.cli.output import Progress, duration_text, printable, progress_line, size_text, time_text
+from logdex.cli.output import Progress, duration_text, printable, progress_line, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ import pytest
 
 import golden
 import golden_kafka
-from logdex.cli.output import time_text
+from logdex._core import time_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

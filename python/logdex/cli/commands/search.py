@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from logdex._core import time_text
 from logdex.cli.arguments import TIMES, add_options, add_source, command, count, open_options, word
-from logdex.cli.output import Progress, complain, in_flags, say_json, say_lines, size_text, time_text
+from logdex.cli.output import Progress, complain, in_flags, say_json, say_lines, size_text
 from logdex.cli.rows import say_message
 from logdex.cli.sources import nothing_matches
 from logdex.hash_index.query import TimeRange

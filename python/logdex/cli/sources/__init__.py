@@ -10,8 +10,8 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from logdex._core import time_text
 from logdex._files import Closing
-from logdex.cli.output import time_text
 from logdex.report import near_names
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from logdex._core import broker_lock_holder
-from logdex.cli.output import body_text, json_bytes, json_headers, say, say_json, time_text
+from logdex._core import broker_lock_holder, time_text
+from logdex.cli.output import body_text, json_bytes, json_headers, say, say_json
 from logdex.cli.sources import Description, Listing, Part, Source
 from logdex.cli.sources.kafka_dump import Dump, is_known
 from logdex.errors import CorruptFileError
