@@ -830,6 +830,9 @@ class SegmentReader:
     # What was met so far and not raised: torn and zero tails, batches skipped.
     @property
     def findings(self) -> list[Finding]: ...
+    # The findings that left out rows: not the tail that a broker may still write.
+    @property
+    def damage(self) -> list[Finding]: ...
     # Where the scan of the current segment stands: the end of the last whole batch.
     @property
     def position(self) -> int: ...
@@ -1004,7 +1007,7 @@ class RecoveredSegment:
 
 # One stream over parts of segments: (segment, begin_offset, end_offset, aborted) each, files open only while they are read.
 def read_records(
-    parts: Iterable[tuple[LogSegment, int | None, int | None, Iterable[tuple[int, int, int]] | None]],
+    parts: Iterable[tuple[LogSegment, int | None, int | None, Iterable[tuple[int, int, int]] | None] | Finding],
     *,
     begin: Time | None = None,
     end: Time | None = None,
@@ -1016,7 +1019,18 @@ def read_records(
     control: bool = False,
     check_crc: bool = True,
     on_error: OnError = "raise",
+    warn: bool = True,
 ) -> SegmentReader: ...
+def missing_segments(
+    directory: _Path,
+    segments: Sequence[LogSegment],
+    unread: Sequence[tuple[int, str]],
+    begin: int,
+    end: int,
+    *,
+    compacted: bool,
+) -> tuple[list[tuple[int, Finding]], int]: ...
+def read_checkpoint(path: _Path, *, has_topic: bool) -> list[tuple[str | None, int, int]]: ...
 
 # Columns: version i32, producerId, firstOffset, lastOffset, lastStableOffset i64; and the bytes of a torn last entry.
 def read_transaction_index(path: _Path) -> tuple[RecordBatch, int]: ...

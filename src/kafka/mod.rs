@@ -30,6 +30,7 @@ mod test_data;
 mod verify;
 
 pub use compat::Compat;
+pub use format::checkpoint;
 pub use format::control_record;
 pub use format::names::{base_offset, topic_partition};
 pub use format::producer_snapshot;
@@ -41,6 +42,7 @@ pub use index::transaction_index;
 pub use read::batch_reader::BatchScan;
 pub use read::key_entries::{key_entries, key_text};
 pub use read::lookup::{Fetched, TimedOffset, Translated};
+pub use read::missing::{Missing, Unread};
 pub use read::producer_state::ProducerState;
 pub use read::record_filter::KeyFilter;
 pub use read::record_reader::RecordScan;

@@ -47,7 +47,7 @@ impl<R: Batches> BatchStream<R> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self, py: Python<'_>) -> PyResult<R> {
+    pub(super) fn take(&self, py: Python<'_>) -> PyResult<R> {
         py.detach(|| {
             let mut state = self.lock();
             let reader = state.reader.take()?;

@@ -9,6 +9,7 @@ import os
 import re
 import sys
 import traceback
+import warnings
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 from logdex import __version__
 from logdex.cli.commands import build, kafka, paths, search, stats
 from logdex.cli.output import complain
-from logdex.errors import LogdexError, printable
+from logdex.errors import DamageWarning, LogdexError, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,8 +79,11 @@ def _run(argv: Sequence[str]) -> int:
         arguments = _parser().parse_args(_join_times(argv))
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else _WRONG
-    code: int = arguments.run(arguments)
-    return code
+    # What a read passes over is logged already. Here it only counts.
+    with warnings.catch_warnings(record=True) as issued:
+        warnings.simplefilter("always", DamageWarning)
+        code: int = arguments.run(arguments)
+    return code or int(any(issubclass(each.category, DamageWarning) for each in issued))
 
 
 def _is_new(said: set[str], record: logging.LogRecord) -> bool:

@@ -41,6 +41,8 @@ MAX_OFFSET = MAX_INT64
 _MAX_PARTITION = 2**31 - 1
 
 _SEGMENT_FILE = re.compile(r"(\d{1,20})(\.[a-z]+)")
+_UNREAD = re.compile(r"(\d{1,20})\.log[.~_-].*")
+"""A log under another name, such as a compressed one."""
 _PARTITION = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})", re.DOTALL)
 _METADATA_SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})(\.checkpoint(?:\.deleted)?|-[0-9]+\.checkpoint\.part)")
 _RENAMED = re.compile(r"\.[0-9a-f]{32}-(delete|future|stray)$")
@@ -142,7 +144,14 @@ def has_segments(directory: Path) -> bool:
 
 def is_partition(directory: Path) -> bool:
     """Return whether a directory is a partition's, which may have lost its segments, and not only named like one."""
-    return directory.is_dir() and ((directory / _PARTITION_METADATA).exists() or any(directory.glob(f"*{LOG}")))
+    if not directory.is_dir():
+        return False
+    names = (entry.name for entry in directory.iterdir())
+    return any(name == _PARTITION_METADATA or name.endswith(LOG) or _is_unread(name) for name in names)
+
+
+def _is_unread(name: str) -> bool:
+    return _UNREAD.fullmatch(name) is not None and not name.endswith(_LEFTOVERS)
 
 
 @dataclass(slots=True)
@@ -155,6 +164,8 @@ class Listing:
         orphans: Index files without a `.log`, which a broker deletes.
         leftovers: Files that wait for deletion or belong to an unfinished compaction.
         strays: Other files, except the text files beside the segments.
+        unread: Names of files that show a lost segment, by its base offset: a log that was compressed, or an index before the
+            first segment.
     """
 
     segments: dict[int, dict[str, Path]] = field(default_factory=dict)
@@ -162,6 +173,7 @@ class Listing:
     orphans: list[Path] = field(default_factory=list)
     leftovers: list[Path] = field(default_factory=list)
     strays: list[Path] = field(default_factory=list)
+    unread: dict[int, str] = field(default_factory=dict)
 
 
 def list_partition(directory: Path, next_offset: Callable[[Path], int]) -> Listing:
@@ -173,10 +185,11 @@ def list_partition(directory: Path, next_offset: Callable[[Path], int]) -> Listi
     files: dict[int, dict[str, Path]] = {}
     swaps: dict[int, dict[str, Path]] = {}
     cleaned: list[int] = []
-    for path in sorted(directory.iterdir()):
+    for entry in sorted(os.scandir(directory), key=lambda entry: entry.name):
+        path = directory / entry.name
         leftover = next((ending for ending in _LEFTOVERS if path.name.endswith(ending)), "")
         parsed = parse_segment_file(path.name.removesuffix(leftover))
-        if parsed is None:
+        if parsed is None or not entry.is_file():
             if path.name not in _TEXT_FILES and _METADATA_SNAPSHOT.fullmatch(path.name) is None:
                 found.strays.append(path)
             continue
@@ -197,7 +210,20 @@ def list_partition(directory: Path, next_offset: Callable[[Path], int]) -> Listi
             found.segments[offset] = parts
         else:
             found.orphans += parts.values()
+    _name_unread(found)
     return found
+
+
+def _name_unread(found: Listing) -> None:
+    """Name the files of lost segments."""
+    # A broker that deletes a segment renames its log first.
+    deleted = {path.name.split(".")[0] for path in found.leftovers}
+    first = min(found.segments, default=MAX_OFFSET)
+    lost = [path for path in found.orphans if path.name.split(".")[0] not in deleted and int(path.stem) < first]
+    for path in (*lost, *(path for path in found.strays if _is_unread(path.name))):
+        base_offset = int(path.name.split(".")[0])
+        if base_offset not in found.segments and base_offset <= MAX_OFFSET:
+            found.unread[base_offset] = path.name
 
 
 def _swap_in(

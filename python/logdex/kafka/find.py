@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, overload
 
 from arro3.core import DataType
 
-from logdex._core import local_path
+from logdex._core import local_path, read_records
 from logdex.errors import CorruptFileError
 from logdex.hash_index.query import TimeRange, check_max_num
 from logdex.kafka.key_index import KeyIndex, opened, partitions_of
+from logdex.report import Damage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from logdex._types import Time
     from logdex.kafka.log import Log
     from logdex.kafka.log_dir import LogDir
+    from logdex.report import Finding
 
 RECORD_COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
 """The columns of a `Record`."""
@@ -62,12 +64,19 @@ class FindResult(Sequence[Record]):
         truncated: There are more of them than were asked for.
         rejected: Candidates of the index that have another key, or are no longer in the log.
         scanned_offsets: How many offsets were scanned because no index covers them.
+        findings: The segments that are missing from the log, in which there may be more records.
     """
 
     records: tuple[Record, ...]
     truncated: bool
     rejected: int
     scanned_offsets: int
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether no segment of the log is missing."""
+        return not self.findings
 
     @overload
     def __getitem__(self, index: int) -> Record: ...
@@ -90,6 +99,8 @@ class FindResult(Sequence[Record]):
             notes.append(f"{self.rejected} candidates of other keys")
         if self.scanned_offsets:
             notes.append(f"{self.scanned_offsets} offsets scanned without an index")
+        if self.findings:
+            notes.append(f"incomplete: {len(self.findings)} missing segments")
         return f"FindResult({', '.join(notes)})"
 
 
@@ -124,6 +135,9 @@ def find(
         ValueError: `max_num` is negative.
         CorruptFileError: A batch that has to be read is damaged, or a file of the index is not whole.
         FileNotFoundError: The topic or the index does not exist.
+
+    Warns:
+        DamageWarning: A segment is missing; the result is not `complete`.
     """
     check_max_num(max_num)
     if not isinstance(key, str | bytes):
@@ -134,10 +148,13 @@ def find(
     lists: list[list[Record]] = []
     place = None if index is None else local_path(index)
     rejected = scanned = 0
+    damage = Damage()
     with opened(log_dir) as logs:
         opened_index = None if place is None else logs.attached(place, partial(KeyIndex, place))
         for each in partitions_of(logs, topic):
             log = logs.log(topic, each.partition)
+            for finding in log.missing_segments():
+                damage.add(finding)
             covered, offsets = (0, []) if opened_index is None else opened_index.candidates(each, value, header)
             hits, passed = _scan(log, covered, value, header)
             read = partial(log.records_at, columns=RECORD_COLUMNS, keys=[value], header=header)
@@ -148,7 +165,8 @@ def find(
     # Within a partition by offset, between partitions by timestamp.
     found = list(heapq.merge(*lists, key=lambda record: record.timestamp, reverse=True))
     more = max_num is not None and len(found) > max_num
-    return FindResult(tuple(found[:max_num]), more, rejected, scanned)
+    damage.warn()
+    return FindResult(tuple(found[:max_num]), more, rejected, scanned, tuple(damage.findings))
 
 
 def _scan(log: Log, begin: int, value: bytes, header: str | None) -> tuple[list[int], int]:
@@ -156,7 +174,9 @@ def _scan(log: Log, begin: int, value: bytes, header: str | None) -> tuple[list[
     begin, end = max(begin, log.log_start_offset), log.log_end_offset
     if begin >= end:
         return [], 0
-    stream = log.records(begin, columns=["offset"], keys=[value], header=header)
+    # Missing segments are reported once for the search.
+    parts = [part for part in log.parts(begin) if isinstance(part, tuple)]
+    stream = read_records(parts, columns=["offset"], keys=[value], header=header)
     return [offset for batch in stream for offset in batch.column("offset").to_pylist()], end - begin
 
 

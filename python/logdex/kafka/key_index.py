@@ -223,7 +223,8 @@ def index_partition(
     with settings.open(target, "a") as index:
         # A record may have two entries. If a crash separated them, the second is put again.
         first = indexed_end(index) - (header is not None)
-        stream = log.records(max(first, 0), columns=columns, batch_size=_BATCH_ROWS, on_error="skip")
+        parts = list(log.parts(max(first, 0)))
+        stream = _core.read_records(parts, columns=columns, batch_size=_BATCH_ROWS, on_error="skip", warn=False)
         for batch in stream:
             entries += index.put_batch(_core.key_entries(batch, header))
             records += batch.num_rows

@@ -14,7 +14,7 @@ from logdex.kafka.segments import SegmentMap, Segments
 from logdex.kafka.time_search import offset_for_timestamp
 from logdex.kafka.transactions import aborted_between, aborted_by_segment, last_stable_offset
 from logdex.kafka.verify import verify_log
-from logdex.report import merge
+from logdex.report import Damage, merge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from logdex._types import Access, Check, OnError, Time
     from logdex.kafka.segments import Part
     from logdex.kafka.transactions import AbortedTransaction
-    from logdex.report import Report
+    from logdex.report import Finding, Report
 
 INDEX_INTERVAL_BYTES = 4_096
 """Log bytes between two index entries, index.interval.bytes."""
@@ -156,9 +156,12 @@ class Log(Closing):
             raise ValueError(f"{self._directory}: offset {offset} is out of range, expected {start} to {end}")
         if offset == end:
             return None
-        for segment in segments.segments[segments.index_of(offset) :]:
+        expected = segments.index_of(offset)
+        for segment in segments.segments[expected:]:
             found = segment.read(offset, max_bytes, min_one_message=min_one_message)
             if found is not None:
+                if segment is not segments.segments[expected]:
+                    self._warn_of_missing(segments, offset, segment.base_offset)
                 return found
         return None
 
@@ -176,7 +179,12 @@ class Log(Closing):
         """
         segments = self._current()
         broker = self._options["compat"] is not None
-        return offset_for_timestamp(segments, self._log_start(segments), t, special=special, broker=broker)
+        found = offset_for_timestamp(segments, self._log_start(segments), t, special=special, broker=broker)
+        if found is not None and not broker:
+            number = segments.index_of(found[1])
+            before = segments.segments[max(0, number - 1) : number]
+            self._warn_of_missing(segments, before[0].base_offset if before else 0, found[1])
+        return found
 
     def aborted_transactions(
         self, begin_offset: int | None = None, end_offset: int | None = None
@@ -225,10 +233,11 @@ class Log(Closing):
             control: Read control records, too, which a consumer never sees.
             check_crc: Compare the checksums of batches.
             on_error: At a damaged batch: "raise", "skip" the batch, or "stop" at the end of its segment. `findings` of the
-                stream names what was skipped.
+                stream names what was skipped. A missing segment is damage, too, unless the partition is compacted.
 
         Raises:
-            CorruptFileError: While reading, with `on_error="raise"`: path and byte offset of a damaged batch.
+            CorruptFileError: While reading, with `on_error="raise"`: path and byte offset of a damaged batch, or the path of
+                a missing segment.
         """
         return _core.read_records(
             list(self.parts(begin_offset, end_offset, begin, isolation=isolation)),
@@ -249,7 +258,8 @@ class Log(Closing):
         """Read the records at some offsets that carry one of some keys; see `records`."""
         segments = self._current()
         first, end = (max(min(offsets), self._log_start(segments)), max(offsets) + 1) if offsets else (0, 0)
-        parts = list(segments.parts(first, end))
+        # The caller reports missing segments, once for all offsets.
+        parts = [part for part in segments.parts(first, end) if isinstance(part, tuple)]
         return _core.read_records(parts, columns=columns, keys=keys, header=header, offsets=offsets)
 
     def parts(
@@ -259,8 +269,11 @@ class Log(Closing):
         begin: Time | None = None,
         *,
         isolation: Isolation = "read_uncommitted",
-    ) -> Iterator[Part]:
-        """Plan a read: the segments that it needs, the offsets to read of each, and the transactions to leave out."""
+    ) -> Iterator[Part | Finding]:
+        """Plan a read: the segments that it needs, the offsets to read of each, and the transactions to leave out.
+
+        A segment that is missing is a `Finding` at its place.
+        """
         if isolation not in get_args(Isolation):
             raise ValueError(f"isolation={isolation!r}: expected one of {', '.join(get_args(Isolation))}")
         check_int64(begin_offset=begin_offset, end_offset=end_offset)
@@ -273,6 +286,16 @@ class Log(Closing):
             last = min(last, last_stable_offset(segments))
             aborted = aborted_by_segment(segments, first) if first < last else None
         return segments.parts(first, last, begin, aborted)
+
+    def missing_segments(self, begin_offset: int = 0, end_offset: int = MAX_OFFSET) -> list[Finding]:
+        """Return the segments that are missing in a range of offsets, between two others or with a file that is not read.
+
+        Gaps that compaction left do not count.
+        """
+        check_int64(begin_offset=begin_offset, end_offset=end_offset)
+        segments = self._current()
+        begin = max(begin_offset, self._log_start(segments))
+        return [finding for _, finding in segments.missing(begin, end_offset)[0]]
 
     def rebuild_indexes(
         self,
@@ -332,10 +355,15 @@ class Log(Closing):
             raise ValueError(f"{self._directory}: the log is closed")
 
     def _log_start(self, segments: Segments) -> int:
-        if not segments.segments:
-            return 0
-        recorded = checkpoint.log_start(self._directory.absolute().parent, self._partition)
-        return max(segments.segments[0].base_offset, recorded)
+        place = self._directory.absolute().parent
+        return max(segments.first_offset(), checkpoint.recorded(place, checkpoint.LOG_START, self._partition) or 0)
+
+    def _warn_of_missing(self, segments: Segments, begin: int, end: int) -> None:
+        """Warn if records that an answer passed over are in a missing segment."""
+        damage = Damage()
+        for _, finding in segments.missing(max(begin, self._log_start(segments)), end)[0]:
+            damage.add(finding)
+        damage.warn(stacklevel=3)
 
     def close(self) -> None:
         """Close the files. A second call does nothing."""

@@ -7,27 +7,47 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from logdex._core import LogSegment
+from logdex._core import LogSegment, missing_segments
 from logdex.errors import CorruptFileError
-from logdex.kafka.files import LOG, MAX_OFFSET, Listing, list_partition
+from logdex.kafka import checkpoint
+from logdex.kafka.files import LOG, MAX_OFFSET, Listing, list_partition, partition_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
     from typing import TypeAlias
 
+    from logdex.report import Finding
+
     Aborted: TypeAlias = tuple[int, int, int]
     Part: TypeAlias = tuple[LogSegment, int | None, int | None, Sequence[Aborted] | None]
     """A segment, its first offset, the offset after its last one, and the transactions to leave out."""
-    _Stamp: TypeAlias = tuple[Path, int, int, int]
+    _Stamp: TypeAlias = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Segments:
     """The open segments of a log at one moment, by ascending base offset, and all files of the directory."""
 
+    directory: Path
     segments: tuple[LogSegment, ...]
     listing: Listing
+
+    def first_offset(self) -> int:
+        """Return the base offset of the first segment, or of one before it whose file is not read; 0 without any."""
+        return min((*self.listing.unread, *(segment.base_offset for segment in self.segments[:1])), default=0)
+
+    def missing(self, begin: int = 0, end: int = MAX_OFFSET) -> tuple[list[tuple[int, Finding]], int]:
+        """Return the segments that are missing in [begin, end), each with the number of the one after it.
+
+        The second value is the number of gaps that compaction left.
+        """
+        files = self.directory, self.segments, list(self.listing.unread.items())
+        found, gaps = missing_segments(*files, begin, end, compacted=True)
+        place = self.directory.absolute()
+        if gaps and checkpoint.recorded(place.parent, checkpoint.CLEANER, partition_of(place)) is None:
+            return missing_segments(*files, begin, end, compacted=False)
+        return found, gaps
 
     def index_of(self, offset: int) -> int:
         """Return the number of the segment for an offset: the last with a base at or below it, else 0."""
@@ -48,22 +68,28 @@ class Segments:
 
     def parts(
         self, first: int, last: int, begin: int | None = None, aborted: Mapping[int, Sequence[Aborted]] | None = None
-    ) -> Iterator[Part]:
-        """Plan a read of the offsets in [first, last), as parts for `read_records`.
+    ) -> Iterator[Part | Finding]:
+        """Plan a read of the offsets in [first, last), as parts for `read_records`, with a finding for each missing segment.
 
         With `begin`, a time in ms, each segment is read from its first record at or after it on, or left out if it has none.
         `aborted` has the transactions to leave out, by the number of each segment.
         """
+        if first >= last:
+            return
+        missing, _ = self.missing(first, last)
         for number in range(self.index_of(first), len(self.segments)):
+            while missing and missing[0][0] <= number:
+                yield missing.pop(0)[1]
             segment = self.segments[number]
-            if segment.base_offset >= last or first >= last:
-                return
+            if segment.base_offset >= last:
+                break
             # A record belongs to the segment with the largest base at or below the record's offset.
             high = min(last, MAX_OFFSET if self.is_last(number) else self.segments[number + 1].base_offset)
             low = _first_at(segment, begin, max(first, segment.base_offset))
             if low is not None and low < high:
                 omitted = [each for each in (aborted or {}).get(number, ()) if each[2] >= low and each[1] < high]
                 yield segment, low, None if high == MAX_OFFSET else high, omitted
+        yield from (finding for _, finding in missing)
 
 
 def _first_at(segment: LogSegment, begin: int | None, low: int) -> int | None:
@@ -95,16 +121,29 @@ class SegmentMap:
             opened: dict[int, tuple[_Stamp, LogSegment]] = {}
             for base_offset, files in list(listing.segments.items()):
                 try:
-                    stamp = _stamp(files[LOG])
+                    options = self._options_of(base_offset, listing)
+                    stamp = (*_stamp(files[LOG]), options["check"])
                     known = self._open.get(base_offset)
                     if known is None or known[0] != stamp:
-                        known = stamp, LogSegment.open(files[LOG], **self._options)
+                        known = stamp, LogSegment.open(files[LOG], **options)
                     opened[base_offset] = known
                 except FileNotFoundError:
                     # A running broker deleted it after it was listed.
                     del listing.segments[base_offset]
             self._open = opened
-            return Segments(tuple(segment for _, segment in opened.values()), listing)
+            return Segments(self._directory, tuple(segment for _, segment in opened.values()), listing)
+
+    def _options_of(self, base_offset: int, listing: Listing) -> dict[str, Any]:
+        """Return the options of a segment.
+
+        A running broker knows where the entries in the indexes of its last segment end, and a crashed one rebuilds them: both
+        files are full of zeros. Only after a clean stop they end with an entry, and are taken as they are.
+        """
+        is_last = base_offset == next(reversed(listing.segments))
+        if self._options["compat"] is None or self._options["check"] is not None or not is_last:
+            return self._options
+        stopped = (self._directory.absolute().parent / checkpoint.CLEAN_SHUTDOWN).exists()
+        return self._options if stopped else {**self._options, "check": "verify"}
 
     def _next_offset(self, log_file: Path) -> int:
         with LogSegment.open(log_file, **self._options) as segment:

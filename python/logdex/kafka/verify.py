@@ -44,6 +44,8 @@ def verify_log(
         findings += found
         if progress is not None:
             progress(segment)
+    missing, compacted = segments.missing()
+    findings += [finding for _, finding in missing]
     findings += _unlisted_transactions(segments)
     for path in segments.listing.snapshots.values():
         # A broker may delete it after it was listed.
@@ -52,6 +54,8 @@ def verify_log(
     findings += [Finding(str(p), 0, "orphan-index", "a .log file beside it", "none") for p in segments.listing.orphans]
     findings += [Finding(str(p), 0, "file-name", "a file of a segment", p.name) for p in segments.listing.strays]
     checked = {"snapshots": len(segments.listing.snapshots), "segments": len(segments.segments)}
+    if compacted:
+        checked["gaps between segments, left by compaction"] = compacted
     report = merge([*reports, Report(findings, checked)])
     return replace(report, findings=sorted(report.findings, key=lambda finding: (finding.path, finding.offset)))
 

@@ -12,7 +12,7 @@ from logdex.kafka import TopicPartition
 from logdex.spark import options as opt
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from logdex.kafka import Log, LogDir
 
@@ -20,6 +20,11 @@ _EARLIEST = -2
 _LATEST = -1
 _WORDS = {"earliest": _EARLIEST, "latest": _LATEST}
 _WHOLE = re.compile("-?[0-9]+")
+_INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata")
+"""Topics that a pattern of Spark's own source does not match."""
+_SAME_ESCAPE = re.compile(r"\\[dDwWsSbB.\-_^$|?*+()\[\]{}/\\nrt]")
+_NOT_THE_SAME = re.compile(r"\\|&&|\[\^?\]|\[[^\]]*\[|[*+?}]\+|\(\?(?![:=!]|<[=!]|[ims]+[:)])|\{(?![0-9])")
+"""What Java's and Python's regular expressions do not have in common."""
 
 _ByPartition: TypeAlias = dict[TopicPartition, int]
 
@@ -83,6 +88,17 @@ class Bound:
 def latest(log: Log, *, committed: bool) -> int:
     """Return the end of a log; for a read-committed consumer its last stable offset."""
     return log.last_stable_offset if committed else log.log_end_offset
+
+
+def within(log: Log, begin: int, end: int, lose: Callable[[str, str], None]) -> tuple[int, int]:
+    """Return the offsets of [begin, end) that a log has; `lose` gets what was expected and what was found instead."""
+    start, stop = log.log_start_offset, log.log_end_offset
+    asked = f"{log.topic}-{log.partition} with the offsets {begin} to {end}"
+    if begin > end:
+        lose(asked, "a start after the end")
+    elif begin < start or end > stop:
+        lose(asked, f"the offsets {start} to {stop}")
+    return max(begin, start), min(end, stop)
 
 
 def starting(options: Mapping[str, str], *, stream: bool = False) -> Bound:
@@ -166,7 +182,7 @@ def _whole(value: Any, least: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Which partitions are wanted: topics by name, by a pattern for the whole name, or single partitions; None: any."""
+    """Which partitions are wanted: topics by name, by a pattern for a part of the name, or single partitions; None: any."""
 
     names: tuple[str, ...] | None = None
     pattern: str | None = None
@@ -186,7 +202,8 @@ class Topics:
                 f"{logs.path} does not hold {', '.join(missing)}; it holds {', '.join(logs.topics) or 'nothing'}"
             )
         if self.pattern is not None:
-            found = [partition for partition in found if re.fullmatch(self.pattern, partition.topic)]
+            matches = re.compile(self.pattern, re.ASCII).search
+            found = [each for each in found if matches(each.topic) and each.topic not in _INTERNAL]
         return [partition for partition in found if self.partitions is None or partition in self.partitions]
 
 
@@ -203,6 +220,12 @@ def topics(options: Mapping[str, str]) -> Topics:
         return Topics(partitions=_assigned(options["assign"]))
     if options.get("subscribePattern") is not None:
         pattern = options["subscribePattern"]
+        other = _NOT_THE_SAME.search(_SAME_ESCAPE.sub("a", pattern))
+        if other is not None:
+            raise ValueError(
+                f"option subscribePattern: {pattern!r}: {other[0]!r} is not the same in Java and Python; write it another "
+                "way, or name the topics with subscribe"
+            )
         try:
             re.compile(pattern)
         except re.error as error:

@@ -159,8 +159,9 @@ class ReadOptions:
         since, _ = self.times
         if since is not None and begin < end:
             # The time indexes tell where the first record of that time is.
-            parts = next(iter(log.parts(begin, end, since)), None)
-            begin = end if parts is None or parts[1] is None else parts[1]
+            first = next(iter(log.parts(begin, end, since)), None)
+            # A missing segment is reported by the task that reads there.
+            begin = end if first is None else first[1] or begin if isinstance(first, tuple) else begin
         return log, begin, end
 
     def rows(self, pieces: Sequence[OffsetRange]) -> Iterator[Any]:

@@ -1,6 +1,7 @@
 //! The bytes of a log: batches, their records and codecs, names of files, snapshots of producers. Nothing here opens a segment.
 
 pub(crate) mod batch_cursor;
+pub mod checkpoint;
 pub(crate) mod codec;
 pub mod control_record;
 pub mod header;

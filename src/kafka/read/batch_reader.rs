@@ -44,6 +44,8 @@ struct BatchRows {
     cursor: BatchCursor,
     columns: BatchColumns,
     findings: Vec<Finding>,
+    /// What ended the walk, other than an unfinished end.
+    damage: Vec<Finding>,
 }
 
 impl SegmentReader {
@@ -63,6 +65,7 @@ impl SegmentReader {
             segment,
             scan,
             findings: Vec::new(),
+            damage: Vec::new(),
         };
         Self::new(Box::new(rows), batch_size)
     }
@@ -96,6 +99,10 @@ impl SegmentRows for BatchRows {
         &self.findings
     }
 
+    fn damage(&self) -> &[Finding] {
+        &self.damage
+    }
+
     fn position(&self) -> u64 {
         self.walk.at
     }
@@ -109,8 +116,11 @@ impl BatchRows {
     fn end(&mut self, tail: &Tail) -> Result<()> {
         let Some(flaw) = tail.flaw() else { return Ok(()) };
         let finding = Finding::new(self.segment.path(), self.walk.at, flaw);
-        if self.scan.on_error == OnError::Raise && !tail.is_expected_by(self.segment.options().compat) {
-            return Err(finding.into());
+        if !tail.is_expected_by(self.segment.options().compat) {
+            if self.scan.on_error == OnError::Raise {
+                return Err(finding.into());
+            }
+            self.damage.push(finding.clone());
         }
         self.findings.push(finding);
         Ok(())

@@ -10,6 +10,7 @@ pub(crate) mod header_scan;
 mod index_entries;
 pub(crate) mod key_entries;
 pub(crate) mod lookup;
+pub(crate) mod missing;
 pub(crate) mod producer_state;
 mod record_builder;
 pub mod record_columns;

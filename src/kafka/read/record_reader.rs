@@ -61,6 +61,9 @@ struct Current {
 #[derive(Debug)]
 struct RecordRows {
     ranges: std::iter::Peekable<std::vec::IntoIter<SegmentRange>>,
+    /// What is missing from the log, each with the number of the range after it; in their order.
+    missing: std::iter::Peekable<std::vec::IntoIter<(usize, Finding)>>,
+    begun: usize,
     scan: RecordScan,
     filter: RecordFilter,
     wants: Wants,
@@ -77,6 +80,7 @@ struct RecordRows {
     flaw: Option<Flaw>,
     builder: RecordBuilder,
     findings: Vec<Finding>,
+    damage: Vec<Finding>,
 }
 
 impl SegmentReader {
@@ -84,12 +88,26 @@ impl SegmentReader {
     ///
     /// # Errors
     /// `InvalidArgument` if `batch_size` is 0.
-    pub fn records(ranges: Vec<SegmentRange>, mut scan: RecordScan) -> Result<Self> {
+    pub fn records(ranges: Vec<SegmentRange>, scan: RecordScan) -> Result<Self> {
+        Self::records_of_log(ranges, Vec::new(), scan)
+    }
+
+    /// Read the records of these ranges. What is missing from the log is damage, each before the range of its number.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if `batch_size` is 0.
+    pub fn records_of_log(
+        ranges: Vec<SegmentRange>,
+        missing: Vec<(usize, Finding)>,
+        mut scan: RecordScan,
+    ) -> Result<Self> {
         let batch_size = scan.batch_size;
         let filter = RecordFilter::new(scan.keys.take(), scan.offsets.take(), scan.times);
         let builder = RecordBuilder::new(&scan.columns);
         let rows = RecordRows {
             ranges: filter.narrow(ranges).into_iter().peekable(),
+            missing: missing.into_iter().peekable(),
+            begun: 0,
             wants: if filter.wants_keys() { Wants::All } else { builder.wants() },
             pause_at: if filter.is_selective() { BYTES_PER_BATCH } else { u64::MAX },
             builder,
@@ -102,6 +120,7 @@ impl SegmentReader {
             decoded: false,
             flaw: None,
             findings: Vec::new(),
+            damage: Vec::new(),
         };
         Self::new(Box::new(rows), batch_size)
     }
@@ -141,6 +160,10 @@ impl SegmentRows for RecordRows {
         &self.findings
     }
 
+    fn damage(&self) -> &[Finding] {
+        &self.damage
+    }
+
     fn position(&self) -> u64 {
         self.walk.at
     }
@@ -152,6 +175,12 @@ impl SegmentRows for RecordRows {
 
 impl RecordRows {
     fn next_range(&mut self) -> Result<Step> {
+        let begun = self.begun;
+        if let Some((_, finding)) = self.missing.next_if(|(next, _)| *next <= begun) {
+            self.report(finding)?;
+            return Ok(Step::Continue);
+        }
+        self.begun += 1;
         let Some(range) = self.ranges.next() else { return Ok(Step::End) };
         let segment = &range.segment;
         let source = segment.open_source()?;
@@ -188,6 +217,7 @@ impl RecordRows {
         match self.scan.on_error {
             OnError::Raise => Err(finding.into()),
             OnError::Skip | OnError::Stop => {
+                self.damage.push(finding.clone());
                 self.findings.push(finding);
                 Ok(())
             }

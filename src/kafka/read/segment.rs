@@ -1,5 +1,6 @@
 //! One segment: a `.log` file and the indexes beside it, read only.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -172,11 +173,13 @@ impl Segment {
     }
 }
 
-/// Replace the error about a missing file by `None`.
+/// Replace the error about a missing file by `None`; a pipe or a device at its path is no file.
 pub(crate) fn if_exists<T>(opened: Result<T>) -> Result<Option<T>> {
     match opened {
         Ok(opened) => Ok(Some(opened)),
-        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(Error::Io { source, .. }) if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::NotSeekable) => {
+            Ok(None)
+        }
         Err(error) => Err(error),
     }
 }

@@ -51,6 +51,9 @@ pub(crate) trait SegmentRows: fmt::Debug + Send {
     /// Findings that were not raised.
     fn findings(&self) -> &[Finding];
 
+    /// The findings that left out rows: not the unfinished end of a log that a broker may still write.
+    fn damage(&self) -> &[Finding];
+
     /// Byte offset in the current segment, after the last whole batch.
     fn position(&self) -> u64;
 
@@ -102,6 +105,11 @@ impl SegmentReader {
     /// Findings that were not raised.
     pub fn findings(&self) -> &[Finding] {
         self.rows.findings()
+    }
+
+    /// The findings that left out rows: not the unfinished end of a log that a broker may still write.
+    pub fn damage(&self) -> &[Finding] {
+        self.rows.damage()
     }
 
     /// Byte offset in the current segment, after the last whole batch.

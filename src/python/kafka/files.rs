@@ -1,4 +1,4 @@
-//! Small files beside a segment: aborted transactions, snapshots of producers.
+//! Small files beside a segment: aborted transactions, snapshots of producers, checkpoints.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,11 +8,12 @@ use pyo3::prelude::*;
 use pyo3_arrow::PyRecordBatch;
 
 use super::super::integer;
-use crate::kafka::{producer_snapshot, transaction_index};
+use crate::kafka::{checkpoint, producer_snapshot, transaction_index};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(read_transaction_index, m)?)?;
     m.add_function(wrap_pyfunction!(aborted_transactions, m)?)?;
+    m.add_function(wrap_pyfunction!(read_checkpoint, m)?)?;
     m.add_function(wrap_pyfunction!(read_producer_snapshot, m)?)
 }
 
@@ -20,6 +21,19 @@ fn batch<'py>(py: Python<'py>, columns: Vec<(&str, ArrayRef)>) -> PyResult<Bound
     let batch = RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, array)| (name, array, true)))
         .map_err(|e| pyo3::exceptions::PyValueError::new_err(e.to_string()))?;
     PyRecordBatch::new(batch).into_arro3(py)
+}
+
+/// Read a text checkpoint: (topic, partition, offset) of each line, or (None, leader epoch, first offset) without topics.
+///
+/// A missing or empty file has no lines.
+///
+/// Raises:
+///     CorruptFileError: Another version, count or line; or no file.
+///     OSError: The system refuses.
+#[pyfunction]
+#[pyo3(signature = (path, *, has_topic))]
+fn read_checkpoint(py: Python<'_>, path: PathBuf, has_topic: bool) -> PyResult<Vec<checkpoint::Line>> {
+    Ok(py.detach(|| checkpoint::read(&path, has_topic))?)
 }
 
 /// Read a `.txnindex` file.

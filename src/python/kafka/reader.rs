@@ -1,9 +1,13 @@
 //! `SegmentReader`: records or batches of segments as record batches.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use arrow_array::{RecordBatch, RecordBatchReader};
-use arrow_schema::SchemaRef;
+use arrow_schema::{ArrowError, SchemaRef};
+use pyo3::exceptions::PyStopIteration;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
+use pyo3_arrow::PyRecordBatchReader;
 
 use super::super::batch_stream::{BatchStream, Batches};
 use super::super::report;
@@ -19,6 +23,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 #[derive(Clone)]
 pub(in super::super) struct Notes {
     findings: Vec<Finding>,
+    damage: Vec<Finding>,
     position: u64,
     bytes_read: u64,
 }
@@ -35,7 +40,12 @@ impl Batches for SegmentReader {
     }
 
     fn notes(&self) -> Notes {
-        Notes { findings: self.findings().to_vec(), position: self.position(), bytes_read: self.bytes_read() }
+        Notes {
+            findings: self.findings().to_vec(),
+            damage: self.damage().to_vec(),
+            position: self.position(),
+            bytes_read: self.bytes_read(),
+        }
     }
 
     fn into_stream(self) -> Box<dyn RecordBatchReader + Send> {
@@ -43,15 +53,71 @@ impl Batches for SegmentReader {
     }
 }
 
+/// The reader in the hands of an Arrow consumer. Its object in Python still has the findings.
+struct HandedOver {
+    reader: SegmentReader,
+    notes: Arc<Mutex<Option<Notes>>>,
+    warns: bool,
+}
+
+impl Iterator for HandedOver {
+    type Item = std::result::Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.reader.next();
+        let notes = self.reader.notes();
+        let warned = if next.is_none() && std::mem::take(&mut self.warns) && !notes.damage.is_empty() {
+            Python::attach(|py| report::warn(py, &notes.damage))
+        } else {
+            Ok(())
+        };
+        *self.notes.lock().unwrap_or_else(PoisonError::into_inner) = Some(notes);
+        warned.map_or_else(|error| Some(Err(ArrowError::ExternalError(Box::new(error)))), |()| next)
+    }
+}
+
+impl RecordBatchReader for HandedOver {
+    fn schema(&self) -> SchemaRef {
+        RecordBatchReader::schema(&self.reader)
+    }
+}
+
 /// Records or batches of segments as record batches: an iterator and an Arrow stream.
 ///
 /// The iterator releases the interpreter lock. It raises `CorruptFileError` for damage and `OSError` for the system's errors.
+/// If damage was passed over, it issues one `DamageWarning` at its end, also when another consumer reads the stream.
 #[pyclass(name = "SegmentReader", module = "logdex._core", frozen)]
-pub(super) struct PySegmentReader(BatchStream<SegmentReader>);
+pub(super) struct PySegmentReader {
+    stream: BatchStream<SegmentReader>,
+    /// What is known since the reader was handed over.
+    handed_over: Arc<Mutex<Option<Notes>>>,
+    /// Whether damage is still to be warned about.
+    warns: Mutex<bool>,
+}
 
 impl PySegmentReader {
     pub(super) fn new(reader: SegmentReader) -> Self {
-        Self(BatchStream::new(reader))
+        Self { stream: BatchStream::new(reader), handed_over: Arc::default(), warns: Mutex::new(true) }
+    }
+
+    /// A reader whose caller reports the findings.
+    pub(super) fn silent(reader: SegmentReader) -> Self {
+        Self { warns: Mutex::new(false), ..Self::new(reader) }
+    }
+
+    fn notes(&self, py: Python<'_>) -> Notes {
+        let handed_over = self.handed_over.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        handed_over.unwrap_or_else(|| self.stream.notes(py))
+    }
+
+    fn takes_warning(&self) -> bool {
+        std::mem::take(&mut *self.warns.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Warn once about what was left out.
+    fn finish(&self, py: Python<'_>) -> PyResult<()> {
+        let damage = self.notes(py).damage;
+        if !damage.is_empty() && self.takes_warning() { report::warn(py, &damage) } else { Ok(()) }
     }
 }
 
@@ -60,31 +126,38 @@ impl PySegmentReader {
     /// The schema of the batches.
     #[getter]
     fn schema<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.0.schema(py)
+        self.stream.schema(py)
     }
 
     /// True after `close`, `read_all`, or after it was passed on as a stream.
     #[getter]
     fn closed(&self, py: Python<'_>) -> bool {
-        self.0.closed(py)
+        self.stream.closed(py)
     }
 
-    /// Findings so far that were not raised, as a list of `logdex.report.Finding`: torn and zero tails, skipped batches.
+    /// Findings so far that were not raised, as a list of `logdex.report.Finding`: torn and zero tails, skipped batches, missing
+    /// segments. It is also filled after the stream was passed to a consumer.
     #[getter]
     fn findings<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        report::findings(py, &self.0.notes(py).findings)
+        report::findings(py, &self.notes(py).findings)
+    }
+
+    /// The findings that left out rows: not the torn or zero tail of the last segment, which a broker may still write.
+    #[getter]
+    fn damage<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        report::findings(py, &self.notes(py).damage)
     }
 
     /// Byte offset in the current segment, after the last whole batch that was read.
     #[getter]
     fn position(&self, py: Python<'_>) -> u64 {
-        self.0.notes(py).position
+        self.notes(py).position
     }
 
     /// Bytes of segments that were read so far.
     #[getter]
     fn bytes_read(&self, py: Python<'_>) -> u64 {
-        self.0.notes(py).bytes_read
+        self.notes(py).bytes_read
     }
 
     /// Return the next batch.
@@ -94,17 +167,20 @@ impl PySegmentReader {
     ///     CorruptFileError: A segment is damaged; the reader is at its end.
     ///     OSError: A file cannot be read; the reader is at its end.
     fn read_next_batch<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.0.read_next_batch(py)
+        self.__next__(py)?.ok_or_else(|| PyStopIteration::new_err(()))
     }
 
     /// Return the remaining batches as a table.
     fn read_all<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.0.read_all(py)
+        let table = self.stream.read_all(py)?;
+        self.finish(py)?;
+        Ok(table)
     }
 
     /// Close the files.
-    fn close(&self, py: Python<'_>) {
-        self.0.close(py);
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.stream.close(py);
+        self.finish(py)
     }
 
     fn __iter__(slf: Py<Self>) -> Py<Self> {
@@ -112,11 +188,15 @@ impl PySegmentReader {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        self.0.next(py)
+        let next = self.stream.next(py)?;
+        if next.is_none() {
+            self.finish(py)?;
+        }
+        Ok(next)
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.0.schema_capsule(py)
+        self.stream.schema_capsule(py)
     }
 
     #[pyo3(signature = (requested_schema=None))]
@@ -125,6 +205,10 @@ impl PySegmentReader {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.0.stream_capsule(py, requested_schema)
+        let reader = self.stream.take(py)?;
+        let given = HandedOver { reader, notes: Arc::clone(&self.handed_over), warns: self.takes_warning() };
+        PyRecordBatchReader::new(Box::new(given))
+            .into_arro3(py)?
+            .call_method1("__arrow_c_stream__", (requested_schema,))
     }
 }

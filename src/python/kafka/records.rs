@@ -1,14 +1,18 @@
-//! `read_records`: ranges of segments as one stream.
+//! `read_records`: ranges of segments as one stream; `missing_segments`.
+
+use std::path::PathBuf;
 
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
-use super::super::{convert, integer};
+use super::super::{convert, integer, report};
 use super::arguments;
 use super::reader::PySegmentReader;
 use super::segment::PyLogSegment;
-use crate::kafka::{RecordScan, SegmentReader};
+use crate::kafka::{Missing, RecordScan, SegmentReader, Unread};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(missing_segments, m)?)?;
     m.add_function(wrap_pyfunction!(read_records, m)?)
 }
 
@@ -18,7 +22,8 @@ type PyRange<'py> = (Py<PyLogSegment>, Bound<'py, PyAny>, Bound<'py, PyAny>, Opt
 /// Read ranges of segments, in their order, as one stream. Files are open only while they are read.
 ///
 /// Args:
-///     parts: (segment, begin_offset, end_offset, aborted) each; see `LogSegment.records`.
+///     parts: (segment, begin_offset, end_offset, aborted) each, see `LogSegment.records`; or a `Finding`, for what is missing
+///         at this place.
 ///     begin: First timestamp.
 ///     end: Last timestamp.
 ///     columns: Names of columns; by default the first eight.
@@ -29,11 +34,12 @@ type PyRange<'py> = (Py<PyLogSegment>, Bound<'py, PyAny>, Bound<'py, PyAny>, Opt
 ///     control: Include control records.
 ///     check_crc: Compare checksums.
 ///     on_error: "raise", "skip" or "stop".
+///     warn: Issue a `DamageWarning` at the end for what was passed over; false if the caller reports it.
 ///
 /// Returns:
 ///     A reader of record batches, which is also an Arrow stream.
 #[pyfunction]
-#[pyo3(signature = (parts, *, begin=None, end=None, columns=None, keys=None, header=None, offsets=None, batch_size=8_192, control=false, check_crc=true, on_error="raise"))]
+#[pyo3(signature = (parts, *, begin=None, end=None, columns=None, keys=None, header=None, offsets=None, batch_size=8_192, control=false, check_crc=true, on_error="raise", warn=true))]
 #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
 fn read_records(
     py: Python<'_>,
@@ -48,6 +54,7 @@ fn read_records(
     control: bool,
     check_crc: bool,
     on_error: &str,
+    warn: bool,
 ) -> PyResult<PySegmentReader> {
     let offsets = offsets.map(|offsets| {
         let offsets = convert::int64_column(offsets, "offsets")?;
@@ -58,16 +65,51 @@ fn read_records(
         offsets: offsets.transpose()?,
         ..arguments::record_scan(begin, end, columns, batch_size, control, check_crc, on_error)?
     };
-    let ranges = parts
-        .try_iter()?
-        .map(|part| {
-            let (segment, begin_offset, end_offset, aborted): PyRange<'_> = part?.extract()?;
-            let mut range = segment.borrow(py).range()?;
-            range.begin_offset = integer::begin_offset::<Option<i64>>(&begin_offset)?.unwrap_or(i64::MIN);
-            range.end_offset = integer::end_offset::<Option<i64>>(&end_offset)?.unwrap_or(i64::MAX);
-            range.aborted = arguments::aborted(aborted.as_ref())?;
-            Ok(range)
-        })
-        .collect::<PyResult<Vec<_>>>()?;
-    Ok(PySegmentReader::new(SegmentReader::records(ranges, scan)?))
+    let (mut ranges, mut missing) = (Vec::new(), Vec::new());
+    for part in parts.try_iter()? {
+        let part = part?;
+        if !part.is_instance_of::<PyTuple>() {
+            missing.push((ranges.len(), report::given_finding(&part)?));
+            continue;
+        }
+        let (segment, begin_offset, end_offset, aborted): PyRange<'_> = part.extract()?;
+        let mut range = segment.borrow(py).range()?;
+        range.begin_offset = integer::begin_offset::<Option<i64>>(&begin_offset)?.unwrap_or(i64::MIN);
+        range.end_offset = integer::end_offset::<Option<i64>>(&end_offset)?.unwrap_or(i64::MAX);
+        range.aborted = arguments::aborted(aborted.as_ref())?;
+        ranges.push(range);
+    }
+    let reader = SegmentReader::records_of_log(ranges, missing, scan)?;
+    Ok(if warn { PySegmentReader::new(reader) } else { PySegmentReader::silent(reader) })
+}
+
+/// Find the segments that are missing from a log.
+///
+/// Args:
+///     directory: The partition's directory.
+///     segments: The segments, in ascending order.
+///     unread: Base offset and name of each file that is not read, as a compressed one.
+///     begin: First offset that is looked at.
+///     end: The offset after the last one.
+///     compacted: Whether the partition is known to be compacted; otherwise gaps inside its segments show it.
+///
+/// Returns:
+///     (number of the segment after it, finding) each; and the number of gaps that compaction left.
+#[pyfunction]
+#[pyo3(signature = (directory, segments, unread, begin, end, *, compacted))]
+#[expect(clippy::type_complexity, reason = "the pair of the Python call")]
+fn missing_segments<'py>(
+    py: Python<'py>,
+    directory: PathBuf,
+    segments: Vec<Py<PyLogSegment>>,
+    unread: Vec<(i64, String)>,
+    begin: i64,
+    end: i64,
+    compacted: bool,
+) -> PyResult<(Vec<(usize, Bound<'py, PyAny>)>, u64)> {
+    let segments = segments.iter().map(|segment| segment.get().inner()).collect::<PyResult<Vec<_>>>()?;
+    let unread: Vec<_> = unread.into_iter().map(|(base_offset, name)| Unread { base_offset, name }).collect();
+    let missing = py.detach(|| Missing::between(&directory, &segments, &unread, (begin, end), compacted))?;
+    let (numbers, findings): (Vec<_>, Vec<_>) = missing.findings.into_iter().unzip();
+    Ok((numbers.into_iter().zip(report::findings(py, &findings)?).collect(), missing.compacted))
 }

@@ -48,7 +48,7 @@ pub(super) struct PyLogSegment {
 }
 
 impl PyLogSegment {
-    fn inner(&self) -> PyResult<Arc<Segment>> {
+    pub(super) fn inner(&self) -> PyResult<Arc<Segment>> {
         self.segment.get()
     }
 

@@ -123,6 +123,24 @@ def test_offsets_for_times_are_the_brokers_under_its_release(live_logs: Callable
     assert compared >= 99
 
 
+@pytest.mark.parametrize("entries", ["kept", "none"])
+@pytest.mark.parametrize("case", BROKER_CASES)
+def test_offsets_for_times_are_the_brokers_beside_a_running_one(
+    live_logs: Callable[[str], Path], tmp_path: Path, case: str, entries: str
+) -> None:
+    """The indexes of the last segment have their full size, with zeros after the entries, of which there may be none."""
+    root = tmp_path / "running"
+    shutil.copytree(live_logs(case), root)
+    (root / ".kafka_cleanshutdown").unlink(missing_ok=True)
+    for directory in (path for path in root.iterdir() if path.is_dir()):
+        last = max(directory.glob("*.log"))
+        for suffix, size in ((".index", 10_485_760), (".timeindex", 10_485_756)):
+            with last.with_suffix(suffix).open("ab") as file:
+                file.truncate(0 if entries == "none" else None)
+                file.truncate(size)
+    test_offsets_for_times_are_the_brokers_under_its_release(lambda _: root, case)
+
+
 def _first_at_or_after(rows: list[dict[str, Any]], start: int, time: int) -> tuple[int, int] | None:
     return next(
         ((row["timestamp"], row["offset"]) for row in rows if row["offset"] >= start and row["timestamp"] >= time), None

@@ -219,9 +219,12 @@ def _open(arguments: argparse.Namespace) -> Source:
 
 
 def _say_passed_over(stream: BatchStream | SegmentReader) -> None:
-    """Print on standard error which damaged parts the rows leave out."""
-    for finding in stream.findings if isinstance(stream, SegmentReader) else ():
-        complain(f"{finding.path} at byte {finding.offset}: expected {finding.expected}, found {finding.found}")
+    """Print on standard error the unfinished end of a Kafka log. Damage that the rows leave out is logged at their end."""
+    stream.close()
+    if isinstance(stream, SegmentReader):
+        damage = stream.damage
+        for finding in (each for each in stream.findings if each not in damage):
+            complain(str(finding))
 
 
 def _words(name: str) -> str:

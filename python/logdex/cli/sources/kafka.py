@@ -17,7 +17,7 @@ from logdex.kafka.files import LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TXN_INDE
 from logdex.kafka.find import RECORD_COLUMNS
 from logdex.kafka.key_index import KeySettings
 from logdex.kafka.verify import content_findings
-from logdex.report import Report, merge
+from logdex.report import Damage, Report, merge
 
 if TYPE_CHECKING:
     import argparse
@@ -76,6 +76,10 @@ class _KafkaSource(Source):
     say_row = staticmethod(say_record)
 
     def describe(self) -> Description:
+        damage = Damage()
+        for finding in (finding for log in self._logs() for finding in log.missing_segments()):
+            damage.add(finding)
+        damage.warn()
         match self.opened:
             case LogSegment() as segment:
                 ends = {"base_offset": segment.base_offset, "end_offset": segment.next_offset()}
@@ -95,7 +99,7 @@ class _KafkaSource(Source):
                 return Description("Kafka partition", facts, [Listing("segments", names, rows)])
             case LogDir() as logs:
                 table = []
-                for log in _logs(logs):
+                for log in self._logs():
                     offsets = (log.log_start_offset, log.log_end_offset)
                     numbers = _times_and_size(log.segments).values()
                     table.append((log.topic, log.partition, len(log.segments), *offsets, *numbers))
@@ -142,13 +146,13 @@ class _KafkaSource(Source):
         """Check everything; the progress counts bytes of `.log` files."""
         if isinstance(self.opened, LogSegment):
             return self.opened.verify(deep=deep)
-        logs = [self.opened] if isinstance(self.opened, Log) else _logs(self.opened)
-        total = sum(log.size for log in logs)
+        total = sum(log.size for log in self._logs())
         return self.opened.verify(deep=deep, progress=lambda segment: progress.add(segment.size, total))
 
-
-def _logs(log_dir: LogDir) -> list[Log]:
-    return [log_dir.log(each.topic, each.partition) for each in log_dir.partitions()]
+    def _logs(self) -> list[Log]:
+        if not isinstance(self.opened, LogDir):
+            return [self.opened] if isinstance(self.opened, Log) else []
+        return [self.opened.log(each.topic, each.partition) for each in self.opened.partitions()]
 
 
 def _times_and_size(segments: Sequence[LogSegment]) -> dict[str, Any]:

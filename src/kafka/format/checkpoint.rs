@@ -1,0 +1,103 @@
+//! The text files beside the segments: offset checkpoints of a log directory, leader epochs of a partition.
+//!
+//! All have one form: a version, a number of lines, then that many lines of fields with a space between them. Source:
+//! `CheckpointFile#write`, `OffsetCheckpointFile`, `LeaderEpochCheckpointFile`.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::io::regular_file::{NotAFile, read_file};
+
+const VERSION: &str = "0";
+
+/// A line: the topic, which leader epochs do not have, and two numbers.
+pub type Line = (Option<String>, i64, i64);
+
+/// Read a checkpoint of three fields (topic, partition, offset) or two (epoch, first offset). A missing or empty file has no lines.
+///
+/// # Errors
+/// `Corrupt` for another version, count or line, or if this is no file; the system's error.
+pub fn read(path: &Path, has_topic: bool) -> Result<Vec<Line>> {
+    let bytes = match read_file(path, None) {
+        Ok(bytes) => bytes,
+        Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(Error::Io { source, path }) => {
+            let other = source.get_ref().and_then(|cause| cause.downcast_ref::<NotAFile>()).map(|kind| kind.name());
+            return Err(other.map_or(Error::Io { source, path: path.clone() }, |found| {
+                Error::corrupt(&path, 0, "a regular file", found)
+            }));
+        }
+        Err(error) => return Err(error),
+    };
+    // A broker reads lines, which may end as on any system.
+    let text = String::from_utf8_lossy(&bytes).replace("\r\n", "\n").replace('\r', "\n");
+    parse(&text, has_topic).map_err(|(at, expected, found)| Error::corrupt(path, at, expected, found))
+}
+
+/// Parse the lines; on an error, return its byte offset, what was expected and what was found.
+fn parse(text: &str, has_topic: bool) -> std::result::Result<Vec<Line>, (u64, String, String)> {
+    if text.is_empty() {
+        return Ok(Vec::new()); // a checkpoint that was never written
+    }
+    let (version, rest) = text.split_once('\n').unwrap_or((text, ""));
+    if version != VERSION {
+        return Err((0, format!("version {VERSION}"), shown(version)));
+    }
+    let (count, body) = rest.split_once('\n').unwrap_or((rest, ""));
+    let lines: Vec<&str> = body.split('\n').filter(|line| !line.is_empty()).collect();
+    if count != lines.len().to_string() {
+        let found = if text.contains('\n') { shown(count) } else { "none".to_owned() };
+        let expected = format!("a count of {}, as many as there are lines", lines.len());
+        return Err((VERSION.len() as u64 + 1, expected, found));
+    }
+    let mut at = (version.len() + count.len() + 2) as u64;
+    let mut parsed = Vec::with_capacity(lines.len());
+    for line in lines {
+        let fields = if has_topic { 3 } else { 2 };
+        let of_line = line_of(line, has_topic).ok_or_else(|| (at, format!("{fields} fields"), shown(line)))?;
+        parsed.push(of_line);
+        at += line.len() as u64 + 1;
+    }
+    Ok(parsed)
+}
+
+fn line_of(line: &str, has_topic: bool) -> Option<Line> {
+    // A topic has no space in it.
+    let mut fields = line.split(' ');
+    let topic = if has_topic { Some(fields.next()?.to_owned()) } else { None };
+    let (first, second) = (number(fields.next()?)?, number(fields.next()?)?);
+    fields.next().is_none().then_some((topic, first, second))
+}
+
+fn number(text: &str) -> Option<i64> {
+    // The parser of the language takes a plus sign, too.
+    text.parse().ok().filter(|_| !text.starts_with('+'))
+}
+
+fn shown(text: &str) -> String {
+    let short: String = text.chars().take(200).collect();
+    format!("{short:?}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_fields() {
+        assert_eq!(
+            parse("0\n2\na 0 5\nb 1 7\n", true).unwrap(),
+            [(Some("a".to_owned()), 0, 5), (Some("b".to_owned()), 1, 7)]
+        );
+        assert_eq!(parse("0\n1\n3 -1\n", false).unwrap(), [(None, 3, -1)]);
+        assert_eq!(parse("", true).unwrap(), []);
+    }
+
+    #[test]
+    fn damage_has_a_place() {
+        for (text, at) in [("1\n0\n", 0), ("0\n2\n0 0\n", 2), ("0\n1\n0\n", 4), ("0\n2\n0 0\n5 x\n", 8), ("0", 2)] {
+            assert_eq!(parse(text, false).unwrap_err().0, at, "{text:?}");
+        }
+    }
+}

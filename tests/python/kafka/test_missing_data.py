@@ -1,0 +1,324 @@
+"""What every call says about data that is missing from a Kafka log: no call passes it over in silence.
+
+The rows of Spark are in tests/python/spark/test_kafka_missing_data.py, the table is in docs/findings.md.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pytest
+
+from kafka_batches import Row, T, batch, write_segment
+from logdex import DamageWarning
+from logdex.cli import main
+from logdex.errors import CorruptFileError
+from logdex.kafka import Log, LogDir, build_key_index, find
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+SEGMENT = 10
+"""Offsets of a segment; each of its batches has five."""
+ALL = list(range(4 * SEGMENT))
+MIDDLE = f"{SEGMENT:020d}.log"
+
+
+def _batch(first: int) -> bytes:
+    return batch([Row(offset, offset, b"key-%d" % (offset % 7), b"value") for offset in range(first, first + 5)])
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> Path:
+    """Return a partition of four segments without indexes."""
+    place = tmp_path / "logs" / "orders-0"
+    for base in ALL[::SEGMENT]:
+        write_segment(place, base, _batch(base), _batch(base + 5))
+    with Log.open(place) as log:
+        assert log.rebuild_indexes(place, overwrite=True).ok
+    return place
+
+
+def _missing(place: Path) -> None:
+    (place / MIDDLE).unlink()
+
+
+def _gzipped(place: Path) -> None:
+    (place / f"{MIDDLE}.gz").write_bytes(gzip.compress((place / MIDDLE).read_bytes()))
+    (place / MIDDLE).unlink()
+
+
+def _emptied(place: Path) -> None:
+    (place / MIDDLE).write_bytes(b"")
+
+
+def _damaged(place: Path) -> None:
+    content = bytearray((place / MIDDLE).read_bytes())
+    content[70] ^= 1
+    (place / MIDDLE).write_bytes(content)
+
+
+class Loss(NamedTuple):
+    """How a log is damaged, the kind of the finding, what is named, and the offsets that are lost."""
+
+    damage: Callable[[Path], None]
+    kind: str
+    found: str
+    lost: list[int]
+
+
+LOSSES = [
+    pytest.param(Loss(_missing, "file-gap", "none", ALL[10:20]), id="missing"),
+    pytest.param(Loss(_gzipped, "file-gap", f"{MIDDLE}.gz", ALL[10:20]), id="gzipped"),
+    pytest.param(Loss(_emptied, "file-gap", "an empty file", ALL[10:20]), id="emptied"),
+    pytest.param(Loss(_damaged, "batch-crc", "", ALL[10:15]), id="damaged batch"),
+]
+GAPS = LOSSES[:3]
+over_losses = pytest.mark.parametrize("loss", LOSSES)
+over_gaps = pytest.mark.parametrize("loss", GAPS)
+
+
+def _offsets(table: Any) -> list[int]:
+    found: list[int] = pa.table(table).column("offset").to_pylist()
+    return found
+
+
+def _readers(place: Path, **options: Any) -> list[Callable[[], Any]]:
+    return [
+        lambda: Log.open(place).records(**options),
+        lambda: LogDir.open(place.parent).records(**options),
+        lambda: LogDir.open(place.parent).records("orders", **options),
+    ]
+
+
+@over_losses
+def test_a_read_raises_with_the_place(
+    partition: Path,
+    loss: Loss,
+) -> None:
+    loss.damage(partition)
+    for read in _readers(partition):
+        seen: list[int] = []
+        with pytest.raises(CorruptFileError, match=str(partition / MIDDLE)) as raised:
+            seen.extend(offset for each in read() for offset in each.column("offset").to_pylist())
+        assert seen == ALL[: loss.lost[0]]
+        assert loss.found in raised.value.found
+
+
+@over_losses
+def test_a_read_that_skips_warns_once_and_has_the_findings(
+    partition: Path,
+    loss: Loss,
+) -> None:
+    loss.damage(partition)
+    rest = [offset for offset in ALL if offset not in loss.lost]
+    for read in _readers(partition, on_error="skip"):
+        for consume in (
+            lambda stream: stream.read_all(),
+            pa.table,
+            lambda stream: pa.Table.from_batches(map(pa.record_batch, stream)),
+        ):
+            stream = read()
+            with pytest.warns(DamageWarning, match=str(partition / MIDDLE)) as warned:
+                assert _offsets(consume(stream)) == rest
+            assert len(warned) == 1
+            assert [each.kind for each in stream.findings] == [loss.kind] == [each.kind for each in stream.damage]
+            assert loss.found in stream.findings[0].found
+            assert [*warned[0].message.findings] == stream.findings  # type: ignore[union-attr]
+            assert warned[0].filename == __file__
+
+
+@over_gaps
+def test_only_a_read_of_the_missing_offsets_is_damaged(
+    partition: Path,
+    loss: Loss,
+) -> None:
+    loss.damage(partition)
+    with Log.open(partition) as log:
+        assert _offsets(log.records(0, loss.lost[0])) == ALL[: loss.lost[0]]
+        assert _offsets(log.records(loss.lost[-1] + 1)) == ALL[loss.lost[-1] + 1 :]
+        for begin, end in ((12, 14), (5, 11), (19, 25), (12, None)):
+            with pytest.raises(CorruptFileError, match="offsets 10 to 19"):
+                log.records(begin, end).read_all()
+        with pytest.raises(CorruptFileError, match="offsets 10 to 19"):
+            log.records(begin=T + 35).read_all()
+        assert [(each.kind, each.found.startswith(loss.found)) for each in log.missing_segments()] == [
+            (loss.kind, True)
+        ]
+
+
+@over_gaps
+def test_a_fetch_and_a_search_by_time_warn(
+    partition: Path,
+    loss: Loss,
+) -> None:
+    loss.damage(partition)
+    with Log.open(partition) as log:
+        with pytest.warns(DamageWarning, match="offsets 10 to 19") as warned:
+            slice_ = log.read(12, 1)
+        assert slice_ is not None
+        assert slice_.segment.base_offset == loss.lost[-1] + 1
+        assert [each.kind for each in warned[0].message.findings] == [loss.kind]  # type: ignore[union-attr]
+        assert log.read(5, 1) is not None
+        with pytest.warns(DamageWarning, match=loss.found):
+            assert log.offset_for_timestamp(T + 12) == (T + 20, 20)
+        assert log.offset_for_timestamp(T + 5) == (T + 5, 5)
+
+
+@over_losses
+def test_verify_finds_it(
+    partition: Path,
+    loss: Loss,
+) -> None:
+    loss.damage(partition)
+    for opened in (Log.open(partition), LogDir.open(partition.parent)):
+        findings = [each for each in opened.verify().findings if each.kind == loss.kind]
+        assert [each.path for each in findings] == [str(partition / MIDDLE)]
+        assert loss.found in findings[0].found
+
+
+@over_gaps
+def test_find_is_not_complete(
+    partition: Path,
+    tmp_path: Path,
+    loss: Loss,
+) -> None:
+    build_key_index(partition.parent, tmp_path / "keys")
+    whole = find(partition.parent, "orders", "key-3")
+    assert whole.complete
+    loss.damage(partition)
+    for index in (None, tmp_path / "keys"):
+        with pytest.warns(DamageWarning, match=loss.found) as warned:
+            result = find(partition.parent, "orders", "key-3", index=index)
+        assert len(warned) == 1
+        assert not result.complete
+        assert "incomplete" in repr(result)
+        assert [each.kind for each in result.findings] == [loss.kind]
+        assert [each.offset for each in result] == [each.offset for each in whole if each.offset not in loss.lost]
+
+
+@over_losses
+def test_the_key_index_reports_it(
+    partition: Path,
+    tmp_path: Path,
+    loss: Loss,
+) -> None:
+    loss.damage(partition)
+    report = build_key_index(partition.parent, tmp_path / "keys")
+    assert [each.kind for each in report.findings] == [loss.kind]
+    assert loss.found in report.findings[0].found
+    assert report.checked["records"] == len(ALL) - len(loss.lost)
+
+
+@over_losses
+@pytest.mark.parametrize("command", ["cat", "cat --skip-damaged", "export", "info", "verify", "find", "build-index"])
+def test_the_command_line_says_it(
+    partition: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    loss: Loss,
+    command: str,
+) -> None:
+    loss.damage(partition)
+    logs = str(partition.parent)
+    commands = {
+        "cat": (["cat", logs], 2),
+        "cat --skip-damaged": (["cat", logs, "--skip-damaged"], 1),
+        "export": (["export", logs, str(partition.parent.parent / "x.parquet"), "--skip-damaged"], 1),
+        "info": (["info", logs], 0 if loss.kind == "batch-crc" else 1),
+        "verify": (["kafka", "verify", logs], 1),
+        "find": (["kafka", "find", logs, "orders", "key-3"], 2 if loss.kind == "batch-crc" else 1),
+        "build-index": (["kafka", "build-index", logs, str(partition.parent.parent / "keys")], 1),
+    }
+    arguments, code = commands[command]
+    assert main(arguments) == code, command
+    if code:
+        printed = "".join([*capsys.readouterr(), caplog.text])
+        assert MIDDLE in printed
+        assert loss.found in printed
+
+
+def test_the_first_and_the_last_segment_may_be_gzipped(partition: Path) -> None:
+    for base in (0, 30):
+        path = partition / f"{base:020d}.log"
+        path.rename(path.with_name(f"{path.name}.gz"))
+    with Log.open(partition) as log:
+        stream = log.records(on_error="skip")
+        with pytest.warns(DamageWarning, match="2 findings|offsets 0 to 9"):
+            assert _offsets(stream) == ALL[10:30]
+        assert [each.expected for each in stream.findings] == [
+            "a segment with the offsets 0 to 9",
+            "a segment with the offsets from 30 on",
+        ]
+        assert log.log_start_offset == 0
+    for path in partition.glob("*.log"):
+        path.rename(path.with_name(f"{path.name}.gz"))
+    with LogDir.open(partition.parent) as logs, pytest.raises(CorruptFileError, match="offsets from 0 on"):
+        logs.records().read_all()
+
+
+@pytest.mark.parametrize("how", ["checkpoint", "inside", "neither"])
+def test_gaps_of_a_compacted_partition_are_a_note(partition: Path, how: str) -> None:
+    (partition / MIDDLE).unlink()
+    if how == "checkpoint":
+        (partition.parent / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 30\n", encoding="ascii")
+    elif how == "inside":
+        path = partition / f"{20:020d}.log"
+        path.write_bytes(_batch(25))
+    rest = [offset for offset in ALL if not (10 <= offset < (25 if how == "inside" else 20))]
+    expected = pytest.warns(DamageWarning) if how == "neither" else nullcontext()
+    with Log.open(partition) as log:
+        with expected:
+            assert _offsets(log.records(on_error="skip")) == rest
+        report = log.verify()
+        assert ("file-gap" in report.kinds) == (how == "neither")
+        assert report.checked.get("gaps between segments, left by compaction") == (None if how == "neither" else 1)
+
+
+def test_a_missing_index_file_loses_nothing(partition: Path) -> None:
+    for suffix in ("index", "timeindex"):
+        (partition / MIDDLE).with_suffix(f".{suffix}").unlink()
+    with Log.open(partition) as log:
+        assert _offsets(log.records()) == ALL
+        assert log.offset_for_timestamp(T + 12) == (T + 12, 12)
+        assert log.verify().kinds == {"file-missing": 2}
+    assert find(partition.parent, "orders", "key-3").complete
+    assert main(["kafka", "verify", str(partition)]) == 1
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", ["leader-epoch-checkpoint", "00000000000000000010.index", MIDDLE])
+def test_a_pipe_in_the_place_of_a_file_is_a_finding(partition: Path, name: str) -> None:
+    (partition / name).unlink(missing_ok=True)
+    os.mkfifo(partition / name)
+    with Log.open(partition) as log:
+        assert str(partition / name) in {each.path for each in log.verify().findings}
+        with pytest.raises(CorruptFileError) if name == MIDDLE else nullcontext():
+            assert _offsets(log.records().read_all()) == ALL
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", ["log-start-offset-checkpoint", "cleaner-offset-checkpoint"])
+def test_a_pipe_beside_the_partitions_is_a_finding(partition: Path, name: str) -> None:
+    os.mkfifo(partition.parent / name)
+    with LogDir.open(partition.parent) as logs:
+        assert _offsets(logs.records()) == ALL
+        assert [(each.path, each.kind) for each in logs.verify().findings] == [
+            (str(partition.parent / name), "file-content")
+        ]
+
+
+def test_a_replica_with_no_log_is_one_that_lost_it(partition: Path) -> None:
+    shutil.rmtree(partition)
+    partition.mkdir()
+    (partition / f"{0:020d}.log.gz").write_bytes(b"")
+    with LogDir.open(partition.parent) as logs:
+        assert logs.topics == {"orders": [0]}
+        with pytest.raises(CorruptFileError, match="offsets from 0 on"):
+            logs.records().read_all()
