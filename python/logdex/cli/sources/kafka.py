@@ -134,7 +134,7 @@ class _KafkaSource(Source):
         match self.opened:
             case LogDir() as logs:
                 topics = list(logs.topics)
-                parts = [log.segments for log in _logs(logs) if topic in (None, log.topic)]
+                parts = [log.segments for log in self._logs() if topic in (None, log.topic)]
             case Log() as log:
                 topics, parts = [log.topic], [log.segments]
             case LogSegment() as segment:
