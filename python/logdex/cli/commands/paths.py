@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from logdex.cli.sources import Source
 
     _Write: TypeAlias = Callable[[RecordBatch], object]
+    _Format: TypeAlias = Callable[..., AbstractContextManager[_Write]]
 
 _PATH = "a store, a commit log, an index directory or file; a Kafka log directory, or a part of it"
 _STORE = "the store, or its commit log"
@@ -185,10 +186,10 @@ def _csv(sink: BinaryIO, schema: Schema, _: object) -> Iterator[_Write]:
     yield lambda batch: sink.write(csv_lines(batch).encode())
 
 
-_FORMATS = {".parquet": _parquet, ".json": _json, ".jsonl": _json, ".csv": _csv}
+_FORMATS: dict[str, _Format] = {".parquet": _parquet, ".json": _json, ".jsonl": _json, ".csv": _csv}
 
 
-def _write(write: Callable[..., AbstractContextManager[_Write]], sink: BinaryIO, arguments: argparse.Namespace) -> int:
+def _write(write: _Format, sink: BinaryIO, arguments: argparse.Namespace) -> int:
     """Write the rows. The progress is the position in the log, or the bytes of batches without `phy_offset`."""
     rows = 0
     with _open(arguments) as source, Progress("export") as progress:

@@ -131,15 +131,10 @@ class _KafkaSource(Source):
         return opened.records(**bounds)
 
     def held(self, topic: str | None) -> tuple[Sequence[str], Sequence[int]]:
-        match self.opened:
-            case LogDir() as logs:
-                topics = list(logs.topics)
-                parts = [log.segments for log in self._logs() if topic in (None, log.topic)]
-            case Log() as log:
-                topics, parts = [log.topic], [log.segments]
-            case LogSegment() as segment:
-                topics, parts = [segment.topic], [(segment,)]
-        ranges = [_times_and_size(segments) for segments in parts]
+        opened = self.opened
+        topics = list(opened.topics) if isinstance(opened, LogDir) else [opened.topic or ""]
+        parts = [log.segments for log in self._logs() if topic in (None, log.topic)]
+        ranges = [_times_and_size(segments) for segments in ([[opened]] if isinstance(opened, LogSegment) else parts)]
         return topics, [each[name] for each in ranges for name in _TIMES[:2] if each[name] is not None]
 
     def verify(self, progress: Progress, *, deep: bool = True) -> Report:
