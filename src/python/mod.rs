@@ -30,6 +30,7 @@ mod message_filter;
 mod message_input;
 mod message_object;
 mod message_reader;
+mod planned_file;
 mod prepared_file;
 mod queue_cross_check;
 mod queue_reader;
@@ -47,6 +48,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     hash_index::register(m)?;
     index_file::register(m)?;
+    planned_file::register(m)?;
     location::register(m)?;
     prepared_file::register(m)?;
     checkpoint::register(m)?;

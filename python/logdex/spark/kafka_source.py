@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, get_args
-
-from pyspark.sql.datasource import DataSource
 
 from logdex._types import Isolation, OnError
 from logdex.errors import CorruptFileError
@@ -15,7 +12,7 @@ from logdex.kafka import LogDir, TopicPartition
 from logdex.kafka.files import MAX_OFFSET
 from logdex.spark import options as opt
 from logdex.spark.kafka_offsets import OFFSET_OPTIONS, TOPIC_OPTIONS, ending, latest, refuse_ending, starting, topics
-from logdex.spark.log_source import LOG_OPTIONS, LogReader, LogStreamReader, Task, TaskSize, pack
+from logdex.spark.log_source import LOG_OPTIONS, LogReader, LogSource, LogStreamReader, Task, TaskSize, pack
 from logdex.spark.schema import RECORD_COLUMNS, checked_schema, spark_batches, spark_schema
 from logdex.spark.workers import require_directory
 
@@ -27,9 +24,9 @@ if TYPE_CHECKING:
 
     from logdex._types import Access
     from logdex.kafka import Log, LogSegment
+    from logdex.report import Damage
+    from logdex.spark.damage import DamageReports
     from logdex.spark.kafka_offsets import Bound, Topics
-
-logger = logging.getLogger("logdex.spark")
 
 _BATCH_ROWS = 16_384
 _Offsets = dict[TopicPartition, int]
@@ -50,7 +47,7 @@ _OPTIONS = (
 _OF_BROKERS = ("kafka.", "kafkaconsumer.", "fetchoffset.", "groupidprefix")
 
 
-class KafkaLogSource(DataSource):
+class KafkaLogSource(LogSource):
     """The data source behind `spark.read.format("kafka_log").load(log_dir)`; docs/spark.md lists the options."""
 
     @classmethod
@@ -72,12 +69,12 @@ class KafkaLogSource(DataSource):
         # A stream may wait for the first topic. A batch over another directory would silently be empty.
         if not LogDir.exists_at(options.directory):
             raise ValueError(f"{options.directory}: no Kafka log directory, it holds no <topic>-<partition>")
-        return LogReader(options)
+        return LogReader(options, self.reports)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
         """Follow growing logs."""
         refuse_ending(self.options)
-        return RecordStreamReader(self._read_options(schema, stream=True), self.options)
+        return RecordStreamReader(self._read_options(schema, stream=True), self.options, self.reports)
 
     def _read_options(self, schema: StructType, *, stream: bool) -> ReadOptions:
         opt.check_names(self.options, _OPTIONS, FORMAT, ignored_prefixes=_OF_BROKERS)
@@ -145,7 +142,7 @@ class ReadOptions:
         """Open the directory."""
         return LogDir.open(self.directory, access=self.access, compat=self.compat)
 
-    def tasks(self) -> list[Task]:
+    def tasks(self, damage: Damage) -> list[Task]:  # noqa: ARG002 -- nothing is passed over here
         """Cut the wanted offsets of a batch into tasks of about as many bytes each."""
         with self.open() as logs:
             chosen = self.topics.choose(logs)
@@ -164,13 +161,13 @@ class ReadOptions:
             begin = end if first is None else first[1] or begin if isinstance(first, tuple) else begin
         return log, begin, end
 
-    def rows(self, pieces: Sequence[OffsetRange]) -> Iterator[Any]:
+    def rows(self, pieces: Sequence[OffsetRange], damage: Damage) -> Iterator[Any]:
         """Read the records of some ranges as Arrow batches for Spark, in a worker."""
         where = f"{self.directory}: {', '.join(map(str, pieces))}"
         findings: list[Any] = []
         yield from spark_batches(self._batches(pieces, findings), RECORD_COLUMNS, self.columns, where)
         for finding in findings:
-            logger.warning("%s at byte %d: %s, found %s", finding.path, finding.offset, finding.kind, finding.found)
+            damage.add(finding)
 
     def _batches(self, pieces: Sequence[OffsetRange], findings: list[Any]) -> Iterator[Any]:
         with self.open() as logs:
@@ -225,10 +222,10 @@ class RecordStreamReader(LogStreamReader):
 
     options: ReadOptions
 
-    def __init__(self, options: ReadOptions, given: Mapping[str, str]) -> None:
+    def __init__(self, options: ReadOptions, given: Mapping[str, str], reports: DamageReports) -> None:
         self.options = options
+        self.reports = reports
         self.max_offsets = opt.positive(given, "maxOffsetsPerTrigger")
-        self.fail_on_data_loss = opt.flag(given, "failOnDataLoss", default=True)
         self.target: _Offsets | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name

@@ -164,7 +164,7 @@ def call_beside(spark: SparkSession | None, directory: Path, function: Callable[
 
 def index_service(directory: str, **options: Any) -> IndexService:
     """Return the open index service of a directory."""
-    return _cached(IndexService.open, directory, [directory], options)
+    return _cached(IndexService.open, directory, [directory], options, listed=directory)
 
 
 def commit_log(directory: str, **options: Any) -> CommitLog:
@@ -174,7 +174,7 @@ def commit_log(directory: str, **options: Any) -> CommitLog:
 
 def message_store(root: str, **options: Any) -> MessageStore:
     """Return the open store at a root directory."""
-    return _cached(MessageStore.open, root, [root, f"{root}/commitlog", f"{root}/index"], options)
+    return _cached(MessageStore.open, root, [root, f"{root}/commitlog"], options, listed=f"{root}/index")
 
 
 def require_directory(directory: Path) -> None:
@@ -200,10 +200,13 @@ def known_geometry(index_dir: Path, hash_slots: int | None, max_entries: int | N
     return hash_slots, max_entries
 
 
-def _cached(open_handle: Callable[..., _Handle], path: str, directories: list[str], options: dict[str, Any]) -> _Handle:
-    """Return the handle of a path: the open one, or a new one if the directories changed."""
+def _cached(
+    open_handle: Callable[..., _Handle], path: str, directories: list[str], options: dict[str, Any], listed: str = ""
+) -> _Handle:
+    """Return the handle of a path: the open one, or a new one if a directory changed, or a file in the directory `listed`."""
     key = (open_handle, path, *sorted(options.items()))
-    state = tuple(_state(directory) for directory in directories)
+    # A log has many files, and its handle sees when they change.
+    state = (*map(_state, directories), *map(_file_states, [listed] if listed else []))
     with _lock:
         known = _opened.get(key)
         if known is None or known[0] != state:
@@ -218,16 +221,23 @@ def _cached(open_handle: Callable[..., _Handle], path: str, directories: list[st
 
 
 def _state(directory: str) -> Hashable:
-    """Return what identifies a directory and the files in it; None if it is missing."""
+    """Return what identifies a directory and the names in it; None if it is missing."""
     real = os.path.realpath(directory)
     try:
         own = Path(real).stat()
-        with os.scandir(real) as entries:
+    except FileNotFoundError:
+        return None
+    return real, own.st_dev, own.st_ino, own.st_mtime_ns
+
+
+def _file_states(directory: str) -> Hashable:
+    """Return what identifies the files of a directory; None if it is missing."""
+    try:
+        with os.scandir(directory) as entries:
             listed = [(entry.name, entry.stat()) for entry in entries if entry.is_file()]
     except FileNotFoundError:
         return None
-    files = sorted((name, stat.st_dev, stat.st_ino, stat.st_size) for name, stat in listed)
-    return real, own.st_dev, own.st_ino, own.st_mtime_ns, tuple(files)
+    return tuple(sorted((name, stat.st_dev, stat.st_ino, stat.st_size) for name, stat in listed))
 
 
 def _forget_after_fork() -> None:
