@@ -5,6 +5,7 @@ scripts/check_wheel.sh runs it.
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import importlib.util
 import sys
@@ -44,6 +45,9 @@ def main() -> None:
         (hits,) = store.find_batch(topic, [key], scan=False)
         assert hits["phy_offset"].to_pylist() == [offset]
         assert Table.from_arrow(store.messages(topic=topic)).num_rows >= 1
+    # Spark imports these to find formats: without it they must not fail.
+    for name in ("pyspark_logdex", "pyspark_logdex_index", "pyspark_logdex_kafka"):
+        assert not hasattr(importlib.import_module(name), "DefaultSource")
     assert not [name for name in FOREIGN if name in sys.modules]
     arro3 = importlib.metadata.version("arro3-core")
     print(f"wheel alone: {topic} {key} found at {offset} (arro3-core {arro3}, Python {sys.version.split()[0]})")  # noqa: T201

@@ -8,15 +8,23 @@ from __future__ import annotations
 
 import logging
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from logdex._core import __version__, local_path
+try:
+    from logdex._core import __version__, local_path
+except ModuleNotFoundError as error:
+    if (_wheel := Path(__file__).parents[1]).is_file():
+        raise ImportError(
+            f"{_wheel}: Python cannot load the compiled part of logdex out of a wheel or zip file, so --py-files and addPyFile "
+            "cannot bring it: install the wheel on each machine, or ship a whole environment with spark.archives (docs/spark.md)"
+        ) from error
+    raise
 from logdex.errors import CorruptFileError, DamageWarning, GeometryError, IndexFullError, LockedError, LogdexError
 from logdex.report import Finding, Report
 
 if TYPE_CHECKING:
     from os import PathLike
-    from pathlib import Path
     from types import ModuleType
 
     from logdex import kafka, rocketmq

@@ -28,9 +28,12 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from logdex._core import commit_log_directories, local_path
 from logdex.errors import CorruptFileError, GeometryError, LockedError, LogdexError
 from logdex.rocketmq import CommitLog, IndexService, MessageStore
+from logdex.spark.index.job import finish_commits, index_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
+
+    from logdex.spark.damage import PlannedFile
 
 
 _Argument = TypeVar("_Argument")
@@ -193,11 +196,21 @@ def known_geometry(index_dir: Path, hash_slots: int | None, max_entries: int | N
         ValueError: The files have other slots and entries than those given.
     """
     require_directory(index_dir)
+    finish_commits(index_dir)
     with IndexService.open(index_dir, hash_slots=hash_slots, max_entries=max_entries) as service:
         files = service.files
         if hash_slots is None and files:
             return files[-1].hash_slots, files[-1].max_entries
     return hash_slots, max_entries
+
+
+def planned_index(
+    index_dir: Path, hash_slots: int | None, max_entries: int | None
+) -> tuple[int | None, int | None, list[PlannedFile]]:
+    """Return slots and entries as `known_geometry` does, and the index files that every worker must have."""
+    geometry = known_geometry(index_dir, hash_slots, max_entries)
+    # The first bytes of an index file change with every entry.
+    return *geometry, [(str(path), path.stat().st_size, None) for path in index_files(index_dir)]
 
 
 def _cached(

@@ -28,6 +28,7 @@ from logdex.spark.index.job import (
     RollingFiles,
     WrittenFile,
     entry_rows,
+    finish_commits,
     index_files,
     ordered_end,
     sorted_rows,
@@ -84,6 +85,7 @@ class IndexSource(LogSource):
         opt.check_names(self.options, _OPTIONS, FORMAT)
         directory = opt.path(self.options, FORMAT)
         require_directory(directory)
+        finish_commits(directory)
         index_options = {
             "hash_slots": opt.integer(self.options, "hashSlots"),
             "max_entries": opt.integer(self.options, "maxEntries"),

@@ -23,6 +23,7 @@ from logdex.rocketmq.layout import configured_topics
 from logdex.rocketmq.message import is_msg_id, offset_in_msg_id
 from logdex.rocketmq.queues import QueueSet
 from logdex.rocketmq.read import MessageRead, Range, expect_end, subtract
+from logdex.spark.damage import PlannedLog
 from logdex.spark.log_source import Task, pack
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from logdex.report import Damage
     from logdex.rocketmq import CommitLog
     from logdex.rocketmq.layout import StoreLayout
-    from logdex.spark.damage import PlannedFile, SparkDamage
+    from logdex.spark.damage import PlannedFile
     from logdex.spark.log_source import TaskSize
     from logdex.spark.messages.filter import MessageFilter
 
@@ -49,34 +50,12 @@ _SOME_MESSAGE_BYTES = 4_096
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedFiles:
-    """The files that a piece needs, with the last file of the log that holds messages.
-
-    `last_message` is its last message, if the piece needs that file: a shorter copy of the file does not have it.
-    """
-
-    files: tuple[PlannedFile, ...]
-    last_file: int
-    last_message: int | None
-
-    def open(self, log: CommitLog, damage: SparkDamage) -> CommitLog:
-        """Return the part of a log that a worker has of the planned files; the rest is lost."""
-        part = log.part(damage.present(self.files), self.last_file, self.last_message)
-        if self.last_message is not None and part.message(self.last_message) is None:
-            path = self.files[-1][0]
-            damage.lose(
-                path, f"the log up to the message at offset {self.last_message}", f"its end at {part.max_offset}"
-            )
-        return part
-
-
-@dataclass(frozen=True, slots=True)
 class LogPiece:
     """A part of one file of the log: messages that begin at offsets [begin, end)."""
 
     begin: int
     end: int
-    planned: PlannedFiles
+    planned: PlannedLog
 
     @property
     def size(self) -> int:
@@ -90,7 +69,7 @@ class OffsetsPiece:
 
     offsets: tuple[int, ...]
     size: int
-    planned: PlannedFiles
+    planned: PlannedLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,11 +177,11 @@ class MessagePlan:
     def _last_file(self) -> int:
         return self._log.last_file
 
-    def _planned(self, numbers: Iterable[int]) -> PlannedFiles:
+    def _planned(self, numbers: Iterable[int]) -> PlannedLog:
         """Return what a worker must have of the files with these numbers."""
         files = tuple(self._file(number) for number in numbers)
         needs_end = any(self._starts[number] == self._last_file for number in numbers)
-        return PlannedFiles(files, self._last_file, self._log.last_message if needs_end else None)
+        return PlannedLog(files, self._last_file, self._log.last_message if needs_end else None)
 
     @cached_property
     def _longest_queues(self) -> list[ConsumeQueue]:
