@@ -155,7 +155,7 @@ def test_a_file_that_expires_while_it_is_read_is_a_loss(partition: Path) -> None
 
 def test_a_stream_checks_in_its_workers(partition: Path) -> None:
     source = KafkaLogSource(CaseInsensitiveDict({"path": str(partition.parent), "columns": "offset"}))
-    reader = source.streamReader(source.schema())
+    reader: Any = source.streamReader(source.schema())
     tasks = reader.partitions(reader.initialOffset(), reader.latestOffset())
     assert offsets(reader, list(tasks)) == ALL
     _expire(partition)
