@@ -8,6 +8,7 @@
 //! - `source`: [`ReadAt`] and [`WriteAt`], for bytes in memory as well
 //! - `plain_file`, `mmap`, `file_source`: [`PlainFile`], [`MappedFile`], and [`FileSource`], which is one of the two
 //! - `holes`: parts of a file that were never written
+//! - `planned_file`: a file as a plan saw it, and whether a reader has the same one
 //! - [`own_parts`]: the check that a directory that is written has no part elsewhere
 //! - `open_cache`: open files kept from one call to the next
 //! - `window`: a copy of a part of a file
@@ -20,6 +21,7 @@ mod mmap;
 pub(crate) mod open_cache;
 pub mod own_parts;
 mod plain_file;
+mod planned_file;
 pub mod regular_file;
 mod source;
 pub mod store_lock;
@@ -29,5 +31,6 @@ pub use file_source::{Access, FileSource};
 pub(crate) use holes::Holes;
 pub use mmap::{MappedFile, Words};
 pub use plain_file::PlainFile;
+pub use planned_file::PlannedFile;
 pub use source::{ReadAt, WriteAt};
 pub(crate) use window::Window;

@@ -85,6 +85,16 @@ impl PyCommitLog {
         Ok((convert::access(&self.access)?, convert::compat(self.compat.as_deref())?))
     }
 
+    /// Returns another view of the same log.
+    fn with(&self, log: CommitLog) -> Self {
+        Self {
+            log: Closable::new(log, self.log.path().to_owned()),
+            access: self.access.clone(),
+            compat: self.compat.clone(),
+            max_body_bytes: self.max_body_bytes,
+        }
+    }
+
     /// Returns the rows at offsets that came from Python, with the named columns.
     fn rows_at<'py>(
         &self,
@@ -170,6 +180,66 @@ impl PyCommitLog {
             compat: compat.map(str::to_owned),
             max_body_bytes,
         })
+    }
+
+    /// Return the log with the files that it has now: none is added, and reading one that was deleted since is an error.
+    ///
+    /// Raises:
+    ///     OSError: The directory cannot be read.
+    fn pinned(&self, py: Python<'_>) -> PyResult<Self> {
+        let log = self.inner()?;
+        Ok(self.with(py.detach(|| log.pinned())?))
+    }
+
+    /// Return a part of the log: the files of these paths, as a plan saw them. The directory is not listed.
+    ///
+    /// Args:
+    ///     files: The paths, in the order of their offsets.
+    ///     last_file: Start of the last file of the whole log that holds messages.
+    ///     last_message: Offset of a message in that file that belongs to the log; None: unknown.
+    ///
+    /// Raises:
+    ///     OSError: A file is missing.
+    ///     ValueError: A name is not that of a log file.
+    #[pyo3(signature = (files, last_file, last_message=None))]
+    fn part(
+        &self,
+        py: Python<'_>,
+        files: Vec<PathBuf>,
+        #[pyo3(from_py_with = integer::last_file)] last_file: u64,
+        #[pyo3(from_py_with = integer::last_message)] last_message: Option<u64>,
+    ) -> PyResult<Self> {
+        let log = self.inner()?;
+        Ok(self.with(py.detach(|| log.part(&files, last_file, last_message))?))
+    }
+
+    /// Return the parts of a range of the log that no file holds, in ascending order.
+    ///
+    /// Raises:
+    ///     OSError: The directory cannot be read.
+    fn missing(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = integer::begin_phy_offset)] begin_phy_offset: i64,
+        #[pyo3(from_py_with = integer::end_phy_offset)] end_phy_offset: u64,
+    ) -> PyResult<Vec<(u64, u64)>> {
+        let log = self.inner()?;
+        let begin = begin_phy_offset.max(0).cast_unsigned();
+        Ok(py.detach(|| log.missing(begin, end_phy_offset))?)
+    }
+
+    /// Start of the last file that holds messages; 0 without messages.
+    #[getter]
+    fn last_file(&self, py: Python<'_>) -> PyResult<u64> {
+        let log = self.inner()?;
+        Ok(py.detach(|| log.last_file())?)
+    }
+
+    /// Offset of the last message before the end of the log; None without messages.
+    #[getter]
+    fn last_message(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+        let log = self.inner()?;
+        Ok(py.detach(|| log.last_message())?)
     }
 
     /// The directory.

@@ -192,18 +192,19 @@ impl PyConsumeQueue {
         Ok(py.detach(|| queue.log_end())?)
     }
 
-    /// Return the offset in the log of the first message at or after `phy_offset` that has a unit, if the units rise. Return None
-    /// if there is no such message.
+    /// Return for each offset of the log the first message at or after it that has a unit, if the units rise. It is None if there
+    /// is no such message.
+    ///
+    /// Args:
+    ///     phy_offsets: Ascending offsets.
     ///
     /// Raises:
     ///     OSError: The system refuses.
-    fn message_from(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = integer::phy_offset)] phy_offset: i64,
-    ) -> PyResult<Option<i64>> {
+    fn messages_from(&self, py: Python<'_>, phy_offsets: &Bound<'_, PyAny>) -> PyResult<Vec<Option<i64>>> {
         let queue = self.inner()?;
-        Ok(py.detach(|| queue.message_from(phy_offset))?)
+        let offsets = convert::int64_column(phy_offsets, "phy_offsets")?;
+        let offsets = convert::values(&offsets, "phy_offsets")?;
+        Ok(py.detach(|| queue.messages_from(offsets))?)
     }
 
     /// Return the units of the messages from one queue offset to before another.

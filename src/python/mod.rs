@@ -30,12 +30,14 @@ mod message_filter;
 mod message_input;
 mod message_object;
 mod message_reader;
+mod planned_file;
 mod prepared_file;
 mod queue_cross_check;
 mod queue_reader;
 mod report;
 mod small_file;
 mod store_lock;
+mod text_rows;
 mod time;
 
 use pyo3::prelude::*;
@@ -47,6 +49,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     hash_index::register(m)?;
     index_file::register(m)?;
+    planned_file::register(m)?;
     location::register(m)?;
     prepared_file::register(m)?;
     checkpoint::register(m)?;
@@ -59,6 +62,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     report::register(m)?;
     small_file::register(m)?;
     store_lock::register(m)?;
+    text_rows::register(m)?;
     message_filter::register(m)?;
     queue_reader::register(m)?;
     message_reader::register(m)?;

@@ -33,6 +33,19 @@ pub struct OffsetFile {
 }
 
 impl OffsetFile {
+    /// Describes the file at this path, of which no later file holds a part.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the name is not an offset; the system's error, with the path.
+    pub(super) fn at(path: &Path) -> Result<Self> {
+        let start = path.file_name().and_then(|name| name.to_str()).and_then(file_name::parse);
+        let start = start.ok_or_else(|| {
+            Error::InvalidArgument(format!("{}: expected a name of 20 decimal digits", path.display()))
+        })?;
+        let len = fs::metadata(path).map_err(|e| Error::io(path, e))?.len();
+        Ok(Self { start, len, path: path.to_owned() })
+    }
+
     /// Offset after its last byte.
     pub fn end(&self) -> u64 {
         self.start.saturating_add(self.len)
@@ -264,7 +277,7 @@ type Files = Vec<(u64, Known, Arc<FileSource>)>;
 static OPEN: OpenCache<Files> = OpenCache::new(OPEN_SEQUENCES);
 
 /// The open files of one sequence.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct OpenFiles(Arc<Slot<Files>>);
 
 impl OpenFiles {

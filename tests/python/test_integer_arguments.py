@@ -154,6 +154,10 @@ COMMIT_LOG: dict[str, Call] = {
     "expect_dispatched:phy_offset": lambda o, n: o.commit_log.expect_dispatched(n, o.store.root),
     "place:phy_offset": lambda o, n: o.commit_log.place(n),
     "is_cut_short:end_phy_offset": lambda o, n: o.commit_log.is_cut_short(n),
+    "part:last_file": lambda o, n: o.commit_log.part([], n),
+    "part:last_message": lambda o, n: o.commit_log.part([], 0, n),
+    "missing:begin_phy_offset": lambda o, n: o.commit_log.missing(n, 1),
+    "missing:end_phy_offset": lambda o, n: o.commit_log.missing(0, n),
     "recovery:queue_end": lambda o, n: o.commit_log.recovery(last_exit_ok=True, queue_end=n),
     "is_message_of:phy_offset": lambda o, n: o.commit_log.is_message_of(n, TOPIC, 0, 0),
     "is_message_of:queue_id": lambda o, n: o.commit_log.is_message_of(0, TOPIC, n, 0),
@@ -172,7 +176,7 @@ CONSUME_QUEUE: dict[str, Call] = {
     "due_messages:begin": lambda o, n: o.queue.due_messages(n, now=0, delay_ms=0),
     "due_messages:now": lambda o, n: o.queue.due_messages(0, now=n, delay_ms=0),
     "due_messages:delay_ms": lambda o, n: o.queue.due_messages(0, now=0, delay_ms=n),
-    "message_from:phy_offset": lambda o, n: o.queue.message_from(n),
+    "messages_from:phy_offsets": lambda o, n: o.queue.messages_from([n]),
 }
 MESSAGE_STORE: dict[str, Call] = {
     "open:hash_slots": lambda o, n: MessageStore.open(o.store.root, hash_slots=n, max_entries=9),

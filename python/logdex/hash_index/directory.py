@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+COMMIT_PATTERN = "_temporary/*/commit"
+"""The file of a Spark job from the begin of its commit to the end: only a part of the index files may have their names."""
+
 _SETTLED_SECONDS = 2
 """After this time, a change of a directory gives it another time stamp on every file system that keeps seconds or better."""
 
@@ -52,12 +55,20 @@ def list_directory(directory: Path) -> list[Entry]:
     """List a directory in the broker's load order (IndexService#load). Names that vanish meanwhile are left out.
 
     Names that begin with `_` or `.` are marks of batch jobs (Hadoop's convention, such as Spark's `_SUCCESS`): left out too.
+
+    Raises:
+        CorruptFileError: A job that writes index files was killed in the middle of its commit.
     """
     entries = []
     # Not pathlib: this runs at every question, and building paths takes longer than asking the system.
     with os.scandir(directory) as names:
         for name in names:
             if name.name.startswith(("_", ".")):
+                for commit in directory.glob(COMMIT_PATTERN) if name.name == "_temporary" else ():
+                    found = (
+                        "one that is under way, or was interrupted: a read by Spark's format rocketmq_index finishes it"
+                    )
+                    raise CorruptFileError(str(commit), 0, "no commit of a Spark job", found)
                 continue
             try:
                 status = _status(name)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 try:
+    from logdex.spark.damage import driver_address
     from logdex.spark.find import find, lookup, query_offset
     from logdex.spark.index.build import build_index
     from logdex.spark.index.source import IndexSource, arrange
@@ -26,7 +27,8 @@ except ModuleNotFoundError as error:
     package = (error.name or "").partition(".")[0]
     if package not in ("pyspark", "pyarrow"):
         raise
-    raise ImportError(f"logdex.spark needs {package}, which this Python lacks: pip install 'logdex[spark]'") from error
+    needed = "pip install 'pyspark>=4.1' 'pyarrow>=18' 'pandas>=2.2'"
+    raise ImportError(f"logdex.spark needs {package}, which this Python lacks: {needed}") from error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,5 +43,7 @@ def register(spark: SparkSession) -> None:
         LogdexError: The workers' Python cannot run logdex.
     """
     check_worker_python(spark)
+    driver = driver_address(spark)
     for source in (MessagesSource, IndexSource, KafkaLogSource):
-        spark.dataSource.register(source)
+        # Spark pickles a class that no module has with its attributes.
+        spark.dataSource.register(type(source.__name__, (source,), {"driver": driver}))

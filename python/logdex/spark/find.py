@@ -15,6 +15,7 @@ from logdex._types import check_int64
 from logdex.hash_index.query import check_max_num
 from logdex.rocketmq.read import check_scan
 from logdex.spark import workers
+from logdex.spark.damage import DamageReports, PlannedLog, SparkDamage, driver_address
 from logdex.spark.schema import MESSAGE_COLUMNS, require_columns, spark_batches, spark_schema
 from logdex.spark.workers import call_beside, check_worker_python
 
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from logdex._types import Scan
+    from logdex.report import Damage
     from logdex.rocketmq import MessageStore
+    from logdex.spark.damage import PlannedFile
 
 _CANDIDATES = StructType(
     [StructField("topic", StringType()), StructField("key", StringType()), StructField("phy_offset", LongType())]
@@ -61,7 +64,7 @@ def find(
     Raises:
         ValueError: A column or an argument is invalid, or the index files have other slots and entries than those given.
         FileNotFoundError: There is no such store.
-        LogdexError: The workers' Python cannot run logdex.
+        LogdexError: The workers' Python cannot run logdex. A task raises it if the worker lacks files that this call saw.
     """
     check_max_num(max_num)
     check_scan(scan)
@@ -69,13 +72,18 @@ def find(
     check_worker_python(keys_df.sparkSession)
     require_columns(keys_df.columns, ("topic", "key"), "find")
     root = workers.driver_path(store, keys_df.sparkSession)
-    slots, entries = call_beside(keys_df.sparkSession, root, _geometry_of_store, root, hash_slots, max_entries)
+    slots, entries, index, log = call_beside(keys_df.sparkSession, root, _plan, root, hash_slots, max_entries)
+    reports = DamageReports(driver=driver_address(keys_df.sparkSession))
 
     def messages(batches: Iterator[Any]) -> Iterator[Any]:
-        opened = workers.message_store(str(root), hash_slots=slots, max_entries=entries)
-        yield from spark_batches((f for batch in batches for f in found(opened, batch)), _COLUMNS, _COLUMNS, str(root))
+        with reports.collect() as damage, damage.losing("the files of the store"):
+            opened = workers.message_store(str(root), hash_slots=slots, max_entries=entries)
+            damage.present(index)
+            PlannedLog(*log).open(opened.commit_log, damage)
+            rows = (each for batch in batches for each in found(opened, batch, damage))
+            yield from spark_batches(rows, _COLUMNS, _COLUMNS, str(root))
 
-    def found(opened: MessageStore, batch: Any) -> Iterator[Any]:
+    def found(opened: MessageStore, batch: Any, damage: Damage) -> Iterator[Any]:
         for rows, begin, end in _same_times(batch):
             topics, keys, *_ = rows.columns
             answers = opened.find_batch(topics, keys, begin=begin, end=end, max_num=max_num, scan=scan)
@@ -83,6 +91,7 @@ def find(
                 asked = rows.take(answer.column("query_row"))
                 columns = [asked.column(0), asked.column(1), *(answer.column(name) for name in MESSAGE_COLUMNS)]
                 yield pa.RecordBatch.from_arrays(columns, names=list(_COLUMNS))
+            damage.findings += answers.findings
 
     asked = keys_df.select(
         sf.col("topic").cast("string"), sf.col("key").cast("string"), _bound(keys_df, "begin"), _bound(keys_df, "end")
@@ -90,10 +99,17 @@ def find(
     return asked.mapInArrow(messages, spark_schema(_COLUMNS))
 
 
-def _geometry_of_store(root: Path, slots: int | None, entries: int | None) -> tuple[int | None, int | None]:
+def _plan(
+    root: Path, slots: int | None, entries: int | None
+) -> tuple[int | None, int | None, list[PlannedFile], PlannedLog]:
+    """Return slots and entries of the index of a store, and which files of index and log every worker must have."""
     workers.require_directory(root)
+    index: list[PlannedFile] = []
     # A store without an index can be searched: its log is read.
-    return workers.known_geometry(root / "index", slots, entries) if (root / "index").is_dir() else (slots, entries)
+    if (root / "index").is_dir():
+        slots, entries, index = workers.planned_index(root / "index", slots, entries)
+    store = workers.message_store(str(root), hash_slots=slots, max_entries=entries)
+    return slots, entries, index, PlannedLog.of(store.commit_log)
 
 
 def _bound(keys_df: DataFrame, name: str) -> Column:
@@ -196,9 +212,10 @@ def _query(
     spark: SparkSession | None, directory: Path, max_num: int | None, hash_slots: int | None, max_entries: int | None
 ) -> Callable[[Any, Any], Any]:
     """Return a function that a worker calls with topics and keys for the lists of candidates."""
-    slots, entries = call_beside(spark, directory, workers.known_geometry, directory, hash_slots, max_entries)
+    slots, entries, index = call_beside(spark, directory, workers.planned_index, directory, hash_slots, max_entries)
 
     def query(topics: pa.Array, keys: pa.Array) -> pa.Array:
+        SparkDamage().present(index)
         service = workers.index_service(str(directory), hash_slots=slots, max_entries=entries)
         return pa.array(service.query_batch(topics, keys, max_num=max_num))
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
 from logdex.errors import LogdexError
+from logdex.report import Finding
 from logdex.spark import options as opt
+from logdex.spark.damage import DamageReports
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
@@ -22,7 +23,8 @@ except ModuleNotFoundError:  # before pyspark 4.2, which does not ask
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-logger = logging.getLogger("logdex.spark")
+    from logdex.spark.damage import Address
+
 
 LOG_OPTIONS = (
     "begin",
@@ -79,34 +81,48 @@ def pack(pieces: Iterable[Any], most: int) -> list[tuple[Any, ...]]:
     return [tuple(task) for task in tasks]
 
 
+class LogSource(DataSource):
+    """A data source that reports the damage of its reads."""
+
+    driver: ClassVar[Address | None] = None
+    """Where the user's program listens; `register` sets it."""
+
+    @property
+    def reports(self) -> DamageReports:
+        """How a read reports damage."""
+        return DamageReports(opt.flag(self.options, "failOnDataLoss", default=True), self.driver)
+
+
 class LogReader(DataSourceReader):
     """Reads a log as Arrow batches of exactly the declared schema."""
 
-    def __init__(self, options: Any) -> None:
-        """Take the options of a read: `tasks()` cuts it into tasks on the driver, `rows(pieces)` reads one in a worker."""
+    def __init__(self, options: Any, reports: DamageReports) -> None:
+        """Take a read: `options.tasks(damage)` cuts it on the driver, `options.rows(pieces, damage)` reads a task in a worker."""
         self.options = options
+        self.reports = reports
 
     def partitions(self) -> list[InputPartition]:
         """Cut what is wanted into tasks of about as many bytes each."""
-        # Without any, Spark would call `read` once all the same.
-        return [*self.options.tasks()] or [Task(())]
+        with self.reports.collect() as damage:
+            # Without any, Spark would call `read` once all the same.
+            return [*self.options.tasks(damage)] or [Task(())]
 
     def read(self, partition: InputPartition | None) -> Iterator[Any]:
         """Read the rows of one task, in a worker."""
         if isinstance(partition, Task):
-            yield from self.options.rows(partition.pieces)
+            with self.reports.collect() as damage:
+                yield from self.options.rows(partition.pieces, damage)
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads one batch of a stream after the other."""
 
     options: Any
-    fail_on_data_loss: bool
+    reports: DamageReports
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Read the rows of one task, in a worker."""
-        if isinstance(partition, Task):
-            yield from self.options.rows(partition.pieces)
+        yield from LogReader(self.options, self.reports).read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: the log belongs to a broker."""
@@ -117,7 +133,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             LogdexError: The option `failOnDataLoss` is not false.
         """
-        what = f"{self.options.directory}: {what}"
-        if self.fail_on_data_loss:
-            raise LogdexError(f"{what}; the option failOnDataLoss=false continues with what is left")
-        logger.warning("%s", what)
+        if self.reports.fail_on_data_loss:
+            directory = self.options.directory
+            raise LogdexError(f"{directory}: {what}; the option failOnDataLoss=false continues with what is left")
+        with self.reports.collect() as damage:
+            damage.add(Finding(self.options.directory, 0, "file-gap", "all that the stream has not read", what))

@@ -28,9 +28,12 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from logdex._core import commit_log_directories, local_path
 from logdex.errors import CorruptFileError, GeometryError, LockedError, LogdexError
 from logdex.rocketmq import CommitLog, IndexService, MessageStore
+from logdex.spark.index.job import finish_commits, index_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
+
+    from logdex.spark.damage import PlannedFile
 
 
 _Argument = TypeVar("_Argument")
@@ -164,7 +167,7 @@ def call_beside(spark: SparkSession | None, directory: Path, function: Callable[
 
 def index_service(directory: str, **options: Any) -> IndexService:
     """Return the open index service of a directory."""
-    return _cached(IndexService.open, directory, [directory], options)
+    return _cached(IndexService.open, directory, [directory], options, listed=directory)
 
 
 def commit_log(directory: str, **options: Any) -> CommitLog:
@@ -174,7 +177,7 @@ def commit_log(directory: str, **options: Any) -> CommitLog:
 
 def message_store(root: str, **options: Any) -> MessageStore:
     """Return the open store at a root directory."""
-    return _cached(MessageStore.open, root, [root, f"{root}/commitlog", f"{root}/index"], options)
+    return _cached(MessageStore.open, root, [root, f"{root}/commitlog"], options, listed=f"{root}/index")
 
 
 def require_directory(directory: Path) -> None:
@@ -193,6 +196,7 @@ def known_geometry(index_dir: Path, hash_slots: int | None, max_entries: int | N
         ValueError: The files have other slots and entries than those given.
     """
     require_directory(index_dir)
+    finish_commits(index_dir)
     with IndexService.open(index_dir, hash_slots=hash_slots, max_entries=max_entries) as service:
         files = service.files
         if hash_slots is None and files:
@@ -200,10 +204,22 @@ def known_geometry(index_dir: Path, hash_slots: int | None, max_entries: int | N
     return hash_slots, max_entries
 
 
-def _cached(open_handle: Callable[..., _Handle], path: str, directories: list[str], options: dict[str, Any]) -> _Handle:
-    """Return the handle of a path: the open one, or a new one if the directories changed."""
+def planned_index(
+    index_dir: Path, hash_slots: int | None, max_entries: int | None
+) -> tuple[int | None, int | None, list[PlannedFile]]:
+    """Return slots and entries as `known_geometry` does, and the index files that every worker must have."""
+    geometry = known_geometry(index_dir, hash_slots, max_entries)
+    # The first bytes of an index file change with every entry.
+    return *geometry, [(str(path), path.stat().st_size, None) for path in index_files(index_dir)]
+
+
+def _cached(
+    open_handle: Callable[..., _Handle], path: str, directories: list[str], options: dict[str, Any], listed: str = ""
+) -> _Handle:
+    """Return the handle of a path: the open one, or a new one if a directory changed, or a file in the directory `listed`."""
     key = (open_handle, path, *sorted(options.items()))
-    state = tuple(_state(directory) for directory in directories)
+    # A log has many files, and its handle sees when they change.
+    state = (*map(_state, directories), *map(_file_states, [listed] if listed else []))
     with _lock:
         known = _opened.get(key)
         if known is None or known[0] != state:
@@ -218,16 +234,23 @@ def _cached(open_handle: Callable[..., _Handle], path: str, directories: list[st
 
 
 def _state(directory: str) -> Hashable:
-    """Return what identifies a directory and the files in it; None if it is missing."""
+    """Return what identifies a directory and the names in it; None if it is missing."""
     real = os.path.realpath(directory)
     try:
         own = Path(real).stat()
-        with os.scandir(real) as entries:
+    except FileNotFoundError:
+        return None
+    return real, own.st_dev, own.st_ino, own.st_mtime_ns
+
+
+def _file_states(directory: str) -> Hashable:
+    """Return what identifies the files of a directory; None if it is missing."""
+    try:
+        with os.scandir(directory) as entries:
             listed = [(entry.name, entry.stat()) for entry in entries if entry.is_file()]
     except FileNotFoundError:
         return None
-    files = sorted((name, stat.st_dev, stat.st_ino, stat.st_size) for name, stat in listed)
-    return real, own.st_dev, own.st_ino, own.st_mtime_ns, tuple(files)
+    return tuple(sorted((name, stat.st_dev, stat.st_ino, stat.st_size) for name, stat in listed))
 
 
 def _forget_after_fork() -> None:

@@ -43,7 +43,7 @@ struct Held {
 #[derive(Clone, Debug)]
 pub(crate) struct FramesAt {
     log: Arc<CommitLog>,
-    files: Vec<OffsetFile>,
+    files: Arc<[OffsetFile]>,
     /// The file of the last read.
     current: Option<(usize, Arc<FileSource>)>,
     /// Number of the last file that was written to.
@@ -56,7 +56,7 @@ pub(crate) struct FramesAt {
 
 impl FramesAt {
     pub(crate) fn new(log: Arc<CommitLog>) -> Result<Self> {
-        let files = log.files()?;
+        let files = log.listing()?;
         let last_written = log.last_written(&files)?;
         let (current, certain) = (None, None);
         Ok(Self { log, files, current, last_written, certain, bytes: Vec::new(), held: Vec::new() })

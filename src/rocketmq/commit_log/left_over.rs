@@ -61,6 +61,9 @@ impl CommitLog {
     /// # Errors
     /// The system's error, with the path.
     pub(super) fn last_written(&self, files: &[OffsetFile]) -> Result<Option<usize>> {
+        if let Some(start) = self.pinned.as_ref().and_then(|pinned| pinned.last_written) {
+            return Ok(files.iter().position(|file| file.start == start));
+        }
         for (number, file) in files.iter().enumerate().rev() {
             let mut head = [0u8; 8];
             if file.len >= 8 {

@@ -58,8 +58,17 @@ pub struct CommitLog {
     pub(super) options: Options,
     pub(super) open: OpenFiles,
     /// Start of the last message that [`Self::max_offset`] found, and of its file.
-    tail: Mutex<Option<(u64, u64)>>,
-    pub(super) ends: Ends,
+    tail: Arc<Mutex<Option<(u64, u64)>>>,
+    pub(super) ends: Arc<Ends>,
+    pub(super) pinned: Option<Pinned>,
+}
+
+/// The files of a log as they were listed once.
+#[derive(Clone, Debug)]
+pub(super) struct Pinned {
+    files: Arc<[OffsetFile]>,
+    /// The start of the last written file of the whole log, of which these files are a part; `None` if they are all.
+    pub(super) last_written: Option<u64>,
 }
 
 impl CommitLog {
@@ -70,8 +79,63 @@ impl CommitLog {
     pub fn open(directory: &Path, options: Options) -> Result<Self> {
         let directories = offset_files::directories(directory);
         offset_files::list(&directories)?;
-        let (open, ends) = (OpenFiles::default(), Ends::default());
-        Ok(Self { path: directory.to_owned(), directories, options, open, tail: Mutex::new(None), ends })
+        let (open, tail, ends) = (OpenFiles::default(), Arc::default(), Arc::default());
+        Ok(Self { path: directory.to_owned(), directories, options, open, tail, ends, pinned: None })
+    }
+
+    /// Returns this log with the files that it has now: none is added, and a missing one is an error.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn pinned(&self) -> Result<Self> {
+        Ok(Self {
+            path: self.path.clone(),
+            directories: self.directories.clone(),
+            options: self.options,
+            open: self.open.clone(),
+            tail: Arc::clone(&self.tail),
+            ends: Arc::clone(&self.ends),
+            pinned: Some(Pinned { files: self.listing()?, last_written: None }),
+        })
+    }
+
+    /// Returns a part of the log: the files of these paths. The directory is not listed, and a missing file is an error.
+    ///
+    /// `last_written` is the start of the last file of the whole log that holds messages. `last_message` is a message in it that
+    /// is known to belong to the log.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if a name is not that of a log file; the system's error, with the path.
+    pub fn part(&self, paths: &[PathBuf], last_written: u64, last_message: Option<u64>) -> Result<Self> {
+        let files: Result<Vec<OffsetFile>> = paths.iter().map(|path| OffsetFile::at(path)).collect();
+        Ok(Self {
+            path: self.path.clone(),
+            directories: self.directories.clone(),
+            options: self.options,
+            open: OpenFiles::default(),
+            tail: Arc::new(Mutex::new(last_message.map(|phy_offset| (last_written, phy_offset)))),
+            ends: Arc::default(),
+            pinned: Some(Pinned { files: files?.into(), last_written: Some(last_written) }),
+        })
+    }
+
+    /// Returns the parts of a range that no file holds, ascending.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn missing(&self, begin: u64, end: u64) -> Result<Vec<(u64, u64)>> {
+        let mut missing = Vec::new();
+        let mut at = begin;
+        for file in self.listing()?.iter().filter(|file| file.end() > begin) {
+            if at < file.start.min(end) {
+                missing.push((at, file.start.min(end)));
+            }
+            at = at.max(file.end());
+        }
+        if at < end {
+            missing.push((at, end));
+        }
+        Ok(missing)
     }
 
     /// Returns the directory as given.
@@ -89,7 +153,15 @@ impl CommitLog {
     /// # Errors
     /// The system's error, with the path.
     pub fn files(&self) -> Result<Vec<OffsetFile>> {
-        offset_files::list(&self.directories)
+        Ok(self.listing()?.to_vec())
+    }
+
+    /// Returns the files as [`Self::files`] does, without a copy if they are pinned.
+    pub(super) fn listing(&self) -> Result<Arc<[OffsetFile]>> {
+        match &self.pinned {
+            Some(pinned) => Ok(Arc::clone(&pinned.files)),
+            None => Ok(offset_files::list(&self.directories)?.into()),
+        }
     }
 
     /// Returns a report of unexpected files, gaps, and files of another length.
@@ -135,7 +207,7 @@ impl CommitLog {
     /// # Errors
     /// The system's error, with the path.
     pub fn min_offset(&self) -> Result<u64> {
-        Ok(self.files()?.first().map_or(0, |file| file.start))
+        Ok(self.listing()?.first().map_or(0, |file| file.start))
     }
 
     /// Returns the offset after the last valid frame of the last written file, 0 without files.
@@ -146,7 +218,7 @@ impl CommitLog {
     /// # Errors
     /// The system's error, with the path.
     pub fn max_offset(&self) -> Result<u64> {
-        let files = self.files()?;
+        let files = self.listing()?;
         let Some(first) = files.first() else {
             return Ok(0);
         };
@@ -198,11 +270,29 @@ impl CommitLog {
         }
     }
 
-    /// Opens a file of the log. `None` if the broker deleted it since the directory was listed.
+    /// Returns the start of the last file that holds messages; 0 without messages.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn last_file(&self) -> Result<u64> {
+        let files = self.listing()?;
+        Ok(self.last_written(&files)?.and_then(|number| files.get(number)).map_or(0, |file| file.start))
+    }
+
+    /// Returns the offset of the last message before the end of the log; `None` without messages.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn last_message(&self) -> Result<Option<u64>> {
+        self.max_offset()?;
+        Ok(self.tail().map(|(_, phy_offset)| phy_offset))
+    }
+
+    /// Opens a file of the log. `None` if the broker deleted it since the directory was listed, unless the files are pinned.
     pub(super) fn open_file(&self, file: &OffsetFile) -> Result<Option<Arc<FileSource>>> {
         match self.open.get(file, self.options.access) {
             Ok(source) => Ok(Some(source)),
-            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
+            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound && self.pinned.is_none() => Ok(None),
             Err(error) => Err(error),
         }
     }

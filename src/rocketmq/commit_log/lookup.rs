@@ -14,7 +14,7 @@ use crate::rocketmq::offset_files::OffsetFile;
 #[derive(Debug)]
 pub(super) struct LookUp<'a> {
     log: &'a CommitLog,
-    files: Vec<OffsetFile>,
+    files: Arc<[OffsetFile]>,
     window: Window,
     /// The number of the file that the window holds, and the open file.
     current: Option<(u64, Arc<FileSource>)>,
@@ -22,7 +22,7 @@ pub(super) struct LookUp<'a> {
 
 impl<'a> LookUp<'a> {
     pub(super) fn new(log: &'a CommitLog) -> Result<Self> {
-        Ok(Self { log, files: log.files()?, window: Window::new(LOOKUP_WINDOW), current: None })
+        Ok(Self { log, files: log.listing()?, window: Window::new(LOOKUP_WINDOW), current: None })
     }
 
     /// Set the number of bytes per read.

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import logging
+from dataclasses import astuple
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -26,9 +27,10 @@ from logdex._core import index_entries
 from logdex._types import MAX_INT64, check_int64
 from logdex.arrow import INDEXED_COLUMNS
 from logdex.hash_index.geometry import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES
-from logdex.report import Report
+from logdex.report import Finding, Report
 from logdex.rocketmq.index_service import INDEXES_TAGS
 from logdex.rocketmq.layout import find_layout
+from logdex.spark.damage import PlannedLog, SparkDamage
 from logdex.spark.index.job import ROW_SCHEMA, Job, RollingFiles, WrittenFile, entry_rows, index_files
 from logdex.spark.workers import (
     call_beside,
@@ -85,13 +87,14 @@ def build_index(
         compat: `5.5.0` indexes tags too, as that broker does.
 
     Returns:
-        A report; its `checked` counts log files, messages, entries, index files and reserved bytes.
+        A report of missing log files and of damage. Its `checked` counts log files, messages, entries, index files and reserved
+        bytes.
 
     Raises:
         FileExistsError: The directory holds index files and the mode is not `overwrite`.
         FileNotFoundError: There is no store at the path.
         LockedError: The directory belongs to a store whose broker is running.
-        LogdexError: The workers' Python cannot run logdex.
+        LogdexError: The workers' Python cannot run logdex, or a worker does not have the log files that the driver saw.
     """
     if mode not in ("errorifexists", "overwrite"):
         raise ValueError(f"mode={mode!r}: expected errorifexists or overwrite")
@@ -104,6 +107,7 @@ def build_index(
     write_rows = partial(_write_rows, job, log_directory, compat)
     try:
         counts = [LogFileCount(*values) for values in call_in_tasks(spark, write_rows, log_files)]
+        findings = [Finding(*each) for count in counts for each in count.findings]
         _warn_of_early_end(counts, log_files, log_directory)
         plan = plan_build(counts, file_entries=max_entries - 1, max_tasks=max_tasks or _TASKS_PER_CORE * _cores(spark))
         made = call_in_tasks(spark, partial(_make_files, job), plan.tasks)
@@ -119,7 +123,7 @@ def build_index(
         "index_files": len(written),
         "reserved_bytes": sum(file.reserved_bytes for file in written),
     }
-    return Report([], checked)
+    return Report(findings, checked)
 
 
 def _start(job: Job, store: Path, compat: Compat | None) -> tuple[str, list[LogFile], bool]:
@@ -147,17 +151,18 @@ def _cores(spark: SparkSession) -> int:
 
 
 class LogFile(NamedTuple):
-    """A file of the log: its first offset and that of the next file, None for the last file."""
+    """A file of the log: its first offset and that of the next file, None for the last file, and both as planned."""
 
     begin: int
     end: int | None
+    planned: PlannedLog
 
 
 class LogFileCount(NamedTuple):
     """Result of the first pass over one commit-log file.
 
     `rows` is the path of its entries below the job's directory, `message_after` whether its last message has no entry, and
-    `continues` whether a sequential reader continues into the next file.
+    `continues` whether a sequential reader continues into the next file. `findings` are the values of its findings.
     """
 
     rows: str
@@ -165,12 +170,17 @@ class LogFileCount(NamedTuple):
     entries: int
     message_after: bool
     continues: bool
+    findings: Sequence[tuple[Any, ...]] = ()
 
 
 def list_log_files(log: CommitLog) -> list[LogFile]:
     """Return the files of a log with the ranges that they cover."""
-    begins = [int(path.name) for path in log.files]
-    return [LogFile(begin, end) for begin, end in zip(begins, [*begins[1:], None], strict=False)]
+    planned = PlannedLog.of(log.pinned())
+    begins = [int(Path(path).name) for path, _, _ in planned.files]
+    ends = [*begins[1:], None]
+    return [
+        LogFile(begin, end, planned.part(n, n + 2)) for n, (begin, end) in enumerate(zip(begins, ends, strict=True))
+    ]
 
 
 def _write_rows(job: Job, log_directory: str, compat: Compat | None, log_file: LogFile) -> LogFileCount:
@@ -179,7 +189,7 @@ def _write_rows(job: Job, log_directory: str, compat: Compat | None, log_file: L
     def rows_of(batch: Any) -> Any:
         return entry_rows(pa.record_batch(index_entries(batch, end_phy_offset=0, tags=compat == INDEXES_TAGS)))
 
-    log = commit_log(log_directory, access=job.access, compat=compat)
+    log = PlannedLog(*log_file.planned).open(commit_log(log_directory, access=job.access, compat=compat), SparkDamage())
     messages = entries = 0
     message_after = continues = False
     end = MAX_INT64 if log_file.end is None else log_file.end
@@ -198,7 +208,8 @@ def _write_rows(job: Job, log_directory: str, compat: Compat | None, log_file: L
             continues = own.num_rows < batch.num_rows
             if continues:
                 break
-    return LogFileCount(f"{directory.name}/rows", messages, entries, message_after, continues)
+    findings = [astuple(each) for each in scan.report.findings]
+    return LogFileCount(f"{directory.name}/rows", messages, entries, message_after, continues, findings)
 
 
 def _warn_of_early_end(counts: Sequence[LogFileCount], log_files: Sequence[LogFile], directory: str) -> None:

@@ -7,15 +7,16 @@ without nulls: 20 bytes a row, with the hash in place of topic and key. So a tas
     <index_dir>/yyyyMMddHHmmssSSS                                      the files after the commit by the driver
 
 Each attempt of a task writes into its own directory, so retried and speculative attempts never meet. The driver uses only the
-files that an attempt reported. The commit links each file to its final name, which fails if the name is taken. If one link
-fails, the commit removes all of them. It creates `_SUCCESS` last. Brokers ignore names that are not numbers, so they ignore
-`_temporary` and `_SUCCESS`.
+files that an attempt reported. The commit first writes what it will do into the job's file `commit`. Then it links each file to
+its final name, which fails if the name is taken. If one link fails, the commit removes all of them. It creates `_SUCCESS` last.
+Brokers ignore names that are not numbers, so they ignore `_temporary` and `_SUCCESS`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import logging
 import shutil
 import socket
@@ -30,9 +31,9 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from logdex._core import check_own_parts, key_hashes, offset_order
-from logdex._files import sync_directory
+from logdex._files import replace_file, sync_directory
 from logdex._types import check_int64
-from logdex.hash_index.directory import DirectoryLock, FileSet, list_directory
+from logdex.hash_index.directory import COMMIT_PATTERN, DirectoryLock, FileSet, list_directory
 from logdex.hash_index.geometry import file_size
 from logdex.hash_index.index_writer import IndexWriter
 from logdex.hash_index.rolling import create_next, resolve_zone
@@ -49,6 +50,8 @@ logger = logging.getLogger("logdex.spark")
 
 TEMPORARY = "_temporary"
 SUCCESS = "_SUCCESS"
+COMMIT = "commit"
+FORMER = "former"
 
 _LARGE_BYTES = 1 << 30
 """A job that reserves more than this, most of it empty, logs a warning."""
@@ -100,6 +103,7 @@ class Job:
         """Create the job's directory, on the driver; an error if it belongs to a store whose broker is running."""
         target = Path(self.index_dir)
         check_own_parts(target, 2)
+        finish_commits(target)
         refuse_running_broker(target)
         self.made_index_dir = not target.exists()
         self.directory.mkdir(parents=True)
@@ -144,37 +148,21 @@ class Job:
             lock.release()
 
     def _publish(self, target: Path, files: Sequence[WrittenFile]) -> list[Path]:
-        former = index_files(target)
-        success = target / SUCCESS
-        published: list[Path] = []
-        with contextlib.ExitStack() as undo:
-            if success.exists():
-                success.unlink()
-                undo.callback(success.touch)
-            if self.overwrite:
-                aside = self.directory / "former"
-                aside.mkdir()
-                for path in former:
-                    undo.callback(path.rename(aside / path.name).rename, path)
-            names = [path.name for path in former]
-            for file in files:
-                path = _link_to_next_name(self.directory / file.path, target, names, self.zone)
-                undo.callback(path.unlink)
-                names.append(path.name)
-                published.append(path)
-            sync_directory(target)
-            undo.pop_all()
-        self._clean_up()
-        success.touch()
-        sync_directory(target)
+        former = [path.name for path in index_files(target)]
+        names = list(former)
+        for _ in files:
+            names.append(create_next(names, target, time.time_ns() // 1_000_000, self.zone, _free_name).name)
+        final = names[len(former) :]
+        paths = dict(zip(final, (file.path for file in files), strict=True))
+        commit = Commit(self.directory, former if self.overwrite else [], paths, (target / SUCCESS).exists())
+        commit.write()
+        try:
+            commit.finish()
+        except BaseException:
+            commit.undo()
+            raise
         self._log_reserved_space(files)
-        return published
-
-    def _clean_up(self) -> None:
-        shutil.rmtree(self.directory, ignore_errors=True)
-        # Other jobs may be writing below the same directory.
-        with contextlib.suppress(OSError):
-            self.directory.parent.rmdir()
+        return [target / name for name in final]
 
     def _log_reserved_space(self, files: Sequence[WrittenFile]) -> None:
         """Log the disk space that the files reserve: as a warning if it is large and mostly empty."""
@@ -193,7 +181,7 @@ class Job:
 
     def abort(self) -> None:
         """Remove all files of the job, and the index directory if the job created it and it is empty."""
-        self._clean_up()
+        _clean_up(self.directory)
         if self.made_index_dir:
             with contextlib.suppress(OSError):
                 Path(self.index_dir).rmdir()
@@ -208,22 +196,110 @@ def index_files(directory: Path) -> list[Path]:
     return [directory / entry.name for entry in entries if entry.is_numeric and entry.is_file]
 
 
-def _link_to_next_name(source: Path, target: Path, names: list[str], zone: str | None) -> Path:
-    """Link a finished file to the next free name; never replace an existing file."""
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """The commit of a job: its `files`, final names with their paths below the job's directory, take the place of `former` names.
 
-    def link(path: Path) -> Path:
-        try:
-            path.hardlink_to(source)
-        except FileExistsError:
-            raise
-        except OSError:
-            # The file system has no hard links, so check first and rename.
+    It is written before the first rename. If the driver is killed, the next read or write of the directory finishes it.
+    `succeeded` is whether the directory had `_SUCCESS` before.
+    """
+
+    directory: Path
+    former: list[str]
+    files: dict[str, str]
+    succeeded: bool
+
+    def write(self) -> None:
+        """Store what is to be done."""
+        (self.directory / FORMER).mkdir()
+        replace_file(self.directory / COMMIT, json.dumps([self.former, self.files, self.succeeded]).encode())
+        sync_directory(self.directory)
+
+    def _moves(self) -> list[tuple[Path, Path]]:
+        target = self.directory.parent.parent
+        return [(target / name, self.directory / FORMER / name) for name in self.former]
+
+    def _links(self) -> list[tuple[Path, Path]]:
+        target = self.directory.parent.parent
+        return [(self.directory / source, target / name) for name, source in self.files.items()]
+
+    def finish(self) -> None:
+        """Do what is not done yet, and remove the job's directory."""
+        target = self.directory.parent.parent
+        (target / SUCCESS).unlink(missing_ok=True)
+        for path, aside in self._moves():
             if path.exists():
-                raise FileExistsError(errno.EEXIST, "file exists", str(path)) from None
-            source.rename(path)
-        return path
+                path.rename(aside)
+        for source, final in self._links():
+            if not _is_linked(source, final):
+                _link(source, final)
+        sync_directory(target)
+        (self.directory / COMMIT).unlink()
+        _clean_up(self.directory)
+        (target / SUCCESS).touch()
+        sync_directory(target)
 
-    return create_next(names, target, time.time_ns() // 1_000_000, zone, link)
+    def undo(self) -> None:
+        """Bring back the former files, where `finish` failed."""
+        for source, final in self._links():
+            if final.exists() and _is_linked(source, final):
+                final.unlink()
+        for path, aside in self._moves():
+            if aside.exists():
+                aside.rename(path)
+        if self.succeeded:
+            (self.directory.parent.parent / SUCCESS).touch()
+        (self.directory / COMMIT).unlink(missing_ok=True)
+
+
+def finish_commits(index_dir: Path) -> None:
+    """Finish the commits in a directory whose driver was killed in the middle of them.
+
+    Raises:
+        LockedError: The broker of the store is running.
+        BlockingIOError: Another writer holds the directory: the commit may be its own.
+    """
+    for path in sorted(index_dir.glob(COMMIT_PATTERN)):
+        refuse_running_broker(index_dir)
+        lock = DirectoryLock(index_dir)
+        try:
+            # Its driver may have finished it before the lock was free.
+            if path.exists():
+                commit = Commit(path.parent, *json.loads(path.read_bytes()))
+                text = "%s: a commit was interrupted and is finished now: %d new index files, in place of %d"
+                logger.warning(text, index_dir, len(commit.files), len(commit.former))
+                commit.finish()
+        finally:
+            lock.release()
+
+
+def _clean_up(directory: Path) -> None:
+    shutil.rmtree(directory, ignore_errors=True)
+    # Other jobs may be writing below the same directory.
+    with contextlib.suppress(OSError):
+        directory.parent.rmdir()
+
+
+def _free_name(path: Path) -> Path:
+    if path.exists():
+        raise FileExistsError(errno.EEXIST, "file exists", str(path))
+    return path
+
+
+def _is_linked(source: Path, final: Path) -> bool:
+    """Return whether a finished file has its final name; it is renamed where the file system has no hard links."""
+    return final.exists() and (not source.exists() or final.samefile(source))
+
+
+def _link(source: Path, final: Path) -> None:
+    """Link a finished file to its name; never replace an existing file."""
+    try:
+        final.hardlink_to(source)
+    except FileExistsError:
+        raise
+    except OSError:
+        # The file system has no hard links, so check first and rename.
+        source.rename(_free_name(final))
 
 
 def entry_rows(batch: Any) -> Any:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as sf
-from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from logdex._types import MIN_INT64, check_int64
 from logdex.hash_index.geometry import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES, file_size
@@ -28,11 +28,12 @@ from logdex.spark.index.job import (
     RollingFiles,
     WrittenFile,
     entry_rows,
+    finish_commits,
     index_files,
     ordered_end,
     sorted_rows,
 )
-from logdex.spark.log_source import LogReader, Task
+from logdex.spark.log_source import LogReader, LogSource, Task
 from logdex.spark.schema import (
     ENTRY_COLUMNS,
     ENTRY_COLUMNS_AND_FILE,
@@ -50,6 +51,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
+    from logdex.report import Damage
+    from logdex.spark.damage import SparkDamage
+
 
 FORMAT = "rocketmq_index"
 _OPTIONS = ("hashSlots", "maxEntries", "zone", "access", "compat", "columns")
@@ -63,7 +67,7 @@ _SAMPLE = 0.01
 _SAMPLES_A_TASK = 100
 
 
-class IndexSource(DataSource):
+class IndexSource(LogSource):
     """The data source behind `spark.read.format("rocketmq_index")` and `df.write`; docs/spark.md lists the options."""
 
     @classmethod
@@ -81,13 +85,16 @@ class IndexSource(DataSource):
         opt.check_names(self.options, _OPTIONS, FORMAT)
         directory = opt.path(self.options, FORMAT)
         require_directory(directory)
+        finish_commits(directory)
         index_options = {
             "hash_slots": opt.integer(self.options, "hashSlots"),
             "max_entries": opt.integer(self.options, "maxEntries"),
             "access": opt.access(self.options),
             "compat": opt.compat(self.options),
         }
-        return LogReader(EntriesRead(str(directory), checked_schema(ENTRY_COLUMNS_AND_FILE, schema), index_options))
+        return LogReader(
+            EntriesRead(str(directory), checked_schema(ENTRY_COLUMNS_AND_FILE, schema), index_options), self.reports
+        )
 
     def writer(self, schema: StructType, overwrite: bool) -> IndexWriter:  # noqa: FBT001 - Spark's signature
         """Plan a write and create the directory of its job, on the driver."""
@@ -133,19 +140,27 @@ class EntriesRead:
     columns: list[str]
     index_options: dict[str, Any]
 
-    def tasks(self) -> list[Task]:
-        """Return the files with their geometries, as the service lists them."""
+    def tasks(self, damage: Damage) -> list[Task]:  # noqa: ARG002 -- a directory does not show which files it lacks
+        """Return the files with their geometries and entries, as the service lists them."""
         with IndexService.open(self.directory, **self.index_options) as service:
-            return [Task((str(file.path), file.hash_slots, file.max_entries)) for file in service.files]
+            return [
+                Task(((file.path, file_size(at := (file.hash_slots, file.max_entries)), None), *at, len(file)))
+                for file in service.files
+            ]
 
-    def rows(self, pieces: Sequence[Any]) -> Iterator[Any]:
+    def rows(self, pieces: Sequence[Any], damage: SparkDamage) -> Iterator[Any]:
         """Read the entries of one file, in a worker."""
-        if not pieces:
+        if not pieces or not damage.present(pieces[:1]):
             return
-        path, slots, entries = pieces
-        with IndexFile.open(path, **{**self.index_options, "hash_slots": slots, "max_entries": entries}) as file:
+        (path, _, _), slots, entries, count = pieces
+        with (
+            damage.losing(f"{count} entries"),
+            IndexFile.open(path, **{**self.index_options, "hash_slots": slots, "max_entries": entries}) as file,
+        ):
+            if len(file) < count:
+                damage.lose(path, f"{count} entries, as the driver saw", f"{len(file)}")
             name = {FILE_COLUMN: file.path.name}
-            yield from spark_batches(file.entries(), ENTRY_COLUMNS_AND_FILE, self.columns, path, name)
+            yield from spark_batches(file.entries(), ENTRY_COLUMNS_AND_FILE, self.columns, str(path), name)
 
 
 def arrange(df: DataFrame, partitions: int | None = None) -> DataFrame:

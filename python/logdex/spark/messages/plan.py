@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from logdex._core import plan_files
 from logdex.errors import LogdexError
 from logdex.hash_index.query import CLOCK_SLACK_MS
 from logdex.rocketmq import IndexService
@@ -20,16 +22,18 @@ from logdex.rocketmq.find import covered_ranges
 from logdex.rocketmq.layout import configured_topics
 from logdex.rocketmq.message import is_msg_id, offset_in_msg_id
 from logdex.rocketmq.queues import QueueSet
-from logdex.rocketmq.read import MessageRead, expect_end, subtract
+from logdex.rocketmq.read import MessageRead, Range, expect_end, subtract
+from logdex.spark.damage import PlannedLog
 from logdex.spark.log_source import Task, pack
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from logdex._core import ConsumeQueue
+    from logdex.report import Damage
     from logdex.rocketmq import CommitLog
     from logdex.rocketmq.layout import StoreLayout
-    from logdex.rocketmq.read import Range
+    from logdex.spark.damage import PlannedFile
     from logdex.spark.log_source import TaskSize
     from logdex.spark.messages.filter import MessageFilter
 
@@ -47,10 +51,11 @@ _SOME_MESSAGE_BYTES = 4_096
 
 @dataclass(frozen=True, slots=True)
 class LogPiece:
-    """A part of the log: messages that begin at offsets [begin, end)."""
+    """A part of one file of the log: messages that begin at offsets [begin, end)."""
 
     begin: int
     end: int
+    planned: PlannedLog
 
     @property
     def size(self) -> int:
@@ -64,13 +69,14 @@ class OffsetsPiece:
 
     offsets: tuple[int, ...]
     size: int
+    planned: PlannedLog
 
 
 @dataclass(frozen=True, slots=True)
 class QueuePiece:
     """The messages of one queue in the log range [begin, end), to which the units [first, last) of the queue lead.
 
-    `path` is the directory of the queue, `size` the approximate bytes of the messages.
+    `path` is the directory of the queue, `size` the approximate bytes of the messages. No log file holds the ranges `missing`.
     """
 
     topic: str
@@ -81,9 +87,11 @@ class QueuePiece:
     begin: int
     end: int
     size: int
+    missing: tuple[Range, ...]
 
 
 Piece: TypeAlias = LogPiece | OffsetsPiece | QueuePiece
+_Selected: TypeAlias = tuple[list[OffsetsPiece] | list[QueuePiece], list[Range]]
 
 
 class MessagePlan:
@@ -91,24 +99,31 @@ class MessagePlan:
 
     def __init__(self, layout: StoreLayout, log: CommitLog, wanted: MessageFilter) -> None:
         self._layout = layout
-        self._log = log
+        # The files are listed once for the whole plan.
+        self._log = log.pinned()
+        self._paths = self._log.files
+        self._starts = [int(path.name) for path in self._paths]
         self._wanted = wanted
         options: dict[str, Any] = {"access": "auto", "compat": None, "clock_slack_ms": CLOCK_SLACK_MS}
-        self._queues = QueueSet(layout, log, options)
+        self._queues = QueueSet(layout, self._log, options)
 
-    def tasks(self, size: TaskSize, *, pushdown: bool) -> list[Task]:
+    def tasks(self, size: TaskSize, damage: Damage, *, pushdown: bool) -> list[Task]:
         """Split what is to be read into tasks of about as many bytes each.
 
         Args:
             size: The size of the tasks, if messages or queues allow such cuts.
+            damage: Takes the log files that are missing.
             pushdown: Use ids, the index and the queues; otherwise whole ranges of the log are read.
         """
         ranges = self._ranges()
-        pieces = self._selected(ranges) if pushdown else None
-        if pieces is None:
-            pieces = [LogPiece(begin, end) for begin, end in ranges]
-        piece_bytes = size.task_bytes(sum(each.size for each in pieces))
-        return [Task(parts) for parts in pack(self._cut(pieces, piece_bytes), piece_bytes)]
+        for begin, end, finding in self._log.gaps():
+            if any(begin < last and first < end for first, last in ranges):
+                damage.add(finding)
+        selected = self._selected(ranges) if pushdown else None
+        found, scanned = ([], ranges) if selected is None else selected
+        piece_bytes = size.task_bytes(sum(each.size for each in found) + sum(end - begin for begin, end in scanned))
+        cut = (part for each in found for part in self._cut_queue(each, piece_bytes))
+        return [Task(parts) for parts in pack([*cut, *self._cut_log(scanned, piece_bytes)], piece_bytes)]
 
     def _ranges(self) -> list[Range]:
         """Return the ranges of the log that can hold wanted messages, by offsets and by the times of the files."""
@@ -119,33 +134,54 @@ class MessagePlan:
         clipped = [(max(begin, least), min(end, greatest + 1)) for begin, end in ranges]
         return [(begin, end) for begin, end in clipped if begin < end]
 
-    def _cut(self, pieces: Iterable[Piece], piece_bytes: int) -> Iterator[Piece]:
-        for each in pieces:
-            if isinstance(each, LogPiece):
-                yield from self._cut_log(each, piece_bytes)
-            elif isinstance(each, QueuePiece):
-                yield from self._cut_queue(each, piece_bytes)
-            else:
-                yield each
-
-    def _cut_log(self, whole: LogPiece, piece_bytes: int) -> Iterator[LogPiece]:
-        """Split a range of the log at its files, and larger files where messages of its longest queues begin.
+    def _cut_log(self, ranges: Iterable[Range], piece_bytes: int) -> Iterator[LogPiece]:
+        """Split ranges of the log at its files, and larger files where messages of its longest queues begin.
 
         A queue only proposes where to split: every place is correct. Without queues files stay whole, because only a walk
         tells where a message begins.
         """
-        starts = (int(path.name) for path in self._log.files)
-        edges = [whole.begin, *(start for start in starts if whole.begin < start < whole.end), whole.end]
-        for low, high in pairwise(edges):
-            pieces = -(-(high - low) // piece_bytes)
-            at = low
-            for number in range(1, pieces):
-                wanted = low + (high - low) * number // pieces
-                mark = min(filter(None, (queue.message_from(wanted) for queue in self._longest_queues)), default=None)
-                if mark is not None and at < mark < high:
-                    yield LogPiece(at, mark)
+        parts = [part for whole in ranges for part in self._files_of(*whole)]
+        counts = [-(-(high - low) // piece_bytes) for low, high, _ in parts]
+        wanted = [
+            low + (high - low) * number // count
+            for (low, high, _), count in zip(parts, counts, strict=True)
+            for number in range(1, count)
+        ]
+        queues = self._longest_queues if wanted else []
+        proposed = iter(zip(*(queue.messages_from(wanted) for queue in queues), strict=True))
+        for (low, high, number), count in zip(parts, counts, strict=True):
+            planned, at = self._planned((number,)), low
+            for _ in range(1, count if queues else 1):
+                mark = min(filter(None, next(proposed)), default=high)
+                if at < mark < high:
+                    yield LogPiece(at, mark, planned)
                     at = mark
-            yield LogPiece(at, high)
+            yield LogPiece(at, high, planned)
+
+    def _files_of(self, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
+        """Return the parts of a range by file, with the number of each file."""
+        for number in range(max(bisect_right(self._starts, begin) - 1, 0), bisect_left(self._starts, end)):
+            start = self._starts[number]
+            low, high = (
+                max(begin, start),
+                min(end, start + self._file(number)[1], *self._starts[number + 1 : number + 2]),
+            )
+            if low < high:
+                yield low, high, number
+
+    @cache  # noqa: B019 -- a plan lives as long as one call
+    def _file(self, number: int) -> PlannedFile:
+        return plan_files(self._paths[number : number + 1])[0]
+
+    @cached_property
+    def _last_file(self) -> int:
+        return self._log.last_file
+
+    def _planned(self, numbers: Iterable[int]) -> PlannedLog:
+        """Return what a worker must have of the files with these numbers."""
+        files = tuple(self._file(number) for number in numbers)
+        needs_end = any(self._starts[number] == self._last_file for number in numbers)
+        return PlannedLog(files, self._last_file, self._log.last_message if needs_end else None)
 
     @cached_property
     def _longest_queues(self) -> list[ConsumeQueue]:
@@ -154,8 +190,11 @@ class MessagePlan:
         paths.sort(key=lambda path: (-len(os.listdir(path)), path))  # noqa: PTH208 -- names are counted
         return [self._queues.open(path) for path in paths[:_QUEUES_ASKED]]
 
-    def _cut_queue(self, whole: QueuePiece, piece_bytes: int) -> Iterator[QueuePiece]:
+    def _cut_queue(self, whole: OffsetsPiece | QueuePiece, piece_bytes: int) -> Iterator[OffsetsPiece | QueuePiece]:
         """Split the units of a queue into pieces that follow each other in the log; a damaged queue is not split."""
+        if isinstance(whole, OffsetsPiece):
+            yield whole
+            return
         queue = self._queues.open(Path(whole.path))
         pieces = -(-whole.size // piece_bytes)
         edges = [(whole.first, whole.begin)]
@@ -174,7 +213,7 @@ class MessagePlan:
             size = whole.size * (last - first) // (whole.last - whole.first)
             yield replace(whole, first=first, last=last, begin=begin, end=end, size=size)
 
-    def _selected(self, ranges: list[Range]) -> list[Piece] | None:
+    def _selected(self, ranges: list[Range]) -> _Selected | None:
         """Return what ids, index or queues lead to, and the ranges that they do not cover; None if they do not help."""
         offsets = self._by_id()
         if offsets is not None:
@@ -226,7 +265,7 @@ class MessagePlan:
         known = self._queues.topics()
         return sorted({*known, *configured_topics(self._layout.config)}) if known else []
 
-    def _at(self, offsets: set[int], ranges: list[Range], scanned: list[Range]) -> list[Piece]:
+    def _at(self, offsets: set[int], ranges: list[Range], scanned: list[Range]) -> _Selected:
         """Return the messages at these offsets and the scanned ranges without duplicates, in the order of the log."""
         end_of_log = self._log.max_offset
         inside = {each for each in offsets if _holds(ranges, each)}
@@ -234,10 +273,13 @@ class MessagePlan:
             scanned = [*scanned, *((max(begin, end_of_log), end) for begin, end in ranges if end > end_of_log)]
         rising = sorted(each for each in inside if not _holds(scanned, each))
         parts = (tuple(rising[at : at + _OFFSETS_A_PIECE]) for at in range(0, len(rising), _OFFSETS_A_PIECE))
-        found = [OffsetsPiece(part, len(part) * _SOME_MESSAGE_BYTES) for part in parts]
-        return [*found, *(LogPiece(begin, end) for begin, end in scanned)]
+        return [self._offsets(part) for part in parts], scanned
 
-    def _by_queues(self, ranges: list[Range]) -> list[Piece] | None:
+    def _offsets(self, offsets: tuple[int, ...]) -> OffsetsPiece:
+        numbers = {bisect_right(self._starts, each) - 1 for each in offsets} - {-1}
+        return OffsetsPiece(offsets, len(offsets) * _SOME_MESSAGE_BYTES, self._planned(sorted(numbers)))
+
+    def _by_queues(self, ranges: list[Range]) -> _Selected | None:
         """Return parts of the queues of the wanted topics, and the log behind them; None if that is not cheaper."""
         topics = self._wanted.values.get("topic")
         if topics is None or not ranges:
@@ -257,8 +299,7 @@ class MessagePlan:
         pieces = [piece for place, queue in opened.items() if (piece := self._units(queue, *place, whole)) is not None]
         if sum(each.size for each in pieces) * _WORTH_SINGLE_READS > sum(end - begin for begin, end in ranges):
             return None
-        rest = [(max(begin, limit), end) for begin, end in ranges if end > limit]
-        return [*pieces, *(LogPiece(begin, end) for begin, end in rest)]
+        return pieces, [(max(begin, limit), end) for begin, end in ranges if end > limit]
 
     def _units(self, queue: ConsumeQueue, topic: str, queue_id: int, whole: Range) -> QueuePiece | None:
         """Return the units of a queue that can be wanted, and the approximate bytes of their messages."""
@@ -268,7 +309,8 @@ class MessagePlan:
             return None
         sizes = queue.units(first, min(last, first + _UNITS_SAMPLED)).column("size")
         mean = int(pc.mean(pa.array(sizes)).as_py() or 0)
-        return QueuePiece(topic, queue_id, str(queue.path), first, last, *whole, mean * (last - first))
+        missing = tuple(self._log.missing(*whole))
+        return QueuePiece(topic, queue_id, str(queue.path), first, last, *whole, mean * (last - first), missing)
 
 
 def _holds(ranges: Iterable[Range], offset: int) -> bool:

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.datasource import DataSource
 
 from logdex import _core
 from logdex._types import MAX_INT64
+from logdex.report import Finding
 from logdex.rocketmq.layout import find_layout
 from logdex.rocketmq.read import valid_messages
 from logdex.spark import options as opt
 from logdex.spark import workers
-from logdex.spark.log_source import LOG_OPTIONS, LogReader, LogStreamReader, TaskSize
+from logdex.spark.log_source import LOG_OPTIONS, LogReader, LogSource, LogStreamReader, TaskSize
 from logdex.spark.messages.filter import FILTER_OPTIONS, MessageFilter
-from logdex.spark.messages.plan import LogPiece, MessagePlan, OffsetsPiece
+from logdex.spark.messages.plan import MessagePlan, OffsetsPiece, QueuePiece
 from logdex.spark.schema import MESSAGE_COLUMNS, checked_schema, spark_batches, spark_schema
 
 if TYPE_CHECKING:
@@ -28,10 +29,12 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from logdex._types import Access, Compat
+    from logdex.report import Damage
     from logdex.rocketmq import CommitLog
     from logdex.rocketmq.layout import StoreLayout
+    from logdex.spark.damage import DamageReports, SparkDamage
     from logdex.spark.log_source import Task
-    from logdex.spark.messages.plan import Piece, QueuePiece
+    from logdex.spark.messages.plan import Piece
 
 logger = logging.getLogger("logdex.spark")
 
@@ -41,7 +44,7 @@ _POSITION = "phy_offset"
 _OPTIONS = (*LOG_OPTIONS, *FILTER_OPTIONS, "commitLog", "startingOffset", "maxBytesPerTrigger", "maxRowsPerTrigger")
 
 
-class MessagesSource(DataSource):
+class MessagesSource(LogSource):
     """The data source behind `spark.read.format("rocketmq").load(store)`, and `readStream`; docs/spark.md lists the options."""
 
     @classmethod
@@ -55,11 +58,11 @@ class MessagesSource(DataSource):
 
     def reader(self, schema: StructType) -> LogReader:
         """Plan a read; a schema given by the user chooses columns as the option does."""
-        return LogReader(self._read_options(schema))
+        return LogReader(self._read_options(schema), self.reports)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
         """Follow a log that grows."""
-        return MessagesStreamReader(self._read_options(schema), self.options)
+        return MessagesStreamReader(self._read_options(schema), self.options, self.reports)
 
     def _read_options(self, schema: StructType) -> ReadOptions:
         opt.check_names(self.options, _OPTIONS, FORMAT)
@@ -103,56 +106,70 @@ class ReadOptions:
         """Open the log, or return the one that this process has open."""
         return workers.commit_log(self.directory, access=self.access, compat=self.compat)
 
-    def tasks(self) -> list[Task]:
+    def tasks(self, damage: Damage) -> list[Task]:
         """Split what is wanted into tasks."""
         # A broker's walk ends at damage, so a file must not be split behind it.
         size = self.size if self.compat is None else TaskSize(MAX_INT64, self.size.min_tasks)
-        return MessagePlan(self.layout, self.open(), self.wanted).tasks(size, pushdown=self.pushdown)
+        return MessagePlan(self.layout, self.open(), self.wanted).tasks(size, damage, pushdown=self.pushdown)
 
-    def rows(self, pieces: Sequence[Piece]) -> Iterator[Any]:
+    def rows(self, pieces: Sequence[Piece], damage: SparkDamage) -> Iterator[Any]:
         """Read pieces as Arrow batches for Spark, in a worker."""
-        if pieces:
-            log = self.open()
-            batches = (self.wanted.apply(pa.record_batch(b)) for each in pieces for b in self._batches(log, each))
-            yield from spark_batches(batches, MESSAGE_COLUMNS, self.columns, self.directory)
+        batches = (self.wanted.apply(pa.record_batch(b)) for each in pieces for b in self._batches(each, damage))
+        yield from spark_batches(batches, MESSAGE_COLUMNS, self.columns, self.directory)
 
     @property
     def _read_columns(self) -> list[str]:
         """The columns to read; a batch without columns would lose its number of rows."""
         return list(dict.fromkeys([*self.columns, *self.wanted.columns, "phy_offset"]))
 
-    def _batches(self, log: CommitLog, piece: Piece) -> Iterator[Any]:
-        if isinstance(piece, LogPiece):
-            yield from self._scanned(log, piece.begin, piece.end, self.wanted)
-        elif isinstance(piece, OffsetsPiece):
-            selection = self.wanted.selection()
-            yield from log.message_batches(piece.offsets, columns=self._read_columns, selection=selection)
-        else:
-            yield from self._queued(log, piece)
+    def _batches(self, piece: Piece, damage: SparkDamage) -> Iterator[Any]:
+        with damage.losing(f"the files of {piece}"):
+            log = self.open()
+            if isinstance(piece, QueuePiece):
+                yield from self._queued(log, piece, damage)
+                return
+            log = piece.planned.open(log, damage)
+            if isinstance(piece, OffsetsPiece):
+                selection = self.wanted.selection()
+                yield from log.message_batches(piece.offsets, columns=self._read_columns, selection=selection)
+            else:
+                yield from self._scanned(log, piece.begin, piece.end, self.wanted, damage)
 
-    def _scanned(self, log: CommitLog, begin: int, end: int, wanted: MessageFilter) -> Iterator[Any]:
+    def _scanned(self, log: CommitLog, begin: int, end: int, wanted: MessageFilter, damage: Damage) -> Iterator[Any]:
         """Read a range of the log, also behind damage unless a broker's release is asked for."""
         columns, selection = self._read_columns, wanted.selection()
+
+        def add(finding: Finding) -> None:
+            # A walk begins with its file: damage before the range is a finding of another task.
+            if int(Path(finding.path).name) + finding.offset >= begin:
+                damage.add(finding)
+
         if self.compat is None:
-            yield from valid_messages(log, columns, begin, end, salvage=True, selection=selection)
+            yield from valid_messages(log, columns, begin, end, salvage=True, on_damage=add, selection=selection)
             return
         reader = log.scan(begin_phy_offset=begin, end_phy_offset=end, columns=columns, selection=selection)
         yield from reader
         at = reader.end_offset
-        # Damage, not the end of the log: a walk still finds a message from `end` on.
+        # Damage, not the end of the log: a later file holds messages, or a walk still finds one from `end` on.
         if (
             at is not None
             and at < end
-            and any(batch.num_rows for batch in log.scan(begin_phy_offset=end, columns=["phy_offset"], batch_size=1))
+            and (
+                end <= log.last_file
+                or any(batch.num_rows for batch in log.scan(begin_phy_offset=end, columns=["phy_offset"], batch_size=1))
+            )
         ):
-            message = "%s: offset %d is damaged; a sequential scan would end there, Spark goes on at %d"
-            logger.warning(message, self.directory, at, end)
+            path, offset = log.place(at)
+            found = "a frame that it refuses; a sequential scan would end here, Spark goes on at the next task"
+            damage.add(Finding(path, offset, "log-frame", f"a message for a {self.compat} broker", found))
 
-    def _queued(self, log: CommitLog, piece: QueuePiece) -> Iterator[Any]:
+    def _queued(self, log: CommitLog, piece: QueuePiece, damage: SparkDamage) -> Iterator[Any]:
         """Read the messages of a part of a queue; if the queue is damaged, the rest is read from the log."""
+        for begin, end in set(log.missing(piece.begin, piece.end)).difference(piece.missing):
+            damage.lose(self.directory, f"the files of offsets {begin} to {end}", "none")
         with _core.ConsumeQueue.open(piece.path) as queue:
             reader = _core.QueueReader(
-                log,
+                log.pinned(),
                 [(piece.topic, piece.queue_id, queue, piece.first, piece.last)],
                 begin_phy_offset=piece.begin,
                 end_phy_offset=piece.end,
@@ -164,7 +181,7 @@ class ReadOptions:
             at = reader.position
             logger.warning("%s; the log is read instead, from offset %d to %d", reader.fault, at, piece.end)
             mine = self.wanted.with_values("topic", [piece.topic]).with_values("queue_id", [piece.queue_id])
-            yield from self._scanned(log, at, piece.end, mine)
+            yield from self._scanned(log, at, piece.end, mine, damage)
 
 
 class MessagesStreamReader(LogStreamReader):
@@ -172,7 +189,7 @@ class MessagesStreamReader(LogStreamReader):
 
     options: ReadOptions
 
-    def __init__(self, options: ReadOptions, given: Mapping[str, str]) -> None:
+    def __init__(self, options: ReadOptions, given: Mapping[str, str], reports: DamageReports) -> None:
         """Read the options of the stream.
 
         Raises:
@@ -188,7 +205,7 @@ class MessagesStreamReader(LogStreamReader):
         self.max_rows = opt.positive(given, "maxRowsPerTrigger")
         if self.max_bytes is not None and self.max_rows is not None:
             raise ValueError("give one of the options maxBytesPerTrigger, maxRowsPerTrigger")
-        self.fail_on_data_loss = opt.flag(given, "failOnDataLoss", default=True)
+        self.reports = reports
         self.target: int | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 -- Spark's name
@@ -241,7 +258,8 @@ class MessagesStreamReader(LogStreamReader):
         if begin >= stop:
             return []
         wanted = self.options.wanted.with_bounds("phy_offset", begin, stop - 1)
-        return [*replace(self.options, wanted=wanted, pushdown=False).tasks()]
+        with self.reports.collect() as damage:
+            return [*replace(self.options, wanted=wanted, pushdown=False).tasks(damage)]
 
 
 def _limited(log: CommitLog, begin: int, end: int, max_bytes: int | None, max_rows: int | None) -> int:

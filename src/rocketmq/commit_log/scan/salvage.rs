@@ -126,6 +126,11 @@ impl Past {
         signs
     }
 
+    /// Returns whether the file that begins at `begin` is full: a later file holds messages.
+    pub(crate) fn is_before_last(&self, begin: u64) -> bool {
+        begin < self.last_begin
+    }
+
     /// Record that a broker's walk ends here.
     pub(crate) fn stop(&mut self) {
         self.stopped = true;

@@ -329,7 +329,9 @@ impl<S: ReadAt> Scan<S> {
             return;
         };
         salvage.past.stop();
-        if unwritten {
+        if unwritten && behind.is_none() && salvage.past.is_before_last(file.start) {
+            salvage::tell(&mut self.checked, file, &stop);
+        } else if unwritten {
             salvage.unwritten.get_or_insert_with(|| (file.clone(), stop));
         }
         self.go_on(behind);

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::io::{Access, ReadAt};
+use crate::io::{Access, FileSource, ReadAt};
 use crate::report::{self, Report};
 use crate::rocketmq::commit_log::CommitLog;
 use crate::rocketmq::consume_queue::unit::{BATCH_UNIT_LEN, BatchUnit, UNIT_LEN, Unit};
@@ -181,23 +181,36 @@ impl ConsumeQueue {
         Ok(last.map(|last| last.unit).filter(|unit| unit.is_valid() && unit.unit.is_message()))
     }
 
-    /// Returns the offset in the log of the first message at or after `phy_offset` that has a unit, if the units rise.
+    /// Returns for each of these ascending offsets the offset in the log of the first message at or after it that has a unit, if
+    /// the units rise.
     ///
     /// # Errors
     /// The system's error, with the path.
-    pub fn message_from(&self, phy_offset: i64) -> Result<Option<i64>> {
+    pub fn messages_from(&self, phy_offsets: &[i64]) -> Result<Vec<Option<i64>>> {
         let files = self.files()?;
         let end = bounds_of(self, &files)?.units;
-        let (mut low, mut high) = (files.first().map_or(0, |file| file.start / self.unit_bytes()), end);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            match self.unit(&files, middle)? {
-                Some(found) if found.unit.unit.phy_offset >= phy_offset => high = middle,
-                _ => low = middle + 1,
+        let mut first = files.first().map_or(0, |file| file.start / self.unit_bytes());
+        let mut step = end.saturating_sub(first);
+        let mut open = None;
+        let mut at = |number| self.unit_in(&files, number, &mut open);
+        let mut found = Vec::with_capacity(phy_offsets.len());
+        for phy_offset in phy_offsets {
+            let is_behind = |unit: Option<Numbered>| unit.is_some_and(|unit| unit.unit.unit.phy_offset >= *phy_offset);
+            // Offsets at equal distances are about as many units apart, so few units are read for each.
+            let (mut low, mut high) = (first, first.saturating_add(step.saturating_mul(2)).min(end));
+            while high < end && !is_behind(at(high)?) {
+                (low, high) = (high + 1, high.saturating_add(step.max(1)).min(end));
+                step = step.saturating_mul(2);
             }
+            while low < high {
+                let middle = low + (high - low) / 2;
+                if is_behind(at(middle)?) { high = middle } else { low = middle + 1 }
+            }
+            (first, step) = (low, low - first);
+            let unit = if low < end { at(low)? } else { None };
+            found.push(unit.map(|unit| unit.unit.unit).filter(|unit| unit.is_message()).map(|unit| unit.phy_offset));
         }
-        let found = if low < end { self.unit(&files, low)? } else { None };
-        Ok(found.map(|found| found.unit.unit).filter(|unit| unit.is_message()).map(|unit| unit.phy_offset))
+        Ok(found)
     }
 
     /// Returns the number of the unit after the last written one of a file, as far as the file system shows it.
@@ -255,6 +268,16 @@ impl ConsumeQueue {
 
     /// Returns one unit by its number.
     pub(crate) fn unit(&self, files: &[OffsetFile], number: u64) -> Result<Option<Numbered>> {
+        self.unit_in(files, number, &mut None)
+    }
+
+    /// Returns one unit by its number. `open` is the file of the last call.
+    fn unit_in(
+        &self,
+        files: &[OffsetFile],
+        number: u64,
+        open: &mut Option<(u64, Arc<FileSource>)>,
+    ) -> Result<Option<Numbered>> {
         let at = number.saturating_mul(self.unit_bytes());
         let after = files.partition_point(|file| file.start <= at);
         let Some(file) = after.checked_sub(1).and_then(|i| files.get(i)) else {
@@ -263,7 +286,10 @@ impl ConsumeQueue {
         if at.saturating_add(self.unit_bytes()) > file.end() {
             return Ok(None);
         }
-        let source = self.open.get(file, self.options.access)?;
+        let source = match open {
+            Some((start, source)) if *start == file.start => source,
+            _ => &mut open.insert((file.start, self.open.get(file, self.options.access)?)).1,
+        };
         let mut bytes = [0u8; BATCH_UNIT_LEN];
         let bytes = bytes.get_mut(..self.kind.unit_len()).unwrap_or_default();
         source.read_exact_at(bytes, at - file.start).map_err(|e| Error::io(&file.path, e))?;

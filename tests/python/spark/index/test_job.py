@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from logdex.errors import LockedError
+from logdex.errors import CorruptFileError, LockedError
 from logdex.hash_index.directory import DirectoryLock
-from logdex.spark.index.job import Job, WrittenFile, index_files
+from logdex.spark.index.job import Job, WrittenFile, finish_commits, index_files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def written(job: Job, *contents: str) -> list[WrittenFile]:
@@ -136,3 +141,65 @@ def test_a_large_and_mostly_empty_reservation_is_a_warning(tmp_path: Path, caplo
             job.commit([file._replace(entries=10, reserved_bytes=420_000_040) for file in written(job, *contents)])
     assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
     assert "3 index files with 30 entries reserve 1260000120 bytes" in caplog.text
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_a_commit_whose_driver_was_killed_is_finished(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, overwrite: bool
+) -> None:
+    """The driver is killed before each change of a name, in turn; afterwards there are old files or new ones, never both."""
+    former = [f"2020010100000000{number}" for number in range(3)]
+    whole = ["a", "b", "c"] if overwrite else [*former, "a", "b", "c"]
+    interrupted = step = 0
+    while True:
+        step += 1
+        directory = tmp_path / str(step)
+        directory.mkdir()
+        for name in former:
+            (directory / name).write_text(name)
+        (directory / "_SUCCESS").touch()
+        job = started(directory, overwrite=overwrite)
+        files = written(job, "a", "b", "c")
+        child = os.fork()
+        if not child:
+            _die_at(step)
+            job.commit(files)
+            os._exit(0)
+        is_killed = os.waitpid(child, 0)[1] != 0
+        if list(directory.glob("_temporary/*/commit")):
+            interrupted += 1
+            with pytest.raises(CorruptFileError, match="interrupted"):
+                index_files(directory)
+            caplog.clear()
+            finish_commits(directory)
+            assert "3 new index files" in caplog.text
+            assert held(directory) == whole
+            assert (directory / "_SUCCESS").exists()
+        else:
+            assert held(directory) in (former, whole)
+        finish_commits(directory)
+        started(directory).abort()
+        if not is_killed:
+            break
+    assert interrupted >= (8 if overwrite else 5)
+    assert held(directory) == whole
+    assert names(directory) == {path.name for path in index_files(directory)} | {"_SUCCESS"}
+
+
+def _die_at(step: int) -> None:
+    """End this process before the call with this number that changes a name."""
+    count = 0
+
+    def dying(call: Callable[..., object]) -> Callable[..., object]:
+        def count_and_call(*args: object, **options: object) -> object:
+            nonlocal count
+            count += 1
+            if count == step:
+                os._exit(9)
+            return call(*args, **options)
+
+        return count_and_call
+
+    for name in ("rename", "replace", "hardlink_to", "unlink", "touch", "mkdir"):
+        setattr(Path, name, dying(getattr(Path, name)))
