@@ -6,6 +6,7 @@ import logging
 import warnings
 from collections import Counter
 from dataclasses import asdict, dataclass, field
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from logdex._core import finding_kinds
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("logdex")
 _KINDS = frozenset(finding_kinds())
+_SHOWN_NAMES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,16 @@ class Finding:
 
     def __str__(self) -> str:
         return printable(f"{self.path} at byte {self.offset}: expected {self.expected}, found {self.found}")
+
+
+def near_names(wanted: str, names: Iterable[str]) -> str:
+    """Return in words the names that are spelled nearly like one that is not there, or else the first ones."""
+    lowered = {name.lower(): name for name in sorted(names)}
+    near = [lowered[name] for name in get_close_matches(wanted.lower(), lowered)]
+    if near:
+        return f"near spellings: {', '.join(near)}"
+    more = f" and {len(lowered) - _SHOWN_NAMES} more" if len(lowered) > _SHOWN_NAMES else ""
+    return f"there are: {', '.join(list(lowered.values())[:_SHOWN_NAMES]) or 'none'}{more}"
 
 
 @dataclass(slots=True)

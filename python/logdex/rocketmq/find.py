@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+ANY_TOPIC = "*"
+"""Stands for every topic: no topic of a broker has this name."""
 TAG_PREFIX = "T#"
 """Prefix of the key by which a 5.5.0 broker indexes the tags of a message (IndexService#buildIndex)."""
 

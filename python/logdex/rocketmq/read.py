@@ -64,6 +64,7 @@ def valid_messages(
     on_damage: Callable[[Finding], None],
     queue_end: int | None = None,
     selection: MessageFilter | None = None,
+    threads: int | None = 1,
 ) -> Iterator[RecordBatch]:
     """Scan a range of a log that may be damaged; `end` None: to the end.
 
@@ -81,6 +82,7 @@ def valid_messages(
         body=body,
         queue_end=queue_end,
         selection=selection,
+        threads=threads,
     )
     try:
         yield from reader
@@ -112,6 +114,7 @@ class MessageRead:
         tags: Iterable[str] | None = None,
         body: Body = "decoded",
         on_damage: Callable[[Finding], None] | None = None,
+        threads: int | None = None,
     ) -> BatchStream:
         """Read messages in log order; see `MessageStore.messages`."""
         check_scan(scan)
@@ -141,6 +144,7 @@ class MessageRead:
                     body=body,
                     on_damage=on_damage or damage.add,
                     selection=selection,
+                    threads=threads,
                 )
 
         def batches() -> Iterator[RecordBatch]:
@@ -157,7 +161,7 @@ class MessageRead:
                 _log.warning("topic %r has no queue; the log is read instead", min(missing))
             elif by_queues:
                 # Read the end first: messages that are dispatched from here on are read from the log.
-                dispatched = self.dispatched_up_to(directories)
+                dispatched = self.dispatched_up_to(directories, threads)
                 parts = [(topic, number, self.queues.open(path), None, None) for topic, number, path in queues]
                 begin, end = certain_range(self.log, parts)
                 end = max(begin, min(end, dispatched))
@@ -170,6 +174,7 @@ class MessageRead:
                     columns=names,
                     body=body,
                     selection=selection,
+                    threads=threads,
                 )
                 yield from reader
                 at = reader.position
@@ -180,15 +185,18 @@ class MessageRead:
 
         return BatchStream(schema, batches(), damage.findings)
 
-    def dispatched_up_to(self, directories: Mapping[tuple[str, int], list[Path]] | None = None) -> int:
+    def dispatched_up_to(
+        self, directories: Mapping[tuple[str, int], list[Path]] | None = None, threads: int | None = None
+    ) -> int:
         """Return the offset up to which the queues are reliable: a broker's start would dispatch messages only from there.
 
         Args:
             directories: The directories of all queues; None: they are listed.
+            threads: As in `MessageStore.messages`.
         """
         directories = self.queues.directories() if directories is None else directories
         queues = [(topic, queue_id, path) for (topic, queue_id), paths in directories.items() for path in paths]
-        end = dispatched_end(self.log, queues, **self.queues.reading)
+        end = dispatched_end(self.log, queues, threads=threads, **self.queues.reading)
         if end is None or not self.layout.abort.exists() or _is_running(self.layout):
             return end or 0
         checkpoint = StoreCheckpoint.open(self.layout.checkpoint) if self.layout.checkpoint.exists() else None
