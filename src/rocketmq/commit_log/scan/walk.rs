@@ -482,8 +482,9 @@ impl<S: ReadAt> Scan<S> {
                 self.current = Some((file, source));
             }
             None => {
-                for gap in std::mem::take(&mut self.gaps) {
+                while let Some(gap) = self.gaps.get(self.told_gaps) {
                     gap.tell(&mut self.checked);
+                    self.told_gaps += 1;
                 }
                 self.stop = Some(Stop { phy_offset: self.position, refusal: None });
             }
