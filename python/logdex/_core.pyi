@@ -98,6 +98,7 @@ __all__ = [
     "read_producer_snapshot",
     "read_records",
     "read_transaction_index",
+    "record_batch",
     "select_files",
     "split_cut_off",
     "sync_file",
@@ -1047,6 +1048,7 @@ def aborted_transactions(path: _Path, base_offset: int) -> list[tuple[int, int, 
 def control_record(key: bytes, value: bytes) -> dict[str, Any]: ...
 def key_entries(records: RecordBatch, header: str | None = None) -> RecordBatch: ...
 def key_text(key: bytes) -> str: ...
+def record_batch(records: Sequence[Any]) -> RecordBatch: ...
 
 # Columns: producerId i64, producerEpoch i32, lastSequence i32, lastOffset i64, offsetDelta i32, timestamp timestamp[ms, UTC],
 # coordinatorEpoch i32, currentTxnFirstOffset i64 (null: none).
