@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from logdex._types import Isolation, OnError
 from logdex.errors import CorruptFileError
-from logdex.kafka import LogDir, TopicPartition
+from logdex.kafka import Log, LogDir, TopicPartition
 from logdex.kafka.files import MAX_OFFSET
 from logdex.spark import options as opt
+from logdex.spark.kafka_dirs import LogDirs
 from logdex.spark.kafka_offsets import OFFSET_OPTIONS, TOPIC_OPTIONS, ending, latest, refuse_ending, starting, topics
 from logdex.spark.log_source import LOG_OPTIONS, LogReader, LogSource, LogStreamReader, Task, TaskSize, pack
 from logdex.spark.schema import RECORD_COLUMNS, checked_schema, spark_batches, spark_schema
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from logdex._types import Access
-    from logdex.kafka import Log, LogSegment
+    from logdex.kafka import LogSegment
     from logdex.report import Damage
     from logdex.spark.damage import DamageReports
     from logdex.spark.kafka_offsets import Bound, Topics
@@ -67,8 +68,9 @@ class KafkaLogSource(LogSource):
         """Plan a read; a schema of the user chooses columns as the option does."""
         options = self._read_options(schema, stream=False)
         # A stream may wait for the first topic. A batch over another directory would silently be empty.
-        if not LogDir.exists_at(options.directory):
-            raise ValueError(f"{options.directory}: no Kafka log directory, it holds no <topic>-<partition>")
+        for each in options.directories:
+            if not LogDir.exists_at(each):
+                raise ValueError(f"{each}: no Kafka log directory, it holds no <topic>-<partition>")
         return LogReader(options, self.reports)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
@@ -79,13 +81,14 @@ class KafkaLogSource(LogSource):
     def _read_options(self, schema: StructType, *, stream: bool) -> ReadOptions:
         opt.check_names(self.options, _OPTIONS, FORMAT, ignored_prefixes=_OF_BROKERS)
         opt.pushdown(self.options)  # "true" is refused
-        directory = opt.path(self.options, FORMAT)
-        require_directory(directory)
+        directories = opt.paths(self.options, f"format {FORMAT}")
+        for each in directories:
+            require_directory(each)
         # Spark's own source has the first name.
         isolation = "kafka.isolation.level" if "kafka.isolation.level" in self.options else "isolation"
         begin, end = opt.instant(self.options, "begin", end=False), opt.instant(self.options, "end", end=True)
         return ReadOptions(
-            str(directory),
+            tuple(map(str, directories)),
             tuple(checked_schema(RECORD_COLUMNS, schema)),
             (begin, end),
             topics(self.options),
@@ -101,27 +104,28 @@ class KafkaLogSource(LogSource):
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Offsets of one partition: from `begin` on, before `end`, in about `size` bytes of log."""
+    """Offsets of one partition: from `begin` on, before `end`, in about `size` bytes of the log in the directory `path`."""
 
     topic: str
     partition: int
     begin: int
     end: int
     size: int
+    path: str
 
     def __str__(self) -> str:
         """Return the text for a log message."""
-        return f"{self.topic}-{self.partition} offsets {self.begin}..{self.end}"
+        return f"{self.path} offsets {self.begin}..{self.end}"
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """The options of a read: of which log directory and partitions, from where, to where, and how it is cut into tasks.
+    """The options of a read: of which log directories and partitions, from where, to where, and how it is cut into tasks.
 
     `compat` is a Kafka release whose answers are wanted.
     """
 
-    directory: str
+    directories: tuple[str, ...]
     columns: tuple[str, ...]
     times: tuple[int | None, int | None]
     topics: Topics
@@ -134,13 +138,18 @@ class ReadOptions:
     compat: Any
 
     @property
+    def directory(self) -> str:
+        """The directories, for a message."""
+        return ", ".join(self.directories)
+
+    @property
     def committed(self) -> bool:
         """Whether only committed records are read."""
         return self.isolation == "read_committed"
 
-    def open(self) -> LogDir:
-        """Open the directory."""
-        return LogDir.open(self.directory, access=self.access, compat=self.compat)
+    def open(self) -> LogDirs:
+        """Open the directories."""
+        return LogDirs([LogDir.open(each, access=self.access, compat=self.compat) for each in self.directories])
 
     def tasks(self, damage: Damage) -> list[Task]:  # noqa: ARG002 -- nothing is passed over here
         """Cut the wanted offsets of a batch into tasks of about as many bytes each."""
@@ -148,7 +157,7 @@ class ReadOptions:
             chosen = self.topics.choose(logs)
             for bound in (self.first, self.last):
                 bound.check_names(chosen)
-            return cut_tasks([self._offsets(logs.log(each.topic, each.partition)) for each in chosen], self.size)
+            return cut_tasks([self._offsets(logs.log(each)) for each in chosen], self.size)
 
     def _offsets(self, log: Log) -> tuple[Log, int, int]:
         begin = max(self.first.resolve(log, committed=self.committed), log.log_start_offset)
@@ -163,16 +172,16 @@ class ReadOptions:
 
     def rows(self, pieces: Sequence[OffsetRange], damage: Damage) -> Iterator[Any]:
         """Read the records of some ranges as Arrow batches for Spark, in a worker."""
-        where = f"{self.directory}: {', '.join(map(str, pieces))}"
+        where = ", ".join(map(str, pieces))
         findings: list[Any] = []
         yield from spark_batches(self._batches(pieces, findings), RECORD_COLUMNS, self.columns, where)
         for finding in findings:
             damage.add(finding)
 
     def _batches(self, pieces: Sequence[OffsetRange], findings: list[Any]) -> Iterator[Any]:
-        with self.open() as logs:
-            for each in pieces:
-                stream = logs.log(each.topic, each.partition).records(
+        for each in pieces:
+            with Log.open(each.path, access=self.access, compat=self.compat) as log:
+                stream = log.records(
                     each.begin,
                     each.end,
                     *self.times,
@@ -206,7 +215,7 @@ def _split(log: Log, begin: int, end: int, piece_bytes: int) -> Iterator[OffsetR
         last = segment.size if high == following else _position(segment, high)
         inside = [(at, pos) for at, pos in segment.cut_points(piece_bytes) if low < at < high and first < pos < last]
         for (start, at), (stop, then) in pairwise([(low, first), *inside, (high, max(first, last))]):
-            yield OffsetRange(log.topic, log.partition, start, stop, then - at)
+            yield OffsetRange(log.topic, log.partition, start, stop, then - at, str(log.path))
 
 
 def _position(segment: LogSegment, offset: int) -> int:
@@ -234,9 +243,7 @@ class RecordStreamReader(LogStreamReader):
             wanted = self.options.topics.choose(logs)
             first, committed = self.options.first, self.options.committed
             first.check_names(wanted)
-            return _to_json(
-                {each: first.resolve(logs.log(each.topic, each.partition), committed=committed) for each in wanted}
-            )
+            return _to_json({each: first.resolve(logs.log(each), committed=committed) for each in wanted})
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802
         """Return the ends of the logs, or lower offsets if a batch has a limit."""
@@ -245,11 +252,7 @@ class RecordStreamReader(LogStreamReader):
             self._check_ends(logs, begins)
             ends = self._ends(logs) if self.target is None else self.target
             # A new partition is read from its start.
-            new = {
-                each: logs.log(each.topic, each.partition).log_start_offset
-                for each in ends
-                if start is not None and each not in begins
-            }
+            new = {each: logs.log(each).log_start_offset for each in ends if start is not None and each not in begins}
         # A deleted or truncated partition ends where it was read to.
         ends = {**begins, **{each: max(end, begins.get(each, end)) for each, end in ends.items()}}
         # The engine's limit, or else the option.
@@ -269,20 +272,17 @@ class RecordStreamReader(LogStreamReader):
         with self.options.open() as logs:
             self.target = self._ends(logs)
 
-    def _ends(self, logs: LogDir) -> _Offsets:
+    def _ends(self, logs: LogDirs) -> _Offsets:
         committed = self.options.committed
-        return {
-            each: latest(logs.log(each.topic, each.partition), committed=committed)
-            for each in self.options.topics.choose(logs)
-        }
+        return {each: latest(logs.log(each), committed=committed) for each in self.options.topics.choose(logs)}
 
-    def _check_ends(self, logs: LogDir, read: Mapping[TopicPartition, int]) -> None:
+    def _check_ends(self, logs: LogDirs, read: Mapping[TopicPartition, int]) -> None:
         """Report partitions that were deleted, or end before what was read."""
         there = set(logs.partitions())
         for each, offset in read.items():
             if each not in there:
                 self.report_loss(f"{each} is gone, it was read up to offset {offset}")
-            elif (end := logs.log(each.topic, each.partition).log_end_offset) < offset:
+            elif (end := logs.log(each).log_end_offset) < offset:
                 self.report_loss(f"{each} ends at offset {end}, and was read up to {offset}: it was cut off since")
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -296,7 +296,7 @@ class RecordStreamReader(LogStreamReader):
                     if begins.get(each, 0) < stop:
                         self.report_loss(f"{each} is gone, with the records up to offset {stop}")
                     continue
-                log = logs.log(each.topic, each.partition)
+                log = logs.log(each)
                 first = log.log_start_offset
                 begin = begins.get(each, first)
                 if begin < min(first, stop):

@@ -6,11 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pyspark.sql import datasource as ds
 
 from logdex.kafka import TopicPartition
 from logdex.spark.kafka_offsets import ending, starting, topics
-from logdex.spark.kafka_source import OffsetRange, RecordFilter
+from logdex.spark.kafka_source import OffsetRange
 from logdex.spark.log_source import pack
 
 ORDERS = TopicPartition("orders", 1)
@@ -135,24 +134,7 @@ def test_topics_by_name_by_pattern_and_by_partition() -> None:
         topics({"subscribePattern": "["})
 
 
-def test_filters_of_a_query_become_bounds() -> None:
-    filters: list[ds.Filter] = [
-        ds.IsNotNull(("topic",)),
-        ds.EqualTo(("topic",), "orders"),
-        ds.In(("partition",), (0, 1)),
-        ds.GreaterThan(("offset",), 5),
-        ds.LessThanOrEqual(("offset",), 9),
-        ds.EqualTo(("key",), b"k"),
-    ]
-    bounds = RecordFilter().narrowed(filters)
-    assert bounds.values == {"topic": {"orders"}, "partition": {0, 1}}
-    assert bounds.extent("offset") == (6, 9)
-    assert bounds.takes(ORDERS)
-    assert not bounds.takes(TopicPartition("orders", 2))
-    assert not bounds.takes(TopicPartition("other", 1))
-
-
 def test_tasks_hold_about_as_many_bytes_each() -> None:
-    ranges = [OffsetRange("t", n, 0, 10, size) for n, size in enumerate((40, 40, 40, 200, 10, 95))]
+    ranges = [OffsetRange("t", n, 0, 10, size, "t-0") for n, size in enumerate((40, 40, 40, 200, 10, 95))]
     assert [[each.size for each in task] for task in pack(ranges, 100)] == [[40, 40], [40], [200], [10], [95]]
     assert pack([], 100) == []
