@@ -100,6 +100,11 @@ class SeveralReads:
 
     reads: Sequence[Any]
 
+    @classmethod
+    def of(cls, reads: Sequence[Any]) -> Any:
+        """Return the reads as one."""
+        return reads[0] if len(reads) == 1 else cls(reads)
+
     def tasks(self, damage: Damage) -> list[Task]:
         """Return the tasks of each read, with its number."""
         return [Task((number, task.pieces)) for number, read in enumerate(self.reads) for task in read.tasks(damage)]

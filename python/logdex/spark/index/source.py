@@ -97,7 +97,7 @@ class IndexSource(LogSource):
         reads = [
             EntriesRead(str(each), columns, index_options, whole_path=len(directories) > 1) for each in directories
         ]
-        return LogReader(SeveralReads(reads), self.reports)
+        return LogReader(SeveralReads.of(reads), self.reports)
 
     def writer(self, schema: StructType, overwrite: bool) -> IndexWriter:  # noqa: FBT001 - Spark's signature
         """Plan a write and create the directory of its job, on the driver."""

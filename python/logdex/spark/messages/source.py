@@ -62,7 +62,7 @@ class MessagesSource(LogSource):
         stores = opt.paths(self.options, f"format {FORMAT}")
         if len(stores) > 1 and "commitLog" in self.options:
             raise ValueError("option commitLog: expected one store, or the directories of the logs as stores")
-        return LogReader(SeveralReads([self._read_options(schema, store) for store in stores]), self.reports)
+        return LogReader(SeveralReads.of([self._read_options(schema, store) for store in stores]), self.reports)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
         """Follow a log that grows."""
