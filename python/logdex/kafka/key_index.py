@@ -20,7 +20,6 @@ from logdex.errors import CorruptFileError
 from logdex.hash_index import IndexDirectory
 from logdex.hash_index.directory import list_directory
 from logdex.hash_index.geometry import DEFAULT_MAX_ENTRIES, file_size
-from logdex.kafka.files import is_partition
 from logdex.kafka.log_dir import LogDir
 from logdex.report import Report, merge, near_names
 
@@ -185,7 +184,7 @@ def check_targets(partitions: Iterable[TopicPartition], directory: Path, header:
     _core.check_own_parts(directory, 3)
     for each in partitions:
         target = directory / str(each)
-        if is_partition(target):
+        if _core.is_partition(target):
             message = "this directory is a partition of Kafka; give the index another directory"
             raise FileExistsError(errno.EEXIST, message, str(target))
         settings = KeySettings.read(target)
