@@ -17,7 +17,7 @@ from logdex.report import Finding
 from logdex.rocketmq import MessageStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 SCHEMA = Schema([Field("number", DataType.int64())])
 
@@ -142,7 +142,7 @@ def test_results_are_read_as_the_readme_says(call: str, tmp_path: Path) -> None:
     logs = LogDir.open(golden_kafka.unpack("codecs", tmp_path / "logs"))
     record = pa.table(logs.records()).to_pylist()[0]
     topic, key = record["topic"], record["key"]
-    sizes = {
+    sizes: dict[str, tuple[Callable[[], Any], int, int]] = {
         "find": (lambda: store.find("AaTopic", "BB"), 16, 21),
         "find_batch": (lambda: store.find_batch("AaTopic", ["BB"]), 16, 22),
         "messages": (lambda: store.messages("t"), 71, 21),
@@ -152,7 +152,9 @@ def test_results_are_read_as_the_readme_says(call: str, tmp_path: Path) -> None:
     }
     for name, (result, rows, columns) in sizes.items():
         assert rows > 0, name
-        read = function(result())
+        found: Any = result()
+        # polars takes a sequence of objects for rows, before it looks for Arrow.
+        read = function(found.to_arrow() if call == "polars.DataFrame" and name in ("find", "kafka find") else found)
         assert tuple(read.shape) == (rows, columns), name
 
 
