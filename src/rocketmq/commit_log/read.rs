@@ -79,10 +79,7 @@ impl CommitLog {
     fn scan_walk(&self, scan: &ScanOptions, files: Vec<OffsetFile>) -> Result<Scan<FileSource>> {
         let last_begin = match scan.at_damage {
             AtDamage::Stop => 0,
-            AtDamage::Salvage | AtDamage::Skip { .. } => match self.pinned.as_ref().and_then(|pinned| pinned.last_written) {
-                Some(start) => start,
-                None => self.last_written(&files)?.and_then(|number| files.get(number)).map_or(0, |file| file.start),
-            },
+            AtDamage::Salvage | AtDamage::Skip { .. } => self.last_start(&files)?,
         };
         let gaps = self.gaps_between(&files)?;
         let walk = self.walk(files, scan.begin_phy_offset, scan.end_phy_offset).checking(scan.check_crc);
