@@ -2,7 +2,7 @@
 //!
 //! The layers, lowest first; each uses only those named before it:
 //!
-//! - [`error`], [`time_range`], [`java_text`], [`report`]
+//! - [`error`], [`time_range`], [`time_text`], [`java_text`], [`report`]
 //! - [`io`]: files: opening, creating, locking; positioned reads and writes of maps, files and bytes in memory
 //! - `arrow`: building and reading the columns of Arrow batches
 //! - `decompress`: decoders that both brokers' formats need
@@ -23,3 +23,4 @@ mod python;
 pub mod report;
 pub mod rocketmq;
 pub mod time_range;
+pub mod time_text;

@@ -18,6 +18,12 @@ class Closing(ABC):
 
     __slots__ = ()
 
+    def __new__(cls, *arguments: object, **_: object) -> Self:
+        """Refuse `MessageStore(path)`, which many try first, and say what to call."""
+        if len(arguments) == 1 and isinstance(arguments[0], str | os.PathLike) and hasattr(cls, "open"):
+            raise TypeError(f"{cls.__name__}({os.fspath(arguments[0])!r}): call {cls.__name__}.open")
+        return super().__new__(cls)
+
     @abstractmethod
     def close(self) -> None:
         """Release what is open. A second call does nothing."""

@@ -6,13 +6,18 @@ import logging
 import warnings
 from collections import Counter
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
 
 from logdex._core import finding_kinds
 from logdex.errors import DamageWarning, printable
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 _log = logging.getLogger("logdex")
 _KINDS = frozenset(finding_kinds())
+_SHOWN_NAMES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,16 @@ class Finding:
 
     def __str__(self) -> str:
         return printable(f"{self.path} at byte {self.offset}: expected {self.expected}, found {self.found}")
+
+
+def near_names(wanted: str, names: Iterable[str]) -> str:
+    """Return in words the names that are spelled nearly like one that is not there, or else the first ones."""
+    lowered = {name.lower(): name for name in sorted(names)}
+    near = [lowered[name] for name in get_close_matches(wanted.lower(), lowered)]
+    if near:
+        return f"near spellings: {', '.join(near)}"
+    more = f" and {len(lowered) - _SHOWN_NAMES} more" if len(lowered) > _SHOWN_NAMES else ""
+    return f"there are: {', '.join(list(lowered.values())[:_SHOWN_NAMES]) or 'none'}{more}"
 
 
 @dataclass(slots=True)

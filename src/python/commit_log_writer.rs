@@ -35,10 +35,11 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 /// Args:
 ///     directory: The directory of the log, or several, separated by commas.
 ///     end_phy_offset: The end of the log.
+///     dry_run: Only count.
 ///
 /// Returns:
 ///     A `logdex.report.Report` without findings. Checked: bytes_cut, in each file up to the last byte that was not zero, and
-///     files_deleted.
+///     files_deleted, without files of zeros.
 ///
 /// Raises:
 ///     OSError: The system refuses.
@@ -46,15 +47,17 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 ///
 /// Source: `CommitLog#recoverNormally`, `MappedFileQueue#truncateDirtyFiles`.
 #[pyfunction]
-#[pyo3(signature = (directory, end_phy_offset))]
+#[pyo3(signature = (directory, end_phy_offset, *, dry_run=false))]
 fn truncate_log(
     py: Python<'_>,
     directory: PathBuf,
     #[pyo3(from_py_with = integer::end_phy_offset)] end_phy_offset: i64,
+    dry_run: bool,
 ) -> PyResult<Bound<'_, PyAny>> {
     let wrong = |_| PyValueError::new_err(format!("end_phy_offset={end_phy_offset}: expected 0 or more"));
     let end = end_phy_offset.try_into().map_err(wrong)?;
-    report::report(py, &py.detach(|| truncate::truncate_log(&directory, end))?)
+    let truncate = if dry_run { truncate::log_truncation } else { truncate::truncate_log };
+    report::report(py, &py.detach(|| truncate(&directory, end))?)
 }
 
 /// Appends messages to a commit log, byte for byte as a broker does (upstream CommitLog#asyncPutMessage).

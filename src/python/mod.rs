@@ -37,6 +37,7 @@ mod queue_reader;
 mod report;
 mod small_file;
 mod store_lock;
+mod text_rows;
 mod time;
 
 use pyo3::prelude::*;
@@ -61,6 +62,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     report::register(m)?;
     small_file::register(m)?;
     store_lock::register(m)?;
+    text_rows::register(m)?;
     message_filter::register(m)?;
     queue_reader::register(m)?;
     message_reader::register(m)?;

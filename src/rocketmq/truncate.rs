@@ -22,14 +22,14 @@ const CHUNK: usize = 64 * 1024;
 pub(super) struct Truncated {
     /// Bytes from the end to the last one that was not zero.
     pub(super) bytes: u64,
-    /// Files that were deleted.
+    /// Files with such bytes that were deleted. A file of zeros that a writer prepared is no loss.
     pub(super) files: u64,
 }
 
 /// Truncates a log: deletes the files that begin behind an offset and clears the rest of the file that holds it. When this
 /// returns, the result is on the disk. Directories separated by commas are one log.
 ///
-/// Counts `bytes_cut` (in each file up to the last byte that was not zero) and `files_deleted`.
+/// Counts `bytes_cut` (in each file up to the last byte that was not zero) and `files_deleted`, without files of zeros.
 ///
 /// # Errors
 /// `InvalidArgument` for an offset before the log; the system's error, with the path.
@@ -52,13 +52,36 @@ pub fn truncate_log(directory: &Path, end_phy_offset: u64) -> Result<Report> {
             break;
         }
         // List again: another directory may hold a file of the same name.
-        truncated.files += behind.len() as u64;
-        truncated.bytes += delete(behind)?;
+        truncated.add(delete(behind)?);
     }
-    let mut report = Report::default();
-    report.count("bytes_cut", truncated.bytes);
-    report.count("files_deleted", truncated.files);
-    Ok(report)
+    Ok(truncated.report())
+}
+
+/// Returns what [`truncate_log`] would count; nothing is changed.
+///
+/// # Errors
+/// The system's error, with the path.
+pub fn log_truncation(directory: &Path, end_phy_offset: u64) -> Result<Report> {
+    let mut truncated = Truncated::default();
+    for file in offset_files::list(&offset_files::directories(directory))? {
+        let bytes = written_len(&file.path, end_phy_offset.saturating_sub(file.start))?;
+        truncated.add(Truncated { bytes, files: u64::from(bytes > 0 && file.start > end_phy_offset) });
+    }
+    Ok(truncated.report())
+}
+
+impl Truncated {
+    fn add(&mut self, other: Self) {
+        self.bytes += other.bytes;
+        self.files += other.files;
+    }
+
+    fn report(self) -> Report {
+        let mut report = Report::default();
+        report.count("bytes_cut", self.bytes);
+        report.count("files_deleted", self.files);
+        report
+    }
 }
 
 /// Deletes the files that begin at or after a position, and clears the rest of the file that holds the position.
@@ -67,7 +90,7 @@ pub fn truncate_log(directory: &Path, end_phy_offset: u64) -> Result<Report> {
 /// The system's error, with the path.
 pub(super) fn truncate_files(files: &[OffsetFile], position: u64) -> Result<Truncated> {
     let (kept, behind) = files.split_at(files.partition_point(|file| file.start < position));
-    let mut truncated = Truncated { bytes: delete(behind)?, files: behind.len() as u64 };
+    let mut truncated = delete(behind)?;
     if let Some(file) = kept.last().filter(|file| position < file.end()) {
         truncated.bytes += clear_from(&file.path, position - file.start)?;
     }
@@ -94,16 +117,16 @@ fn clear_from(path: &Path, begin: u64) -> Result<u64> {
     Ok(written.saturating_sub(begin))
 }
 
-/// Deletes files and syncs their directories. The last file is deleted first, so that no gap ever exists. Returns the number of
-/// bytes, in each file up to the last one that was not zero.
-fn delete(files: &[OffsetFile]) -> Result<u64> {
-    let mut bytes = 0;
+/// Deletes files and syncs their directories. The last file is deleted first, so that no gap ever exists.
+fn delete(files: &[OffsetFile]) -> Result<Truncated> {
+    let mut deleted = Truncated::default();
     for file in files.iter().rev() {
-        bytes += written_len(&file.path, 0)?;
+        let bytes = written_len(&file.path, 0)?;
+        deleted.add(Truncated { bytes, files: u64::from(bytes > 0) });
         fs::remove_file(&file.path).map_err(|e| Error::io(&file.path, e))?;
         disk::sync_parent(&file.path)?;
     }
-    Ok(bytes)
+    Ok(deleted)
 }
 
 /// Calls `take` for the chunks of a file from `begin` on that hold a byte other than zero. Returns the offset after the last such
@@ -159,16 +182,18 @@ mod tests {
     #[test]
     fn the_rest_of_the_file_is_zero_and_later_files_go() {
         for (end, bytes, deleted, left) in [
-            (64, 3 * 64, 3, vec![vec![0; 64]]),
-            (100, 28 + 2 * 64, 3, vec![[vec![1; 36], vec![0; 28]].concat()]),
-            (128, 2 * 64, 2, vec![vec![1; 64], vec![0; 64]]),
-            (255, 1, 1, vec![vec![1; 64], vec![2; 64], [vec![3; 63], vec![0]].concat()]),
+            // The fourth file has only zeros: it is deleted, but nothing is lost with it.
+            (64, 3 * 64, 2, vec![vec![0; 64]]),
+            (100, 28 + 2 * 64, 2, vec![[vec![1; 36], vec![0; 28]].concat()]),
+            (128, 2 * 64, 1, vec![vec![1; 64], vec![0; 64]]),
+            (255, 1, 0, vec![vec![1; 64], vec![2; 64], [vec![3; 63], vec![0]].concat()]),
             (260, 0, 0, vec![vec![1; 64], vec![2; 64], vec![3; 64], vec![0; 64]]),
             (320, 0, 0, vec![vec![1; 64], vec![2; 64], vec![3; 64], vec![0; 64]]),
             (9_999, 0, 0, vec![vec![1; 64], vec![2; 64], vec![3; 64], vec![0; 64]]),
         ] {
             let folder = tempfile::tempdir().unwrap();
             log(folder.path());
+            assert_eq!(counts(&log_truncation(folder.path(), end).unwrap()), [bytes, deleted], "{end}");
             let report = truncate_log(folder.path(), end).unwrap();
             assert_eq!(counts(&report), [bytes, deleted], "{end}");
             let files = offset_files::list(&[folder.path().to_owned()]).unwrap();

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import time
-from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import TYPE_CHECKING
 
 from logdex import _core
-from logdex._types import MAX_INT64
-from logdex.cli.output import time_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,10 +17,6 @@ if TYPE_CHECKING:
     # The type in argparse has no public name.
     Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001
 
-_AGO = re.compile(r"-(\d{1,20}(?:\.\d{1,20})?)(ms|[smhdw])")
-_UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_DATE = re.compile(r"(\d{4})(-?)(\d\d)\2(\d\d)")
-_YEAR_1990_MS = 631_152_000_000
 _LARGEST_INT = (1 << 31) - 1
 
 
@@ -96,50 +88,11 @@ def raw_bytes(text: str) -> bytes:
 
 
 def time_ms(text: str, *, end: bool = False) -> int:
-    """Parse a time: epoch milliseconds, ISO 8601, or an age (`-2h`).
-
-    ISO 8601 without a zone is UTC, as in the output. A date, also as `20261121`, is its first millisecond as a begin and its
-    last as an end. Fractions of a millisecond are rounded into the range. A number before 1990 is refused: it is seconds, or a
-    mistake, and as a begin it would select everything.
-    """
-    ago, date = _AGO.fullmatch(text), _DATE.fullmatch(text)
-    if not date and (ago or re.fullmatch(r"[+-]?\d{1,30}", text)):
-        number = time.time_ns() // 1_000_000 - round(float(ago[1]) * _UNIT_MS[ago[2]]) if ago else int(text)
-        if abs(number) > MAX_INT64:
-            raise argparse.ArgumentTypeError(f"a time must fit in a signed 64-bit integer of milliseconds: {text}")
-        if number < _YEAR_1990_MS and not ago:
-            readings = f"{time_text(number)} in milliseconds, {time_text(number * 1000)} in seconds"
-            raise argparse.ArgumentTypeError(
-                f"{text} is ambiguous: {readings}; expected milliseconds of 1990 or later, or ISO 8601"
-            )
-        return number
+    """Parse a time: epoch milliseconds, ISO 8601, or an age (`-2h`)."""
     try:
-        moment = _moment("-".join(date.group(1, 3, 4)) if date else text, end=end)
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=timezone.utc)
-        if end and date:
-            moment += timedelta(days=1, milliseconds=-1)
-        return _core.time_ms(moment, end=end)
-    except (ValueError, OverflowError):
-        raise argparse.ArgumentTypeError(
-            f"expected a time (epoch milliseconds, ISO 8601 such as 2026-11-21T19:30:00Z, or an age such as -2h): {text!r}"
-        ) from None
-
-
-def _moment(text: str, *, end: bool) -> datetime:
-    """Parse ISO 8601, also in forms that Python 3.10 does not know: `Z`, any number of decimals, `+0800`."""
-    parts = re.fullmatch(r"(.*?)(?:[.,](\d+))?([zZ]|[+-]\d\d:?\d\d)?", text)
-    if parts is None:
-        raise ValueError(text)
-    base, decimals, zone = parts[1], parts[2] or "", parts[3] or ""
-    if not zone.startswith(("+", "-")):
-        zone = "+00:00" if zone else ""
-    elif ":" not in zone:
-        zone = f"{zone[:3]}:{zone[3:]}"
-    micros = decimals[:6].ljust(6, "0") if decimals else ""
-    moment = datetime.fromisoformat(f"{base}{'.' if micros else ''}{micros}{zone}")
-    # Fractions of a microsecond are rounded into the range, too.
-    return moment + timedelta(microseconds=1) if decimals[6:].strip("0") and not end else moment
+        return _core.parse_time(text, now=time.time_ns() // 1_000_000, end=end)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 GEOMETRY = ("--hash-slots", "--max-entries")

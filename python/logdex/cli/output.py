@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 import sys
 import time
 from datetime import datetime, timedelta, timezone
@@ -26,6 +27,7 @@ _SECONDS_BETWEEN = 0.2
 _MINUTE = 60
 _HOUR = 3600
 _USUAL_COLUMNS = 80
+_ARGUMENTS = re.compile(r"(?<![\w/.-])(hash_slots|max_entries|file_size|commit_log)(=?)(?![\w/.-])")
 
 
 def say(text: str = "") -> None:
@@ -73,7 +75,13 @@ def say_built(report: Report, directory: str, *, as_json: bool) -> int:
 def complain(text: str) -> None:
     """Print an error on standard error. If that fails, the exit code still tells it."""
     with contextlib.suppress(OSError):
-        sys.stderr.write(f"logdex: {printable(text)}\n")
+        sys.stderr.write(f"logdex: {printable(in_flags(text))}\n")
+
+
+def in_flags(text: str) -> str:
+    """Return a message of the Python interface with the flags of the command line for the arguments that it names."""
+    text = text.replace("find(..., scan=True)", "`logdex find --scan all`").replace("truncate=True", "--truncate")
+    return _ARGUMENTS.sub(lambda found: f"--{found[1].replace('_', '-')}{' ' if found[2] else ''}", text)
 
 
 def table(rows: Iterable[Sequence[object]], heads: Sequence[str] = (), *, indent: str = "") -> None:
@@ -98,16 +106,6 @@ def say_facts(pairs: Iterable[tuple[str, object]], *, indent: str = "") -> None:
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
         say(f"{indent}{name.ljust(width)}  {value}")
-
-
-def time_text(time_ms: int | None) -> str | None:
-    """Return a time in ms as ISO 8601 in UTC, or the number if no calendar date holds it."""
-    if time_ms is None:
-        return None
-    try:
-        return (_EPOCH + timedelta(milliseconds=time_ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    except OverflowError:
-        return str(time_ms)
 
 
 def size_text(size: float) -> str:

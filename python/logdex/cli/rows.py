@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from arro3.core import DataType
 
-from logdex.cli.output import body_text, json_bytes, say, say_json, time_text
+from logdex._core import time_text
+from logdex.cli.output import body_text, json_bytes, say, say_json
 from logdex.rocketmq import Message
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def plain_values(column: Any) -> list[Any]:  # noqa: ANN401 -- an Arrow column
     return [None if value is None else dict(value) for value in values] if _TYPES.is_map(column.type) else values
 
 
-def say_message(row: dict[str, Any], *, as_json: bool) -> None:
+def say_message(row: dict[str, Any], *, as_json: bool = False) -> None:
     """Print a message: as a line, with the body below it if it was read, or as JSON with times in ms."""
     if as_json:
         shown = {name: value for name, value in row.items() if name not in ("body", "body_error")}

@@ -22,7 +22,7 @@ from logdex.hash_index.directory import list_directory
 from logdex.hash_index.geometry import DEFAULT_MAX_ENTRIES, file_size
 from logdex.kafka.files import is_partition
 from logdex.kafka.log_dir import LogDir
-from logdex.report import Report, merge
+from logdex.report import Report, merge, near_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -199,7 +199,8 @@ def partitions_of(logs: LogDir, topics: str | Iterable[str] | None) -> list[Topi
     partitions = logs.partitions(wanted)
     missing = (wanted or set()) - {each.topic for each in partitions}
     if missing:
-        raise FileNotFoundError(errno.ENOENT, "no partition of this topic", str(logs.path / f"{min(missing)}-0"))
+        what = f"no partition of this topic; {near_names(min(missing), logs.topics)}"
+        raise FileNotFoundError(errno.ENOENT, what, str(logs.path / f"{min(missing)}-0"))
     return partitions
 
 

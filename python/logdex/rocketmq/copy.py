@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 from contextlib import closing
+from itertools import chain
 from typing import TYPE_CHECKING
 
-from logdex._core import delivered_levels, last_message, local_path
+from logdex._core import commit_log_directories, delivered_levels, last_message, local_path
 from logdex.hash_index.query import MIN_TIME, TimeRange
 from logdex.report import Finding, Report
 from logdex.rocketmq.index_service import INDEXES_TAGS
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable
     from datetime import tzinfo
+    from pathlib import Path
 
     from arro3.core import RecordBatch
 
@@ -74,20 +76,33 @@ def copy_messages(
 
     Returns:
         A report that counts messages and bytes. Findings are damaged places of the log, and messages that a log cannot hold.
+        If no message is found, nothing is created.
 
     Raises:
         FileExistsError: The directory is not empty.
+        ValueError: The directory is in the store.
         OSError: The system refuses. The new store is then in the state of one after a crash.
     """
     target = local_path(directory)
     if holds_log(target):
         raise FileExistsError(errno.EEXIST, "expected a missing or empty directory, found a store", str(target))
+    _refuse_inside(target, store)
     delays = DelayOffsets(store.layout.config).offsets if topic in (None, SCHEDULE_TOPIC) else {}
+    findings: list[Finding] = []
+    messages = (
+        batch
+        for batch in store.messages(
+            topic, begin=begin, end=end, columns=_COLUMNS, body="stored", on_damage=findings.append
+        )
+        if batch.num_rows
+    )
+    first = next(messages, None)
+    if first is None:
+        return Report(findings, {"messages": 0, "log_bytes": 0})
     queues = QueueSet(store.layout, store.commit_log, READING)
     with closing(queues):
         offsets = _first_offsets(queues, topic, TimeRange.of(begin, end))
         parts = StoreParts(target, _options(store, queues, offsets, zone))
-    findings: list[Finding] = []
     try:
         for (name, queue_id), offset in offsets.items():
             parts.log.set_queue_offset(name, queue_id, offset)
@@ -98,10 +113,7 @@ def copy_messages(
             for level, offset in delivered_levels(taken, places, delays).items():
                 delivered[level] = max(delivered[level], offset)
 
-        messages = store.messages(
-            topic, begin=begin, end=end, columns=_COLUMNS, body="stored", on_damage=findings.append
-        )
-        count = _put_all(parts, store, messages, findings, note, progress=progress)
+        count = _put_all(parts, store, chain((first,), messages), findings, note, progress=progress)
         parts.set_delay_offsets(delivered)
         log_bytes = parts.log.wrote_offset - parts.min_offset
     except BaseException:
@@ -109,6 +121,14 @@ def copy_messages(
         raise
     parts.close()
     return Report(findings, {"messages": count, "log_bytes": log_bytes})
+
+
+def _refuse_inside(target: Path, store: MessageStore) -> None:
+    """Raise ValueError if a copy would be a part of the store, also through links."""
+    layout, place = store.layout, target.resolve()
+    for part in (layout.root, *layout.folders, *commit_log_directories(layout.commit_log)):
+        if part.resolve() in (place, *place.parents):
+            raise ValueError(f"{target}: expected a directory outside of the store, found one in {part}")
 
 
 def _first_offsets(queues: QueueSet, topic: str | None, times: TimeRange) -> dict[tuple[str, int], int]:

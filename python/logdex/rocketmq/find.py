@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from logdex.hash_index.query import TimeRange
     from logdex.rocketmq.index_service import IndexService
 
+ANY_TOPIC = "*"
+"""Stands for every topic: no topic of a broker has this name."""
 TAG_PREFIX = "T#"
 """Prefix of the key by which a 5.5.0 broker indexes the tags of a message (IndexService#buildIndex)."""
 

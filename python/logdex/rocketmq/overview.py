@@ -58,6 +58,20 @@ def first_time(log: CommitLog, begin: int, end: int | None = None) -> int | None
     return None
 
 
+def store_times(log: CommitLog, queues: QueueSet, topic: str | None) -> list[int]:
+    """Return store times in ms of the first and last message of each queue of a topic; without queues, of the log."""
+    found = [path for (name, _), paths in queues.directories().items() if topic in (None, name) for path in paths]
+    offsets: list[int] = []
+    for queue in map(queues.open, found):
+        for at in {queue.min_offset, queue.max_offset - 1} if queue.min_offset < queue.max_offset else ():
+            offsets += queue.units(at, at + 1).column("phy_offset").to_pylist()
+    if not found and log.files:
+        newest = log.scan(begin_phy_offset=int(log.files[-1].name), columns=("phy_offset",))
+        offsets = [log.min_offset, *(batch.column(0)[-1].as_py() for batch in newest if batch.num_rows)]
+    times = log.messages(offsets, columns=("store_timestamp",)).column(0).cast(DataType.int64()).to_pylist()
+    return [time for time in times if time is not None]
+
+
 def checkpoint_times(checkpoint: StoreCheckpoint) -> dict[str, int | None]:
     """Return the times in ms up to which log, queues and index were flushed, or None."""
     return {

@@ -13,11 +13,11 @@ from logdex._types import check_int64
 from logdex.hash_index.query import CLOCK_SLACK_MS, TimeRange, check_clock_slack
 from logdex.rocketmq.check import StoreCheck
 from logdex.rocketmq.explain import explain
-from logdex.rocketmq.find import KeySearch
+from logdex.rocketmq.find import ANY_TOPIC, KeySearch
 from logdex.rocketmq.index_service import INDEXES_TAGS, IndexService
 from logdex.rocketmq.layout import StoreLayout, configured_topics, find_layout, is_store
 from logdex.rocketmq.message import is_msg_id, offset_in_msg_id
-from logdex.rocketmq.overview import overview
+from logdex.rocketmq.overview import overview, store_times
 from logdex.rocketmq.queues import QueueSet
 from logdex.rocketmq.read import MessageRead, expect_end, warn
 from logdex.rocketmq.rebuild import build_index, build_queues
@@ -169,7 +169,7 @@ class MessageStore(Closing):
         with the broker's index rules. Reasons are lost index files, or a broker that has not indexed the range yet.
 
         Args:
-            topic: The topic, as stored; None tries every topic of the store.
+            topic: The topic, as stored; None or "*" tries every topic of the store.
             key: The unique key (the client's message id), or one of the space-separated keys. If the broker indexed tags (5.5.0),
                 also `"T#"` followed by the tags of a message.
             begin: First store time, ms or an aware datetime; None: no bound.
@@ -185,6 +185,7 @@ class MessageStore(Closing):
         """
         self._check_open()
         times = TimeRange.of(begin, end)
+        topic = None if topic == ANY_TOPIC else topic
         return self._search.find(topic, key, times=times, max_num=max_num, scan=scan, progress=progress)
 
     def find_batch(
@@ -208,6 +209,10 @@ class MessageStore(Closing):
         """
         self._check_open()
         times = TimeRange.of(begin, end)
+        if isinstance(topics, str) and topics == ANY_TOPIC:
+            raise ValueError(
+                f"topics={topics!r}: expected the topic of each key; find(None, key) tries every topic for one key"
+            )
         return self._search.find_batch(topics, keys, times=times, max_num=max_num, scan=scan, batch_size=batch_size)
 
     def message(self, key: str | int) -> Message | None:
@@ -319,6 +324,8 @@ class MessageStore(Closing):
         If no index file covers a range of the log, it is read, up to 1 GiB a call.
         """
         self._check_open()
+        if topic == ANY_TOPIC:
+            raise ValueError(f"topic={topic!r}: expected one topic; find(None, key) tries every topic")
         return explain(self, topic, key, TimeRange.of(begin, end), self._options["clock_slack_ms"])
 
     @property
@@ -326,6 +333,11 @@ class MessageStore(Closing):
         """Whether messages are found by their tags. A 5.5.0 broker indexes tags, and messages read from the log have them."""
         self._check_open()
         return self._search.has_tags()
+
+    def times(self, topic: str | None = None) -> list[int]:
+        """Return store times in ms of the first and the last messages of a topic's queues; None: of all topics, or of the log."""
+        self._check_open()
+        return store_times(self._commit_log, self._queues, topic)
 
     def overview(self) -> dict[str, Any]:
         """Return files, ranges of offsets and times, topics and index files, as `logdex info` shows them.

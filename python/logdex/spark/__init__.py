@@ -27,7 +27,8 @@ except ModuleNotFoundError as error:
     package = (error.name or "").partition(".")[0]
     if package not in ("pyspark", "pyarrow"):
         raise
-    raise ImportError(f"logdex.spark needs {package}, which this Python lacks: pip install 'logdex[spark]'") from error
+    needed = "pip install 'pyspark>=4.1' 'pyarrow>=18' 'pandas>=2.2'"
+    raise ImportError(f"logdex.spark needs {package}, which this Python lacks: {needed}") from error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,9 +12,10 @@ from logdex.kafka import TopicPartition
 from logdex.spark import options as opt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from logdex.kafka import Log, LogDir
+    from logdex.spark.damage import SparkDamage
 
 _EARLIEST = -2
 _LATEST = -1
@@ -90,14 +91,12 @@ def latest(log: Log, *, committed: bool) -> int:
     return log.last_stable_offset if committed else log.log_end_offset
 
 
-def within(log: Log, begin: int, end: int, lose: Callable[[str, str], None]) -> tuple[int, int]:
-    """Return the offsets of [begin, end) that a log has; `lose` gets what was expected and what was found instead."""
+def within(log: Log, begin: int, end: int, damage: SparkDamage) -> tuple[int, int]:
+    """Return the offsets of [begin, end) that a log has, and lose the others: an error unless failOnDataLoss is false."""
     start, stop = log.log_start_offset, log.log_end_offset
-    asked = f"{log.topic}-{log.partition} with the offsets {begin} to {end}"
-    if begin > end:
-        lose(asked, "a start after the end")
-    elif begin < start or end > stop:
-        lose(asked, f"the offsets {start} to {stop}")
+    if begin > end or begin < start or end > stop:
+        there = f"the offsets {start} to {stop}" if begin <= end else "a start after the end"
+        damage.lose(log.path, f"the offsets {begin} to {end} (not included)", there)
     return max(begin, start), min(end, stop)
 
 

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from logdex._core import read_records
 from logdex._types import Isolation, OnError
 from logdex.errors import CorruptFileError
 from logdex.kafka import LogDir, TopicPartition
 from logdex.kafka.files import MAX_OFFSET
 from logdex.spark import options as opt
-from logdex.spark.kafka_offsets import OFFSET_OPTIONS, TOPIC_OPTIONS, ending, latest, refuse_ending, starting, topics
+from logdex.spark.kafka_offsets import (
+    OFFSET_OPTIONS,
+    TOPIC_OPTIONS,
+    ending,
+    latest,
+    refuse_ending,
+    starting,
+    topics,
+    within,
+)
 from logdex.spark.log_source import LOG_OPTIONS, LogReader, LogSource, LogStreamReader, Task, TaskSize, pack
 from logdex.spark.schema import RECORD_COLUMNS, checked_schema, spark_batches, spark_schema
 from logdex.spark.workers import require_directory
@@ -24,8 +35,7 @@ if TYPE_CHECKING:
 
     from logdex._types import Access
     from logdex.kafka import Log, LogSegment
-    from logdex.report import Damage
-    from logdex.spark.damage import DamageReports
+    from logdex.spark.damage import DamageReports, SparkDamage
     from logdex.spark.kafka_offsets import Bound, Topics
 
 _BATCH_ROWS = 16_384
@@ -43,6 +53,12 @@ _OPTIONS = (
     "onError",
     "maxOffsetsPerTrigger",
 )
+_REFUSED = {
+    "minOffsetsPerTrigger": "a batch has what is there; choose how often with trigger(processingTime=...)",
+    "maxTriggerDelay": "a batch does not wait; choose how often with trigger(processingTime=...)",
+    "maxRecordsPerPartition": "tasks are cut by bytes of the log; use maxPartitionBytes or minPartitions",
+}
+"""Options of Spark's own source that are not taken, and why."""
 # Options of a job over a live broker for its connections; only kafka.isolation.level chooses records.
 _OF_BROKERS = ("kafka.", "kafkaconsumer.", "fetchoffset.", "groupidprefix")
 
@@ -77,6 +93,8 @@ class KafkaLogSource(LogSource):
         return RecordStreamReader(self._read_options(schema, stream=True), self.options, self.reports)
 
     def _read_options(self, schema: StructType, *, stream: bool) -> ReadOptions:
+        for name in (name for name in _REFUSED if name in self.options):
+            raise ValueError(f"option {name}: {_REFUSED[name]}")
         opt.check_names(self.options, _OPTIONS, FORMAT, ignored_prefixes=_OF_BROKERS)
         opt.pushdown(self.options)  # "true" is refused
         directory = opt.path(self.options, FORMAT)
@@ -108,6 +126,16 @@ class OffsetRange:
     begin: int
     end: int
     size: int
+    base: int | None = None
+    """The base offset of its segment."""
+
+    def check(self, log: Log, damage: SparkDamage) -> None:
+        """Lose what a worker's log does not have of these offsets."""
+        within(log, self.begin, self.end, damage)
+        segment = next((each for each in reversed(log.segments) if each.base_offset <= self.begin), None)
+        # Compaction may have joined it with the segment before, which then goes on behind it.
+        if segment is not None and self.base not in (None, segment.base_offset) and segment.next_offset() <= self.begin:
+            damage.lose(log.path, f"{self}", f"a segment that ends at {segment.next_offset()}")
 
     def __str__(self) -> str:
         """Return the text for a log message."""
@@ -142,17 +170,24 @@ class ReadOptions:
         """Open the directory."""
         return LogDir.open(self.directory, access=self.access, compat=self.compat)
 
-    def tasks(self, damage: Damage) -> list[Task]:  # noqa: ARG002 -- nothing is passed over here
+    def tasks(self, damage: SparkDamage) -> list[Task]:
         """Cut the wanted offsets of a batch into tasks of about as many bytes each."""
         with self.open() as logs:
             chosen = self.topics.choose(logs)
             for bound in (self.first, self.last):
                 bound.check_names(chosen)
-            return cut_tasks([self._offsets(logs.log(each.topic, each.partition)) for each in chosen], self.size)
+            bounds = [self._offsets(logs.log(each.topic, each.partition), damage) for each in chosen]
+            return cut_tasks(bounds, self.size)
 
-    def _offsets(self, log: Log) -> tuple[Log, int, int]:
-        begin = max(self.first.resolve(log, committed=self.committed), log.log_start_offset)
-        end = min(self.last.resolve(log, committed=self.committed), log.log_end_offset)
+    def _offsets(self, log: Log, damage: SparkDamage) -> tuple[Log, int, int]:
+        begin = self.first.resolve(log, committed=self.committed)
+        begin, end = within(log, begin, self.last.resolve(log, committed=self.committed), damage)
+        if end == log.log_end_offset:
+            # No task reads behind the last segment.
+            for finding in log.missing_segments(end):
+                if self.on_error == "raise":
+                    raise CorruptFileError(finding.path, finding.offset, finding.expected, finding.found)
+                damage.add(finding)
         since, _ = self.times
         if since is not None and begin < end:
             # The time indexes tell where the first record of that time is.
@@ -161,29 +196,34 @@ class ReadOptions:
             begin = end if first is None else first[1] or begin if isinstance(first, tuple) else begin
         return log, begin, end
 
-    def rows(self, pieces: Sequence[OffsetRange], damage: Damage) -> Iterator[Any]:
+    def rows(self, pieces: Sequence[OffsetRange], damage: SparkDamage) -> Iterator[Any]:
         """Read the records of some ranges as Arrow batches for Spark, in a worker."""
+        require_directory(Path(self.directory))
         where = f"{self.directory}: {', '.join(map(str, pieces))}"
-        findings: list[Any] = []
-        yield from spark_batches(self._batches(pieces, findings), RECORD_COLUMNS, self.columns, where)
-        for finding in findings:
-            damage.add(finding)
+        yield from spark_batches(self._batches(pieces, damage), RECORD_COLUMNS, self.columns, where)
 
-    def _batches(self, pieces: Sequence[OffsetRange], findings: list[Any]) -> Iterator[Any]:
+    def _batches(self, pieces: Sequence[OffsetRange], damage: SparkDamage) -> Iterator[Any]:
+        begin, end = self.times
         with self.open() as logs:
             for each in pieces:
-                stream = logs.log(each.topic, each.partition).records(
-                    each.begin,
-                    each.end,
-                    *self.times,
-                    self.columns,
-                    batch_size=_BATCH_ROWS,
-                    isolation=self.isolation,
-                    on_error=self.on_error,
-                )
-                # Not as an Arrow stream, so that errors keep their class and findings can be asked for.
-                yield from stream
-                findings += stream.findings
+                with damage.losing(str(each)):
+                    log = logs.log(each.topic, each.partition)
+                    parts = list(log.parts(each.begin, each.end, begin, isolation=self.isolation))
+                    # Checked after the plan: a file that is deleted from now on is an error of the stream.
+                    each.check(log, damage)
+                    stream = read_records(
+                        parts,
+                        begin=begin,
+                        end=end,
+                        columns=self.columns,
+                        batch_size=_BATCH_ROWS,
+                        on_error=self.on_error,
+                        warn=False,
+                    )
+                    # Not as an Arrow stream, so that errors keep their class and findings can be asked for.
+                    yield from stream
+                    for finding in stream.damage:
+                        damage.add(finding)
 
 
 def cut_tasks(bounds: Iterable[tuple[Log, int, int]], size: TaskSize) -> list[Task]:
@@ -199,14 +239,15 @@ def _split(log: Log, begin: int, end: int, piece_bytes: int) -> Iterator[OffsetR
     segments = log.segments
     bases = [segment.base_offset for segment in segments]
     for segment, following in zip(segments, [*bases[1:], MAX_OFFSET], strict=True):
-        low, high = max(begin, segment.base_offset), min(end, following)
+        # Before the first segment there may be one whose file is not read.
+        low, high = begin if segment is segments[0] else max(begin, segment.base_offset), min(end, following)
         if low >= high:
             continue
         first = 0 if low <= segment.base_offset else _position(segment, low)
         last = segment.size if high == following else _position(segment, high)
         inside = [(at, pos) for at, pos in segment.cut_points(piece_bytes) if low < at < high and first < pos < last]
         for (start, at), (stop, then) in pairwise([(low, first), *inside, (high, max(first, last))]):
-            yield OffsetRange(log.topic, log.partition, start, stop, then - at)
+            yield OffsetRange(log.topic, log.partition, start, stop, then - at, segment.base_offset)
 
 
 def _position(segment: LogSegment, offset: int) -> int:

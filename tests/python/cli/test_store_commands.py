@@ -32,7 +32,81 @@ def test_recover_repairs_the_store_of_a_killed_broker(
     assert logdex_command("verify", root).code == 0
     again = logdex_command("recover", root)
     assert (again.code, again.err) == (0, "")
-    assert f"{root}: " in again.out
+    assert again.out.startswith(f"{root}: nothing to do; queues and index as a whole are checked by `logdex verify`")
+
+
+@pytest.mark.parametrize("case", golden.CLEAN_STORES)
+def test_recover_of_a_clean_store_has_nothing_to_do(
+    case: str, store: Callable[[str], Path], logdex_command: Callable[..., Any]
+) -> None:
+    root = store(case)
+    for words in (("--dry-run",), (), ("--dry-run", "--verify"), ("--verify",)):
+        ran = logdex_command("recover", root, *words)
+        assert (ran.code, ran.err) == (0, ""), words
+        assert ran.out.startswith(f"{root}: nothing to do")
+        assert ("\nvalid; " in ran.out) == ("--verify" in words)
+
+
+def test_the_prepared_file_of_a_killed_broker_is_no_deleted_file(
+    store: Callable[[str], Path], logdex_command: Callable[..., Any]
+) -> None:
+    root = store("killed")
+    last = max((root / "commitlog").iterdir())
+    assert not any(last.read_bytes())
+    assert "deleted" not in logdex_command("recover", root, "--dry-run").out
+    assert last.exists()
+    ran = logdex_command("recover", root)
+    assert (ran.code, ran.out.startswith(f"{root}: nothing to do; it was not closed, and counts as closed now")) == (
+        0,
+        True,
+    )
+
+
+@pytest.mark.parametrize("dry", [True, False])
+def test_recover_names_damage_before_the_part_that_it_walks(
+    dry: bool, damaged_store: Callable[[str], Path], logdex_command: Callable[..., Any]
+) -> None:
+    root = damaged_store("crc-early-clean")
+    words = ("recover", root, *(["--dry-run"] if dry else []))
+    ran = logdex_command(*words)
+    assert ran.code == 1
+    assert "log-frame" in ran.err
+    finding, last = logdex_command(*words, "--json").rows
+    assert (finding["kind"], last["ok"]) == ("log-frame", False)
+    assert f"{finding['path']} at byte {finding['offset']}" in ran.err
+
+
+def test_a_dry_run_says_what_would_be_truncated_and_changes_nothing(
+    damaged_store: Callable[[str], Path], logdex_command: Callable[..., Any]
+) -> None:
+    root = damaged_store("crc-last-clean")
+    before = state(root)
+    assert logdex_command("recover", root, "--dry-run").code == 1
+    (finding, told) = logdex_command("recover", root, "--dry-run", "--truncate", "--json").rows
+    assert finding["kind"] == "log-frame"
+    assert state(root) == before
+    (_, done) = logdex_command("recover", root, "--truncate", "--json").rows
+    for name in ("messages_cut_off", "bytes_cut", "log_files_deleted", "index_files_deleted", "log_bytes"):
+        assert told["checked"][name] == done["checked"][name], name
+    assert told["checked"]["messages_cut_off"] > 0
+
+
+def test_a_dry_run_leaves_a_running_broker_alone(
+    store: Callable[[str], Path], logdex_command: Callable[..., Any]
+) -> None:
+    root = store("sync")
+    with StoreWriter.open(root, services=False):
+        ran = logdex_command("recover", root, "--dry-run")
+    assert ran.code == 2
+    assert "held by process" in ran.err
+
+
+def test_messages_name_flags(damaged_store: Callable[[str], Path], logdex_command: Callable[..., Any]) -> None:
+    root = damaged_store("crc-last-clean")
+    ran = logdex_command("recover", root)
+    assert "--truncate would remove them" in ran.err
+    assert "truncate=True" not in ran.err
+    assert "file_size" not in logdex_command("recover", root, "--file-size", "12345").err
 
 
 def test_recover_names_damage_and_changes_nothing(
@@ -88,6 +162,7 @@ def test_copy_of_a_topic(store: Callable[[str], Path], tmp_path: Path, logdex_co
     assert "expected a missing or empty directory" in full.err
     none = logdex_command("copy", root, tmp_path / "none", "--topic", "nobody")
     assert none.code == 1
+    assert not (tmp_path / "none").exists()
     assert f"{count:,} messages" in logdex_command("copy", root, tmp_path / "again", "--topic", "AaTopic").out
 
 
@@ -97,3 +172,33 @@ def test_copy_names_damage(
     ran = logdex_command("copy", damaged_store("crc-last-clean"), tmp_path / "copy")
     assert ran.code == 1
     assert "log-frame" in ran.err
+
+
+def test_a_copy_into_the_store_itself_is_refused(
+    store: Callable[[str], Path], tmp_path: Path, logdex_command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = store("basic")
+    before = sorted(root.rglob("*"))
+    (tmp_path / "link").symlink_to(root)
+    (tmp_path / "queues").symlink_to(root / "consumequeue")
+    monkeypatch.chdir(root / "index")
+    for target in (
+        root / "sub",
+        root / "a" / "b",
+        root / "commitlog" / "x",
+        tmp_path / "link" / "sub",
+        tmp_path / "queues" / "x",
+        f"{tmp_path}/none/../link/sub",
+        "../sub",
+        "sub",
+    ):
+        ran = logdex_command("copy", root, target)
+        assert (ran.code, ran.out) == (2, ""), target
+        assert "expected a directory outside of the store" in ran.err
+    elsewhere = tmp_path / "log"
+    (root / "commitlog").rename(elsewhere)
+    ran = logdex_command("copy", root, elsewhere / "x", "--commit-log", elsewhere)
+    assert (ran.code, ran.out) == (2, "")
+    elsewhere.rename(root / "commitlog")
+    assert sorted(root.rglob("*")) == before
+    assert logdex_command("copy", root, f"{root}-2").code == 0

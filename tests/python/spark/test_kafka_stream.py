@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyarrow import parquet
 from pyspark.sql.datasource import CaseInsensitiveDict
 
 import golden_kafka
@@ -152,3 +154,43 @@ def test_tasks_are_no_fewer_than_asked_for(logs: Path) -> None:
 def test_wrong_options_are_refused(logs: Path, options: dict[str, str], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         _reader(logs, **options).initialOffset()
+
+
+def test_a_checkpoint_moves_between_sparks_own_source_and_this_one(
+    spark: SparkSession, tmp_path: Path, logs: Path
+) -> None:
+    """The line of a source in `offsets/<n>` is the same JSON, and Spark's own source finds what it wrote in `sources/0/0`."""
+    checkpoint, target = tmp_path / "checkpoint", tmp_path / "rows"
+    (checkpoint / "sources" / "0").mkdir(parents=True)
+    (checkpoint / "offsets").mkdir()
+    (checkpoint / "commits").mkdir()
+    # As Spark's own source leaves them after its first batch. The second one was planned, and not written.
+    start, first, second = (f'{{"cod-none":{{"0":{zero},"1":{one}}}}}' for zero, one in ((0, 0), (20, 30), (40, 50)))
+    (checkpoint / "metadata").write_text('{"id":"8c2d8b8e-7c43-4f4b-9e53-0a3f6a1f0c11"}')
+    (checkpoint / "sources" / "0" / "0").write_text(f"0v1\n{start}")
+    head = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1700000000000,"conf":{}}\n'
+    (checkpoint / "offsets" / "0").write_text(head + first)
+    (checkpoint / "offsets" / "1").write_text(head + second)
+    (checkpoint / "commits" / "0").write_text('v1\n{"nextBatchWatermarkMs":0}')
+    query = (
+        spark.readStream.format("kafka_log")
+        .option("subscribe", TOPIC)
+        .load(str(logs))
+        .select("partition", "offset")
+        .writeStream.format("parquet")
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start(str(target))
+    )
+    assert query.awaitTermination(120)
+    # The target's own log lacks the batch before.
+    rows = [row for path in target.glob("*.parquet") for row in parquet.read_table(path).to_pylist()]
+    read = sorted((row["partition"], row["offset"]) for row in rows)
+    # The offsets of a checkpoint are where the batch ends.
+    assert read == [*((0, offset) for offset in range(20, 64)), *((1, offset) for offset in range(30, 76))]
+    last = max(
+        (path for path in (checkpoint / "offsets").iterdir() if path.name.isdigit()), key=lambda path: int(path.name)
+    )
+    line = last.read_text().splitlines()[-1]
+    assert json.loads(line) == ENDS
+    assert (checkpoint / "sources" / "0" / "0").read_text() == f"0v1\n{start}"

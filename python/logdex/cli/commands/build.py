@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
+from collections import deque
+from typing import TYPE_CHECKING, Any
 
-from logdex._core import local_path
+from logdex._core import CommitLog, local_path
 from logdex.cli.arguments import GEOMETRY, TIMES, add_options, add_source, command, int32, open_options
-from logdex.cli.output import Progress, complain, say_built, say_json
+from logdex.cli.output import Progress, complain, say, say_built, say_json, say_report
+from logdex.cli.sources import nothing_matches
 from logdex.errors import CorruptFileError
 from logdex.report import Report
 from logdex.rocketmq import MessageStore, StoreWriter, copy_messages
-from logdex.rocketmq.write.recovery import holds_log
+from logdex.rocketmq.read import read_ahead
+from logdex.rocketmq.write.options import StoreOptions
+from logdex.rocketmq.write.recovery import dry_run, holds_log
 
 if TYPE_CHECKING:
     import argparse
+    from pathlib import Path
 
     from logdex.cli.arguments import Subparsers
+    from logdex.report import Finding
 
 _STORE = "the store, or its commit log"
 _TARGET = "where to write; created if it is missing"
@@ -50,10 +56,14 @@ last valid message, truncates queues and index to match, dispatches missing mess
 and leaves the store as after a clean stop. Unlike a broker it deletes no index file that cannot
 be built again from the log, and it refuses to truncate if valid messages follow a corrupt
 region (--truncate does it). The broker must be stopped. `logdex verify` checks without changing
-anything; `logdex copy` keeps the messages after a corrupt region.
+anything; `logdex copy` keeps the messages after a corrupt region. Damage of the log before the
+part that a broker walks is reported, and stays.
 
+  logdex recover /data/store --dry-run
   logdex recover /data/store
-  logdex recover /data/store --truncate"""
+  logdex recover /data/store --truncate --verify"""
+_RECOVER_OPTIONS = ("truncate", "file_size", "zone", "hash_slots", "max_entries")
+_NO_CHANGE = ("log_bytes", "messages_dispatched")
 
 
 def add_parsers(subparsers: Subparsers) -> None:
@@ -82,6 +92,8 @@ def add_parsers(subparsers: Subparsers) -> None:
     parser = command(subparsers, "recover", "repair a store after a crash, in place", _RECOVER, recover)
     parser.add_argument("store", metavar="STORE", help="the store; its broker must be stopped")
     parser.add_argument("--truncate", action="store_true", help="truncate at damage, even if valid messages follow")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be truncated; change nothing")
+    parser.add_argument("--verify", action="store_true", help="check the whole store afterwards, as `logdex verify`")
     size = "mappedFileSizeCommitLog, if the only file of the log is truncated"
     parser.add_argument("--file-size", type=int32, metavar="N", help=size)
     add_options(parser, "--zone", *GEOMETRY)
@@ -120,33 +132,59 @@ def copy(arguments: argparse.Namespace) -> int:
             zone=arguments.zone,
             progress=progress,
         )
-    code = say_built(report, arguments.directory, as_json=arguments.json)
-    return code if report.checked["messages"] else 1
+        copied = report.checked["messages"]
+        if not copied:
+            complain(nothing_matches(arguments, store.topics, store.times(arguments.topic)))
+    code = say_built(report, arguments.directory, as_json=arguments.json) if copied or arguments.json else 1
+    return code if copied else 1
 
 
 def recover(arguments: argparse.Namespace) -> int:
     """Repair the store and print what was done; 1 if it was damaged."""
-    if not holds_log(local_path(arguments.store)):
+    root = local_path(arguments.store)
+    if not holds_log(root):
         raise FileNotFoundError(errno.ENOENT, "no store with a log in commitlog", arguments.store)
+    options: dict[str, Any] = {name: getattr(arguments, name) for name in _RECOVER_OPTIONS}
+    was_open = (root / "abort").exists()
     try:
-        with StoreWriter.open(
-            arguments.store,
-            truncate=arguments.truncate,
-            last_exit_ok=False,
-            services=False,
-            file_size=arguments.file_size,
-            zone=arguments.zone,
-            hash_slots=arguments.hash_slots,
-            max_entries=arguments.max_entries,
-        ) as writer:
-            report = writer.recovered
+        if arguments.dry_run:
+            report = dry_run(root, StoreOptions(last_exit_ok=False, **options))
+        else:
+            with StoreWriter.open(root, last_exit_ok=False, services=False, **options) as writer:
+                report = writer.recovered
     except CorruptFileError as error:
         if arguments.json:
             say_json({"ok": False, **{name: getattr(error, name) for name in ("path", "offset", "expected", "found")}})
         else:
             complain(f"{error}; nothing was changed")
         return 1
-    if not arguments.json:
-        done = {name: count for name, count in report.checked.items() if count or name == "log_bytes"}
-        report = Report(report.findings, done)
-    return say_built(report, arguments.store, as_json=arguments.json)
+    report = Report([*_earlier_damage(root, report), *report.findings], report.checked)
+    code = _say_recovered(arguments, report, was_open=was_open)
+    if not arguments.verify:
+        return code
+    with MessageStore.open(root) as store, Progress("verify") as progress:
+        return max(code, say_report(store.verify(progress), json=arguments.json))
+
+
+def _earlier_damage(root: Path, report: Report) -> list[Finding]:
+    """Return the damage of the log before the part that a recovery walks, by reading it."""
+    with CommitLog.open(root / "commitlog") as log, Progress("log") as progress:
+        span = (log.min_offset, log.max_offset - report.checked["log_bytes"])
+        reader = log.scan(end_phy_offset=span[1], columns=("phy_offset", "store_size", "store_timestamp"), stop="valid")
+        deque(read_ahead(reader, progress, span), maxlen=0)
+        return reader.report.findings
+
+
+def _say_recovered(arguments: argparse.Namespace, report: Report, *, was_open: bool) -> int:
+    done = {name: count for name, count in report.checked.items() if count and name not in _NO_CHANGE}
+    if arguments.json or report.findings:
+        shown = report.checked if arguments.json else {"log_bytes": report.checked["log_bytes"], **done}
+        return say_built(Report(report.findings, shown), arguments.store, as_json=arguments.json)
+    counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in done.items())
+    what = ("would be: " if arguments.dry_run else "") + counts if counts else "nothing to do"
+    marked = "; it was not closed, and counts as closed now" if was_open and not arguments.dry_run else ""
+    checked = (
+        "" if arguments.verify else "; queues and index as a whole are checked by `logdex verify`, or with --verify"
+    )
+    say(f"{arguments.store}: {what}{marked}{checked}")
+    return 0

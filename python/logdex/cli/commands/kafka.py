@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from logdex._core import local_path
 from logdex.cli.arguments import TIMES, add_options, command, count, int32, raw_bytes, word
 from logdex.cli.output import Progress, complain, say, say_json, say_report
-from logdex.cli.sources import open_first
+from logdex.cli.sources import nothing_matches, open_first
 from logdex.cli.sources.kafka import open_part, open_source, say_record
 from logdex.cli.sources.kafka_dump import Dump, files_to_dump
 from logdex.kafka import Log, LogDir, LogSegment, ProducerState, build_key_index, find
@@ -152,7 +152,8 @@ def run_find(arguments: argparse.Namespace) -> int:
     if result.scanned_offsets:
         complain(f"{result.scanned_offsets:,} offsets were scanned: no index covers them")
     if not result:
-        complain("nothing found")
+        with open_first(local_path(arguments.log_dir), (open_source,), "no Kafka log directory") as source:
+            complain(nothing_matches(arguments, *source.held(arguments.topic)))
     return 0 if result else 1
 
 

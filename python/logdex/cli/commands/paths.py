@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import sys
 from typing import TYPE_CHECKING, Any
 
-from logdex._core import SegmentReader, local_path
+from logdex._core import SegmentReader, csv_lines, csv_names, json_lines, local_path, time_text
 from logdex.cli.arguments import FILTERS, OPEN, add_options, add_source, command, open_options
-from logdex.cli.output import Progress, complain, say, say_facts, say_json, say_report, size_text, table, time_text
+from logdex.cli.output import Progress, complain, say, say_facts, say_json, say_report, size_text, table
 from logdex.cli.rows import limited_batches, plain_rows
-from logdex.cli.sources import kafka, open_first, rocketmq
+from logdex.cli.sources import kafka, nothing_matches, open_first, rocketmq
 from logdex.errors import LogdexError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
-    from typing import BinaryIO
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+    from typing import BinaryIO, TypeAlias
+
+    from arro3.core import RecordBatch, Schema
 
     from logdex._core import BatchStream
     from logdex.cli.arguments import Subparsers
     from logdex.cli.sources import Source
+
+    _Write: TypeAlias = Callable[[RecordBatch], object]
+    _Format: TypeAlias = Callable[..., AbstractContextManager[_Write]]
 
 _PATH = "a store, a commit log, an index directory or file; a Kafka log directory, or a part of it"
 _STORE = "the store, or its commit log"
@@ -55,11 +63,13 @@ they can be trusted; else the log is scanned.
   logdex cat /data/store --json | jq -r .keys"""
 
 _EXPORT = """\
-Needs pyarrow (pip install pyarrow). README.md lists the columns; bodies are decompressed.
-The file gets its name only when it is complete.
+The extension is the format: .parquet (needs pyarrow), .json or .jsonl (JSON lines, as
+`cat --json --body` prints them), .csv. Bodies are decompressed; one that is not UTF-8 is base64
+in body_base64. README.md lists the columns. The file gets its name only when it is complete.
 
   logdex export /data/store orders.parquet --topic Orders --begin 2026-11-20
-  logdex export /data/store heads.parquet --no-body --compression zstd"""
+  logdex export /data/store heads.csv --no-body
+  logdex export /data/store - | jq -r .keys"""
 
 
 def add_parsers(subparsers: Subparsers) -> None:
@@ -69,14 +79,14 @@ def add_parsers(subparsers: Subparsers) -> None:
     parser = command(subparsers, "cat", "print messages", _CAT, cat)
     parser.add_argument("path", metavar="STORE", help=_STORE)
     add_options(parser, *FILTERS, *OPEN, "--body")
-    parser = command(subparsers, "export", "write messages into a Parquet file", _EXPORT, export)
+    parser = command(subparsers, "export", "write messages into a Parquet, JSON or CSV file", _EXPORT, export)
     parser.add_argument("path", metavar="STORE", help=_STORE)
-    parser.add_argument("file", metavar="FILE.parquet", help="the file to write; it must not exist")
+    target = ".parquet, .json, .jsonl or .csv, and must not exist; - prints JSON lines"
+    parser.add_argument("file", metavar="FILE", help=target)
     add_options(parser, *FILTERS, *OPEN)
     parser.add_argument("--no-body", action="store_true", help="leave out the bodies")
     compressions = ("none", "snappy", "gzip", "zstd", "lz4", "brotli")
-    text = "of Parquet (default: %(default)s)"
-    parser.add_argument("--compression", choices=compressions, default="snappy", help=text)
+    parser.add_argument("--compression", choices=compressions, help="of Parquet (default: snappy)")
 
 
 def info(arguments: argparse.Namespace) -> int:
@@ -111,28 +121,37 @@ def cat(arguments: argparse.Namespace) -> int:
     printed = 0
     with _open(arguments) as source:
         stream = source.rows(arguments, body=arguments.body)
-        for row in plain_rows(limited_batches(stream, arguments.limit)):
-            source.say_row(row, as_json=arguments.json)
-            printed += 1
+        for batch in limited_batches(stream, arguments.limit):
+            if arguments.json:
+                sys.stdout.write(json_lines(batch))
+            else:
+                for row in plain_rows([batch]):
+                    source.say_row(row, as_json=False)
+            printed += batch.num_rows
         _say_passed_over(stream)
+        _say_nothing(source, arguments, printed)
     return 0 if printed else 1
 
 
 def export(arguments: argparse.Namespace) -> int:
     """Write the file; 1 if no row passes the filters, with a file of no rows."""
+    if arguments.file == "-":
+        return 0 if _write(_json, sys.stdout.buffer, arguments) else 1
     target = local_path(arguments.file)
+    write = _FORMATS.get(target.suffix.lower())
+    if write is None:
+        found = target.suffix or "no extension"
+        raise ValueError(f"{target}: expected {', '.join(_FORMATS)}, or - for standard output, found {found}")
+    if arguments.compression and write is not _parquet:
+        raise ValueError(f"--compression {arguments.compression}: expected a .parquet file, found {target}")
     if target.exists():
         raise FileExistsError(errno.EEXIST, "the file exists already", str(target))
-    try:
-        import pyarrow.parquet  # noqa: PLC0415, F401 -- optional
-    except ImportError:
-        raise LogdexError("export needs pyarrow: pip install pyarrow") from None
     part = target.with_name(target.name + ".part")
     # "x": another export may be writing this file.
     sink = part.open("xb")
     try:
-        with sink, _open(arguments) as source, Progress("export") as progress:
-            rows = _write(source, sink, progress, arguments)
+        with sink:
+            rows = _write(write, sink, arguments)
         part.rename(target)
     except BaseException:
         part.unlink(missing_ok=True)
@@ -145,25 +164,55 @@ def export(arguments: argparse.Namespace) -> int:
     return 0 if rows else 1
 
 
-def _write(source: Source, sink: BinaryIO, progress: Progress, arguments: argparse.Namespace) -> int:
-    """Write the rows. The progress is the position in the log, or the bytes of batches without `phy_offset`."""
-    import pyarrow as pa  # noqa: PLC0415 -- optional
-    from pyarrow import parquet  # noqa: PLC0415 -- optional
+@contextlib.contextmanager
+def _parquet(sink: BinaryIO, schema: Schema, arguments: argparse.Namespace) -> Iterator[_Write]:
+    try:
+        import pyarrow as pa  # noqa: PLC0415 -- optional
+        from pyarrow import parquet  # noqa: PLC0415 -- optional
+    except ImportError:
+        raise LogdexError("export to Parquet needs pyarrow: pip install pyarrow; .json and .csv need nothing") from None
+    with parquet.ParquetWriter(sink, pa.schema(schema), compression=arguments.compression or "snappy") as writer:
+        yield lambda batch: writer.write_batch(pa.record_batch(batch))
 
-    stream = source.rows(arguments, body=not arguments.no_body)
-    facts = source.describe().facts
-    begin, total = facts.get("min_offset"), facts.get("log_bytes")
+
+@contextlib.contextmanager
+def _json(sink: BinaryIO, *_: object) -> Iterator[_Write]:
+    yield lambda batch: sink.write(json_lines(batch).encode())
+
+
+@contextlib.contextmanager
+def _csv(sink: BinaryIO, schema: Schema, _: object) -> Iterator[_Write]:
+    sink.write(csv_names(schema).encode())
+    yield lambda batch: sink.write(csv_lines(batch).encode())
+
+
+_FORMATS: dict[str, _Format] = {".parquet": _parquet, ".json": _json, ".jsonl": _json, ".csv": _csv}
+
+
+def _write(write: _Format, sink: BinaryIO, arguments: argparse.Namespace) -> int:
+    """Write the rows. The progress is the position in the log, or the bytes of batches without `phy_offset`."""
     rows = 0
-    with parquet.ParquetWriter(sink, pa.schema(stream.schema), compression=arguments.compression) as writer:
-        for batch in limited_batches(stream, arguments.limit):
-            writer.write_batch(pa.record_batch(batch))
-            rows += batch.num_rows
-            if begin is not None and "phy_offset" in batch.column_names:
-                progress(batch.column("phy_offset")[batch.num_rows - 1].as_py() - begin, total)
-            else:
-                progress.add(batch.nbytes)
-    _say_passed_over(stream)
+    with _open(arguments) as source, Progress("export") as progress:
+        stream = source.rows(arguments, body=not arguments.no_body)
+        facts = source.describe().facts
+        begin, total = facts.get("min_offset"), facts.get("log_bytes")
+        with write(sink, stream.schema, arguments) as write_batch:
+            for batch in limited_batches(stream, arguments.limit):
+                write_batch(batch)
+                rows += batch.num_rows
+                if begin is not None and "phy_offset" in batch.column_names:
+                    progress(batch.column("phy_offset")[batch.num_rows - 1].as_py() - begin, total)
+                else:
+                    progress.add(batch.nbytes)
+        _say_passed_over(stream)
+        _say_nothing(source, arguments, rows)
     return rows
+
+
+def _say_nothing(source: Source, arguments: argparse.Namespace, rows: int) -> None:
+    """Print on standard error what is there, if no row passed the filters."""
+    if not rows and arguments.limit != 0:
+        complain(nothing_matches(arguments, *source.held(arguments.topic)))
 
 
 def _open(arguments: argparse.Namespace) -> Source:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from logdex._core import time_text
 from logdex.cli.arguments import TIMES, add_options, add_source, command, count, open_options, word
-from logdex.cli.output import Progress, complain, say_json, say_lines, size_text
+from logdex.cli.output import Progress, complain, in_flags, say_json, say_lines, size_text
 from logdex.cli.rows import say_message
+from logdex.cli.sources import nothing_matches
 from logdex.hash_index.query import TimeRange
 from logdex.rocketmq import MessageStore
+from logdex.rocketmq.find import ANY_TOPIC
 
 if TYPE_CHECKING:
     import argparse
@@ -41,7 +44,6 @@ the index is behind the log. Then it lists the likely causes (docs/findings.md h
   logdex explain /data/store Orders order-1001
   logdex explain /data/store Orders order-1001 --begin -2h --json"""
 
-_ANY_TOPIC = "*"
 _SCANS: dict[str, Scan] = {"auto": "auto", "all": True, "none": False}
 
 
@@ -69,12 +71,11 @@ def add_parsers(subparsers: Subparsers) -> None:
 
 def find(arguments: argparse.Namespace) -> int:
     """Print the messages; 1 if there are none."""
-    topic = None if arguments.topic == _ANY_TOPIC else arguments.topic
     with MessageStore.open(arguments.store, **open_options(arguments)) as store:
-        by_id = _by_id(store, arguments) if topic is None else None
+        by_id = _by_id(store, arguments) if arguments.topic == ANY_TOPIC else None
         with Progress("log without an index") as progress:
             result = store.find(
-                topic,
+                arguments.topic,
                 arguments.key,
                 begin=arguments.begin,
                 end=arguments.end,
@@ -88,8 +89,10 @@ def find(arguments: argparse.Namespace) -> int:
             if not arguments.body:
                 del row["body"], row["body_error"]
             say_message(row, as_json=arguments.json)
-    found = bool(messages) or result.truncated
-    _say_limits(result, found=found, arguments=arguments)
+        found = bool(messages) or result.truncated
+        _say_limits(result, arguments)
+        if not found:
+            complain(_nothing_found(store, arguments))
     return 0 if found else 1
 
 
@@ -100,7 +103,7 @@ def explain(arguments: argparse.Namespace) -> int:
     if arguments.json:
         say_json(explanation.to_dict())
     else:
-        say_lines(explanation)
+        say_lines(in_flags(str(explanation)))
     return 0 if explanation.found else 1
 
 
@@ -111,13 +114,21 @@ def _by_id(store: MessageStore, arguments: argparse.Namespace) -> Message | None
     return message if message is not None and times.holds(message.store_timestamp) else None
 
 
-def _say_limits(result: FindResult, *, found: bool, arguments: argparse.Namespace) -> None:
+def _say_limits(result: FindResult, arguments: argparse.Namespace) -> None:
     """Print on standard error what limits the answer, so that standard output holds only messages."""
     if result.truncated:
         complain(f"there are more than {arguments.max}")
     if result.unscanned:
         size = sum(end - begin for begin, end in result.unscanned)
         complain(f"{size_text(size)} of the log are neither indexed nor scanned (--scan all scans them)")
-    if not found:
-        asked = "a topic and the key" if arguments.topic == _ANY_TOPIC else "the same arguments"
-        complain(f"nothing found; run `logdex explain` with {asked} to see why")
+
+
+def _nothing_found(store: MessageStore, arguments: argparse.Namespace) -> str:
+    """Return why nothing is found, as far as one more look tells it."""
+    topic, key = arguments.topic, arguments.key
+    if topic != ANY_TOPIC and topic not in store.topics:
+        return nothing_matches(arguments, store.topics, [])
+    if (arguments.begin, arguments.end) != (None, None) and (other := store.find(topic, key, max_num=1, scan=False)):
+        return f"nothing found in this range of times; a message has the key at {time_text(other[0].store_timestamp)}"
+    asked = "a topic and the key" if topic == ANY_TOPIC else "the same arguments"
+    return f"nothing found; run `logdex explain` with {asked} to see why"

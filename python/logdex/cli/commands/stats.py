@@ -7,8 +7,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from logdex import _core
+from logdex._core import time_text
 from logdex.cli.arguments import GEOMETRY, add_options, command
-from logdex.cli.output import Progress, say, say_json, table, time_text
+from logdex.cli.output import Progress, say, say_json, table
 from logdex.cli.sources import open_first
 from logdex.cli.sources.rocketmq import open_index
 from logdex.errors import LogdexError

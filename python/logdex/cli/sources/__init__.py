@@ -10,7 +10,9 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from logdex._core import time_text
 from logdex._files import Closing
+from logdex.report import near_names
 
 if TYPE_CHECKING:
     import argparse
@@ -72,6 +74,10 @@ class Source(Closing):
         """Return the rows that pass the options `FILTERS`, in log order; without bodies unless `body`."""
         raise ValueError(f"{self.describe().kind}: it has no messages; expected a store, or its commit log")
 
+    def held(self, topic: str | None) -> tuple[Sequence[str], Sequence[int]]:  # noqa: ARG002 -- as above
+        """Return the topics here, and times in ms from the first to the last message of one of them; None: of all."""
+        return [], []
+
 
 class Part(Source):
     """A file or directory that belongs to a store or a log directory. It is read on demand; nothing stays open.
@@ -103,6 +109,18 @@ class Part(Source):
 
     def close(self) -> None:
         """Do nothing: no file is open."""
+
+
+def nothing_matches(arguments: argparse.Namespace, topics: Sequence[str], times: Sequence[int]) -> str:
+    """Return in words what was asked for in vain, and what is there instead; see `Source.held`."""
+    topic, begin, end = arguments.topic, time_text(arguments.begin), time_text(arguments.end)
+    if topic is not None and topic not in topics:
+        return f"nothing found: no topic {topic!r} here; {near_names(topic, topics)}"
+    bounds = f"{f' from {begin}' if begin else ''}{f' to {end}' if end else ''}"
+    asked = f"nothing found{f' of topic {topic}' if topic is not None else ''}{bounds}"
+    if not times:
+        return f"{asked}: there are no messages"
+    return f"{asked}; messages are from {time_text(min(times))} to {time_text(max(times))}"
 
 
 def open_first(path: Path, kinds: Iterable[Callable[..., _S | None]], expected: str, **options: Any) -> _S:  # noqa: ANN401 -- each kind has its own

@@ -6,8 +6,8 @@ import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from logdex._core import broker_lock_holder
-from logdex.cli.output import body_text, json_bytes, json_headers, say, say_json, time_text
+from logdex._core import broker_lock_holder, time_text
+from logdex.cli.output import body_text, json_bytes, json_headers, say, say_json
 from logdex.cli.sources import Description, Listing, Part, Source
 from logdex.cli.sources.kafka_dump import Dump, is_known
 from logdex.errors import CorruptFileError
@@ -42,7 +42,7 @@ _OFFSETS = {
 _MOST_BYTES = 1 << 20  # of a file of properties
 
 
-def say_record(row: dict[str, Any], *, as_json: bool) -> None:
+def say_record(row: dict[str, Any], *, as_json: bool = False) -> None:
     """Print a record: as a line, with the value below it if it was read, or as JSON with times in ms."""
     if as_json:
         shown = {name: value for name, value in row.items() if name not in ("key", "value", "headers")}
@@ -129,6 +129,13 @@ class _KafkaSource(Source):
         if filters.topic not in (None, opened.topic) or filters.queue not in (None, opened.partition):
             return opened.records(end_offset=0, columns=columns)
         return opened.records(**bounds)
+
+    def held(self, topic: str | None) -> tuple[Sequence[str], Sequence[int]]:
+        opened = self.opened
+        topics = list(opened.topics) if isinstance(opened, LogDir) else [opened.topic or ""]
+        parts = [log.segments for log in self._logs() if topic in (None, log.topic)]
+        ranges = [_times_and_size(segments) for segments in ([[opened]] if isinstance(opened, LogSegment) else parts)]
+        return topics, [each[name] for each in ranges for name in _TIMES[:2] if each[name] is not None]
 
     def verify(self, progress: Progress, *, deep: bool = True) -> Report:
         """Check everything; the progress counts bytes of `.log` files."""

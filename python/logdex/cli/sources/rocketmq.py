@@ -51,6 +51,9 @@ class _StoreSource(Source):
             topic=filters.topic, queue_id=filters.queue, begin=filters.begin, end=filters.end, columns=columns
         )
 
+    def held(self, topic: str | None) -> tuple[Sequence[str], Sequence[int]]:
+        return self.opened.topics, self.opened.times(topic)
+
     def verify(self, progress: Progress, *, deep: bool = True) -> Report:  # noqa: ARG002 -- of Kafka
         return self.opened.verify(progress=progress)
 

@@ -13,17 +13,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from logdex._core import CommitLog, StoreCheckpoint, index_holds_tags, sync_file
-from logdex.errors import CorruptFileError
+from logdex._core import (
+    CommitLog,
+    ConsumeQueueWriter,
+    StoreCheckpoint,
+    broker_lock_holder,
+    index_holds_tags,
+    sync_file,
+    truncate_log,
+)
+from logdex.errors import CorruptFileError, LockedError
 from logdex.hash_index.directory import DirectoryLock, list_directory
 from logdex.hash_index.geometry import check_geometry
-from logdex.report import Finding
+from logdex.report import Finding, Report
 from logdex.rocketmq.index_service import IndexService
-from logdex.rocketmq.layout import OFFSET_NAME
+from logdex.rocketmq.layout import OFFSET_NAME, StoreLayout
 from logdex.rocketmq.read import valid_messages
 
 if TYPE_CHECKING:
-    from logdex.rocketmq.layout import StoreLayout
     from logdex.rocketmq.write.options import StoreOptions
 
 READING = {"access": "auto", "compat": None, "clock_slack_ms": 0}
@@ -131,6 +138,30 @@ def plan_recovery(layout: StoreLayout, options: StoreOptions, queue_end: int) ->
             messages_lost=lost + doubtful,
             findings=findings,
         )
+
+
+def dry_run(root: Path, options: StoreOptions) -> Report:
+    """Return what a start would find and truncate; what queues and index lack is found only when it is written.
+
+    Raises:
+        LockedError: A running broker or another writer holds the store.
+        OSError: As `plan_recovery`, and its other errors.
+    """
+    layout = StoreLayout(root, str(root / "commitlog"))
+    if (pid := broker_lock_holder(root / "lock")) is not None:
+        raise LockedError(str(root / "lock"), pid)
+    plan = plan_recovery(layout, options, ConsumeQueueWriter.check_files(root, **options.queue_files))
+    cut = truncate_log(layout.commit_log, plan.end, dry_run=True).checked
+    return Report(
+        plan.findings,
+        {
+            "log_bytes": plan.end - plan.begin,
+            "messages_cut_off": plan.messages_lost,
+            "bytes_cut": cut["bytes_cut"],
+            "log_files_deleted": cut["files_deleted"],
+            "index_files_deleted": len(plan.index_beyond),
+        },
+    )
 
 
 def _file_size(log: CommitLog, end: int, wanted: int | None) -> int:

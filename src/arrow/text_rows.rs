@@ -1,0 +1,372 @@
+//! The rows of a batch as text: JSON lines and CSV.
+//!
+//! | value | JSON | CSV |
+//! |---|---|---|
+//! | time | milliseconds | ISO 8601 in UTC; milliseconds if no date has four digits for its year |
+//! | bytes in a column `x` | `x`, or if they are not UTF-8 null and `x_base64` | likewise, in two columns |
+//! | map | object | the text of the object |
+//! | list of headers | list of objects with `key` and `value`, which is of bytes | the text of the list |
+//! | null | null; of headers an empty list | nothing; an empty text is `""` |
+//!
+//! JSON is ASCII, so that no terminal obeys it.
+
+use std::fmt::Write as _;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int32Type, Int64Type, TimestampMillisecondType};
+use arrow_array::{
+    Array, BinaryArray, BooleanArray, Int32Array, Int64Array, ListArray, MapArray, RecordBatch, StringArray,
+};
+use arrow_array::{TimestampMillisecondArray, types::GenericBinaryType};
+use arrow_schema::{DataType, Schema, TimeUnit};
+
+use crate::error::{Error, Result};
+use crate::time_text::TimeText;
+
+/// A column of one of the types that messages and records have.
+enum Cells<'a> {
+    Text(&'a StringArray),
+    Bytes(&'a BinaryArray),
+    Flag(&'a BooleanArray),
+    Int32(&'a Int32Array),
+    Int64(&'a Int64Array),
+    Time(&'a TimestampMillisecondArray),
+    Map(&'a MapArray, &'a StringArray, &'a StringArray),
+    Headers(&'a ListArray, &'a StringArray, &'a BinaryArray),
+}
+
+/// Returns the rows of a batch as JSON lines.
+///
+/// # Errors
+///
+/// [`Error::InvalidArgument`] for a column of another type.
+pub(crate) fn json_lines(batch: &RecordBatch) -> Result<String> {
+    let columns = columns(batch)?;
+    let mut text = String::new();
+    for row in 0..batch.num_rows() {
+        text.push('{');
+        for (at, (name, cells)) in columns.iter().enumerate() {
+            if at > 0 {
+                text.push_str(", ");
+            }
+            cells.json(&mut text, name, row);
+        }
+        text.push_str("}\n");
+    }
+    Ok(text)
+}
+
+/// Returns the line of names of a CSV file.
+pub(crate) fn csv_names(schema: &Schema) -> String {
+    let mut text = String::new();
+    for (at, field) in schema.fields().iter().enumerate() {
+        if at > 0 {
+            text.push(',');
+        }
+        quoted(&mut text, field.name());
+        if *field.data_type() == DataType::Binary {
+            text.push(',');
+            quoted(&mut text, &format!("{}_base64", field.name()));
+        }
+    }
+    text.push('\n');
+    text
+}
+
+/// Returns the rows of a batch as lines of CSV, without the line of names.
+///
+/// # Errors
+///
+/// As [`json_lines`].
+pub(crate) fn csv_lines(batch: &RecordBatch) -> Result<String> {
+    let columns = columns(batch)?;
+    let mut text = String::new();
+    for row in 0..batch.num_rows() {
+        for (at, (_, cells)) in columns.iter().enumerate() {
+            if at > 0 {
+                text.push(',');
+            }
+            cells.csv(&mut text, row);
+        }
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+fn columns(batch: &RecordBatch) -> Result<Vec<(String, Cells<'_>)>> {
+    let fields = batch.schema_ref().fields().iter();
+    fields
+        .zip(batch.columns())
+        .map(|(field, array)| Ok((field.name().clone(), Cells::of(field.name(), array)?)))
+        .collect()
+}
+
+impl<'a> Cells<'a> {
+    fn of(name: &str, array: &'a dyn Array) -> Result<Self> {
+        let of_type = match array.data_type() {
+            DataType::Utf8 => Some(Self::Text(array.as_string())),
+            DataType::Binary => Some(Self::Bytes(array.as_binary())),
+            DataType::Boolean => Some(Self::Flag(array.as_boolean())),
+            DataType::Int32 => Some(Self::Int32(array.as_primitive::<Int32Type>())),
+            DataType::Int64 => Some(Self::Int64(array.as_primitive::<Int64Type>())),
+            DataType::Timestamp(TimeUnit::Millisecond, _) => {
+                Some(Self::Time(array.as_primitive::<TimestampMillisecondType>()))
+            }
+            DataType::Map(..) => {
+                let map = array.as_map();
+                map.keys()
+                    .as_string_opt()
+                    .zip(map.values().as_string_opt())
+                    .map(|(keys, values)| Self::Map(map, keys, values))
+            }
+            DataType::List(_) => {
+                let list = array.as_list();
+                list.values().as_struct_opt().and_then(|pairs| match pairs.columns() {
+                    [keys, values] => {
+                        let values = values.as_bytes_opt::<GenericBinaryType<i32>>();
+                        keys.as_string_opt().zip(values).map(|(keys, values)| Self::Headers(list, keys, values))
+                    }
+                    _ => None,
+                })
+            }
+            _ => None,
+        };
+        of_type.ok_or_else(|| {
+            let found = array.data_type();
+            Error::InvalidArgument(format!("column {name}: expected a column of messages or records, found {found}"))
+        })
+    }
+
+    fn array(&self) -> &dyn Array {
+        match self {
+            Self::Text(array) => array,
+            Self::Bytes(array) => array,
+            Self::Flag(array) => array,
+            Self::Int32(array) => array,
+            Self::Int64(array) => array,
+            Self::Time(array) => array,
+            Self::Map(array, ..) => array,
+            Self::Headers(array, ..) => array,
+        }
+    }
+
+    /// Writes a name with its value.
+    fn json(&self, text: &mut String, name: &str, row: usize) {
+        let valid = self.array().is_valid(row);
+        if let Self::Bytes(array) = self {
+            return json_bytes(text, name, valid.then(|| array.value(row)));
+        }
+        json_text(text, name);
+        text.push_str(": ");
+        match self {
+            Self::Headers(..) => self.json_value(text, row),
+            _ if valid => self.json_value(text, row),
+            _ => text.push_str("null"),
+        }
+    }
+
+    /// Writes a value that is not null, and not of bytes.
+    fn json_value(&self, text: &mut String, row: usize) {
+        match self {
+            Self::Text(array) => json_text(text, array.value(row)),
+            Self::Bytes(array) => json_text(text, &base64(array.value(row))),
+            Self::Flag(array) => text.push_str(if array.value(row) { "true" } else { "false" }),
+            Self::Int32(array) => number(text, array.value(row).into()),
+            Self::Int64(array) => number(text, array.value(row)),
+            Self::Time(array) => number(text, array.value(row)),
+            Self::Map(map, keys, values) => {
+                text.push('{');
+                for (at, entry) in entries(map.value_offsets(), row).enumerate() {
+                    if at > 0 {
+                        text.push_str(", ");
+                    }
+                    json_text(text, keys.value(entry));
+                    text.push_str(": ");
+                    match values.is_valid(entry).then(|| values.value(entry)) {
+                        Some(value) => json_text(text, value),
+                        None => text.push_str("null"),
+                    }
+                }
+                text.push('}');
+            }
+            Self::Headers(list, keys, values) => {
+                text.push('[');
+                let headers = if list.is_valid(row) { entries(list.value_offsets(), row) } else { 0..0 };
+                for (at, entry) in headers.enumerate() {
+                    text.push_str(if at > 0 { ", {\"key\": " } else { "{\"key\": " });
+                    json_text(text, keys.value(entry));
+                    text.push_str(", ");
+                    json_bytes(text, "value", values.is_valid(entry).then(|| values.value(entry)));
+                    text.push('}');
+                }
+                text.push(']');
+            }
+        }
+    }
+
+    fn csv(&self, text: &mut String, row: usize) {
+        let valid = self.array().is_valid(row);
+        match self {
+            Self::Bytes(array) => match valid.then(|| std::str::from_utf8(array.value(row))) {
+                None => text.push(','),
+                Some(Ok(value)) => {
+                    quoted(text, value);
+                    text.push(',');
+                }
+                Some(Err(_)) => {
+                    text.push(',');
+                    text.push_str(&base64(array.value(row)));
+                }
+            },
+            _ if !valid => (),
+            Self::Text(array) => quoted(text, array.value(row)),
+            Self::Time(array) => {
+                let _ = write!(text, "{}", TimeText(array.value(row)));
+            }
+            Self::Map(..) | Self::Headers(..) => {
+                let mut value = String::new();
+                self.json_value(&mut value, row);
+                quoted(text, &value);
+            }
+            Self::Flag(_) | Self::Int32(_) | Self::Int64(_) => self.json_value(text, row),
+        }
+    }
+}
+
+/// The entries of a row of a map or a list.
+fn entries(offsets: &[i32], row: usize) -> std::ops::Range<usize> {
+    let at = |row: usize| offsets.get(row).and_then(|&offset| usize::try_from(offset).ok()).unwrap_or(0);
+    at(row)..at(row + 1)
+}
+
+fn number(text: &mut String, value: i64) {
+    // Writing to a String cannot fail.
+    let _ = write!(text, "{value}");
+}
+
+fn json_bytes(text: &mut String, name: &str, value: Option<&[u8]>) {
+    json_text(text, name);
+    match value.map(std::str::from_utf8) {
+        None => text.push_str(": null"),
+        Some(Ok(value)) => {
+            text.push_str(": ");
+            json_text(text, value);
+        }
+        Some(Err(_)) => {
+            text.push_str(": null, ");
+            json_text(text, &format!("{name}_base64"));
+            text.push_str(": ");
+            json_text(text, &base64(value.unwrap_or_default()));
+        }
+    }
+}
+
+/// Writes a text in quotation marks, in ASCII.
+fn json_text(text: &mut String, value: &str) {
+    text.push('"');
+    for letter in value.chars() {
+        match letter {
+            '"' => text.push_str("\\\""),
+            '\\' => text.push_str("\\\\"),
+            '\n' => text.push_str("\\n"),
+            '\r' => text.push_str("\\r"),
+            '\t' => text.push_str("\\t"),
+            ' '..='~' => text.push(letter),
+            _ => {
+                for unit in letter.encode_utf16(&mut [0; 2]) {
+                    let _ = write!(text, "\\u{unit:04x}");
+                }
+            }
+        }
+    }
+    text.push('"');
+}
+
+/// Writes a cell of CSV, in quotation marks where it needs them.
+fn quoted(text: &mut String, value: &str) {
+    if !value.is_empty() && !value.contains(['"', ',', '\n', '\r']) {
+        text.push_str(value);
+        return;
+    }
+    text.push('"');
+    text.push_str(&value.replace('"', "\"\""));
+    text.push('"');
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for three in bytes.chunks(3) {
+        let bits = (0..3).fold(0, |bits, at| bits << 8 | u32::from(three.get(at).copied().unwrap_or(0)));
+        for at in 0..4_u32 {
+            let letter = LETTERS.get((bits >> (18 - 6 * at) & 63) as usize).copied().unwrap_or(b'=');
+            text.push(if at as usize > three.len() { '=' } else { char::from(letter) });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::ArrayRef;
+
+    use super::*;
+
+    fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
+        RecordBatch::try_from_iter(columns).unwrap()
+    }
+
+    fn example() -> RecordBatch {
+        batch(vec![
+            ("topic", Arc::new(StringArray::from(vec![Some("a,\"b\"\n\u{1b}\u{e9}\u{1f600}"), None, Some("")]))),
+            ("body", Arc::new(BinaryArray::from_opt_vec(vec![Some(b"shirt"), None, Some(b"\xff\x00")]))),
+            ("n", Arc::new(Int64Array::from(vec![Some(i64::MIN), None, Some(1)]))),
+            (
+                "at",
+                Arc::new(TimestampMillisecondArray::from(vec![Some(-1), None, Some(i64::MAX)]).with_timezone("UTC")),
+            ),
+            ("ok", Arc::new(BooleanArray::from(vec![Some(true), None, Some(false)]))),
+        ])
+    }
+
+    #[test]
+    fn rows_are_json_lines_in_ascii() {
+        let expected = concat!(
+            r#"{"topic": "a,\"b\"\n\u001b\u00e9\ud83d\ude00", "body": "shirt", "n": -9223372036854775808, "at": -1, "ok": true}"#,
+            "\n",
+            r#"{"topic": null, "body": null, "n": null, "at": null, "ok": null}"#,
+            "\n",
+            r#"{"topic": "", "body": null, "body_base64": "/wA=", "n": 1, "at": 9223372036854775807, "ok": false}"#,
+            "\n"
+        );
+        assert_eq!(json_lines(&example()).unwrap(), expected);
+    }
+
+    #[test]
+    fn rows_are_lines_of_csv() {
+        let batch = example();
+        assert_eq!(csv_names(batch.schema_ref()), "topic,body,body_base64,n,at,ok\n");
+        let expected = concat!(
+            "\"a,\"\"b\"\"\n\u{1b}\u{e9}\u{1f600}\",shirt,,-9223372036854775808,1969-12-31T23:59:59.999Z,true\n",
+            ",,,,,\n",
+            "\"\",,/wA=,1,9223372036854775807,false\n"
+        );
+        assert_eq!(csv_lines(&batch).unwrap(), expected);
+    }
+
+    #[test]
+    fn base64_pads() {
+        for (bytes, text) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")] {
+            assert_eq!(base64(bytes.as_bytes()), text);
+        }
+        assert_eq!(base64(&[0xfb, 0xff, 0xfe]), "+//+");
+    }
+
+    #[test]
+    fn a_column_of_another_type_is_refused() {
+        let other = batch(vec![("x", Arc::new(arrow_array::Float64Array::from(vec![1.0])))]);
+        assert!(json_lines(&other).unwrap_err().to_string().starts_with("column x: expected"));
+    }
+}

@@ -1,0 +1,267 @@
+//! Times as text: what users write, and what is printed for them. Dates are of the Gregorian calendar, in UTC.
+
+use std::fmt;
+
+const DAY_MS: i64 = 86_400_000;
+const MINUTE_MS: i64 = 60_000;
+/// Milliseconds of 1990-01-01. A smaller number is more likely a number of seconds, or of a date.
+const YEAR_1990_MS: i64 = 631_152_000_000;
+
+/// A time in milliseconds that prints as ISO 8601, or as its number if its year has not four digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeText(pub i64);
+
+impl fmt::Display for TimeText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (days, ms) = (self.0.div_euclid(DAY_MS), self.0.rem_euclid(DAY_MS));
+        // Years begin in March, so that a leap day is the last of its year; 400 years have 146,097 days.
+        let shifted = days + 719_468;
+        let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+        let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let march_month = (5 * day_of_year + 2) / 153;
+        let day = day_of_year - (153 * march_month + 2) / 5 + 1;
+        let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+        let year = era * 400 + year_of_era + i64::from(month <= 2);
+        if !(1..=9999).contains(&year) {
+            return write!(f, "{}", self.0);
+        }
+        let (hour, minute, second, fraction) = (ms / 3_600_000, ms / MINUTE_MS % 60, ms / 1_000 % 60, ms % 1_000);
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{fraction:03}Z")
+    }
+}
+
+/// The days from 1970-01-01 to a date; `None` if the calendar has no such date.
+fn days_of(year: i64, month: i64, day: i64) -> Option<i64> {
+    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let last = match month {
+        4 | 6 | 9 | 11 => 30,
+        2 => 28 + i64::from(is_leap),
+        1..=12 => 31,
+        _ => return None,
+    };
+    if !(1..=9999).contains(&year) || !(1..=last).contains(&day) {
+        return None;
+    }
+    let (year, march_month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let day_of_year = (153 * march_month + 2) / 5 + day - 1;
+    Some(era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468)
+}
+
+/// Returns the milliseconds of a time that a user wrote: epoch milliseconds, ISO 8601, or an age such as `-2h`.
+///
+/// ISO 8601 without a zone is UTC. A date, also as `20261121`, is its first millisecond, or as the end of a range its last.
+/// Fractions of a millisecond are rounded into the range.
+///
+/// # Errors
+///
+/// What was expected and found. A number before 1990 is refused with both of its readings.
+pub fn parse_time(text: &str, now_ms: i64, end: bool) -> Result<i64, String> {
+    if let Some(age) = text.strip_prefix('-').and_then(age_ms) {
+        // A cast of such a number is exact enough for an age, and cannot wrap.
+        #[expect(clippy::cast_possible_truncation, reason = "saturates")]
+        return if age < 9e18 { Ok(now_ms.saturating_sub(age as i64)) } else { Err(too_large(text)) };
+    }
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let is_number = !digits.is_empty() && digits.len() <= 30 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number && text.len() != 8 {
+        let number: i64 = text.parse().ok().filter(|&number| number != i64::MIN).ok_or_else(|| too_large(text))?;
+        if number >= YEAR_1990_MS {
+            return Ok(number);
+        }
+        let (ms, seconds) = (TimeText(number), number.saturating_mul(1000));
+        let readings = format!("{ms} in milliseconds, {} in seconds", TimeText(seconds));
+        return Err(format!("{text} is ambiguous: {readings}; expected milliseconds of 1990 or later, or ISO 8601"));
+    }
+    iso(text, end).ok_or_else(|| {
+        let known = "epoch milliseconds, ISO 8601 such as 2026-11-21T19:30:00Z, or an age such as -2h";
+        let shown: String = text.chars().take(80).collect();
+        format!("expected a time ({known}): '{}'", shown.escape_debug())
+    })
+}
+
+fn too_large(text: &str) -> String {
+    format!("a time must fit in a signed 64-bit integer of milliseconds: {text}")
+}
+
+/// Milliseconds of an age such as `1.5d`.
+fn age_ms(text: &str) -> Option<f64> {
+    let (number, unit) = text.split_at(text.find(|letter: char| letter.is_ascii_alphabetic())?);
+    let unit_ms = match unit {
+        "ms" => 1.0,
+        "s" => 1e3,
+        "m" => 60e3,
+        "h" => 3_600e3,
+        "d" => 86_400e3,
+        "w" => 604_800e3,
+        _ => return None,
+    };
+    let mut parts = number.split('.');
+    let is_part = |part: &str| (1..=20).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
+    let whole = parts.next().is_some_and(is_part) && parts.next().is_none_or(is_part) && parts.next().is_none();
+    if whole { Some((number.parse::<f64>().ok()? * unit_ms).round()) } else { None }
+}
+
+/// Milliseconds of ISO 8601.
+fn iso(text: &str, end: bool) -> Option<i64> {
+    let mut rest = text;
+    let year = take(&mut rest, 4)?;
+    let dashes = skip(&mut rest, "-");
+    let month = take(&mut rest, 2)?;
+    if dashes != skip(&mut rest, "-") {
+        return None;
+    }
+    let date_ms = days_of(year, month, take(&mut rest, 2)?)? * DAY_MS;
+    if rest.is_empty() {
+        return Some(if end { date_ms + DAY_MS - 1 } else { date_ms });
+    }
+    if !(skip(&mut rest, "T") || skip(&mut rest, "t") || skip(&mut rest, " ")) {
+        return None;
+    }
+    let hour = take(&mut rest, 2)?;
+    let (mut minute, mut second, mut ms, mut is_finer) = (0, 0, 0, false);
+    let colons = skip(&mut rest, ":");
+    if colons || rest.starts_with(|letter: char| letter.is_ascii_digit()) {
+        minute = take(&mut rest, 2)?;
+        if if colons { skip(&mut rest, ":") } else { rest.starts_with(|letter: char| letter.is_ascii_digit()) } {
+            second = take(&mut rest, 2)?;
+            if skip(&mut rest, ".") || skip(&mut rest, ",") {
+                let length = rest.bytes().take_while(u8::is_ascii_digit).count();
+                let (decimals, after) = rest.split_at(length);
+                ms = format!("{decimals:0<3}").get(..3).filter(|_| length > 0)?.parse().ok()?;
+                is_finer = decimals.get(3..).is_some_and(|finer| finer.bytes().any(|digit| digit != b'0'));
+                rest = after;
+            }
+        }
+    }
+    if hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
+    let zone_minutes = match rest.split_at_checked(1) {
+        None | Some(("Z" | "z", "")) => 0,
+        Some((sign @ ("+" | "-"), mut zone)) => {
+            let hours = take(&mut zone, 2)?;
+            skip(&mut zone, ":");
+            let minutes = if zone.is_empty() { 0 } else { take(&mut zone, 2)? };
+            if !zone.is_empty() || hours > 23 || minutes > 59 {
+                return None;
+            }
+            (hours * 60 + minutes) * if sign == "-" { -1 } else { 1 }
+        }
+        Some(_) => return None,
+    };
+    let since_midnight = ((hour * 60 + minute) * 60 + second) * 1_000 + ms + i64::from(is_finer && !end);
+    Some(date_ms + since_midnight - zone_minutes * MINUTE_MS)
+}
+
+/// Takes a number of so many digits.
+fn take(rest: &mut &str, digits: usize) -> Option<i64> {
+    let (number, after) = rest.split_at_checked(digits)?;
+    if !number.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    *rest = after;
+    number.parse().ok()
+}
+
+/// Takes a text if it is next.
+fn skip(rest: &mut &str, text: &str) -> bool {
+    let after = rest.strip_prefix(text);
+    *rest = after.unwrap_or(rest);
+    after.is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_print_as_dates_of_the_calendar() {
+        for (ms, expected) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_400_000, "2000-02-29T00:00:00.000Z"),
+            (1_795_219_200_123, "2026-11-21T00:00:00.123Z"),
+            (-62_135_596_800_000, "0001-01-01T00:00:00.000Z"),
+            (-62_135_596_800_001, "-62135596800001"),
+            (253_402_300_799_999, "9999-12-31T23:59:59.999Z"),
+            (253_402_300_800_000, "253402300800000"),
+            (i64::MIN, "-9223372036854775808"),
+        ] {
+            assert_eq!(TimeText(ms).to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_printed_is_parsed() {
+        for day in -719_162..=2_932_896_i64 {
+            let ms = day * DAY_MS + day.rem_euclid(DAY_MS);
+            let text = TimeText(ms).to_string();
+            assert_eq!(iso(&text, false), Some(ms), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_time_is_iso_8601_in_any_of_its_forms() {
+        for text in [
+            "2023-11-14T22:13:20Z",
+            "2023-11-14 22:13:20",
+            "20231114T221320",
+            "2023-11-15T06:13:20+08:00",
+            "2023-11-15t06:13:20+0800",
+            "2023-11-15T06:13:20,000000000+08",
+            "2023-11-14T14:43:20-07:30",
+        ] {
+            assert_eq!(parse_time(text, 0, false), Ok(1_700_000_000_000), "{text}");
+        }
+        assert_eq!(parse_time("2023-11-14T22", 0, true), Ok(1_699_999_200_000));
+        assert_eq!(parse_time("2023-11-14T22:13:20.0009999Z", 0, false), Ok(1_700_000_000_001));
+        assert_eq!(parse_time("2023-11-14T22:13:20.0009999Z", 0, true), Ok(1_700_000_000_000));
+        assert_eq!(parse_time("20231114", 0, true), Ok(1_700_006_399_999));
+        for text in [
+            "",
+            "soon",
+            "2023-13-01",
+            "2023-02-29",
+            "2023-1114",
+            "202311-14",
+            "2023-11-14T",
+            "2023-11-14T24:00",
+            "2023-11-14x",
+            "2023-11-14T22:13:60",
+            "2023-11-14T22:13:20.",
+            "2023-11-14T22:13:20+8",
+            "2023-11-14T22:13:20+08:60",
+            "20231314",
+            "\u{e9}",
+            "2023-11-14T2\u{e9}",
+        ] {
+            assert!(parse_time(text, 0, false).unwrap_err().starts_with("expected a time ("), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_age_counts_from_now() {
+        for (text, ms) in [("-500ms", 500), ("-2s", 2_000), ("-1.5d", 129_600_000), ("-3w", 1_814_400_000)] {
+            assert_eq!(parse_time(text, 2_000_000_000_000, false), Ok(2_000_000_000_000 - ms));
+        }
+        for text in ["-2y", "-.5h", "-1.h", "-1.2.3h", "--1h", "-h"] {
+            assert!(parse_time(text, 0, false).unwrap_err().starts_with("expected a time ("), "{text}");
+        }
+        assert!(parse_time("-99999999999999999d", 0, false).unwrap_err().contains("64-bit"));
+    }
+
+    #[test]
+    fn a_number_before_1990_is_refused_with_both_readings() {
+        assert_eq!(parse_time("631152000000", 0, false), Ok(631_152_000_000));
+        assert_eq!(
+            parse_time("1795219200", 0, false).unwrap_err(),
+            "1795219200 is ambiguous: 1970-01-21T18:40:19.200Z in milliseconds, 2026-11-21T00:00:00.000Z in seconds; \
+             expected milliseconds of 1990 or later, or ISO 8601"
+        );
+        for text in ["0", "-5", "+17", "2026"] {
+            assert!(parse_time(text, 0, false).unwrap_err().contains("ambiguous"));
+        }
+        assert!(parse_time("99999999999999999999", 0, false).unwrap_err().contains("64-bit"));
+    }
+}
