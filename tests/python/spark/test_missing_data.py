@@ -110,6 +110,12 @@ def test_a_missing_index_file_costs_a_search_no_message(spark: SparkSession, sto
     assert ls.find(keys, store, **GEOMETRY).count() == 2
 
 
+def test_a_missing_queue_costs_a_read_no_message(spark: SparkSession, store: Path) -> None:
+    """The log is read instead."""
+    shutil.rmtree(store / "consumequeue" / "T")
+    assert spark.read.format("rocketmq").options(columns="phy_offset", topic="T").load(str(store)).count() == MESSAGES
+
+
 def test_index_files_that_vanish_after_the_plan(spark: SparkSession, store: Path) -> None:
     keys = spark.createDataFrame([("T", "k3")], "topic string, key string")
     lookup = ls.lookup(keys, store / "index", **GEOMETRY)
