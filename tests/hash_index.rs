@@ -20,8 +20,7 @@ fn geometry(hash_slots: u32, max_entries: u32) -> Geometry {
 }
 
 fn create(path: &Path, geometry: Geometry, access: Access) -> IndexFile {
-    let options =
-        CreateOptions { geometry, begin_timestamp: 0, begin_phy_offset: 0, access, answers: Answers::Complete };
+    let options = CreateOptions { access, ..CreateOptions::new(geometry) };
     IndexFile::create(path, options).unwrap()
 }
 
@@ -294,13 +293,7 @@ fn creating_is_exclusive_and_leaves_nothing_when_it_fails() {
     let path = dir.path().join("1");
     drop(example(&path, Access::Auto));
     let before = fs::read(&path).unwrap();
-    let options = CreateOptions {
-        geometry: geometry(10, 8),
-        begin_timestamp: 0,
-        begin_phy_offset: 0,
-        access: Access::Auto,
-        answers: Answers::Complete,
-    };
+    let options = CreateOptions::new(geometry(10, 8));
     match IndexFile::create(&path, options) {
         Err(Error::Io { source, .. }) => assert_eq!(source.kind(), std::io::ErrorKind::AlreadyExists),
         other => panic!("{other:?}"),

@@ -33,8 +33,7 @@ impl KeySource for Hashes {
 }
 
 fn create(path: &Path, geometry: Geometry, access: Access) -> IndexFile {
-    let options =
-        CreateOptions { geometry, begin_timestamp: 0, begin_phy_offset: 0, access, answers: Answers::Complete };
+    let options = CreateOptions { access, ..CreateOptions::new(geometry) };
     IndexFile::create(path, options).unwrap()
 }
 

@@ -4,8 +4,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
-use logdex::hash_index::{Answers, CreateOptions, Geometry, IndexFile, OpenOptions};
-use logdex::io::Access;
+use logdex::hash_index::{CreateOptions, Geometry, IndexFile, OpenOptions};
 
 use super::calls;
 use super::keys::Columns;
@@ -21,13 +20,7 @@ pub(crate) fn geometry(held: usize) -> Geometry {
 
 /// Options with which the benches create files.
 pub(crate) fn options(geometry: Geometry) -> CreateOptions {
-    CreateOptions {
-        geometry,
-        begin_timestamp: 0,
-        begin_phy_offset: 0,
-        access: Access::Auto,
-        answers: Answers::Complete,
-    }
+    CreateOptions::new(geometry)
 }
 
 /// A file that holds all of `columns`, open for reading.

@@ -1,4 +1,4 @@
-//! What the classes that give record batches have in common: they are read, closed or handed over, once.
+//! What the classes that return record batches have in common: they are read, closed or handed over, once.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,17 +12,14 @@ use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader, PySchema, PyTable};
 use crate::error::{Error, Result};
 
 /// A reader of record batches.
-pub(super) trait Batches: Send {
+pub(super) trait Batches: RecordBatchReader + Send + 'static {
     /// What is known of the way so far; it outlives the reader.
     type Notes: Clone + Send;
 
-    fn schema(&self) -> SchemaRef;
-
+    /// Returns the next batch, with the errors as they are.
     fn next_batch(&mut self) -> Result<Option<RecordBatch>>;
 
     fn notes(&self) -> Self::Notes;
-
-    fn into_stream(self) -> Box<dyn RecordBatchReader + Send>;
 }
 
 struct State<R: Batches> {
@@ -115,11 +112,77 @@ impl<R: Batches> BatchStream<R> {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let reader = self.take(py)?.into_stream();
-        PyRecordBatchReader::new(reader).into_arro3(py)?.call_method1("__arrow_c_stream__", (requested_schema,))
+        let reader = self.take(py)?;
+        PyRecordBatchReader::new(Box::new(reader))
+            .into_arro3(py)?
+            .call_method1("__arrow_c_stream__", (requested_schema,))
     }
 }
 
-fn is_closed() -> PyErr {
+pub(super) fn is_closed() -> PyErr {
     PyValueError::new_err("the reader was closed, read to a table or handed over as a stream")
 }
+
+/// Generates the methods of a class that returns record batches: its own, and those that all of them have.
+macro_rules! batch_reader {
+    ($class:ident { $($own:tt)* }) => {
+        #[pymethods]
+        impl $class {
+            $($own)*
+
+            /// The schema of the batches.
+            #[getter]
+            fn schema<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+                self.0.schema(py)
+            }
+
+            /// True when it was closed, read to a table, or handed over as a stream.
+            #[getter]
+            fn closed(&self, py: Python<'_>) -> bool {
+                self.0.closed(py)
+            }
+
+            /// Return the next batch.
+            ///
+            /// Raises:
+            ///     StopIteration: There is no further batch.
+            ///     OSError: A file cannot be read; the reader is at its end.
+            ///     CorruptFileError: The reader does not pass over damage; it is at its end.
+            fn read_next_batch<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+                self.0.read_next_batch(py)
+            }
+
+            /// Return the remaining batches as a table.
+            fn read_all<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+                self.0.read_all(py)
+            }
+
+            /// Close the files.
+            fn close(&self, py: Python<'_>) {
+                self.0.close(py);
+            }
+
+            fn __iter__(slf: Py<Self>) -> Py<Self> {
+                slf
+            }
+
+            fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+                self.0.next(py)
+            }
+
+            fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+                self.0.schema_capsule(py)
+            }
+
+            #[pyo3(signature = (requested_schema=None))]
+            fn __arrow_c_stream__<'py>(
+                &self,
+                py: Python<'py>,
+                requested_schema: Option<Bound<'py, pyo3::types::PyCapsule>>,
+            ) -> PyResult<Bound<'py, PyAny>> {
+                self.0.stream_capsule(py, requested_schema)
+            }
+        }
+    };
+}
+pub(super) use batch_reader;

@@ -2,14 +2,14 @@
 
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::{Int32Type, Int64Type, TimestampMillisecondType};
-use arrow_array::{Array, ArrayRef, ListArray, MapArray, RecordBatch, RecordBatchReader, StringArray};
-use arrow_schema::{DataType, SchemaRef, TimeUnit};
+use arrow_array::{Array, ArrayRef, ListArray, MapArray, RecordBatch, StringArray};
+use arrow_schema::{DataType, TimeUnit};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyCapsule, PyDict, PyList, PyString};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 use pyo3_arrow::PyRecordBatch;
 
-use super::batch_stream::{BatchStream, Batches};
+use super::batch_stream::{BatchStream, Batches, batch_reader};
 use super::commit_log::PyCommitLog;
 use super::convert;
 use super::integer;
@@ -190,10 +190,6 @@ fn questions(keys: Vec<Option<String>>, topics: &Topics, lists: &[ListArray]) ->
 impl Batches for VerifiedMessages {
     type Notes = Counts;
 
-    fn schema(&self) -> SchemaRef {
-        RecordBatchReader::schema(self)
-    }
-
     fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         Self::next_batch(self)
     }
@@ -201,63 +197,25 @@ impl Batches for VerifiedMessages {
     fn notes(&self) -> Counts {
         self.counts()
     }
-
-    fn into_stream(self) -> Box<dyn RecordBatchReader + Send> {
-        Box::new(self)
-    }
 }
 
 /// Messages that carry keys, as record batches: an iterator, and an Arrow stream.
 #[pyclass(name = "FoundMessages", module = "logdex._core", frozen)]
 struct PyFoundMessages(BatchStream<VerifiedMessages>);
 
-#[pymethods]
-impl PyFoundMessages {
-    /// The schema of the batches.
-    #[getter]
-    fn schema<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.0.schema(py)
-    }
+batch_reader! {
+    PyFoundMessages {
+        /// How many candidates carry another key, as far as they were read.
+        #[getter]
+        fn rejected(&self, py: Python<'_>) -> u64 {
+            self.0.notes(py).rejected
+        }
 
-    /// How many candidates carry another key, as far as they were read.
-    #[getter]
-    fn rejected(&self, py: Python<'_>) -> u64 {
-        self.0.notes(py).rejected
-    }
-
-    /// True when more messages than `max_num` carry a key.
-    #[getter]
-    fn truncated(&self, py: Python<'_>) -> bool {
-        self.0.notes(py).truncated
-    }
-
-    /// Read all batches that are left into a table.
-    ///
-    /// Raises:
-    ///     OSError: The system refuses.
-    fn read_all<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.0.read_all(py)
-    }
-
-    fn __iter__(slf: Py<Self>) -> Py<Self> {
-        slf
-    }
-
-    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        self.0.next(py)
-    }
-
-    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.0.schema_capsule(py)
-    }
-
-    #[pyo3(signature = (requested_schema=None))]
-    fn __arrow_c_stream__<'py>(
-        &self,
-        py: Python<'py>,
-        requested_schema: Option<Bound<'py, PyCapsule>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.0.stream_capsule(py, requested_schema)
+        /// True when more messages than `max_num` carry a key.
+        #[getter]
+        fn truncated(&self, py: Python<'_>) -> bool {
+            self.0.notes(py).truncated
+        }
     }
 }
 
@@ -311,26 +269,33 @@ fn text_list<'py>(py: Python<'py>, column: &StringArray) -> PyResult<Bound<'py, 
     PyList::new(py, texts.collect::<Vec<_>>())
 }
 
-/// Properties of a column as dicts. Names that are equal in neighbours are one object.
+/// A text and its object.
+type Seen<'a, 'py> = (&'a str, Bound<'py, PyString>);
+
+/// Properties of a column as dicts. Names and values that are equal in neighbours are one object.
 fn property_list<'py>(py: Python<'py>, column: &MapArray) -> PyResult<Bound<'py, PyList>> {
     let (names, values) = (column.keys().as_string_opt::<i32>(), column.values().as_string_opt::<i32>());
     let (Some(names), Some(values)) = (names, values) else {
         return Err(PyTypeError::new_err("properties: expected a map of utf8 to utf8"));
     };
-    let mut known: Vec<(&str, Bound<'py, PyString>)> = Vec::new();
+    let mut last: Vec<[Seen<'_, 'py>; 2]> = Vec::new();
     let list = PyList::empty(py);
     for (row, ends) in column.value_offsets().windows(2).enumerate() {
         let [begin, end] = [0, 1].map(|end| ends.get(end).and_then(|at| usize::try_from(*at).ok()).unwrap_or(0));
         let dict = PyDict::new(py);
         for (number, at) in (begin..end).filter(|_| column.is_valid(row)).enumerate() {
-            let name = names.value(at);
-            if known.get(number).is_none_or(|(same, _)| *same != name) {
-                known.truncate(number);
-                known.push((name, PyString::new(py, name)));
+            let texts = [names.value(at), values.value(at)];
+            if number == last.len() {
+                last.push(texts.map(|text| (text, PyString::new(py, text))));
             }
-            if let Some((_, name)) = known.get(number) {
-                dict.set_item(name, values.is_valid(at).then(|| values.value(at)))?;
+            let Some(known) = last.get_mut(number) else { continue };
+            for (known, text) in known.iter_mut().zip(texts) {
+                if known.0 != text {
+                    *known = (text, PyString::new(py, text));
+                }
             }
+            let [(_, name), (_, value)] = &*known;
+            dict.set_item(name, values.is_valid(at).then_some(value))?;
         }
         list.append(dict)?;
     }

@@ -20,7 +20,7 @@ use super::report;
 use crate::error::Result;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::frame::Versions;
-use crate::rocketmq::commit_log::{AtDamage, Bodies, CommitLog, Options, ScanOptions, Start, file_batch};
+use crate::rocketmq::commit_log::{AtDamage, Bodies, CommitLog, Options, ScanOptions, Start};
 use crate::rocketmq::queue_stream;
 use crate::rocketmq::release::Release;
 use crate::rocketmq::{consume_queue, offset_files};
@@ -279,21 +279,6 @@ impl PyCommitLog {
         Ok(py.detach(|| log.max_offset())?)
     }
 
-    /// Let the first `max_offset` start its walk at a message of the log, not at the beginning of its file.
-    ///
-    /// The call has no effect if no message that states this offset begins there.
-    ///
-    /// Raises:
-    ///     OSError: The system refuses.
-    fn expect_message(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = integer::phy_offset)] phy_offset: u64,
-    ) -> PyResult<()> {
-        let log = self.inner()?;
-        Ok(py.detach(|| log.expect_message(phy_offset))?)
-    }
-
     /// Let the first `max_offset` start its walk at a message whose unit is in the store's queues.
     ///
     /// Args:
@@ -386,17 +371,6 @@ impl PyCommitLog {
         gaps.iter().for_each(|gap| gap.tell(&mut found));
         let findings = report::findings(py, &found.findings)?;
         Ok(gaps.iter().zip(findings).map(|(gap, finding)| (gap.begin, gap.end, finding)).collect())
-    }
-
-    /// Return the files: `path`, `begin_phy_offset`, `end_phy_offset`, and `first_store_timestamp`, which is null if a file does
-    /// not begin with a message.
-    ///
-    /// Raises:
-    ///     OSError: The system refuses.
-    fn file_table<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let log = self.inner()?;
-        let batch = py.detach(|| log.file_times().map(|files| file_batch(&files)))?;
-        PyRecordBatch::new(batch).into_arro3(py)
     }
 
     /// Return the ranges of the log that may hold messages of a time range. Files are chosen by the store times of their first
@@ -599,8 +573,9 @@ impl PyCommitLog {
     ///         states another offset. "prop-crc": its property `__CRC32#` is wrong. "cut-off": a broker truncated it and left it
     ///         on the disk. "valid": as "salvage", without the messages that are "cut-off" and without that column.
     ///     body: "decoded", or "stored": as the log holds it, possibly compressed.
-    ///     threads: Number of threads that check and decode. With more than one, batches may end before `batch_size`; the order
-    ///         is still that of the log. "salvage" always uses one thread.
+    ///     threads: Number of threads that check and decode; None: as many as there are processors, at most 4. With more than
+    ///         one, batches may end before `batch_size`; the order is still that of the log. "salvage" always uses one thread,
+    ///         "valid" from the first damage on.
     ///     check_crc: False: do not check the checksums of bodies, as a broker when it dispatches.
     ///     selection: Which messages are returned. The others are still checked.
     ///     queue_end: With "valid": messages before this offset are returned even if they look truncated.
@@ -624,7 +599,7 @@ impl PyCommitLog {
         #[pyo3(from_py_with = integer::batch_size)] batch_size: i64,
         stop: &str,
         body: &str,
-        #[pyo3(from_py_with = integer::threads)] threads: i64,
+        #[pyo3(from_py_with = integer::threads)] threads: Option<i64>,
         check_crc: bool,
         selection: Option<&Bound<'_, PyMessageFilter>>,
         #[pyo3(from_py_with = integer::queue_end)] queue_end: Option<i64>,
@@ -639,10 +614,6 @@ impl PyCommitLog {
                 return Err(PyValueError::new_err(text));
             }
         };
-        let most_threads = 64;
-        let wanted = usize::try_from(threads).ok().filter(|threads| (1..=most_threads).contains(threads));
-        let threads =
-            wanted.ok_or_else(|| PyValueError::new_err(format!("threads is 1 to {most_threads}, not {threads}")))?;
         let scan = ScanOptions {
             begin_phy_offset: log_offset(begin_phy_offset, 0),
             end_phy_offset: log_offset(end_phy_offset, u64::MAX),
@@ -650,7 +621,7 @@ impl PyCommitLog {
             batch_size: usize::try_from(batch_size).unwrap_or(0),
             bodies: bodies(body)?,
             at_damage,
-            threads,
+            threads: convert::threads(threads)?,
             check_crc,
             filter: PyMessageFilter::of(selection),
         };

@@ -282,12 +282,6 @@ impl PyCommitLogWriter {
         self.writer.flushed_offset()
     }
 
-    /// Store time of the last message that is on the disk, in ms; 0 before the first put.
-    #[getter]
-    fn flushed_store_timestamp(&self) -> i64 {
-        self.writer.flushed_store_timestamp()
-    }
-
     /// Bytes of a file.
     #[getter]
     fn file_size(&self) -> u64 {

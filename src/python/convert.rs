@@ -1,6 +1,7 @@
 //! Arguments from Python: words, geometry, columns.
 
 use std::sync::Arc;
+use std::thread::available_parallelism;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
@@ -46,6 +47,20 @@ pub(super) fn compat(word: Option<&str>) -> PyResult<Option<Release>> {
         })
     })
     .transpose()
+}
+
+/// The most threads of a call.
+const MOST_THREADS: usize = 64;
+/// The most threads of a call that leaves the number to us.
+const USUAL_THREADS: usize = 4;
+
+/// The number of threads of a call; `None`: as many as there are processors for this process, at most 4.
+pub(super) fn threads(threads: Option<i64>) -> PyResult<usize> {
+    let Some(threads) = threads else {
+        return Ok(available_parallelism().map_or(1, usize::from).min(USUAL_THREADS));
+    };
+    let wanted = usize::try_from(threads).ok().filter(|threads| (1..=MOST_THREADS).contains(threads));
+    wanted.ok_or_else(|| PyValueError::new_err(format!("threads={threads}: expected 1 to {MOST_THREADS}, or None")))
 }
 
 /// Slots and entries, checked.

@@ -4,10 +4,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
-use pyo3::exceptions::{PyStopIteration, PyValueError};
+use pyo3::exceptions::PyStopIteration;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyIterator, PyList};
 use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader, PySchema, PyTable};
+
+use super::batch_stream::is_closed;
 
 /// A Python iterator of record batches.
 struct GivenBatches {
@@ -156,10 +158,6 @@ impl PyBatchStream {
             .into_arro3(py)?
             .call_method1("__arrow_c_stream__", (requested_schema,))
     }
-}
-
-fn is_closed() -> PyErr {
-    PyValueError::new_err("the reader was closed, read to a table or handed over as a stream")
 }
 
 /// Adds the class to the module.

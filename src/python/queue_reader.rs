@@ -3,12 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow_array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
-use arrow_schema::{ArrowError, SchemaRef};
+use arrow_array::RecordBatch;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyString};
+use pyo3::types::PyString;
 
-use super::batch_stream::{BatchStream, Batches};
+use super::batch_stream::{BatchStream, Batches, batch_reader};
 use super::commit_log::{PyCommitLog, bodies, columns, log_offset};
 use super::consume_queue::PyConsumeQueue;
 use super::convert;
@@ -34,24 +33,12 @@ pub(super) struct Notes {
 impl Batches for QueueStream {
     type Notes = Notes;
 
-    fn schema(&self) -> SchemaRef {
-        Self::schema(self)
-    }
-
     fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         Self::next_batch(self)
     }
 
     fn notes(&self) -> Notes {
         Notes { position: self.position(), fault: self.fault().map(str::to_owned) }
-    }
-
-    fn into_stream(mut self) -> Box<dyn RecordBatchReader + Send> {
-        let schema = Self::schema(&self);
-        let batches = std::iter::from_fn(move || {
-            Self::next_batch(&mut self).map_err(|e| ArrowError::ExternalError(Box::new(e))).transpose()
-        });
-        Box::new(RecordBatchIterator::new(batches, schema))
     }
 }
 
@@ -81,110 +68,77 @@ fn in_times(queue: &ConsumeQueue, times: TimeRange, first: Option<i64>, last: Op
     Ok((first.unwrap_or(begin), last.unwrap_or(end)))
 }
 
-#[pymethods]
-impl PyQueueReader {
-    /// Read messages from queues.
-    ///
-    /// Args:
-    ///     log: The log of the store.
-    ///     parts: A tuple for each part: topic, queue id, queue, first queue offset, queue offset after the last; None: as far
-    ///         as the times of the filter reach.
-    ///     begin_phy_offset: No message begins before it; None: the begin of the log.
-    ///     end_phy_offset: No message begins at or after it; None: no bound.
-    ///     columns: Names of message columns; all where not given.
-    ///     body: "decoded" or "stored".
-    ///     batch_size: Rows of a batch; it ends earlier at 64 MiB.
-    ///     selection: Which of the messages are returned.
-    ///
-    /// Raises:
-    ///     OSError: The system refuses; raised by the reader, too.
-    ///     ValueError: An unknown column or word.
-    #[new]
-    #[pyo3(signature = (log, parts, *, begin_phy_offset=None, end_phy_offset=None, columns=None, body="decoded", batch_size=8_192, selection=None))]
-    #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
-    fn new(
-        py: Python<'_>,
-        log: &PyCommitLog,
-        parts: Vec<Part<'_>>,
-        #[pyo3(from_py_with = integer::begin_phy_offset)] begin_phy_offset: Option<i64>,
-        #[pyo3(from_py_with = integer::end_phy_offset)] end_phy_offset: Option<i64>,
-        columns: Option<&Bound<'_, PyAny>>,
-        body: &str,
-        #[pyo3(from_py_with = integer::batch_size)] batch_size: i64,
-        selection: Option<&Bound<'_, PyMessageFilter>>,
-    ) -> PyResult<Self> {
-        let log = log.inner()?;
-        let options = StreamOptions {
-            begin_phy_offset: log_offset(begin_phy_offset, 0),
-            end_phy_offset: log_offset(end_phy_offset, u64::MAX),
-            columns: self::columns(columns)?,
-            bodies: bodies(body)?,
-            batch_size: usize::try_from(batch_size).unwrap_or(0),
-            filter: PyMessageFilter::of(selection),
-        };
-        let mut given = Vec::with_capacity(parts.len());
-        for (topic, queue_id, queue, first, last) in parts {
-            given.push((topic.to_string_lossy().into_owned(), queue_id, queue.inner()?, first, last));
-        }
-        let stream = py.detach(|| {
-            let mut parts = Vec::with_capacity(given.len());
-            for (topic, queue_id, queue, first, last) in given {
-                let (begin, end) = in_times(&queue, options.filter.times, first, last)?;
-                parts.push(QueuePart { topic, queue_id, queue, begin, end });
+batch_reader! {
+    PyQueueReader {
+        /// Read messages from queues.
+        ///
+        /// Args:
+        ///     log: The log of the store.
+        ///     parts: A tuple for each part: topic, queue id, queue, first queue offset, queue offset after the last; None: as far
+        ///         as the times of the filter reach.
+        ///     begin_phy_offset: No message begins before it; None: the begin of the log.
+        ///     end_phy_offset: No message begins at or after it; None: no bound.
+        ///     columns: Names of message columns; all where not given.
+        ///     body: "decoded" or "stored".
+        ///     batch_size: Rows of a batch; it ends earlier at 64 MiB.
+        ///     selection: Which of the messages are returned.
+        ///     threads: Number of threads that read and decode; None: as many as there are processors, at most 4. With more than one,
+        ///         batches may end before `batch_size`.
+        ///
+        /// Raises:
+        ///     OSError: The system refuses; raised by the reader, too.
+        ///     ValueError: An unknown column or word.
+        #[new]
+        #[pyo3(signature = (log, parts, *, begin_phy_offset=None, end_phy_offset=None, columns=None, body="decoded", batch_size=8_192, selection=None, threads=1))]
+        #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
+        fn new(
+            py: Python<'_>,
+            log: &PyCommitLog,
+            parts: Vec<Part<'_>>,
+            #[pyo3(from_py_with = integer::begin_phy_offset)] begin_phy_offset: Option<i64>,
+            #[pyo3(from_py_with = integer::end_phy_offset)] end_phy_offset: Option<i64>,
+            columns: Option<&Bound<'_, PyAny>>,
+            body: &str,
+            #[pyo3(from_py_with = integer::batch_size)] batch_size: i64,
+            selection: Option<&Bound<'_, PyMessageFilter>>,
+            #[pyo3(from_py_with = integer::threads)] threads: Option<i64>,
+        ) -> PyResult<Self> {
+            let log = log.inner()?;
+            let options = StreamOptions {
+                begin_phy_offset: log_offset(begin_phy_offset, 0),
+                end_phy_offset: log_offset(end_phy_offset, u64::MAX),
+                columns: self::columns(columns)?,
+                bodies: bodies(body)?,
+                batch_size: usize::try_from(batch_size).unwrap_or(0),
+                filter: PyMessageFilter::of(selection),
+                threads: convert::threads(threads)?,
+            };
+            let mut given = Vec::with_capacity(parts.len());
+            for (topic, queue_id, queue, first, last) in parts {
+                given.push((topic.to_string_lossy().into_owned(), queue_id, queue.inner()?, first, last));
             }
-            QueueStream::new(log, parts, options)
-        })?;
-        Ok(Self(BatchStream::new(stream)))
-    }
+            let stream = py.detach(|| {
+                let mut parts = Vec::with_capacity(given.len());
+                for (topic, queue_id, queue, first, last) in given {
+                    let (begin, end) = in_times(&queue, options.filter.times, first, last)?;
+                    parts.push(QueuePart { topic, queue_id, queue, begin, end });
+                }
+                QueueStream::new(log, parts, options)
+            })?;
+            Ok(Self(BatchStream::new(stream)))
+        }
 
-    /// Offset in the log before which no message of the parts is missing; the end of the range once all was read.
-    #[getter]
-    fn position(&self, py: Python<'_>) -> u64 {
-        self.0.notes(py).position
-    }
+        /// Offset in the log before which no message of the parts is missing; the end of the range once all was read.
+        #[getter]
+        fn position(&self, py: Python<'_>) -> u64 {
+            self.0.notes(py).position
+        }
 
-    /// Why the reader ended before the end of the range; None where it did not.
-    #[getter]
-    fn fault(&self, py: Python<'_>) -> Option<String> {
-        self.0.notes(py).fault
-    }
-
-    /// The schema of the batches.
-    #[getter]
-    fn schema<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.0.schema(py)
-    }
-
-    /// True when it was closed, read to a table, or handed over as a stream.
-    #[getter]
-    fn closed(&self, py: Python<'_>) -> bool {
-        self.0.closed(py)
-    }
-
-    /// Release the files.
-    fn close(&self, py: Python<'_>) {
-        self.0.close(py);
-    }
-
-    fn __iter__(slf: Py<Self>) -> Py<Self> {
-        slf
-    }
-
-    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        self.0.next(py)
-    }
-
-    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.0.schema_capsule(py)
-    }
-
-    #[pyo3(signature = (requested_schema=None))]
-    fn __arrow_c_stream__<'py>(
-        &self,
-        py: Python<'py>,
-        requested_schema: Option<Bound<'py, PyCapsule>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.0.stream_capsule(py, requested_schema)
+        /// Why the reader ended before the end of the range; None where it did not.
+        #[getter]
+        fn fault(&self, py: Python<'_>) -> Option<String> {
+            self.0.notes(py).fault
+        }
     }
 }
 
@@ -196,6 +150,7 @@ impl PyQueueReader {
 ///     queues: A tuple for each queue: topic, queue id, directory.
 ///     access: "auto", "mmap" or "pread".
 ///     compat: A broker release whose answers are wanted.
+///     threads: Number of threads that read the queues; None: as many as there are processors, at most 4.
 ///
 /// Returns:
 ///     The offset; None where no unit leads to its message.
@@ -203,27 +158,20 @@ impl PyQueueReader {
 /// Raises:
 ///     OSError: The system refuses.
 #[pyfunction]
-#[pyo3(signature = (log, queues, *, access="auto", compat=None))]
+#[pyo3(signature = (log, queues, *, access="auto", compat=None, threads=1))]
 fn dispatched_end(
     py: Python<'_>,
     log: &PyCommitLog,
     queues: Vec<(Bound<'_, PyString>, i64, PathBuf)>,
     access: &str,
     compat: Option<&str>,
+    #[pyo3(from_py_with = integer::threads)] threads: Option<i64>,
 ) -> PyResult<Option<u64>> {
     let log = log.inner()?;
     let (access, compat) = (convert::access(access)?, convert::compat(compat)?);
+    let threads = convert::threads(threads)?;
     let queues: Vec<_> =
         queues.into_iter().map(|(topic, id, path)| (topic.to_string_lossy().into_owned(), id, path)).collect();
-    let end = py.detach(|| {
-        let mut parts = Vec::with_capacity(queues.len());
-        for (topic, queue_id, path) in queues {
-            let commit_log = Some(Arc::clone(&log));
-            let options = Options { access, compat, commit_log, ..Options::default() };
-            let queue = Arc::new(ConsumeQueue::open(&path, options)?);
-            parts.push(QueuePart { topic, queue_id, queue, begin: 0, end: 0 });
-        }
-        queue_stream::dispatched_end(&log, &parts)
-    })?;
-    Ok(end)
+    let options = Options { access, compat, commit_log: Some(Arc::clone(&log)), ..Options::default() };
+    Ok(py.detach(|| queue_stream::dispatched_end(&log, &queues, &options, threads))?)
 }

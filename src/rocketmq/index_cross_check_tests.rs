@@ -6,8 +6,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray};
 
 use super::*;
-use crate::hash_index::{Answers, CreateOptions, Geometry, key_hash};
-use crate::io::Access;
+use crate::hash_index::{CreateOptions, Geometry, key_hash};
 
 /// Messages of topic T as offset in the log, keys and tags.
 fn messages(rows: &[(i64, &str, Option<&str>)]) -> RecordBatch {
@@ -27,13 +26,7 @@ fn messages(rows: &[(i64, &str, Option<&str>)]) -> RecordBatch {
 
 /// An index file with entries of keys of topic T.
 fn file(path: &Path, entries: &[(&str, i64)]) -> Arc<IndexFile> {
-    let options = CreateOptions {
-        geometry: Geometry::new(8, 64).unwrap(),
-        begin_timestamp: 0,
-        begin_phy_offset: 0,
-        access: Access::Auto,
-        answers: Answers::Complete,
-    };
+    let options = CreateOptions::new(Geometry::new(8, 64).unwrap());
     let file = IndexFile::create(path, options).unwrap();
     for (key, offset) in entries {
         assert!(file.put_key(&format!("T#{key}"), *offset, 1_000).unwrap());

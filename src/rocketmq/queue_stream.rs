@@ -11,18 +11,22 @@
 //!
 //! Messages are read in steps. A step is returned only up to the offset to which all queues were checked. If a unit is wrong, the
 //! stream ends after the last message before which nothing is missing. The caller reads the log from there.
+//!
+//! With several threads each one reads and decodes a share of a step. They run only during a call, and end with it.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread;
 
-use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
+use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_schema::{ArrowError, SchemaRef};
 
-use super::commit_log::columns::Column;
+use super::commit_log::columns::{self, Column};
 use super::commit_log::{BatchBuilder, Bodies, CommitLog, Filter, FramesAt, Row, Wanted};
-use super::consume_queue::{ConsumeQueue, Kind};
+use super::consume_queue::{ConsumeQueue, Kind, Options};
 use crate::error::{Error, Result};
 use crate::java_text::decode_utf8;
 
@@ -33,6 +37,10 @@ const STEP_BYTES: u64 = 8 << 20;
 /// Units to read ahead, of one queue and of all queues together.
 const AHEAD: usize = 8192;
 const AHEAD_OF_ALL: usize = 1 << 20;
+/// A share of a step has at least this number of messages, or starting a thread costs more than it saves.
+const LEAST_SHARE: usize = 256;
+/// The same for queues whose last unit is read.
+const LEAST_QUEUES: usize = 16;
 /// Maximum number of reads of a batch queue: each read scans all its units.
 const BATCH_READINGS: i64 = 16;
 
@@ -66,6 +74,8 @@ pub struct StreamOptions {
     pub batch_size: usize,
     /// Which of the messages are returned.
     pub filter: Filter,
+    /// Number of threads that read and decode, the caller's included.
+    pub threads: usize,
 }
 
 /// The message as a unit describes it.
@@ -238,21 +248,97 @@ impl Cursor {
     }
 }
 
-/// A step: the places of its messages among those that were read, and the number already taken.
-#[derive(Debug, Default)]
-struct Step {
+/// A share of the messages of a step. One thread at a time reads and decodes it.
+struct Share {
+    frames: FramesAt,
+    builder: BatchBuilder,
+    /// The units, with the numbers of their queues.
+    units: Vec<(usize, Unit)>,
+    /// Whether each unit refers to its message, or the system's error; `None` if no thread read them.
+    outcome: Option<Result<Vec<bool>>>,
+    /// The units whose messages are returned, and the number already taken.
     places: Vec<usize>,
     taken: usize,
+    /// A batch to be returned before the next one is decoded.
+    ready: Option<RecordBatch>,
+}
+
+impl Share {
+    /// Reads the messages of the units.
+    fn read(&mut self, cursors: &[Cursor]) {
+        let wanted: Vec<Wanted> = self.units.iter().map(|(_, unit)| unit.wanted()).collect();
+        self.outcome = Some(self.frames.read(&wanted).map(|()| {
+            let is_of = |(place, (number, unit)): (usize, &(usize, Unit))| {
+                let row = self.frames.row(place);
+                cursors.get(*number).is_some_and(|cursor| is_of(row.as_ref(), &cursor.part, *unit))
+            };
+            self.units.iter().enumerate().map(is_of).collect()
+        }));
+    }
+
+    /// Decodes messages until a batch is full, or all are decoded; `ends`: then the batch ends, too.
+    fn decode(&mut self, batch_size: usize, filter: &Filter, ends: bool) {
+        while self.taken < self.places.len() {
+            if self.add_rows(batch_size, filter) {
+                self.ready = Some(self.builder.take());
+                return;
+            }
+        }
+        if ends && self.builder.rows() > 0 {
+            self.ready = Some(self.builder.take());
+        }
+    }
+
+    /// Adds messages to the batch; returns whether it is full.
+    fn add_rows(&mut self, batch_size: usize, filter: &Filter) -> bool {
+        const BLOCK: usize = 64;
+        let space_left = (batch_size - self.builder.rows()).min(BLOCK);
+        let mut rows = Vec::with_capacity(space_left);
+        let mut numbers = Vec::with_capacity(space_left);
+        let mut at = self.taken;
+        while let Some(place) = self.places.get(at).filter(|_| rows.len() < space_left) {
+            let row = self.frames.row(*place);
+            if let Some(row) = row.filter(|row| filter.passes(&row.frame, row.place.phy_offset)) {
+                rows.push(row);
+                numbers.push(at);
+            }
+            at += 1;
+        }
+        let added = self.builder.append(&rows);
+        self.taken = numbers.get(added).copied().unwrap_or(at);
+        added < rows.len() || self.builder.rows() >= batch_size
+    }
+
+    /// Returns whether all batches were returned. Without `ends` the last rows stay for the batch of the next step.
+    fn is_done(&self, ends: bool) -> bool {
+        self.ready.is_none() && self.taken >= self.places.len() && !(ends && self.builder.rows() > 0)
+    }
+}
+
+/// Calls `work` for each item, each in a thread of its own, the first one in the caller's.
+///
+/// If the system refuses a thread, `work` is not called for its item.
+fn in_threads<'a, T: Send + 'a>(mut items: impl Iterator<Item = &'a mut T>, work: impl Fn(&mut T) + Sync) {
+    let work = &work;
+    thread::scope(|scope| {
+        let first = items.next();
+        for item in items {
+            drop(thread::Builder::new().name("logdex-queue".to_owned()).spawn_scoped(scope, move || work(item)));
+        }
+        if let Some(item) = first {
+            work(item);
+        }
+    });
 }
 
 /// Reads the messages of parts of queues as record batches.
 pub struct QueueStream {
     cursors: Vec<Cursor>,
-    frames: FramesAt,
+    /// The messages of the step, in the order of the log.
+    shares: Vec<Share>,
     /// Messages that are only checked.
     borders: FramesAt,
-    step: Step,
-    builder: BatchBuilder,
+    schema: SchemaRef,
     batch_size: usize,
     filter: Filter,
     begin: i64,
@@ -279,30 +365,33 @@ impl QueueStream {
         if options.batch_size == 0 {
             return Err(Error::InvalidArgument("batch_size: expected 1 or more, found 0".to_owned()));
         }
-        let builder = BatchBuilder::new(&options.columns, options.bodies, log.options().max_body_bytes);
-        let (frames, borders) = (FramesAt::new(Arc::clone(&log))?, FramesAt::new(log)?);
+        let borders = FramesAt::new(Arc::clone(&log))?;
+        let share = || Share {
+            frames: borders.clone(),
+            builder: log.builder(&options.columns, options.bodies),
+            units: Vec::new(),
+            outcome: None,
+            places: Vec::new(),
+            taken: 0,
+            ready: None,
+        };
+        let shares = (0..options.threads.max(1)).map(|_| share()).collect();
         let ahead = (AHEAD_OF_ALL / parts.len().max(1)).clamp(64, AHEAD);
         let signed = |offset: u64| i64::try_from(offset).unwrap_or(i64::MAX);
         Ok(Self {
             cursors: parts.into_iter().map(|part| Cursor::new(part, ahead)).collect(),
-            begin: signed(options.begin_phy_offset.max(frames.begin())),
+            begin: signed(options.begin_phy_offset.max(borders.begin())),
             end: signed(options.end_phy_offset),
             position: options.begin_phy_offset,
-            log_begin: signed(frames.begin()),
-            frames,
+            log_begin: signed(borders.begin()),
+            shares,
             borders,
-            step: Step::default(),
-            builder,
+            schema: columns::schema(&options.columns),
             batch_size: options.batch_size,
             filter: options.filter,
             fault: None,
             ended: false,
         })
-    }
-
-    /// The schema of the batches.
-    pub fn schema(&self) -> SchemaRef {
-        self.builder.schema()
     }
 
     /// Returns the offset in the log before which no message of the parts is missing. This includes messages that
@@ -322,51 +411,48 @@ impl QueueStream {
     /// The system's error, with the path.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         loop {
-            while self.step.taken < self.step.places.len() {
-                if self.add_rows() {
-                    return Ok(Some(self.builder.take()));
+            let ends = self.ended || self.shares.len() > 1;
+            let Some(current) = self.shares.iter().position(|share| !share.is_done(ends)) else {
+                if self.ended {
+                    return Ok(None);
                 }
+                self.next_step()?;
+                continue;
+            };
+            if let Some(batch) = self.shares.get_mut(current).and_then(|share| share.ready.take()) {
+                return Ok(Some(batch));
             }
-            if self.ended {
-                return Ok((self.builder.rows() > 0).then(|| self.builder.take()));
-            }
-            self.next_step()?;
+            let Self { shares, batch_size, filter, .. } = self;
+            let left = shares.iter_mut().skip(current).filter(|share| share.ready.is_none() && !share.is_done(ends));
+            in_threads(left, |share| share.decode(*batch_size, filter, ends));
         }
-    }
-
-    /// Adds messages of the step; returns whether the batch is full.
-    fn add_rows(&mut self) -> bool {
-        const BLOCK: usize = 64;
-        let space_left = (self.batch_size - self.builder.rows()).min(BLOCK);
-        let mut rows = Vec::with_capacity(space_left);
-        let mut numbers = Vec::with_capacity(space_left);
-        let mut at = self.step.taken;
-        while let Some(place) = self.step.places.get(at).filter(|_| rows.len() < space_left) {
-            let row = self.frames.row(*place);
-            if let Some(row) = row.filter(|row| self.filter.passes(&row.frame, row.place.phy_offset)) {
-                rows.push(row);
-                numbers.push(at);
-            }
-            at += 1;
-        }
-        let added = self.builder.append(&rows);
-        self.step.taken = numbers.get(added).copied().unwrap_or(at);
-        added < rows.len() || self.builder.rows() >= self.batch_size
     }
 
     /// Reads the messages of the next units, and checks up to which offset they can be returned.
     fn next_step(&mut self) -> Result<()> {
         let units = self.choose_units()?;
-        let wanted: Vec<Wanted> = units.iter().map(|(_, unit)| unit.wanted()).collect();
-        self.frames.read(&wanted)?;
-        let mut places = Vec::with_capacity(units.len());
-        for (place, (number, unit)) in units.iter().enumerate() {
-            if let Some(cursor) = self.cursors.get_mut(*number).filter(|cursor| cursor.failed.is_none()) {
-                if is_of(self.frames.row(place).as_ref(), &cursor.part, *unit) {
-                    cursor.checked_end = unit.end();
-                    places.push(place);
-                } else {
-                    cursor.failed = Some(Fault::LeadsElsewhere(*unit));
+        let most = units.len().div_ceil(self.shares.len()).max(LEAST_SHARE);
+        let mut parts = units.chunks(most);
+        for share in &mut self.shares {
+            share.units = parts.next().unwrap_or_default().to_vec();
+            (share.taken, share.outcome) = (0, None);
+            share.places.clear();
+        }
+        let cursors = &self.cursors;
+        in_threads(self.shares.iter_mut().filter(|share| !share.units.is_empty()), |share| share.read(cursors));
+        for share in &mut self.shares {
+            if share.outcome.is_none() {
+                share.read(&self.cursors);
+            }
+            let is_of = share.outcome.take().transpose()?.unwrap_or_default();
+            for (place, ((number, unit), is_of)) in share.units.iter().zip(is_of).enumerate() {
+                if let Some(cursor) = self.cursors.get_mut(*number).filter(|cursor| cursor.failed.is_none()) {
+                    if is_of {
+                        cursor.checked_end = unit.end();
+                        share.places.push(place);
+                    } else {
+                        cursor.failed = Some(Fault::LeadsElsewhere(*unit));
+                    }
                 }
             }
         }
@@ -375,14 +461,15 @@ impl QueueStream {
         if let Some((cursor, fault)) = failed.min_by_key(|(cursor, _)| cursor.checked_end) {
             let end = cursor.checked_end.max(self.position);
             self.fault = Some(fault.describe(&cursor.part));
-            places.retain(|place| units.get(*place).is_some_and(|(_, unit)| unit.end() <= end));
+            for Share { places, units, .. } in &mut self.shares {
+                places.retain(|place| units.get(*place).is_some_and(|(_, unit)| unit.end() <= end));
+            }
             (self.position, self.ended) = (end, true);
         } else if let Some((_, last)) = units.last() {
             self.position = last.end();
         } else {
             (self.position, self.ended) = (self.position.max(u64::try_from(self.end).unwrap_or(0)), true);
         }
-        self.step = Step { places, taken: 0 };
         Ok(())
     }
 
@@ -436,6 +523,20 @@ impl QueueStream {
     }
 }
 
+impl Iterator for QueueStream {
+    type Item = std::result::Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_batch().map_err(|e| ArrowError::ExternalError(Box::new(e))).transpose()
+    }
+}
+
+impl RecordBatchReader for QueueStream {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+}
+
 /// Returns whether a message of this topic, queue and queue offset begins at an offset of the log.
 ///
 /// # Errors
@@ -450,23 +551,39 @@ pub fn is_message_of(log: &CommitLog, phy_offset: i64, topic: &str, queue_id: i6
     }))
 }
 
+/// A queue by its place: the topic and the queue id in its messages, and the directory.
+pub type QueuePlace = (String, i64, PathBuf);
+
 /// Returns the end of the farthest message in the log that a unit of these queues refers to; `None` if there is no such unit.
+///
+/// The queues are read in this number of threads.
 ///
 /// # Errors
 /// The system's error, with the path.
-pub fn dispatched_end(log: &Arc<CommitLog>, queues: &[QueuePart]) -> Result<Option<u64>> {
+pub fn dispatched_end(
+    log: &Arc<CommitLog>,
+    queues: &[QueuePlace],
+    options: &Options,
+    threads: usize,
+) -> Result<Option<u64>> {
+    let read = |(topic, queue_id, path): &QueuePlace| -> Result<Option<(Unit, QueuePart)>> {
+        let queue = Arc::new(ConsumeQueue::open(path, options.clone())?);
+        let Some(last) = queue.last_unit()? else { return Ok(None) };
+        let unit = Unit { phy_offset: last.unit.phy_offset, size: last.unit.size, queue_offset: last.base_offset };
+        Ok(Some((unit, QueuePart { topic: topic.clone(), queue_id: *queue_id, queue, begin: 0, end: 0 })))
+    };
+    let most = queues.len().div_ceil(threads.max(1)).max(LEAST_QUEUES);
+    let mut parts: Vec<_> = queues.chunks(most).map(|part| (part, None)).collect();
+    in_threads(parts.iter_mut(), |(part, found)| *found = Some(part.iter().map(read).collect::<Result<Vec<_>>>()));
     let mut last = Vec::new();
-    for part in queues {
-        if let Some(unit) = part.queue.last_unit()? {
-            let queue_offset = unit.base_offset;
-            last.push((Unit { phy_offset: unit.unit.phy_offset, size: unit.unit.size, queue_offset }, part));
-        }
+    for (part, found) in parts {
+        last.extend(found.unwrap_or_else(|| part.iter().map(read).collect())?.into_iter().flatten());
     }
     last.sort_by_key(|(unit, _)| Reverse((unit.phy_offset, unit.size, unit.queue_offset)));
     let mut frames = FramesAt::new(Arc::clone(log))?;
-    for (unit, part) in last {
+    for (unit, part) in &last {
         frames.read(&[unit.wanted()])?;
-        if is_of(frames.row(0).as_ref(), part, unit) {
+        if is_of(frames.row(0).as_ref(), part, *unit) {
             return Ok(Some(unit.end()));
         }
     }

@@ -67,6 +67,7 @@ def valid_messages(
     on_damage: Callable[[Finding], None] = warn,
     queue_end: int | None = None,
     selection: MessageFilter | None = None,
+    threads: int | None = 1,
 ) -> Iterator[RecordBatch]:
     """Scan a range of a log that may be damaged; `end` None: to the end.
 
@@ -84,6 +85,7 @@ def valid_messages(
         body=body,
         queue_end=queue_end,
         selection=selection,
+        threads=threads,
     )
     yield from reader
     if salvage:
@@ -113,6 +115,7 @@ class MessageRead:
         tags: Iterable[str] | None = None,
         body: Body = "decoded",
         on_damage: Callable[[Finding], None] = warn,
+        threads: int | None = None,
     ) -> BatchStream:
         """Read messages in log order; see `MessageStore.messages`."""
         check_scan(scan)
@@ -144,9 +147,17 @@ class MessageRead:
                 _log.warning("topic %r has no queue; the log is read instead", min(missing))
             elif by_queues:
                 # Read the end first: messages that are dispatched from here on are read from the log.
-                end = self.dispatched_up_to(directories)
+                end = self.dispatched_up_to(directories, threads)
                 parts = [(topic, number, self.queues.open(path), None, None) for topic, number, path in queues]
-                reader = QueueReader(self.log, parts, end_phy_offset=end, columns=names, body=body, selection=selection)
+                reader = QueueReader(
+                    self.log,
+                    parts,
+                    end_phy_offset=end,
+                    columns=names,
+                    body=body,
+                    selection=selection,
+                    threads=threads,
+                )
                 yield from reader
                 at = reader.position
                 if reader.fault is not None:
@@ -161,19 +172,23 @@ class MessageRead:
                     body=body,
                     on_damage=on_damage,
                     selection=selection,
+                    threads=threads,
                 )
 
         return BatchStream(schema, batches())
 
-    def dispatched_up_to(self, directories: Mapping[tuple[str, int], list[Path]] | None = None) -> int:
+    def dispatched_up_to(
+        self, directories: Mapping[tuple[str, int], list[Path]] | None = None, threads: int | None = None
+    ) -> int:
         """Return the offset up to which the queues are reliable: a broker's start would dispatch messages only from there.
 
         Args:
             directories: The directories of all queues; None: they are listed.
+            threads: As in `MessageStore.messages`.
         """
         directories = self.queues.directories() if directories is None else directories
         queues = [(topic, queue_id, path) for (topic, queue_id), paths in directories.items() for path in paths]
-        end = dispatched_end(self.log, queues, **self.queues.reading)
+        end = dispatched_end(self.log, queues, threads=threads, **self.queues.reading)
         if end is None or not self.layout.abort.exists() or _is_running(self.layout):
             return end or 0
         checkpoint = StoreCheckpoint.open(self.layout.checkpoint) if self.layout.checkpoint.exists() else None

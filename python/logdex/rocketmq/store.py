@@ -246,6 +246,7 @@ class MessageStore(Closing):
         scan: Scan = "auto",
         body: Body = "decoded",
         on_damage: Callable[[Finding], None] = warn,
+        threads: int | None = None,
     ) -> BatchStream:
         """Read messages in the order of the log, including those after damage. Damage is logged.
 
@@ -267,6 +268,7 @@ class MessageStore(Closing):
                 always. False: never.
             body: "decoded", or "stored": as the log holds it, possibly compressed.
             on_damage: Called for each place of the log that is not a valid message, after the rows around it.
+            threads: Threads that check and decode; None: as many as there are processors, at most 4.
 
         Raises:
             TypeError: A text is not a str, or `topics`, `keys` or `tags` is one str.
@@ -290,6 +292,7 @@ class MessageStore(Closing):
             tags=tags,
             body=body,
             on_damage=on_damage,
+            threads=threads,
         )
 
     @property

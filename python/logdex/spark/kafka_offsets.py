@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from logdex.kafka import Log, LogDir
+    from logdex.kafka import Log
     from logdex.spark.damage import SparkDamage
+    from logdex.spark.kafka_dirs import LogDirs
 
 _EARLIEST = -2
 _LATEST = -1
@@ -113,17 +114,18 @@ class LogBounds:
         self._committed = committed
         self._known: dict[TopicPartition, tuple[tuple[Path, ...], object, tuple[int, int, int]]] = {}
 
-    def of(self, logs: LogDir, partition: TopicPartition) -> tuple[int, int, int]:
+    def of(self, logs: LogDirs, partition: TopicPartition) -> tuple[int, int, int]:
         """Return the first offset, the end, and the end for this reader: read-committed, it is the last stable offset."""
         files, stamp, bounds = self._known.get(partition, ((), None, (0, 0, 0)))
         if stamp is not None and stamp == _stamp(files):
             return bounds
-        log = logs.log(partition.topic, partition.partition)
-        files = (logs.path / LOG_START, log.path, *(segment.path for segment in log.segments[-1:]))
+        log = logs.log(partition)
+        files = (log.path.parent / LOG_START, log.path, *(segment.path for segment in log.segments[-1:]))
         # Taken before the offsets: a change in between is seen by the next call.
         stamp = _stamp(files)
         bounds = log.log_start_offset, log.log_end_offset, latest(log, committed=self._committed)
-        self._known[partition] = files, stamp, bounds
+        # Of several replicas, the one to read may be another next time.
+        self._known[partition] = files, None if logs.has_replicas(partition) else stamp, bounds
         return bounds
 
 
@@ -223,7 +225,7 @@ class Topics:
     pattern: str | None = None
     partitions: frozenset[TopicPartition] | None = None
 
-    def choose(self, logs: LogDir) -> list[TopicPartition]:
+    def choose(self, logs: LogDirs) -> list[TopicPartition]:
         """Return the wanted partitions of a directory.
 
         Raises:
@@ -233,8 +235,9 @@ class Topics:
         missing = sorted(set(self.names or ()) - {partition.topic for partition in found})
         missing += [str(partition) for partition in sorted(self.partitions or ()) if partition not in found]
         if missing:
+            there = dict.fromkeys(each.topic for each in logs.partitions())
             raise ValueError(
-                f"{logs.path} does not hold {', '.join(missing)}; it holds {', '.join(logs.topics) or 'nothing'}"
+                f"{logs.path} does not hold {', '.join(missing)}; it holds {', '.join(there) or 'nothing'}"
             )
         if self.pattern is not None:
             matches = re.compile(self.pattern, re.ASCII).search

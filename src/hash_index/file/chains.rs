@@ -150,20 +150,13 @@ fn walk<S: ReadAt>(view: &View<'_, S>, key_hash: i32, max_links: usize) -> std::
 
 #[cfg(test)]
 mod tests {
-    use crate::hash_index::{Answers, Buckets, CreateOptions, Geometry, IndexFile};
-    use crate::io::Access;
+    use crate::hash_index::{Buckets, CreateOptions, Geometry, IndexFile};
 
     #[test]
     fn chains_and_their_statistics_are_those_of_the_entries() {
         let dir = tempfile::tempdir().unwrap();
         let geometry = Geometry::new(3, 16).unwrap();
-        let create = CreateOptions {
-            geometry,
-            begin_timestamp: 0,
-            begin_phy_offset: 0,
-            access: Access::Auto,
-            answers: Answers::Complete,
-        };
+        let create = CreateOptions::new(geometry);
         let file = IndexFile::create(&dir.path().join("20260101000000000"), create).unwrap();
         for (hash, time) in [(3, 1_000_000), (4, 1_005_000), (6, 1_010_000), (3, 1_019_000)] {
             assert!(file.put_hash(hash, i64::from(hash), time).unwrap());

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
     use crate::hash_index::Geometry;
     use crate::hash_index::read::hits::Hits;
-    use crate::hash_index::{Answers, CreateOptions, OpenOptions, PutColumns, key_hash, select_files};
+    use crate::hash_index::{CreateOptions, OpenOptions, PutColumns, key_hash, select_files};
     use crate::io::Access;
     use crate::time_range::TimeRange;
 
@@ -171,13 +171,7 @@ mod tests {
     /// A full file of 1.3 MB in which every key was put three times.
     fn build(path: &Path) {
         let geometry = Geometry::new(ENTRIES / 4, ENTRIES + 1).unwrap();
-        let options = CreateOptions {
-            geometry,
-            begin_timestamp: 0,
-            begin_phy_offset: 0,
-            access: Access::Auto,
-            answers: Answers::Complete,
-        };
+        let options = CreateOptions::new(geometry);
         let file = IndexFile::create(path, options).unwrap();
         let keys: Vec<String> = (0..ENTRIES).map(key).collect();
         let numbers: Vec<i64> = (0..i64::from(ENTRIES)).collect();

@@ -260,7 +260,6 @@ impl Search<'_, '_> {
 mod tests {
     use super::*;
     use crate::hash_index::{Answers, CreateOptions, Geometry, OpenOptions};
-    use crate::io::Access;
 
     /// A broker that was killed in its first put of a file: the slot is stored, the count is not.
     #[test]
@@ -268,13 +267,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("20260101000000000");
         let geometry = Geometry::new(3, 4).unwrap();
-        let create = CreateOptions {
-            geometry,
-            begin_timestamp: 0,
-            begin_phy_offset: 0,
-            access: Access::Auto,
-            answers: Answers::Complete,
-        };
+        let create = CreateOptions::new(geometry);
         assert!(IndexFile::create(&path, create).unwrap().put_key("t#k", 7, 1000).unwrap());
         let mut bytes = std::fs::read(&path).unwrap();
         bytes[36..40].copy_from_slice(&1u32.to_be_bytes());
@@ -295,13 +288,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("20260101000000000");
         let geometry = Geometry::new(1, 4).unwrap();
-        let create = CreateOptions {
-            geometry,
-            begin_timestamp: 0,
-            begin_phy_offset: 0,
-            access: Access::Auto,
-            answers: Answers::Complete,
-        };
+        let create = CreateOptions::new(geometry);
         let file = IndexFile::create(&path, create).unwrap();
         assert!(file.put_key("t#k", 7, 1000).unwrap() && file.put_key("t#k", 8, 1000).unwrap());
         drop(file);

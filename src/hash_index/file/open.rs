@@ -32,6 +32,14 @@ pub struct CreateOptions {
     pub answers: Answers,
 }
 
+impl CreateOptions {
+    /// Returns the options of a file without a file before it.
+    pub fn new(geometry: Geometry) -> Self {
+        let (access, answers) = (Access::Auto, Answers::Complete);
+        Self { geometry, begin_timestamp: 0, begin_phy_offset: 0, access, answers }
+    }
+}
+
 /// How to open an index file.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenOptions {

@@ -31,10 +31,6 @@ pub(in super::super) struct Notes {
 impl Batches for SegmentReader {
     type Notes = Notes;
 
-    fn schema(&self) -> SchemaRef {
-        RecordBatchReader::schema(self)
-    }
-
     fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         self.next_batch()
     }
@@ -46,10 +42,6 @@ impl Batches for SegmentReader {
             position: self.position(),
             bytes_read: self.bytes_read(),
         }
-    }
-
-    fn into_stream(self) -> Box<dyn RecordBatchReader + Send> {
-        Box::new(self)
     }
 }
 

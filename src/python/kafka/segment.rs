@@ -232,6 +232,12 @@ impl PyLogSegment {
     ///     batch_size: Rows of a record batch.
     ///     check_crc: Compare checksums; otherwise `isValid` is null and the records are not read.
     ///     on_error: At an invalid batch size: "raise", or end with a finding ("skip", "stop").
+    ///
+    /// Returns:
+    ///     A reader of record batches with the columns position i64, size i32, magic i32, baseOffset i64, lastOffset i64, count
+    ///     i32, crc i64, isValid bool, compression utf8, compressionId i32, timestampType i32, baseTimestamp and maxTimestamp
+    ///     timestamp[ms, UTC], producerId i64, producerEpoch i32, baseSequence i32, lastSequence i32, partitionLeaderEpoch i32,
+    ///     isTransactional bool, isControl bool, deleteHorizonMs timestamp[ms, UTC], controlTypes list<utf8>.
     #[pyo3(signature = (*, begin_position=0, end_position=None, columns=None, batch_size=8_192, check_crc=true, on_error="raise"))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn batches(
@@ -273,7 +279,10 @@ impl PyLogSegment {
     ///     end_position: Byte offset of the end; by default the end of the log.
     ///
     /// Returns:
-    ///     A reader of record batches, which is also an Arrow stream.
+    ///     A reader of record batches, which is also an Arrow stream, with the columns key and value binary, topic utf8,
+    ///     partition i32, offset i64, timestamp timestamp[ms, UTC], timestampType i32, headers list<struct<key utf8, value
+    ///     binary>>. More by name: partitionLeaderEpoch i32, producerId i64, producerEpoch i32, sequence i32, isTransactional
+    ///     bool, isControl bool, magic i32, batchPosition i64, and for magic 0 and 1 crc i64 and isValid bool.
     #[pyo3(signature = (*, begin_offset=None, end_offset=None, begin=None, end=None, columns=None, batch_size=8_192, control=false, aborted=None, check_crc=true, on_error="raise", begin_position=None, end_position=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn records(

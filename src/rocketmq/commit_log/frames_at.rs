@@ -40,7 +40,7 @@ struct Held {
 }
 
 /// Reads messages at known offsets, in the files as listed when it was created.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct FramesAt {
     log: Arc<CommitLog>,
     files: Arc<[OffsetFile]>,
@@ -196,7 +196,7 @@ fn together(file: &OffsetFile, source: &FileSource, wanted: &[Wanted]) -> Result
             break;
         }
         if u64::from(*size) > BELIEVED {
-            let adds_up = lengths_add_up(source, at, u64::from(*size)).map_err(|e| Error::io(&file.path, e))?;
+            let adds_up = lengths_add_up(source, at, *size).map_err(|e| Error::io(&file.path, e))?;
             if !adds_up {
                 break;
             }

@@ -33,7 +33,7 @@ pub(crate) use gather::Gather;
 pub use log::{CommitLog, Options};
 pub use read::StoreTimes;
 pub(crate) use repair::recovery;
-pub use repair::recovery::{Recovery, Start, file_batch};
+pub use repair::recovery::{Recovery, Start};
 pub use scan::filter::{Filter, TextSet};
 pub use scan::options::{AtDamage, ScanOptions};
 pub use scan::reader::MessageReader;

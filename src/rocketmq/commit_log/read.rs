@@ -34,21 +34,20 @@ impl CommitLog {
     pub fn scan(&self, scan: &ScanOptions) -> Result<MessageReader<FileSource>> {
         let begin = scan.begin_phy_offset;
         let files = self.files()?;
-        let stops = scan.at_damage == AtDamage::Stop;
-        let known = self.is_known_begin(begin, scan.at_damage, &files)?;
-        let first = files.iter().find(|file| file.end() > begin).is_none_or(|file| file.start >= begin);
-        if scan.threads > 1 && scan.batch_size > 0 && stops && (known || first) {
-            let parallel = Parallel::new(&files, self.gaps_between(&files)?, begin, self.options, scan)?;
+        let last_begin = self.last_begin(scan.at_damage, &files)?;
+        let known = self.is_known_begin(begin, scan.at_damage, &files, last_begin)?;
+        let is_frame = known || files.iter().find(|file| file.end() > begin).is_none_or(|file| file.start >= begin);
+        let walk = self.scan_walk(scan, files.clone(), last_begin)?;
+        if scan.threads > 1 && scan.batch_size > 0 && scan.at_damage != AtDamage::Salvage && is_frame {
+            let rest = (scan.at_damage != AtDamage::Stop).then_some(walk);
+            let parallel = Parallel::new(&files, self.gaps_between(&files)?, begin, self.options, scan, rest);
             return Ok(MessageReader::of_threads(parallel, &scan.columns));
         }
         let mut columns = scan.columns.clone();
         if scan.at_damage == AtDamage::Salvage {
             columns.push(Column::Suspect);
         }
-        let mut walk = self.scan_walk(scan, files)?;
-        if known {
-            walk = walk.starting_at_begin()?;
-        }
+        let walk = if known { walk.starting_at_begin()? } else { walk };
         MessageReader::new(walk, &columns, scan.bodies, self.options.max_body_bytes, scan.batch_size)
     }
 
@@ -56,7 +55,13 @@ impl CommitLog {
     ///
     /// It may if a message begins there, or the log ends there. A walk that skips truncated messages may do so only in
     /// the last file, where no message before the end of the log was truncated.
-    fn is_known_begin(&self, begin: u64, at_damage: AtDamage, files: &[OffsetFile]) -> Result<bool> {
+    fn is_known_begin(
+        &self,
+        begin: u64,
+        at_damage: AtDamage,
+        files: &[OffsetFile],
+        last_begin: Option<u64>,
+    ) -> Result<bool> {
         if begin == 0 || files.iter().any(|file| file.start == begin) {
             return Ok(false);
         }
@@ -65,7 +70,7 @@ impl CommitLog {
             AtDamage::Salvage => Ok(false),
             AtDamage::Stop => is_message(),
             AtDamage::Skip { .. } => {
-                let last = self.last_written(files)?.and_then(|number| files.get(number));
+                let last = files.iter().find(|file| Some(file.start) == last_begin);
                 if last.is_none_or(|last| begin < last.start || begin >= last.end()) {
                     return Ok(false);
                 }
@@ -75,12 +80,27 @@ impl CommitLog {
         }
     }
 
+    /// Returns the start of the last file that holds messages, if the scan continues after damage.
+    fn last_begin(&self, at_damage: AtDamage, files: &[OffsetFile]) -> Result<Option<u64>> {
+        match at_damage {
+            AtDamage::Stop => Ok(None),
+            AtDamage::Salvage | AtDamage::Skip { .. } => {
+                match self.pinned.as_ref().and_then(|pinned| pinned.last_written) {
+                    Some(start) => Ok(Some(start)),
+                    None => Ok(self.last_written(files)?.and_then(|number| files.get(number)).map(|file| file.start)),
+                }
+            }
+        }
+    }
+
     /// Returns the walk of a scan. It starts with the file that holds the first offset.
-    fn scan_walk(&self, scan: &ScanOptions, files: Vec<OffsetFile>) -> Result<Scan<FileSource>> {
-        let last_begin = match scan.at_damage {
-            AtDamage::Stop => 0,
-            AtDamage::Salvage | AtDamage::Skip { .. } => self.last_start(&files)?,
-        };
+    fn scan_walk(
+        &self,
+        scan: &ScanOptions,
+        files: Vec<OffsetFile>,
+        last_begin: Option<u64>,
+    ) -> Result<Scan<FileSource>> {
+        let last_begin = last_begin.unwrap_or(0);
         let gaps = self.gaps_between(&files)?;
         let walk = self.walk(files, scan.begin_phy_offset, scan.end_phy_offset).checking(scan.check_crc);
         let walk = walk.filtering(scan.filter.clone()).reporting(gaps);
@@ -96,7 +116,9 @@ impl CommitLog {
     /// # Errors
     /// The system's error, with the path.
     pub fn topics(&self, at_damage: AtDamage) -> Result<(Vec<String>, Report)> {
-        let mut walk = self.scan_walk(&ScanOptions { at_damage, ..ScanOptions::default() }, self.files()?)?;
+        let files = self.files()?;
+        let last_begin = self.last_begin(at_damage, &files)?;
+        let mut walk = self.scan_walk(&ScanOptions { at_damage, ..ScanOptions::default() }, files, last_begin)?;
         let mut topics = BTreeSet::new();
         while walk.advance()? {
             let is_truncated = walk.suspect().has(Suspect::CUT_OFF);
@@ -177,7 +199,9 @@ impl CommitLog {
     pub fn frames(&self, begin: u64, end: u64, salvage: bool) -> Result<Scan<FileSource>> {
         let at_damage = if salvage { AtDamage::Salvage } else { AtDamage::Stop };
         let options = ScanOptions { begin_phy_offset: begin, end_phy_offset: end, at_damage, ..ScanOptions::default() };
-        let walk = self.scan_walk(&options, self.files()?)?;
+        let files = self.files()?;
+        let last_begin = self.last_begin(at_damage, &files)?;
+        let walk = self.scan_walk(&options, files, last_begin)?;
         let known = !salvage && begin > 0 && LookUp::new(self)?.is_message(begin)?;
         if known { walk.starting_at_begin() } else { Ok(walk) }
     }

@@ -212,7 +212,8 @@ def test_recovery_begins_and_ends_where_the_broker_s_does(store: Store, case: st
     assert found[1] == info["load"]["opened"][0]["maxPhyOffset"]
     assert killed == (case in golden.KILLED_STORES) == (found[2] < found[1])
     if not killed and info["broker"] == "4.9.3":
-        assert found[0] == log.file_table().column("begin_phy_offset").to_pylist()[-3:][0]
+        starts = sorted(int(file.name) for file in (root / "commitlog").iterdir() if file.name.isdecimal())
+        assert found[0] == starts[-3:][0]
 
 
 @pytest.mark.parametrize(

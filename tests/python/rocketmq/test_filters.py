@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
+import warnings
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -84,9 +87,16 @@ def test_a_filtered_scan_returns_what_the_conditions_choose(
     chance = random.Random(f"{SEED} {name}")
     compared = 0
     with CommitLog.open(root / "commitlog") as log:
-        for options in ({"stop": "broker"}, {"stop": "broker", "threads": 2}, {"stop": "salvage"}, {"stop": "valid"}):
+        for options in (
+            {"stop": "broker"},
+            {"stop": "broker", "threads": 2},
+            {"stop": "salvage"},
+            {"stop": "valid"},
+            {"stop": "valid", "threads": 2},
+        ):
             whole = log.scan(columns=COLUMNS, **options)
             rows = rows_of(whole.read_all())
+            assert rows == rows_of(log.scan(columns=COLUMNS, **{**options, "threads": 1}).read_all())
             if not rows:
                 continue
             for _ in range(12):
@@ -143,3 +153,71 @@ def test_topic_and_topics_hold_together(filtered_store: MessageStore) -> None:
     assert count(topic="topic-1", topics=["topic-1", "topic-2"]) == count(topic="topic-1") == 80
     assert count(topic="topic-1", topics=["topic-2"]) == count(topics=[]) == count(keys=[]) == 0
     assert count(topics=["topic-1", "topic-2"], scan=False) == 160
+
+
+def test_threads_read_the_same_messages_in_the_same_order(store: Callable[[str], Path]) -> None:
+    compared = 0
+    for name in golden.STORES:
+        with MessageStore.open(store(name)) as messages:
+            for topic in [None, *messages.topics]:
+                for scan in (True, False):
+                    one, two, many = (
+                        pa.table(messages.messages(topic, scan=scan, threads=number)) for number in (1, 2, None)
+                    )
+                    assert two.equals(one), (name, topic, scan)
+                    assert many.equals(one), (name, topic, scan)
+                    compared += one.num_rows
+    assert compared > 5_000
+
+
+def test_threads_share_the_messages_of_queues(tmp_path: Path) -> None:
+    """Shares have at least 256 messages. One body cannot be inflated."""
+    bodies = [zlib.compress(f"body {number} ".encode() * 40) for number in range(2_500)]
+    bodies[1_700] = bodies[1_700][:-1]
+    with StoreWriter.open(tmp_path, file_size=1 << 18) as writer:
+        writer.put_messages(
+            {
+                "topic": [f"topic-{number % 2}" for number in range(len(bodies))],
+                "queue_id": pa.array([number // 2 % 3 for number in range(len(bodies))], pa.int32()),
+                "body": bodies,
+                "sys_flag": pa.array([1] * len(bodies), pa.int32()),
+                "tags": [f"tag-{number % 5}" for number in range(len(bodies))],
+            },
+            body="stored",
+        )
+    with MessageStore.open(tmp_path) as messages:
+        conditions: list[dict[str, Any]] = [{}, {"tags": ["tag-2"]}, {"columns": ["phy_offset", "body_error"]}]
+        for asked in conditions:
+            one = pa.table(messages.messages("topic-0", scan=False, threads=1, **asked))
+            assert one["phy_offset"].to_pylist() == sorted(one["phy_offset"].to_pylist())
+            for threads in (2, 3, 7):
+                for scan in (True, False):
+                    found = pa.table(messages.messages("topic-0", scan=scan, threads=threads, **asked))
+                    assert found.equals(one), (asked, threads, scan)
+            assert one.num_rows == (250 if "tags" in asked else 1_250)
+            assert one["body_error"].null_count == one.num_rows - ("tags" not in asked)
+
+
+def test_a_scan_with_threads_is_refused_in_a_forked_process(store: Callable[[str], Path]) -> None:
+    with CommitLog.open(store("basic") / "commitlog") as log:
+        reader = log.scan(threads=2, batch_size=1)
+        next(reader)
+        with warnings.catch_warnings():
+            # Python warns about threads in general.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = os.fork()
+        if child == 0:
+            try:
+                next(reader)
+            except ValueError as error:
+                os._exit(0 if "forked" in str(error) else 1)
+            os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert len(list(reader)) == 552
+
+
+@pytest.mark.parametrize("threads", [0, -1, 65])
+def test_a_number_of_threads_out_of_range_is_refused(filtered_store: MessageStore, threads: int) -> None:
+    for scan in (True, False):
+        with pytest.raises(ValueError, match=f"threads={threads}: expected 1 to 64, or None"):
+            list(filtered_store.messages("topic-1", scan=scan, threads=threads))

@@ -93,13 +93,14 @@ fn zlib(decoder: &mut Decompress, stored: &[u8], output: &mut Output) -> Result<
     let fail = |reason: &str| DecodeError::Undecodable { kind: "zlib", reason: reason.to_owned() };
     decoder.reset(true);
     let mut rest = stored;
+    // All input is there, so most bodies need one call. With `Finish` such a call keeps no window.
     loop {
         // Double the buffer each time.
         let more = output.filled().len().max(1);
         let (_, free) = output.free(more);
         let (before_in, before_out) = (decoder.total_in(), decoder.total_out());
         let status = decoder
-            .decompress(rest, free, FlushDecompress::None)
+            .decompress(rest, free, FlushDecompress::Finish)
             .map_err(|e| fail(e.message().unwrap_or("not in the format")))?;
         let consumed = usize::try_from(decoder.total_in() - before_in).unwrap_or(usize::MAX);
         let produced = usize::try_from(decoder.total_out() - before_out).unwrap_or(usize::MAX);

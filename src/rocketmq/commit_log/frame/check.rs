@@ -92,7 +92,7 @@ pub fn check_with(bytes: &[u8], available: u64, versions: Versions, crc: bool) -
         return Ok(Found::Refused(Refusal::CutOff));
     }
     let frame = bytes.get(..size as usize).ok_or(Needs(size as usize))?;
-    let Some(layout) = Layout::of(frame, size, magic) else {
+    let Ok(Some(layout)) = Layout::of(frame, size, magic) else {
         return Ok(Found::Refused(Refusal::Size { stated: total }));
     };
     Ok(refusal(&Frame::new(frame, layout), crc).map_or(Found::Message(layout), Found::Refused))

@@ -1,8 +1,10 @@
 //! The fields of a valid frame: their positions and values.
 
+use std::io;
+
 use super::layout::{
-    BEFORE_BODY_LENGTH, BODY_CRC, BORN_HOST, BORN_TIMESTAMP, FLAG, MAGIC_V2, PHY_OFFSET, QUEUE_ID, QUEUE_OFFSET,
-    SYS_FLAG, array, host_lens, i16_at, i32_at,
+    BEFORE_BODY_LENGTH, BODY_CRC, BORN_HOST, BORN_TIMESTAMP, FLAG, FrameBytes, MAGIC_V2, PHY_OFFSET, QUEUE_ID,
+    QUEUE_OFFSET, SYS_FLAG, array, host_lens, i32_at,
 };
 use crate::arrow::byte_column::Piece;
 
@@ -24,24 +26,40 @@ impl Layout {
         self.total
     }
 
-    /// Returns the lengths of the fields, if they fill `frame` exactly.
+    /// Returns the lengths of the fields, if they add up to `total`.
+    ///
+    /// # Errors
+    /// The system's error, if the frame is in a file.
     #[inline]
-    pub(super) fn of(frame: &[u8], total: u32, magic: u32) -> Option<Self> {
-        let (born_host, store_host) = host_lens(i32_at(frame, SYS_FLAG)?);
+    pub(crate) fn of<B: FrameBytes + ?Sized>(frame: &B, total: u32, magic: u32) -> io::Result<Option<Self>> {
+        macro_rules! field {
+            ($at:expr) => {
+                match frame.bytes_at($at)? {
+                    Some(bytes) => bytes,
+                    None => return Ok(None),
+                }
+            };
+        }
+        let (born_host, store_host) = host_lens(i32::from_be_bytes(field!(SYS_FLAG)));
         let body_length_at = BEFORE_BODY_LENGTH + usize::from(born_host) + usize::from(store_host);
         // The broker reads a negative body or properties length as 0. It fails on a negative topic length.
-        let body = u32::try_from(i32_at(frame, body_length_at)?).unwrap_or(0);
-        let topic_length_at = (body_length_at + 4).checked_add(body as usize)?;
-        let (topic, topic_length) = if magic == MAGIC_V2 {
-            (i16_at(frame, topic_length_at)?, 2u8)
-        } else {
-            (i16::from(array::<1>(frame, topic_length_at).map(i8::from_be_bytes)?), 1)
+        let body = u32::try_from(i32::from_be_bytes(field!(body_length_at))).unwrap_or(0);
+        let Some(topic_length_at) = (body_length_at + 4).checked_add(body as usize) else {
+            return Ok(None);
         };
-        let topic = u16::try_from(topic).ok()?;
+        let (topic, topic_length) = if magic == MAGIC_V2 {
+            (i16::from_be_bytes(field!(topic_length_at)), 2u8)
+        } else {
+            (i16::from(i8::from_be_bytes(field!(topic_length_at))), 1)
+        };
+        let Ok(topic) = u16::try_from(topic) else {
+            return Ok(None);
+        };
         let properties_length_at = topic_length_at + usize::from(topic_length) + usize::from(topic);
-        let properties = u16::try_from(i16_at(frame, properties_length_at)?).unwrap_or(0);
+        let properties = u16::try_from(i16::from_be_bytes(field!(properties_length_at))).unwrap_or(0);
         let end = properties_length_at + 2 + usize::from(properties);
-        (end == frame.len()).then_some(Self { total, born_host, store_host, topic_length, topic, properties, body })
+        let layout = Self { total, born_host, store_host, topic_length, topic, properties, body };
+        Ok((end == total as usize).then_some(layout))
     }
 }
 

@@ -17,6 +17,8 @@
 //! All integers are big-endian. A BLANK frame has only the first two fields; the rest of the file is undefined.
 //! Unwritten space is zero. Source: upstream `MessageExtEncoder#encode`.
 
+use std::io;
+
 use super::versions::Versions;
 
 /// Magic of a message with a one-byte topic length (version 1).
@@ -65,14 +67,25 @@ pub fn is_in_queue(sys_flag: i32) -> bool {
     matches!(sys_flag & TRANSACTION_TYPE, 0 | TRANSACTION_COMMIT)
 }
 
-#[inline]
-pub(super) fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
-    bytes.get(at..)?.first_chunk().copied()
+/// The bytes of a frame, in memory or in a file.
+pub(crate) trait FrameBytes {
+    /// Returns the bytes from this position on; `None` if the frame ends before.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn bytes_at<const N: usize>(&self, at: usize) -> io::Result<Option<[u8; N]>>;
+}
+
+impl FrameBytes for [u8] {
+    #[inline]
+    fn bytes_at<const N: usize>(&self, at: usize) -> io::Result<Option<[u8; N]>> {
+        Ok(array(self, at))
+    }
 }
 
 #[inline]
-pub(super) fn i16_at(bytes: &[u8], at: usize) -> Option<i16> {
-    array(bytes, at).map(i16::from_be_bytes)
+pub(super) fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..)?.first_chunk().copied()
 }
 
 #[inline]

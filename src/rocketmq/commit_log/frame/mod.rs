@@ -12,7 +12,7 @@ mod versions;
 pub use check::{Found, Needs, Refusal, Stop, check, check_with};
 pub use fields::{Frame, Layout, PropCrc, body_crc};
 pub(crate) use layout::{
-    BEFORE_BODY_LENGTH, BORN_HOST_V6, HEAD, STORE_HOST_V6, SYS_FLAG, host_lens, stated_phy_offset_of_head, stated_size,
+    BEFORE_BODY_LENGTH, BORN_HOST_V6, FrameBytes, HEAD, STORE_HOST_V6, stated_phy_offset_of_head, stated_size,
     store_timestamp_of_head,
 };
 pub use layout::{

@@ -6,16 +6,10 @@
 //! with queues in `RocksDB`, follows other rules.
 
 use std::path::PathBuf;
-use std::sync::Arc;
-
-use arrow_array::builder::{Int64Builder, StringBuilder, TimestampMillisecondBuilder};
-use arrow_array::{ArrayRef, RecordBatch};
-use arrow_schema::{Field, Schema};
 
 use crate::error::{Error, Result};
 use crate::io::ReadAt as _;
 use crate::rocketmq::checkpoint::Timestamps;
-use crate::rocketmq::commit_log::decode::columns::timestamp_type;
 use crate::rocketmq::commit_log::frame::{BLANK_LEN, MAGIC_BLANK, MAGIC_V1, MAGIC_V2};
 use crate::rocketmq::commit_log::log::CommitLog;
 use crate::rocketmq::commit_log::lookup::LookUp;
@@ -198,28 +192,6 @@ impl CommitLog {
         }
         Ok(gaps)
     }
-}
-
-/// Returns the files of [`CommitLog::file_times`] as a record batch.
-pub fn file_batch(files: &[(OffsetFile, Option<i64>)]) -> RecordBatch {
-    let (mut path, mut begin, mut end) = (StringBuilder::new(), Int64Builder::new(), Int64Builder::new());
-    let mut time = TimestampMillisecondBuilder::new().with_data_type(timestamp_type());
-    for (file, first) in files {
-        path.append_value(file.path.to_string_lossy());
-        begin.append_value(file.start.cast_signed());
-        end.append_value(file.end().cast_signed());
-        time.append_option(*first);
-    }
-    let columns: [(&str, ArrayRef); 4] = [
-        ("path", Arc::new(path.finish())),
-        ("begin_phy_offset", Arc::new(begin.finish())),
-        ("end_phy_offset", Arc::new(end.finish())),
-        ("first_store_timestamp", Arc::new(time.finish())),
-    ];
-    let fields: Vec<Field> =
-        columns.iter().map(|(name, array)| Field::new(*name, array.data_type().clone(), true)).collect();
-    let arrays = columns.into_iter().map(|(_, array)| array).collect();
-    RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).expect("the fields were made from the columns")
 }
 
 fn clean_begin(files: &[OffsetFile], queue_end: u64, compat: Release) -> usize {

@@ -4,6 +4,7 @@ pub(crate) mod block_reader;
 pub(crate) mod filter;
 pub(crate) mod options;
 pub(crate) mod parallel;
+pub(crate) mod pipe;
 pub(crate) mod reader;
 pub(crate) mod salvage;
 pub(crate) mod walk;

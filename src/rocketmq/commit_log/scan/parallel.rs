@@ -3,9 +3,12 @@
 //! Frames are only found by walking. A thread that starts in the middle of a file guesses: it starts at the first
 //! message that states its own offset. The caller's thread knows where the previous piece ended. If the guess differs,
 //! it reads the piece again from there. So the messages are those of a single walk, whatever the bytes are.
+//!
+//! A scan that continues after damage has threads up to the first damage. From there on it is a single walk.
 
 use std::collections::VecDeque;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::process;
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -18,16 +21,15 @@ use crate::rocketmq::commit_log::decode::batch::BatchBuilder;
 use crate::rocketmq::commit_log::frame::Stop;
 use crate::rocketmq::commit_log::log::Options;
 use crate::rocketmq::commit_log::scan::block_reader::BlockReader;
-use crate::rocketmq::commit_log::scan::options::ScanOptions;
+use crate::rocketmq::commit_log::scan::options::{AtDamage, ScanOptions};
+use crate::rocketmq::commit_log::scan::pipe::{Pipe, Tap};
 use crate::rocketmq::commit_log::scan::salvage::next_frame;
 use crate::rocketmq::commit_log::scan::walk::Scan;
 use crate::rocketmq::commit_log::scan::window::{LOOKUP_WINDOW, SCAN_WINDOW, Window};
 use crate::rocketmq::offset_files::{self, Gap, OffsetFile};
 
 /// Bytes of a file per task.
-const PIECE: u64 = 16 * 1024 * 1024;
-/// Rows that a piece may be ahead of the caller.
-const ROWS_AHEAD: usize = 32_768;
+pub(crate) const PIECE: u64 = 16 * 1024 * 1024;
 
 /// A part of a file, with the messages that begin in it.
 #[derive(Clone, Debug)]
@@ -48,7 +50,7 @@ enum Told {
 
 struct Task {
     piece: Piece,
-    tell: SyncSender<Told>,
+    tell: Tap<Told>,
 }
 
 /// Offset of the next message.
@@ -74,8 +76,11 @@ impl Rules {
         let access = self.options.access;
         let open = move |file: &OffsetFile| offset_files::open(file, access);
         let walk = Scan::new(vec![piece.file.clone()], open, self.options.versions, begin, piece.end);
-        let walk = walk.checking(self.scan.check_crc).filtering(self.scan.filter.clone()).starting_at_begin()?;
-        BlockReader::new(walk, builder, self.scan.batch_size)
+        let mut walk = walk.checking(self.scan.check_crc).filtering(self.scan.filter.clone());
+        if self.scan.at_damage != AtDamage::Stop {
+            walk = walk.ending_at_odd_blank();
+        }
+        BlockReader::new(walk.starting_at_begin()?, builder, self.scan.batch_size)
     }
 
     /// Returns the probable start of the first frame in a piece.
@@ -91,16 +96,16 @@ impl Rules {
     }
 
     /// Reads a piece with the thread's builder. The builder's memory is kept from piece to piece.
-    fn run(&self, piece: &Piece, tell: &SyncSender<Told>, kept: &mut Option<BatchBuilder>) {
+    fn run(&self, piece: &Piece, tell: &Tap<Told>, kept: &mut Option<BatchBuilder>) {
         let told = self.guess(piece).and_then(|begin| {
-            if tell.send(Told::Begin(begin)).is_err() || begin >= piece.end {
+            if !tell.send(Told::Begin(begin), 0) || begin >= piece.end {
                 return Ok(Told::End(Stop { phy_offset: begin, refusal: None }, Report::default()));
             }
             let builder = kept.take().unwrap_or_else(|| self.builder());
             let mut reader = self.read(piece, begin, builder)?;
             while let Some(batch) = reader.next_batch()? {
-                // The receiver is gone.
-                if tell.send(Told::Batch(batch)).is_err() {
+                let bytes = batch.get_array_memory_size();
+                if !tell.send(Told::Batch(batch), bytes) {
                     break;
                 }
             }
@@ -109,17 +114,18 @@ impl Rules {
             *kept = Some(reader.builder);
             Ok(Told::End(stop, checked))
         });
-        // The receiver is gone.
-        let _ = tell.send(told.unwrap_or_else(Told::Failed));
+        tell.send(told.unwrap_or_else(Told::Failed), 0);
     }
 }
 
 /// A piece that is being read.
 enum Running {
     /// Read by a thread.
-    Told(Receiver<Told>),
-    /// Read again in the caller's thread, because the guess was wrong.
+    Told(Pipe<Told>),
+    /// Read in the caller's thread, because the guess was wrong.
     Here(Box<BlockReader<FileSource>>),
+    /// All that follows damage.
+    Rest(Box<BlockReader<FileSource>>),
 }
 
 /// The pieces of a scan.
@@ -127,26 +133,33 @@ pub(crate) struct Parallel {
     rules: Arc<Rules>,
     pieces: std::vec::IntoIter<Piece>,
     tasks: Option<Sender<Task>>,
-    ahead: VecDeque<(Piece, Receiver<Told>)>,
+    ahead: VecDeque<(Piece, Pipe<Told>)>,
     current: Option<(Piece, Running)>,
+    /// The walk that continues after damage.
+    rest: Option<Scan<FileSource>>,
     next: Next,
     /// End of the last file that the scan reached.
     last_end: u64,
     stop: Option<Stop>,
     checked: Report,
+    /// The process that has the threads.
+    process: u32,
     /// Missing files inside the range, ascending.
     gaps: VecDeque<Gap>,
 }
 
 impl Parallel {
     /// Creates a scan of `files` from `begin`, which is the start of a frame, or from the first file.
+    ///
+    /// `rest` is a walk over the same range that continues after damage.
     pub(crate) fn new(
         files: &[OffsetFile],
         gaps: Vec<Gap>,
         begin: u64,
         options: Options,
         scan: &ScanOptions,
-    ) -> Result<Self> {
+        rest: Option<Scan<FileSource>>,
+    ) -> Self {
         let gaps = gaps.into_iter().filter(|gap| gap.begin < scan.end_phy_offset && begin < gap.end).collect();
         let mut pieces = Vec::new();
         for file in files.iter().filter(|file| file.end() > begin) {
@@ -172,11 +185,10 @@ impl Parallel {
                     rules.run(&piece, &tell, &mut kept);
                 }
             };
-            let thread = thread::Builder::new().name(format!("logdex-scan-{number}"));
-            thread
-                .spawn(run)
-                .map_err(|e| Error::io(&files.first().map_or_else(Default::default, |f| f.path.clone()), e))?;
+            // If the system refuses a thread, the others read its pieces; without any, the caller does.
+            drop(thread::Builder::new().name(format!("logdex-scan-{number}")).spawn(run));
         }
+        drop(taken);
         let next = pieces.first().map_or(Next::NextFile, |piece| Next::At(piece.begin));
         let mut parallel = Self {
             rules,
@@ -184,16 +196,18 @@ impl Parallel {
             tasks: Some(tasks),
             ahead: VecDeque::new(),
             current: None,
+            rest,
             next,
             last_end: begin,
             stop: None,
             checked: Report::default(),
+            process: process::id(),
             gaps,
         };
         for _ in 0..=parallel.rules.scan.threads {
             parallel.hand_out();
         }
-        Ok(parallel)
+        parallel
     }
 
     pub(crate) fn stop(&self) -> Option<&Stop> {
@@ -201,7 +215,10 @@ impl Parallel {
     }
 
     pub(crate) fn checked(&self) -> &Report {
-        &self.checked
+        match &self.current {
+            Some((_, Running::Rest(reader))) => reader.scan.checked(),
+            _ => &self.checked,
+        }
     }
 
     /// Passes one more piece to the threads.
@@ -209,8 +226,7 @@ impl Parallel {
         let Some(piece) = self.pieces.next() else {
             return;
         };
-        let bound = 2 + ROWS_AHEAD / self.rules.scan.batch_size.max(1);
-        let (tell, told) = sync_channel(bound);
+        let (tell, told) = Pipe::new();
         if let Some(tasks) = &self.tasks {
             // The threads run as long as there are tasks.
             let _ = tasks.send(Task { piece: piece.clone(), tell });
@@ -219,6 +235,10 @@ impl Parallel {
     }
 
     pub(crate) fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        if self.process != process::id() {
+            let text = "a scan with threads cannot be read in a process that was forked since: start the scan there";
+            return Err(Error::InvalidArgument(text.to_owned()));
+        }
         while self.stop.is_none() {
             let Some((piece, running)) = &mut self.current else {
                 self.enter_next_piece()?;
@@ -229,15 +249,31 @@ impl Parallel {
                     Some(batch) => return Ok(Some(batch)),
                     None => (reader.scan.stop().cloned(), reader.scan.checked().clone()),
                 },
+                Running::Rest(reader) => match reader.next_batch()? {
+                    Some(batch) => return Ok(Some(batch)),
+                    None => {
+                        self.checked = reader.scan.checked().clone();
+                        self.stop = reader.scan.stop().cloned();
+                        break;
+                    }
+                },
                 Running::Told(told) => match told.recv() {
-                    Ok(Told::Batch(batch)) => return Ok(Some(batch)),
-                    Ok(Told::End(stop, checked)) => (Some(stop), checked),
-                    Ok(Told::Failed(error)) => return Err(error),
-                    Ok(Told::Begin(_)) | Err(_) => return Err(lost(&piece.file)),
+                    Some(Told::Batch(batch)) => return Ok(Some(batch)),
+                    Some(Told::End(stop, checked)) => (Some(stop), checked),
+                    Some(Told::Failed(error)) => return Err(error),
+                    Some(Told::Begin(_)) | None => return Err(lost(&piece.file)),
                 },
             };
-            self.checked.findings.extend(checked.findings);
             let end = piece.file.end();
+            // A piece ends early at damage only: a refused frame, or padding that does not end with its file.
+            let damage = stop.as_ref().filter(|stop| stop.refusal.is_some() || stop.phy_offset < piece.end);
+            if let Some(damage) = damage
+                && let Some(rest) = self.rest.take()
+            {
+                self.salvage(damage.phy_offset, rest)?;
+                continue;
+            }
+            self.checked.findings.extend(checked.findings);
             self.current = None;
             match stop {
                 Some(stop) if stop.refusal.is_some() => self.finish(stop),
@@ -246,6 +282,16 @@ impl Parallel {
             }
         }
         Ok(None)
+    }
+
+    /// Reads all that follows damage in the caller's thread.
+    fn salvage(&mut self, damage: u64, rest: Scan<FileSource>) -> Result<()> {
+        self.tasks = None;
+        self.ahead.clear();
+        let reader = BlockReader::new(rest.starting_at(damage)?, self.rules.builder(), self.rules.scan.batch_size)?;
+        let piece = self.current.take().map(|(piece, _)| piece);
+        self.current = piece.map(|piece| (piece, Running::Rest(Box::new(reader))));
+        Ok(())
     }
 
     /// Reports the missing files before this offset.
@@ -288,10 +334,10 @@ impl Parallel {
             return Ok(());
         }
         let running = match told.recv() {
-            Ok(Told::Begin(guess)) if guess == begin => Running::Told(told),
-            Ok(Told::Failed(error)) => return Err(error),
-            Ok(_) => Running::Here(Box::new(self.rules.read(&piece, begin, self.rules.builder())?)),
-            Err(_) => return Err(lost(&piece.file)),
+            Some(Told::Begin(guess)) if guess == begin => Running::Told(told),
+            Some(Told::Failed(error)) => return Err(error),
+            // There is no thread, or it guessed wrong.
+            _ => Running::Here(Box::new(self.rules.read(&piece, begin, self.rules.builder())?)),
         };
         self.current = Some((piece, running));
         Ok(())

@@ -145,15 +145,19 @@ impl Past {
         self.left_file = true;
     }
 
-    /// Clears the state. The walk starts again with the file that begins at `begin`.
-    pub(crate) fn restart(&mut self, begin: u64) {
+    /// Clears the state. The walk starts again with a file.
+    pub(crate) fn restart(&mut self) {
         *self = Self::new(self.last_begin);
-        self.enter_file(begin);
+    }
+
+    /// Returns whether the file that begins at `begin` is the last one that holds messages.
+    pub(crate) fn is_last_file(&self, begin: u64) -> bool {
+        begin == self.last_begin
     }
 
     pub(crate) fn enter_file(&mut self, begin: u64) {
         self.left_file = false;
-        self.last = (begin == self.last_begin).then(LastFile::default);
+        self.last = self.is_last_file(begin).then(LastFile::default);
         if self.last.is_some() {
             self.queues.enter_last_file();
         }

@@ -1,7 +1,5 @@
 //! Walk a log message by message, over the files in the order of their offsets.
 
-use std::collections::VecDeque;
-
 use crate::error::{Error, Result};
 use crate::io::ReadAt;
 use crate::report::{Kind, Report};
@@ -29,7 +27,9 @@ type Opener<S> = Box<dyn FnMut(&OffsetFile) -> Result<S> + Send>;
 /// A BLANK frame ends the file, and the walk continues in the next one, whatever its number. The walk ends at the first
 /// frame that a broker would refuse. Source: upstream `CommitLog#checkMessageAndReturnSize`, `#recoverNormally`.
 pub struct Scan<S> {
-    files: std::vec::IntoIter<OffsetFile>,
+    files: Vec<OffsetFile>,
+    /// Number of the file after the current one.
+    next_file: usize,
     open: Opener<S>,
     versions: Versions,
     window: Window,
@@ -51,8 +51,11 @@ pub struct Scan<S> {
     filter: Filter,
     /// Truncated messages from this offset on are skipped.
     truncated_from: Option<u64>,
-    /// Missing files inside the range, ascending.
-    gaps: VecDeque<Gap>,
+    /// Whether padding that does not end with its file ends the walk.
+    ends_at_odd_blank: bool,
+    /// Missing files inside the range, ascending, and how many of them were reported.
+    gaps: Vec<Gap>,
+    told_gaps: usize,
 }
 
 /// The state of a walk that continues after a corrupt region.
@@ -64,8 +67,8 @@ struct Salvage {
     probe: Window,
     /// Unwritten space: the regular end, unless messages follow.
     unwritten: Option<(OffsetFile, Stop)>,
-    /// The walk started inside its first file, and nothing was refused yet.
-    skipped_begin: bool,
+    /// `past` holds all messages from the file of this number on; `None`: no message was judged yet.
+    judged_from: Option<usize>,
 }
 
 impl<S> std::fmt::Debug for Scan<S> {
@@ -89,7 +92,8 @@ impl<S: ReadAt> Scan<S> {
         let first = files.partition_point(|file| file.end() <= begin);
         files.drain(..first);
         Self {
-            files: files.into_iter(),
+            files,
+            next_file: 0,
             open: Box::new(open),
             versions,
             window: Window::new(SCAN_WINDOW),
@@ -107,7 +111,9 @@ impl<S: ReadAt> Scan<S> {
             checked: Report::default(),
             filter: Filter::default(),
             truncated_from: None,
-            gaps: VecDeque::new(),
+            ends_at_odd_blank: false,
+            gaps: Vec::new(),
+            told_gaps: 0,
         }
     }
 
@@ -122,7 +128,7 @@ impl<S: ReadAt> Scan<S> {
             search: Window::new(SCAN_WINDOW),
             probe: Window::new(LOOKUP_WINDOW),
             unwritten: None,
-            skipped_begin: false,
+            judged_from: Some(0),
         }));
         self
     }
@@ -142,10 +148,22 @@ impl<S: ReadAt> Scan<S> {
         self
     }
 
-    /// Skip truncated messages from this offset on.
+    /// Skip truncated messages from this offset on, in a salvaging walk.
+    ///
+    /// Only messages after damage can be truncated. So messages are judged only then: the walk goes back for those before it.
     #[must_use]
     pub fn without_truncated(mut self, from: u64) -> Self {
         self.truncated_from = Some(from);
+        if let Some(salvage) = &mut self.salvage {
+            salvage.judged_from = None;
+        }
+        self
+    }
+
+    /// End the walk at padding that does not end with its file, too.
+    #[must_use]
+    pub(crate) fn ending_at_odd_blank(mut self) -> Self {
+        self.ends_at_odd_blank = true;
         self
     }
 
@@ -163,34 +181,46 @@ impl<S: ReadAt> Scan<S> {
 
     /// Start the walk at `begin`, which must be the start of a frame. All messages before it in the file must be valid.
     ///
-    /// At a corrupt frame, a salvaging walk starts again at the beginning of the file. It needs all messages of the
-    /// file to find the truncated ones.
+    /// # Errors
+    /// The system's error, with the path.
+    pub(crate) fn starting_at_begin(self) -> Result<Self> {
+        let begin = self.begin;
+        self.starting_at(begin)
+    }
+
+    /// Start the walk at this offset, which must be the start of a frame. All messages before it must be valid.
+    ///
+    /// A walk that skips truncated messages goes back from there if it needs the messages before it.
     ///
     /// # Errors
     /// The system's error, with the path.
-    pub(crate) fn starting_at_begin(mut self) -> Result<Self> {
+    pub(crate) fn starting_at(mut self, begin: u64) -> Result<Self> {
+        self.begin = begin;
+        self.next_file = self.files.partition_point(|file| file.end() <= begin);
         self.enter_next_file()?;
         if let Some((file, _)) = &self.current {
-            self.next = self.begin.saturating_sub(file.start);
-            if let Some(salvage) = &mut self.salvage {
-                salvage.skipped_begin = self.next > 0;
-            }
+            self.next = begin.saturating_sub(file.start);
         }
         Ok(self)
     }
 
-    /// Goes back to the beginning of the first file if the walk started inside it. Messages that were already returned
-    /// are not returned again.
-    fn went_back(&mut self) -> bool {
-        let (Some((file, _)), Some(salvage)) = (&self.current, &mut self.salvage) else {
+    /// Goes back to the beginning of the file of this number, unless the messages from there on were judged. Messages that were
+    /// already returned are not returned again.
+    fn went_back(&mut self, number: usize) -> bool {
+        let Some(salvage) = &mut self.salvage else {
             return false;
         };
-        if !std::mem::take(&mut salvage.skipped_begin) {
+        if salvage.judged_from.is_some_and(|from| from <= number) {
             return false;
         }
-        salvage.past.restart(file.start);
-        (self.begin, self.next) = (self.position, 0);
-        self.window.clear();
+        salvage.judged_from = Some(number);
+        salvage.past.restart();
+        if number == 0 {
+            // All of it is found again.
+            (salvage.unwritten, self.told_gaps, self.checked) = (None, 0, Report::default());
+        }
+        self.begin = self.position;
+        (self.current, self.next_file) = (None, number);
         true
     }
 
@@ -222,7 +252,9 @@ impl<S: ReadAt> Scan<S> {
                         }
                         salvage::tell(&mut self.checked, &file, &stop);
                     }
-                    if let Some(salvage) = &mut self.salvage {
+                    if let Some(salvage) = &mut self.salvage
+                        && salvage.judged_from.is_some()
+                    {
                         let frame = self.window.frame(self.at, layout);
                         salvage.suspect = salvage.past.judge(&frame, self.position);
                     }
@@ -233,31 +265,21 @@ impl<S: ReadAt> Scan<S> {
                 }
                 Found::Blank => {
                     self.last_blank = Some(self.position);
-                    let is_whole = salvage::is_whole_blank(self.window.head(self.next), self.next, file.len);
-                    if !is_whole && self.went_back() {
-                        continue;
+                    let head = self.window.head(self.next);
+                    if salvage::is_whole_blank(head, self.next, file.len) {
+                        self.position = file.end();
+                        self.current = None;
+                    } else {
+                        self.meet_odd_blank()?;
                     }
-                    let Some((file, _)) = &self.current else { continue };
-                    if let Some(salvage) = &mut self.salvage
-                        && !is_whole
-                    {
-                        let expected = "filling that ends with its file";
-                        let size = frame::stated_size(self.window.head(self.next)).map_or(-1, u64::cast_signed);
-                        self.checked.find(&file.path, self.next, Kind::LogBlank, expected, format!("size {size}"));
-                        salvage.past.leave_file();
-                        let behind = self.next_frame()?;
-                        self.go_on(behind);
-                        continue;
-                    }
-                    self.position = file.end();
-                    self.current = None;
                 }
                 Found::Refused(refusal) => {
                     let behind = self.next_frame()?;
                     if (refusal != Refusal::Unwritten || behind.is_some()) && self.is_written_by_now()? {
                         continue;
                     }
-                    if behind.is_some() && self.went_back() {
+                    // Truncated messages follow only in the last file, and only its messages tell them.
+                    if behind.is_some() && self.is_in_last_file() && self.went_back(self.next_file.saturating_sub(1)) {
                         continue;
                     }
                     self.refuse(refusal, behind);
@@ -265,6 +287,33 @@ impl<S: ReadAt> Scan<S> {
             }
         }
         Ok(false)
+    }
+
+    /// Handles padding that does not end with its file. A broker goes to the next file.
+    fn meet_odd_blank(&mut self) -> Result<()> {
+        if self.ends_at_odd_blank {
+            self.stop = Some(Stop { phy_offset: self.position, refusal: None });
+            return Ok(());
+        }
+        let behind = self.next_frame()?;
+        // The messages of all files tell which of the messages in the padding are older.
+        if behind.is_some() && self.went_back(0) {
+            return Ok(());
+        }
+        if let (Some((file, _)), Some(salvage)) = (&self.current, &mut self.salvage) {
+            let expected = "filling that ends with its file";
+            let size = frame::stated_size(self.window.head(self.next)).map_or(-1, u64::cast_signed);
+            self.checked.find(&file.path, self.next, Kind::LogBlank, expected, format!("size {size}"));
+            salvage.past.leave_file();
+        }
+        self.go_on(behind);
+        Ok(())
+    }
+
+    /// Returns whether the current file is the last one that holds messages.
+    fn is_in_last_file(&self) -> bool {
+        let (current, salvage) = (self.current.as_ref(), self.salvage.as_ref());
+        current.zip(salvage).is_some_and(|((file, _), salvage)| salvage.past.is_last_file(file.start))
     }
 
     /// Handles a refused frame: ends the walk, or skips the frame.
@@ -381,7 +430,9 @@ impl<S: ReadAt> Scan<S> {
             };
             let frame = Frame::new(held, layout);
             let phy_offset = file.start.saturating_add(self.next);
-            if let Some(salvage) = &mut self.salvage {
+            if let Some(salvage) = &mut self.salvage
+                && salvage.judged_from.is_some()
+            {
                 salvage.suspect = salvage.past.judge(&frame, phy_offset);
             }
             let suspect = self.suspect();
@@ -416,16 +467,16 @@ impl<S: ReadAt> Scan<S> {
     fn enter_next_file(&mut self) -> Result<()> {
         self.window.clear();
         self.next = 0;
-        match self.files.next() {
+        let file = self.files.get(self.next_file).cloned();
+        self.next_file += 1;
+        match file {
             Some(file) => {
-                while self.gaps.front().is_some_and(|gap| gap.end <= file.start)
-                    && let Some(gap) = self.gaps.pop_front()
-                {
+                while let Some(gap) = self.gaps.get(self.told_gaps).filter(|gap| gap.end <= file.start) {
                     gap.tell(&mut self.checked);
+                    self.told_gaps += 1;
                 }
                 if let Some(salvage) = &mut self.salvage {
                     salvage.past.enter_file(file.start);
-                    salvage.skipped_begin = false;
                 }
                 let source = (self.open)(&file)?;
                 self.current = Some((file, source));

@@ -6,7 +6,7 @@
 
 use crate::io::{self, Holes, ReadAt};
 use crate::rocketmq::commit_log::frame::{
-    self, BEFORE_BODY_LENGTH, Found, Frame, Layout, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, Needs, Refusal, SYS_FLAG, Versions,
+    self, Found, Frame, FrameBytes, Layout, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, Needs, Refusal, Versions,
 };
 
 /// Window of a sequential walk. It fits into the processor's second-level cache.
@@ -64,9 +64,9 @@ impl Window {
         loop {
             match frame::check_with(self.held(at), available, versions, self.crc) {
                 Err(Needs(bytes)) => {
-                    if bytes > self.size && !lengths_add_up(file, at, bytes as u64)? {
-                        let stated = i32::try_from(bytes).unwrap_or(i32::MAX);
-                        return Ok(Found::Refused(Refusal::Size { stated }));
+                    let total = u32::try_from(bytes).unwrap_or(u32::MAX);
+                    if bytes > self.size && !lengths_add_up(file, at, total)? {
+                        return Ok(Found::Refused(Refusal::Size { stated: total.cast_signed() }));
                     }
                     self.bytes.fill(file, at, available, bytes, self.size)?;
                 }
@@ -147,52 +147,28 @@ fn is_zero(bytes: &[u8]) -> bool {
     bytes.chunks(4096).all(|chunk| chunk.iter().fold(0, |all, byte| all | byte) == 0)
 }
 
-/// Returns whether the length fields of the message at `at` add up to `total` bytes, and the file holds them all.
-pub(crate) fn lengths_add_up<S: ReadAt + ?Sized>(file: &S, at: u64, total: u64) -> std::io::Result<bool> {
-    let mut offset = at;
-    let end = at.saturating_add(total);
-    let mut next = |skip: u64, bytes: &mut [u8]| -> std::io::Result<bool> {
-        offset = offset.saturating_add(skip);
-        let begin = offset;
-        offset = offset.saturating_add(bytes.len() as u64);
-        if offset > end {
-            return Ok(false);
+/// A frame in a file that is not in memory yet.
+struct InFile<'a, S: ?Sized> {
+    file: &'a S,
+    at: u64,
+    total: u32,
+}
+
+impl<S: ReadAt + ?Sized> FrameBytes for InFile<'_, S> {
+    fn bytes_at<const N: usize>(&self, at: usize) -> std::io::Result<Option<[u8; N]>> {
+        if at.saturating_add(N) > self.total as usize {
+            return Ok(None);
         }
-        file.read_exact_at(bytes, begin).map(|()| true)
-    };
-    let mut head = [0u8; SYS_FLAG + 4];
-    if !next(0, &mut head)? {
-        return Ok(false);
+        let mut bytes = [0; N];
+        self.file.read_exact_at(&mut bytes, self.at.saturating_add(at as u64)).map(|()| Some(bytes))
     }
-    let magic = head.get(4..).and_then(|b| b.first_chunk().copied()).map_or(0, u32::from_be_bytes);
-    let sys_flag = head.last_chunk().copied().map_or(0, i32::from_be_bytes);
-    let (born_host, store_host) = frame::host_lens(sys_flag);
-    let hosts = u64::from(born_host) + u64::from(store_host);
-    let mut body = [0u8; 4];
-    if !next((BEFORE_BODY_LENGTH - head.len()) as u64 + hosts, &mut body)? {
-        return Ok(false);
-    }
-    let body = u64::try_from(i32::from_be_bytes(body)).unwrap_or(0);
-    let topic = if magic == MAGIC_V2 {
-        let mut topic = [0u8; 2];
-        if !next(body, &mut topic)? {
-            return Ok(false);
-        }
-        i64::from(i16::from_be_bytes(topic))
-    } else {
-        let mut topic = [0u8; 1];
-        if !next(body, &mut topic)? {
-            return Ok(false);
-        }
-        i64::from(i8::from_be_bytes(topic))
-    };
-    let Ok(topic) = u64::try_from(topic) else {
+}
+
+/// Returns whether the length fields of the message at `at` add up to `total` bytes, which the file has.
+pub(crate) fn lengths_add_up<S: ReadAt + ?Sized>(file: &S, at: u64, total: u32) -> std::io::Result<bool> {
+    let frame = InFile { file, at, total };
+    let Some(magic) = frame.bytes_at(4)? else {
         return Ok(false);
     };
-    let mut properties = [0u8; 2];
-    if !next(topic, &mut properties)? {
-        return Ok(false);
-    }
-    let properties = u64::try_from(i16::from_be_bytes(properties)).unwrap_or(0);
-    Ok(offset.saturating_add(properties) == end)
+    Ok(Layout::of(&frame, total, u32::from_be_bytes(magic))?.is_some())
 }

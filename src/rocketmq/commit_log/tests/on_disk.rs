@@ -10,7 +10,7 @@ use super::encoder::{TestLog, TestMessage};
 use super::small_log;
 use crate::io::Access;
 use crate::rocketmq::commit_log::decode::columns::Column;
-use crate::rocketmq::commit_log::{Bodies, CommitLog, Options, ScanOptions};
+use crate::rocketmq::commit_log::{AtDamage, Bodies, CommitLog, Options, ScanOptions};
 use crate::rocketmq::file_name;
 
 fn write(directory: &Path, log: &TestLog) {
@@ -195,4 +195,52 @@ fn threads_give_what_one_walk_gives() {
     assert_eq!(with_threads(&read, &all, 2), damaged);
     let mut dropped = read.scan(&ScanOptions { threads: 2, batch_size: 1, ..all }).unwrap();
     assert!(dropped.next_batch().unwrap().is_some());
+}
+
+#[test]
+fn threads_continue_after_damage_as_one_walk_does() {
+    // Three pieces in each of two full files.
+    let directory = tempfile::tempdir().unwrap();
+    let messages: Vec<TestMessage> = (0..120)
+        .map(|i: u8| {
+            let body = vec![i; 700_000 + 40_000 * usize::from(i % 7)];
+            let mut message = TestMessage::new("Topic", &body, &[("KEYS", "k")]);
+            (message.numbers[2], message.numbers[5]) = (i64::from(i), 1_000 + i64::from(i));
+            message
+        })
+        .collect();
+    let log = TestLog::write(0, 40 << 20, &messages);
+    assert_eq!(log.files.len(), 3);
+    write(directory.path(), &log);
+    let read = open(directory.path());
+    let valid = ScanOptions { at_damage: AtDamage::Skip { queue_end: 0 }, ..ScanOptions::default() };
+    let same = |what: &str| {
+        let ranges = [(0, u64::MAX), (log.offsets[7], log.offsets[90]), (40 << 20, u64::MAX)];
+        for (begin, end) in ranges {
+            let part = ScanOptions { begin_phy_offset: begin, end_phy_offset: end, batch_size: 4, ..valid.clone() };
+            let one = with_threads(&read, &part, 1);
+            for threads in [2, 5] {
+                assert_eq!(with_threads(&read, &part, threads), one, "{what}: {begin}..{end}");
+            }
+        }
+        let all = with_threads(&read, &valid, 2);
+        (all.0.len(), all.2)
+    };
+    assert_eq!(same("whole"), (120, 0));
+    let change = |number: usize, skip: u64, bytes: &[u8]| {
+        let offset = log.offsets[number] + skip;
+        let (start, file) = log.files.iter().rfind(|(start, _)| *start <= offset).unwrap();
+        let at = usize::try_from(offset - start).unwrap();
+        let mut file = file.clone();
+        file[at..at + bytes.len()].copy_from_slice(bytes);
+        fs::write(directory.path().join(file_name::of_offset(*start)), file).unwrap();
+    };
+    change(30, 500_000, &[0xff]);
+    assert_eq!(same("a body"), (119, 1));
+    change(119, 500_000, &[0xff]);
+    assert_eq!(same("two bodies"), (118, 2));
+    change(30, 0, &[0; 8]);
+    assert_eq!(same("unwritten space"), (118, 2));
+    change(30, 0, &[0, 0, 0, 20, 0xcb, 0xd4, 0x31, 0x94]);
+    assert_eq!(same("padding of a wrong size"), (118, 2));
 }

@@ -20,8 +20,7 @@ type Salvaged = (Vec<(u64, Option<String>)>, Vec<(&'static str, u64)>);
 
 fn salvage(files: &[(u64, Vec<u8>)]) -> Salvaged {
     let columns = [Column::PhyOffset, Column::Suspect];
-    let last = files.iter().rfind(|(_, bytes)| bytes.first_chunk() != Some(&[0u8; 8])).map_or(0, |(start, _)| *start);
-    let walk = scan(files, 0, u64::MAX).salvaging(last);
+    let walk = scan(files, 0, u64::MAX).salvaging(last_begin(files));
     let mut reader = MessageReader::new(walk, &columns, Bodies::Decoded, 1000, 3).unwrap();
     let mut rows = Vec::new();
     while let Some(batch) = reader.next_batch().unwrap() {
@@ -176,6 +175,95 @@ fn every_flipped_byte_costs_one_message_at_most() {
         }
     }
     assert!(lost > 100, "{lost}");
+}
+
+/// Start of the last file that holds messages.
+fn last_begin(files: &[(u64, Vec<u8>)]) -> u64 {
+    files.iter().rfind(|(_, bytes)| bytes.first_chunk() != Some(&[0u8; 8])).map_or(0, |(start, _)| *start)
+}
+
+/// What a walk without truncated messages returns from here on: the offsets, and the kinds and places of the findings.
+fn valid(files: &[(u64, Vec<u8>)], begin: Option<u64>) -> (Vec<u64>, Vec<(&'static str, u64)>) {
+    let mut walk = scan(files, begin.unwrap_or(0), u64::MAX).salvaging(last_begin(files)).without_truncated(0);
+    if begin.is_some() {
+        walk = walk.starting_at_begin().unwrap();
+    }
+    let mut reader = MessageReader::new(walk, &[Column::PhyOffset], Bodies::Decoded, 1000, 3).unwrap();
+    let mut found = Vec::new();
+    while let Some(batch) = reader.next_batch().unwrap() {
+        found.extend(batch.column(0).as_primitive::<Int64Type>().values().iter().map(|offset| offset.unsigned_abs()));
+    }
+    let findings = reader.checked().findings.iter().map(|finding| (finding.kind.word(), finding.offset)).collect();
+    (found, findings)
+}
+
+/// Logs of two files: one is whole, one has truncated messages in the last file, and one in the padding of the first.
+fn logs_with_truncated_messages() -> Vec<(TestLog, &'static str)> {
+    let log = TestLog::write(0, 700, &messages(12, 1_000));
+    let mut truncated = log.clone();
+    // The last file was truncated to its first message and written again: the next message is new, of the same length.
+    let last = last_begin(&log.files);
+    let number = log.offsets.iter().position(|offset| *offset == last).unwrap() + 1;
+    let mut padded = log.clone();
+    for (log, number) in [(&mut truncated, number), (&mut padded, 1)] {
+        let mut new = messages(12, 1_000)[number].clone();
+        (new.numbers[2], new.numbers[5]) = (500, 9_000);
+        let frame = new.encode(log.offsets[number]);
+        let file = log.files.iter_mut().rfind(|(start, _)| *start <= log.offsets[number]).unwrap();
+        let at = usize::try_from(log.offsets[number] - file.0).unwrap();
+        file.1.splice(at..at + frame.len(), frame);
+    }
+    // In the first file padding of a wrong size follows the new message.
+    let at = usize::try_from(padded.offsets[2]).unwrap();
+    padded.files[0].1.splice(at..at + 8, [0, 0, 0, 20, 0xcb, 0xd4, 0x31, 0x94]);
+    vec![(log, "whole"), (truncated, "truncated"), (padded, "padded")]
+}
+
+#[test]
+fn truncated_messages_are_skipped_as_if_every_message_had_been_judged() {
+    let (mut compared, mut skipped) = (0, [0; 3]);
+    for (number, (log, name)) in logs_with_truncated_messages().into_iter().enumerate() {
+        for file in 0..log.files.len() {
+            for at in 0..log.files[file].1.len() {
+                let mut files = log.files.clone();
+                files[file].1[at] ^= 0x41;
+                let (rows, findings) = salvage(&files);
+                let is_truncated =
+                    |signs: &Option<String>| signs.as_ref().is_some_and(|signs| signs.contains("cut-off"));
+                let expected: Vec<u64> =
+                    rows.iter().filter(|(_, signs)| !is_truncated(signs)).map(|(offset, _)| *offset).collect();
+                let found = valid(&files, None);
+                assert_eq!(found, (expected.clone(), findings), "{name}: file {file}, byte {at}");
+                skipped[number] += rows.len() - expected.len();
+                compared += 1;
+            }
+        }
+    }
+    assert_eq!(compared, 4_200);
+    assert!(skipped[1] > 100 && skipped[2] > 100, "{skipped:?}");
+}
+
+#[test]
+fn a_walk_that_starts_inside_a_file_goes_back_at_damage_and_finds_what_a_whole_walk_finds() {
+    let (log, _) = logs_with_truncated_messages().remove(1);
+    let (start, last) = (last_begin(&log.files), log.files.len() - 1);
+    let (mut compared, mut skipped) = (0, 0);
+    for at in 0..log.files[last].1.len() {
+        let mut files = log.files.clone();
+        files[last].1[at] ^= 0x41;
+        let (whole, findings) = valid(&files, None);
+        for begin in log.offsets.iter().copied().filter(|offset| *offset >= start && *offset <= start + at as u64) {
+            // The messages before the first one are valid.
+            if findings.iter().any(|(_, at)| start + at < begin) {
+                continue;
+            }
+            let expected: Vec<u64> = whole.iter().copied().filter(|offset| *offset >= begin).collect();
+            assert_eq!(valid(&files, Some(begin)), (expected, findings.clone()), "byte {at}, from {begin}");
+            compared += 1;
+            skipped += usize::from(whole.len() + 1 < log.offsets.len());
+        }
+    }
+    assert!(compared > 500 && skipped > 50, "{compared} {skipped}");
 }
 
 #[test]

@@ -1,0 +1,125 @@
+//! A queue from one thread to another that is bounded by the bytes in it.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Bytes that the sender may be ahead. A larger item is sent alone.
+const AHEAD: usize = 32 * 1024 * 1024;
+
+#[derive(Debug)]
+struct State<T> {
+    items: VecDeque<(T, usize)>,
+    bytes: usize,
+    has_sender: bool,
+    has_receiver: bool,
+}
+
+#[derive(Debug)]
+struct Shared<T> {
+    state: Mutex<State<T>>,
+    changed: Condvar,
+}
+
+impl<T> Shared<T> {
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The receiving end.
+#[derive(Debug)]
+pub(crate) struct Pipe<T>(Arc<Shared<T>>);
+
+/// The sending end.
+#[derive(Debug)]
+pub(crate) struct Tap<T>(Arc<Shared<T>>);
+
+impl<T> Pipe<T> {
+    pub(crate) fn new() -> (Tap<T>, Self) {
+        let state = State { items: VecDeque::new(), bytes: 0, has_sender: true, has_receiver: true };
+        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        (Tap(Arc::clone(&shared)), Self(shared))
+    }
+
+    /// Waits for the next item; `None` if there is none and the sender is gone.
+    pub(crate) fn recv(&self) -> Option<T> {
+        let state = self.0.lock();
+        let wait = |state: &mut State<T>| state.items.is_empty() && state.has_sender;
+        let mut state = self.0.changed.wait_while(state, wait).unwrap_or_else(PoisonError::into_inner);
+        let (item, bytes) = state.items.pop_front()?;
+        state.bytes -= bytes;
+        self.0.changed.notify_all();
+        Some(item)
+    }
+}
+
+impl<T> Tap<T> {
+    /// Waits for space and sends an item of this size. Returns false if the receiver is gone.
+    pub(crate) fn send(&self, item: T, bytes: usize) -> bool {
+        let state = self.0.lock();
+        let is_full = |state: &mut State<T>| state.has_receiver && state.bytes > 0 && state.bytes + bytes > AHEAD;
+        let mut state = self.0.changed.wait_while(state, is_full).unwrap_or_else(PoisonError::into_inner);
+        if state.has_receiver {
+            state.items.push_back((item, bytes));
+            state.bytes += bytes;
+            self.0.changed.notify_all();
+        }
+        state.has_receiver
+    }
+}
+
+impl<T> Drop for Pipe<T> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.has_receiver = false;
+        state.items.clear();
+        self.0.changed.notify_all();
+    }
+}
+
+impl<T> Drop for Tap<T> {
+    fn drop(&mut self) {
+        self.0.lock().has_sender = false;
+        self.0.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    use std::thread;
+
+    use super::{AHEAD, Pipe};
+
+    #[test]
+    fn items_come_in_order_and_the_sender_stays_within_its_bytes() {
+        let (tap, pipe) = Pipe::new();
+        let sent = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            let sent = &sent;
+            scope.spawn(move || {
+                for number in 0..50 {
+                    // The sizes are up to twice the limit.
+                    assert!(tap.send(number, number % 8 * AHEAD / 4));
+                    sent.fetch_add(1, SeqCst);
+                }
+            });
+            for number in 0..50 {
+                assert!(sent.load(SeqCst) <= number + 6, "at most the limit of the smallest items is ahead");
+                assert_eq!(pipe.recv(), Some(number));
+            }
+            assert_eq!(pipe.recv(), None);
+        });
+    }
+
+    #[test]
+    fn a_sender_does_not_wait_for_a_receiver_that_is_gone() {
+        let (tap, pipe) = Pipe::new();
+        assert!(tap.send(1, 2 * AHEAD));
+        thread::scope(|scope| {
+            let waiting = scope.spawn(move || tap.send(2, AHEAD));
+            drop(pipe);
+            assert!(!waiting.join().unwrap());
+        });
+    }
+}
