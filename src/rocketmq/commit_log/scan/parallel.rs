@@ -250,14 +250,14 @@ impl Parallel {
                     Some(batch) => return Ok(Some(batch)),
                     None => (reader.scan.stop().cloned(), reader.scan.checked().clone()),
                 },
-                Running::Rest(reader) => match reader.next_batch()? {
-                    Some(batch) => return Ok(Some(batch)),
-                    None => {
-                        self.checked = reader.scan.checked().clone();
-                        self.stop = reader.scan.stop().cloned();
-                        break;
+                Running::Rest(reader) => {
+                    if let Some(batch) = reader.next_batch()? {
+                        return Ok(Some(batch));
                     }
-                },
+                    self.checked = reader.scan.checked().clone();
+                    self.stop = reader.scan.stop().cloned();
+                    break;
+                }
                 Running::Told(told) => match told.recv() {
                     Some(Told::Batch(batch)) => return Ok(Some(batch)),
                     Some(Told::End(stop, checked)) => (Some(stop), checked),
