@@ -41,6 +41,7 @@ pub use index::time_index::{TimeEntry, TimeIndex};
 pub use index::transaction_index;
 pub use read::batch_reader::BatchScan;
 pub use read::key_entries::{key_entries, key_text};
+pub use read::listing::{Listing, SegmentFiles, has_segments, is_partition};
 pub use read::lookup::{Fetched, TimedOffset, Translated};
 pub use read::missing::{Missing, Unread};
 pub use read::producer_state::ProducerState;

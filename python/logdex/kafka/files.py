@@ -1,7 +1,6 @@
 """The files of a log directory: their names, what a directory is, and which files of a partition form its log.
 
-A broker tidies a partition's directory when it starts; the listing decides the same and changes nothing.
-Source: LogFileUtils#filenamePrefixFromOffset, LocalLog#parseTopicPartitionName, LogLoader#load.
+Source: LogFileUtils#filenamePrefixFromOffset, LocalLog#parseTopicPartitionName.
 """
 
 from __future__ import annotations
@@ -9,14 +8,13 @@ from __future__ import annotations
 import errno
 import os
 import re
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from logdex._core import local_path
 from logdex._types import MAX_INT64
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 LOG = ".log"
@@ -28,21 +26,10 @@ CHECKPOINT = ".checkpoint"
 """A snapshot of KRaft's metadata: batches as in a `.log`, with offsets of its own."""
 SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT)
 
-_DELETED, _CLEANED, _SWAP = _LEFTOVERS = (".deleted", ".cleaned", ".swap")
-"""Endings that a broker adds while it deletes a file, writes it, or swaps it in."""
-_PARTITION_METADATA = "partition.metadata"
-_TEXT_FILES = {
-    f"{name}{ending}"
-    for name in ("leader-epoch-checkpoint", _PARTITION_METADATA, "quorum-state")
-    for ending in ("", ".tmp")
-}
-
 MAX_OFFSET = MAX_INT64
 _MAX_PARTITION = 2**31 - 1
 
 _SEGMENT_FILE = re.compile(r"(\d{1,20})(\.[a-z]+)")
-_UNREAD = re.compile(r"(\d{1,20})\.log[.~_-].*")
-"""A log under another name, such as a compressed one."""
 _PARTITION = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})", re.DOTALL)
 _METADATA_SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})(\.checkpoint(?:\.deleted)?|-[0-9]+\.checkpoint\.part)")
 _RENAMED = re.compile(r"\.[0-9a-f]{32}-(delete|future|stray)$")
@@ -135,28 +122,8 @@ def existing_directory(path: str | os.PathLike[str], what: str) -> Path:
     return place
 
 
-def has_segments(directory: Path) -> bool:
-    """Return whether a path is a directory with a `.log` file."""
-    return directory.is_dir() and any(
-        (parsed := parse_segment_file(entry.name)) is not None and parsed[1] == LOG for entry in directory.iterdir()
-    )
-
-
-def is_partition(directory: Path) -> bool:
-    """Return whether a directory is a partition's, which may have lost its segments, and not only named like one."""
-    if not directory.is_dir():
-        return False
-    names = (entry.name for entry in directory.iterdir())
-    return any(name == _PARTITION_METADATA or name.endswith(LOG) or _is_unread(name) for name in names)
-
-
-def _is_unread(name: str) -> bool:
-    return _UNREAD.fullmatch(name) is not None and not name.endswith(_LEFTOVERS)
-
-
-@dataclass(slots=True)
-class Listing:
-    """The files of a partition.
+class Listing(NamedTuple):
+    """The files of a partition, as `logdex._core.list_partition` returns them.
 
     Attributes:
         segments: The files of each segment by base offset, in ascending order: suffix to path. Each has a `.log`.
@@ -168,82 +135,9 @@ class Listing:
             first segment.
     """
 
-    segments: dict[int, dict[str, Path]] = field(default_factory=dict)
-    snapshots: dict[int, Path] = field(default_factory=dict)
-    orphans: list[Path] = field(default_factory=list)
-    leftovers: list[Path] = field(default_factory=list)
-    strays: list[Path] = field(default_factory=list)
-    unread: dict[int, str] = field(default_factory=dict)
-
-
-def list_partition(directory: Path, next_offset: Callable[[Path], int]) -> Listing:
-    """List the files of a partition.
-
-    `next_offset` returns the offset after the last batch of a `.log` file. It is called only after an interrupted swap.
-    """
-    found = Listing()
-    files: dict[int, dict[str, Path]] = {}
-    swaps: dict[int, dict[str, Path]] = {}
-    cleaned: list[int] = []
-    for entry in sorted(os.scandir(directory), key=lambda entry: entry.name):
-        path = directory / entry.name
-        leftover = next((ending for ending in _LEFTOVERS if path.name.endswith(ending)), "")
-        parsed = parse_segment_file(path.name.removesuffix(leftover))
-        if parsed is None or not entry.is_file():
-            if path.name not in _TEXT_FILES and _METADATA_SNAPSHOT.fullmatch(path.name) is None:
-                found.strays.append(path)
-            continue
-        offset, suffix = parsed
-        if not leftover and suffix == SNAPSHOT:
-            found.snapshots[offset] = path
-        elif not leftover:
-            files.setdefault(offset, {})[suffix] = path
-        elif leftover == _SWAP:
-            swaps.setdefault(offset, {})[suffix] = path
-        else:
-            found.leftovers.append(path)
-            if leftover == _CLEANED:
-                cleaned.append(offset)
-    _swap_in(found, files, swaps, min(cleaned, default=None), next_offset)
-    for offset, parts in sorted(files.items()):
-        if LOG in parts:
-            found.segments[offset] = parts
-        else:
-            found.orphans += parts.values()
-    _name_unread(found)
-    return found
-
-
-def _name_unread(found: Listing) -> None:
-    """Name the files of lost segments."""
-    # A broker that deletes a segment renames its log first.
-    deleted = {path.name.split(".")[0] for path in found.leftovers}
-    first = min(found.segments, default=MAX_OFFSET)
-    lost = [path for path in found.orphans if path.name.split(".")[0] not in deleted and int(path.stem) < first]
-    for path in (*lost, *(path for path in found.strays if _is_unread(path.name))):
-        base_offset = int(path.name.split(".")[0])
-        if base_offset not in found.segments and base_offset <= MAX_OFFSET:
-            found.unread[base_offset] = path.name
-
-
-def _swap_in(
-    found: Listing,
-    files: dict[int, dict[str, Path]],
-    swaps: dict[int, dict[str, Path]],
-    first_cleaned: int | None,
-    next_offset: Callable[[Path], int],
-) -> None:
-    """Replace segments by the finished ones that were made from them."""
-    # If cleaned files remain, the split was not finished, and its swap files are void.
-    void = [offset for offset in swaps if first_cleaned is not None and offset >= first_cleaned]
-    for offset in void:
-        found.leftovers += swaps.pop(offset).values()
-    logs = {offset: parts[LOG] for offset, parts in swaps.items() if LOG in parts}
-    if logs:
-        first = min(logs)
-        end = max(next_offset(path) for path in logs.values())
-        for offset in [offset for offset in files if first <= offset < end and LOG in files[offset]]:
-            found.leftovers += files.pop(offset).values()
-    for offset, parts in swaps.items():
-        # A file without the ending was renamed already, so only its indexes remain here.
-        files[offset] = {**files.get(offset, {}), **parts}
+    segments: dict[int, dict[str, Path]]
+    snapshots: dict[int, Path]
+    orphans: list[Path]
+    leftovers: list[Path]
+    strays: list[Path]
+    unread: dict[int, str]

@@ -13,6 +13,7 @@ from arro3.core import DataType
 from logdex._core import local_path, read_records
 from logdex.errors import CorruptFileError
 from logdex.hash_index.query import TimeRange, check_max_num
+from logdex.kafka.files import MAX_OFFSET
 from logdex.kafka.key_index import KeyIndex, opened, partitions_of
 from logdex.report import Damage
 
@@ -155,8 +156,11 @@ def find(
             log = logs.log(topic, each.partition)
             for finding in log.missing_segments():
                 damage.add(finding)
-            covered, offsets = (0, []) if opened_index is None else opened_index.candidates(each, value, header)
-            hits, passed = _scan(log, covered, value, header)
+            holes: Sequence[tuple[int, int]] = [(0, MAX_OFFSET)]
+            offsets: list[int] = []
+            if opened_index is not None:
+                holes, offsets = opened_index.candidates(each, value, header)
+            hits, passed = _scan(log, holes, value, header)
             read = partial(log.records_at, columns=RECORD_COLUMNS, keys=[value], header=header)
             records, others = _newest_first(read, sorted({*offsets, *hits}), times, most)
             lists.append(records)
@@ -169,15 +173,16 @@ def find(
     return FindResult(tuple(found[:max_num]), more, rejected, scanned, tuple(damage.findings))
 
 
-def _scan(log: Log, begin: int, value: bytes, header: str | None) -> tuple[list[int], int]:
-    """Return the offsets from `begin` on whose records carry the key, and how many offsets were scanned."""
-    begin, end = max(begin, log.log_start_offset), log.log_end_offset
-    if begin >= end:
-        return [], 0
+def _scan(log: Log, holes: Sequence[tuple[int, int]], value: bytes, header: str | None) -> tuple[list[int], int]:
+    """Return the offsets in some ranges whose records carry the key, and how many offsets were scanned."""
+    first, end = log.log_start_offset, log.log_end_offset
+    ranges = [(max(low, first), min(high, end)) for low, high in holes if max(low, first) < min(high, end)]
     # Missing segments are reported once for the search.
-    parts = [part for part in log.parts(begin) if isinstance(part, tuple)]
+    parts = [part for bounds in ranges for part in log.parts(*bounds) if isinstance(part, tuple)]
     stream = read_records(parts, columns=["offset"], keys=[value], header=header)
-    return [offset for batch in stream for offset in batch.column("offset").to_pylist()], end - begin
+    found = [offset for batch in stream for offset in batch.column("offset").to_pylist()]
+    # Before the first entry, compaction may have left nothing: that is read, and does not count.
+    return found, sum(high - low for low, high in ranges if low > first or high == end)
 
 
 def _newest_first(

@@ -12,6 +12,7 @@ import json
 import threading
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 from logdex import _core
@@ -20,7 +21,7 @@ from logdex.errors import CorruptFileError
 from logdex.hash_index import IndexDirectory
 from logdex.hash_index.directory import list_directory
 from logdex.hash_index.geometry import DEFAULT_MAX_ENTRIES, file_size
-from logdex.kafka.files import is_partition
+from logdex.kafka.files import MAX_OFFSET
 from logdex.kafka.log_dir import LogDir
 from logdex.report import Report, merge, near_names
 
@@ -103,15 +104,17 @@ class KeyIndex(Closing):
         self._open: dict[TopicPartition, tuple[KeySettings, IndexDirectory]] = {}
         self._lock = threading.Lock()
 
-    def candidates(self, partition: TopicPartition, key: bytes, header: str | None) -> tuple[int, list[int]]:
-        """Return the offset up to which a partition is indexed, and the offsets of records that may carry a key.
+    def candidates(
+        self, partition: TopicPartition, key: bytes, header: str | None
+    ) -> tuple[list[tuple[int, int]], list[int]]:
+        """Return the ranges of offsets without an entry between or around the index files, and the candidates for a key.
 
-        With a header its values are compared, not the keys.
+        A file that is missing leaves such a range. With a header its values are compared, not the keys.
         """
         directory = self._directory / str(partition)
         settings = KeySettings.read(directory)
         if settings is None or header not in (None, settings.header):
-            return 0, []
+            return [(0, MAX_OFFSET)], []
         settings.check_files(directory)
         with self._lock:
             known, index = self._open.get(partition, (None, None))
@@ -120,7 +123,10 @@ class KeyIndex(Closing):
                 self._open[partition] = settings, index
         text = _core.key_text(key) if header is None else f"{header}={_core.key_text(key)}"
         # No bounds: the time of an entry is only a hint, the record's own is compared.
-        return indexed_end(index), index.query_offset(partition.topic, text).phy_offsets
+        covered = sorted((f.header.begin_phy_offset, f.header.end_phy_offset + 1) for f in index.files if len(f))
+        edges = [(0, 0), *covered, (MAX_OFFSET, MAX_OFFSET)]
+        holes = [(end, begin) for (_, end), (begin, _) in pairwise(edges) if end < begin]
+        return holes, index.query_offset(partition.topic, text).phy_offsets
 
     def close(self) -> None:
         """Close all index files."""
@@ -185,7 +191,7 @@ def check_targets(partitions: Iterable[TopicPartition], directory: Path, header:
     _core.check_own_parts(directory, 3)
     for each in partitions:
         target = directory / str(each)
-        if is_partition(target):
+        if _core.is_partition(target):
             message = "this directory is a partition of Kafka; give the index another directory"
             raise FileExistsError(errno.EEXIST, message, str(target))
         settings = KeySettings.read(target)

@@ -9,7 +9,7 @@ from logdex import _core
 from logdex._files import Closing
 from logdex._types import Isolation, check_int64
 from logdex.kafka import checkpoint
-from logdex.kafka.files import MAX_OFFSET, TopicPartition, existing_directory, has_segments, partition_of
+from logdex.kafka.files import MAX_OFFSET, TopicPartition, existing_directory, partition_of
 from logdex.kafka.segments import SegmentMap, Segments
 from logdex.kafka.time_search import offset_for_timestamp
 from logdex.kafka.transactions import aborted_between, aborted_by_segment, last_stable_offset
@@ -99,7 +99,7 @@ class Log(Closing):
     @staticmethod
     def exists_at(path: str | PathLike[str]) -> bool:
         """Return whether a path is a partition's directory: it holds a `.log` file."""
-        return has_segments(_core.local_path(path))
+        return _core.has_segments(_core.local_path(path))
 
     @property
     def path(self) -> Path:

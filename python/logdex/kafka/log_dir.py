@@ -11,7 +11,7 @@ from logdex._files import Closing
 from logdex._types import check_int64
 from logdex.errors import CorruptFileError
 from logdex.kafka import checkpoint
-from logdex.kafka.files import MAX_OFFSET, TopicPartition, existing_directory, is_partition, parse_partition_directory
+from logdex.kafka.files import MAX_OFFSET, TopicPartition, existing_directory, parse_partition_directory
 from logdex.kafka.log import BATCH_ROWS, MAX_BATCH_BYTES, Log
 from logdex.kafka.verify import verify_checkpoints
 from logdex.report import merge
@@ -79,7 +79,7 @@ class LogDir(Closing):
             return False
         if any((place / name).exists() for name in (checkpoint.RECOVERY_POINT, checkpoint.LOG_START)):
             return True
-        return any(parse_partition_directory(entry.name) and is_partition(entry) for entry in place.iterdir())
+        return any(parse_partition_directory(entry.name) and _core.is_partition(entry) for entry in place.iterdir())
 
     @property
     def path(self) -> Path:
@@ -102,7 +102,7 @@ class LogDir(Closing):
         return sorted(
             partition
             for partition, entry in named
-            if partition is not None and (wanted is None or partition.topic in wanted) and is_partition(entry)
+            if partition is not None and (wanted is None or partition.topic in wanted) and _core.is_partition(entry)
         )
 
     def log(self, topic: str, partition: int) -> Log:

@@ -7,10 +7,10 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from logdex._core import LogSegment, missing_segments
+from logdex._core import LogSegment, list_partition, missing_segments
 from logdex.errors import CorruptFileError
 from logdex.kafka import checkpoint
-from logdex.kafka.files import LOG, MAX_OFFSET, Listing, list_partition, partition_of
+from logdex.kafka.files import LOG, MAX_OFFSET, Listing, partition_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -117,7 +117,7 @@ class SegmentMap:
     def refresh(self) -> Segments:
         """List the directory, and open each segment that is new or changed since the last call."""
         with self._lock:
-            listing = list_partition(self._directory, self._next_offset)
+            listing = Listing(*list_partition(self._directory))
             opened: dict[int, tuple[_Stamp, LogSegment]] = {}
             for base_offset, files in list(listing.segments.items()):
                 try:
@@ -144,10 +144,6 @@ class SegmentMap:
             return self._options
         stopped = (self._directory.absolute().parent / checkpoint.CLEAN_SHUTDOWN).exists()
         return self._options if stopped else {**self._options, "check": "verify"}
-
-    def _next_offset(self, log_file: Path) -> int:
-        with LogSegment.open(log_file, **self._options) as segment:
-            return segment.next_offset()
 
     def close(self) -> None:
         """Close all segments."""

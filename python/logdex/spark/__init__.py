@@ -15,6 +15,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 try:
+    from pyspark.errors import PySparkException
+
     from logdex.spark.damage import driver_address
     from logdex.spark.find import find, lookup, query_offset
     from logdex.spark.index.build import build_index
@@ -46,4 +48,10 @@ def register(spark: SparkSession) -> None:
     driver = driver_address(spark)
     for source in (MessagesSource, IndexSource, KafkaLogSource):
         # Spark pickles a class that no module has with its attributes.
-        spark.dataSource.register(type(source.__name__, (source,), {"driver": driver}))
+        registered = type(source.__name__, (source,), {"driver": driver})
+        try:
+            spark.dataSource.register(registered)
+        except PySparkException as error:
+            # Spark 4.0 keeps the format that it found by itself, whose damage is in the workers' logs only.
+            if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+                raise

@@ -14,8 +14,9 @@ from logdex.spark import options as opt
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from logdex.kafka import Log, LogDir
+    from logdex.kafka import Log
     from logdex.spark.damage import SparkDamage
+    from logdex.spark.kafka_dirs import LogDirs
 
 _EARLIEST = -2
 _LATEST = -1
@@ -187,7 +188,7 @@ class Topics:
     pattern: str | None = None
     partitions: frozenset[TopicPartition] | None = None
 
-    def choose(self, logs: LogDir) -> list[TopicPartition]:
+    def choose(self, logs: LogDirs) -> list[TopicPartition]:
         """Return the wanted partitions of a directory.
 
         Raises:
@@ -197,8 +198,9 @@ class Topics:
         missing = sorted(set(self.names or ()) - {partition.topic for partition in found})
         missing += [str(partition) for partition in sorted(self.partitions or ()) if partition not in found]
         if missing:
+            there = dict.fromkeys(each.topic for each in logs.partitions())
             raise ValueError(
-                f"{logs.path} does not hold {', '.join(missing)}; it holds {', '.join(logs.topics) or 'nothing'}"
+                f"{logs.path} does not hold {', '.join(missing)}; it holds {', '.join(there) or 'nothing'}"
             )
         if self.pattern is not None:
             matches = re.compile(self.pattern, re.ASCII).search

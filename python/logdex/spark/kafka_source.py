@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, get_args
 from logdex._core import read_records
 from logdex._types import Isolation, OnError
 from logdex.errors import CorruptFileError
-from logdex.kafka import LogDir, TopicPartition
+from logdex.kafka import Log, LogDir, TopicPartition
 from logdex.kafka.files import MAX_OFFSET
 from logdex.spark import options as opt
+from logdex.spark.kafka_dirs import LogDirs
 from logdex.spark.kafka_offsets import (
     OFFSET_OPTIONS,
     TOPIC_OPTIONS,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from logdex._types import Access
-    from logdex.kafka import Log, LogSegment
+    from logdex.kafka import LogSegment
     from logdex.spark.damage import DamageReports, SparkDamage
     from logdex.spark.kafka_offsets import Bound, Topics
 
@@ -83,8 +84,9 @@ class KafkaLogSource(LogSource):
         """Plan a read; a schema of the user chooses columns as the option does."""
         options = self._read_options(schema, stream=False)
         # A stream may wait for the first topic. A batch over another directory would silently be empty.
-        if not LogDir.exists_at(options.directory):
-            raise ValueError(f"{options.directory}: no Kafka log directory, it holds no <topic>-<partition>")
+        for each in options.directories:
+            if not LogDir.exists_at(each):
+                raise ValueError(f"{each}: no Kafka log directory, it holds no <topic>-<partition>")
         return LogReader(options, self.reports)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
@@ -97,13 +99,14 @@ class KafkaLogSource(LogSource):
             raise ValueError(f"option {name}: {_REFUSED[name]}")
         opt.check_names(self.options, _OPTIONS, FORMAT, ignored_prefixes=_OF_BROKERS)
         opt.pushdown(self.options)  # "true" is refused
-        directory = opt.path(self.options, FORMAT)
-        require_directory(directory)
+        directories = opt.paths(self.options, f"format {FORMAT}")
+        for each in directories:
+            require_directory(each)
         # Spark's own source has the first name.
         isolation = "kafka.isolation.level" if "kafka.isolation.level" in self.options else "isolation"
         begin, end = opt.instant(self.options, "begin", end=False), opt.instant(self.options, "end", end=True)
         return ReadOptions(
-            str(directory),
+            tuple(map(str, directories)),
             tuple(checked_schema(RECORD_COLUMNS, schema)),
             (begin, end),
             topics(self.options),
@@ -119,13 +122,14 @@ class KafkaLogSource(LogSource):
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Offsets of one partition: from `begin` on, before `end`, in about `size` bytes of log."""
+    """Offsets of one partition: from `begin` on, before `end`, in about `size` bytes of the log in the directory `path`."""
 
     topic: str
     partition: int
     begin: int
     end: int
     size: int
+    path: str
     base: int | None = None
     """The base offset of its segment."""
 
@@ -139,17 +143,17 @@ class OffsetRange:
 
     def __str__(self) -> str:
         """Return the text for a log message."""
-        return f"{self.topic}-{self.partition} offsets {self.begin}..{self.end}"
+        return f"{self.path} offsets {self.begin}..{self.end}"
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """The options of a read: of which log directory and partitions, from where, to where, and how it is cut into tasks.
+    """The options of a read: of which log directories and partitions, from where, to where, and how it is cut into tasks.
 
     `compat` is a Kafka release whose answers are wanted.
     """
 
-    directory: str
+    directories: tuple[str, ...]
     columns: tuple[str, ...]
     times: tuple[int | None, int | None]
     topics: Topics
@@ -162,13 +166,18 @@ class ReadOptions:
     compat: Any
 
     @property
+    def directory(self) -> str:
+        """The directories, for a message."""
+        return ", ".join(self.directories)
+
+    @property
     def committed(self) -> bool:
         """Whether only committed records are read."""
         return self.isolation == "read_committed"
 
-    def open(self) -> LogDir:
-        """Open the directory."""
-        return LogDir.open(self.directory, access=self.access, compat=self.compat)
+    def open(self) -> LogDirs:
+        """Open the directories."""
+        return LogDirs([LogDir.open(each, access=self.access, compat=self.compat) for each in self.directories])
 
     def tasks(self, damage: SparkDamage) -> list[Task]:
         """Cut the wanted offsets of a batch into tasks of about as many bytes each."""
@@ -176,7 +185,7 @@ class ReadOptions:
             chosen = self.topics.choose(logs)
             for bound in (self.first, self.last):
                 bound.check_names(chosen)
-            bounds = [self._offsets(logs.log(each.topic, each.partition), damage) for each in chosen]
+            bounds = [self._offsets(logs.log(each), damage) for each in chosen]
             return cut_tasks(bounds, self.size)
 
     def _offsets(self, log: Log, damage: SparkDamage) -> tuple[Log, int, int]:
@@ -198,32 +207,31 @@ class ReadOptions:
 
     def rows(self, pieces: Sequence[OffsetRange], damage: SparkDamage) -> Iterator[Any]:
         """Read the records of some ranges as Arrow batches for Spark, in a worker."""
-        require_directory(Path(self.directory))
-        where = f"{self.directory}: {', '.join(map(str, pieces))}"
+        for each in {Path(piece.path).parent for piece in pieces}:
+            require_directory(each)
+        where = ", ".join(map(str, pieces))
         yield from spark_batches(self._batches(pieces, damage), RECORD_COLUMNS, self.columns, where)
 
     def _batches(self, pieces: Sequence[OffsetRange], damage: SparkDamage) -> Iterator[Any]:
         begin, end = self.times
-        with self.open() as logs:
-            for each in pieces:
-                with damage.losing(str(each)):
-                    log = logs.log(each.topic, each.partition)
-                    parts = list(log.parts(each.begin, each.end, begin, isolation=self.isolation))
-                    # Checked after the plan: a file that is deleted from now on is an error of the stream.
-                    each.check(log, damage)
-                    stream = read_records(
-                        parts,
-                        begin=begin,
-                        end=end,
-                        columns=self.columns,
-                        batch_size=_BATCH_ROWS,
-                        on_error=self.on_error,
-                        warn=False,
-                    )
-                    # Not as an Arrow stream, so that errors keep their class and findings can be asked for.
-                    yield from stream
-                    for finding in stream.damage:
-                        damage.add(finding)
+        for each in pieces:
+            with damage.losing(str(each)), Log.open(each.path, access=self.access, compat=self.compat) as log:
+                parts = list(log.parts(each.begin, each.end, begin, isolation=self.isolation))
+                # Checked after the plan: a file that is deleted from now on is an error of the stream.
+                each.check(log, damage)
+                stream = read_records(
+                    parts,
+                    begin=begin,
+                    end=end,
+                    columns=self.columns,
+                    batch_size=_BATCH_ROWS,
+                    on_error=self.on_error,
+                    warn=False,
+                )
+                # Not as an Arrow stream, so that errors keep their class and findings can be asked for.
+                yield from stream
+                for finding in stream.damage:
+                    damage.add(finding)
 
 
 def cut_tasks(bounds: Iterable[tuple[Log, int, int]], size: TaskSize) -> list[Task]:
@@ -247,7 +255,7 @@ def _split(log: Log, begin: int, end: int, piece_bytes: int) -> Iterator[OffsetR
         last = segment.size if high == following else _position(segment, high)
         inside = [(at, pos) for at, pos in segment.cut_points(piece_bytes) if low < at < high and first < pos < last]
         for (start, at), (stop, then) in pairwise([(low, first), *inside, (high, max(first, last))]):
-            yield OffsetRange(log.topic, log.partition, start, stop, then - at, segment.base_offset)
+            yield OffsetRange(log.topic, log.partition, start, stop, then - at, str(log.path), segment.base_offset)
 
 
 def _position(segment: LogSegment, offset: int) -> int:
@@ -275,9 +283,7 @@ class RecordStreamReader(LogStreamReader):
             wanted = self.options.topics.choose(logs)
             first, committed = self.options.first, self.options.committed
             first.check_names(wanted)
-            return _to_json(
-                {each: first.resolve(logs.log(each.topic, each.partition), committed=committed) for each in wanted}
-            )
+            return _to_json({each: first.resolve(logs.log(each), committed=committed) for each in wanted})
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802
         """Return the ends of the logs, or lower offsets if a batch has a limit."""
@@ -286,11 +292,7 @@ class RecordStreamReader(LogStreamReader):
             self._check_ends(logs, begins)
             ends = self._ends(logs) if self.target is None else self.target
             # A new partition is read from its start.
-            new = {
-                each: logs.log(each.topic, each.partition).log_start_offset
-                for each in ends
-                if start is not None and each not in begins
-            }
+            new = {each: logs.log(each).log_start_offset for each in ends if start is not None and each not in begins}
         # A deleted or truncated partition ends where it was read to.
         ends = {**begins, **{each: max(end, begins.get(each, end)) for each, end in ends.items()}}
         # The engine's limit, or else the option.
@@ -310,20 +312,17 @@ class RecordStreamReader(LogStreamReader):
         with self.options.open() as logs:
             self.target = self._ends(logs)
 
-    def _ends(self, logs: LogDir) -> _Offsets:
+    def _ends(self, logs: LogDirs) -> _Offsets:
         committed = self.options.committed
-        return {
-            each: latest(logs.log(each.topic, each.partition), committed=committed)
-            for each in self.options.topics.choose(logs)
-        }
+        return {each: latest(logs.log(each), committed=committed) for each in self.options.topics.choose(logs)}
 
-    def _check_ends(self, logs: LogDir, read: Mapping[TopicPartition, int]) -> None:
+    def _check_ends(self, logs: LogDirs, read: Mapping[TopicPartition, int]) -> None:
         """Report partitions that were deleted, or end before what was read."""
         there = set(logs.partitions())
         for each, offset in read.items():
             if each not in there:
                 self.report_loss(f"{each} is gone, it was read up to offset {offset}")
-            elif (end := logs.log(each.topic, each.partition).log_end_offset) < offset:
+            elif (end := logs.log(each).log_end_offset) < offset:
                 self.report_loss(f"{each} ends at offset {end}, and was read up to {offset}: it was cut off since")
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -337,7 +336,7 @@ class RecordStreamReader(LogStreamReader):
                     if begins.get(each, 0) < stop:
                         self.report_loss(f"{each} is gone, with the records up to offset {stop}")
                     continue
-                log = logs.log(each.topic, each.partition)
+                log = logs.log(each)
                 first = log.log_start_offset
                 begin = begins.get(each, first)
                 if begin < min(first, stop):

@@ -21,8 +21,9 @@ except ModuleNotFoundError:  # before pyspark 4.2, which does not ask
 
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from logdex.report import Damage
     from logdex.spark.damage import Address
 
 
@@ -91,6 +92,28 @@ class LogSource(DataSource):
     def reports(self) -> DamageReports:
         """How a read reports damage."""
         return DamageReports(opt.flag(self.options, "failOnDataLoss", default=True), self.driver)
+
+
+@dataclass(frozen=True)
+class SeveralReads:
+    """Reads of several directories, one after the other; each task belongs to one of them."""
+
+    reads: Sequence[Any]
+
+    @classmethod
+    def of(cls, reads: Sequence[Any]) -> Any:
+        """Return the reads as one."""
+        return reads[0] if len(reads) == 1 else cls(reads)
+
+    def tasks(self, damage: Damage) -> list[Task]:
+        """Return the tasks of each read, with its number."""
+        return [Task((number, task.pieces)) for number, read in enumerate(self.reads) for task in read.tasks(damage)]
+
+    def rows(self, pieces: tuple[Any, ...], damage: Damage) -> Iterator[Any]:
+        """Read the rows of one task, in a worker."""
+        if pieces:
+            number, own = pieces
+            yield from self.reads[number].rows(own, damage)
 
 
 class LogReader(DataSourceReader):

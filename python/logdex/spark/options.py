@@ -37,12 +37,25 @@ def check_names(
 
 def path(options: Mapping[str, str], what: str) -> Path:
     """Return the one directory that `load` or `save` was called with, as an absolute path."""
-    if options.get("paths"):
-        raise ValueError(f"format {what} takes one directory, not {options['paths']}")
-    given = options.get("path")
+    found, *others = paths(options, what)
+    if others:
+        raise ValueError(f"{what} takes one directory, not {options['paths']}")
+    return found
+
+
+def paths(options: Mapping[str, str], what: str) -> list[Path]:
+    """Return the directories that `load` was called with, as absolute paths.
+
+    Raises:
+        ValueError: There is none, or one comes twice.
+    """
+    given = json.loads(options["paths"]) if options.get("paths") else list(filter(None, [options.get("path")]))
     if not given:
-        raise ValueError(f"format {what} needs a directory, as in load(directory)")
-    return _local(given)
+        raise ValueError(f"{what} needs a directory, as in load(directory)")
+    found = [_local(each) for each in given]
+    if len({each.resolve() for each in found}) < len(found):
+        raise ValueError(f"{what}: a directory is named twice in {', '.join(given)}, its rows would come twice")
+    return found
 
 
 def _local(given: str) -> Path:

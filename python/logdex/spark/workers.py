@@ -147,7 +147,7 @@ def call_beside(spark: SparkSession | None, directory: Path, function: Callable[
     The client of a Connect session never counts: its disk is not the cluster's. In a task the answer must fit in JSON, which
     makes lists of tuples, and the errors of `_ERRORS` come back as they were raised.
     """
-    if spark is None or (directory.is_dir() and not is_connect(spark)):
+    if spark is None or (not is_connect(spark) and directory.is_dir()):
         return function(*arguments)
 
     def answer(given: Sequence[Any]) -> Any:

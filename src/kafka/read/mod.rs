@@ -9,6 +9,7 @@ mod header_column;
 pub(crate) mod header_scan;
 mod index_entries;
 pub(crate) mod key_entries;
+pub(crate) mod listing;
 pub(crate) mod lookup;
 pub(crate) mod missing;
 pub(crate) mod producer_state;

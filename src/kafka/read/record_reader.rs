@@ -175,8 +175,8 @@ impl SegmentRows for RecordRows {
 
 impl RecordRows {
     fn next_range(&mut self) -> Result<Step> {
-        let begun = self.begun;
-        if let Some((_, finding)) = self.missing.next_if(|(next, _)| *next <= begun) {
+        let number = self.begun;
+        if let Some((_, finding)) = self.missing.next_if(|(next, _)| *next <= number) {
             self.report(finding)?;
             return Ok(Step::Continue);
         }

@@ -1,5 +1,6 @@
-//! Small files beside a segment: aborted transactions, snapshots of producers, checkpoints.
+//! The files of a partition: their listing; aborted transactions, snapshots of producers, checkpoints.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -8,12 +9,15 @@ use pyo3::prelude::*;
 use pyo3_arrow::PyRecordBatch;
 
 use super::super::integer;
-use crate::kafka::{checkpoint, producer_snapshot, transaction_index};
+use crate::kafka::{self, Listing, SegmentFiles, checkpoint, producer_snapshot, transaction_index};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(read_transaction_index, m)?)?;
     m.add_function(wrap_pyfunction!(aborted_transactions, m)?)?;
     m.add_function(wrap_pyfunction!(read_checkpoint, m)?)?;
+    m.add_function(wrap_pyfunction!(list_partition, m)?)?;
+    m.add_function(wrap_pyfunction!(has_segments, m)?)?;
+    m.add_function(wrap_pyfunction!(is_partition, m)?)?;
     m.add_function(wrap_pyfunction!(read_producer_snapshot, m)?)
 }
 
@@ -21,6 +25,36 @@ fn batch<'py>(py: Python<'py>, columns: Vec<(&str, ArrayRef)>) -> PyResult<Bound
     let batch = RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, array)| (name, array, true)))
         .map_err(|e| pyo3::exceptions::PyValueError::new_err(e.to_string()))?;
     PyRecordBatch::new(batch).into_arro3(py)
+}
+
+/// The attributes of `logdex.kafka.files.Listing`.
+type Listed = (
+    BTreeMap<i64, SegmentFiles>,
+    BTreeMap<i64, PathBuf>,
+    Vec<PathBuf>,
+    Vec<PathBuf>,
+    Vec<PathBuf>,
+    BTreeMap<i64, String>,
+);
+
+/// List the files of a partition, as the attributes of `logdex.kafka.files.Listing`.
+#[pyfunction]
+fn list_partition(py: Python<'_>, directory: PathBuf) -> PyResult<Listed> {
+    let Listing { segments, snapshots, orphans, leftovers, strays, unread } = py.detach(|| Listing::of(&directory))?;
+    let unread = unread.into_iter().map(|file| (file.base_offset, file.name)).collect();
+    Ok((segments, snapshots, orphans, leftovers, strays, unread))
+}
+
+/// Return whether a path is a directory with a `.log` file.
+#[pyfunction]
+fn has_segments(py: Python<'_>, directory: PathBuf) -> PyResult<bool> {
+    Ok(py.detach(|| kafka::has_segments(&directory))?)
+}
+
+/// Return whether a directory is a partition's, which may have lost its segments, and not only named like one.
+#[pyfunction]
+fn is_partition(py: Python<'_>, directory: PathBuf) -> PyResult<bool> {
+    Ok(py.detach(|| kafka::is_partition(&directory))?)
 }
 
 /// Read a text checkpoint: (topic, partition, offset) of each line, or (None, leader epoch, first offset) without topics.

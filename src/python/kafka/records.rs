@@ -97,16 +97,15 @@ fn read_records(
 ///     (number of the segment after it, finding) each; and the number of gaps that compaction left.
 #[pyfunction]
 #[pyo3(signature = (directory, segments, unread, begin, end, *, compacted))]
-#[expect(clippy::type_complexity, reason = "the pair of the Python call")]
-fn missing_segments<'py>(
-    py: Python<'py>,
+fn missing_segments(
+    py: Python<'_>,
     directory: PathBuf,
     segments: Vec<Py<PyLogSegment>>,
     unread: Vec<(i64, String)>,
     begin: i64,
     end: i64,
     compacted: bool,
-) -> PyResult<(Vec<(usize, Bound<'py, PyAny>)>, u64)> {
+) -> PyResult<(Vec<(usize, Bound<'_, PyAny>)>, u64)> {
     let segments = segments.iter().map(|segment| segment.get().inner()).collect::<PyResult<Vec<_>>>()?;
     let unread: Vec<_> = unread.into_iter().map(|(base_offset, name)| Unread { base_offset, name }).collect();
     let missing = py.detach(|| Missing::between(&directory, &segments, &unread, (begin, end), compacted))?;

@@ -292,6 +292,20 @@ def test_a_missing_index_file_loses_nothing(partition: Path) -> None:
     assert main(["kafka", "verify", str(partition)]) == 1
 
 
+@pytest.mark.parametrize("number", [0, 1, -1])
+def test_records_of_a_missing_file_of_the_key_index_are_scanned(partition: Path, tmp_path: Path, number: int) -> None:
+    build_key_index(partition.parent, tmp_path / "keys", max_entries=10)
+    whole = [find(partition.parent, "orders", f"key-{n}", index=tmp_path / "keys") for n in range(7)]
+    assert {each.scanned_offsets for each in whole} == {0}
+    files = sorted(path for path in (tmp_path / "keys" / "orders-0").iterdir() if path.name.isdigit())
+    assert len(files) > 3
+    files[number].unlink()
+    for n, expected in enumerate(whole):
+        found = find(partition.parent, "orders", f"key-{n}", index=tmp_path / "keys")
+        assert list(found) == list(expected)
+        assert (0 < found.scanned_offsets < len(ALL)) == (number != 0)
+
+
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", ["leader-epoch-checkpoint", "00000000000000000010.index", MIDDLE])
 def test_a_pipe_in_the_place_of_a_file_is_a_finding(partition: Path, name: str) -> None:

@@ -14,9 +14,12 @@ import pytest
 
 import golden
 import golden_kafka
+from logdex import spark as ls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
 
 PYTHON = Path(__file__).resolve().parents[3] / "python"
 
@@ -67,6 +70,37 @@ def test_modules_that_spark_looks_for_never_fail(missing: str) -> None:
         """
     )
     assert done.stdout == "False False False\n", done.stderr
+
+
+def test_what_pyspark_4_0_lacks_is_asked_for_when_it_is_needed() -> None:
+    done = _run(
+        """
+        import pyspark
+        from pyspark.sql import functions
+        from pyspark.sql.pandas import functions as pandas_functions
+        for module in (functions, pandas_functions):
+            vars(module).pop("arrow_udf", None)
+        pyspark.__version__ = "4.0.5"
+        from logdex import spark as ls
+        try:
+            ls.query_offset("/data/index")
+        except ImportError as error:
+            print(error)
+        """
+    )
+    assert done.stdout == "query_offset needs pyspark 4.1, and this is 4.0.5: use lookup\n", done.stderr
+
+
+def test_rows_are_arranged_without_what_pyspark_4_0_lacks(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    df = spark.range(100).selectExpr("99 - id as phy_offset", "id as other")
+    for each in type(df).__mro__:
+        if "repartitionById" in vars(each):
+            monkeypatch.delattr(each, "repartitionById")
+    rows = ls.arrange(df, 3).selectExpr("spark_partition_id() as task", "phy_offset").collect()
+    assert {row.task for row in rows} == {0, 1, 2}
+    assert sorted(row.phy_offset for row in rows) == list(range(100))
+    tasks = [row.task for row in sorted(rows, key=lambda row: row.phy_offset)]
+    assert tasks == sorted(tasks)
 
 
 def test_a_wheel_on_the_path_says_what_works(tmp_path: Path) -> None:

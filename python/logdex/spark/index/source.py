@@ -33,7 +33,7 @@ from logdex.spark.index.job import (
     ordered_end,
     sorted_rows,
 )
-from logdex.spark.log_source import LogReader, LogSource, Task
+from logdex.spark.log_source import LogReader, LogSource, SeveralReads, Task
 from logdex.spark.schema import (
     ENTRY_COLUMNS,
     ENTRY_COLUMNS_AND_FILE,
@@ -83,18 +83,21 @@ class IndexSource(LogSource):
     def reader(self, schema: StructType) -> LogReader:
         """Plan a read of the entries."""
         opt.check_names(self.options, _OPTIONS, FORMAT)
-        directory = opt.path(self.options, FORMAT)
-        require_directory(directory)
-        finish_commits(directory)
+        directories = opt.paths(self.options, f"format {FORMAT}")
+        for each in directories:
+            require_directory(each)
+            finish_commits(each)
         index_options = {
             "hash_slots": opt.integer(self.options, "hashSlots"),
             "max_entries": opt.integer(self.options, "maxEntries"),
             "access": opt.access(self.options),
             "compat": opt.compat(self.options),
         }
-        return LogReader(
-            EntriesRead(str(directory), checked_schema(ENTRY_COLUMNS_AND_FILE, schema), index_options), self.reports
-        )
+        columns = checked_schema(ENTRY_COLUMNS_AND_FILE, schema)
+        reads = [
+            EntriesRead(str(each), columns, index_options, whole_path=len(directories) > 1) for each in directories
+        ]
+        return LogReader(SeveralReads.of(reads), self.reports)
 
     def writer(self, schema: StructType, overwrite: bool) -> IndexWriter:  # noqa: FBT001 - Spark's signature
         """Plan a write and create the directory of its job, on the driver."""
@@ -104,7 +107,7 @@ class IndexSource(LogSource):
             found = schema[name].dataType.simpleString()
             if found not in types:
                 raise ValueError(f"format {FORMAT}: column {name} must be {' or '.join(types)}, not {found}")
-        directory = opt.path(self.options, FORMAT)
+        directory = opt.path(self.options, f"a write of format {FORMAT}")
         slots, entries = (opt.integer(self.options, name) for name in ("hashSlots", "maxEntries"))
         slots, entries = _geometry(directory, slots, entries, overwrite=overwrite)
         job = Job(str(directory), slots, entries, self.options.get("zone"), overwrite, opt.access(self.options))
@@ -134,11 +137,12 @@ def _geometry(directory: Path, slots: int | None, entries: int | None, *, overwr
 
 @dataclass(frozen=True)
 class EntriesRead:
-    """The options of a read: one task for each file, oldest first."""
+    """The options of a read: one task for each file, oldest first; `whole_path`: the column `file` has paths, not names."""
 
     directory: str
     columns: list[str]
     index_options: dict[str, Any]
+    whole_path: bool
 
     def tasks(self, damage: Damage) -> list[Task]:  # noqa: ARG002 -- a directory does not show which files it lacks
         """Return the files with their geometries and entries, as the service lists them."""
@@ -159,7 +163,7 @@ class EntriesRead:
         ):
             if len(file) < count:
                 damage.lose(path, f"{count} entries, as the driver saw", f"{len(file)}")
-            name = {FILE_COLUMN: file.path.name}
+            name = {FILE_COLUMN: str(file.path) if self.whole_path else file.path.name}
             yield from spark_batches(file.entries(), ENTRY_COLUMNS_AND_FILE, self.columns, str(path), name)
 
 

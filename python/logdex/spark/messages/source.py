@@ -17,7 +17,7 @@ from logdex.rocketmq.layout import find_layout
 from logdex.rocketmq.read import valid_messages
 from logdex.spark import options as opt
 from logdex.spark import workers
-from logdex.spark.log_source import LOG_OPTIONS, LogReader, LogSource, LogStreamReader, TaskSize
+from logdex.spark.log_source import LOG_OPTIONS, LogReader, LogSource, LogStreamReader, SeveralReads, TaskSize
 from logdex.spark.messages.filter import FILTER_OPTIONS, MessageFilter
 from logdex.spark.messages.plan import MessagePlan, OffsetsPiece, QueuePiece
 from logdex.spark.schema import MESSAGE_COLUMNS, checked_schema, spark_batches, spark_schema
@@ -58,15 +58,19 @@ class MessagesSource(LogSource):
 
     def reader(self, schema: StructType) -> LogReader:
         """Plan a read; a schema given by the user chooses columns as the option does."""
-        return LogReader(self._read_options(schema), self.reports)
+        opt.check_names(self.options, _OPTIONS, FORMAT)
+        stores = opt.paths(self.options, f"format {FORMAT}")
+        if len(stores) > 1 and "commitLog" in self.options:
+            raise ValueError("option commitLog: expected one store, or the directories of the logs as stores")
+        return LogReader(SeveralReads.of([self._read_options(schema, store) for store in stores]), self.reports)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
         """Follow a log that grows."""
-        return MessagesStreamReader(self._read_options(schema), self.options, self.reports)
-
-    def _read_options(self, schema: StructType) -> ReadOptions:
         opt.check_names(self.options, _OPTIONS, FORMAT)
-        root = opt.path(self.options, FORMAT)
+        store = opt.path(self.options, f"a stream of format {FORMAT}")
+        return MessagesStreamReader(self._read_options(schema, store), self.options, self.reports)
+
+    def _read_options(self, schema: StructType, root: Path) -> ReadOptions:
         workers.require_directory(root)
         compat = opt.compat(self.options)
         return ReadOptions(

@@ -1,0 +1,240 @@
+//! The files of a partition's directory, and which of them form its log.
+//!
+//! A broker tidies the directory when it starts. The listing decides the same and changes nothing. Source: `LogLoader#load`.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirEntry};
+use std::path::{Path, PathBuf};
+
+use super::missing::Unread;
+use super::segment::{Segment, SegmentOptions};
+use crate::error::{Error, Result};
+use crate::kafka::format::names::base_offset;
+
+const LOG: &str = ".log";
+const SNAPSHOT: &str = ".snapshot";
+/// The files of a segment.
+const SUFFIXES: [&str; 5] = [LOG, ".index", ".timeindex", ".txnindex", SNAPSHOT];
+const CLEANED: &str = ".cleaned";
+const SWAP: &str = ".swap";
+/// Endings that a broker adds while it deletes a file, writes it, or swaps it in.
+const LEFTOVERS: [&str; 3] = [".deleted", CLEANED, SWAP];
+/// Text files beside the segments, also with the ending `.tmp`.
+const TEXT_FILES: [&str; 3] = ["leader-epoch-checkpoint", "partition.metadata", "quorum-state"];
+
+/// The files of a segment by their suffix.
+pub type SegmentFiles = BTreeMap<&'static str, PathBuf>;
+
+/// The files of a partition.
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// The files of each segment by base offset. Each has a `.log`.
+    pub segments: BTreeMap<i64, SegmentFiles>,
+    /// Producer snapshots by offset.
+    pub snapshots: BTreeMap<i64, PathBuf>,
+    /// Index files without a `.log`, which a broker deletes.
+    pub orphans: Vec<PathBuf>,
+    /// Files that wait for deletion or belong to an unfinished compaction.
+    pub leftovers: Vec<PathBuf>,
+    /// Other files, except the text files beside the segments.
+    pub strays: Vec<PathBuf>,
+    /// Files that show a lost segment: a log that was compressed, or an index before the first segment.
+    pub unread: Vec<Unread>,
+}
+
+impl Listing {
+    /// List the files of a partition.
+    ///
+    /// # Errors
+    /// The system's error; after an interrupted swap `Corrupt`, if the new segments cannot be read to their ends.
+    pub fn of(directory: &Path) -> Result<Self> {
+        let io = |e| Error::io(directory, e);
+        let entries = fs::read_dir(directory).map_err(io)?;
+        let mut entries = entries.collect::<std::io::Result<Vec<_>>>().map_err(io)?;
+        entries.sort_by_key(DirEntry::file_name);
+        let mut found = Self::default();
+        let mut files = BTreeMap::<i64, SegmentFiles>::new();
+        let mut swaps = BTreeMap::<i64, SegmentFiles>::new();
+        let mut cleaned = None::<i64>;
+        for entry in entries {
+            // A directory that was opened as "." has paths without it.
+            let path = directory.join(entry.file_name());
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let (stem, leftover) = split_leftover(&name);
+            let Some((offset, suffix)) = segment_file(stem).filter(|_| is_file(&entry)) else {
+                if !is_text_file(&name) && !is_metadata_snapshot(&name) {
+                    found.strays.push(path);
+                }
+                continue;
+            };
+            match leftover {
+                None if suffix == SNAPSHOT => drop(found.snapshots.insert(offset, path)),
+                None => drop(files.entry(offset).or_default().insert(suffix, path)),
+                Some(SWAP) => drop(swaps.entry(offset).or_default().insert(suffix, path)),
+                Some(ending) => {
+                    found.leftovers.push(path);
+                    if ending == CLEANED {
+                        cleaned = Some(cleaned.map_or(offset, |first| first.min(offset)));
+                    }
+                }
+            }
+        }
+        found.swap_in(&mut files, swaps, cleaned)?;
+        for (offset, parts) in files {
+            if parts.contains_key(LOG) {
+                found.segments.insert(offset, parts);
+            } else {
+                found.orphans.extend(parts.into_values());
+            }
+        }
+        found.name_unread();
+        Ok(found)
+    }
+
+    /// Replace segments by the finished ones that were made from them.
+    fn swap_in(
+        &mut self,
+        files: &mut BTreeMap<i64, SegmentFiles>,
+        mut swaps: BTreeMap<i64, SegmentFiles>,
+        first_cleaned: Option<i64>,
+    ) -> Result<()> {
+        // If cleaned files remain, the split was not finished, and its swap files are void.
+        if let Some(first) = first_cleaned {
+            self.leftovers.extend(swaps.split_off(&first).into_values().flat_map(BTreeMap::into_values));
+        }
+        let logs: Vec<_> = swaps.iter().filter_map(|(offset, parts)| Some((*offset, parts.get(LOG)?))).collect();
+        if let Some((first, _)) = logs.first() {
+            let mut end = i64::MIN;
+            for (_, path) in &logs {
+                end = end.max(Segment::open(path, SegmentOptions::default())?.next_offset()?);
+            }
+            let is_replaced =
+                |(offset, parts): (&i64, &SegmentFiles)| (*first..end).contains(offset) && parts.contains_key(LOG);
+            let replaced: Vec<i64> =
+                files.iter().filter(|each| is_replaced(*each)).map(|(offset, _)| *offset).collect();
+            for offset in replaced {
+                self.leftovers.extend(files.remove(&offset).into_iter().flat_map(BTreeMap::into_values));
+            }
+        }
+        for (offset, parts) in swaps {
+            // A file without the ending was renamed already, so only its indexes remain here.
+            files.entry(offset).or_default().extend(parts);
+        }
+        Ok(())
+    }
+
+    /// Name the files of lost segments.
+    fn name_unread(&mut self) {
+        let first = self.segments.keys().next().copied().unwrap_or(i64::MAX);
+        // A broker that deletes a segment renames its log first.
+        let deleted = |offset: i64| self.leftovers.iter().any(|path| base_offset(path) == Some(offset));
+        let lost = self.orphans.iter().filter(|path| base_offset(path).is_some_and(|at| at < first && !deleted(at)));
+        let renamed = self.strays.iter().filter(|path| is_renamed_log(&name_of(path)));
+        for path in lost.chain(renamed) {
+            if let Some(base_offset) = base_offset(path).filter(|offset| !self.segments.contains_key(offset)) {
+                self.unread.push(Unread { base_offset, name: name_of(path) });
+            }
+        }
+    }
+}
+
+/// Return whether a path is a directory with a `.log` file.
+///
+/// # Errors
+/// The system's error.
+pub fn has_segments(directory: &Path) -> Result<bool> {
+    any_name(directory, |name| segment_file(name).is_some_and(|(_, suffix)| suffix == LOG))
+}
+
+/// Return whether a directory is a partition's, which may have lost its segments, and not only named like one.
+///
+/// # Errors
+/// The system's error.
+pub fn is_partition(directory: &Path) -> Result<bool> {
+    any_name(directory, |name| name == "partition.metadata" || name.ends_with(LOG) || is_renamed_log(name))
+}
+
+fn any_name(directory: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<bool> {
+    if !directory.is_dir() {
+        return Ok(false);
+    }
+    let io = |e| Error::io(directory, e);
+    for entry in fs::read_dir(directory).map_err(io)? {
+        if is_wanted(&entry.map_err(io)?.file_name().to_string_lossy()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Return whether a name is that of a log that is not read, such as a compressed one: `00000000000000000042.log.gz`.
+fn is_renamed_log(name: &str) -> bool {
+    let rest = name.split_once(LOG).filter(|(digits, _)| is_number(digits)).map_or("", |(_, rest)| rest);
+    rest.starts_with(['.', '~', '_', '-']) && !LEFTOVERS.iter().any(|ending| name.ends_with(ending))
+}
+
+/// Return the base offset and the suffix of a segment's file. Leading zeros are not required, as for a broker.
+fn segment_file(name: &str) -> Option<(i64, &'static str)> {
+    let suffix = SUFFIXES.into_iter().find(|suffix| name.strip_suffix(suffix).is_some_and(is_number))?;
+    base_offset(Path::new(name)).map(|offset| (offset, suffix))
+}
+
+/// Return whether a text is 1 to 20 digits, of any script: the locale of the broker's JVM chooses it.
+fn is_number(text: &str) -> bool {
+    (1..=20).contains(&text.chars().count()) && text.chars().all(char::is_numeric)
+}
+
+fn split_leftover(name: &str) -> (&str, Option<&'static str>) {
+    let split = |ending| name.strip_suffix(ending).map(|stem| (stem, Some(ending)));
+    LEFTOVERS.into_iter().find_map(split).unwrap_or((name, None))
+}
+
+fn is_text_file(name: &str) -> bool {
+    TEXT_FILES.contains(&name.strip_suffix(".tmp").unwrap_or(name))
+}
+
+/// Return whether a name is that of a snapshot of `KRaft`'s metadata, also of one that is written or deleted.
+fn is_metadata_snapshot(name: &str) -> bool {
+    let digits = |text: &str, len: usize| text.len() == len && text.bytes().all(|byte| byte.is_ascii_digit());
+    let Some((stem, ending)) = name.split_once(".checkpoint") else { return false };
+    let fields: Vec<&str> = stem.split('-').collect();
+    match (fields.as_slice(), ending) {
+        ([offset, epoch], "" | ".deleted") => digits(offset, 20) && digits(epoch, 10),
+        ([offset, epoch, part], ".part") => {
+            digits(offset, 20) && digits(epoch, 10) && !part.is_empty() && digits(part, part.len())
+        }
+        _ => false,
+    }
+}
+
+fn is_file(entry: &DirEntry) -> bool {
+    match entry.file_type() {
+        Ok(kind) if kind.is_symlink() => fs::metadata(entry.path()).is_ok_and(|followed| followed.is_file()),
+        kind => kind.is_ok_and(|kind| kind.is_file()),
+    }
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_told_apart() {
+        assert_eq!(segment_file("00000000000000000042.timeindex"), Some((42, ".timeindex")));
+        assert_eq!(segment_file("\u{660}\u{661}.log"), Some((1, ".log")));
+        for none in ["00000000000000000042", ".log", "-1.log", "99999999999999999999.log", "1.txt", "1.log.gz"] {
+            assert_eq!(segment_file(none), None, "{none}");
+        }
+        assert!(is_renamed_log("00000000000000000042.log.gz") && is_renamed_log("42.log~"));
+        assert!(!is_renamed_log("42.log") && !is_renamed_log("42.log.deleted") && !is_renamed_log("a.log.gz"));
+        for name in ["00000000000000000003-0000000001.checkpoint", "00000000000000000003-0000000001-77.checkpoint.part"]
+        {
+            assert!(is_metadata_snapshot(name), "{name}");
+        }
+        assert!(!is_metadata_snapshot("bootstrap.checkpoint") && !is_metadata_snapshot("3-1.checkpoint"));
+    }
+}
