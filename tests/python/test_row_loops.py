@@ -43,6 +43,7 @@ ALLOWED: dict[str, str] = {
     "rocketmq/copy.py: _put_all.refused": "one value, for a finding",
     "rocketmq/index_service.py: IndexService._build": "one value a batch: where the index file rolls",
     "rocketmq/overview.py: first_time": "one value, for info",
+    "rocketmq/overview.py: store_times": "two values a queue, for what is said if nothing is found",
     "spark/find.py: _same_times": "one value for each distinct time range",
     "spark/index/build.py: _make_files": "one row a file: its seed",
     "spark/index/job.py: ordered_end": "one value a batch",
