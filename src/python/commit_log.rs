@@ -368,7 +368,9 @@ impl PyCommitLog {
         let times = TimeRange { begin_ms: begin.unwrap_or(i64::MIN), end_ms: end.unwrap_or(i64::MAX) };
         let gaps = py.detach(|| log.gaps_in_time(times, clock_slack_ms))?;
         let mut found = crate::report::Report::default();
-        gaps.iter().for_each(|gap| gap.tell(&mut found));
+        for gap in &gaps {
+            gap.tell(&mut found);
+        }
         let findings = report::findings(py, &found.findings)?;
         Ok(gaps.iter().zip(findings).map(|(gap, finding)| (gap.begin, gap.end, finding)).collect())
     }

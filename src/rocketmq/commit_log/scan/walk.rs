@@ -357,7 +357,7 @@ impl<S: ReadAt> Scan<S> {
             return Ok(None);
         };
         let Salvage { search, probe, .. } = salvage.as_mut();
-        let found = salvage::next_frame(source, file, self.next, self.versions, search, probe);
+        let found = salvage::next_frame(source, file, self.next, file.len, self.versions, search, probe);
         found.map_err(|e| Error::io(&file.path, e))
     }
 
