@@ -47,6 +47,7 @@ pub use read::missing::{Missing, Unread};
 pub use read::producer_state::ProducerState;
 pub use read::record_filter::KeyFilter;
 pub use read::record_reader::RecordScan;
+pub use read::record_rows::{RecordRow, record_batch};
 pub use read::segment::{Segment, SegmentOptions};
 pub use read::segment_range::{AbortedRange, AbortedRanges, SegmentRange};
 pub use read::segment_reader::{OnError, SegmentReader};

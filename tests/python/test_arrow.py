@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from arro3.core import Array, DataType, Field, RecordBatch, Schema
 
+import golden
+import golden_kafka
 from logdex.arrow import BatchStream
+from logdex.kafka import LogDir, find
 from logdex.report import Finding
+from logdex.rocketmq import MessageStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 SCHEMA = Schema([Field("number", DataType.int64())])
 
@@ -114,3 +119,56 @@ def test_a_batch_of_other_columns_is_refused() -> None:
     taken = pa.RecordBatchReader.from_stream(BatchStream(other, iter(Numbers(1))))
     with pytest.raises(pa.ArrowException, match="was given a batch of"):
         taken.read_next_batch()
+
+
+LIBRARIES = {
+    "pyarrow.table": "pyarrow",
+    "polars.DataFrame": "polars",
+    "pandas.DataFrame.from_arrow": "pandas",
+    "duckdb.from_arrow": "duckdb",
+}
+
+
+@pytest.mark.parametrize("call", LIBRARIES)
+def test_results_are_read_as_the_readme_says(call: str, tmp_path: Path) -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    assert f"`{call}(found)`" in readme
+    function: Any = pytest.importorskip(LIBRARIES[call])
+    for name in call.split(".")[1:]:
+        if not hasattr(function, name):
+            pytest.skip(f"this release of {LIBRARIES[call]} has no {call}")
+        function = getattr(function, name)
+    store = MessageStore.open(golden.unpack("basic", tmp_path))
+    logs = LogDir.open(golden_kafka.unpack("codecs", tmp_path / "logs"))
+    record = pa.table(logs.records()).to_pylist()[0]
+    topic, key = record["topic"], record["key"]
+    sizes: dict[str, tuple[Callable[[], Any], int, int]] = {
+        "find": (lambda: store.find("AaTopic", "BB"), 16, 21),
+        "find_batch": (lambda: store.find_batch("AaTopic", ["BB"]), 16, 22),
+        "messages": (lambda: store.messages("t"), 71, 21),
+        "units": (lambda: store.queue("t", 0).units(0, 5), 5, 4),
+        "records": (lambda: logs.records(topic, end_offset=3), 3 * len(logs.topics[topic]), 8),
+        "kafka find": (lambda: find(logs, topic, key), len(find(logs, topic, key)), 8),
+    }
+    for name, (result, rows, columns) in sizes.items():
+        assert rows > 0, name
+        found: Any = result()
+        # polars takes a sequence of objects for rows, before it looks for Arrow.
+        read = function(found.to_arrow() if call == "polars.DataFrame" and name in ("find", "kafka find") else found)
+        assert tuple(read.shape) == (rows, columns), name
+
+
+def test_records_that_were_found_are_the_rows_that_are_read(tmp_path: Path) -> None:
+    with LogDir.open(golden_kafka.unpack("codecs", tmp_path / "logs")) as logs:
+        table = pa.table(logs.records())
+        keys = [key for key in table["key"].to_pylist() if key is not None]
+        found = find(logs, table["topic"][0].as_py(), keys[0])
+        rows = [row for row in table.to_pylist() if row["key"] == keys[0] and row["topic"] == found[0].topic]
+        assert len(rows) == len(found) > 0
+        arrow = pa.table(found)
+        assert arrow.schema == table.schema
+        order = ("partition", "offset")
+        assert sorted(arrow.to_pylist(), key=lambda row: [row[name] for name in order]) == sorted(
+            rows, key=lambda row: [row[name] for name in order]
+        )
+        assert pa.table(find(logs, found[0].topic, b"no such key")).num_rows == 0

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from arro3.core import DataType
 
-from logdex._core import time_text
-from logdex.cli.output import body_text, json_bytes, say, say_json
+from logdex._core import json_lines, time_text
+from logdex.cli.output import body_text, say
 from logdex.rocketmq import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from arro3.core import RecordBatch
 
@@ -51,14 +51,21 @@ def plain_values(column: Any) -> list[Any]:  # noqa: ANN401 -- an Arrow column
     return [None if value is None else dict(value) for value in values] if _TYPES.is_map(column.type) else values
 
 
-def say_message(row: dict[str, Any], *, as_json: bool = False) -> None:
-    """Print a message: as a line, with the body below it if it was read, or as JSON with times in ms."""
-    if as_json:
-        shown = {name: value for name, value in row.items() if name not in ("body", "body_error")}
-        if "body" in row:
-            shown |= {**json_bytes("body", row["body"]), "body_error": row.get("body_error")}
-        say_json(shown)
-        return
+def say_rows(batches: Iterable[RecordBatch], say_row: Callable[[dict[str, Any]], None], *, as_json: bool) -> int:
+    """Print rows as JSON lines, with times in ms, or each by a function; return their number."""
+    rows = 0
+    for batch in batches:
+        if as_json:
+            sys.stdout.write(json_lines(batch))
+        else:
+            for row in plain_rows([batch]):
+                say_row(row)
+        rows += batch.num_rows
+    return rows
+
+
+def say_message(row: dict[str, Any]) -> None:
+    """Print a message as a line, with the body below it if it was read."""
     head = [
         time_text(row["store_timestamp"]) or "-",
         f"{row['topic']}/{row['queue_id']}@{row['queue_offset']}",

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, overload
 
-from arro3.core import DataType
+from arro3.core import DataType, Table
 
-from logdex._core import local_path, read_records
+from logdex._core import local_path, read_records, record_batch
 from logdex.errors import CorruptFileError
 from logdex.hash_index.query import TimeRange, check_max_num
 from logdex.kafka.files import MAX_OFFSET
@@ -59,7 +59,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class FindResult(Sequence[Record]):
-    """Records that carry a key, newest first, each once; a sequence.
+    """Records that carry a key, newest first, each once: a sequence of `Record`, and an Arrow stream.
 
     Attributes:
         truncated: There are more of them than were asked for.
@@ -78,6 +78,13 @@ class FindResult(Sequence[Record]):
     def complete(self) -> bool:
         """Whether no segment of the log is missing."""
         return not self.findings
+
+    def to_arrow(self) -> Table:
+        """Return the records as a table of the record columns."""
+        return Table.from_batches([record_batch(self.records)])
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     @overload
     def __getitem__(self, index: int) -> Record: ...

@@ -29,7 +29,7 @@ except ModuleNotFoundError as error:
     package = (error.name or "").partition(".")[0]
     if package not in ("pyspark", "pyarrow"):
         raise
-    needed = "pip install 'pyspark>=4.1' 'pyarrow>=18' 'pandas>=2.2'"
+    needed = "pip install 'pyspark>=4.0' 'pyarrow>=18' 'pandas>=2.2'"
     raise ImportError(f"logdex.spark needs {package}, which this Python lacks: {needed}") from error
 
 if TYPE_CHECKING:

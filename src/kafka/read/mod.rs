@@ -17,6 +17,7 @@ mod record_builder;
 pub mod record_columns;
 pub(crate) mod record_filter;
 pub(crate) mod record_reader;
+pub(crate) mod record_rows;
 pub(crate) mod segment;
 pub(crate) mod segment_range;
 pub(crate) mod segment_reader;

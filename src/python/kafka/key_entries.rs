@@ -1,13 +1,15 @@
-//! `key_entries` and `key_text`: the entries of a key index.
+//! `key_entries` and `key_text`, the entries of a key index; `record_batch`, the records that a search found.
 
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3_arrow::PyRecordBatch;
 
 use crate::kafka;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(key_entries, m)?)?;
-    m.add_function(wrap_pyfunction!(key_text, m)?)
+    m.add_function(wrap_pyfunction!(key_text, m)?)?;
+    m.add_function(wrap_pyfunction!(record_batch, m)?)
 }
 
 /// Return the index entries of a batch of records: topic, key, phy_offset (the record's offset) and store_timestamp.
@@ -27,4 +29,36 @@ fn key_entries<'py>(py: Python<'py>, records: PyRecordBatch, header: Option<&str
 #[pyfunction]
 fn key_text(key: &[u8]) -> String {
     kafka::key_text(key).into_owned()
+}
+
+/// A `logdex.kafka.find.Record`.
+#[derive(FromPyObject)]
+struct Record {
+    topic: String,
+    partition: i32,
+    offset: i64,
+    timestamp: i64,
+    timestamp_type: i32,
+    key: Option<PyBackedBytes>,
+    value: Option<PyBackedBytes>,
+    headers: Vec<(String, Option<PyBackedBytes>)>,
+}
+
+/// Return `logdex.kafka.find.Record` objects as a batch of record columns.
+#[pyfunction]
+fn record_batch(py: Python<'_>, records: Vec<Record>) -> PyResult<Bound<'_, PyAny>> {
+    let rows: Vec<_> = records
+        .into_iter()
+        .map(|record| kafka::RecordRow {
+            topic: record.topic,
+            partition: record.partition,
+            offset: record.offset,
+            timestamp: record.timestamp,
+            timestamp_type: record.timestamp_type,
+            key: record.key,
+            value: record.value,
+            headers: record.headers,
+        })
+        .collect();
+    PyRecordBatch::new(kafka::record_batch(&rows)?).into_arro3(py)
 }

@@ -52,6 +52,7 @@ def test_json_lines_of_messages(
 ) -> None:
     root = store(case)
     expected = expected_rows(root)
+    text = ""
     for name in ("out.json", "out.jsonl", "OUT.JSON"):
         ran = logdex_command("export", root, tmp_path / name)
         assert (ran.code, ran.err) == (0, "")

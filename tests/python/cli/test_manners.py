@@ -21,7 +21,8 @@ import logdex
 from logdex._core import time_text
 from logdex.cli import main
 from logdex.cli.arguments import time_ms
-from logdex.cli.output import Progress, duration_text, printable, progress_line, size_text
+from logdex.cli.output import Progress, duration_text, progress_line, size_text
+from logdex.errors import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

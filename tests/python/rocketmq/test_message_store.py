@@ -15,7 +15,8 @@ import pytest
 import golden
 import logdex
 from index_inputs import snapshot
-from logdex.rocketmq import MessageStore, StoreWriter
+from logdex.kafka import Log, LogDir
+from logdex.rocketmq import IndexService, MessageStore, StoreWriter
 from logdex.rocketmq.read import subtract, union
 
 if TYPE_CHECKING:
@@ -378,3 +379,23 @@ def test_tags_of_a_range_that_is_not_indexed_are_found_only_if_the_index_holds_t
             assert [message.body for message in store.find("T", "third", scan=True)] == [b"3"]
             assert not store.find("T", "T#red", scan=True)
             assert not store.indexes_tags
+
+
+def test_a_star_is_every_topic(store: Callable[[str], Path]) -> None:
+    with MessageStore.open(store("basic")) as opened:
+        message = opened.find("AaTopic", "BB")[0]
+        assert message.uniq_key is not None
+        assert opened.find("*", message.uniq_key) == opened.find(None, message.uniq_key)
+        assert len(opened.find("*", message.uniq_key)) > 0
+        with pytest.raises(ValueError, match=r"expected the topic of each key; find\(None, key\)"):
+            opened.find_batch("*", ["BB"])
+        with pytest.raises(ValueError, match=r"expected one topic; find\(None, key\)"):
+            opened.explain("*", "BB")
+
+
+def test_a_class_called_with_a_path_says_what_to_call(store: Callable[[str], Path]) -> None:
+    root = store("basic")
+    for kind in (MessageStore, IndexService, StoreWriter, LogDir, Log):
+        for path in (root, str(root)):
+            with pytest.raises(TypeError, match=rf"^{kind.__name__}\('{root}'\): call {kind.__name__}\.open$"):
+                kind(path)  # type: ignore[call-arg, arg-type]

@@ -97,7 +97,10 @@ def test_missing_pyspark_says_how_to_install_it() -> None:
             print(error)
         """
     )
-    assert done.stdout.strip() == "logdex.spark needs pyspark, which this Python lacks: pip install 'logdex[spark]'"
+    assert (
+        done.stdout.strip()
+        == "logdex.spark needs pyspark, which this Python lacks: pip install 'pyspark>=4.0' 'pyarrow>=18' 'pandas>=2.2'"
+    )
 
 
 @pytest.mark.large

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 from logdex._core import local_path
 from logdex.cli.arguments import TIMES, add_options, command, count, int32, raw_bytes, word
 from logdex.cli.output import Progress, complain, say, say_json, say_report
+from logdex.cli.rows import say_rows
 from logdex.cli.sources import nothing_matches, open_first
 from logdex.cli.sources.kafka import open_part, open_source, say_record
 from logdex.cli.sources.kafka_dump import Dump, files_to_dump
 from logdex.kafka import Log, LogDir, LogSegment, ProducerState, build_key_index, find
 from logdex.kafka.files import LOG
+from logdex.kafka.find import RECORD_COLUMNS
 from logdex.kafka.log import INDEX_INTERVAL_BYTES, MAX_INDEX_BYTES
 
 if TYPE_CHECKING:
@@ -140,13 +142,8 @@ def run_find(arguments: argparse.Namespace) -> int:
         header=arguments.header,
         max_num=arguments.max,
     )
-    for record in result:
-        row = dataclasses.asdict(record)
-        row["timestampType"] = row.pop("timestamp_type")
-        row["headers"] = [{"key": name, "value": value} for name, value in record.headers]
-        if not arguments.body:
-            del row["value"]
-        say_record(row, as_json=arguments.json)
+    columns = [name for name in RECORD_COLUMNS if arguments.body or name != "value"]
+    say_rows(result.to_arrow().select(columns).to_batches(), say_record, as_json=arguments.json)
     if result.truncated:
         complain(f"there are more than {arguments.max}")
     if result.scanned_offsets:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from logdex._core import SegmentReader, csv_lines, csv_names, json_lines, local_path, time_text
 from logdex.cli.arguments import FILTERS, OPEN, add_options, add_source, command, open_options
 from logdex.cli.output import Progress, complain, say, say_facts, say_json, say_report, size_text, table
-from logdex.cli.rows import limited_batches, plain_rows
+from logdex.cli.rows import limited_batches, say_rows
 from logdex.cli.sources import kafka, nothing_matches, open_first, rocketmq
 from logdex.errors import LogdexError
 
@@ -118,16 +118,9 @@ def verify(arguments: argparse.Namespace) -> int:
 
 def cat(arguments: argparse.Namespace) -> int:
     """Print the rows; 1 if no row passes the filters."""
-    printed = 0
     with _open(arguments) as source:
         stream = source.rows(arguments, body=arguments.body)
-        for batch in limited_batches(stream, arguments.limit):
-            if arguments.json:
-                sys.stdout.write(json_lines(batch))
-            else:
-                for row in plain_rows([batch]):
-                    source.say_row(row, as_json=False)
-            printed += batch.num_rows
+        printed = say_rows(limited_batches(stream, arguments.limit), source.say_row, as_json=arguments.json)
         _say_passed_over(stream)
         _say_nothing(source, arguments, printed)
     return 0 if printed else 1

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
+
+from arro3.core import RecordBatchReader
 
 from logdex._core import time_text
 from logdex.cli.arguments import TIMES, add_options, add_source, command, count, open_options, word
 from logdex.cli.output import Progress, complain, in_flags, say_json, say_lines, size_text
-from logdex.cli.rows import say_message
+from logdex.cli.rows import MESSAGE_COLUMNS, say_message, say_rows
 from logdex.cli.sources import nothing_matches
 from logdex.hash_index.query import TimeRange
 from logdex.rocketmq import MessageStore
@@ -16,6 +17,9 @@ from logdex.rocketmq.find import ANY_TOPIC
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterable
+
+    from arro3.core import RecordBatch
 
     from logdex._types import Scan
     from logdex.cli.arguments import Subparsers
@@ -83,13 +87,12 @@ def find(arguments: argparse.Namespace) -> int:
                 scan=_SCANS[arguments.scan],
                 progress=progress,
             )
-        messages = [by_id] if by_id is not None and not result and arguments.max != 0 else list(result)
-        for message in messages:
-            row = dataclasses.asdict(message)
-            if not arguments.body:
-                del row["body"], row["body_error"]
-            say_message(row, as_json=arguments.json)
-        found = bool(messages) or result.truncated
+        batches: Iterable[RecordBatch] = RecordBatchReader.from_stream(result)
+        if by_id is not None and not result and arguments.max != 0:
+            batches = [store.commit_log.messages([by_id.phy_offset])]
+        columns = [name for name in MESSAGE_COLUMNS if arguments.body or name not in ("body", "body_error")]
+        printed = say_rows((batch.select(columns) for batch in batches), say_message, as_json=arguments.json)
+        found = printed > 0 or result.truncated
         _say_limits(result, arguments)
         if not found:
             complain(_nothing_found(store, arguments))

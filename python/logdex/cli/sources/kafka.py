@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from logdex._core import broker_lock_holder, time_text
-from logdex.cli.output import body_text, json_bytes, json_headers, say, say_json
+from logdex.cli.output import body_text, say
 from logdex.cli.sources import Description, Listing, Part, Source
 from logdex.cli.sources.kafka_dump import Dump, is_known
 from logdex.errors import CorruptFileError
@@ -42,14 +42,8 @@ _OFFSETS = {
 _MOST_BYTES = 1 << 20  # of a file of properties
 
 
-def say_record(row: dict[str, Any], *, as_json: bool = False) -> None:
-    """Print a record: as a line, with the value below it if it was read, or as JSON with times in ms."""
-    if as_json:
-        shown = {name: value for name, value in row.items() if name not in ("key", "value", "headers")}
-        for name in ("key", "value") if "value" in row else ("key",):
-            shown |= json_bytes(name, row[name])
-        say_json({**shown, "headers": json_headers(row["headers"])})
-        return
+def say_record(row: dict[str, Any]) -> None:
+    """Print a record as a line, with the value below it if it was read."""
     head = [
         time_text(row["timestamp"]) or "-",
         f"{row['topic']}-{row['partition']}@{row['offset']}",

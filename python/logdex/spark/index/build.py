@@ -38,6 +38,7 @@ from logdex.spark.workers import (
     check_worker_python,
     commit_log,
     driver_path,
+    known_geometry,
     require_directory,
 )
 
@@ -64,8 +65,8 @@ def build_index(
     store: str | PathLike[str],
     index_dir: str | PathLike[str],
     *,
-    hash_slots: int = DEFAULT_HASH_SLOTS,
-    max_entries: int = DEFAULT_MAX_ENTRIES,
+    hash_slots: int | None = None,
+    max_entries: int | None = None,
     zone: str | None = None,
     mode: str = "errorifexists",
     max_tasks: int | None = None,
@@ -78,8 +79,8 @@ def build_index(
         spark: The session whose workers build; all of them must see the same files.
         store: The store, or the directory of its commit log. It is only read.
         index_dir: The directory for the index files; created if it is missing.
-        hash_slots: Slots of an index file (the broker's maxHashSlotNum).
-        max_entries: Entries of an index file, one of which is never used (the broker's maxIndexNum).
+        hash_slots: Slots of an index file (the broker's maxHashSlotNum); None: those of the store's own index, else 5,000,000.
+        max_entries: Entries of an index file, one of which is never used (the broker's maxIndexNum); None: likewise, 20,000,000.
         zone: Time zone of the file names; None: that of the machine that sees the store.
         mode: `errorifexists`, or `overwrite` to replace the index files of the directory, all at once.
         max_tasks: The largest number of writing tasks; None: four for each core.
@@ -98,10 +99,11 @@ def build_index(
     """
     if mode not in ("errorifexists", "overwrite"):
         raise ValueError(f"mode={mode!r}: expected errorifexists or overwrite")
-    check_int64(max_tasks=max_tasks)
     root, target = driver_path(store, spark), driver_path(index_dir, spark)
-    job = Job(str(target), hash_slots, max_entries, zone, overwrite=mode == "overwrite", access=access)
+    check_int64(hash_slots=hash_slots, max_entries=max_entries, max_tasks=max_tasks)
     check_worker_python(spark)
+    slots, entries = call_beside(spark, root, _geometry, root, hash_slots, max_entries)
+    job = Job(str(target), slots, entries, zone, overwrite=mode == "overwrite", access=access)
     log_directory, listed, job.made_index_dir = call_beside(spark, root, _start, job, root, compat)
     log_files = [LogFile(*values) for values in listed]
     write_rows = partial(_write_rows, job, log_directory, compat)
@@ -109,7 +111,7 @@ def build_index(
         counts = [LogFileCount(*values) for values in call_in_tasks(spark, write_rows, log_files)]
         findings = list(dict.fromkeys(Finding(*each) for count in counts for each in count.findings))
         _warn_of_early_end(counts, log_files, log_directory)
-        plan = plan_build(counts, file_entries=max_entries - 1, max_tasks=max_tasks or _TASKS_PER_CORE * _cores(spark))
+        plan = plan_build(counts, file_entries=entries - 1, max_tasks=max_tasks or _TASKS_PER_CORE * _cores(spark))
         made = call_in_tasks(spark, partial(_make_files, job), plan.tasks)
         written = [WrittenFile(*values) for files in made for values in files]
         call_beside(spark, root, _commit, job, written)
@@ -136,6 +138,16 @@ def _start(job: Job, store: Path, compat: Compat | None) -> tuple[str, list[LogF
     log_files = list_log_files(commit_log(log_directory, access=job.access, compat=compat))
     job.start()
     return log_directory, log_files, job.made_index_dir
+
+
+def _geometry(store: Path, hash_slots: int | None, max_entries: int | None) -> tuple[int, int]:
+    """Return slots and entries as given; if neither is, those of the store's own index, and else the broker's defaults."""
+    require_directory(store)
+    index = find_layout(store).index
+    if hash_slots is None and max_entries is None and index.is_dir():
+        hash_slots, max_entries = known_geometry(index, None, None)
+    slots = DEFAULT_HASH_SLOTS if hash_slots is None else hash_slots
+    return slots, DEFAULT_MAX_ENTRIES if max_entries is None else max_entries
 
 
 def _commit(job: Job, written: Sequence[Sequence[Any]]) -> None:

@@ -84,6 +84,17 @@ def test_equals_a_sequential_build(
     assert report.checked["messages"] == len(golden.rows(build.case, "messages"))
 
 
+@pytest.mark.parametrize("case", ["basic", "rolled"])
+def test_slots_and_entries_are_those_of_the_store_s_own_index(
+    spark: SparkSession, shared_store: Callable[[str], Path], tmp_path: Path, case: str
+) -> None:
+    """As `logdex build-index` does."""
+    store = shared_store(case)
+    expected = sequential(store, tmp_path / "plain", golden.geometry(case))
+    ls.build_index(spark, store, tmp_path / "spark")
+    assert contents(tmp_path / "spark") == expected
+
+
 @pytest.mark.parametrize(
     "name", [name for name in golden.DAMAGED if name.startswith(("crc-", "log-", "magic-", "tag-"))]
 )
