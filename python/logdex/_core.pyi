@@ -1,6 +1,7 @@
 """Signatures of the Rust extension. The docstrings live in the Rust sources."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, final
@@ -29,8 +30,10 @@ __all__ = [
     "CommitLogWriter",
     "ConsumeQueue",
     "ConsumeQueueWriter",
+    "DirectoryLock",
     "EntryTable",
     "FoundMessages",
+    "HeldLock",
     "IndexCrossCheck",
     "IndexFile",
     "IndexHeader",
@@ -47,6 +50,7 @@ __all__ = [
     "Slice",
     "StoreCheckpoint",
     "StoreLock",
+    "ThreadLock",
     "TimeIndex",
     "__version__",
     "_open_commit_log",
@@ -87,6 +91,7 @@ __all__ = [
     "last_message",
     "local_path",
     "local_paths",
+    "make_directory",
     "message_batch",
     "message_columns",
     "message_lists",
@@ -102,6 +107,7 @@ __all__ = [
     "record_batch",
     "select_files",
     "split_cut_off",
+    "sync_directory",
     "sync_file",
     "text_column",
     "time_ms",
@@ -129,6 +135,8 @@ def plan_files(paths: Sequence[_Path]) -> list[tuple[Path, int, int | None]]: ..
 def planned_file_faults(files: Sequence[tuple[_Path, int, int | None]]) -> list[tuple[Path, str]]: ...
 def check_own_parts(directory: _Path, levels: int | None = None) -> None: ...
 def read_file(path: _Path, first_bytes: int | None = None) -> bytes: ...
+def make_directory(directory: _Path) -> None: ...
+def sync_directory(directory: _Path) -> None: ...
 def sync_file(path: _Path, least_bytes: int = 0) -> None: ...
 def commit_log_directories(path: _Path) -> list[Path]: ...
 def json_lines(batch: Any) -> str: ...
@@ -400,6 +408,24 @@ class StoreCheckpoint:
     def __reduce__(self) -> tuple[Any, ...]: ...
 
 @final
+class HeldLock:
+    def __enter__(self) -> None: ...
+    def __exit__(self, *error: object) -> None: ...
+
+@final
+class ThreadLock:
+    def __new__(cls, *, keeps_failure: bool = False) -> ThreadLock: ...
+    def __call__(self) -> HeldLock: ...
+    def check(self) -> None: ...
+    @property
+    def failure(self) -> tuple[OSError, datetime] | None: ...
+
+@final
+class DirectoryLock:
+    def __new__(cls, directory: _Path) -> DirectoryLock: ...
+    def release(self) -> None: ...
+
+@final
 class StoreLock:
     @staticmethod
     def take(path: _Path) -> StoreLock: ...
@@ -525,6 +551,7 @@ class CommitLog:
         last_exit_ok: bool,
         queue_end: int | None = None,
         message_index_safe: bool = False,
+        settle: bool = False,
     ) -> tuple[int, int, int]: ...
     def message(self, phy_offset: int) -> Message | None: ...
     def is_cut_off(self, phy_offset: int) -> bool: ...
@@ -680,6 +707,12 @@ class CommitLogWriter:
     ) -> tuple[str, int, int, int, int, str, int]: ...
     def keep_checkpoint(self, path: _Path) -> None: ...
     def begin_checkpoint(self) -> None: ...
+    def check(self) -> None: ...
+    @property
+    def failure(self) -> tuple[OSError, datetime] | None: ...
+    def put_stored(
+        self, messages: _ArrowArray
+    ) -> tuple[list[tuple[RecordBatch, RecordBatch]], list[tuple[RecordBatch, str]]]: ...
     def write_checkpoint(self, store_timestamp: int) -> None: ...
     def flush(self) -> None: ...
     @property
@@ -712,6 +745,7 @@ class ConsumeQueueWriter:
         root: _Path,
         *,
         end_phy_offset: int,
+        begin_phy_offset: int | None = None,
         file_size: int | None = None,
         batch_file_size: int | None = None,
         delay_levels: str = ...,

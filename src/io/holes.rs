@@ -20,8 +20,8 @@ pub(crate) struct Holes {
 }
 
 impl Holes {
-    /// Zeros that stay in the page cache: about as many as the system reads ahead anyway.
-    const KEPT: u64 = 16 << 20;
+    /// Zeros that stay in the page cache, and are read again by the next scan.
+    const KEPT: u64 = 1 << 20;
 
     /// Returns the offset to continue at instead of `at`. All bytes between are zero.
     pub(crate) fn skip<S: ReadAt + ?Sized>(&mut self, source: &S, at: u64) -> u64 {

@@ -284,17 +284,17 @@ fn property_list<'py>(py: Python<'py>, column: &MapArray) -> PyResult<Bound<'py,
     let (Some(names), Some(values)) = (names, values) else {
         return Err(PyTypeError::new_err("properties: expected a map of utf8 to utf8"));
     };
-    let mut last: Vec<[Seen<'_, 'py>; 2]> = Vec::new();
+    let mut seen: Vec<[Seen<'_, 'py>; 2]> = Vec::new();
     let list = PyList::empty(py);
     for (row, ends) in column.value_offsets().windows(2).enumerate() {
         let [begin, end] = [0, 1].map(|end| ends.get(end).and_then(|at| usize::try_from(*at).ok()).unwrap_or(0));
         let dict = PyDict::new(py);
         for (number, at) in (begin..end).filter(|_| column.is_valid(row)).enumerate() {
             let texts = [names.value(at), values.value(at)];
-            if number == last.len() {
-                last.push(texts.map(|text| (text, PyString::new(py, text))));
+            if number == seen.len() {
+                seen.push(texts.map(|text| (text, PyString::new(py, text))));
             }
-            let Some(known) = last.get_mut(number) else { continue };
+            let Some(known) = seen.get_mut(number) else { continue };
             for (known, text) in known.iter_mut().zip(texts) {
                 if known.0 != text {
                     *known = (text, PyString::new(py, text));

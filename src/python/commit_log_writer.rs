@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use arrow_array::types::TimestampMillisecondType;
 use arrow_array::{Array, ArrayRef, RecordBatch};
@@ -21,6 +22,9 @@ use crate::rocketmq::commit_log::write::{
     CommitLogWriter, FlushMode, GivenMessage, Host, PutOptions, PutResult, WriterOptions,
 };
 use crate::rocketmq::truncate;
+
+/// Messages that were put, with their places, and messages that were refused, with the reason.
+type Stored<'py> = (Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>, Vec<(Bound<'py, PyAny>, String)>);
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyCommitLogWriter>()?;
@@ -150,8 +154,9 @@ impl PyCommitLogWriter {
     /// Raises:
     ///     ValueError: A row is no message, or the writer is closed; nothing was written.
     ///     TypeError: A column of another type.
-    ///     OSError: The system refuses. If files cannot be created, for example on a full disk, nothing was written. With
-    ///         synchronous flush the messages may be in the log but not on the disk.
+    ///     OSError: The system refuses. If files cannot be created, for example on a full disk, nothing was written.
+    ///     WriteFailedError: A write or an fsync failed, now or before: nothing more is written. With synchronous flush the
+    ///         messages may be in the log but not on the disk.
     #[pyo3(signature = (messages, *, body="decoded", park=true))]
     fn put_messages<'py>(
         &self,
@@ -262,10 +267,40 @@ impl PyCommitLogWriter {
         Ok(py.detach(|| self.writer.write_checkpoint(store_timestamp))?)
     }
 
+    /// Raise the first `WriteFailedError` of a put, a flush, the flush thread or the checkpoint, if there was one.
+    fn check(&self) -> PyResult<()> {
+        Ok(self.writer.failure().check()?)
+    }
+
+    /// The first `WriteFailedError`, and when it was; None: none.
+    #[getter]
+    fn failure<'py>(&self, py: Python<'py>) -> Option<(Bound<'py, PyAny>, SystemTime)> {
+        let (error, since) = self.writer.failure().get()?;
+        Some((PyErr::from(error).into_value(py).into_bound(py).into_any(), since))
+    }
+
+    /// Append messages with bodies as they are stored. A row that is no message does not hold up the others.
+    ///
+    /// Returns:
+    ///     Record batches of the messages that were put, each with their places as of `put_messages`; and each message that no log
+    ///     takes, with the reason.
+    ///
+    /// Raises:
+    ///     TypeError: A column of another type.
+    ///     OSError: As for `put_messages`.
+    fn put_stored<'py>(&self, py: Python<'py>, messages: PyRecordBatch) -> PyResult<Stored<'py>> {
+        let messages = of_message_types(&messages.into_inner())?;
+        let put = py.detach(|| self.writer.put_stored(&messages))?;
+        let batch = |batch| PyRecordBatch::new(batch).into_arro3(py);
+        let taken = put.taken.into_iter().map(|(messages, places)| Ok((batch(messages)?, batch(places)?)));
+        let refused = put.refused.into_iter().map(|(message, reason)| Ok((batch(message)?, reason)));
+        Ok((taken.collect::<PyResult<_>>()?, refused.collect::<PyResult<_>>()?))
+    }
+
     /// Wait until everything that was put is on the disk.
     ///
     /// Raises:
-    ///     OSError: The system refuses, now or in the thread since the last call; the next flush tries again.
+    ///     WriteFailedError: A write or an fsync failed, now or before, also in the thread.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         Ok(py.detach(|| self.writer.flush())?)
     }

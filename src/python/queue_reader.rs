@@ -124,7 +124,7 @@ batch_reader! {
                     let (begin, end) = in_times(&queue, options.filter.times, first, last)?;
                     parts.push(QueuePart { topic, queue_id, queue, begin, end });
                 }
-                QueueStream::new(log, parts, options)
+                QueueStream::new(&log, parts, options)
             })?;
             Ok(Self(BatchStream::new(stream)))
         }

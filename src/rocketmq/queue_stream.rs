@@ -361,11 +361,11 @@ impl QueueStream {
     ///
     /// # Errors
     /// `InvalidArgument` when `batch_size` is 0; the system's error, with the path.
-    pub fn new(log: Arc<CommitLog>, parts: Vec<QueuePart>, options: StreamOptions) -> Result<Self> {
+    pub fn new(log: &Arc<CommitLog>, parts: Vec<QueuePart>, options: StreamOptions) -> Result<Self> {
         if options.batch_size == 0 {
             return Err(Error::InvalidArgument("batch_size: expected 1 or more, found 0".to_owned()));
         }
-        let borders = FramesAt::new(Arc::clone(&log))?;
+        let borders = FramesAt::new(Arc::clone(log))?;
         let share = || Share {
             frames: borders.clone(),
             builder: log.builder(&options.columns, options.bodies),

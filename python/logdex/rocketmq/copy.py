@@ -181,16 +181,16 @@ def _put_all(
     first, end = store.commit_log.min_offset, store.commit_log.max_offset
     count = 0
 
-    def refused(message: RecordBatch, error: ValueError) -> None:
-        begin = store.commit_log.place(message.column("phy_offset")[0].as_py())
-        findings.append(Finding(*begin, "log-message", "a message that a log takes", str(error)))
-
     for batch in messages:
         # A queue without files begins with the queue offset of its first message.
         parts.log.set_queue_offsets(batch)
-        for taken, places in parts.put_stored(batch, refused):
-            note(taken, places)
-            count += taken.num_rows
+        taken, refused = parts.log.put_stored(batch)
+        for part, places in taken:
+            note(part, places)
+            count += part.num_rows
+        for message, reason in refused:
+            begin = store.commit_log.place(message.column("phy_offset")[0].as_py())
+            findings.append(Finding(*begin, "log-message", "a message that a log takes", reason))
         parts.dispatch()
         if progress is not None and (last := last_message(batch)) is not None:
             progress(last[0] - first, end - first)

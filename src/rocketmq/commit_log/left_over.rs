@@ -96,7 +96,8 @@ impl CommitLog {
         let mut probe = Window::new(LOOKUP_WINDOW);
         // Only the starts of messages are needed.
         window.crc = false;
-        let mut next = |after| next_frame(source.as_ref(), file, after, self.options.versions, &mut search, &mut probe);
+        let versions = self.options.versions;
+        let mut next = |after| next_frame(source.as_ref(), file, after, file.len, versions, &mut search, &mut probe);
         let mut at = match file.len.checked_sub(LONGEST_FILLING) {
             Some(from) => next(from).map_err(fail)?,
             None => Some(0),

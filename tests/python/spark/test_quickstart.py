@@ -1,11 +1,15 @@
-"""The Spark lines of the quick start run as they stand."""
+"""The Spark lines of the quick start and of the Spark page run as they stand."""
 
 from __future__ import annotations
 
+import ast
 import re
 import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import golden
+import golden_kafka
 
 if TYPE_CHECKING:
     import pytest
@@ -23,3 +27,27 @@ def test_the_quick_start_reads_a_topic(spark: SparkSession, tmp_path: Path, caps
     code = blocks[0].replace('"build/guide/', f'"{tmp_path}/build/guide/')
     exec(compile(code, "quickstart.md", "exec"), {"spark": spark})  # noqa: S102 -- our own document
     assert capsys.readouterr().out == "73\n"
+
+
+def test_the_reads_of_the_spark_page_run(spark: SparkSession, tmp_path: Path) -> None:
+    places = {
+        "/data/store": golden.unpack("basic", tmp_path / "a"),
+        "/data/broker-a": golden.unpack("basic", tmp_path / "b"),
+        "/data/broker-b": golden.unpack("rolled", tmp_path / "c"),
+        "/var/kafka-logs": golden_kafka.unpack("codecs", tmp_path / "d"),
+        "/disk1/kafka-logs": golden_kafka.unpack("codecs", tmp_path / "e"),
+        "/disk2/kafka-logs": golden_kafka.unpack("timestamps", tmp_path / "f"),
+    }
+    page = (HOME / "docs" / "spark.md").read_text(encoding="utf-8")
+    code = "\n".join(block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if ".load(" in block)
+    for said, place in places.items():
+        assert said in code
+        code = code.replace(f'"{said}', f'"{place}')
+    code = code.replace('"subscribe", "orders"', '"subscribe", "cod-none"')
+    reads = ast.parse(code).body
+    assert len(reads) == 8
+    for read in reads:
+        assert isinstance(read, ast.Expr)
+        frame = eval(compile(ast.Expression(read.value), "spark.md", "eval"), {"spark": spark})  # noqa: S307 -- as above
+        # No message of this store has the topic and key of the page.
+        assert frame.isStreaming or frame.count() > 0 or 'topic="orders"' in ast.unparse(read).replace("'", '"')

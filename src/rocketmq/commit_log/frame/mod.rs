@@ -9,7 +9,7 @@ mod layout;
 pub mod properties;
 mod versions;
 
-pub use check::{Found, Needs, Refusal, Stop, check, check_with};
+pub use check::{Found, Needs, Refusal, Stop, UNCOMMITTED_LEN, check, check_with, is_uncommitted};
 pub use fields::{Frame, Layout, PropCrc, body_crc};
 pub(crate) use layout::{
     BEFORE_BODY_LENGTH, BORN_HOST_V6, FrameBytes, HEAD, STORE_HOST_V6, stated_phy_offset_of_head, stated_size,

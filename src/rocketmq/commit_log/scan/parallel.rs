@@ -29,7 +29,7 @@ use crate::rocketmq::commit_log::scan::window::{LOOKUP_WINDOW, SCAN_WINDOW, Wind
 use crate::rocketmq::offset_files::{self, Gap, OffsetFile};
 
 /// Bytes of a file per task.
-pub(crate) const PIECE: u64 = 16 * 1024 * 1024;
+const PIECE: u64 = 16 * 1024 * 1024;
 
 /// A part of a file, with the messages that begin in it.
 #[derive(Clone, Debug)]
@@ -90,7 +90,8 @@ impl Rules {
         };
         let source = offset_files::open(&piece.file, self.options.access)?;
         let (mut search, mut probe) = (Window::new(SCAN_WINDOW / 4), Window::new(LOOKUP_WINDOW));
-        let found = next_frame(&source, &piece.file, before, self.options.versions, &mut search, &mut probe);
+        let end = piece.end.saturating_sub(piece.file.start);
+        let found = next_frame(&source, &piece.file, before, end, self.options.versions, &mut search, &mut probe);
         let found = found.map_err(|e| Error::io(&piece.file.path, e))?;
         Ok(found.map_or(piece.end, |at| piece.file.start + at))
     }
@@ -249,14 +250,14 @@ impl Parallel {
                     Some(batch) => return Ok(Some(batch)),
                     None => (reader.scan.stop().cloned(), reader.scan.checked().clone()),
                 },
-                Running::Rest(reader) => match reader.next_batch()? {
-                    Some(batch) => return Ok(Some(batch)),
-                    None => {
-                        self.checked = reader.scan.checked().clone();
-                        self.stop = reader.scan.stop().cloned();
-                        break;
+                Running::Rest(reader) => {
+                    if let Some(batch) = reader.next_batch()? {
+                        return Ok(Some(batch));
                     }
-                },
+                    self.checked = reader.scan.checked().clone();
+                    self.stop = reader.scan.stop().cloned();
+                    break;
+                }
                 Running::Told(told) => match told.recv() {
                     Some(Told::Batch(batch)) => return Ok(Some(batch)),
                     Some(Told::End(stop, checked)) => (Some(stop), checked),

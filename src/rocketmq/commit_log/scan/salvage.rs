@@ -164,12 +164,13 @@ impl Past {
     }
 }
 
-/// Returns the first position after `after` with a message that states its own offset, or padding that ends with the
-/// file.
+/// Returns the first position after `after` and before `until` with a message that states its own offset, or padding that ends
+/// with the file.
 pub(crate) fn next_frame<S: ReadAt + ?Sized>(
     source: &S,
     file: &OffsetFile,
     after: u64,
+    until: u64,
     versions: Versions,
     search: &mut Window,
     probe: &mut Window,
@@ -177,7 +178,8 @@ pub(crate) fn next_frame<S: ReadAt + ?Sized>(
     let mut magic = after + 1 + BEFORE_MAGIC;
     probe.clear();
     search.clear();
-    while let Some(found) = search.find_magic(source, magic, file.len)? {
+    let end = until.saturating_add(2 * BEFORE_MAGIC - 1).min(file.len);
+    while let Some(found) = search.find_magic(source, magic, end)? {
         let at = found - BEFORE_MAGIC;
         let phy_offset = file.start.saturating_add(at);
         if probe.begins_frame(source, at, file.len, phy_offset)? {
