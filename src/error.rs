@@ -18,6 +18,15 @@ pub enum Error {
         /// The system's own error.
         source: io::Error,
     },
+    /// A write or an fsync failed. What the disk holds is unknown: Linux drops the pages of a failed fsync, and a later fsync
+    /// succeeds without them.
+    #[error("{}: {source}", path.display())]
+    WriteFailed {
+        /// The file or directory.
+        path: PathBuf,
+        /// The system's own error.
+        source: io::Error,
+    },
     /// A file holds impossible bytes.
     #[error("{} at byte {offset}: expected {expected}, found {found}", path.display())]
     Corrupt {
@@ -67,6 +76,11 @@ impl Error {
     /// An I/O error with its path.
     pub fn io(path: &Path, source: io::Error) -> Self {
         Self::Io { path: path.to_owned(), source }
+    }
+
+    /// A write or an fsync that failed, with its path.
+    pub fn write_failed(path: &Path, source: io::Error) -> Self {
+        Self::WriteFailed { path: path.to_owned(), source }
     }
 
     /// An error about the bytes of a file.

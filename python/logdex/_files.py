@@ -1,4 +1,4 @@
-"""Open handles and small files: closing, atomic replacement, durable names."""
+"""Open handles and small files: closing, atomic replacement."""
 
 from __future__ import annotations
 
@@ -53,14 +53,3 @@ def replace_file(path: Path, content: bytes) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
-
-
-def sync_directory(directory: Path) -> None:
-    """Call fsync on a directory, where the system supports it."""
-    if os.name != "posix":
-        return
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

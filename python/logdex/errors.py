@@ -80,6 +80,13 @@ class LockedError(LogdexError):
         return f"{printable(self.path)} is held by {holder}: stop the broker before writing to its store"
 
 
+class WriteFailedError(LogdexError, OSError):
+    """A write or an fsync failed, so what the disk holds is unknown. Every later put, flush and close raises it again."""
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}; nothing more is written: close and open again, which recovers what the disk holds"
+
+
 class DamageWarning(UserWarning):
     """A call passed over missing or damaged data; `findings` names each place. There is at most one warning a call."""
 
@@ -100,4 +107,5 @@ __all__: list[str] = [
     "IndexFullError",
     "LockedError",
     "LogdexError",
+    "WriteFailedError",
 ]

@@ -27,6 +27,47 @@ pub fn lock_writer(path: &Path, file: &File) -> Result<File> {
     }
 }
 
+/// Takes the lock of a directory's one writer, on the directory itself. It is held until the handle is dropped. `None`: the system
+/// has no such locks. Some network file systems lock only files that are open for writing, and a directory cannot be.
+///
+/// # Errors
+/// `WouldBlock` when another writer has it; else the system's error. With the path.
+#[cfg(unix)]
+pub fn lock_directory(directory: &Path) -> Result<Option<File>> {
+    let fail = |e| Error::io(directory, e);
+    let lock = File::open(directory).map_err(fail)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(Some(lock)),
+        Err(TryLockError::WouldBlock) => Err(fail(io::ErrorKind::WouldBlock.into())),
+        Err(TryLockError::Error(e)) => match e.raw_os_error() {
+            Some(libc::EBADF | libc::EINVAL | libc::ENOLCK | libc::ENOTSUP | libc::ENOSYS) => Ok(None),
+            _ => Err(fail(e)),
+        },
+    }
+}
+
+/// Returns `None`: this system cannot lock a directory.
+///
+/// # Errors
+/// None here.
+#[cfg(not(unix))]
+pub fn lock_directory(_directory: &Path) -> Result<Option<File>> {
+    Ok(None)
+}
+
+/// Brings a file to the disk and drops it from the page cache. Later reads get what the disk holds.
+///
+/// After a crash the last writes may exist only in the page cache. After a failed fsync they stay there although they never
+/// reached the disk, and a later fsync succeeds without them.
+///
+/// # Errors
+/// `WriteFailed`, with the path.
+pub fn settle(path: &Path, file: &File) -> Result<()> {
+    file.sync_all().map_err(|e| Error::write_failed(path, e))?;
+    drop_cache(file, 0..file.metadata().map_err(|e| Error::io(path, e))?.len());
+    Ok(())
+}
+
 /// Writes all bytes from `offset` on. The position of `file` does not change.
 ///
 /// # Errors
@@ -169,20 +210,54 @@ pub fn next_data(_file: &File, offset: u64) -> io::Result<Option<u64>> {
 /// Writes the directory entry of a new file to disk.
 ///
 /// # Errors
-/// The system's error, with the directory.
-#[cfg(unix)]
+/// `WriteFailed` if that fails; the system's error if the directory cannot be opened. With the directory.
 pub fn sync_parent(path: &Path) -> Result<()> {
-    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(parent).and_then(|dir| dir.sync_all()).map_err(|e| Error::io(parent, e))
+    Parent::open(path)?.sync()
 }
 
-/// Does nothing: this system cannot sync a directory.
+/// Creates a directory and the missing ones above it, and writes their names to disk.
 ///
 /// # Errors
-/// None here.
-#[cfg(not(unix))]
-pub fn sync_parent(_path: &Path) -> Result<()> {
-    Ok(())
+/// As [`sync_parent`]; the system's error, with the path.
+pub fn create_directory(path: &Path) -> Result<()> {
+    let path = absolute(path)?;
+    let missing: Vec<&Path> = path.ancestors().take_while(|directory| !directory.exists()).collect();
+    fs::create_dir_all(&path).map_err(|e| Error::io(&path, e))?;
+    missing.into_iter().try_for_each(sync_parent)
+}
+
+/// The directory of a file. It is opened before the file is created, so that a lack of descriptors leaves no file behind whose
+/// name was never synced.
+#[derive(Debug)]
+pub struct Parent {
+    path: PathBuf,
+    #[cfg(unix)]
+    directory: File,
+}
+
+impl Parent {
+    /// Opens the directory of a file.
+    ///
+    /// # Errors
+    /// The system's error, with the directory.
+    pub fn open(path: &Path) -> Result<Self> {
+        let path = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned();
+        Ok(Self {
+            #[cfg(unix)]
+            directory: File::open(&path).map_err(|e| Error::io(&path, e))?,
+            path,
+        })
+    }
+
+    /// Writes the entries of the directory to disk, where the system can.
+    ///
+    /// # Errors
+    /// `WriteFailed`, with the directory.
+    pub fn sync(&self) -> Result<()> {
+        #[cfg(unix)]
+        self.directory.sync_all().map_err(|e| Error::write_failed(&self.path, e))?;
+        Ok(())
+    }
 }
 
 /// A file that is being created. Other processes cannot see it before it is complete.

@@ -7,6 +7,7 @@
 //! - [`store_lock`]: the lock that a broker holds on its store
 //! - `source`: [`ReadAt`] and [`WriteAt`], for bytes in memory as well
 //! - `plain_file`, `mmap`, `file_source`: [`PlainFile`], [`MappedFile`], and [`FileSource`], which is one of the two
+//! - `first_failure`: the write or fsync that ends a writer
 //! - `holes`: parts of a file that were never written
 //! - `planned_file`: a file as a plan saw it, and whether a reader has the same one
 //! - [`own_parts`]: the check that a directory that is written has no part elsewhere
@@ -15,6 +16,7 @@
 
 pub mod disk;
 mod file_source;
+mod first_failure;
 mod holes;
 pub mod location;
 mod mmap;
@@ -28,6 +30,7 @@ pub mod store_lock;
 mod window;
 
 pub use file_source::{Access, FileSource};
+pub use first_failure::FirstFailure;
 pub(crate) use holes::Holes;
 pub use mmap::{MappedFile, Words};
 pub use plain_file::PlainFile;

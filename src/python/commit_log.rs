@@ -442,6 +442,8 @@ impl PyCommitLog {
     ///     last_exit_ok: Whether the broker was shut down cleanly: there is no file `abort`.
     ///     queue_end: The largest `ConsumeQueue.log_end` of the store; None or -1 without queues.
     ///     message_index_safe: The broker's setting messageIndexSafe.
+    ///     settle: After an unclean exit, bring the files of the walk to the disk and read them from there, because the page
+    ///         cache may hold writes that never reached the disk. For a caller that writes next.
     ///
     /// Returns:
     ///     Three offsets. The first is the beginning of the file where the broker's walk starts. The second is the end of the
@@ -452,7 +454,7 @@ impl PyCommitLog {
     ///     OSError: The system refuses.
     ///
     /// Source: `CommitLog#recoverNormally`, `#recoverAbnormally`, `DefaultMessageStore#start`.
-    #[pyo3(signature = (checkpoint=None, *, last_exit_ok, queue_end=None, message_index_safe=false))]
+    #[pyo3(signature = (checkpoint=None, *, last_exit_ok, queue_end=None, message_index_safe=false, settle=false))]
     fn recovery(
         &self,
         py: Python<'_>,
@@ -460,11 +462,13 @@ impl PyCommitLog {
         last_exit_ok: bool,
         #[pyo3(from_py_with = integer::queue_end)] queue_end: Option<i64>,
         message_index_safe: bool,
+        settle: bool,
     ) -> PyResult<(u64, u64, u64)> {
         let log = self.inner()?;
         let timestamps = checkpoint.map(PyStoreCheckpoint::timestamps).transpose()?.unwrap_or_default();
         let compat = convert::compat(self.compat.as_deref())?.unwrap_or(Release::V4_9_3);
-        let start = Start { last_exit_ok, timestamps, queue_end: queue_end.unwrap_or(-1), message_index_safe, compat };
+        let queue_end = queue_end.unwrap_or(-1);
+        let start = Start { last_exit_ok, timestamps, queue_end, message_index_safe, compat, settle };
         let recovery = py.detach(|| log.recovery(start))?;
         Ok((recovery.begin, recovery.end, recovery.dispatch))
     }

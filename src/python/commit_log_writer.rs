@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use arrow_array::types::TimestampMillisecondType;
 use arrow_array::{Array, ArrayRef, RecordBatch};
@@ -12,15 +13,19 @@ use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3_arrow::PyRecordBatch;
 
 use super::commit_log::bodies;
-use super::convert::cast;
+use super::convert::{self, cast};
 use super::time::times_of;
 use super::{integer, report};
 use crate::rocketmq::commit_log::Bodies;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::write::{
-    CommitLogWriter, FlushMode, GivenMessage, Host, PutOptions, PutResult, WriterOptions,
+    CommitLogWriter, FlushMode, GivenMessage, Host, Limits, PutOptions, PutResult, WriterOptions,
 };
+use crate::rocketmq::release::Release;
 use crate::rocketmq::truncate;
+
+/// Messages that were put, with their places, and messages that were refused, with the reason.
+type Stored<'py> = (Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>, Vec<(Bound<'py, PyAny>, String)>);
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyCommitLogWriter>()?;
@@ -79,13 +84,15 @@ impl PyCommitLogWriter {
     ///     file_size: Bytes of a file (mappedFileSizeCommitLog).
     ///     store_host: The broker, as `ip:port` or `[ipv6]:port`, of messages that name none.
     ///     levels: The number of delay levels; a higher level counts as the last one.
+    ///     compat: The release of the broker whose limits hold; None: 4.9.3.
+    ///     max_message_size: Bytes of the longest message (maxMessageSize).
     ///     flush: "async": a thread flushes twice a second if there are 16 KiB or more, and everything every ten seconds;
     ///         "sync": every put waits for the disk, and one flush serves all puts that wait; "none": only `flush` flushes.
     ///
     /// Raises:
     ///     ValueError: An invalid host, a size or an end that no log has, or no level.
     #[staticmethod]
-    #[pyo3(signature = (directory, *, end_phy_offset, file_size=1_073_741_824, store_host="127.0.0.1:10911", levels=18, flush="async"))]
+    #[pyo3(signature = (directory, *, end_phy_offset, file_size=1_073_741_824, store_host="127.0.0.1:10911", levels=18, flush="async", compat=None, max_message_size=4_194_304))]
     fn open(
         directory: PathBuf,
         #[pyo3(from_py_with = integer::end_phy_offset)] end_phy_offset: u64,
@@ -93,6 +100,8 @@ impl PyCommitLogWriter {
         store_host: &str,
         #[pyo3(from_py_with = integer::levels)] levels: i32,
         flush: &str,
+        compat: Option<&str>,
+        max_message_size: usize,
     ) -> PyResult<Self> {
         let flush = match flush {
             "async" => FlushMode::Async,
@@ -103,7 +112,8 @@ impl PyCommitLogWriter {
                 return Err(PyValueError::new_err(text));
             }
         };
-        let options = WriterOptions { file_size, store_host: Host::parse(store_host)?, levels, flush };
+        let limits = Limits { release: convert::compat(compat)?.unwrap_or(Release::V4_9_3), max_message_size };
+        let options = WriterOptions { file_size, store_host: Host::parse(store_host)?, levels, flush, limits };
         Ok(Self { writer: CommitLogWriter::open(&directory, end_phy_offset, options)? })
     }
 
@@ -150,8 +160,9 @@ impl PyCommitLogWriter {
     /// Raises:
     ///     ValueError: A row is no message, or the writer is closed; nothing was written.
     ///     TypeError: A column of another type.
-    ///     OSError: The system refuses. If files cannot be created, for example on a full disk, nothing was written. With
-    ///         synchronous flush the messages may be in the log but not on the disk.
+    ///     OSError: The system refuses. If files cannot be created, for example on a full disk, nothing was written.
+    ///     WriteFailedError: A write or an fsync failed, now or before: nothing more is written. With synchronous flush the
+    ///         messages may be in the log but not on the disk.
     #[pyo3(signature = (messages, *, body="decoded", park=true))]
     fn put_messages<'py>(
         &self,
@@ -262,10 +273,40 @@ impl PyCommitLogWriter {
         Ok(py.detach(|| self.writer.write_checkpoint(store_timestamp))?)
     }
 
+    /// Raise the first `WriteFailedError` of a put, a flush, the flush thread or the checkpoint, if there was one.
+    fn check(&self) -> PyResult<()> {
+        Ok(self.writer.failure().check()?)
+    }
+
+    /// The first `WriteFailedError`, and when it was; None: none.
+    #[getter]
+    fn failure<'py>(&self, py: Python<'py>) -> Option<(Bound<'py, PyAny>, SystemTime)> {
+        let (error, since) = self.writer.failure().get()?;
+        Some((PyErr::from(error).into_value(py).into_bound(py).into_any(), since))
+    }
+
+    /// Append messages with bodies as they are stored. A row that is no message does not hold up the others.
+    ///
+    /// Returns:
+    ///     Record batches of the messages that were put, each with their places as of `put_messages`; and each message that no log
+    ///     takes, with the reason.
+    ///
+    /// Raises:
+    ///     TypeError: A column of another type.
+    ///     OSError: As for `put_messages`.
+    fn put_stored<'py>(&self, py: Python<'py>, messages: PyRecordBatch) -> PyResult<Stored<'py>> {
+        let messages = of_message_types(&messages.into_inner())?;
+        let put = py.detach(|| self.writer.put_stored(&messages))?;
+        let batch = |batch| PyRecordBatch::new(batch).into_arro3(py);
+        let taken = put.taken.into_iter().map(|(messages, places)| Ok((batch(messages)?, batch(places)?)));
+        let refused = put.refused.into_iter().map(|(message, reason)| Ok((batch(message)?, reason)));
+        Ok((taken.collect::<PyResult<_>>()?, refused.collect::<PyResult<_>>()?))
+    }
+
     /// Wait until everything that was put is on the disk.
     ///
     /// Raises:
-    ///     OSError: The system refuses, now or in the thread since the last call; the next flush tries again.
+    ///     WriteFailedError: A write or an fsync failed, now or before, also in the thread.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         Ok(py.detach(|| self.writer.flush())?)
     }

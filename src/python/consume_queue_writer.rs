@@ -113,6 +113,8 @@ impl PyConsumeQueueWriter {
     /// Args:
     ///     root: The root of the store.
     ///     end_phy_offset: The end of the log.
+    ///     begin_phy_offset: After an unclean exit, the offset from which all messages are appended again: all files since then
+    ///         are read, instead of the last three. None: the exit was clean.
     ///     file_size: As for `create`; None: the size of the existing files, else the broker's default, 6,000,000.
     ///     batch_file_size: The same for batch queues; the default is 13,800,000.
     ///     delay_levels: As for `create`.
@@ -128,12 +130,13 @@ impl PyConsumeQueueWriter {
     ///
     /// Source: `ConsumeQueue#recover`, `#truncateDirtyLogicFiles`.
     #[staticmethod]
-    #[pyo3(signature = (root, *, end_phy_offset, file_size=None, batch_file_size=None, delay_levels=DelayLevels::DEFAULT, multi_dispatch=true, extension_file_size=None))]
+    #[pyo3(signature = (root, *, end_phy_offset, begin_phy_offset=None, file_size=None, batch_file_size=None, delay_levels=DelayLevels::DEFAULT, multi_dispatch=true, extension_file_size=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn open(
         py: Python<'_>,
         root: PathBuf,
         #[pyo3(from_py_with = integer::end_phy_offset)] end_phy_offset: i64,
+        #[pyo3(from_py_with = integer::begin_phy_offset)] begin_phy_offset: Option<i64>,
         #[pyo3(from_py_with = integer::file_size)] file_size: Option<u64>,
         #[pyo3(from_py_with = integer::batch_file_size)] batch_file_size: Option<u64>,
         delay_levels: &str,
@@ -142,7 +145,7 @@ impl PyConsumeQueueWriter {
     ) -> PyResult<Self> {
         let delay_levels = DelayLevels::parse(delay_levels)?;
         let options = WriterOptions { file_size, batch_file_size, delay_levels, multi_dispatch, extension_file_size };
-        let writer = py.detach(|| ConsumeQueueWriter::open(&root, end_phy_offset, options))?;
+        let writer = py.detach(|| ConsumeQueueWriter::open(&root, end_phy_offset, begin_phy_offset, options))?;
         Ok(Self::new(writer))
     }
 
@@ -215,6 +218,7 @@ impl PyConsumeQueueWriter {
     ///
     /// Raises:
     ///     OSError: The system refuses; units that were not written stay in the buffer.
+    ///     WriteFailedError: A write or an fsync failed, now or before: nothing more is written.
     ///     ValueError: The writer is finished.
     #[pyo3(signature = (*, sync=true))]
     fn flush(&self, py: Python<'_>, sync: bool) -> PyResult<()> {

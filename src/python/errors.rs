@@ -14,12 +14,17 @@ mod py {
     pyo3::import_exception!(logdex.errors, GeometryError);
     pyo3::import_exception!(logdex.errors, IndexFullError);
     pyo3::import_exception!(logdex.errors, LockedError);
+    pyo3::import_exception!(logdex.errors, WriteFailedError);
 }
 
 impl From<Error> for PyErr {
     fn from(error: Error) -> Self {
         match error {
             Error::Io { path, source } => os_error(&path, &source),
+            Error::WriteFailed { path, source } => {
+                let errno = errno(&source).unwrap_or(EIO);
+                py::WriteFailedError::new_err((errno, text_of(errno, &source), path.as_os_str().to_owned()))
+            }
             Error::Corrupt { path, offset, expected, found } => {
                 py::CorruptFileError::new_err((path.display().to_string(), offset, expected, found))
             }
@@ -33,20 +38,33 @@ impl From<Error> for PyErr {
     }
 }
 
+/// Returns whether an exception is a `WriteFailedError`.
+pub(super) fn is_write_failure(error: &Bound<'_, PyAny>) -> bool {
+    error.is_instance_of::<py::WriteFailedError>()
+}
+
 /// The error that Python itself would raise: `OSError(errno, strerror, filename)`, which picks the subclass.
 pub(super) fn os_error(path: &Path, source: &io::Error) -> PyErr {
-    match source.raw_os_error().or_else(|| errno_of(source)) {
-        Some(errno) => Python::attach(|py| {
-            // An error with its own text is more precise than the system's words for its number.
-            let text = if source.kind() == io::ErrorKind::UnexpectedEof || source.get_ref().is_some() {
-                Ok(source.to_string())
-            } else {
-                py.import("os").and_then(|os| os.call_method1("strerror", (errno,))?.extract::<String>())
-            };
-            PyOSError::new_err((errno, text.unwrap_or_else(|_| source.to_string()), path.as_os_str().to_owned()))
-        }),
+    match errno(source) {
+        Some(errno) => PyOSError::new_err((errno, text_of(errno, source), path.as_os_str().to_owned())),
         None => PyOSError::new_err(format!("{}: {source}", path.display())),
     }
+}
+
+/// "I/O error", in the C runtime of each system.
+const EIO: i32 = 5;
+
+pub(super) fn errno(source: &io::Error) -> Option<i32> {
+    source.raw_os_error().or_else(|| errno_of(source))
+}
+
+fn text_of(errno: i32, source: &io::Error) -> String {
+    // An error with its own text is more precise than the system's words for its number.
+    if source.kind() == io::ErrorKind::UnexpectedEof || source.get_ref().is_some() {
+        return source.to_string();
+    }
+    let text = Python::attach(|py| py.import("os")?.call_method1("strerror", (errno,))?.extract::<String>());
+    text.unwrap_or_else(|_: PyErr| source.to_string())
 }
 
 /// The number of an error that this crate made itself, not the system.
@@ -58,6 +76,7 @@ fn errno_of(error: &io::Error) -> Option<i32> {
         io::ErrorKind::AlreadyExists => Errno::EXIST,
         io::ErrorKind::InvalidInput => Errno::INVAL,
         io::ErrorKind::IsADirectory => Errno::ISDIR,
+        io::ErrorKind::NotADirectory => Errno::NOTDIR,
         io::ErrorKind::NotFound => Errno::NOENT,
         io::ErrorKind::NotSeekable => Errno::SPIPE,
         io::ErrorKind::PermissionDenied => Errno::ACCESS,
@@ -76,6 +95,7 @@ fn errno_of(error: &io::Error) -> Option<i32> {
         io::ErrorKind::AlreadyExists => Some(17),
         io::ErrorKind::InvalidInput => Some(22),
         io::ErrorKind::IsADirectory => Some(21),
+        io::ErrorKind::NotADirectory => Some(20),
         io::ErrorKind::NotFound => Some(2),
         io::ErrorKind::NotSeekable => Some(29),
         io::ErrorKind::PermissionDenied => Some(13),

@@ -38,6 +38,7 @@ mod report;
 mod small_file;
 mod store_lock;
 mod text_rows;
+mod thread_lock;
 mod time;
 
 use pyo3::prelude::*;
@@ -63,6 +64,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     small_file::register(m)?;
     store_lock::register(m)?;
     text_rows::register(m)?;
+    thread_lock::register(m)?;
     message_filter::register(m)?;
     queue_reader::register(m)?;
     message_reader::register(m)?;

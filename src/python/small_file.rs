@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::io::{own_parts, regular_file};
+use crate::io::{disk, own_parts, regular_file};
 use crate::rocketmq::store_parts;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(read_file, m)?)?;
     m.add_function(wrap_pyfunction!(sync_file, m)?)?;
+    m.add_function(wrap_pyfunction!(make_directory, m)?)?;
+    m.add_function(wrap_pyfunction!(sync_directory, m)?)?;
     m.add_function(wrap_pyfunction!(check_own_parts, m)?)
 }
 
@@ -38,6 +40,25 @@ fn read_file(py: Python<'_>, path: PathBuf, first_bytes: Option<u64>) -> PyResul
 #[pyo3(signature = (path, least_bytes=0))]
 fn sync_file(py: Python<'_>, path: PathBuf, least_bytes: u64) -> PyResult<()> {
     Ok(py.detach(|| regular_file::sync_file(&path, least_bytes))?)
+}
+
+/// Create a directory and the missing ones above it, with durable names.
+///
+/// Raises:
+///     OSError: The system refuses.
+#[pyfunction]
+fn make_directory(py: Python<'_>, directory: PathBuf) -> PyResult<()> {
+    Ok(py.detach(|| disk::create_directory(&directory))?)
+}
+
+/// Call fsync on a directory, where the system supports it.
+///
+/// Raises:
+///     WriteFailedError: It fails.
+///     OSError: The system refuses to open it.
+#[pyfunction]
+fn sync_directory(py: Python<'_>, directory: PathBuf) -> PyResult<()> {
+    Ok(py.detach(|| disk::sync_parent(&directory.join("entry")))?)
 }
 
 /// Check, before something is written, that a directory has no part elsewhere: below it there are only directories and regular

@@ -1,14 +1,21 @@
 //! `StoreLock`, and the holder of a lock.
 
+use std::fs::File;
+use std::io;
 use std::path::PathBuf;
 
+use pyo3::exceptions::PyBlockingIOError;
 use pyo3::prelude::*;
 
 use super::closable::Closable;
+use super::errors::errno;
+use crate::error::Error;
+use crate::io::disk::lock_directory;
 use crate::io::store_lock::{StoreLock, fcntl_lock_holder};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyStoreLock>()?;
+    m.add_class::<PyDirectoryLock>()?;
     m.add_function(wrap_pyfunction!(broker_lock_holder, m)?)
 }
 
@@ -55,6 +62,34 @@ impl PyStoreLock {
 
     fn __repr__(&self) -> String {
         format!("StoreLock({:?})", self.lock.path().display().to_string())
+    }
+}
+
+/// Restricts a directory to one writing service at a time, without a file of its own. Where the system has no lock of a directory,
+/// the lock of each file in it must suffice.
+#[pyclass(name = "DirectoryLock", module = "logdex._core", frozen)]
+struct PyDirectoryLock {
+    lock: Closable<Option<File>>,
+}
+
+#[pymethods]
+impl PyDirectoryLock {
+    /// Take the lock; raise `BlockingIOError` if another service writes to the directory.
+    #[new]
+    fn new(directory: PathBuf) -> PyResult<Self> {
+        match lock_directory(&directory) {
+            Ok(lock) => Ok(Self { lock: Closable::new(lock, directory) }),
+            Err(Error::Io { path, source }) if source.kind() == io::ErrorKind::WouldBlock => {
+                let text = "another writer holds this index directory";
+                Err(PyBlockingIOError::new_err((errno(&source), text, path.into_os_string())))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Release the lock. A second call does nothing.
+    fn release(&self) {
+        self.lock.close();
     }
 }
 

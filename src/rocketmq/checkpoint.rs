@@ -104,7 +104,7 @@ impl StoreCheckpoint {
     /// process may update them. A short file is extended first.
     ///
     /// # Errors
-    /// `InvalidArgument` when it was opened for reading; the system's error, with the path.
+    /// `InvalidArgument` when it was opened for reading; `WriteFailed`, or the system's error, with the path.
     pub fn flush(&mut self) -> Result<()> {
         if !self.writable {
             return Err(Error::InvalidArgument(format!(
@@ -112,7 +112,8 @@ impl StoreCheckpoint {
                 self.path.display()
             )));
         }
-        let fail = |e| Error::io(&self.path, e);
+        let path = self.path.clone();
+        let (fail, failed) = (|e| Error::io(&path, e), |e| Error::write_failed(&path, e));
         if self.file.len() < CHECKPOINT_LEN {
             let file = open_file(&self.path, true)?;
             file.set_len(CHECKPOINT_LEN).map_err(fail)?;
@@ -122,10 +123,10 @@ impl StoreCheckpoint {
             if new != old {
                 let bits = new.cast_unsigned();
                 let words = [bits >> 32, bits & 0xffff_ffff].map(|word| u32::try_from(word).unwrap_or_default());
-                self.file.put_words(at, words).map_err(fail)?;
+                self.file.put_words(at, words).map_err(failed)?;
             }
         }
-        self.file.flush(0, CHECKPOINT_LEN).map_err(fail)?;
+        self.file.flush(0, CHECKPOINT_LEN).map_err(failed)?;
         self.stored = self.timestamps;
         Ok(())
     }
@@ -135,7 +136,7 @@ fn create(path: &Path) -> Result<File> {
     let fail = |e| Error::io(path, e);
     let file = OpenOptions::new().read(true).write(true).create_new(true).open(path).map_err(fail)?;
     file.set_len(CHECKPOINT_LEN).map_err(fail)?;
-    file.sync_all().map_err(fail)?;
+    file.sync_all().map_err(|e| Error::write_failed(path, e))?;
     Ok(file)
 }
 

@@ -40,7 +40,7 @@ ALLOWED: dict[str, str] = {
     "hash_index/index_directory.py: IndexDirectory._select": "query_offset returns a list of offsets",
     "kafka/find.py: _scan": "offsets of the records found, for the result",
     "kafka/find.py: _records_of": "objects of a FindResult",
-    "rocketmq/copy.py: _put_all.refused": "one value, for a finding",
+    "rocketmq/copy.py: _put_all": "one value, for a finding",
     "rocketmq/index_service.py: IndexService._build": "one value a batch: where the index file rolls",
     "rocketmq/overview.py: first_time": "one value, for info",
     "rocketmq/overview.py: store_times": "two values a queue, for what is said if nothing is found",

@@ -6,13 +6,11 @@ import errno
 import logging
 import os
 import stat
-import sys
-import threading
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from logdex._core import IndexFile
+from logdex._core import IndexFile, ThreadLock
 from logdex.errors import CorruptFileError
 from logdex.hash_index.geometry import NothingIndexedError, check_geometry, file_size, find_geometry
 from logdex.hash_index.rolling import is_index_file_name, sort_key
@@ -101,40 +99,6 @@ def directory_stamp(directory: Path) -> tuple[int, int] | None:
     return (status.st_ino, status.st_mtime_ns) if settled else None
 
 
-class DirectoryLock:
-    """Restricts a directory to one writing service at a time, without a file of its own.
-
-    The lock is on the directory itself. On systems without such locks, the lock of each index file must suffice.
-    """
-
-    def __init__(self, directory: Path) -> None:
-        """Take the lock; raise `BlockingIOError` if another service writes to the directory."""
-        self._descriptor: int | None = None
-        if sys.platform == "win32":
-            return
-        import fcntl  # noqa: PLC0415 -- not on every system
-
-        descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            os.close(descriptor)
-            raise BlockingIOError(error.errno, "another writer holds this index directory", str(directory)) from None
-        except OSError as error:
-            # Some network file systems lock only files that are open for writing, and a directory cannot be.
-            os.close(descriptor)
-            if error.errno not in (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
-                raise
-            return
-        self._descriptor = descriptor
-
-    def release(self) -> None:
-        """Release the lock. A second call does nothing."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-
-
 class FileSet:
     """Opens the files of an index directory, orders them, and closes them as they come and go."""
 
@@ -162,7 +126,7 @@ class FileSet:
         self._repaired = False
         self._listed = False
         self._stamp: tuple[int, int] | None = None
-        self._lock = threading.RLock()
+        self._lock = ThreadLock()
 
     def refresh(self) -> list[IndexFile]:
         """List the directory again and return the open files in load order, the oldest name first.
@@ -170,7 +134,7 @@ class FileSet:
         A directory that does not exist holds nothing. A file that vanished since the listing is skipped. So is a file without
         entries that came after the first listing, while slots and entries are unknown.
         """
-        with self._lock:
+        with self._lock():
             stamp = directory_stamp(self.directory)
             if self._listed and stamp is not None and stamp == self._stamp:
                 return list(self._handles.values())
@@ -288,7 +252,7 @@ class FileSet:
                     file.flush()
             except CorruptFileError as error:
                 _log.warning("%s is left as it is: %s", entry.name, error)
-        with self._lock:
+        with self._lock():
             self._repaired = True
             self._handles.clear()
             self._listed = False
@@ -303,12 +267,12 @@ class FileSet:
 
     def items(self) -> list[tuple[Entry, IndexFile]]:
         """Return the open files with their names, in load order."""
-        with self._lock:
+        with self._lock():
             return [*self._handles.items()]
 
     def last(self) -> tuple[Entry, IndexFile] | None:
         """Return the file that a broker would continue with: the last one of the load."""
-        with self._lock:
+        with self._lock():
             self.refresh()
             return next(reversed(self._handles.items()), None)
 
@@ -318,7 +282,7 @@ class FileSet:
 
     def set_writer(self, file: IndexFile | None) -> None:
         """Answer from the writer's own handle for the file it writes; the one before becomes a reader again."""
-        with self._lock:
+        with self._lock():
             writers = {file, self._writer}
             self._writer = file
             names = {handle.path.name for handle in writers if handle is not None}
@@ -354,9 +318,9 @@ class FileSet:
             return Report([Finding(str(path), 0, "unreadable", expected, str(error.strerror))])
 
     def close(self) -> None:
-        """Close all files."""
-        with self._lock:
-            for file in self._handles.values():
+        """Close all files. Takes no lock: the end of a writer that was dropped may run in any thread."""
+        for file in [*self._handles.values(), self._writer]:
+            if file is not None:
                 file.close()
-            self._handles.clear()
-            self._listed = False
+        self._handles = {}
+        self._listed = False

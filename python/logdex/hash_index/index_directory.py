@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import io
-import threading
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
@@ -19,7 +18,7 @@ from logdex.hash_index.query import CLOCK_SLACK_MS, TimeRange, check_clock_slack
 from logdex.hash_index.rolling import resolve_zone
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import tzinfo
     from os import PathLike
     from pathlib import Path
@@ -63,7 +62,7 @@ class IndexDirectory(Closing):
         self._directory = directory
         self._mode = mode
         self._options = options
-        self._lock = threading.RLock()
+        self._lock = _core.ThreadLock()
         self._closed = False
         self._writer: IndexWriter | None = None
         geometry = None if options["hash_slots"] is None else (options["hash_slots"], options["max_entries"])
@@ -127,7 +126,7 @@ class IndexDirectory(Closing):
         try:
             index._load()
         except BaseException:
-            index._release()
+            index.release()
             raise
         return index
 
@@ -135,7 +134,7 @@ class IndexDirectory(Closing):
         """Lock the directory for puts and open the files."""
         if self._mode == "a":
             _core.check_own_parts(self._directory, 2)
-            self._writer = IndexWriter(self._files, resolve_zone(self._options["zone"]), self._on_full)
+            self._writer = IndexWriter(self._files, resolve_zone(self._options["zone"]), self._on_full())
         self._files.check_geometry(for_puts=self._writer is not None)
         self._recover_after_crash()
         if self._writer is None:
@@ -146,8 +145,9 @@ class IndexDirectory(Closing):
     def _recover_after_crash(self) -> None:
         """Repair or leave out files before they are opened."""
 
-    def _on_full(self, end_timestamp: int) -> None:
-        """Take note that a full file that ends at a time is on the disk."""
+    def _on_full(self) -> Callable[[int], None]:
+        """Return the function that takes note that a full file, which ends at a time, is on the disk."""
+        return lambda _end_timestamp: None
 
     @property
     def directory(self) -> Path:
@@ -191,7 +191,7 @@ class IndexDirectory(Closing):
         if not 1 <= threads <= MAX_THREADS:
             raise ValueError(f"threads is 1 to {MAX_THREADS}, not {threads}")
         parts = entry_batches(batch)
-        with self._lock:
+        with self._lock():
             writer = self._writable()
             return sum(writer.put(**part, threads=threads) for part in parts)
 
@@ -278,7 +278,7 @@ class IndexDirectory(Closing):
 
     def flush(self) -> None:
         """Write the newest file to the disk."""
-        with self._lock:
+        with self._lock():
             self._writable().flush()
 
     def _check_open(self) -> None:
@@ -293,7 +293,7 @@ class IndexDirectory(Closing):
 
     def close(self) -> None:
         """Flush what was put and close the files. A second call does nothing."""
-        with self._lock:
+        with self._lock():
             if self._closed:
                 return
             try:
@@ -301,9 +301,10 @@ class IndexDirectory(Closing):
                     # An empty file stays as a broker leaves it.
                     self._writer.flush(even_if_empty=False)
             finally:
-                self._release()
+                self.release()
 
-    def _release(self) -> None:
+    def release(self) -> None:
+        """Close the files without a flush, as a crash would."""
         self._closed = True
         self._files.close()
         if self._writer is not None:

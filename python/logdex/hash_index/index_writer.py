@@ -6,9 +6,9 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from logdex._core import IndexFile, PreparedFile
+from logdex._core import DirectoryLock, IndexFile, PreparedFile
 from logdex.errors import CorruptFileError, IndexFullError
-from logdex.hash_index.directory import DirectoryLock, list_directory
+from logdex.hash_index.directory import list_directory
 from logdex.hash_index.geometry import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES, file_size
 from logdex.hash_index.rolling import create_next
 
@@ -98,6 +98,11 @@ class IndexWriter:
     def current(self) -> IndexFile:
         """Return the file for the next put, a new one if the newest cannot take it (#getAndCreateLastIndexFile)."""
         self.load()
+        if self._file is not None and self._file.is_full:
+            newest = self._files.last()
+            if newest is not None and newest[1] is not self._file:
+                # A roll that was interrupted has created the next file.
+                self._file = self._open_newest()
         if self._file is None or self._file.is_full:
             self._file = self._roll()
         return self._file
@@ -108,6 +113,8 @@ class IndexWriter:
         newest = self._files.last()
         if newest is None or not self._files.is_whole(newest[0]):
             return None
+        if newest[1].mode == "r+":
+            return newest[1]
         try:
             file = self._files.open_file(newest[1].path, "r+")
         except CorruptFileError as error:

@@ -9,7 +9,7 @@ from logdex.rocketmq.index_service import IndexService
 from logdex.rocketmq.message import Message
 from logdex.rocketmq.store import MessageStore
 from logdex.rocketmq.write.input import PutResult
-from logdex.rocketmq.write.store_writer import StoreWriter
+from logdex.rocketmq.write.store_writer import StoreWriter, WriterState
 
 __all__ = [
     "CommitLog",
@@ -26,6 +26,7 @@ __all__ = [
     "QueryOffsetResult",
     "StoreCheckpoint",
     "StoreWriter",
+    "WriterState",
     "copy_messages",
     "index_key",
     "key_hash",

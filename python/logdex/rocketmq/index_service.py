@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from logdex import _core
@@ -18,7 +19,7 @@ from logdex.hash_index.index_directory import IndexDirectory
 from logdex.hash_index.query import CLOCK_SLACK_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import tzinfo
     from os import PathLike
     from pathlib import Path
@@ -70,7 +71,6 @@ class IndexService(IndexDirectory):
         root = directory.absolute().parent
         of_store = root / "checkpoint" if (root / "commitlog").is_dir() else None
         self._checkpoint: Path | None = options["checkpoint"] or of_store
-        self._interrupted = False
 
     @classmethod
     def open(
@@ -148,12 +148,8 @@ class IndexService(IndexDirectory):
         refuse_running_broker(self._directory)
         return writer
 
-    def _on_full(self, end_timestamp: int) -> None:
-        if self._checkpoint is None or end_timestamp <= 0:
-            return
-        with StoreCheckpoint.open(self._checkpoint, mode="r+") as checkpoint:
-            checkpoint.index_msg_timestamp = end_timestamp
-            checkpoint.flush()
+    def _on_full(self) -> Callable[[int], None]:
+        return partial(_record_full, self._checkpoint)
 
     # Puts
 
@@ -174,19 +170,13 @@ class IndexService(IndexDirectory):
             LockedError: A running broker holds the store.
             OSError: A file cannot be created or written.
         """
-        with self._lock:
+        with self._lock():
             return self._build_all(self._writable(), messages, tags)
 
     def _build_all(self, writer: IndexWriter, messages: Any, tags: bool | None) -> int:  # noqa: ANN401, FBT001 -- passed on
         """Index messages. After an error the next call continues after what was put, also between the keys of a message."""
         tags = self._compat == INDEXES_TAGS if tags is None else tags
-        try:
-            count = sum(self._build(writer, batch, tags=tags) for batch in message_batches(messages))
-        except BaseException:
-            self._interrupted = True
-            raise
-        self._interrupted = False
-        return count
+        return sum(self._build(writer, batch, tags=tags) for batch in message_batches(messages))
 
     def _build(self, writer: IndexWriter, messages: RecordBatch, *, tags: bool) -> int:
         if not messages.num_rows:
@@ -198,7 +188,8 @@ class IndexService(IndexDirectory):
         end = writer.current().header.end_phy_offset
         entries = _core.index_entries(messages, end_phy_offset=end, tags=tags)
         last_row = entries.column("row")[entries.num_rows - 1].as_py() if entries.num_rows else None
-        if self._interrupted:
+        # COMPAT(rocketmq IndexService#buildIndex): a broker that dispatches its last message again indexes it twice.
+        if self._compat is None and entries.num_rows and entries.column("phy_offset")[0].as_py() <= end:
             held = [file for file in self._files.refresh() if len(file)]
             entries = _core.unput_entries(entries, held, end_phy_offset=end)
         _put_entries(writer, entries)
@@ -223,7 +214,7 @@ class IndexService(IndexDirectory):
         """
         check_int64(min_phy_offset=min_phy_offset)
         removed: list[Path] = []
-        with self._lock:
+        with self._lock():
             self._writable().lock_directory()
             # NOTE: the newest file stays although its messages may be gone (B33): the next one is seeded from it.
             for file in self._files.refresh()[:-1]:
@@ -273,7 +264,7 @@ class IndexService(IndexDirectory):
             LockedError: A running broker holds the store.
             OSError: A file cannot be read or written.
         """
-        with self._lock:
+        with self._lock():
             writer = self._writable()
             if self._compat is None:
                 return self._index_again(writer, commit_log, self._holds_tags(commit_log))
@@ -336,6 +327,15 @@ class IndexService(IndexDirectory):
         if begin < log.max_offset:
             count += self._build_all(writer, log.scan(begin_phy_offset=begin, columns=INDEXED_COLUMNS), tags)
         return count
+
+
+def _record_full(path: Path | None, end_timestamp: int) -> None:
+    """Record in the checkpoint that a full file, which ends at a time, is on the disk."""
+    if path is None or end_timestamp <= 0:
+        return
+    with StoreCheckpoint.open(path, mode="r+") as checkpoint:
+        checkpoint.index_msg_timestamp = end_timestamp
+        checkpoint.flush()
 
 
 def _put_entries(writer: IndexWriter, entries: RecordBatch) -> int:

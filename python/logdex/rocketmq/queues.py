@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import operator
 import os
-import threading
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,7 +42,7 @@ class QueueSet:
         self._options = options
         self.reading = {"access": options["access"], "compat": options["compat"]}
         self._open: dict[Path, _core.ConsumeQueue] = {}
-        self._lock = threading.Lock()
+        self._lock = _core.ThreadLock()
 
     def is_readable(self) -> bool:
         """Return whether the queues are files: a 5.x broker may keep them in a RocksDB in the same directory."""
@@ -87,7 +86,7 @@ class QueueSet:
 
     def open(self, path: Path) -> _core.ConsumeQueue:
         """Return the queue of a directory, open."""
-        with self._lock:
+        with self._lock():
             queue = self._open.pop(path, None)
             if queue is None:
                 extension = self._layout.queue_extensions / path.parent.name / path.name
@@ -121,8 +120,7 @@ class QueueSet:
         return max((file.stat().st_size for file in files), default=0) or None
 
     def close(self) -> None:
-        """Close the queues."""
-        with self._lock:
-            for queue in self._open.values():
-                queue.close()
-            self._open.clear()
+        """Close the queues. Takes no lock: the end of a writer that was dropped may run in any thread."""
+        for queue in [*self._open.values()]:
+            queue.close()
+        self._open = {}

@@ -80,6 +80,8 @@ def find(
             opened = workers.message_store(str(root), hash_slots=slots, max_entries=entries)
             damage.present(index)
             PlannedLog(*log).open(opened.commit_log, damage)
+            for _, _, finding in opened.commit_log.gaps():
+                damage.add(finding)
             rows = (each for batch in batches for each in found(opened, batch, damage))
             yield from spark_batches(rows, _COLUMNS, _COLUMNS, str(root))
 
@@ -91,7 +93,7 @@ def find(
                 asked = rows.take(answer.column("query_row"))
                 columns = [asked.column(0), asked.column(1), *(answer.column(name) for name in MESSAGE_COLUMNS)]
                 yield pa.RecordBatch.from_arrays(columns, names=list(_COLUMNS))
-            damage.findings += answers.findings
+            damage.findings += [each for each in answers.findings if each not in damage.findings]
 
     asked = keys_df.select(
         sf.col("topic").cast("string"), sf.col("key").cast("string"), _bound(keys_df, "begin"), _bound(keys_df, "end")

@@ -27,6 +27,10 @@ class LogDirs(ExitStack):
         """Return the partitions of some topics, sorted; None: all."""
         return sorted(each for each in self._replicas if topics is None or each.topic in topics)
 
+    def has_replicas(self, partition: TopicPartition) -> bool:
+        """Return whether several directories hold a partition."""
+        return len(self._replicas[partition]) > 1
+
     def log(self, partition: TopicPartition) -> Log:
         """Return the log of a partition: of replicas the one that ends last, and of these the one that begins first."""
         if partition not in self._logs:

@@ -17,8 +17,8 @@ from logdex.spark.kafka_dirs import LogDirs
 from logdex.spark.kafka_offsets import (
     OFFSET_OPTIONS,
     TOPIC_OPTIONS,
+    LogBounds,
     ending,
-    latest,
     refuse_ending,
     starting,
     topics,
@@ -276,6 +276,7 @@ class RecordStreamReader(LogStreamReader):
         self.reports = reports
         self.max_offsets = opt.positive(given, "maxOffsetsPerTrigger")
         self.target: _Offsets | None = None
+        self.bounds = LogBounds(committed=options.committed)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
         """Return the offsets that the starting options mean."""
@@ -292,7 +293,7 @@ class RecordStreamReader(LogStreamReader):
             self._check_ends(logs, begins)
             ends = self._ends(logs) if self.target is None else self.target
             # A new partition is read from its start.
-            new = {each: logs.log(each).log_start_offset for each in ends if start is not None and each not in begins}
+            new = {each: self.bounds.of(logs, each)[0] for each in ends if start is not None and each not in begins}
         # A deleted or truncated partition ends where it was read to.
         ends = {**begins, **{each: max(end, begins.get(each, end)) for each, end in ends.items()}}
         # The engine's limit, or else the option.
@@ -313,8 +314,7 @@ class RecordStreamReader(LogStreamReader):
             self.target = self._ends(logs)
 
     def _ends(self, logs: LogDirs) -> _Offsets:
-        committed = self.options.committed
-        return {each: latest(logs.log(each), committed=committed) for each in self.options.topics.choose(logs)}
+        return {each: self.bounds.of(logs, each)[2] for each in self.options.topics.choose(logs)}
 
     def _check_ends(self, logs: LogDirs, read: Mapping[TopicPartition, int]) -> None:
         """Report partitions that were deleted, or end before what was read."""
@@ -322,7 +322,7 @@ class RecordStreamReader(LogStreamReader):
         for each, offset in read.items():
             if each not in there:
                 self.report_loss(f"{each} is gone, it was read up to offset {offset}")
-            elif (end := logs.log(each).log_end_offset) < offset:
+            elif (end := self.bounds.of(logs, each)[1]) < offset:
                 self.report_loss(f"{each} ends at offset {end}, and was read up to {offset}: it was cut off since")
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -336,16 +336,16 @@ class RecordStreamReader(LogStreamReader):
                     if begins.get(each, 0) < stop:
                         self.report_loss(f"{each} is gone, with the records up to offset {stop}")
                     continue
-                log = logs.log(each)
-                first = log.log_start_offset
+                first, log_end, _ = self.bounds.of(logs, each)
                 begin = begins.get(each, first)
                 if begin < min(first, stop):
                     self.report_loss(
                         f"{each}: the records from offset {begin} to {min(first, stop)} are gone, they were deleted"
                     )
-                if log.log_end_offset < stop and begin < stop:
-                    self.report_loss(f"{each} ends at offset {log.log_end_offset}, not at {stop}: it was cut off since")
-                bounds.append((log, max(begin, first), stop))
+                if log_end < stop and begin < stop:
+                    self.report_loss(f"{each} ends at offset {log_end}, not at {stop}: it was cut off since")
+                if max(begin, first) < stop:
+                    bounds.append((logs.log(each), max(begin, first), stop))
             return [*cut_tasks(bounds, self.options.size)]
 
 

@@ -19,7 +19,7 @@ use crate::hash_index::repair::verify;
 use crate::hash_index::write::bulk::{CHUNK, put_bulk};
 use crate::hash_index::write::put::{PutColumns, put_one, read_header};
 use crate::io::disk::sync_parent;
-use crate::io::{ReadAt, WriteAt};
+use crate::io::{FirstFailure, ReadAt, WriteAt};
 use crate::report::Report;
 
 /// An open index file. Any number of threads may read it; puts run one after the other.
@@ -37,6 +37,8 @@ pub struct IndexFile {
     /// The directory entry of a new file is not synced yet.
     pub(super) is_new: AtomicBool,
     pub(super) last_warm: LastWarm,
+    /// The first put or flush that failed.
+    pub(super) failure: FirstFailure,
 }
 
 impl IndexFile {
@@ -54,17 +56,19 @@ impl IndexFile {
     /// As [`Self::put_batch`].
     pub fn put_hash(&self, key_hash: i32, phy_offset: i64, store_timestamp: i64) -> Result<bool> {
         let _one_at_a_time = self.writer()?.lock().unwrap_or_else(PoisonError::into_inner);
-        on_writable!(&self.bytes, target => {
+        self.failure.check()?;
+        let put = on_writable!(&self.bytes, target => {
             read_header(target)
                 .and_then(|mut h| put_one(target, self.geometry, &mut h, key_hash, phy_offset, store_timestamp))
-        })
-        .map_err(|e| Error::io(&self.path, e))
+        });
+        self.failure.keep(put.map_err(|e| Error::write_failed(&self.path, e)))
     }
 
     /// Puts the rows from `start` on; returns how many were put: all, unless the file became full.
     ///
     /// # Errors
-    /// `InvalidArgument` if the file is open for reading or the columns differ in length; errors of the system.
+    /// `InvalidArgument` if the file is open for reading or the columns differ in length; `WriteFailed`, also of an earlier put or
+    /// flush.
     pub fn put_batch<K: KeySource + ?Sized>(&self, columns: &PutColumns<'_, K>, start: usize) -> Result<usize> {
         self.put_batch_threads(columns, start, 1)
     }
@@ -88,10 +92,11 @@ impl IndexFile {
             )));
         }
         let _one_at_a_time = self.writer()?.lock().unwrap_or_else(PoisonError::into_inner);
-        on_writable!(&self.bytes, target => {
+        self.failure.check()?;
+        let put = on_writable!(&self.bytes, target => {
             put_bulk(target, self.geometry, columns, start, threads, CHUNK)
-        })
-        .map_err(|e| Error::io(&self.path, e))
+        });
+        self.failure.keep(put.map_err(|e| Error::write_failed(&self.path, e)))
     }
 
     fn writer(&self) -> Result<&Mutex<File>> {
@@ -173,15 +178,18 @@ impl IndexFile {
     /// Source: `IndexFile#flush`. Does nothing for a file that is open for reading.
     ///
     /// # Errors
-    /// Errors of the system.
+    /// `WriteFailed`, also of an earlier put or flush.
     pub fn flush(&self) -> Result<()> {
         let Some(writer) = &self.writer else { return Ok(()) };
         {
             let _one_at_a_time = writer.lock().unwrap_or_else(PoisonError::into_inner);
-            on_writable!(&self.bytes, target => flush_file(target)).map_err(|e| Error::io(&self.path, e))?;
+            self.failure.check()?;
+            let flushed = on_writable!(&self.bytes, target => flush_file(target));
+            self.failure.keep(flushed.map_err(|e| Error::write_failed(&self.path, e)))?;
         }
-        if self.is_new.swap(false, Ordering::Relaxed) {
-            sync_parent(&self.path)?;
+        if self.is_new.load(Ordering::Relaxed) {
+            self.failure.keep(sync_parent(&self.path))?;
+            self.is_new.store(false, Ordering::Relaxed);
         }
         Ok(())
     }

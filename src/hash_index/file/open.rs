@@ -13,9 +13,9 @@ use crate::error::{Error, Result};
 use crate::hash_index::format::answers::Answers;
 use crate::hash_index::format::geometry::Geometry;
 use crate::hash_index::format::header::{Header, at};
-use crate::io::disk::{NewFile, lock_writer};
+use crate::io::disk::{NewFile, lock_writer, settle};
 use crate::io::regular_file::open_file;
-use crate::io::{Access, FileSource, PlainFile, ReadAt, WriteAt};
+use crate::io::{Access, FileSource, FirstFailure, PlainFile, ReadAt, WriteAt};
 
 /// How to create an index file.
 #[derive(Clone, Copy, Debug)]
@@ -87,6 +87,7 @@ impl IndexFile {
             writer: Some(Mutex::new(writer)),
             is_new: AtomicBool::new(true),
             last_warm: LastWarm::default(),
+            failure: FirstFailure::default(),
         }
     }
 
@@ -104,6 +105,9 @@ impl IndexFile {
         let file_len = file.metadata().map_err(|e| Error::io(path, e))?.len();
         let geometry = geometry_of(path, &file, options)?;
         let repair = !options.last_exit_ok && !options.answers.are_the_brokers();
+        if repair && options.write {
+            settle(path, &file)?;
+        }
         let bytes = if options.write {
             check_appendable(path, &file, geometry, options.answers)?;
             writable_bytes(path, file, geometry, options.access)?
@@ -120,6 +124,7 @@ impl IndexFile {
             writer: writer.map(Mutex::new),
             is_new: AtomicBool::new(false),
             last_warm: LastWarm::default(),
+            failure: FirstFailure::default(),
         };
         if options.write {
             open.repair(repair)?;

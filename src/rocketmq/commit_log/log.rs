@@ -195,7 +195,7 @@ impl CommitLog {
     pub(super) fn gaps_between(&self, files: &[OffsetFile]) -> Result<Vec<Gap>> {
         let mut gaps = offset_files::gaps(files);
         if !gaps.is_empty() {
-            let last = self.last_written(files)?.and_then(|number| files.get(number)).map_or(0, |file| file.start);
+            let last = self.last_start(files)?;
             // A broker deletes expired files while the directory is listed, the oldest first.
             gaps.retain(|gap| gap.end <= last && gap.before.exists());
         }
@@ -275,8 +275,15 @@ impl CommitLog {
     /// # Errors
     /// The system's error, with the path.
     pub fn last_file(&self) -> Result<u64> {
-        let files = self.listing()?;
-        Ok(self.last_written(&files)?.and_then(|number| files.get(number)).map_or(0, |file| file.start))
+        self.last_start(&self.listing()?)
+    }
+
+    /// Returns [`Self::last_file`] of these files. It is known for a part of a log.
+    pub(super) fn last_start(&self, files: &[OffsetFile]) -> Result<u64> {
+        match self.pinned.as_ref().and_then(|pinned| pinned.last_written) {
+            Some(start) => Ok(start),
+            None => Ok(self.last_written(files)?.and_then(|number| files.get(number)).map_or(0, |file| file.start)),
+        }
     }
 
     /// Returns the offset of the last message before the end of the log; `None` without messages.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pickle
 import shutil
+import time
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -208,3 +209,20 @@ def test_entries_of_a_missing_index_file_are_an_error(store: Path) -> None:
     path.unlink()
     with pytest.raises(LogdexError, match=f"{path}.*no such file on"):
         rows(reader, tasks)
+
+
+def test_a_plan_of_many_files_that_are_cut_is_linear(tmp_path: Path) -> None:
+    """The log was listed for every cut and queue: 328 files took 101 s."""
+    with StoreWriter.open(
+        tmp_path, file_size=FILE, hash_slots=100, max_entries=5_000, zone="UTC", services=False
+    ) as writer:
+        columns = {"topic": ["T"] * 1_000, "body": [b"x" * 2_000] * 1_000}
+        while writer.max_offset < 328 * FILE:
+            writer.put_messages(pa.table(columns))
+    begin = time.monotonic()
+    _, tasks = planned(tmp_path, maxPartitionBytes="8192")
+    assert time.monotonic() - begin < 10
+    assert len(tasks) > 328 * 7
+    assert sum(piece.size for task in tasks for piece in task.pieces) == sum(
+        path.stat().st_size for path in log_files(tmp_path)
+    )

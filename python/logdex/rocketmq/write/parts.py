@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import errno
 import os
-import threading
 import time
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,11 +18,14 @@ from logdex._core import (
     CommitLogWriter,
     ConsumeQueueWriter,
     StoreLock,
+    ThreadLock,
     check_own_parts,
     delay_levels_ms,
+    make_directory,
+    sync_directory,
     truncate_log,
 )
-from logdex._files import replace_file, sync_directory
+from logdex._files import replace_file
 from logdex.report import Report
 from logdex.rocketmq.index_service import INDEXES_TAGS, IndexService
 from logdex.rocketmq.layout import ABORT, StoreLayout
@@ -36,14 +38,12 @@ from logdex.rocketmq.write.recovery import (
     complete_last_file,
     holds_log,
     plan_recovery,
-    sync_files,
 )
 from logdex.rocketmq.write.schedule import DelayOffsets, ScheduleService
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from arro3.core import RecordBatch
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
 
     from logdex.rocketmq.write.options import StoreOptions
 
@@ -64,12 +64,17 @@ class StoreParts:
         self._layout = StoreLayout(root.absolute(), str(root.absolute() / "commitlog"))
         self._options = options
         self._levels = delay_levels_ms(options.delay_levels)
-        self._step = threading.Lock()
-        self._stack = ExitStack()
+        self._step = ThreadLock(keeps_failure=True)
+        self.check = self._step.check
+        """Raise the first failed write or fsync of a step, after which nothing is written. The log checks its own."""
+        # What `abandon` calls, the last one first. Each may be called again, so that no interrupt leaves one out.
+        self._releases: list[Callable[[], object]] = []
+        self.released = False
+        # No object here may refer to this one: if an exception drops it, its locks must go at once.
         try:
             self._begin()
         except BaseException:
-            self._stack.close()
+            self.abandon()
             raise
 
     # Begin
@@ -81,12 +86,12 @@ class StoreParts:
         if not lock.exists():
             # Taking the lock creates its file. Check first, so that a rejected directory stays untouched.
             self._open_log(self._plan()).close()
-        layout.root.mkdir(parents=True, exist_ok=True)
-        self._stack.callback(StoreLock.take(lock).release)
+        make_directory(layout.root)
+        self._releases.append(StoreLock.take(lock).release)
         # Again, under the lock: another process may have created a store meanwhile.
         plan = self._plan()
         self.log = self._open_log(plan)
-        self._stack.callback(self.log.close)
+        self._releases.append(self.log.close)
         self.log.keep_checkpoint(layout.checkpoint)
         replace_file(layout.abort, f"{ABORT} {os.getpid()}\n".encode())
         Path(layout.commit_log).mkdir(exist_ok=True)
@@ -118,6 +123,8 @@ class StoreParts:
             store_host=self._options.store_host,
             levels=len(self._levels),
             flush=self._options.flush,
+            compat=self._options.compat,
+            max_message_size=self._options.max_message_size,
         )
 
     def _truncate(self, plan: RecoveryPlan) -> dict[str, int]:
@@ -130,17 +137,19 @@ class StoreParts:
         # The newest first: a crash in between leaves no hole in the index.
         for path in reversed(plan.index_beyond):
             path.unlink(missing_ok=True)
-        if not plan.last_exit_ok:
-            # After a crash the last writes may exist only in the page cache, and from now on they count as written.
-            sync_files(self._layout, plan.begin)
         return counts | {"index_files_deleted": len(plan.index_beyond)}
 
     def _open_parts(self, plan: RecoveryPlan) -> None:
         layout, options = self._layout, self._options
         self._queues = ConsumeQueueWriter.open(
-            layout.root, end_phy_offset=plan.end, delay_levels=options.delay_levels, **options.queue_files
+            layout.root,
+            end_phy_offset=plan.end,
+            begin_phy_offset=None if plan.last_exit_ok else plan.dispatch,
+            delay_levels=options.delay_levels,
+            **options.queue_files,
         )
-        self._reader = self._stack.enter_context(CommitLog.open(layout.commit_log))
+        self._reader = CommitLog.open(layout.commit_log)
+        self._releases.append(self._reader.close)
         tags = options.compat == INDEXES_TAGS if plan.tags is None else plan.tags
         self._index = IndexService.open(
             layout.index,
@@ -152,15 +161,15 @@ class StoreParts:
             last_exit_ok=plan.index_from is not None,
             tags=tags,
         )
-        self._stack.callback(self._index.close)
+        self._releases.append(self._index.release)
         begin = plan.dispatch
         if plan.file_size:
             # A damaged queue is written again from its damage on.
             begin = min(begin, max(self._queues.dispatch_offset, self._reader.min_offset))
         self._dispatcher = Dispatcher(self._reader, self._queues, self._index, tags, begin)
         queues = QueueSet(layout, self._reader, READING)
-        self._stack.callback(queues.close)
-        self._schedule = ScheduleService(queues, self._offsets, self._levels, self.put_stored)
+        self._releases.append(queues.close)
+        self._schedule = ScheduleService(queues, self._offsets, self._levels, self.log)
 
     def _catch_up(self, plan: RecoveryPlan) -> dict[str, int]:
         """Dispatch what queues and index lack, and give the log the next offset of each queue."""
@@ -179,44 +188,28 @@ class StoreParts:
 
     # Steps
 
+    @property
+    def failure(self) -> tuple[OSError, datetime] | None:
+        """The first failed write or fsync, of any part, and when it was; None: none."""
+        return self._step.failure or self.log.failure
+
     def dispatch(self) -> int:
         """Dispatch what was put to queues and index; return the number of messages."""
-        with self._step:
+        with self._step():
+            self.log.check()
             return self._dispatcher.dispatch(self.log.wrote_offset)
 
     def deliver_due(self, now: int | None = None) -> int:
         """Deliver the parked messages that are due, by default now; return their number."""
-        with self._step:
+        with self._step():
             self._dispatcher.dispatch(self.log.wrote_offset)
             # The queues of parked messages are read from files.
             self._queues.flush(sync=False)
             return self._schedule.deliver_due(time.time_ns() // 1_000_000 if now is None else now)
 
-    def put_stored(
-        self, messages: RecordBatch, on_refused: Callable[[RecordBatch, ValueError], None]
-    ) -> Iterator[tuple[RecordBatch, RecordBatch]]:
-        """Put messages with bodies as they are stored; yield those that the log takes, in batches, with their places.
-
-        `on_refused` gets each message that no log takes, and the reason.
-        """
-        if not messages.num_rows:
-            return
-        try:
-            places = self.log.put_messages(messages, body="stored", park=False)
-        except ValueError as error:
-            # Nothing was written. One message must not hold up the others: halve the batch until it is alone.
-            if messages.num_rows == 1:
-                on_refused(messages, error)
-                return
-            half = messages.num_rows // 2
-            yield from self.put_stored(messages.slice(0, half), on_refused)
-            yield from self.put_stored(messages.slice(half), on_refused)
-        else:
-            yield messages, places
-
     def flush(self) -> None:
         """Flush log, queues and index to the disk, and write the checkpoint."""
-        with self._step:
+        with self._step():
             self._flush()
             files = self._index.files
             if files and len(files[-1]):
@@ -225,12 +218,12 @@ class StoreParts:
 
     def flush_queues(self) -> None:
         """Flush the queues to the disk."""
-        with self._step:
+        with self._step():
             self._queues.flush()
 
     def write_checkpoint(self) -> None:
         """Dispatch, flush log and queues to the disk, and write the checkpoint."""
-        with self._step:
+        with self._step():
             self._flush()
 
     def _flush(self) -> None:
@@ -242,12 +235,12 @@ class StoreParts:
 
     def save_delay_offsets(self) -> None:
         """Save up to where the delay levels were delivered."""
-        with self._step:
+        with self._step():
             self._offsets.save()
 
     def set_delay_offsets(self, offsets: Mapping[int, int]) -> None:
         """Set up to where the delay levels were delivered."""
-        with self._step:
+        with self._step():
             self._offsets.offsets.update(offsets)
 
     @property
@@ -259,16 +252,24 @@ class StoreParts:
 
     def close(self) -> None:
         """Close as a broker that is shut down; after an error the store is left as after a crash."""
-        with self._step, self._stack:
-            # First, so that no put comes after the last dispatch.
-            self.log.close()
-            self._flush()
-            self._index.close()
-            self._offsets.save()
-            self._layout.abort.unlink(missing_ok=True)
-            sync_directory(self._layout.root)
+        try:
+            with self._step():
+                # First, so that no put comes after the last dispatch.
+                self.log.close()
+                self._flush()
+                self._index.close()
+                self._offsets.save()
+                self._layout.abort.unlink(missing_ok=True)
+                sync_directory(self._layout.root)
+        finally:
+            self.abandon()
 
     def abandon(self) -> None:
-        """Close the files and leave the store as after a crash; the next start recovers it."""
-        with self._step, self._stack, suppress(OSError):
-            self.log.close()
+        """Close the files and leave the store as after a crash, unless it is closed; the next start recovers it.
+
+        It takes no lock and may be called again: the end of a writer that was dropped may run in any thread, at any line.
+        """
+        for release in reversed(self._releases):
+            with suppress(OSError):
+                release()
+        self.released = True

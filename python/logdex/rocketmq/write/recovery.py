@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from logdex._core import (
     CommitLog,
     ConsumeQueueWriter,
+    DirectoryLock,
     StoreCheckpoint,
     broker_lock_holder,
     index_holds_tags,
@@ -23,7 +24,7 @@ from logdex._core import (
     truncate_log,
 )
 from logdex.errors import CorruptFileError, LockedError
-from logdex.hash_index.directory import DirectoryLock, list_directory
+from logdex.hash_index.directory import list_directory
 from logdex.hash_index.geometry import check_geometry
 from logdex.report import Finding, Report
 from logdex.rocketmq.index_service import IndexService
@@ -111,6 +112,7 @@ def plan_recovery(layout: StoreLayout, options: StoreOptions, queue_end: int) ->
             StoreCheckpoint.open(layout.checkpoint) if layout.checkpoint.exists() else None,
             last_exit_ok=last_exit_ok,
             queue_end=queue_end,
+            settle=True,
         )
         findings = list(log.check_files().findings)
         _refuse_long_file(log, end)
@@ -238,13 +240,3 @@ def complete_last_file(layout: StoreLayout, file_size: int) -> None:
     """Extend the last file of a log to its whole length: no broker starts with a shorter one."""
     with CommitLog.open(layout.commit_log) as log:
         sync_file(log.files[-1], file_size)
-
-
-def sync_files(layout: StoreLayout, begin: int) -> None:
-    """Call fsync on the files that the last writer wrote: the log from an offset on, and all queues."""
-    with CommitLog.open(layout.commit_log) as log:
-        files = [path for path in log.files if int(path.name) >= begin]
-    for folder in (layout.queues, layout.batch_queues, layout.queue_extensions):
-        files += filter(Path.is_file, folder.glob("*/*/*"))
-    for path in files:
-        sync_file(path)

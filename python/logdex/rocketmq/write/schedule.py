@@ -15,20 +15,16 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from logdex._core import read_file
-from logdex._files import replace_file, sync_directory
+from logdex._core import make_directory, read_file, sync_directory
+from logdex._files import replace_file
 from logdex.errors import CorruptFileError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
-    from typing import TypeAlias
 
-    from arro3.core import RecordBatch
-
+    from logdex._core import CommitLogWriter
     from logdex.rocketmq.queues import QueueSet
-
-    _OnRefused: TypeAlias = Callable[[RecordBatch, ValueError], None]
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 
@@ -49,7 +45,7 @@ class ScheduleService:
     _offsets: DelayOffsets
     _levels: Sequence[int]
     """The delays of the levels, in ms, level 1 first."""
-    _put: Callable[[RecordBatch, _OnRefused], Iterable[tuple[RecordBatch, RecordBatch]]]
+    _log: CommitLogWriter
 
     def deliver_due(self, now: int) -> int:
         """Deliver the messages of all levels that are due at a time, in ms since the epoch; return their number.
@@ -71,13 +67,12 @@ class ScheduleService:
             messages, next_offset, skipped = due
             for phy_offset, reason in skipped:
                 _log.warning("the message at offset %s of the log is not delivered: %s", phy_offset, reason)
-            count += sum(taken.num_rows for taken, _ in self._put(messages, _warn))
+            taken, refused = self._log.put_stored(messages)
             offsets[level] = next_offset
+            count += sum(messages.num_rows for messages, _ in taken)
+            for _, reason in refused:
+                _log.warning("a scheduled message is not delivered: %s", reason)
         return count
-
-
-def _warn(_message: RecordBatch, error: ValueError) -> None:
-    _log.warning("a scheduled message is not delivered: %s", error)
 
 
 class DelayOffsets:
@@ -127,7 +122,7 @@ class DelayOffsets:
         """
         if self.offsets == (self._written or {}):
             return
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(self._path.parent)
         if self._path.exists():
             replace_file(self._backup, read_file(self._path))
         replace_file(self._path, self.text().encode())

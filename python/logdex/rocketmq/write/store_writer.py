@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import atexit
+import logging
 import os
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from datetime import datetime, timezone
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from logdex._core import DEFAULT_DELAY_LEVELS, local_path
 from logdex._files import Closing
+from logdex.errors import WriteFailedError
 from logdex.rocketmq.write.input import PutResult, all_properties, joined, optional_ms, put_batches
 from logdex.rocketmq.write.options import StoreOptions
 from logdex.rocketmq.write.parts import StoreParts
@@ -28,6 +34,21 @@ if TYPE_CHECKING:
     from logdex.report import Report
 
 _PAUSE_SECONDS = 0.005
+_RETRY_SECONDS = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+class WriterState(NamedTuple):
+    """Whether a store that is written can go on: what is wrong, and since when.
+
+    "retrying": a service met an error that may pass, and tries again every second; puts go on. "failed": a write or an fsync
+    failed; every later put, flush and close raises the error.
+    """
+
+    status: Literal["open", "retrying", "failed", "closed"]
+    error: Exception | None = None
+    since: datetime | None = None
 
 
 class StoreWriter(Closing):
@@ -52,10 +73,16 @@ class StoreWriter(Closing):
         self._root = root.absolute()
         self._process = os.getpid()
         self._closed = False
+        with suppress(Empty):
+            while True:
+                _dropped.get_nowait().stop()
         self._parts = parts = StoreParts(root, options)
-        self._services = _ServiceThread(parts) if services else None
-        # Neither refers to the writer, so a writer that is collected, or open at exit, ends them.
+        self._services = _Services(parts) if services else None
+        # Neither refers to the writer, so a writer that is collected ends them.
         self._end = weakref.finalize(self, _abandon, parts, self._services, self._process)
+        self._end.atexit = False
+        if self._services is not None:
+            self._services.start()
 
     @classmethod
     def open(
@@ -77,6 +104,7 @@ class StoreWriter(Closing):
         services: bool = True,
         begin_phy_offset: int = 0,
         compat: Compat | None = None,
+        max_message_size: int = 4 << 20,
     ) -> Self:
         """Open a store for writing, or begin a new one.
 
@@ -103,7 +131,10 @@ class StoreWriter(Closing):
             services: A thread dispatches, delivers scheduled messages, flushes queues and writes the checkpoint, as a broker
                 does; False: the methods for it, and `close`, do that.
             begin_phy_offset: Offset at which the log of a new store begins: the first byte of a file.
-            compat: "5.5.0" indexes tags, as that broker does. An index that already holds messages with tags stays as it is.
+            compat: The release of the broker that is going to load the store; None: 4.9.3. Messages that it refuses or could not
+                read are refused: later releases take inner batches, more compression types and retry topics of 128 to 255 bytes.
+                "5.5.0" indexes tags, too. An index that already holds messages with tags stays as it is.
+            max_message_size: Bytes of the longest message that the broker takes (maxMessageSize).
 
         Raises:
             CorruptFileError: There are valid messages behind damage; or the table of delay levels cannot be read.
@@ -128,6 +159,7 @@ class StoreWriter(Closing):
             truncate=truncate,
             begin_phy_offset=begin_phy_offset,
             compat=compat,
+            max_message_size=max_message_size,
         )
         return cls(local_path(root), options, services=services)
 
@@ -159,8 +191,9 @@ class StoreWriter(Closing):
         default the store's; times are by default now. A `store_timestamp` is for messages that are restored.
 
         Raises:
-            ValueError: A topic, a property or a size that a broker would refuse, too.
+            ValueError: A topic, a property, a flag or a size that the broker would refuse, too; see `compat` of `open`.
             OSError: The system refuses; if the disk is full, nothing was written.
+            WriteFailedError: A write or an fsync failed, now or before; the writer is over.
         """
         self._check_open()
         result = self._parts.log.put_message(
@@ -201,6 +234,7 @@ class StoreWriter(Closing):
             ValueError: A row is no message; nothing of its batch was written.
             TypeError: Neither Arrow data nor a mapping, or a column of another type.
             OSError: The system refuses; if the disk is full, nothing of the batch was written.
+            WriteFailedError: A write or an fsync failed, now or before; the writer is over.
         """
         self._check_open()
         batches = put_batches(messages)
@@ -219,7 +253,7 @@ class StoreWriter(Closing):
         """Dispatch what was put to queues and index; return the number of messages.
 
         Raises:
-            OSError: The system refuses; the next call dispatches the rest.
+            OSError: The system refuses; the next call dispatches the rest, unless it is a WriteFailedError.
         """
         self._check_open()
         return self._parts.dispatch()
@@ -275,32 +309,41 @@ class StoreWriter(Closing):
         """True after `close`."""
         return self._closed
 
+    @property
+    def state(self) -> WriterState:
+        """Whether the writer can go on; else the error and since when."""
+        failure = self._parts.failure
+        if failure is not None:
+            return WriterState("failed", *failure)
+        if self._closed:
+            return WriterState("closed")
+        return WriterState("open") if self._services is None else self._services.state
+
     def _check_open(self) -> None:
         if self._process != os.getpid():
             raise ValueError("a store opened for writing belongs to the process that opened it")
         if self._closed:
             raise ValueError("the store is closed for writing")
-        if self._services is not None and self._services.error is not None:
-            raise self._services.error
+        self._parts.check()
 
     # End
 
     def close(self) -> None:
         """Dispatch and flush everything and close as a broker that is shut down; a second call does nothing.
 
+        If an exception interrupts it, the store is left as after a crash.
+
         Raises:
-            OSError: The system refuses, now or in the service thread. The store is closed all the same, as after a crash.
+            WriteFailedError: A write or an fsync failed, now or before. The store is closed all the same, as after a crash.
+            OSError: The system refuses. The store is closed all the same, as after a crash.
         """
-        if self._closed or self._process != os.getpid():
+        if self._process != os.getpid() or self._parts.released:
             return
         self._closed = True
-        self._end.detach()
         if self._services is not None:
             self._services.stop()
-            if self._services.error is not None:
-                self._parts.abandon()
-                raise self._services.error
         self._parts.close()
+        self._end.detach()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self._root)!r})"
@@ -310,67 +353,118 @@ class StoreWriter(Closing):
         raise TypeError("a StoreWriter cannot be pickled: it holds the lock of its store")
 
 
-def _abandon(parts: StoreParts, services: _ServiceThread | None, process: int) -> None:
-    """Let a store go that nobody closed; what a forked child has of it is its parent's."""
-    if process != os.getpid():
-        return
-    if services is not None:
-        services.stop()
-    parts.abandon()
+_dropped: SimpleQueue[_Services] = SimpleQueue()
+"""The services of writers that nobody closed. `open` waits for them, so that their stores can be opened again at once."""
 
 
-class _ServiceThread:
-    """Dispatches after puts; at intervals delivers scheduled messages, flushes queues, saves offsets and the checkpoint.
+def _abandon(parts: StoreParts, services: _Services | None, process: int) -> None:
+    """Let a store go that nobody closed; what a forked child has of it is its parent's.
 
-    The first error ends the thread and is kept in `error`.
+    The cyclic collector may call this in any thread at any line. So it takes no lock and waits for no thread: a running service
+    thread lets the store go itself, after its current call.
+    """
+    if process == os.getpid():
+        if services is None or not services.end():
+            parts.abandon()
+        else:
+            _dropped.put(services)
+
+
+class _Services:
+    """A thread that dispatches after puts, and at intervals delivers, flushes queues, and saves offsets and the checkpoint.
+
+    It tries again after an error that may pass, and ends with the first failed write or fsync.
     """
 
     def __init__(self, parts: StoreParts) -> None:
-        self.error: BaseException | None = None
-        self._dispatch = parts.dispatch
-        # Seconds between two calls, and the call.
-        self._timed: tuple[tuple[float, Callable[[], object]], ...] = (
-            (0.1, parts.deliver_due),
-            (1.0, parts.flush_queues),
-            (10.0, parts.save_delay_offsets),
-            (60.0, parts.write_checkpoint),
-        )
-        self._woken = threading.Event()
-        self._stopped = threading.Event()
+        self._parts = parts
+        # Only this queue is safe in a finalizer, which may run in the thread that waits for it.
+        self._signals: SimpleQueue[None] = SimpleQueue()
+        self._woken = self._stopped = self._serving = self._abandoned = False
+        self._failing: dict[str, WriterState] = {}
         self._process = os.getpid()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def state(self) -> WriterState:
+        """The error that is tried again for the longest time, if there is one."""
+        return next(iter([*self._failing.values()]), WriterState("open"))
+
+    def start(self) -> None:
+        """Start the thread."""
         self._thread = threading.Thread(target=self._run, name="logdex-store", daemon=True)
+        # A daemon thread that is in Rust when the interpreter ends would abort the process.
+        atexit.register(self.stop)
         self._thread.start()
 
     def wake(self) -> None:
         """Let the thread dispatch."""
-        # Reading the event is cheaper than setting it, and puts are many.
-        if not self._woken.is_set():
-            self._woken.set()
+        if not self._woken:
+            self._woken = True
+            self._signals.put(None)
+
+    def end(self) -> bool:
+        """Let the thread abandon the store after its current call; return whether it will."""
+        self._abandoned = self._stopped = True
+        self._signals.put(None)
+        return self._serving
 
     def stop(self) -> None:
-        """End the thread after its current call; a forked child has no thread."""
-        if self._process != os.getpid():
-            return
-        self._stopped.set()
-        self._woken.set()
-        if self._thread is not threading.current_thread():
-            self._thread.join()
+        """End the thread after its current call and wait for it; a forked child has no thread."""
+        if self._process == os.getpid():
+            self._stopped = True
+            self._signals.put(None)
+            if self._thread is not None and self._thread.is_alive():
+                self._thread.join()
+            atexit.unregister(self.stop)
 
     def _run(self) -> None:
-        due = [time.monotonic() + seconds for seconds, _ in self._timed]
+        self._serving = True
         try:
-            while not self._stopped.is_set():
-                self._woken.wait(max(0.0, min(due) - time.monotonic()))
-                if self._stopped.is_set():
-                    return
-                if self._woken.is_set():
-                    self._woken.clear()
-                    self._dispatch()
+            self._serve()
+        finally:
+            # In this order: `end` sets one and then reads the other, so one of the two abandons the store.
+            self._serving = False
+            if self._abandoned:
+                self._parts.abandon()
+
+    def _serve(self) -> None:
+        parts = self._parts
+        # Seconds until a service is called again.
+        pauses: dict[Callable[[], object], float] = {parts.flush_queues: 1.0, parts.save_delay_offsets: 10.0}
+        pauses |= {parts.deliver_due: 0.1, parts.write_checkpoint: 60.0}
+        due = {call: time.monotonic() + seconds for call, seconds in pauses.items()}
+        while self._goes_on():
+            with suppress(Empty):
+                self._signals.get(timeout=max(0.0, min(due.values()) - time.monotonic()))
+            if self._woken:
+                self._woken = False
+                due.setdefault(parts.dispatch, 0.0)
+            for call in [call for call, at in due.items() if at <= time.monotonic() and self._goes_on()]:
+                passed = self._try(call)
+                if passed and call == parts.dispatch:
+                    del due[call]
                     # Without a pause single puts would be dispatched one by one, and compete for the interpreter lock.
-                    self._stopped.wait(_PAUSE_SECONDS)
-                for place, (seconds, call) in enumerate(self._timed):
-                    if time.monotonic() >= due[place] and not self._stopped.is_set():
-                        call()
-                        due[place] = time.monotonic() + seconds
-        except BaseException as error:  # noqa: BLE001 -- raised in the thread of the caller
-            self.error = error
+                    time.sleep(_PAUSE_SECONDS)
+                else:
+                    due[call] = time.monotonic() + max(pauses.get(call, 0.0), 0.0 if passed else _RETRY_SECONDS)
+
+    def _goes_on(self) -> bool:
+        return not self._stopped and self._parts.failure is None
+
+    def _try(self, call: Callable[[], object]) -> bool:
+        """Call a service; return whether it passed."""
+        name = call.__name__
+        try:
+            call()
+        except WriteFailedError as error:
+            _log.error("%s: %s", name, error)
+            return False
+        except Exception as error:  # noqa: BLE001 -- what may pass is tried again, and told
+            if name not in self._failing:
+                _log.warning("%s: %s; it is tried again every second", name, error)
+                self._failing[name] = WriterState("retrying", error, datetime.now(timezone.utc))
+            return False
+        if self._failing.pop(name, None) is not None:
+            _log.warning("%s passes again", name)
+        return True

@@ -109,7 +109,7 @@ def build_index(
     write_rows = partial(_write_rows, job, log_directory, compat)
     try:
         counts = [LogFileCount(*values) for values in call_in_tasks(spark, write_rows, log_files)]
-        findings = [Finding(*each) for count in counts for each in count.findings]
+        findings = list(dict.fromkeys(Finding(*each) for count in counts for each in count.findings))
         _warn_of_early_end(counts, log_files, log_directory)
         plan = plan_build(counts, file_entries=entries - 1, max_tasks=max_tasks or _TASKS_PER_CORE * _cores(spark))
         made = call_in_tasks(spark, partial(_make_files, job), plan.tasks)

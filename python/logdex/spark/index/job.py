@@ -30,10 +30,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
-from logdex._core import check_own_parts, key_hashes, offset_order
-from logdex._files import replace_file, sync_directory
+from logdex._core import DirectoryLock, check_own_parts, key_hashes, offset_order, sync_directory
+from logdex._files import replace_file
 from logdex._types import check_int64
-from logdex.hash_index.directory import COMMIT_PATTERN, DirectoryLock, FileSet, list_directory
+from logdex.hash_index.directory import COMMIT_PATTERN, FileSet, list_directory
 from logdex.hash_index.geometry import file_size
 from logdex.hash_index.index_writer import IndexWriter
 from logdex.hash_index.rolling import create_next, resolve_zone

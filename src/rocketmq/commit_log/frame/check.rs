@@ -1,7 +1,7 @@
 //! Check whether a broker would accept a frame. Source: upstream `CommitLog#checkMessageAndReturnSize`.
 
 use super::fields::{Frame, Layout, body_crc};
-use super::layout::{MAGIC_BLANK, MAGIC_V1, MAGIC_V2, array, i32_at};
+use super::layout::{MAGIC_BLANK, MAGIC_V1, MAGIC_V2, PHY_OFFSET, array, i32_at};
 use super::versions::Versions;
 use crate::rocketmq::commit_log::frame::properties;
 use crate::rocketmq::names::{DELAY, SCHEDULE_TOPIC};
@@ -96,6 +96,20 @@ pub fn check_with(bytes: &[u8], available: u64, versions: Versions, crc: bool) -
         return Ok(Found::Refused(Refusal::Size { stated: total }));
     };
     Ok(refusal(&Frame::new(frame, layout), crc).map_or(Found::Message(layout), Found::Refused))
+}
+
+/// Bytes at the beginning of a batch, size and magic, that are written after all others.
+pub const UNCOMMITTED_LEN: usize = 8;
+
+/// Returns whether a batch begins with `head`, at this offset of the log, that was never completed: its messages were refused.
+///
+/// Its size and magic are zero and the rest is not. A power loss cannot leave that after a valid message: it loses whole sectors,
+/// and the end of that message is in the same sector.
+pub fn is_uncommitted(head: &[u8], phy_offset: u64) -> bool {
+    let Some((begin, rest)) = head.split_first_chunk::<UNCOMMITTED_LEN>() else { return false };
+    *begin == [0; UNCOMMITTED_LEN]
+        && rest.iter().any(|byte| *byte != 0)
+        && array(head, PHY_OFFSET).map(i64::from_be_bytes) == Some(phy_offset.cast_signed())
 }
 
 /// Returns the reason why a broker refuses a frame with valid lengths.

@@ -9,15 +9,15 @@ mod layout;
 pub mod properties;
 mod versions;
 
-pub use check::{Found, Needs, Refusal, Stop, check, check_with};
+pub use check::{Found, Needs, Refusal, Stop, UNCOMMITTED_LEN, check, check_with, is_uncommitted};
 pub use fields::{Frame, Layout, PropCrc, body_crc};
 pub(crate) use layout::{
     BEFORE_BODY_LENGTH, BORN_HOST_V6, FrameBytes, HEAD, STORE_HOST_V6, stated_phy_offset_of_head, stated_size,
     store_timestamp_of_head,
 };
 pub use layout::{
-    BLANK_LEN, COMPRESSED, COMPRESSION_TYPE, INNER_BATCH, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, TRANSACTION_COMMIT,
-    TRANSACTION_ROLLBACK, TRANSACTION_TYPE, is_in_queue,
+    BLANK_LEN, COMPRESSED, COMPRESSION_TYPE, INNER_BATCH, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, NEED_UNWRAP,
+    TRANSACTION_COMMIT, TRANSACTION_ROLLBACK, TRANSACTION_TYPE, is_in_queue,
 };
 pub use versions::Versions;
 

@@ -1,6 +1,6 @@
 //! Frames that a real broker wrote, and what becomes of them when a field is wrong.
 
-use super::{Found, Frame, MAGIC_BLANK, Needs, Refusal, Versions, check};
+use super::{Found, Frame, MAGIC_BLANK, Needs, Refusal, Versions, check, is_uncommitted};
 use crate::java_text::decode_utf8;
 use crate::rocketmq::commit_log::decode::text::{write_host, write_msg_id};
 use crate::rocketmq::commit_log::frame::properties;
@@ -182,4 +182,19 @@ fn blank_needs_no_more_than_its_head() {
     assert_eq!(found(&bytes("00000054 cbd43194")), Found::Blank);
     assert_eq!(found(&[0; 8]), Found::Refused(Refusal::Unwritten));
     assert_eq!(found(&[0; 7]), Found::Refused(Refusal::CutOff));
+}
+
+#[test]
+fn a_batch_that_was_never_completed_is_known_by_its_head() {
+    let mut head = [0; 76];
+    assert!(!is_uncommitted(&head, 0), "unwritten space");
+    head[28..36].copy_from_slice(&700u64.to_be_bytes());
+    assert!(is_uncommitted(&head, 700));
+    assert!(!is_uncommitted(&head, 701), "left over from elsewhere");
+    assert!(!is_uncommitted(&head[..35], 700));
+    head[28..36].fill(0);
+    head[60] = 1;
+    assert!(is_uncommitted(&head, 0));
+    head[7] = 1;
+    assert!(!is_uncommitted(&head, 0));
 }

@@ -9,6 +9,8 @@ use std::path::PathBuf;
 
 use crate::error::{Error, Result};
 use crate::io::ReadAt as _;
+use crate::io::disk::settle;
+use crate::io::regular_file::open_file;
 use crate::rocketmq::checkpoint::Timestamps;
 use crate::rocketmq::commit_log::frame::{BLANK_LEN, MAGIC_BLANK, MAGIC_V1, MAGIC_V2};
 use crate::rocketmq::commit_log::log::CommitLog;
@@ -35,6 +37,8 @@ pub struct Start {
     pub message_index_safe: bool,
     /// The broker's release.
     pub compat: Release,
+    /// After an unclean exit, bring the files of the walk to the disk and read them from there. For a caller that writes next.
+    pub settle: bool,
 }
 
 /// What a broker does at startup.
@@ -67,6 +71,9 @@ impl CommitLog {
         };
         let files = files.get(number..).unwrap_or_default().to_vec();
         let begin = files.first().map_or(min, |file| file.start);
+        for file in files.iter().filter(|_| start.settle && !start.last_exit_ok) {
+            settle(&file.path, &open_file(&file.path, cfg!(windows))?)?;
+        }
         let mut walk = self.walk(files, begin, u64::MAX).starting_at_begin()?;
         while walk.advance()? {}
         // If the last file is full, the walk ends at its BLANK frame, and so does the log.

@@ -274,6 +274,10 @@ impl<S: ReadAt> Scan<S> {
                     }
                 }
                 Found::Refused(refusal) => {
+                    if refusal == Refusal::Unwritten && self.is_uncommitted()? {
+                        self.stop = Some(Stop { phy_offset: self.position, refusal: Some(refusal) });
+                        break;
+                    }
                     let behind = self.next_frame()?;
                     if (refusal != Refusal::Unwritten || behind.is_some()) && self.is_written_by_now()? {
                         continue;
@@ -287,6 +291,16 @@ impl<S: ReadAt> Scan<S> {
             }
         }
         Ok(false)
+    }
+
+    /// Returns whether a batch begins here that its writer never completed. Whatever follows was refused with it.
+    fn is_uncommitted(&self) -> Result<bool> {
+        let Some((file, source)) = &self.current else { return Ok(false) };
+        let mut head = [0; frame::HEAD];
+        let len = usize::try_from(file.len.saturating_sub(self.next)).unwrap_or(usize::MAX).min(head.len());
+        let head = head.get_mut(..len).unwrap_or_default();
+        source.read_exact_at(head, self.next).map_err(|e| Error::io(&file.path, e))?;
+        Ok(frame::is_uncommitted(head, self.position))
     }
 
     /// Handles padding that does not end with its file. A broker goes to the next file.

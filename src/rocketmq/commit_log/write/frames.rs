@@ -15,13 +15,14 @@ pub(super) struct Frames {
     pieces: Vec<(u64, usize)>,
     /// Offset in the log of the next frame.
     end: u64,
+    messages: usize,
     file_size: u64,
 }
 
 impl Frames {
     /// No frames, for a log in files of this size.
     pub(super) fn new(file_size: u64) -> Self {
-        Self { bytes: Vec::new(), pieces: Vec::new(), end: 0, file_size }
+        Self { bytes: Vec::new(), pieces: Vec::new(), end: 0, messages: 0, file_size }
     }
 
     /// Drops the frames and begins at the end of the log.
@@ -33,6 +34,7 @@ impl Frames {
         self.pieces.clear();
         self.pieces.push((end, 0));
         self.end = end;
+        self.messages = 0;
     }
 
     /// Adds a frame; in the next file if it and a BLANK frame do not fit into this one. Returns its offset and its size.
@@ -56,6 +58,7 @@ impl Frames {
         let store_size = i32::try_from(size).unwrap_or(i32::MAX);
         message.encode(store_size.unsigned_abs(), queue_offset, phy_offset, &mut self.bytes);
         self.end += size;
+        self.messages += 1;
         Ok((phy_offset, store_size))
     }
 
@@ -73,6 +76,11 @@ impl Frames {
         let pieces = self.pieces.iter().zip(ends);
         let pieces = pieces.map(|((offset, at), end)| (*offset, self.bytes.get(*at..end).unwrap_or_default()));
         pieces.filter(|(_, bytes)| !bytes.is_empty())
+    }
+
+    /// The number of messages.
+    pub(super) fn messages(&self) -> usize {
+        self.messages
     }
 
     /// The end of the log after these frames.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::io::disk;
+use crate::io::disk::{self, Parent};
 use crate::io::regular_file::open_file;
 use crate::rocketmq::file_name;
 use crate::rocketmq::offset_files::{self, Space};
@@ -34,7 +34,8 @@ impl LogFiles {
     /// Opens the file of an offset, or creates it. A broker that was killed leaves the next file behind: it is used.
     ///
     /// # Errors
-    /// The system's error, for example `StorageFull`, with the path; `Corrupt` for a file of another length.
+    /// The system's error, for example `StorageFull`, with the path; `WriteFailed` if the name of a new file cannot be synced;
+    /// `Corrupt` for a file of another length.
     pub(super) fn ready(&mut self, phy_offset: u64) -> Result<()> {
         let start = phy_offset - phy_offset % self.file_size;
         if self.open.contains_key(&start) {
@@ -45,8 +46,9 @@ impl LogFiles {
         let file = match open_file(&path, true) {
             Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
                 fs::create_dir_all(&self.directory).map_err(|e| Error::io(&self.directory, e))?;
+                let parent = Parent::open(&path)?;
                 let file = offset_files::create(&path, self.file_size, Space::Reserved)?;
-                disk::sync_parent(&path)?;
+                parent.sync()?;
                 file
             }
             opened => {
@@ -63,29 +65,35 @@ impl LogFiles {
         Ok(())
     }
 
-    /// Writes bytes of one file, which [`Self::ready`] opened, and closes the files before it.
+    /// Writes bytes of one file, which [`Self::ready`] opened.
     ///
     /// # Errors
-    /// The system's error, with the path; some bytes may be written.
+    /// `WriteFailed`, with the path; some bytes may be written.
     pub(super) fn write(&mut self, phy_offset: u64, bytes: &[u8]) -> Result<()> {
         let start = phy_offset - phy_offset % self.file_size;
         let Some(file) = self.open.get(&start).map(Arc::clone) else {
             return Err(Error::io(&self.path(start), std::io::ErrorKind::NotFound.into()));
         };
         self.dirty.entry(start).or_insert_with(|| Arc::clone(&file));
-        if self.open.len() > 1 {
-            self.open.retain(|other, _| *other >= start);
-        }
-        disk::write_all_at(&file, bytes, phy_offset - start).map_err(|e| Error::io(&self.path(start), e))
+        disk::write_all_at(&file, bytes, phy_offset - start).map_err(|e| Error::write_failed(&self.path(start), e))
     }
 
     /// Returns the files to flush, and counts them as flushed.
-    pub(super) fn take_dirty(&mut self) -> Vec<(PathBuf, u64, Arc<File>)> {
-        std::mem::take(&mut self.dirty).into_iter().map(|(start, file)| (self.path(start), start, file)).collect()
+    pub(super) fn take_dirty(&mut self) -> Vec<(PathBuf, Arc<File>)> {
+        std::mem::take(&mut self.dirty).into_iter().map(|(start, file)| (self.path(start), file)).collect()
     }
 
-    /// Returns a file that could not be flushed.
-    pub(super) fn still_dirty(&mut self, start: u64, file: Arc<File>) {
-        self.dirty.insert(start, file);
+    /// Closes the files before the one of an offset.
+    pub(super) fn leave(&mut self, phy_offset: u64) {
+        if self.open.len() > 1 {
+            let start = phy_offset - phy_offset % self.file_size;
+            self.open.retain(|other, _| *other >= start);
+        }
+    }
+
+    /// Closes all files.
+    pub(super) fn close(&mut self) {
+        self.open.clear();
+        self.dirty.clear();
     }
 }

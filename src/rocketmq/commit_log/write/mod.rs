@@ -6,14 +6,15 @@
 //! ```
 //!
 //! The bytes are the broker's (upstream `CommitLog#asyncPutMessage`, `DefaultAppendMessageCallback#doAppend`). Failures differ:
-//! all rows of a batch are checked, and all its files exist with their space reserved, before the first byte is written. A failed
-//! flush is an error, and the next flush tries again. The caller finds the end of a log after a crash, dispatches, and delivers
-//! delayed messages.
+//! all rows of a batch are checked, and all its files exist with their space reserved, before the first byte is written. After a
+//! failed write or fsync every later put and flush returns that error ([`crate::io::FirstFailure`]). The caller finds the end of
+//! a log after a crash, dispatches, and delivers delayed messages.
 
 mod checkpoint_guard;
 mod flush_service;
 mod frames;
 mod host;
+mod limits;
 mod log_files;
 mod new_message;
 mod new_properties;
@@ -26,10 +27,11 @@ mod shared;
 mod writer;
 
 pub use host::Host;
+pub use limits::Limits;
 pub use new_message::GivenMessage;
 pub use options::{FlushMode, PutOptions, WriterOptions};
 pub use put_result::PutResult;
-pub use writer::CommitLogWriter;
+pub use writer::{CommitLogWriter, StoredPut};
 
 #[cfg(test)]
 mod tests;

@@ -12,6 +12,8 @@ use super::options::{PutOptions, WriterOptions};
 use super::pending_batch::PendingBatch;
 use super::queue_table::QueueTable;
 use crate::error::{Error, Result};
+use crate::io::FirstFailure;
+use crate::rocketmq::commit_log::frame::UNCOMMITTED_LEN;
 
 /// A log that is being written.
 #[derive(Debug)]
@@ -28,8 +30,8 @@ pub(super) struct Shared {
     flushing: Mutex<()>,
     flushed: AtomicU64,
     flushed_store_timestamp: AtomicI64,
-    /// The error of the flush thread; returned once.
-    failure: Mutex<Option<Error>>,
+    /// The first write or fsync that failed, of a put, a flush, the flush thread or the checkpoint.
+    failure: FirstFailure,
 }
 
 #[derive(Debug)]
@@ -63,7 +65,7 @@ impl Shared {
             flushing: Mutex::new(()),
             flushed: AtomicU64::new(end),
             flushed_store_timestamp: AtomicI64::new(0),
-            failure: Mutex::new(None),
+            failure: FirstFailure::default(),
         }
     }
 
@@ -101,15 +103,26 @@ impl Shared {
     }
 
     pub(super) fn write_checkpoint(&self, dispatched: i64) -> Result<()> {
+        self.failure.check()?;
         let physic = self.flushed_store_timestamp();
-        self.state().checkpoint_guard.write(physic, dispatched)
+        self.failure.keep(self.state().checkpoint_guard.write(physic, dispatched))
+    }
+
+    /// The first write or fsync that failed.
+    pub(super) fn failure(&self) -> &FirstFailure {
+        &self.failure
     }
 
     /// Refuses puts from now on.
-    pub(super) fn close(&self) {
+    pub(super) fn refuse_puts(&self) {
         // Wait for a put that is running.
         let _state = self.state();
         self.closed.store(true, Ordering::Release);
+    }
+
+    /// Closes the files.
+    pub(super) fn close_files(&self) {
+        self.state().files.close();
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -120,14 +133,6 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the error of the flush thread, once.
-    pub(super) fn take_failure(&self) -> Result<()> {
-        match self.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            Some(error) => Err(error),
-            None => Ok(()),
-        }
-    }
-
     /// Writes the messages that `fill` adds. Returns the result of `fill` and the new end of the log.
     pub(super) fn put<'a, T>(
         &self,
@@ -136,6 +141,7 @@ impl Shared {
     ) -> Result<(T, u64)> {
         let mut state = self.state();
         let State { files, table, store_timestamp, checkpoint_guard, frames, text } = &mut *state;
+        self.failure.check()?;
         if self.is_closed() {
             return Err(Error::InvalidArgument(format!("{}: the log is closed for writing", self.directory.display())));
         }
@@ -148,7 +154,7 @@ impl Shared {
             write(files, frames)?;
             Ok(filled)
         });
-        match written {
+        match self.failure.keep(written) {
             Ok(filled) => {
                 table.keep();
                 *store_timestamp = times.map_or(*store_timestamp, |(_, last)| last);
@@ -165,6 +171,7 @@ impl Shared {
     /// Waits until everything before `end` is on the disk.
     pub(super) fn flush_to(&self, end: u64) -> Result<()> {
         let _one = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.failure.check()?;
         if self.flushed() >= end {
             return Ok(());
         }
@@ -172,14 +179,8 @@ impl Shared {
             let mut state = self.state();
             (state.files.take_dirty(), self.wrote(), state.store_timestamp)
         };
-        let mut files = files.into_iter();
-        while let Some((path, start, file)) = files.next() {
-            if let Err(error) = file.sync_data() {
-                let mut state = self.state();
-                state.files.still_dirty(start, file);
-                files.for_each(|(_, start, file)| state.files.still_dirty(start, file));
-                return Err(Error::io(&path, error));
-            }
+        for (path, file) in files {
+            self.failure.keep(file.sync_data().map_err(|e| Error::write_failed(&path, e)))?;
         }
         self.flushed_store_timestamp.store(store_timestamp, Ordering::Release);
         self.flushed.store(wrote, Ordering::Release);
@@ -193,25 +194,35 @@ impl Flushed for Shared {
     }
 
     fn flush_in_thread(&self) {
-        if let Err(error) = self.flush_to(self.wrote()) {
-            *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-        }
+        // An error is kept.
+        let _ = self.flush_to(self.wrote());
     }
 }
 
 /// Writes frames. All files are prepared first, so that a full disk is found before the first byte is written.
+///
+/// The size and the magic of the first of several messages are written last. Without them no walk goes past the end of the log,
+/// so no reader and no recovery meets a part of a batch that was refused ([`is_uncommitted`]).
+///
+/// [`is_uncommitted`]: crate::rocketmq::commit_log::frame::is_uncommitted
 fn write(files: &mut LogFiles, frames: &Frames) -> Result<()> {
     for (phy_offset, _) in frames.pieces() {
         files.ready(phy_offset)?;
     }
-    for (number, (phy_offset, bytes)) in frames.pieces().enumerate() {
-        if let Err(error) = files.write(phy_offset, bytes) {
-            // Behind the end of the log there must be nothing that looks like a message.
-            for (phy_offset, bytes) in frames.pieces().take(number + 1) {
-                let _ = files.write(phy_offset, &vec![0; bytes.len()]);
+    let mut held_back = None;
+    for (phy_offset, bytes) in frames.pieces() {
+        match bytes.split_at_checked(UNCOMMITTED_LEN) {
+            // A BLANK frame by itself only ends a file.
+            Some((head, rest)) if frames.messages() > 1 && held_back.is_none() && !rest.is_empty() => {
+                held_back = Some((phy_offset, head));
+                files.write(phy_offset + UNCOMMITTED_LEN as u64, rest)?;
             }
-            return Err(error);
+            _ => files.write(phy_offset, bytes)?,
         }
     }
+    if let Some((phy_offset, head)) = held_back {
+        files.write(phy_offset, head)?;
+    }
+    files.leave(frames.end());
     Ok(())
 }

@@ -14,7 +14,8 @@ use super::put_result::{PutResult, PutResultColumns};
 use super::shared::Shared;
 use crate::arrow::input_columns::{Int32s, Texts, integers, null};
 use crate::error::{Error, Result};
-use crate::io::disk;
+use crate::io::{FirstFailure, disk};
+use crate::rocketmq::commit_log::Bodies;
 use crate::rocketmq::commit_log::frame::{BLANK_LEN, is_in_queue};
 
 /// Appends messages to a log. Any thread may call; puts run one after the other.
@@ -24,6 +25,15 @@ pub struct CommitLogWriter {
     service: Mutex<Option<FlushService>>,
     /// A fork shares the files with its parent, and must not write to them.
     process: u32,
+}
+
+/// The result of [`CommitLogWriter::put_stored`].
+#[derive(Debug, Default)]
+pub struct StoredPut {
+    /// Messages that the log took, and their places.
+    pub taken: Vec<(RecordBatch, RecordBatch)>,
+    /// Single messages that no log takes, and why.
+    pub refused: Vec<(RecordBatch, String)>,
 }
 
 impl CommitLogWriter {
@@ -158,8 +168,7 @@ impl CommitLogWriter {
     ///
     /// # Errors
     /// `InvalidArgument` for a row that is no message, and the system's error if a file cannot be created: then nothing was
-    /// written. The system's error from a write or a flush: messages that were not flushed are in the log, and the next flush
-    /// tries again. The error of the flush thread since the last call.
+    /// written. `WriteFailed` from a write or a flush, or of an earlier one: nothing more is written.
     pub fn put_messages(&self, messages: &RecordBatch, options: PutOptions) -> Result<RecordBatch> {
         let mut columns = PutColumns::of(messages)?;
         let mut results = PutResultColumns::with_capacity(messages.num_rows());
@@ -194,7 +203,6 @@ impl CommitLogWriter {
 
     fn put<'a, T>(&self, options: PutOptions, fill: impl FnOnce(&mut PendingBatch<'_, 'a>) -> Result<T>) -> Result<T> {
         self.check_process()?;
-        self.shared.take_failure()?;
         let (filled, end) = self.shared.put(options, fill)?;
         if self.shared.options.flush == FlushMode::Sync {
             self.shared.flush_to(end)?;
@@ -202,14 +210,42 @@ impl CommitLogWriter {
         Ok(filled)
     }
 
+    /// The first write or fsync that failed, of a put, a flush, the flush thread or the checkpoint.
+    pub fn failure(&self) -> &FirstFailure {
+        self.shared.failure()
+    }
+
+    /// Appends messages with bodies as they are stored. If a row is no message, the others are put all the same.
+    ///
+    /// # Errors
+    /// As [`Self::put_messages`], but not `InvalidArgument`.
+    pub fn put_stored(&self, messages: &RecordBatch) -> Result<StoredPut> {
+        let mut put = StoredPut::default();
+        let mut rest = vec![messages.clone()];
+        while let Some(part) = rest.pop() {
+            match self.put_messages(&part, PutOptions { bodies: Bodies::Stored, park: false }) {
+                Ok(_) if part.num_rows() == 0 => {}
+                Ok(places) => put.taken.push((part, places)),
+                Err(Error::InvalidArgument(text)) if part.num_rows() <= 1 => put.refused.push((part, text)),
+                // Nothing was written. One message must not hold up the others: halve the batch until it is alone.
+                Err(Error::InvalidArgument(_)) => {
+                    let half = part.num_rows() / 2;
+                    rest.push(part.slice(half, part.num_rows() - half));
+                    rest.push(part.slice(0, half));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(put)
+    }
+
     /// Waits until all that was put is on the disk.
     ///
     /// # Errors
-    /// The system's error, with the path; the error of the flush thread since the last call.
+    /// `WriteFailed`, also of an earlier write or flush, with the path.
     pub fn flush(&self) -> Result<()> {
         self.check_process()?;
-        self.shared.flush_to(self.wrote_offset())?;
-        self.shared.take_failure()
+        self.shared.flush_to(self.wrote_offset())
     }
 
     /// Flushes and closes; later puts are refused.
@@ -218,9 +254,11 @@ impl CommitLogWriter {
     /// As [`Self::flush`]; the writer is closed all the same.
     pub fn close(&self) -> Result<()> {
         self.check_process()?;
-        self.shared.close();
+        self.shared.refuse_puts();
         drop(self.service.lock().unwrap_or_else(PoisonError::into_inner).take());
-        self.flush()
+        let flushed = self.flush();
+        self.shared.close_files();
+        flushed
     }
 
     /// True after [`Self::close`].

@@ -26,10 +26,10 @@ impl Written {
         self.files.len()
     }
 
-    /// Waits until all files are on the disk. After an error the next call retries.
+    /// Waits until all files are on the disk. If a file cannot be opened, the next call retries; `WriteFailed` is final.
     pub(super) fn sync(&mut self) -> Result<()> {
         for path in &self.changed {
-            open_file(path, false)?.sync_all().map_err(|e| Error::io(path, e))?;
+            open_file(path, false)?.sync_all().map_err(|e| Error::write_failed(path, e))?;
         }
         // One sync of a directory is enough for all new names in it.
         let mut parent = None;
@@ -45,7 +45,7 @@ impl Written {
     }
 
     /// Creates a directory and the missing ones above it.
-    fn create_directory(&mut self, directory: &Path) -> Result<()> {
+    pub(super) fn create_directory(&mut self, directory: &Path) -> Result<()> {
         for folder in directory.ancestors().take_while(|folder| !folder.exists()) {
             self.created.insert(folder.to_owned());
         }
@@ -70,7 +70,7 @@ impl WrittenFiles {
             let (now, later) = rest.split_at(left.min(rest.len()));
             let path = self.directory.join(file_name::of_offset(begin));
             let file = self.file(&path, written)?;
-            write_all_at(&file, now, at - begin).map_err(|e| Error::io(&path, e))?;
+            write_all_at(&file, now, at - begin).map_err(|e| Error::write_failed(&path, e))?;
             at += now.len() as u64;
             rest = later;
         }

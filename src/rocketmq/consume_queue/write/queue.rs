@@ -41,11 +41,18 @@ pub(super) struct WrittenQueue {
     earlier: Vec<(u64, Vec<u8>)>,
     /// `position` leaves out `units`, the other fields include them.
     end: QueueEnd,
+    /// The unit at the end, which is written again and may be what was there.
+    doubtful: Option<BatchUnit>,
 }
 
 impl WrittenQueue {
     pub(super) fn new(files: WrittenFiles, extension: Option<ExtensionWriter>, kind: Kind, end: QueueEnd) -> Self {
-        Self { files, extension, kind, units: Vec::new(), earlier: Vec::new(), end }
+        Self { files, extension, kind, units: Vec::new(), earlier: Vec::new(), end, doubtful: None }
+    }
+
+    /// With a unit at the end that may be torn.
+    pub(super) fn doubting(self, doubtful: Option<BatchUnit>) -> Self {
+        Self { doubtful, ..self }
     }
 
     /// Queue offset of the next message; `None` if it is unknown.
@@ -53,7 +60,7 @@ impl WrittenQueue {
         Some(self.end.expected).filter(|offset| *offset >= 0)
     }
 
-    /// Puts a unit. Returns false if the queue already has it.
+    /// Puts a unit. Returns false if the queue already had it.
     pub(super) fn put(&mut self, unit: BatchUnit, extended: bool, checked: &mut Report) -> bool {
         if unit.unit.end() <= self.end.log_end {
             return false;
@@ -73,7 +80,8 @@ impl WrittenQueue {
         self.end.next = unit.end_offset();
         self.end.expected = unit.end_offset();
         self.end.log_end = unit.unit.end();
-        true
+        let was_whole = |old: BatchUnit| (old.base_offset, old.unit) == (unit.base_offset, unit.unit);
+        !self.doubtful.take().is_some_and(was_whole)
     }
 
     /// Fills the queue up to a queue offset. If the offset is in another file, only that file is filled, from its beginning.

@@ -3,6 +3,9 @@
 //! As at a broker's start, the last three files are walked up to the first invalid unit (upstream `ConsumeQueue#recover`). Units
 //! of messages after the end of the log are removed (`#truncateDirtyLogicFiles`). There are differences:
 //!
+//! - After an unclean exit all files since the checkpoint are walked, because a power loss may have lost any page of them, or a
+//!   whole file. A broker looks at the last three, and dispatches nothing before the queue's end.
+//! - If the last unit may be torn at the edge of a lost sector, it is written again ([`RecoveredQueue::doubtful`]).
 //! - Removed units become zero and files without a message are deleted. So no later start can read a removed unit, or count a
 //!   unit of zeros.
 //! - Filling after the last message is no unit. If a queue holds only filling, a broker assumes that it ends at 2 GiB of the log.
@@ -16,6 +19,7 @@ use std::path::Path;
 use super::extension_check::ExtensionCheck;
 use super::queue::QueueEnd;
 use crate::error::{Error, Result};
+use crate::io::disk::settle;
 use crate::io::regular_file::open_file;
 use crate::report::{self, Report};
 use crate::rocketmq::consume_queue::read::{
@@ -27,6 +31,11 @@ use crate::rocketmq::truncate::{Truncated, truncate_files, written_len};
 
 /// The number of files that a start walks.
 const WALKED: usize = 3;
+/// The smallest part of a file that a power loss loses.
+const SECTOR: u64 = 512;
+/// Position and length of the tags code in a unit.
+const TAGS_CODE_AT: u64 = 12;
+const TAGS_CODE_LEN: u64 = 8;
 
 /// The result of opening a queue.
 #[derive(Debug)]
@@ -40,11 +49,13 @@ pub(super) struct RecoveredQueue {
     pub(super) truncated: Truncated,
     /// The queue lost units of messages before the end of the log.
     pub(super) is_damaged: bool,
+    /// The last unit, after an unclean exit, if the edge of a sector is inside its tags code. The end is before it.
+    pub(super) doubtful: Option<BatchUnit>,
 }
 
 impl RecoveredQueue {
     /// Finds the end of the queue in a directory and truncates it there. `extension` is the directory of its extension files, which
-    /// may be missing.
+    /// may be missing. After an unclean exit all messages from the offset `dispatched` on are dispatched again.
     ///
     /// # Errors
     /// `Corrupt` for a file that is longer than `file_size` or whose name is no multiple of it; the system's error, with the path.
@@ -53,24 +64,43 @@ impl RecoveredQueue {
         extension: &Path,
         file_size: u64,
         log_end: i64,
+        dispatched: Option<i64>,
         checked: &mut Report,
     ) -> Result<Self> {
         let queue = ConsumeQueue::open(directory, Options::default())?;
         let files = queue.files()?;
         check_files(&files, file_size)?;
         let mut extension = ExtensionCheck::open(extension)?;
-        let (walk, last) = find_end(&queue, &files, file_size, log_end, &mut extension)?;
+        let first = match dispatched {
+            None => files.len(),
+            Some(dispatched) => first_since(&queue, &files, dispatched)?,
+        };
+        for file in files.iter().skip(first) {
+            settle(&file.path, &open_file(&file.path, cfg!(windows))?)?;
+        }
+        let from = first.min(files.len().saturating_sub(WALKED));
+        let (walk, mut last) = find_end(&queue, &files, from, file_size, log_end, &mut extension)?;
+        let doubtful = last.filter(|last| dispatched.is_some_and(|begin| may_be_torn(&queue, *last, file_size, begin)));
+        let before = match doubtful.and_then(|last| last.number.checked_sub(1)) {
+            Some(before) => {
+                queue.unit(&files, before)?.filter(|unit| unit.unit.is_valid() && unit.unit.unit.is_message())
+            }
+            None => None,
+        };
+        last = before.or(last);
+        let doubtful = doubtful.filter(|_| before.is_some()).map(|last| last.unit);
         let number = last.map_or(0, |last| last.number + 1);
         let end = QueueEnd {
             position: number * queue.unit_bytes(),
             next: last.map_or(-1, |_| number.cast_signed()),
-            expected: expected(queue.kind(), &walk, last),
+            expected: doubtful.map_or_else(|| expected(queue.kind(), &walk, last), |unit| unit.base_offset),
             log_end: last.map_or(-1, |last| last.unit.unit.end()),
         };
-        let (units_cut, is_damaged) = look_behind(&queue, &files, number, &walk, log_end, checked)?;
+        let behind = number + u64::from(doubtful.is_some());
+        let (units_cut, is_damaged) = look_behind(&queue, &files, behind, &walk, log_end, checked)?;
         let truncated = truncate_files(&files, end.position)?;
         extend_last(&files, end.position, file_size)?;
-        Ok(Self { end, address: walk.address, units_cut, truncated, is_damaged })
+        Ok(Self { end, address: walk.address, units_cut, truncated, is_damaged, doubtful })
     }
 }
 
@@ -86,17 +116,43 @@ struct Walk {
     stop: Option<Numbered>,
     /// Whether that unit has no extension unit of its own.
     is_unextended: bool,
+    /// The file that ended the walk would begin here, if it were there.
+    missing: Option<u64>,
     is_whole: bool,
+}
+
+/// Returns the number of the first file with units of messages at or after an offset of the log, or of the file before it.
+fn first_since(queue: &ConsumeQueue, files: &[OffsetFile], phy_offset: i64) -> Result<usize> {
+    for (number, file) in files.iter().enumerate().rev() {
+        let unit = queue.unit(files, file.start.div_ceil(queue.unit_bytes()))?.map(|first| first.unit);
+        if unit.is_some_and(|unit| unit.is_valid() && unit.unit.is_message() && unit.unit.phy_offset < phy_offset) {
+            return Ok(number);
+        }
+    }
+    Ok(0)
+}
+
+/// Returns whether the edge of a sector is inside the tags code of a unit that was written since the last checkpoint. If the
+/// sector after it is lost, the unit looks valid.
+fn may_be_torn(queue: &ConsumeQueue, last: Numbered, file_size: u64, dispatched: i64) -> bool {
+    let at = last.number * queue.unit_bytes() % file_size + TAGS_CODE_AT;
+    let edge = at.next_multiple_of(SECTOR);
+    queue.kind() == Kind::Plain
+        && last.unit.unit.phy_offset >= dispatched
+        && !is_extension_address(last.unit.unit.tags_code)
+        && at < edge
+        && edge < at + TAGS_CODE_LEN
 }
 
 fn find_end(
     queue: &ConsumeQueue,
     files: &[OffsetFile],
+    from: usize,
     file_size: u64,
     log_end: i64,
     extension: &mut ExtensionCheck,
 ) -> Result<(Walk, Option<Numbered>)> {
-    let mut from = files.len().saturating_sub(WALKED);
+    let mut from = from;
     let mut walk = walk(queue, files.get(from..).unwrap_or_default(), file_size, log_end, extension)?;
     let mut last = walk.last;
     while last.is_none() && from > 0 {
@@ -133,10 +189,18 @@ fn walk_once(
     extension: &mut ExtensionCheck,
 ) -> Result<Walk> {
     let begin = files.first().map_or(0, |file| file.start / queue.unit_bytes());
-    let mut walk = Walk { last: None, address: None, end: begin, stop: None, is_unextended: false, is_whole: true };
+    let mut walk =
+        Walk { last: None, address: None, end: begin, stop: None, is_unextended: false, missing: None, is_whole: true };
     let mut before = 0;
     extension.restart();
+    let mut next = None;
     for file in files {
+        walk.missing = next.filter(|start| *start != file.start);
+        next = Some(file.start + file_size);
+        walk.is_whole = walk.missing.is_none();
+        if !walk.is_whole {
+            break;
+        }
         let mut failed = None;
         queue.read_file(file, 0, u64::MAX, |unit| {
             if !is_in_order(unit.unit, before, log_end) {
@@ -224,6 +288,10 @@ fn look_behind(
     let Some((file, found, before)) = damage else {
         return Ok((cut, false));
     };
+    if let Some(missing) = walk.missing {
+        checked.find(&file.path, 0, report::Kind::FileGap, format!("a file that begins at {missing}"), file.start);
+        return Ok((cut, true));
+    }
     let stop = walk.stop.filter(|stop| !stop.unit.is_valid() || walk.is_unextended);
     let holds = |at: u64| files.iter().find(|file| file.start <= at && at < file.end());
     let place = stop.and_then(|stop| Some((stop, holds(stop.number * queue.unit_bytes())?)));

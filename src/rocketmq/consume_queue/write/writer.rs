@@ -16,8 +16,8 @@ use super::files::{Written, WrittenFiles};
 use super::queue::{QueueEnd, WrittenQueue};
 use super::recovery::{RecoveredQueue, check_files};
 use crate::error::{Error, Result};
-use crate::io::disk;
 use crate::io::store_lock::refuse_other_holder;
+use crate::io::{FirstFailure, disk};
 use crate::report::{self, Report};
 use crate::rocketmq::commit_log::frame::{INNER_BATCH, is_in_queue};
 use crate::rocketmq::consume_queue::directories::{
@@ -52,6 +52,7 @@ pub struct ConsumeQueueWriter {
     /// The same for extension files.
     extensions: Written,
     checked: Report,
+    failure: FirstFailure,
 }
 
 impl ConsumeQueueWriter {
@@ -111,24 +112,25 @@ impl ConsumeQueueWriter {
     /// Opens the queues of the store in `root` to append to them. Any of the folders may be missing.
     ///
     /// Removes units of messages at or after `end_phy_offset` in the log. Counts `units_cut` and `queue_files_deleted`. Units
-    /// that were lost to damage are findings ([`Self::dispatch_offset`]).
+    /// that were lost to damage are findings ([`Self::dispatch_offset`]). After an unclean exit `dispatched` is the offset in the
+    /// log from which all messages are dispatched again: what is before it is on the disk.
     ///
     /// # Errors
     /// `Locked` while a broker holds the store; `InvalidArgument` for sizes that differ from those of the existing files, or for
     /// queues in a database; `Corrupt` for files whose sizes or names do not fit together; the system's error, with the path.
-    pub fn open(root: &Path, end_phy_offset: i64, options: WriterOptions) -> Result<Self> {
+    pub fn open(root: &Path, end_phy_offset: i64, dispatched: Option<i64>, options: WriterOptions) -> Result<Self> {
         check_sizes(&options)?;
         let root = &disk::absolute(root)?;
         refuse_other_holder(&root.join("lock"))?;
         let sizes = FileSizes::of(root, &options)?;
         let plain = root.join(folder(Kind::Plain));
-        fs::create_dir_all(&plain).map_err(|e| Error::io(&plain, e))?;
         let mut writer = Self::new(root, options, sizes);
+        writer.written.create_directory(&plain)?;
         writer.checked.count("units_cut", 0);
         writer.checked.count("queue_files_deleted", 0);
         for kind in [Kind::Plain, Kind::Batch] {
             for queue in queues(root, folder(kind))? {
-                writer.open_queue(kind, queue, end_phy_offset)?;
+                writer.open_queue(kind, queue, end_phy_offset, dispatched)?;
             }
         }
         // If a queue has no files, no unit refers to its extension files. They are written from their beginning.
@@ -152,15 +154,24 @@ impl ConsumeQueueWriter {
             written: Written::default(),
             extensions: Written::default(),
             checked: Report::default(),
+            failure: FirstFailure::default(),
         }
     }
 
-    fn open_queue(&mut self, kind: Kind, queue: QueueDirectory, end_phy_offset: i64) -> Result<()> {
+    fn open_queue(
+        &mut self,
+        kind: Kind,
+        queue: QueueDirectory,
+        end_phy_offset: i64,
+        dispatched: Option<i64>,
+    ) -> Result<()> {
         let QueueDirectory { topic, queue_id, directory } = queue;
         let (files, extension) = self.files(kind, &topic, queue_id);
         let addresses = self.directory(EXTENSION_FOLDER, &topic, queue_id);
-        let opened = RecoveredQueue::open(&directory, &addresses, files.file_size, end_phy_offset, &mut self.checked)?;
-        let RecoveredQueue { end, address, units_cut, truncated, is_damaged } = opened;
+        let checked = &mut self.checked;
+        let opened =
+            RecoveredQueue::open(&directory, &addresses, files.file_size, end_phy_offset, dispatched, checked)?;
+        let RecoveredQueue { end, address, units_cut, truncated, is_damaged, doubtful } = opened;
         self.checked.count("units_cut", units_cut);
         self.checked.count("queue_files_deleted", truncated.files);
         self.log_end = self.log_end.max(end.log_end);
@@ -171,7 +182,7 @@ impl ConsumeQueueWriter {
             Some(files) => Some(ExtensionWriter::open(files, end.log_end >= 0, address)?),
             None => None,
         };
-        let queue = WrittenQueue::new(files, extension, kind, end);
+        let queue = WrittenQueue::new(files, extension, kind, end).doubting(doubtful);
         self.queues.entry(topic).or_default().insert((queue_id, kind == Kind::Batch), queue);
         Ok(())
     }
@@ -311,8 +322,15 @@ impl ConsumeQueueWriter {
     /// are written before the units that refer to them.
     ///
     /// # Errors
-    /// The system's error, with the path. Units that were not written stay in the buffer.
+    /// The system's error, with the path: units that were not written stay in the buffer. `WriteFailed`, also of an earlier flush:
+    /// nothing more is written.
     pub fn flush(&mut self, sync: bool) -> Result<()> {
+        self.failure.check()?;
+        let flushed = self.write(sync);
+        self.failure.keep(flushed)
+    }
+
+    fn write(&mut self, sync: bool) -> Result<()> {
         for queue in self.queues.values_mut().flat_map(HashMap::values_mut) {
             queue.write_extension(&mut self.extensions)?;
         }

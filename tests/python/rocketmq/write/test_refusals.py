@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import socket
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +16,6 @@ from logdex.rocketmq import MessageStore, StoreWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 SMALL: dict[str, Any] = {"file_size": 65_536, "hash_slots": 100, "max_entries": 11, "zone": "UTC", "services": False}
 QUEUE = "consumequeue/A/0"
@@ -36,10 +38,6 @@ def longer(root: Path) -> None:
         file.write(b"x")
 
 
-def odd_name(root: Path) -> None:
-    (root / QUEUE / f"{10:020}").write_bytes(b"x" * 200)
-
-
 def a_file(name: str) -> Callable[[Path], None]:
     def replace(root: Path) -> None:
         shutil.rmtree(root / name)
@@ -52,7 +50,6 @@ def a_file(name: str) -> Callable[[Path], None]:
     ("change", "error"),
     [
         (longer, CorruptFileError),
-        (odd_name, CorruptFileError),
         (a_file("index"), NotADirectoryError),
         (a_file("consumequeue"), NotADirectoryError),
     ],
@@ -69,6 +66,42 @@ def test_odd_parts_of_a_store(
     before = contents(store)
     with pytest.raises(error):
         StoreWriter.open(store, **SMALL, truncate=True)
+    assert contents(store) == before
+
+
+def a_directory(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.mkdir()
+
+
+def a_socket(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    # A path in a socket's address is short.
+    descriptor = os.open(path.parent, os.O_RDONLY)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"/proc/self/fd/{descriptor}/{path.name}")
+    os.close(descriptor)
+
+
+def a_link(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.symlink_to(path.parents[-1] / "nowhere")
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs /proc")
+@pytest.mark.parametrize("replace", [a_directory, a_socket, a_link])
+@pytest.mark.parametrize(
+    "name",
+    [f"{QUEUE}/{0:020}", f"{QUEUE}/{400:020}", f"{QUEUE}/{600:020}", f"commitlog/{65_536:020}", "abort", "checkpoint"],
+)
+def test_nothing_is_changed_if_something_else_is_in_the_place_of_a_file(
+    store: Path, name: str, replace: Callable[[Path], None]
+) -> None:
+    (store / "lock").unlink()
+    replace(store / name)
+    before = contents(store)
+    with pytest.raises(OSError, match=re.escape(str(store / name))):
+        StoreWriter.open(store, **SMALL, last_exit_ok=False)
     assert contents(store) == before
 
 

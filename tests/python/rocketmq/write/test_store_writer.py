@@ -8,16 +8,15 @@ import subprocess
 import sys
 import textwrap
 import threading
-from typing import TYPE_CHECKING, Any
+import time
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from logdex.errors import LockedError
-from logdex.rocketmq import CommitLog, IndexService, MessageStore, PutResult, StoreCheckpoint, StoreWriter
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from logdex.rocketmq import CommitLog, IndexService, MessageStore, PutResult, StoreCheckpoint, StoreWriter, WriterState
 
 SMALL: dict[str, Any] = {"file_size": 16_384, "queue_file_size": 400, "hash_slots": 20, "max_entries": 50}
 
@@ -340,29 +339,56 @@ def test_after_close_nothing_goes(tmp_path: Path) -> None:
 def test_a_writer_that_is_forgotten_ends_its_thread(tmp_path: Path) -> None:
     writer = open_small(tmp_path, services=True)
     writer.put_message("T", keys="k")
+    # The finalizer waits for nothing; opening does.
     del writer
-    assert [thread for thread in threading.enumerate() if thread.name == "logdex-store"] == []
     with open_small(tmp_path) as writer:
+        assert [thread for thread in threading.enumerate() if thread.name == "logdex-store"] == []
         assert writer.put_message("T").queue_offset == 1
 
 
-def test_an_error_of_the_services_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    failed = threading.Event()
+def wait_for(writer: StoreWriter, status: str) -> None:
+    deadline = time.monotonic() + 60
+    while writer.state.status != status:
+        assert time.monotonic() < deadline, writer.state
+        time.sleep(0.01)
 
+
+@pytest.mark.parametrize("error", [OSError(24, "Too many open files"), OSError(28, "No space left"), MemoryError()])
+def test_the_services_retry_what_may_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
     def fail(*_: object, **__: object) -> int:
-        failed.set()
+        raise error
+
+    with open_small(tmp_path, services=True) as writer:
+        assert writer.state == WriterState("open")
+        with monkeypatch.context() as patch:
+            patch.setattr(IndexService, "build_index", fail)
+            writer.put_message("T", keys="k0")
+            wait_for(writer, "retrying")
+            assert writer.state.error is error
+            assert writer.state.since is not None
+            # Puts go on.
+            writer.put_message("T", keys="k1")
+            with pytest.raises(type(error)):
+                writer.flush()
+        wait_for(writer, "open")
+        writer.put_message("T", keys="k2")
+    assert writer.state == WriterState("closed")
+    assert [record.levelname for record in caplog.records if "tried again" in record.getMessage()] == ["WARNING"]
+    with MessageStore.open(tmp_path) as store:
+        assert store.verify().ok
+        assert all(len(store.find("T", f"k{number}", scan=False)) == 1 for number in range(3))
+
+
+def test_an_error_of_close_leaves_the_store_as_after_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> int:
         raise OSError(28, "No space left on device")
 
+    writer = open_small(tmp_path, services=True)
     with monkeypatch.context() as patch:
         patch.setattr(IndexService, "build_index", fail)
-        writer = open_small(tmp_path, services=True)
         writer.put_message("T", keys="k")
-        assert failed.wait(30)
-        for thread in threading.enumerate():
-            if thread.name == "logdex-store":
-                thread.join(30)
-        with pytest.raises(OSError, match="No space left"):
-            writer.put_message("T")
         with pytest.raises(OSError, match="No space left"):
             writer.close()
         writer.close()
@@ -372,6 +398,22 @@ def test_an_error_of_the_services_is_told(tmp_path: Path, monkeypatch: pytest.Mo
     with MessageStore.open(tmp_path) as store:
         assert store.verify().ok
         assert len(store.find("T", "k", scan=False)) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_close_closes_every_file(tmp_path: Path) -> None:
+    def held() -> list[str]:
+        links = [str(path.readlink()) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+        maps = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+        return [name for name in links + maps if str(tmp_path) in name]
+
+    writer = open_small(tmp_path)
+    for number in range(100):
+        writer.put_message("T", bytes(1_000), keys=str(number), delay_level=number % 2)
+    writer.deliver_due(0)
+    assert held()
+    writer.close()
+    assert held() == []
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")

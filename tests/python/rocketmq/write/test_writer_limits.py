@@ -1,7 +1,8 @@
-"""Writers in a restricted process: a limit on the length of files, and a fork."""
+"""Writers in a restricted process: a full disk, limits on files, descriptors and address space, and a fork."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
 SMALL = 'file_size=16384, hash_slots=20, max_entries=50, zone="UTC", services=False'
 
 
-def run(program: str) -> list[str]:
-    """Run a program in a separate process; return the lines that it prints."""
+def run(program: str, *command: str) -> list[str]:
+    """Run a program in a separate process; return the lines that it prints. A command before it prepares the process."""
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(program)],
+        [*command, sys.executable, "-W", "ignore", "-c", textwrap.dedent(program)],
         capture_output=True,
         text=True,
         timeout=60,
@@ -89,6 +90,7 @@ def test_a_forked_child_never_waits_for_a_lock_of_its_parent(tmp_path: Path) -> 
                             "append_batch": [units],
                             "put_message": ["T", b"", []] if owner is log else ["T"],
                             "put_messages": [many],
+                            "put_stored": [many],
                             "set_queue_offset": ["T", 0, 0],
                             "set_queue_offsets": [units],
                             "keep_checkpoint": ["checkpoint"],
@@ -112,4 +114,127 @@ def test_a_forked_child_never_waits_for_a_lock_of_its_parent(tmp_path: Path) -> 
             thread.join()
     """)
     # `with` blocks end in the child as well.
-    assert set(lines) == {"StoreWriter close"}
+    assert set(lines) == {"StoreWriter close", "CommitLogWriter check"}
+
+
+BEGIN = """
+import os, resource, subprocess, sys, time
+from logdex.rocketmq import MessageStore, StoreWriter
+SIZES = dict(file_size=1 << 20, queue_file_size=20_000, hash_slots=2_000, max_entries=500, zone="UTC")
+acknowledged, errors = [], []
+def put(writer, numbers, topics=5, size=500):
+    for number in numbers:
+        try:
+            writer.put_message(f"T{number % topics}", bytes(size), keys=f"k{number}")
+            acknowledged.append((f"T{number % topics}", f"k{number}"))
+        except (OSError, MemoryError) as error:
+            errors.append(error)
+def attempt(call):
+    try:
+        call()
+    except (OSError, MemoryError) as error:
+        errors.append(error)
+def limit(kind, soft):
+    resource.setrlimit(kind, (soft, resource.getrlimit(kind)[1]))
+def end(root):
+    with StoreWriter.open(root, services=False, **SIZES):
+        pass
+    with MessageStore.open(root) as store:
+        report = store.verify()
+        lost = [key for key in acknowledged if len(store.find(*key, scan=False)) != 1]
+        print(len(errors) > 0, len(acknowledged) > 20, len(lost), report.ok)
+"""
+
+
+def limited(program: str, *command: str) -> None:
+    """Run a program under a limit: calls fail, and no acknowledged message is lost."""
+    assert run(BEGIN + textwrap.dedent(program), *command)[-1] == "True True 0 True"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limits")
+@pytest.mark.parametrize("services", [False, True])
+def test_a_limit_on_the_length_of_files(tmp_path: Path, *, services: bool) -> None:
+    limited(f"""
+        writer = StoreWriter.open({str(tmp_path)!r}, services={services}, flush="sync", **SIZES)
+        put(writer, range(20))
+        writer.flush()
+        limit(resource.RLIMIT_FSIZE, 300_000)
+        put(writer, range(100, 1_000))
+        limit(resource.RLIMIT_FSIZE, resource.RLIM_INFINITY)
+        put(writer, range(2_000, 2_010))
+        attempt(writer.close)
+        end({str(tmp_path)!r})
+    """)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts descriptors in /proc")
+@pytest.mark.parametrize("more", [0, 1, 2, 4])
+@pytest.mark.parametrize("services", [False, True])
+def test_a_limit_on_descriptors_passes(tmp_path: Path, more: int, *, services: bool) -> None:
+    """The writer goes on once there are descriptors again."""
+    limited(f"""
+        writer = StoreWriter.open({str(tmp_path)!r}, services={services}, flush="sync", **SIZES)
+        put(writer, range(20))
+        writer.flush()
+        soft = len(os.listdir("/proc/self/fd")) - 1 + {more}
+        held = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        limit(resource.RLIMIT_NOFILE, soft)
+        put(writer, range(100, 3_000), topics=100)
+        attempt(writer.flush)
+        deadline = time.monotonic() + 30
+        while {services} and writer.state.status != "retrying" and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert writer.state.status == ("retrying" if {services} else "open"), writer.state
+        limit(resource.RLIMIT_NOFILE, held)
+        put(writer, range(5_000, 5_010))
+        writer.flush()
+        while writer.state.status != "open" and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert writer.state == ("open", None, None), writer.state
+        writer.close()
+        assert not os.path.exists({str(tmp_path / "abort")!r})
+        end({str(tmp_path)!r})
+    """)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the address space from /proc")
+@pytest.mark.parametrize("mebibytes", [1, 8])
+def test_a_limit_on_the_address_space(tmp_path: Path, mebibytes: int) -> None:
+    limited(f"""
+        writer = StoreWriter.open({str(tmp_path)!r}, services=False, flush="none", **SIZES)
+        put(writer, range(30))
+        pages = int(open("/proc/self/statm").read().split()[0])
+        limit(resource.RLIMIT_AS, pages * resource.getpagesize() + ({mebibytes} << 20))
+        attempt(lambda: put(writer, [40], size={mebibytes + 20} << 20))
+        put(writer, range(100, 300))
+        attempt(writer.dispatch)
+        limit(resource.RLIMIT_AS, resource.RLIM_INFINITY)
+        attempt(writer.close)
+        end({str(tmp_path)!r})
+    """)
+
+
+def small_disk(folder: Path, mebibytes: int) -> tuple[str, ...]:
+    """Return a command that runs another one with a small disk mounted at a folder, where the system lets it."""
+    mount = f'mount -t tmpfs -o size={mebibytes}m none "$0" && exec "$@"'
+    command = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, str(folder))
+    if not shutil.which("unshare") or subprocess.run([*command, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("cannot mount a small disk here")
+    return command
+
+
+@pytest.mark.parametrize("services", [False, True])
+@pytest.mark.parametrize("mebibytes", [2, 4])
+def test_a_full_disk(tmp_path: Path, mebibytes: int, *, services: bool) -> None:
+    limited(
+        f"""
+        root = {str(tmp_path)!r} + "/store"
+        writer = StoreWriter.open(root, services={services}, flush="sync", **SIZES)
+        put(writer, range(8_000), size=900)
+        attempt(writer.flush)
+        attempt(writer.close)
+        subprocess.run(["mount", "-o", "remount,size=64m", {str(tmp_path)!r}], check=True)
+        end(root)
+        """,
+        *small_disk(tmp_path, mebibytes),
+    )

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from logdex._core import DirectoryLock
 from logdex.errors import CorruptFileError, LockedError
-from logdex.hash_index.directory import DirectoryLock
 from logdex.spark.index.job import Job, WrittenFile, finish_commits, index_files
 
 if TYPE_CHECKING:

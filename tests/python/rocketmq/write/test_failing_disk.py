@@ -1,0 +1,284 @@
+"""After a failed write or fsync a writer is over: later calls raise the first error, and opening again recovers.
+
+The disk fails in a separate process, with a library that is loaded before the system's (support/failing_disk.c).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from logdex.rocketmq import MessageStore, StoreWriter
+
+SOURCE = Path(__file__).parents[2] / "support" / "failing_disk.c"
+SIZES: dict[str, Any] = {
+    "file_size": 65_536,
+    "queue_file_size": 400,
+    "hash_slots": 50,
+    "max_entries": 120,
+    "zone": "UTC",
+}
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or shutil.which("cc") is None, reason="needs LD_PRELOAD and a C compiler"
+)
+
+BEGIN = f"""
+    import os, sys, time
+    from logdex.errors import WriteFailedError
+    from logdex.rocketmq import IndexService, MessageStore, StoreWriter
+    SIZES = {SIZES!r}
+    root = sys.argv[1]
+    def fail(calls, part, nbytes=0):
+        open(os.environ["FAILING_DISK"], "w").write(f"{{calls}} {{part}} {{nbytes}}")
+    def well():
+        os.unlink(os.environ["FAILING_DISK"])
+    def told(name, call):
+        try:
+            print(name, "passed", call())
+        except WriteFailedError as error:
+            print(name, error.errno, error.filename)
+    def ten(name, writer):
+        writer.put_messages({{"topic": ["T"] * 10, "keys": [f"{{name}}{{i}}" for i in range(10)], "body": [b"r" * 100] * 10}})
+    def later(writer):
+        told("put", lambda: writer.put_message("T", keys="later"))
+        told("puts", lambda: ten("later", writer))
+        told("flush", writer.flush)
+        told("dispatch", writer.dispatch)
+        print(writer.state.status, writer.state.error.errno, writer.state.since is not None)
+        told("close", writer.close)
+        print("abort", os.path.exists(root + "/abort"))
+"""
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    built = tmp_path_factory.mktemp("disk") / "failing_disk.so"
+    subprocess.run([str(shutil.which("cc")), "-shared", "-fPIC", "-o", str(built), str(SOURCE), "-ldl"], check=True)
+    return built
+
+
+def run(library: Path, root: Path, program: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(BEGIN) + textwrap.dedent(program), str(root)],
+        env={**os.environ, "LD_PRELOAD": str(library), "FAILING_DISK": f"{root}.fails"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def refused(path: Path | str, status: str = "failed 5 True") -> list[str]:
+    """Return what `later` prints after a failure at a path."""
+    calls = [f"{call} 5 {path}" for call in ("put", "puts", "flush", "dispatch")]
+    return [*calls, status, f"close 5 {path}", "abort True"]
+
+
+def keys(root: Path) -> list[str]:
+    """Recover a store, check it, and return the keys of its messages."""
+    with StoreWriter.open(root, **SIZES, services=False) as writer:
+        assert writer.recovered.ok, writer.recovered
+    with MessageStore.open(root) as store:
+        report = store.verify()
+        assert report.ok, report
+        found = [message["keys"] for message in pa.table(store.messages(columns=["keys"])).to_pylist()]
+        assert all(len(store.find("T", key, scan=False)) == 1 for key in found)
+    return found
+
+
+@pytest.mark.parametrize("flush", ["sync", "async", "none"])
+@pytest.mark.parametrize("services", [False, True])
+def test_after_a_failed_fsync_of_the_log_nothing_is_acknowledged(
+    library: Path, tmp_path: Path, flush: str, services: bool
+) -> None:
+    root = tmp_path / "store"
+    lines = run(
+        library,
+        root,
+        f"""
+        writer = StoreWriter.open(root, flush={flush!r}, services={services}, **SIZES)
+        writer.put_message("T", keys="before")
+        writer.flush()
+        fail("fdatasync", "commitlog")
+        def put():
+            writer.put_message("T", bytes(30_000), keys="A")
+            writer.flush()
+        told("A", put)
+        well()
+        later(writer)
+        """,
+    )
+    log = root / "commitlog" / f"{0:020}"
+    assert lines == [f"A 5 {log}", *refused(log)]
+    # As after a crash: a message without an acknowledgement may be there.
+    assert keys(root) in (["before"], ["before", "A"])
+
+
+@pytest.mark.parametrize("written", [0, 8, 100, 500, 900, 1_900])
+def test_a_batch_that_was_refused_never_comes_back(library: Path, tmp_path: Path, written: int) -> None:
+    root = tmp_path / "store"
+    lines = run(
+        library,
+        root,
+        f"""
+        writer = StoreWriter.open(root, flush="sync", services=False, **SIZES)
+        writer.put_message("T", b"first", keys="first")
+        fail("pwrite", "commitlog", {written})
+        told("refused", lambda: ten("refused", writer))
+        well()
+        later(writer)
+        with MessageStore.open(root) as store:
+            print([key.as_py() for batch in store.messages(columns=["keys"]) for key in batch.column("keys")])
+        """,
+    )
+    log = root / "commitlog" / f"{0:020}"
+    assert lines == [f"refused 5 {log}", *refused(log), "['first']"]
+    assert keys(root) == ["first"]
+
+
+def test_a_refused_batch_over_two_files_never_comes_back(library: Path, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    lines = run(
+        library,
+        root,
+        """
+        writer = StoreWriter.open(root, flush="sync", services=False, **SIZES)
+        writer.put_message("T", bytes(64_000), keys="first")
+        fail("pwrite", "commitlog", 1_900)
+        told("refused", lambda: ten("refused", writer))
+        """,
+    )
+    assert len(lines) == 1
+    assert lines[0].startswith("refused 5")
+    assert keys(root) == ["first"]
+
+
+@pytest.mark.parametrize("services", [False, True])
+@pytest.mark.parametrize("calls", ["fsync", "pwrite"])
+def test_after_a_failed_write_of_a_queue_the_writer_is_over(
+    library: Path, tmp_path: Path, calls: str, services: bool
+) -> None:
+    root = tmp_path / "store"
+    lines = run(
+        library,
+        root,
+        f"""
+        writer = StoreWriter.open(root, services={services}, **SIZES)
+        fail("{calls}", "consumequeue/T/0")
+        writer.put_message("T", keys="A")
+        told("A", writer.flush)
+        well()
+        later(writer)
+        """,
+    )
+    queue = root / "consumequeue" / "T" / "0" / f"{0:020}"
+    assert lines == [f"A 5 {queue}", *refused(queue)]
+    assert keys(root) == ["A"]
+
+
+def test_after_a_failed_msync_of_the_index_the_writer_is_over(library: Path, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    lines = run(
+        library,
+        root,
+        """
+        writer = StoreWriter.open(root, services=False, **SIZES)
+        writer.put_message("T", keys="A")
+        fail("msync", "any")
+        told("A", writer.flush)
+        well()
+        later(writer)
+        """,
+    )
+    (index,) = (root / "index").iterdir()
+    assert lines == [f"A 5 {index}", *refused(index)]
+    assert keys(root) == ["A"]
+
+
+@pytest.mark.parametrize("calls", ["fdatasync", "pwrite"])
+def test_after_a_failed_write_of_the_checkpoint_the_writer_is_over(library: Path, tmp_path: Path, calls: str) -> None:
+    root = tmp_path / "store"
+    lines = run(
+        library,
+        root,
+        f"""
+        writer = StoreWriter.open(root, services=False, **SIZES)
+        writer.put_message("T", keys="A")
+        writer.flush()
+        fail("{calls}", "checkpoint")
+        writer.put_message("T", keys="B", store_timestamp=4_000_000_000_000)
+        told("flush", writer.flush)
+        well()
+        later(writer)
+        """,
+    )
+    path = root / "checkpoint"
+    assert lines == [f"flush 5 {path}", *refused(path)]
+    assert keys(root) == ["A", "B"]
+
+
+def test_an_index_alone_is_over_too(library: Path, tmp_path: Path) -> None:
+    lines = run(
+        library,
+        tmp_path / "index",
+        """
+        index = IndexService.open(root, mode="a", hash_slots=10, max_entries=100)
+        entry = {"topic": ["T"], "key": ["k"], "phy_offset": [7], "store_timestamp": [1_700_000_000_000]}
+        index.put_batch(entry)
+        fail("msync", "any")
+        told("flush", index.flush)
+        well()
+        told("put", lambda: index.put_batch(entry))
+        told("flush", index.flush)
+        told("close", index.close)
+        """,
+    )
+    (path,) = (tmp_path / "index").iterdir()
+    assert lines == [f"{call} 5 {path}" for call in ("flush", "put", "flush", "close")]
+
+
+def test_a_failed_fsync_of_a_new_name_is_final(library: Path, tmp_path: Path) -> None:
+    """Otherwise the next put would find the file, and never sync its name."""
+    root = tmp_path / "store"
+    lines = run(
+        library,
+        root,
+        """
+        writer = StoreWriter.open(root, services=False, **SIZES)
+        fail("fsync", "commitlog")
+        told("A", lambda: writer.put_message("T", keys="A"))
+        well()
+        later(writer)
+        """,
+    )
+    assert lines == [f"A 5 {root / 'commitlog'}", *refused(root / "commitlog")]
+    assert keys(root) == []
+
+
+@pytest.mark.parametrize("name", ["", "/outer", "/outer/inner"])
+def test_the_name_of_a_new_store_is_synced(library: Path, tmp_path: Path, name: str) -> None:
+    """Each directory that is created has its name in the one above, from the first that exists on."""
+    (tmp_path / "first").mkdir()
+    lines = run(
+        library,
+        tmp_path / "first" / "outer" / "inner" / "store",
+        f"""
+        os.environ["FAILING_DISK"] = {str(tmp_path / "fails")!r}
+        import ctypes
+        ctypes.CDLL(None).setenv(b"FAILING_DISK", {str(tmp_path / "fails").encode()!r}, 1)
+        fail("fsync", "first{name}$")
+        told("open", lambda: StoreWriter.open(root, services=False, **SIZES))
+        """,
+    )
+    assert lines == [f"open 5 {tmp_path / 'first'}{name}"]
