@@ -8,8 +8,11 @@ use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::{Int32Type, TimestampMillisecondType};
 use logdex::rocketmq::commit_log::columns::Column;
-use logdex::rocketmq::commit_log::write::{CommitLogWriter, FlushMode, GivenMessage, Host, PutOptions, WriterOptions};
+use logdex::rocketmq::commit_log::write::{
+    CommitLogWriter, FlushMode, GivenMessage, Host, Limits, PutOptions, WriterOptions,
+};
 use logdex::rocketmq::commit_log::{Bodies, CommitLog, Options, ScanOptions};
+use logdex::rocketmq::release::Release;
 
 use super::timed;
 
@@ -41,6 +44,7 @@ pub(crate) fn put(directory: &Path, messages: &[RecordBatch], batch: usize) -> (
         store_host: Host::parse("127.0.0.1:10911").expect(OK),
         levels: 18,
         flush: FlushMode::Async,
+        limits: Limits { release: Release::V4_9_3, max_message_size: Limits::MAX_MESSAGE_SIZE },
     };
     let writer = CommitLogWriter::open(directory, 0, options).expect(OK);
     let took = if batch == 1 { put_one_by_one(&writer, messages) } else { put_batches(&writer, messages, batch) };

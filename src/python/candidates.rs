@@ -1,5 +1,7 @@
 //! `find_messages` and `FoundMessages`: candidates that were checked against their messages.
 
+use std::sync::Arc;
+
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::{Int32Type, Int64Type, TimestampMillisecondType};
 use arrow_array::{Array, ArrayRef, ListArray, MapArray, RecordBatch, StringArray};
@@ -19,7 +21,9 @@ use crate::error::Result;
 use crate::hash_index::KeyColumn;
 use crate::java_text::decode_utf8;
 use crate::rocketmq::candidates::{self, Checks, Counts, Question, VerifiedMessages};
+use crate::rocketmq::commit_log::CommitLog;
 use crate::rocketmq::commit_log::columns::Column;
+use crate::time_range::TimeRange;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyFoundMessages>()?;
@@ -45,6 +49,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 ///     tags: The tags of a message, after "T#", count as one of its keys.
 ///     batch_size: The most rows of a batch; it ends earlier at 64 MiB.
 ///     first_row: Number of the first key; the answer then begins with a column `query_row`.
+///     body_budget: Bytes of bodies after which rows have null in place of body and error; None: all bodies.
 ///
 /// Returns:
 ///     A reader of the message columns: in the order of the keys, of each the newest message first, each once.
@@ -54,7 +59,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 ///     TypeError: Columns of another type.
 ///     OSError: The system refuses; raised by the reader, too.
 #[pyfunction]
-#[pyo3(signature = (log, keys, candidates, *, topics=None, begin=None, end=None, max_num=None, tags=false, batch_size=8_192, first_row=None))]
+#[pyo3(signature = (log, keys, candidates, *, topics=None, begin=None, end=None, max_num=None, tags=false, batch_size=8_192, first_row=None, body_budget=None))]
 #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
 fn find_messages(
     log: &PyCommitLog,
@@ -67,6 +72,7 @@ fn find_messages(
     tags: bool,
     #[pyo3(from_py_with = integer::batch_size)] batch_size: i64,
     first_row: Option<i64>,
+    body_budget: Option<usize>,
 ) -> PyResult<PyFoundMessages> {
     let keys = texts(keys::text_column(keys, "keys")?);
     let topics = match topics {
@@ -84,9 +90,10 @@ fn find_messages(
         columns: Column::ALL.to_vec(),
         batch_size: usize::try_from(batch_size).unwrap_or(0),
         first_row,
+        body_budget,
     };
     let questions = questions(keys, &topics, &lists)?;
-    Ok(PyFoundMessages(BatchStream::new(VerifiedMessages::new(log.inner()?, questions, checks)?)))
+    PyFoundMessages::new(log.inner()?, questions, checks)
 }
 
 /// Return for each offset what its message is to a key.
@@ -182,7 +189,7 @@ fn questions(keys: Vec<Option<String>>, topics: &Topics, lists: &[ListArray]) ->
                 candidates.extend_from_slice(list.value(row).as_primitive::<Int64Type>().values());
             }
         }
-        Question { topic, key, candidates }
+        Question { topic, key: Some(key), candidates }
     };
     Ok(keys.into_iter().enumerate().map(|(row, key)| one(row, key)).collect())
 }
@@ -201,7 +208,13 @@ impl Batches for VerifiedMessages {
 
 /// Messages that carry keys, as record batches: an iterator, and an Arrow stream.
 #[pyclass(name = "FoundMessages", module = "logdex._core", frozen)]
-struct PyFoundMessages(BatchStream<VerifiedMessages>);
+struct PyFoundMessages(BatchStream<VerifiedMessages>, Arc<CommitLog>);
+
+impl PyFoundMessages {
+    fn new(log: Arc<CommitLog>, questions: Vec<Question>, checks: Checks) -> PyResult<Self> {
+        Ok(Self(BatchStream::new(VerifiedMessages::new(Arc::clone(&log), questions, checks)?), log))
+    }
+}
 
 batch_reader! {
     PyFoundMessages {
@@ -221,6 +234,38 @@ batch_reader! {
         #[getter]
         fn missing(&self, py: Python<'_>) -> Vec<i64> {
             self.0.notes(py).1
+        }
+
+        /// How many rows at the end of the answer have no body because of `body_budget`, as far as they were read.
+        #[getter]
+        fn without_body(&self, py: Python<'_>) -> u64 {
+            self.0.notes(py).0.without_body
+        }
+
+        /// Read messages of the answer again, with their bodies, a batch of at most 64 MiB or one message at a time.
+        ///
+        /// Args:
+        ///     phy_offsets: Their offsets in the log.
+        ///
+        /// Returns:
+        ///     A reader like this one: the newest message first.
+        ///
+        /// Raises:
+        ///     CorruptFileError: A message is gone; raised by the reader.
+        fn at(&self, phy_offsets: &Bound<'_, PyAny>) -> PyResult<Self> {
+            let offsets = convert::int64_column(phy_offsets, "phy_offsets")?;
+            let candidates = convert::values(&offsets, "phy_offsets")?.to_vec();
+            let checks = Checks {
+                times: TimeRange::ALL,
+                max_num: None,
+                tags: false,
+                columns: Column::ALL.to_vec(),
+                batch_size: 8_192,
+                first_row: None,
+                body_budget: None,
+            };
+            let question = Question { topic: None, key: None, candidates };
+            Self::new(Arc::clone(&self.1), vec![question], checks)
         }
     }
 }

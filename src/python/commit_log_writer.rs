@@ -13,14 +13,15 @@ use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3_arrow::PyRecordBatch;
 
 use super::commit_log::bodies;
-use super::convert::cast;
+use super::convert::{self, cast};
 use super::time::times_of;
 use super::{integer, report};
 use crate::rocketmq::commit_log::Bodies;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::write::{
-    CommitLogWriter, FlushMode, GivenMessage, Host, PutOptions, PutResult, WriterOptions,
+    CommitLogWriter, FlushMode, GivenMessage, Host, Limits, PutOptions, PutResult, WriterOptions,
 };
+use crate::rocketmq::release::Release;
 use crate::rocketmq::truncate;
 
 /// Messages that were put, with their places, and messages that were refused, with the reason.
@@ -83,13 +84,15 @@ impl PyCommitLogWriter {
     ///     file_size: Bytes of a file (mappedFileSizeCommitLog).
     ///     store_host: The broker, as `ip:port` or `[ipv6]:port`, of messages that name none.
     ///     levels: The number of delay levels; a higher level counts as the last one.
+    ///     compat: The release of the broker whose limits hold; None: 4.9.3.
+    ///     max_message_size: Bytes of the longest message (maxMessageSize).
     ///     flush: "async": a thread flushes twice a second if there are 16 KiB or more, and everything every ten seconds;
     ///         "sync": every put waits for the disk, and one flush serves all puts that wait; "none": only `flush` flushes.
     ///
     /// Raises:
     ///     ValueError: An invalid host, a size or an end that no log has, or no level.
     #[staticmethod]
-    #[pyo3(signature = (directory, *, end_phy_offset, file_size=1_073_741_824, store_host="127.0.0.1:10911", levels=18, flush="async"))]
+    #[pyo3(signature = (directory, *, end_phy_offset, file_size=1_073_741_824, store_host="127.0.0.1:10911", levels=18, flush="async", compat=None, max_message_size=4_194_304))]
     fn open(
         directory: PathBuf,
         #[pyo3(from_py_with = integer::end_phy_offset)] end_phy_offset: u64,
@@ -97,6 +100,8 @@ impl PyCommitLogWriter {
         store_host: &str,
         #[pyo3(from_py_with = integer::levels)] levels: i32,
         flush: &str,
+        compat: Option<&str>,
+        max_message_size: usize,
     ) -> PyResult<Self> {
         let flush = match flush {
             "async" => FlushMode::Async,
@@ -107,7 +112,8 @@ impl PyCommitLogWriter {
                 return Err(PyValueError::new_err(text));
             }
         };
-        let options = WriterOptions { file_size, store_host: Host::parse(store_host)?, levels, flush };
+        let limits = Limits { release: convert::compat(compat)?.unwrap_or(Release::V4_9_3), max_message_size };
+        let options = WriterOptions { file_size, store_host: Host::parse(store_host)?, levels, flush, limits };
         Ok(Self { writer: CommitLogWriter::open(&directory, end_phy_offset, options)? })
     }
 

@@ -1,24 +1,26 @@
 //! Candidates of the index, checked against the messages of the log.
 //!
 //! An index stores hashes, so the message itself must show that it carries a key. Frames are read in the order of their
-//! offsets, topic and keys are checked on the raw frame, and columns are built for the messages that pass.
+//! offsets, topic and keys are checked on the raw frame, and columns are built for the messages that pass. Only the frames of one
+//! block and the rows of one batch are in memory: a body of a few KiB may be decompressed to 64 MiB.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchReader};
+use arrow_array::cast::AsArray as _;
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchReader, new_null_array};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 
 use super::commit_log::columns::Column;
 use super::commit_log::frame::Frame;
-use super::commit_log::{BatchBuilder, Bodies, CommitLog, Gather};
+use super::commit_log::{BatchBuilder, Bodies, CommitLog, Gather, KeptFrames};
 use super::index_entries::KeyTexts;
 use crate::error::{Error, Result};
 use crate::hash_index::key_hash;
 use crate::java_text::decode_utf8;
 use crate::time_range::TimeRange;
 
-/// Candidates that are read together. Their frames are in memory at the same time.
+/// Candidates that are read together, unless their frames take too much memory.
 const BLOCK: usize = 1024;
 /// Rows that are added to a batch together.
 const ROWS: usize = 64;
@@ -28,8 +30,8 @@ const ROWS: usize = 64;
 pub struct Question {
     /// The topic; `None`: any.
     pub topic: Option<String>,
-    /// The key.
-    pub key: String,
+    /// The key; `None`: every message at the offsets, each of which must be there.
+    pub key: Option<String>,
     /// Offsets in the log, in any order. Without offsets the answer is empty.
     pub candidates: Vec<i64>,
 }
@@ -47,6 +49,8 @@ pub struct Checks {
     pub columns: Vec<Column>,
     /// The most rows of a batch.
     pub batch_size: usize,
+    /// Bytes of bodies after which the answer has no more: the later rows have null instead. `None`: all bodies.
+    pub body_budget: Option<usize>,
     /// Number of the first question. If it is set, the answer begins with a column `query_row`.
     pub first_row: Option<i64>,
 }
@@ -58,6 +62,8 @@ pub struct Counts {
     pub rejected: u64,
     /// Whether a key has more messages than the limit.
     pub truncated: bool,
+    /// Rows at the end of the answer whose bodies are left out ([`Checks::body_budget`]).
+    pub without_body: u64,
 }
 
 /// Returns the messages that carry the keys, in the order of the questions. Each question has its newest message first and each
@@ -68,10 +74,17 @@ pub struct VerifiedMessages {
     questions: VecDeque<(i64, Question)>,
     /// Messages of the first question found so far.
     found: usize,
+    /// The most candidates of a block.
+    most_pairs: usize,
+    /// The frames of the block, and those that are not in a batch yet: place and number of the question.
+    frames: KeptFrames,
+    chosen: VecDeque<(usize, i64)>,
     builder: BatchBuilder,
     rows: Vec<i64>,
+    /// The message columns, and all columns of the answer.
+    messages: SchemaRef,
     schema: SchemaRef,
-    ready: VecDeque<RecordBatch>,
+    body_bytes: usize,
     counts: Counts,
     missing: BTreeSet<i64>,
     failed: bool,
@@ -125,7 +138,8 @@ impl VerifiedMessages {
             return Err(Error::InvalidArgument("batch_size: expected 1 or more, got 0".to_owned()));
         }
         let builder = log.builder(&checks.columns, Bodies::Decoded);
-        let mut schema = builder.schema();
+        let messages = builder.schema();
+        let mut schema = Arc::clone(&messages);
         if checks.first_row.is_some() {
             let row = Arc::new(Field::new("query_row", DataType::Int64, true));
             schema =
@@ -142,10 +156,14 @@ impl VerifiedMessages {
             checks,
             questions,
             found: 0,
+            most_pairs: BLOCK,
+            frames: KeptFrames::default(),
+            chosen: VecDeque::new(),
             builder,
             rows: Vec::new(),
+            messages,
             schema,
-            ready: VecDeque::new(),
+            body_bytes: 0,
             counts: Counts::default(),
             missing: BTreeSet::new(),
             failed: false,
@@ -165,30 +183,32 @@ impl VerifiedMessages {
     /// Return the next batch; `None` at the end and after an error.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// The system's error, with the path; `Corrupt` where a message of a question without a key is gone.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
-        while self.ready.is_empty() && !self.failed && !self.questions.is_empty() {
-            if let Err(error) = self.answer_block() {
+        while !self.failed {
+            if let Some(batch) = self.build() {
+                return Ok(Some(batch));
+            }
+            if self.questions.is_empty() {
+                break;
+            }
+            if let Err(error) = self.read_block() {
                 self.failed = true;
                 self.questions.clear();
                 return Err(error);
             }
         }
-        if self.ready.is_empty() && !self.failed && self.builder.rows() > 0 {
-            let batch = self.take();
-            self.ready.push_back(batch);
-        }
-        Ok(self.ready.pop_front())
+        Ok((!self.failed && self.builder.rows() > 0).then(|| self.take()))
     }
 
     fn next_block(&mut self) -> Block {
         let mut block = Block::default();
-        while block.pairs.len() < BLOCK && !block.unfinished {
+        while block.pairs.len() < self.most_pairs && !block.unfinished {
             let Some((row, mut question)) = self.questions.pop_front() else { break };
             let before = if block.questions.is_empty() { self.found } else { 0 };
             // If a question has a limit, each step reads only a few more candidates than the limit.
             let wanted = self.checks.max_num.map_or(BLOCK, |most| (2 * (most.saturating_sub(before) + 1)).max(16));
-            let most = wanted.min(BLOCK - block.pairs.len()).min(question.candidates.len());
+            let most = wanted.min(self.most_pairs - block.pairs.len()).min(question.candidates.len());
             let newest = question.candidates.split_off(question.candidates.len() - most);
             let number = block.questions.len();
             block.pairs.extend(newest.into_iter().rev().map(|offset| (number, offset)));
@@ -198,7 +218,18 @@ impl VerifiedMessages {
         block
     }
 
-    fn answer_block(&mut self) -> Result<()> {
+    /// Returns the candidates of a block to the questions.
+    fn put_back(&mut self, mut block: Block) {
+        for (number, offset) in block.pairs.into_iter().rev() {
+            if let Some((_, question)) = block.questions.get_mut(number) {
+                question.candidates.push(offset);
+            }
+        }
+        block.questions.into_iter().rev().for_each(|question| self.questions.push_front(question));
+    }
+
+    /// Reads the next candidates and chooses the messages of the answer.
+    fn read_block(&mut self) -> Result<()> {
         let mut block = self.next_block();
         let mut offsets: Vec<i64> = block.pairs.iter().map(|(_, offset)| *offset).collect();
         offsets.sort_unstable();
@@ -212,21 +243,40 @@ impl VerifiedMessages {
         order.sort_by_key(|number| pairs.get(*number).map(|pair| pair.place));
         let log = Arc::clone(&self.log);
         let mut gather = Gather::new(&log)?;
-        let mut next = 0;
-        gather.read(&offsets, |place, frame| {
+        let (mut next, mut gone) = (0, None);
+        let read = gather.read(&offsets, |place, frame| {
             let mut is_wanted = false;
             while let Some(pair) =
                 order.get(next).and_then(|number| pairs.get_mut(*number)).filter(|p| p.place == place)
             {
-                if let (Some(frame), Some((_, question))) = (&frame, block.questions.get(pair.question)) {
-                    pair.verdict = self.checks.judge(question, frame);
-                    is_wanted |= pair.verdict == Verdict::Found;
+                match (&frame, block.questions.get(pair.question)) {
+                    (Some(frame), Some((_, question))) => {
+                        pair.verdict = self.checks.judge(question, frame);
+                        is_wanted |= pair.verdict == Verdict::Found;
+                    }
+                    (None, Some((_, question))) if question.key.is_none() => gone = offsets.get(place).copied(),
+                    _ => {}
                 }
                 next += 1;
             }
             is_wanted
         })?;
-        self.add(&block, &pairs, &gather);
+        if let Some(offset) = gone.and_then(|offset| u64::try_from(offset).ok()) {
+            return Err(Error::corrupt(
+                log.path(),
+                offset,
+                "the message that was found at this offset of the log",
+                "none: its file was deleted or changed meanwhile",
+            ));
+        }
+        if read < offsets.len() {
+            // The frames take too much memory: fewer at a time.
+            self.most_pairs = (block.pairs.len() / 2).max(1);
+            self.put_back(block);
+            return Ok(());
+        }
+        self.frames = gather.into_frames();
+        self.choose(&block, &pairs);
         if block.unfinished
             && let Some((row, question)) = block.questions.pop()
         {
@@ -241,11 +291,9 @@ impl VerifiedMessages {
         Ok(())
     }
 
-    /// Add the messages of a block to the answer.
-    fn add(&mut self, block: &Block, pairs: &[Pair], gather: &Gather<'_>) {
+    /// Chooses the messages of a block that belong to the answer.
+    fn choose(&mut self, block: &Block, pairs: &[Pair]) {
         let mut last = 0;
-        let mut rows = Vec::with_capacity(ROWS);
-        let mut numbers = Vec::with_capacity(ROWS);
         for (number, pair) in pairs.iter().enumerate() {
             if pair.question != last {
                 (last, self.found) = (pair.question, 0);
@@ -261,39 +309,39 @@ impl VerifiedMessages {
                     self.found += 1;
                     if self.checks.max_num.is_some_and(|most| self.found > most) {
                         self.counts.truncated = true;
-                    } else if let (Some(row), Some((row_number, _))) =
-                        (gather.row(pair.place), block.questions.get(pair.question))
+                    } else if let (Some(_), Some((row_number, _))) =
+                        (self.frames.row(pair.place), block.questions.get(pair.question))
                     {
-                        rows.push(row);
-                        numbers.push(*row_number);
-                        if rows.len() == ROWS {
-                            self.append(&mut rows, &mut numbers);
-                        }
+                        self.chosen.push_back((pair.place, *row_number));
                     }
                 }
             }
         }
-        self.append(&mut rows, &mut numbers);
     }
 
-    fn append(&mut self, rows: &mut Vec<super::commit_log::Row<'_>>, numbers: &mut Vec<i64>) {
-        let mut begin = 0;
-        while begin < rows.len() {
-            let end = rows.len().min(begin + self.checks.batch_size - self.builder.rows());
-            let added = self.builder.append(rows.get(begin..end).unwrap_or_default());
-            self.rows.extend(numbers.iter().skip(begin).take(added));
-            begin += added;
-            if begin < end || self.builder.rows() >= self.checks.batch_size {
-                let batch = self.take();
-                self.ready.push_back(batch);
+    /// Adds the chosen messages to the batch, and returns it if it is full.
+    fn build(&mut self) -> Option<RecordBatch> {
+        while !self.chosen.is_empty() {
+            let most = ROWS.min(self.checks.batch_size - self.builder.rows());
+            let rows: Vec<_> = self.chosen.iter().take(most).filter_map(|(place, _)| self.frames.row(*place)).collect();
+            let added = self.builder.append(&rows);
+            let is_full = added < rows.len() || self.builder.rows() >= self.checks.batch_size;
+            self.rows.extend(self.chosen.drain(..added).map(|(_, number)| number));
+            if is_full {
+                return Some(self.take());
             }
         }
-        rows.clear();
-        numbers.clear();
+        None
     }
 
     fn take(&mut self) -> RecordBatch {
-        let batch = self.builder.take();
+        let mut batch = self.builder.take();
+        if batch.num_columns() < self.messages.fields().len() {
+            self.counts.without_body += batch.num_rows() as u64;
+            batch = with_columns(&batch, &self.messages);
+        } else if let Some(budget) = self.checks.body_budget {
+            self.count_bodies(&batch, budget);
+        }
         let rows = std::mem::take(&mut self.rows);
         if self.checks.first_row.is_none() {
             return batch;
@@ -302,16 +350,40 @@ impl VerifiedMessages {
         let columns = std::iter::once(rows).chain(batch.columns().iter().cloned()).collect();
         RecordBatch::try_new(Arc::clone(&self.schema), columns).expect("one number was kept for each row")
     }
+
+    /// Counts the bodies of a batch, and leaves out the later ones if the next one may not fit into the budget.
+    fn count_bodies(&mut self, batch: &RecordBatch, budget: usize) {
+        let bodies = batch.column_by_name(Column::Body.name()).and_then(|bodies| bodies.as_binary_opt::<i32>());
+        let sizes = bodies.into_iter().flatten().flatten().map(<[u8]>::len);
+        let (sum, largest) = sizes.fold((0, 0), |(sum, largest), size| (sum + size, size.max(largest)));
+        self.body_bytes += sum;
+        if self.body_bytes + largest > budget {
+            let mut columns = self.checks.columns.clone();
+            columns.retain(|column| !matches!(column, Column::Body | Column::BodyError));
+            self.builder = self.log.builder(&columns, Bodies::Decoded);
+        }
+    }
+}
+
+/// Adds the columns that a batch lacks, with nulls.
+fn with_columns(batch: &RecordBatch, schema: &SchemaRef) -> RecordBatch {
+    let column = |field: &Arc<Field>| {
+        let null = || new_null_array(field.data_type(), batch.num_rows());
+        batch.column_by_name(field.name()).map_or_else(null, Arc::clone)
+    };
+    let columns = schema.fields().iter().map(column).collect();
+    RecordBatch::try_new(Arc::clone(schema), columns).expect("bodies and their errors may be null")
 }
 
 impl Checks {
     fn judge(&self, question: &Question, frame: &Frame<'_>) -> Verdict {
+        let Some(key) = &question.key else { return Verdict::Found };
         let time = frame.store_timestamp();
         if !self.times.meets(time, time) {
             return Verdict::Nothing;
         }
         let is_topic = question.topic.as_ref().is_none_or(|topic| decode_utf8(frame.topic()) == topic.as_str());
-        if is_topic && KeyTexts::of_properties(frame.properties()).carries(&question.key, self.tags) {
+        if is_topic && KeyTexts::of_properties(frame.properties()).carries(key, self.tags) {
             Verdict::Found
         } else {
             Verdict::Rejected

@@ -15,6 +15,8 @@ pub(super) const DELAY: &str = "DELAY";
 pub(super) const INNER_NUM: &str = "INNER_NUM";
 /// The queue offset of the first message of an inner batch.
 pub(super) const INNER_BASE: &str = "INNER_BASE";
+/// Bytes of the longest topic of a frame of version 1.
+pub(super) const LONGEST_TOPIC_V1: usize = 127;
 /// Bytes of the longest topic (upstream `HookUtils#checkBeforePutMessage`).
 pub(super) const LONGEST_TOPIC: usize = 255;
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
+import zlib
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -106,6 +108,85 @@ def test_one_of_them_at_a_time(tmp_path: Path) -> None:
             broker.ask("store_load", root=root, config=CONFIG)
             with pytest.raises(RuntimeError, match="Lock failed"):
                 broker.ask("store_start")
+
+
+_MOST = 4 << 20
+# A frame of topic T with the property KEYS=edge has 101 bytes besides its body.
+_LARGEST_BODY = _MOST - 101
+_TAKEN: list[dict[str, Any]] = [
+    {"topic": "t" * 127},
+    {"topic": "azAZ09%|-_"},
+    {"topic": "%RETRY%" + "g" * 120},
+    {"body": b"b" * _LARGEST_BODY},
+    {"properties": {"KEYS": "edge", "long": "p" * (32_767 - len("KEYS-edge-long-"))}},
+    {"properties": {"KEYS": "edge", "DELAY": "+1"}},
+    {"properties": {"KEYS": "edge", "DELAY": "-1"}},
+    {"properties": {"KEYS": "edge", "DELAY": "99"}},
+    {"sys_flag": 1, "body": zlib.compress(b"b" * 5_000)},
+    {"sys_flag": 0x301, "body": zlib.compress(b"b" * 5_000)},
+    {"sys_flag": 2},
+    {"sys_flag": 4},
+    {"sys_flag": 8},
+    {"sys_flag": 12},
+    {"flag": -1},
+    {"queue_id": 2**31 - 1},
+    {"born_timestamp": 0},
+    {"born_host": "[2001:db8::1]:1", "store_host": "[2001:db8::2]:2"},
+]
+# What the broker says to it; None: its store does not look at this part, as the broker in front of it does.
+_REFUSED: list[tuple[dict[str, Any], str | None]] = [
+    ({"topic": "t" * 128}, "MESSAGE_ILLEGAL"),
+    ({"topic": "%RETRY%" + "g" * 121}, "MESSAGE_ILLEGAL"),
+    ({"body": b"b" * (_LARGEST_BODY + 1)}, "MESSAGE_ILLEGAL"),
+    ({"properties": {"KEYS": "edge", "long": "p" * (32_768 - len("KEYS-edge-long-"))}}, "MESSAGE_ILLEGAL"),
+    ({"topic": "a b"}, None),
+    ({"topic": "a.b"}, None),
+    ({"topic": "\u8ba2\u5355"}, None),
+    ({"topic": ""}, None),
+    ({"sys_flag": 0x80, "properties": {"INNER_NUM": "2"}}, None),
+    ({"sys_flag": 0x101, "body": b"b"}, None),
+    ({"sys_flag": 0x201, "body": b"b"}, None),
+    ({"sys_flag": 0x701, "body": b"b"}, None),
+    ({"properties": {"KEYS": "edge", "DELAY": "abc"}}, None),
+    ({"queue_id": -1}, None),
+]
+
+
+@pytest.mark.parametrize("crashed", [False, True])
+def test_what_a_writer_takes_the_broker_loads_and_serves(
+    driver: Driver, tmp_path: Path, crashed: bool, say: Callable[[str], None]
+) -> None:
+    root = tmp_path / "store"
+    sizes, config = SIZES | {"file_size": 16 << 20}, CONFIG | {"mappedFileSizeCommitLog": 16 << 20}
+    with StoreWriter.open(root, services=False, **sizes) as writer:
+        for message in _TAKEN:
+            writer.put_message(**{"topic": "T", "properties": {"KEYS": "edge"}} | message)
+            writer.put_message("T", b"behind", keys="behind")
+        for message, _ in _REFUSED:
+            with pytest.raises(ValueError, match=r"expected|at most"):
+                writer.put_message(**{"topic": "T", "properties": {"KEYS": "edge"}} | message)
+        end = writer.max_offset
+    if crashed:
+        (root / "abort").touch()
+    _start(driver, root, config)
+    assert driver.ask("store_state")["max_phy_offset"] == end
+    rows = both_say_the_same(driver, root, 2 * len(_TAKEN))
+    driver.ask("store_stop")
+    say(f"messages at the limits, crashed {crashed}: {len(rows)} alike by queue, offset and key")
+
+
+def test_what_the_broker_calls_illegal_a_writer_refuses(driver: Driver, tmp_path: Path) -> None:
+    _start(driver, tmp_path / "store", CONFIG | {"mappedFileSizeCommitLog": 16 << 20})
+    asked = [(message, said) for message, said in _REFUSED if said is not None]
+    plain = {"topic": "T", "queue_id": 0, "flag": 0, "sys_flag": 0, "properties": {"KEYS": "edge"}}
+    messages = [{**mixture(1, 1)[0], **plain, **message, "refused": True} for message, _ in asked]
+    assert len(messages) == 4
+    for message in messages:
+        message["body_base64"] = base64.b64encode(message.pop("body", b"")).decode()
+    # The driver waits for a last message that is taken.
+    results = driver.ask("store_put", messages=[*messages, mixture(1, 1)[0]])["results"]
+    assert [result.get("refused") for result in results] == [*(said for _, said in asked), None]
+    driver.ask("store_stop")
 
 
 def _keys_are_found(broker: Driver, messages: list[dict[str, Any]]) -> int:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 _UNIT = 1024
+_PIECE = 1 << 20
 _SECONDS_BETWEEN = 0.2
 _MINUTE = 60
 _HOUR = 3600
@@ -41,10 +42,21 @@ def say_lines(lines: object) -> None:
         say(line)
 
 
-def say_json(row: Any) -> None:  # noqa: ANN401 -- JSON values
-    """Print one object on one line, in ASCII."""
+def say_json(row: dict[str, Any]) -> None:
+    """Print one object on one line, in ASCII. A long text, such as a body, comes last and is encoded in pieces."""
+    long = {name: text for name, text in row.items() if isinstance(text, str) and len(text) > _PIECE}
+    sys.stdout.write(_json({name: value for name, value in row.items() if name not in long}).removesuffix("}"))
+    for name, text in long.items():
+        sys.stdout.write(f', {_json(name)}: "')
+        for at in range(0, len(text), _PIECE):
+            sys.stdout.write(_json(text[at : at + _PIECE])[1:-1])
+        sys.stdout.write('"')
+    sys.stdout.write("}\n")
+
+
+def _json(value: object) -> str:
     # The one control character that json.dumps leaves as it is.
-    sys.stdout.write(json.dumps(row, default=_plain).replace("\x7f", "\\u007f") + "\n")
+    return json.dumps(value, default=_plain).replace("\x7f", "\\u007f")
 
 
 def say_report(report: Report, *, json: bool) -> int:

@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
     from arro3.core import RecordBatch
 
-    from logdex._types import Progress, Time
+    from logdex._types import Compat, Progress, Time
     from logdex.rocketmq.store import MessageStore
 
+_MAX_INT32 = (1 << 31) - 1
 _COLUMNS = (
     "topic",
     "queue_id",
@@ -57,6 +58,7 @@ def copy_messages(
     begin: Time | None = None,
     end: Time | None = None,
     zone: str | tzinfo | None = None,
+    compat: Compat | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Copy messages into a new store, including those after damage, without messages that a broker truncated.
@@ -72,6 +74,7 @@ def copy_messages(
         begin: First store time, ms or an aware datetime; None: no bound.
         end: Last store time, included.
         zone: Time zone of the names of index files, as for `StoreWriter.open`.
+        compat: The release that is going to load the copy, as for `StoreWriter.open`.
         progress: Called with the finished bytes of the log, and the total.
 
     Returns:
@@ -102,7 +105,7 @@ def copy_messages(
     queues = QueueSet(store.layout, store.commit_log, READING)
     with closing(queues):
         offsets = _first_offsets(queues, topic, TimeRange.of(begin, end))
-        parts = StoreParts(target, _options(store, queues, offsets, zone))
+        parts = StoreParts(target, _options(store, queues, offsets, zone, compat))
     try:
         for (name, queue_id), offset in offsets.items():
             parts.log.set_queue_offset(name, queue_id, offset)
@@ -145,7 +148,11 @@ def _first_offsets(queues: QueueSet, topic: str | None, times: TimeRange) -> dic
 
 
 def _options(
-    store: MessageStore, queues: QueueSet, offsets: dict[tuple[str, int], int], zone: str | tzinfo | None
+    store: MessageStore,
+    queues: QueueSet,
+    offsets: dict[tuple[str, int], int],
+    zone: str | tzinfo | None,
+    compat: Compat | None,
 ) -> StoreOptions:
     """Return the file sizes of a store, and the offset at which a copy's log begins."""
     file_size = store.commit_log.file_size or DEFAULT_FILE_SIZE
@@ -164,7 +171,9 @@ def _options(
         max_entries=files[0].max_entries if files else None,
         zone=zone,
         begin_phy_offset=begin,
-        compat=INDEXES_TAGS if files and store.indexes_tags else None,
+        compat=compat or (INDEXES_TAGS if files and store.indexes_tags else None),
+        # A broker reads messages of every size.
+        max_message_size=_MAX_INT32,
     )
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
+from arro3.core import Table
+
 from logdex import _core
 from logdex._types import check_int64
 from logdex.arrow import BatchStream
@@ -21,7 +23,7 @@ from logdex.rocketmq.read import Range, check_scan, subtract, union
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from arro3.core import Array, RecordBatch, Table
+    from arro3.core import Array, RecordBatch
 
     from logdex._core import CommitLog
     from logdex._types import Progress, Scan
@@ -38,6 +40,7 @@ TAG_PREFIX = "T#"
 _SCAN_BUDGET_BYTES = 1 << 30
 _KEYS_A_STEP = 1_024
 _MESSAGES_A_STEP = 1_024
+_BODY_BYTES_KEPT = 64 << 20
 _SETTERS = tuple(getattr(Message, field.name).__set__ for field in fields(Message))
 
 
@@ -45,7 +48,8 @@ _SETTERS = tuple(getattr(Message, field.name).__set__ for field in fields(Messag
 class FindResult(Sequence[Message]):
     """Messages that carry a key, the newest first, each once: a sequence of `Message`, and an Arrow stream.
 
-    The messages are held as Arrow batches. `Message` objects are made when they are asked for.
+    The messages are held as Arrow batches, with up to 64 MiB of bodies. `Message` objects are made, and the other bodies read
+    from the log, when they are asked for: a batch at a time by iteration and as an Arrow stream, and all by `to_arrow`.
 
     Attributes:
         truncated: More of them exist than were asked for.
@@ -58,6 +62,7 @@ class FindResult(Sequence[Message]):
     """
 
     _table: Table
+    _found: _core.FoundMessages
     truncated: bool
     rejected: int
     complete: bool
@@ -71,14 +76,14 @@ class FindResult(Sequence[Message]):
         return tuple(self)
 
     def to_arrow(self) -> Table:
-        """Return the messages as a table of the message columns."""
-        return self._table
+        """Return the messages as a table of the message columns, with all bodies."""
+        return Table.from_batches([*self._batches(0, len(self))], schema=self._table.schema)
 
     def __arrow_c_schema__(self) -> object:
         return self._table.schema.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        return self._table.__arrow_c_stream__(requested_schema)
+        return BatchStream(self._table.schema, self._batches(0, len(self))).__arrow_c_stream__(requested_schema)
 
     @overload
     def __getitem__(self, index: int) -> Message: ...
@@ -96,13 +101,23 @@ class FindResult(Sequence[Message]):
     def __iter__(self) -> Iterator[Message]:
         return self._rows(0, len(self))
 
+    def heads(self) -> Table:
+        """Return the messages as they are in memory: bodies that were not read are null."""
+        return self._table
+
     def _rows(self, begin: int, end: int) -> Iterator[Message]:
-        before = 0
-        for batch in self._table.to_batches():
-            last = min(end - before, batch.num_rows)
-            for row in range(max(begin - before, 0), last, _MESSAGES_A_STEP):
-                yield from _messages(batch, row, min(row + _MESSAGES_A_STEP, last))
-            before += batch.num_rows
+        for batch in self._batches(begin, end):
+            for row in range(0, batch.num_rows, _MESSAGES_A_STEP):
+                yield from _messages(batch, row, min(row + _MESSAGES_A_STEP, batch.num_rows))
+
+    def _batches(self, begin: int, end: int) -> Iterator[RecordBatch]:
+        """Iterate over the batches of some rows, and read the bodies that are not in memory."""
+        whole = len(self) - self._found.without_body
+        yield from self._table.slice(begin, max(0, min(end, whole) - begin)).to_batches()
+        if end > max(begin, whole):
+            yield from self._found.at(
+                self._table.column("phy_offset").slice(max(begin, whole), end - max(begin, whole))
+            )
 
     def __len__(self) -> int:
         return self._table.num_rows
@@ -110,7 +125,7 @@ class FindResult(Sequence[Message]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, FindResult):
             return NotImplemented
-        mine, others = ([r.messages, *(getattr(r, each.name) for each in fields(r)[1:])] for r in (self, other))
+        mine, others = ([r.messages, *(getattr(r, each.name) for each in fields(r)[2:])] for r in (self, other))
         return mine == others
 
     __hash__ = None  # type: ignore[assignment]
@@ -182,6 +197,7 @@ class KeySearch:
             end=times.end,
             max_num=max_num,
             tags=key.startswith(TAG_PREFIX) and self.has_tags(),
+            body_budget=_BODY_BYTES_KEPT,
         )
         table = found.read_all()
         lost = [
@@ -189,9 +205,8 @@ class KeySearch:
         ]
         unscanned = union([*unread, *lost])
         unreadable = union([*lost, *self._unindexed.refused])
-        return FindResult(
-            table, capped or found.truncated, found.rejected, not unscanned, scanned, unscanned, unreadable
-        )
+        is_truncated = capped or found.truncated
+        return FindResult(table, found, is_truncated, found.rejected, not unscanned, scanned, unscanned, unreadable)
 
     def _candidates(self, topic: str | None, key: str, times: TimeRange) -> tuple[list[Array], bool]:
         """Return lists of offsets where the key may be, and whether a broker's limit cut some off."""

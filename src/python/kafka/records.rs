@@ -83,6 +83,9 @@ fn read_records(
     Ok(if warn { PySegmentReader::new(reader) } else { PySegmentReader::silent(reader) })
 }
 
+/// The numbers of the segments with their findings, and a count.
+type NumberedFindings<'py> = (Vec<(usize, Bound<'py, PyAny>)>, u64);
+
 /// Find the segments that are missing from a log.
 ///
 /// Args:
@@ -105,7 +108,7 @@ fn missing_segments(
     begin: i64,
     end: i64,
     compacted: bool,
-) -> PyResult<(Vec<(usize, Bound<'_, PyAny>)>, u64)> {
+) -> PyResult<NumberedFindings<'_>> {
     let segments = segments.iter().map(|segment| segment.get().inner()).collect::<PyResult<Vec<_>>>()?;
     let unread: Vec<_> = unread.into_iter().map(|(base_offset, name)| Unread { base_offset, name }).collect();
     let missing = py.detach(|| Missing::between(&directory, &segments, &unread, (begin, end), compacted))?;

@@ -13,6 +13,9 @@ use crate::rocketmq::commit_log::scan::window::{LOOKUP_WINDOW, SCAN_WINDOW};
 /// If the average distance of the offsets is at most this, they are read through a large window.
 const NEAR: u64 = 8 * 1024;
 
+/// No more frames are read once those that are kept have more bytes.
+const MOST_KEPT: usize = 64 << 20;
+
 /// A kept frame.
 #[derive(Clone, Copy, Debug)]
 struct Kept {
@@ -24,13 +27,19 @@ struct Kept {
     file_offset: u64,
 }
 
+/// Copies of frames, by the number of their offset.
+#[derive(Debug, Default)]
+pub(crate) struct KeptFrames {
+    arena: Vec<u8>,
+    kept: Vec<Option<Kept>>,
+    paths: Vec<PathBuf>,
+}
+
 /// Reads the frames at given offsets and keeps a copy of the accepted ones.
 #[derive(Debug)]
 pub(crate) struct Gather<'a> {
     look_up: LookUp<'a>,
-    arena: Vec<u8>,
-    kept: Vec<Option<Kept>>,
-    paths: Vec<PathBuf>,
+    frames: KeptFrames,
 }
 
 impl<'a> Gather<'a> {
@@ -39,12 +48,13 @@ impl<'a> Gather<'a> {
     /// # Errors
     /// The system's error, with the path.
     pub(crate) fn new(log: &'a CommitLog) -> Result<Self> {
-        Ok(Self { look_up: LookUp::new(log)?, arena: Vec::new(), kept: Vec::new(), paths: Vec::new() })
+        Ok(Self { look_up: LookUp::new(log)?, frames: KeptFrames::default() })
     }
 
     /// Read the messages at ascending offsets and keep those that `accept` takes. Earlier messages are dropped.
     ///
     /// `accept` is called once for each offset, with its number. It gets `None` if no message begins there.
+    /// Returns the number of offsets that were read: fewer than all if the kept frames take too much memory.
     ///
     /// # Errors
     /// The system's error, with the path.
@@ -52,13 +62,13 @@ impl<'a> Gather<'a> {
         &mut self,
         offsets: &[i64],
         mut accept: impl FnMut(usize, Option<Frame<'_>>) -> bool,
-    ) -> Result<()> {
-        self.arena.clear();
-        self.kept.clear();
+    ) -> Result<usize> {
+        self.frames.arena.clear();
+        self.frames.kept.clear();
         let span = offsets.first().zip(offsets.last()).map_or(0, |(first, last)| last.abs_diff(*first));
         let is_near = offsets.len() > 1 && span / (offsets.len() as u64) <= NEAR;
         self.look_up.set_window(if is_near { SCAN_WINDOW } else { LOOKUP_WINDOW });
-        let (arena, kept, paths) = (&mut self.arena, &mut self.kept, &mut self.paths);
+        let KeptFrames { arena, kept, paths } = &mut self.frames;
         for (number, offset) in offsets.iter().enumerate() {
             self.look_up.find(u64::try_from(*offset).ok(), |found| {
                 let Some((frame, place)) = found else {
@@ -78,10 +88,20 @@ impl<'a> Gather<'a> {
                 kept.push(Some(Kept { at: arena.len(), layout, phy_offset, path: paths.len() - 1, file_offset }));
                 arena.extend_from_slice(bytes);
             })?;
+            if arena.len() > MOST_KEPT {
+                return Ok(number + 1);
+            }
         }
-        Ok(())
+        Ok(offsets.len())
     }
 
+    /// Returns the frames of the last read.
+    pub(crate) fn into_frames(self) -> KeptFrames {
+        self.frames
+    }
+}
+
+impl KeptFrames {
     /// Returns the message of this offset number, if it was kept.
     pub(crate) fn row(&self, number: usize) -> Option<Row<'_>> {
         let kept = self.kept.get(number)?.as_ref()?;

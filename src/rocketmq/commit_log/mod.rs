@@ -29,7 +29,7 @@ pub use decode::suspect::{SplitMessages, Suspect, split_cut_off};
 pub use decode::{body, columns, text};
 pub use frame::{Stop, properties};
 pub(crate) use frames_at::{FramesAt, Wanted};
-pub(crate) use gather::Gather;
+pub(crate) use gather::{Gather, KeptFrames};
 pub use log::{CommitLog, Options};
 pub use read::StoreTimes;
 pub(crate) use repair::recovery;

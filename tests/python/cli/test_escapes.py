@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,8 +16,6 @@ from logdex.rocketmq import MessageStore, StoreWriter
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-
-    from conftest import Ran
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="names of files cannot hold control characters")
 
@@ -86,7 +84,7 @@ def hostile_logs(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def is_safe(logdex_command: Callable[..., Ran], ran: set[str]) -> Iterator[Callable[..., None]]:
+def is_safe(logdex_command: Callable[..., Any], ran: set[str]) -> Iterator[Callable[..., None]]:
     """Return a function that runs a command and checks both streams; warnings of the log are printed as outside of tests."""
     compared = []
     root_handlers = logging.getLogger().handlers
@@ -192,7 +190,7 @@ def test_kafka_commands_print_safely(hostile_logs: Path, tmp_path: Path, is_safe
         ("info", f"absent{_NAME}"),
     ],
 )
-def test_wrong_arguments_are_repeated_safely(words: tuple[str, ...], logdex_command: Callable[..., Ran]) -> None:
+def test_wrong_arguments_are_repeated_safely(words: tuple[str, ...], logdex_command: Callable[..., Any]) -> None:
     result = logdex_command(*words)
     assert result.code == 2
     assert "logdex" in result.err

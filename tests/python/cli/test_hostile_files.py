@@ -7,7 +7,7 @@ import shutil
 import socket
 import stat
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,8 +19,6 @@ from logdex.rocketmq import IndexFile, IndexService, MessageStore, StoreWriter, 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    from conftest import Ran
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="no pipes with names, and links need rights"),
@@ -92,7 +90,7 @@ def test_no_command_waits_for_what_is_no_file(  # noqa: PLR0917 -- fixtures
     name: str,
     kind: str,
     tmp_path: Path,
-    logdex_command: Callable[..., Ran],
+    logdex_command: Callable[..., Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     place = _place(root, name)
@@ -122,7 +120,7 @@ def test_a_file_that_is_none_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
     _put(path, "pipe", monkeypatch)
     for call in (IndexFile.open, _core.read_file, _core.sync_file, _core.StoreCheckpoint.open, _core.StoreLock.take):
         with pytest.raises(OSError, match="expected a regular file, found a pipe") as raised:
-            call(path)  # type: ignore[operator]
+            call(path)
         assert raised.value.filename == str(path)
 
 
@@ -156,7 +154,7 @@ def _writes(root: Path) -> list[Callable[[], object]]:
 @pytest.mark.parametrize("target", ["file", "none", "log"])
 @pytest.mark.parametrize("name", _FILES)
 def test_no_file_of_a_store_is_written_through_a_link(  # noqa: PLR0917 -- fixtures
-    root: Path, victim: Path, name: str, target: str, crashed: bool, logdex_command: Callable[..., Ran]
+    root: Path, victim: Path, name: str, target: str, crashed: bool, logdex_command: Callable[..., Any]
 ) -> None:
     link = _place(root, name)
     if target == "log" and link.exists():

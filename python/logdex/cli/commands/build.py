@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from logdex._core import CommitLog, local_path
+from logdex._types import Compat
 from logdex.cli.arguments import GEOMETRY, TIMES, add_options, add_source, command, int32, open_options
 from logdex.cli.output import Progress, complain, say, say_built, say_json, say_report
 from logdex.cli.sources import nothing_matches
@@ -89,6 +90,8 @@ def add_parsers(subparsers: Subparsers) -> None:
     add_source(parser, "store", _STORE)
     parser.add_argument("directory", metavar="DIR", help="the new store; created if it is missing")
     add_options(parser, "--topic", *TIMES, "--zone")
+    release = "the broker's release that loads DIR; 4.9.3 (the default) refuses what only later ones take"
+    parser.add_argument("--compat", choices=get_args(Compat), help=release)
     parser = command(subparsers, "recover", "repair a store after a crash, in place", _RECOVER, recover)
     parser.add_argument("store", metavar="STORE", help="the store; its broker must be stopped")
     parser.add_argument("--truncate", action="store_true", help="truncate at damage, even if valid messages follow")
@@ -130,6 +133,7 @@ def copy(arguments: argparse.Namespace) -> int:
             begin=arguments.begin,
             end=arguments.end,
             zone=arguments.zone,
+            compat=arguments.compat,
             progress=progress,
         )
         copied = report.checked["messages"]

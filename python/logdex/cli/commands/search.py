@@ -88,7 +88,7 @@ def find(arguments: argparse.Namespace) -> int:
                 scan=_SCANS[arguments.scan],
                 progress=progress,
             )
-        batches: Iterable[RecordBatch] = RecordBatchReader.from_stream(result)
+        batches: Iterable[RecordBatch] = RecordBatchReader.from_stream(result if arguments.body else result.heads())
         if by_id is not None and not result and arguments.max != 0:
             batches = [store.commit_log.messages([by_id.phy_offset])]
         columns = [name for name in MESSAGE_COLUMNS if arguments.body or name not in ("body", "body_error")]

@@ -36,6 +36,7 @@ class StoreOptions:
     truncate: bool = False
     begin_phy_offset: int = 0
     compat: Compat | None = None
+    max_message_size: int = 4 << 20
 
     def __post_init__(self) -> None:
         """Check the options that need no look at the store.
@@ -48,7 +49,7 @@ class StoreOptions:
         check_int64(**{name: getattr(self, name) for name in numbers})
         for name in numbers:
             number = getattr(self, name)
-            if name.endswith("file_size") and number is not None and number < 1:
+            if name.endswith("_size") and number is not None and number < 1:
                 raise ValueError(f"{name}={number}: expected 1 or more")
         if (self.hash_slots is None) != (self.max_entries is None):
             raise ValueError("hash_slots, max_entries: expected both or neither")

@@ -123,6 +123,8 @@ class StoreParts:
             store_host=self._options.store_host,
             levels=len(self._levels),
             flush=self._options.flush,
+            compat=self._options.compat,
+            max_message_size=self._options.max_message_size,
         )
 
     def _truncate(self, plan: RecoveryPlan) -> dict[str, int]:

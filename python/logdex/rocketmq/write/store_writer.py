@@ -104,6 +104,7 @@ class StoreWriter(Closing):
         services: bool = True,
         begin_phy_offset: int = 0,
         compat: Compat | None = None,
+        max_message_size: int = 4 << 20,
     ) -> Self:
         """Open a store for writing, or begin a new one.
 
@@ -130,7 +131,10 @@ class StoreWriter(Closing):
             services: A thread dispatches, delivers scheduled messages, flushes queues and writes the checkpoint, as a broker
                 does; False: the methods for it, and `close`, do that.
             begin_phy_offset: Offset at which the log of a new store begins: the first byte of a file.
-            compat: "5.5.0" indexes tags, as that broker does. An index that already holds messages with tags stays as it is.
+            compat: The release of the broker that is going to load the store; None: 4.9.3. Messages that it refuses or could not
+                read are refused: later releases take inner batches, more compression types and retry topics of 128 to 255 bytes.
+                "5.5.0" indexes tags, too. An index that already holds messages with tags stays as it is.
+            max_message_size: Bytes of the longest message that the broker takes (maxMessageSize).
 
         Raises:
             CorruptFileError: There are valid messages behind damage; or the table of delay levels cannot be read.
@@ -155,6 +159,7 @@ class StoreWriter(Closing):
             truncate=truncate,
             begin_phy_offset=begin_phy_offset,
             compat=compat,
+            max_message_size=max_message_size,
         )
         return cls(local_path(root), options, services=services)
 
@@ -186,7 +191,7 @@ class StoreWriter(Closing):
         default the store's; times are by default now. A `store_timestamp` is for messages that are restored.
 
         Raises:
-            ValueError: A topic, a property or a size that a broker would refuse, too.
+            ValueError: A topic, a property, a flag or a size that the broker would refuse, too; see `compat` of `open`.
             OSError: The system refuses; if the disk is full, nothing was written.
             WriteFailedError: A write or an fsync failed, now or before; the writer is over.
         """

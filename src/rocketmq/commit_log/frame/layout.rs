@@ -43,6 +43,8 @@ pub const TRANSACTION_COMMIT: i32 = 0x8;
 pub const TRANSACTION_ROLLBACK: i32 = 0xc;
 /// The body is a batch of messages that share the frame (5.x).
 pub const INNER_BATCH: i32 = 0x80;
+/// The body is to be taken apart into messages.
+pub const NEED_UNWRAP: i32 = 0x40;
 /// The born host is an IPv6 address.
 pub(crate) const BORN_HOST_V6: i32 = 0x10;
 /// The store host is an IPv6 address.

@@ -12,8 +12,9 @@ use super::encoder::{TestLog, TestMessage};
 use super::{offsets, scan};
 use crate::rocketmq::commit_log::decode::columns::Column;
 use crate::rocketmq::commit_log::frame::MAGIC_BLANK;
-use crate::rocketmq::commit_log::write::{CommitLogWriter, FlushMode, Host, PutOptions, WriterOptions};
+use crate::rocketmq::commit_log::write::{CommitLogWriter, FlushMode, Host, Limits, PutOptions, WriterOptions};
 use crate::rocketmq::commit_log::{Bodies, MessageReader};
+use crate::rocketmq::release::Release;
 
 fn host() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![vec(any::<u8>(), 8), vec(any::<u8>(), 20)]
@@ -36,7 +37,7 @@ prop_compose! {
         [queue_offset, born, stored, prepared] in any::<[i64; 4]>(),
     ) -> TestMessage {
         TestMessage {
-            topic: if version_2 { topic + &long } else { topic },
+            topic: if version_2 { format!("%RETRY%{topic}{long}") } else { topic },
             body,
             properties,
             trailing_separator,
@@ -177,7 +178,8 @@ proptest! {
         let reader = MessageReader::new(reader, &Column::ALL, Bodies::Stored, 1 << 20, batch_size).unwrap();
         let directory = tempfile::tempdir().unwrap();
         let store_host = Host::parse("1.2.3.4:5").unwrap();
-        let options = WriterOptions { file_size, store_host, levels: 18, flush: FlushMode::Manual };
+        let limits = Limits { release: Release::V5_5_0, max_message_size: Limits::MAX_MESSAGE_SIZE };
+        let options = WriterOptions { file_size, store_host, levels: 18, flush: FlushMode::Manual, limits };
         let writer = CommitLogWriter::open(directory.path(), first * file_size, options).unwrap();
         for batch in reader {
             writer.put_messages(&batch.unwrap(), PutOptions { bodies: Bodies::Stored, park: false }).unwrap();

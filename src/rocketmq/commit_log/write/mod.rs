@@ -14,6 +14,7 @@ mod checkpoint_guard;
 mod flush_service;
 mod frames;
 mod host;
+mod limits;
 mod log_files;
 mod new_message;
 mod new_properties;
@@ -26,6 +27,7 @@ mod shared;
 mod writer;
 
 pub use host::Host;
+pub use limits::Limits;
 pub use new_message::GivenMessage;
 pub use options::{FlushMode, PutOptions, WriterOptions};
 pub use put_result::PutResult;

@@ -4,9 +4,7 @@ use super::host::Host;
 use crate::rocketmq::commit_log::frame::{
     BEFORE_BODY_LENGTH, BORN_HOST_V6, MAGIC_V1, MAGIC_V2, STORE_HOST_V6, body_crc,
 };
-
-/// Bytes of the longest topic of a frame of version 1.
-const LONGEST_TOPIC_V1: usize = 127;
+use crate::rocketmq::names::LONGEST_TOPIC_V1;
 
 /// A message as the caller gives it, without properties and without a place.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,6 +1,7 @@
 //! How a log is written, and how messages are put.
 
 use super::host::Host;
+use super::limits::Limits;
 use crate::rocketmq::commit_log::Bodies;
 
 /// How a log is written.
@@ -14,6 +15,8 @@ pub struct WriterOptions {
     pub levels: i32,
     /// When bytes are flushed to the disk.
     pub flush: FlushMode,
+    /// Which messages are taken.
+    pub limits: Limits,
 }
 
 /// When bytes are flushed to the disk (upstream `flushDiskType`).

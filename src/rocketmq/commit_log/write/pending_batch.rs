@@ -12,8 +12,7 @@ use crate::error::{Error, Result};
 use crate::rocketmq::commit_log::Bodies;
 use crate::rocketmq::commit_log::frame::{COMPRESSED, COMPRESSION_TYPE, INNER_BATCH, is_in_queue};
 use crate::rocketmq::names::{
-    DELAY, INNER_BASE, INNER_NUM, LONGEST_TOPIC, MULTI_DISPATCH, MULTI_QUEUE_OFFSET, SCHEDULE_TOPIC,
-    dispatched_queue_id, is_folder_name,
+    DELAY, INNER_BASE, INNER_NUM, MULTI_DISPATCH, MULTI_QUEUE_OFFSET, SCHEDULE_TOPIC, dispatched_queue_id,
 };
 
 /// Encodes messages as frames that are written together.
@@ -59,10 +58,11 @@ impl<'s, 'a> PendingBatch<'s, 'a> {
         if self.put.bodies == Bodies::Decoded {
             sys_flag &= !(COMPRESSED | COMPRESSION_TYPE);
         }
-        if !is_folder_name(topic) || queue_id < 0 {
-            let expected =
-                format!("a topic of 1 to {LONGEST_TOPIC} bytes that can name a folder, and a queue of 0 or more");
-            return Err(Error::InvalidArgument(format!("topic {topic:?}, queue {queue_id}: expected {expected}")));
+        self.writer.limits.check_topic(topic)?;
+        if queue_id < 0 {
+            return Err(Error::InvalidArgument(format!(
+                "topic {topic:?}: expected a queue of 0 or more, found {queue_id}"
+            )));
         }
         let in_queue = is_in_queue(sys_flag);
         if in_queue && (self.put.park || topic == SCHEDULE_TOPIC) {
@@ -90,6 +90,7 @@ impl<'s, 'a> PendingBatch<'s, 'a> {
             body: given.body,
             properties: self.text,
         };
+        self.writer.limits.check(&message)?;
         let (phy_offset, store_size) = self.frames.add(&message, queue_offset)?;
         let earliest = self.store_timestamps.map_or(store_timestamp, |(earliest, _)| earliest.min(store_timestamp));
         self.store_timestamps = Some((earliest, store_timestamp));

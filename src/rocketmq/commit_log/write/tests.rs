@@ -8,10 +8,11 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{ArrayRef, BinaryArray, Int32Array, RecordBatch, StringArray, TimestampMillisecondArray};
 
-use super::{CommitLogWriter, FlushMode, GivenMessage, Host, PutOptions, WriterOptions};
+use super::{CommitLogWriter, FlushMode, GivenMessage, Host, Limits, PutOptions, WriterOptions};
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::property_map::PropertyMap;
 use crate::rocketmq::commit_log::{Bodies, CommitLog, Options, ScanOptions};
+use crate::rocketmq::release::Release;
 
 const PUT: PutOptions = PutOptions { bodies: Bodies::Decoded, park: true };
 /// Store time of the single message of the paper that real brokers wrote.
@@ -19,7 +20,8 @@ const STORED: i64 = 0x01a1_fd12_8782;
 
 fn options(file_size: u64) -> WriterOptions {
     let store_host = Host::parse("192.168.0.9:10911").unwrap();
-    WriterOptions { file_size, store_host, levels: 18, flush: FlushMode::Manual }
+    let limits = Limits { release: Release::V5_5_0, max_message_size: Limits::MAX_MESSAGE_SIZE };
+    WriterOptions { file_size, store_host, levels: 18, flush: FlushMode::Manual, limits }
 }
 
 fn open(directory: &Path, end: u64, file_size: u64) -> CommitLogWriter {
@@ -257,9 +259,9 @@ fn a_row_that_is_no_message_refuses_the_batch_and_nothing_is_written() {
     let cases: Vec<(RecordBatch, &str)> = vec![
         (batch(vec![topics(None)]), "row 1: topic: expected text, found null"),
         (batch(vec![topics(Some(""))]), "row 1: topic \"\""),
-        (batch(vec![topics(Some("a/b"))]), "can name a folder"),
-        (batch(vec![topics(Some(&long))]), "1 to 255 bytes"),
-        (batch(vec![topics(Some("T")), ("queue_id", ints(&[0, -1]))]), "queue -1"),
+        (batch(vec![topics(Some("a/b"))]), "expected 1 to 127 of the characters"),
+        (batch(vec![topics(Some(&long))]), "of 256 bytes: expected 1 to 127"),
+        (batch(vec![topics(Some("T")), ("queue_id", ints(&[0, -1]))]), "found -1"),
         (batch(vec![topics(Some("T")), ("body", bodies(&[b"", &large]))]), "do not fit a file of 1000"),
         (batch(vec![topics(Some("T")), ("born_host", texts(&[None, Some("localhost:1")]))]), "expected ip:port"),
         (batch(vec![topics(Some("T")), ("body_error", texts(&[None, Some("bad zlib")]))]), "found null: bad zlib"),
@@ -420,4 +422,49 @@ fn columns_of_a_scan_are_put_again_as_they_were() {
     assert_eq!(log.num_columns(), Column::ALL.len());
     open(&second, 0, 2000).put_messages(&log, PutOptions { park: false, ..PUT }).unwrap();
     assert_eq!(file(&first, 0), file(&second, 0));
+}
+
+#[test]
+fn a_message_that_the_broker_refuses_is_refused() {
+    let topic = |topic: &str| vec![("topic", texts(&[Some(topic)]))];
+    let flag = |flag: i32| vec![("topic", texts(&[Some("T")])), ("sys_flag", ints(&[flag]))];
+    let inner = |value: i32| [flag(value), vec![("properties", properties(&[&[("INNER_NUM", "2")]]))]].concat();
+    let sized = |bytes: usize| vec![("topic", texts(&[Some("T")])), ("body", bodies(&[&vec![b'b'; bytes]]))];
+    let long = |prefix: &str, len: usize| prefix.to_owned() + &"t".repeat(len - prefix.len());
+    let stored = PutOptions { bodies: Bodies::Stored, park: false };
+    // The frame of topic T without properties has 92 bytes besides its body.
+    let most = Limits::MAX_MESSAGE_SIZE - 92;
+    let cases: Vec<(Vec<(&str, ArrayRef)>, bool, bool)> = vec![
+        (topic(&long("", 127)), true, true),
+        (topic(&long("", 128)), false, false),
+        (topic(&long("%RETRY%", 128)), false, true),
+        (topic(&long("%RETRY%", 255)), false, true),
+        (topic(&long("%RETRY%", 256)), false, false),
+        (topic("azAZ09%|-_"), true, true),
+        (topic("a b"), false, false),
+        (topic("a.b"), false, false),
+        (topic("\u{8ba2}"), false, false),
+        (flag(0x301), true, true),
+        (flag(0x101), false, true),
+        (flag(0x201), false, true),
+        (flag(0x701), false, false),
+        (inner(0x80), false, true),
+        (inner(0xc0), false, true),
+        (sized(most), true, true),
+        (sized(most + 1), false, true),
+        (sized(Limits::MAX_MESSAGE_SIZE), false, true),
+        (sized(Limits::MAX_MESSAGE_SIZE + 1), false, false),
+    ];
+    for (columns, old, new) in cases {
+        for (release, taken) in [(Release::V4_9_3, old), (Release::V5_3_3, new), (Release::V5_5_0, new)] {
+            let directory = tempfile::tempdir().unwrap();
+            let limits = Limits { release, max_message_size: Limits::MAX_MESSAGE_SIZE };
+            let options = WriterOptions { limits, ..options(8 << 20) };
+            let writer = CommitLogWriter::open(directory.path(), 0, options).unwrap();
+            let put = writer.put_messages(&batch(columns.clone()), stored);
+            let error = put.err().map(|error| error.to_string());
+            assert_eq!(error.is_none(), taken, "{release:?} {error:?}");
+            assert!(error.is_none_or(|error| error.contains(release.name())));
+        }
+    }
 }

@@ -35,7 +35,7 @@ PREPARED, ROLLBACK = 4, 12
 @pytest.mark.parametrize("case", SAME_BYTES)
 def test_log_comes_out_byte_for_byte(store: Store, tmp_path: Path, case: str, batch_size: int) -> None:
     root = store(case)
-    _put_again(root, tmp_path / "commitlog", batch_size)
+    _put_again(case, root, tmp_path / "commitlog", batch_size)
     theirs, ours = _frames(root / "commitlog"), _frames(tmp_path / "commitlog")
     assert ours.keys() == theirs.keys()
     # Digests are compared: pytest takes minutes to explain long bytes.
@@ -48,7 +48,7 @@ def test_log_comes_out_byte_for_byte(store: Store, tmp_path: Path, case: str, ba
 @pytest.mark.parametrize("case", SAME_MESSAGES)
 def test_log_comes_out_message_for_message(store: Store, tmp_path: Path, case: str) -> None:
     root = store(case)
-    put = _put_again(root, tmp_path / "commitlog", 8_192)
+    put = _put_again(case, root, tmp_path / "commitlog", 8_192)
     ours, theirs = _rows(tmp_path / "commitlog"), _rows(root / "commitlog")
     assert len(theirs) == len(golden.rows(case, "messages"))
     for mine, its, answer in zip(ours, theirs, put, strict=True):
@@ -105,11 +105,16 @@ def _without(row: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in names}
 
 
-def _put_again(root: Path, directory: Path, batch_size: int) -> list[dict[str, Any]]:
+def _put_again(case: str, root: Path, directory: Path, batch_size: int) -> list[dict[str, Any]]:
     answers: list[dict[str, Any]] = []
     with closing(CommitLog.open(root / "commitlog")) as log:
         writer = CommitLogWriter.open(
-            directory, end_phy_offset=log.min_offset, file_size=log.file_size, store_host="9.9.9.9:9", flush="none"
+            directory,
+            end_phy_offset=log.min_offset,
+            file_size=log.file_size,
+            store_host="9.9.9.9:9",
+            flush="none",
+            compat=golden.info(case)["broker"],
         )
         for (topic, queue_id), first in _first_offsets(log).items():
             writer.set_queue_offset(topic, queue_id, first)

@@ -117,7 +117,7 @@ def test_compressed_bodies_stay_as_they_are(tmp_path: Path, store: Callable[[str
             "properties": pa.array([[("DELAY", "1")]] * len(rows), pa.map_(pa.string(), pa.string())),
         }
     )
-    with open_small(tmp_path / "new") as writer:
+    with open_small(tmp_path / "new", compat="5.3.3") as writer:
         writer.put_messages(table, body="stored")
         assert writer.deliver_due(None if not rows else 1 << 62) == len(rows)
     with MessageStore.open(tmp_path / "new", hash_slots=20, max_entries=50) as opened:
