@@ -127,10 +127,10 @@ fn commit_log_directories(#[pyo3(from_py_with = location::local_paths)] path: Pa
 pub(super) type Part<'py> = (u64, u64, Bound<'py, PyAny>);
 
 /// Returns ranges of the log, each with its first finding as a `logdex.report.Finding`.
-fn with_findings<'py>(
-    py: Python<'py>,
+fn with_findings(
+    py: Python<'_>,
     parts: impl Iterator<Item = (u64, u64, Vec<crate::report::Finding>)>,
-) -> PyResult<Vec<Part<'py>>> {
+) -> PyResult<Vec<Part<'_>>> {
     let mut found = Vec::new();
     for (begin, end, findings) in parts {
         found.extend(report::findings(py, &findings)?.into_iter().next().map(|finding| (begin, end, finding)));

@@ -93,6 +93,7 @@ impl PyCommitLogWriter {
     ///     ValueError: An invalid host, a size or an end that no log has, or no level.
     #[staticmethod]
     #[pyo3(signature = (directory, *, end_phy_offset, file_size=1_073_741_824, store_host="127.0.0.1:10911", levels=18, flush="async", compat=None, max_message_size=4_194_304))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn open(
         directory: PathBuf,
         #[pyo3(from_py_with = integer::end_phy_offset)] end_phy_offset: u64,

@@ -303,7 +303,7 @@ impl VerifiedMessages {
             }
             match pair.verdict {
                 Verdict::Nothing => {}
-                Verdict::Missing => _ = self.missing.extend(block.pairs.get(number).map(|(_, offset)| *offset)),
+                Verdict::Missing => self.missing.extend(block.pairs.get(number).map(|(_, offset)| *offset)),
                 Verdict::Rejected => self.counts.rejected += 1,
                 Verdict::Found => {
                     self.found += 1;

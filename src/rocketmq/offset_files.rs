@@ -149,12 +149,11 @@ impl Gap {
     /// Add the missing files to a report.
     pub fn tell(&self, report: &mut Report) {
         let expected = format!("a file that begins at {}", self.begin);
-        match &self.after {
-            Some(after) => report.find(after, 0, Kind::FileGap, expected, self.end),
-            None => {
-                let found = format!("no file, and index entries that lead up to offset {}", self.end - 1);
-                report.find(&self.before, self.begin, Kind::FileGap, expected, found);
-            }
+        if let Some(after) = &self.after {
+            report.find(after, 0, Kind::FileGap, expected, self.end);
+        } else {
+            let found = format!("no file, and index entries that lead up to offset {}", self.end - 1);
+            report.find(&self.before, self.begin, Kind::FileGap, expected, found);
         }
     }
 }

@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 
 SEED = 20261122
 COLUMNS = ["topic", "queue_id", "queue_offset", "phy_offset", "store_timestamp", "uniq_key", "keys", "tags"]
+WAYS: list[dict[str, Any]] = [
+    {"stop": "broker"},
+    {"stop": "broker", "threads": 2},
+    {"stop": "salvage"},
+    {"stop": "valid"},
+    {"stop": "valid", "threads": 2},
+]
 Row = dict[str, Any]
 
 
@@ -87,13 +94,7 @@ def test_a_filtered_scan_returns_what_the_conditions_choose(
     chance = random.Random(f"{SEED} {name}")
     compared = 0
     with CommitLog.open(root / "commitlog") as log:
-        for options in (
-            {"stop": "broker"},
-            {"stop": "broker", "threads": 2},
-            {"stop": "salvage"},
-            {"stop": "valid"},
-            {"stop": "valid", "threads": 2},
-        ):
+        for options in WAYS:
             whole = log.scan(columns=COLUMNS, **options)
             rows = rows_of(whole.read_all())
             assert rows == rows_of(log.scan(columns=COLUMNS, **{**options, "threads": 1}).read_all())

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 FILE = 65_536
 MESSAGES = 900
-GEOMETRY = {"hash_slots": 100, "max_entries": 500}
+GEOMETRY: dict[str, Any] = {"hash_slots": 100, "max_entries": 500}
 
 
 @pytest.fixture(scope="module")

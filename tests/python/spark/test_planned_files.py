@@ -20,8 +20,10 @@ from logdex.spark.index.source import IndexSource
 from logdex.spark.messages.source import MessagesSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from logdex.report import Finding
 
 FILE = 65_536
 MESSAGES = 900
@@ -50,8 +52,12 @@ def planned(store: Path, **options: str) -> tuple[Any, list[Any]]:
     return reader, pickle.loads(pickle.dumps(reader.partitions()))  # noqa: S301 -- as Spark does
 
 
-def rows(reader: Any, tasks: list[Any]) -> int:
+def rows(reader: Any, tasks: Sequence[Any]) -> int:
     return sum(batch.num_rows for task in tasks for batch in reader.read(task))
+
+
+def findings_of(caught: pytest.WarningsRecorder) -> list[Finding]:
+    return [finding for each in caught for finding in each.message.findings]  # type: ignore[union-attr]
 
 
 def log_files(store: Path) -> list[Path]:
@@ -117,8 +123,7 @@ def test_without_fail_on_data_loss_the_loss_is_counted(store: Path, lose: Callab
     path = lose(store)
     with pytest.warns(DamageWarning) as caught:
         left = rows(reader, tasks)
-    findings = [finding for each in caught for finding in each.message.findings]
-    assert str(path) in {finding.path for finding in findings}
+    assert str(path) in {finding.path for finding in findings_of(caught)}
     assert 0 <= left < MESSAGES
     assert (left > 0) == (lose is not empty)
 
@@ -153,7 +158,7 @@ def test_a_log_that_grows_is_read_as_planned(store: Path) -> None:
 
 def test_a_stream_checks_in_its_workers(store: Path) -> None:
     source = MessagesSource(CaseInsensitiveDict({"path": str(store), "columns": "phy_offset"}))
-    reader = source.streamReader(source.schema())
+    reader: Any = source.streamReader(source.schema())
     tasks = reader.partitions(reader.initialOffset(), reader.latestOffset())
     assert rows(reader, tasks) == MESSAGES
     expire_first(store)
@@ -165,7 +170,7 @@ def test_a_missing_log_file_is_a_warning_of_the_plan(store: Path) -> None:
     path = lose_middle(store)
     with pytest.warns(DamageWarning) as caught:
         reader, tasks = planned(store)
-    (finding,) = caught[0].message.findings
+    (finding,) = findings_of(caught)
     assert finding.kind == "file-gap"
     assert path.name.lstrip("0") in str(finding)
     assert 0 < rows(reader, tasks) < MESSAGES
@@ -180,7 +185,7 @@ def test_damage_that_a_task_passes_over_is_its_warning(store: Path) -> None:
     with pytest.warns(DamageWarning) as caught:
         left = rows(reader, tasks)
     assert MESSAGES - 4 < left < MESSAGES
-    assert {finding.path for each in caught for finding in each.message.findings} == {str(path)}
+    assert {finding.path for finding in findings_of(caught)} == {str(path)}
 
 
 def test_unwritten_space_before_a_later_file_is_damage(store: Path) -> None:
@@ -193,7 +198,7 @@ def test_unwritten_space_before_a_later_file_is_damage(store: Path) -> None:
     reader, tasks = planned(store, maxPartitionBytes="20000")
     with pytest.warns(DamageWarning) as caught:
         assert 0 < rows(reader, tasks) < MESSAGES
-    (finding,) = (finding for each in caught for finding in each.message.findings)
+    (finding,) = findings_of(caught)
     assert (finding.path, finding.offset) == (str(path), end)
     assert "unwritten space" in finding.found
 

@@ -483,25 +483,22 @@ impl<S: ReadAt> Scan<S> {
         self.next = 0;
         let file = self.files.get(self.next_file).cloned();
         self.next_file += 1;
-        match file {
-            Some(file) => {
-                while let Some(gap) = self.gaps.get(self.told_gaps).filter(|gap| gap.end <= file.start) {
-                    gap.tell(&mut self.checked);
-                    self.told_gaps += 1;
-                }
-                if let Some(salvage) = &mut self.salvage {
-                    salvage.past.enter_file(file.start);
-                }
-                let source = (self.open)(&file)?;
-                self.current = Some((file, source));
+        if let Some(file) = file {
+            while let Some(gap) = self.gaps.get(self.told_gaps).filter(|gap| gap.end <= file.start) {
+                gap.tell(&mut self.checked);
+                self.told_gaps += 1;
             }
-            None => {
-                while let Some(gap) = self.gaps.get(self.told_gaps) {
-                    gap.tell(&mut self.checked);
-                    self.told_gaps += 1;
-                }
-                self.stop = Some(Stop { phy_offset: self.position, refusal: None });
+            if let Some(salvage) = &mut self.salvage {
+                salvage.past.enter_file(file.start);
             }
+            let source = (self.open)(&file)?;
+            self.current = Some((file, source));
+        } else {
+            while let Some(gap) = self.gaps.get(self.told_gaps) {
+                gap.tell(&mut self.checked);
+                self.told_gaps += 1;
+            }
+            self.stop = Some(Stop { phy_offset: self.position, refusal: None });
         }
         Ok(())
     }

@@ -33,9 +33,8 @@ impl Limits {
     pub(super) fn check_topic(&self, topic: &str) -> Result<()> {
         let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'%' | b'|' | b'_' | b'-');
         let longest = match self.release {
-            Release::V4_9_3 => LONGEST_TOPIC_V1,
             Release::V5_3_3 | Release::V5_5_0 if topic.starts_with(RETRY) => LONGEST_TOPIC,
-            Release::V5_3_3 | Release::V5_5_0 => LONGEST_TOPIC_V1,
+            Release::V4_9_3 | Release::V5_3_3 | Release::V5_5_0 => LONGEST_TOPIC_V1,
         };
         if !topic.is_empty() && topic.len() <= longest && topic.bytes().all(is_legal) {
             return Ok(());

@@ -434,7 +434,8 @@ fn a_message_that_the_broker_refuses_is_refused() {
     let stored = PutOptions { bodies: Bodies::Stored, park: false };
     // The frame of topic T without properties has 92 bytes besides its body.
     let most = Limits::MAX_MESSAGE_SIZE - 92;
-    let cases: Vec<(Vec<(&str, ArrayRef)>, bool, bool)> = vec![
+    // The columns of a message, and whether 4.9.3 and later releases take it.
+    let cases: [(Vec<_>, bool, bool); 19] = [
         (topic(&long("", 127)), true, true),
         (topic(&long("", 128)), false, false),
         (topic(&long("%RETRY%", 128)), false, true),
