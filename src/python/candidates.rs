@@ -252,6 +252,7 @@ batch_reader! {
         ///
         /// Raises:
         ///     CorruptFileError: A message is gone; raised by the reader.
+        ///     OSError: Its file is gone; raised by the reader, with the path.
         fn at(&self, phy_offsets: &Bound<'_, PyAny>) -> PyResult<Self> {
             let offsets = convert::int64_column(phy_offsets, "phy_offsets")?;
             let candidates = convert::values(&offsets, "phy_offsets")?.to_vec();

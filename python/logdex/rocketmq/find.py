@@ -188,8 +188,10 @@ class KeySearch:
         check_max_num(max_num)
         scanned, unread = self._read_unindexed(scan, progress)
         candidates, capped = self._candidates(topic, key, times)
+        # A file that the broker deletes from here on is an error, and not a message that is missing.
+        log = self._log.pinned()
         found = _core.find_messages(
-            self._log,
+            log,
             [key],
             candidates,
             topics=topic,
@@ -200,9 +202,7 @@ class KeySearch:
             body_budget=_BODY_BYTES_KEPT,
         )
         table = found.read_all()
-        lost = [
-            part[:2] for part in (*self._log.gaps(begin=times.begin, end=times.end), *self._log.damage(found.missing))
-        ]
+        lost = [part[:2] for part in (*log.gaps(begin=times.begin, end=times.end), *log.damage(found.missing))]
         unscanned = union([*unread, *lost])
         unreadable = union([*lost, *self._unindexed.refused])
         is_truncated = capped or found.truncated
@@ -246,6 +246,7 @@ class KeySearch:
             _log.warning("%d bytes of the log are neither indexed nor read", sum(end - begin for begin, end in unread))
         index = self._index()
         tags = self.has_tags()
+        log = self._log.pinned()
 
         def verified(first: int) -> _core.FoundMessages:
             length = min(_KEYS_A_STEP, len(key_column) - first)
@@ -255,7 +256,7 @@ class KeySearch:
             if index is not None:
                 candidates.append(index.query_batch(of, asked, begin=times.begin, end=times.end))
             return _core.find_messages(
-                self._log,
+                log,
                 asked,
                 candidates,
                 topics=of,
@@ -269,7 +270,7 @@ class KeySearch:
 
         first_step = verified(0)
 
-        damage = Damage.of(self._log.gaps(begin=times.begin, end=times.end))
+        damage = Damage.of(log.gaps(begin=times.begin, end=times.end))
 
         def batches() -> Iterator[RecordBatch]:
             missing: set[int] = set()
@@ -277,7 +278,7 @@ class KeySearch:
                 found = verified(first) if first else first_step
                 yield from found
                 missing.update(found.missing)
-            for _, _, finding in self._log.damage(sorted(missing)):
+            for _, _, finding in log.damage(sorted(missing)):
                 if finding not in damage.findings:
                     damage.add(finding)
             damage.warn()

@@ -126,9 +126,11 @@ class MessageRead:
             keys=keys,
             tags=tags,
         )
+        # The files of now: one that the broker deletes before it is read is an error, and not a range that is missing.
+        log = self.log.pinned()
         names = None if columns is None else list(columns)
-        schema = self.log.messages([], columns=names, body=body).schema
-        ranges = self.log.ranges_in_time(times.begin, times.end, slack_ms)
+        schema = log.messages([], columns=names, body=body).schema
+        ranges = log.ranges_in_time(times.begin, times.end, slack_ms)
         size = sum(end - begin for begin, end in ranges)
         damage = Damage()
         by_queues = topics is not None and (scan is False or (scan == "auto" and size > _SCAN_BUDGET_BYTES))
@@ -136,7 +138,7 @@ class MessageRead:
         def from_log(at: int, until: int | None = None) -> Iterator[RecordBatch]:
             for begin, end in ranges:
                 yield from valid_messages(
-                    self.log,
+                    log,
                     names,
                     max(begin, at),
                     end if until is None else min(end, until),
@@ -163,11 +165,10 @@ class MessageRead:
                 # Read the end first: messages that are dispatched from here on are read from the log.
                 dispatched = self.dispatched_up_to(directories, threads)
                 parts = [(topic, number, self.queues.open(path), None, None) for topic, number, path in queues]
-                begin, end = certain_range(self.log, parts)
-                end = max(begin, min(end, dispatched))
-                yield from from_log(0, begin)
+                begin, end = certain_range(log, parts)
+                end = max(begin, min(end, dispatched, log.max_offset))
                 reader = QueueReader(
-                    self.log,
+                    log,
                     parts,
                     begin_phy_offset=begin,
                     end_phy_offset=end,
@@ -176,10 +177,13 @@ class MessageRead:
                     selection=selection,
                     threads=threads,
                 )
-                yield from reader
-                at = reader.position
-                if reader.fault is not None:
-                    _log.warning("%s; the log is read instead, from offset %d", reader.fault, at)
+                # Queues begin where the log begins now. If files expired, reading the log says so.
+                if self.log.min_offset == log.min_offset:
+                    yield from from_log(0, begin)
+                    yield from reader
+                    at = reader.position
+                    if reader.fault is not None:
+                        _log.warning("%s; the log is read instead, from offset %d", reader.fault, at)
             yield from from_log(at)
             damage.warn()
 

@@ -98,7 +98,7 @@ class KafkaLogSource(LogSource):
         for name in (name for name in _REFUSED if name in self.options):
             raise ValueError(f"option {name}: {_REFUSED[name]}")
         opt.check_names(self.options, _OPTIONS, FORMAT, ignored_prefixes=_OF_BROKERS)
-        opt.pushdown(self.options)  # "true" is refused
+        opt.pushdown(self.options)  # for its check
         directories = opt.paths(self.options, f"format {FORMAT}")
         for each in directories:
             require_directory(each)

@@ -161,19 +161,11 @@ def compat(options: Mapping[str, str]) -> Compat | None:
 def pushdown(options: Mapping[str, str]) -> bool:
     """Return whether ids, index and queues may choose what is read: the option `pushdown`, by default `auto`.
 
-    The filters of queries never do. Spark (4.1 to 4.3) keeps the plan of a read with the table, not with the query
-    (PythonScanBuilder#pushFilters calls PythonDataSourceV2#setReadInfo). The next query over the same DataFrame, and the other
-    side of a union or join, would read what an earlier query's filters chose, and no call tells the source about it.
-
-    Raises:
-        ValueError: It is `true`, which asks for the filters of queries.
+    The filters of queries never do, also with `true`. Spark (4.1 to 4.3) keeps the plan of a read with the table, not with the
+    query (PythonScanBuilder#pushFilters calls PythonDataSourceV2#setReadInfo). The next query over the same DataFrame, and the
+    other side of a union or join, would read what an earlier query's filters chose, and no call tells the source about it.
     """
-    if options.get("pushdown", "").lower() == "true":
-        raise ValueError(
-            "option pushdown: 'true' is refused: Spark keeps a filtered read with the DataFrame, so that other queries over it "
-            "would miss rows. Give the filters as options of the read, such as topic, keys, begin (docs/spark.md, Filters)"
-        )
-    return bool(one_of(options, "pushdown", ("auto", "false"), "auto") == "auto")
+    return bool(one_of(options, "pushdown", ("auto", "true", "false"), "auto") != "false")
 
 
 def one_of(options: Mapping[str, str], name: str, allowed: tuple[str, ...], default: str) -> Any:

@@ -272,3 +272,28 @@ def test_a_filter_of_another_type_is_no_filter_that_nothing_passes(store: Callab
             with pytest.raises(TypeError, match=r"topic|integer"):
                 opened.messages(topic, queue_id)  # type: ignore[arg-type]
         assert offsets(opened.messages("TopicTest", np.int32(0))) == offsets(opened.messages("TopicTest", 0)) != []
+
+
+@pytest.mark.parametrize("call", ["messages", "queues", "find_batch"])
+def test_a_log_file_that_expires_during_a_read_is_read_or_an_error(tmp_path: Path, call: str) -> None:
+    root = golden.unpack("basic", tmp_path)
+    asked = [row for row in golden.rows("basic", "messages") if row.get("uniqKey")]
+    topics = [row["topic"] for row in asked]
+    with MessageStore.open(root, access="pread") as store:
+
+        def stream() -> Any:
+            if call == "find_batch":
+                return store.find_batch(topics, [row["uniqKey"] for row in asked])
+            return store.messages(max(topics, key=topics.count), scan=False) if call == "queues" else store.messages()
+
+        whole, planned = offsets(stream()), stream()
+        first = min((root / "commitlog").iterdir())
+        first.unlink()
+        assert min(whole) < 65_536
+        try:
+            # An open file can still be read.
+            assert offsets(planned) == whole
+        except (OSError, pa.ArrowInvalid) as error:
+            assert first.name in str(error)  # noqa: PT017 -- one of the two
+        rest = offsets(stream())
+        assert set(rest) < set(whole)

@@ -135,9 +135,9 @@ PUSHED = ("false", "true")
 
 
 @pytest.mark.parametrize("setting", PUSHED)
-@pytest.mark.parametrize("aqe", ["false", "true"])
+@pytest.mark.parametrize(("pushdown", "aqe"), [("auto", "false"), ("auto", "true"), ("true", "true")])
 def test_a_query_loses_no_rows_by_the_filters_of_another(
-    spark: SparkSession, shared_store: Callable[[str], Path], setting: str, aqe: str
+    spark: SparkSession, shared_store: Callable[[str], Path], setting: str, pushdown: str, aqe: str
 ) -> None:
     offsets = sorted(row["physicalOffset"] for row in golden.rows("basic", "messages"))
     few, all_rows = sum(offset < offsets[5] for offset in offsets), len(offsets)
@@ -145,7 +145,8 @@ def test_a_query_loses_no_rows_by_the_filters_of_another(
     for name, value in settings.items():
         spark.conf.set(name, value)
     try:
-        frame = spark.read.format("rocketmq").option("columns", "phy_offset,tags").load(str(shared_store("basic")))
+        options = {"columns": "phy_offset,tags", "pushdown": pushdown}
+        frame = spark.read.format("rocketmq").options(**options).load(str(shared_store("basic")))
         first = frame.where(sf.col("phy_offset") < offsets[5])
         rest = frame.where(sf.col("phy_offset") >= offsets[5])
         # One query after the other, planned before or after it, filtered or not.
@@ -176,24 +177,6 @@ def test_a_query_loses_no_rows_by_the_filters_of_another(
         for name in settings:
             spark.conf.unset(name)
         spark.catalog.dropTempView("messages")
-
-
-@pytest.mark.parametrize("setting", PUSHED)
-@pytest.mark.parametrize("name", ["rocketmq", "kafka_log"])
-def test_filters_of_queries_are_refused_where_they_are_asked_for(
-    spark: SparkSession, shared_store: Callable[[str], Path], tmp_path: Path, name: str, setting: str
-) -> None:
-    (tmp_path / "orders-0").mkdir()
-    (tmp_path / "orders-0" / f"{0:020}.log").touch()
-    path = shared_store("basic") if name == "rocketmq" else tmp_path
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", setting)
-    try:
-        frame = spark.read.format(name).option("pushdown", "true").load(str(path))
-        for query in (frame, frame.where("topic = 'x'")):
-            with pytest.raises(Exception, match=r"option pushdown: 'true' is refused: .* as options of the read"):
-                query.count()
-    finally:
-        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
 @pytest.mark.parametrize("gone", ["index", "consumequeue"])

@@ -176,7 +176,7 @@ def test_unique_key_is_a_key(spark: SparkSession, shared_store: Callable[[str], 
     [
         ({"topics": "t"}, "has no option topics"),
         ({"columns": "topic,nothing"}, "unknown columns nothing"),
-        ({"pushdown": "maybe"}, "not one of auto, false"),
+        ({"pushdown": "maybe"}, "not one of auto, true, false"),
         ({"queue_id": "1..2"}, "queue_id: '1..2' is not a whole number"),
         ({"queue_offset": "1..x"}, "queue_offset: 'x' is not a whole number"),
         ({"phy_offset": "[1.5]"}, "phy_offset: every item of the JSON array must be a whole number"),
