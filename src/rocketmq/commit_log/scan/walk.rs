@@ -286,7 +286,7 @@ impl<S: ReadAt> Scan<S> {
                     if behind.is_some() && self.is_in_last_file() && self.went_back(self.next_file.saturating_sub(1)) {
                         continue;
                     }
-                    self.refuse(refusal, behind);
+                    self.refuse(refusal, behind)?;
                 }
             }
         }
@@ -331,24 +331,29 @@ impl<S: ReadAt> Scan<S> {
     }
 
     /// Handles a refused frame: ends the walk, or skips the frame.
-    fn refuse(&mut self, refusal: Refusal, behind: Option<u64>) {
-        let Some((file, _)) = &self.current else { return };
+    fn refuse(&mut self, refusal: Refusal, behind: Option<u64>) -> Result<()> {
+        let Some(file) = self.current.as_ref().map(|(file, _)| file.clone()) else { return Ok(()) };
         let stop = Stop { phy_offset: self.position, refusal: Some(refusal) };
         let unwritten = refusal == Refusal::Unwritten;
         if !unwritten {
-            salvage::tell(&mut self.checked, file, &stop);
+            salvage::tell(&mut self.checked, &file, &stop);
         }
         let Some(salvage) = &mut self.salvage else {
             self.stop = Some(stop);
-            return;
+            return Ok(());
         };
         salvage.past.stop();
         if unwritten && behind.is_none() && salvage.past.is_before_last(file.start) {
-            salvage::tell(&mut self.checked, file, &stop);
+            if self.is_written_since(&file, &stop)? {
+                self.stop = Some(Stop { phy_offset: stop.phy_offset, refusal: None });
+                return Ok(());
+            }
+            salvage::tell(&mut self.checked, &file, &stop);
         } else if unwritten {
-            salvage.unwritten.get_or_insert_with(|| (file.clone(), stop));
+            salvage.unwritten.get_or_insert_with(|| (file, stop));
         }
         self.go_on(behind);
+        Ok(())
     }
 
     /// Returns the position of the next frame in the file after a refused one, for a salvaging walk.
@@ -376,7 +381,7 @@ impl<S: ReadAt> Scan<S> {
         Ok(is_written)
     }
 
-    /// Reads unwritten space again that seemed to be the end, after a message was found in a later file.
+    /// Reads unwritten space again that seemed to be the end, if a later file holds messages.
     ///
     /// A broker may have written there since and continued in that file. In this case the walk ends at this space: the
     /// later messages would be returned with a gap before them.
