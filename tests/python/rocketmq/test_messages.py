@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import golden
-from logdex.rocketmq import MessageStore, StoreWriter
+from logdex.rocketmq import CommitLog, MessageStore, StoreWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -297,3 +297,16 @@ def test_a_log_file_that_expires_during_a_read_is_read_or_an_error(tmp_path: Pat
             assert first.name in str(error)  # noqa: PT017 -- one of the two
         rest = offsets(stream())
         assert set(rest) < set(whole)
+
+
+@pytest.mark.parametrize("case", ["magic-last", "crc-early-clean"])
+def test_a_range_behind_damage_holds_its_own_messages(tmp_path: Path, case: str) -> None:
+    root = golden.unpack_damaged(case, tmp_path)
+    with CommitLog.open(root / "commitlog") as log:
+        whole = offsets(log.scan(columns=["phy_offset"], stop="valid"))
+        cuts = whole[::29]
+        assert len(cuts) > 15
+        for begin in cuts:
+            for end in (*cuts[::5], None):
+                found = log.scan(begin_phy_offset=begin, end_phy_offset=end, columns=["phy_offset"], stop="valid")
+                assert offsets(found) == [at for at in whole if begin <= at and (end is None or at < end)], (begin, end)

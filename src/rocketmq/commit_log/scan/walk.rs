@@ -219,7 +219,7 @@ impl<S: ReadAt> Scan<S> {
             // All of it is found again.
             (salvage.unwritten, self.told_gaps, self.checked) = (None, 0, Report::default());
         }
-        self.begin = self.position;
+        self.begin = self.begin.max(self.position);
         (self.current, self.next_file) = (None, number);
         true
     }
