@@ -16,6 +16,7 @@ import errno
 import logging
 from dataclasses import astuple
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -189,10 +190,8 @@ def list_log_files(log: CommitLog) -> list[LogFile]:
     """Return the files of a log with the ranges that they cover."""
     planned = PlannedLog.of(log.pinned())
     begins = [int(Path(path).name) for path, _, _ in planned.files]
-    ends = [*begins[1:], None]
-    return [
-        LogFile(begin, end, planned.part(n, n + 2)) for n, (begin, end) in enumerate(zip(begins, ends, strict=True))
-    ]
+    ends = dict(pairwise([*begins, None]))
+    return [LogFile(begin, ends[begin], planned.part(n, n + 2)) for n, begin in enumerate(begins)]
 
 
 def _write_rows(job: Job, log_directory: str, compat: Compat | None, log_file: LogFile) -> LogFileCount:
