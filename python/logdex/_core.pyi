@@ -75,6 +75,7 @@ __all__ = [
     "entry_columns",
     "find_messages",
     "finding_kinds",
+    "has_segments",
     "index_count",
     "index_entries",
     "index_holds_tags",
@@ -82,6 +83,7 @@ __all__ = [
     "index_lacks_entries",
     "indexed_messages",
     "infer_geometry",
+    "is_partition",
     "json_lines",
     "judge_candidates",
     "key_entries",
@@ -89,6 +91,7 @@ __all__ = [
     "key_hashes",
     "key_text",
     "last_message",
+    "list_partition",
     "local_path",
     "local_paths",
     "make_directory",
@@ -96,10 +99,14 @@ __all__ = [
     "message_columns",
     "message_lists",
     "missing_index_entries",
+    "missing_segments",
     "newest_first",
     "offset_order",
     "parse_time",
+    "plan_files",
+    "planned_file_faults",
     "read_chain",
+    "read_checkpoint",
     "read_file",
     "read_producer_snapshot",
     "read_records",
@@ -419,7 +426,7 @@ class HeldLock:
 @final
 class ThreadLock:
     def __new__(cls, *, keeps_failure: bool = False) -> ThreadLock: ...
-    def __call__(self) -> HeldLock: ...
+    def hold(self) -> HeldLock: ...
     def check(self) -> None: ...
     @property
     def failure(self) -> tuple[OSError, datetime] | None: ...

@@ -82,7 +82,7 @@ impl PyThreadLock {
     }
 
     /// Return a context manager that holds the lock.
-    fn __call__(&self) -> PyHeldLock {
+    fn hold(&self) -> PyHeldLock {
         PyHeldLock { state: Arc::clone(&self.state), holds: AtomicBool::new(false) }
     }
 }

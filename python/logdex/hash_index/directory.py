@@ -153,7 +153,7 @@ class FileSet:
         A directory that does not exist holds nothing. A file that vanished since the listing is skipped. So is a file without
         entries that came after the first listing, while slots and entries are unknown.
         """
-        with self._lock():
+        with self._lock.hold():
             stamp = directory_stamp(self.directory)
             if self._listed and stamp is not None and stamp == self._stamp:
                 return list(self._handles.values())
@@ -271,7 +271,7 @@ class FileSet:
                     file.flush()
             except CorruptFileError as error:
                 _log.warning("%s is left as it is: %s", entry.name, error)
-        with self._lock():
+        with self._lock.hold():
             self._repaired = True
             self._handles.clear()
             self._listed = False
@@ -286,12 +286,12 @@ class FileSet:
 
     def items(self) -> list[tuple[Entry, IndexFile]]:
         """Return the open files with their names, in load order."""
-        with self._lock():
+        with self._lock.hold():
             return [*self._handles.items()]
 
     def last(self) -> tuple[Entry, IndexFile] | None:
         """Return the file that a broker would continue with: the last one of the load."""
-        with self._lock():
+        with self._lock.hold():
             self.refresh()
             return next(reversed(self._handles.items()), None)
 
@@ -301,7 +301,7 @@ class FileSet:
 
     def set_writer(self, file: IndexFile | None) -> None:
         """Answer from the writer's own handle for the file it writes; the one before becomes a reader again."""
-        with self._lock():
+        with self._lock.hold():
             writers = {file, self._writer}
             self._writer = file
             names = {handle.path.name for handle in writers if handle is not None}

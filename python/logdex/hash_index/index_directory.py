@@ -192,7 +192,7 @@ class IndexDirectory(Closing):
         if not 1 <= threads <= MAX_THREADS:
             raise ValueError(f"threads is 1 to {MAX_THREADS}, not {threads}")
         parts = entry_batches(batch)
-        with self._lock():
+        with self._lock.hold():
             writer = self._writable()
             return sum(writer.put(**part, threads=threads) for part in parts)
 
@@ -279,7 +279,7 @@ class IndexDirectory(Closing):
 
     def flush(self) -> None:
         """Write the newest file to the disk."""
-        with self._lock():
+        with self._lock.hold():
             self._writable().flush()
 
     def _check_open(self) -> None:
@@ -294,7 +294,7 @@ class IndexDirectory(Closing):
 
     def close(self) -> None:
         """Flush what was put and close the files. A second call does nothing."""
-        with self._lock():
+        with self._lock.hold():
             if self._closed:
                 return
             try:

@@ -170,7 +170,7 @@ class IndexService(IndexDirectory):
             LockedError: A running broker holds the store.
             OSError: A file cannot be created or written.
         """
-        with self._lock():
+        with self._lock.hold():
             return self._build_all(self._writable(), messages, tags)
 
     def _build_all(self, writer: IndexWriter, messages: Any, tags: bool | None) -> int:  # noqa: ANN401, FBT001 -- passed on
@@ -214,7 +214,7 @@ class IndexService(IndexDirectory):
         """
         check_int64(min_phy_offset=min_phy_offset)
         removed: list[Path] = []
-        with self._lock():
+        with self._lock.hold():
             self._writable().lock_directory()
             # NOTE: the newest file stays although its messages may be gone (B33): the next one is seeded from it.
             for file in self._files.refresh()[:-1]:
@@ -264,7 +264,7 @@ class IndexService(IndexDirectory):
             LockedError: A running broker holds the store.
             OSError: A file cannot be read or written.
         """
-        with self._lock():
+        with self._lock.hold():
             writer = self._writable()
             if self._compat is None:
                 return self._index_again(writer, commit_log, self._holds_tags(commit_log))

@@ -87,7 +87,7 @@ class QueueSet:
 
     def open(self, path: Path) -> _core.ConsumeQueue:
         """Return the queue of a directory, open."""
-        with self._lock():
+        with self._lock.hold():
             queue = self._open.pop(path, None)
             if queue is None:
                 extension = self._layout.queue_extensions / path.parent.name / path.name

@@ -195,13 +195,13 @@ class StoreParts:
 
     def dispatch(self) -> int:
         """Dispatch what was put to queues and index; return the number of messages."""
-        with self._step():
+        with self._step.hold():
             self.log.check()
             return self._dispatcher.dispatch(self.log.wrote_offset)
 
     def deliver_due(self, now: int | None = None) -> int:
         """Deliver the parked messages that are due, by default now; return their number."""
-        with self._step():
+        with self._step.hold():
             self._dispatcher.dispatch(self.log.wrote_offset)
             # The queues of parked messages are read from files.
             self._queues.flush(sync=False)
@@ -209,7 +209,7 @@ class StoreParts:
 
     def flush(self) -> None:
         """Flush log, queues and index to the disk, and write the checkpoint."""
-        with self._step():
+        with self._step.hold():
             self._flush()
             files = self._index.files
             if files and len(files[-1]):
@@ -218,12 +218,12 @@ class StoreParts:
 
     def flush_queues(self) -> None:
         """Flush the queues to the disk."""
-        with self._step():
+        with self._step.hold():
             self._queues.flush()
 
     def write_checkpoint(self) -> None:
         """Dispatch, flush log and queues to the disk, and write the checkpoint."""
-        with self._step():
+        with self._step.hold():
             self._flush()
 
     def _flush(self) -> None:
@@ -235,12 +235,12 @@ class StoreParts:
 
     def save_delay_offsets(self) -> None:
         """Save up to where the delay levels were delivered."""
-        with self._step():
+        with self._step.hold():
             self._offsets.save()
 
     def set_delay_offsets(self, offsets: Mapping[int, int]) -> None:
         """Set up to where the delay levels were delivered."""
-        with self._step():
+        with self._step.hold():
             self._offsets.offsets.update(offsets)
 
     @property
@@ -253,7 +253,7 @@ class StoreParts:
     def close(self) -> None:
         """Close as a broker that is shut down; after an error the store is left as after a crash."""
         try:
-            with self._step():
+            with self._step.hold():
                 # First, so that no put comes after the last dispatch.
                 self.log.close()
                 self._flush()

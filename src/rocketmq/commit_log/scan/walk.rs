@@ -350,7 +350,7 @@ impl<S: ReadAt> Scan<S> {
             }
             salvage::tell(&mut self.checked, &file, &stop);
         } else if unwritten {
-            salvage.unwritten.get_or_insert_with(|| (file, stop));
+            salvage.unwritten.get_or_insert((file, stop));
         }
         self.go_on(behind);
         Ok(())
