@@ -41,7 +41,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 ///     ...     f.select_phy_offset(index_key("T", "a"))
 ///     True
 ///     [1000]
-#[pyclass(name = "IndexFile", module = "logdex.rocketmq", frozen)]
+#[pyclass(name = "IndexFile", module = "logdex.rocketmq", frozen, weakref)]
 pub(super) struct PyIndexFile {
     file: Closable<IndexFile>,
     access: String,

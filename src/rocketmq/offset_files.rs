@@ -99,6 +99,27 @@ pub(super) fn list(directories: &[PathBuf]) -> Result<Vec<OffsetFile>> {
     Ok(files)
 }
 
+/// Lists the files as [`list`] does, with their whole lengths and with those whose name does not fit.
+///
+/// # Errors
+/// The system's error, with the path.
+pub(super) fn list_all(directories: &[PathBuf]) -> Result<Vec<OffsetFile>> {
+    Ok(entries(directories)?.0)
+}
+
+/// Checks that the name of each file fits the length of the files. A writer would write into a file that readers pass over.
+///
+/// # Errors
+/// `Corrupt` for a file that [`list`] leaves out; the system's error, with the path.
+pub(super) fn refuse_misnamed(directories: &[PathBuf]) -> Result<()> {
+    let mut files = list_all(directories)?;
+    let misnamed = take_misnamed(&mut files);
+    misnamed.first().map_or(Ok(()), |file| {
+        let expected = format!("a name that fits files of {} bytes", file_size(&files));
+        Err(Error::corrupt(&file.path, 0, expected, format!("{}, {} bytes", file.start, file.len)))
+    })
+}
+
 /// Removes and returns the files whose names no writer gives to files of this length.
 ///
 /// A file begins a multiple of the file length after the others. A file that does not is removed if no data is lost by it: it

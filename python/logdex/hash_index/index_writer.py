@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from logdex._core import DirectoryLock, IndexFile, PreparedFile
 from logdex.errors import CorruptFileError, IndexFullError
@@ -45,6 +46,7 @@ class IndexWriter:
         self._on_full = on_full
         self._prepare = prepare
         self._file: IndexFile | None = None
+        self._written: WeakSet[IndexFile] = WeakSet()
         self._next: PreparedFile | None = None
         self._directory_lock: DirectoryLock | None = None
         self.lock_directory()
@@ -57,6 +59,8 @@ class IndexWriter:
         """
         if self._file is None:
             self._file = self._open_newest()
+            if self._file is not None:
+                self._written.add(self._file)
 
     @property
     def takes_no_more(self) -> bool:
@@ -105,6 +109,7 @@ class IndexWriter:
                 self._file = self._open_newest()
         if self._file is None or self._file.is_full:
             self._file = self._roll()
+        self._written.add(self._file)
         return self._file
 
     def _open_newest(self) -> IndexFile | None:
@@ -190,7 +195,8 @@ class IndexWriter:
     def release(self) -> None:
         """Release file and directory without a flush."""
         self._drop_next()
-        if self._file is not None:
-            self._file.close()
+        # The traceback of an exception that a caller keeps may hold a file that was written before, and so its lock.
+        for file in [*self._written]:
+            file.close()
         if self._directory_lock is not None:
             self._directory_lock.release()

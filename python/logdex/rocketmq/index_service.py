@@ -71,6 +71,7 @@ class IndexService(IndexDirectory):
         root = directory.absolute().parent
         of_store = root / "checkpoint" if (root / "commitlog").is_dir() else None
         self._checkpoint: Path | None = options["checkpoint"] or of_store
+        self._unfinished = False
 
     @classmethod
     def open(
@@ -173,12 +174,22 @@ class IndexService(IndexDirectory):
         with self._lock.hold():
             return self._build_all(self._writable(), messages, tags)
 
+    def index_once(self, messages: Any, *, tags: bool | None = None) -> int:  # noqa: ANN401 -- passed on
+        """Index messages as `build_index` does, and pass over the last indexed one, too, which a broker indexes again."""
+        with self._lock.hold():
+            self._unfinished = True
+            return self._build_all(self._writable(), messages, tags)
+
     def _build_all(self, writer: IndexWriter, messages: Any, tags: bool | None) -> int:  # noqa: ANN401, FBT001 -- passed on
         """Index messages. After an error the next call continues after what was put, also between the keys of a message."""
         tags = self._compat == INDEXES_TAGS if tags is None else tags
-        return sum(self._build(writer, batch, tags=tags) for batch in message_batches(messages))
+        # An exception at any line leaves the mark.
+        unfinished, self._unfinished = self._unfinished, True
+        count = sum(self._build(writer, batch, tags=tags, once=unfinished) for batch in message_batches(messages))
+        self._unfinished = False
+        return count
 
-    def _build(self, writer: IndexWriter, messages: RecordBatch, *, tags: bool) -> int:
+    def _build(self, writer: IndexWriter, messages: RecordBatch, *, tags: bool, once: bool) -> int:
         if not messages.num_rows:
             return 0
         if writer.takes_no_more:
@@ -189,7 +200,7 @@ class IndexService(IndexDirectory):
         entries = _core.index_entries(messages, end_phy_offset=end, tags=tags)
         last_row = entries.column("row")[entries.num_rows - 1].as_py() if entries.num_rows else None
         # COMPAT(rocketmq IndexService#buildIndex): a broker that dispatches its last message again indexes it twice.
-        if self._compat is None and entries.num_rows and entries.column("phy_offset")[0].as_py() <= end:
+        if once and entries.num_rows and entries.column("phy_offset")[0].as_py() <= end:
             held = [file for file in self._files.refresh() if len(file)]
             entries = _core.unput_entries(entries, held, end_phy_offset=end)
         _put_entries(writer, entries)

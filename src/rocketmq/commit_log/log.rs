@@ -55,7 +55,7 @@ pub(super) struct Behind {
 #[derive(Debug)]
 pub struct CommitLog {
     path: PathBuf,
-    directories: Vec<PathBuf>,
+    pub(super) directories: Vec<PathBuf>,
     pub(super) options: Options,
     pub(super) open: OpenFiles,
     /// Start of the last message that [`Self::max_offset`] found, and of its file.

@@ -54,7 +54,7 @@ class Dispatcher:
             for batch in self._messages(max(begin, self.offset), part_end):
                 self._queues.append_batch(batch)
                 if begin == index_from:
-                    self._index.build_index(batch, tags=self._tags)
+                    self._index.index_once(batch, tags=self._tags)
                 count += batch.num_rows
                 self.offset, self.store_timestamp = last_message(batch) or (self.offset, self.store_timestamp)
         self.offset = max(self.offset, end)
@@ -64,7 +64,7 @@ class Dispatcher:
         """Index the messages in a range of the log, without the queues; return the number of messages with a key."""
         count = 0
         for batch in self._messages(begin, end):
-            if self._index.build_index(batch, tags=self._tags):
+            if self._index.index_once(batch, tags=self._tags):
                 count += indexed_messages(batch, tags=self._tags)
         return count
 

@@ -123,6 +123,11 @@ pub(crate) fn store_timestamp_of_head(head: &[u8], versions: Versions) -> Option
     if magic != MAGIC_V1 && (magic != MAGIC_V2 || versions == Versions::V1) {
         return None;
     }
+    store_timestamp_without_magic(head)
+}
+
+/// Returns the store timestamp in the first bytes of a message whose magic may be missing.
+pub(crate) fn store_timestamp_without_magic(head: &[u8]) -> Option<i64> {
     let (born_host, _) = host_lens(i32_at(head, SYS_FLAG)?);
     array(head, BORN_HOST + usize::from(born_host)).map(i64::from_be_bytes)
 }

@@ -13,7 +13,7 @@ pub use check::{Found, Needs, Refusal, Stop, UNCOMMITTED_LEN, check, check_with,
 pub use fields::{Frame, Layout, PropCrc, body_crc};
 pub(crate) use layout::{
     BEFORE_BODY_LENGTH, BORN_HOST_V6, FrameBytes, HEAD, STORE_HOST_V6, stated_phy_offset_of_head, stated_size,
-    store_timestamp_of_head,
+    store_timestamp_of_head, store_timestamp_without_magic,
 };
 pub use layout::{
     BLANK_LEN, COMPRESSED, COMPRESSION_TYPE, INNER_BATCH, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, NEED_UNWRAP,

@@ -15,7 +15,7 @@ use crate::rocketmq::checkpoint::Timestamps;
 use crate::rocketmq::commit_log::frame::{BLANK_LEN, MAGIC_BLANK, MAGIC_V1, MAGIC_V2};
 use crate::rocketmq::commit_log::log::CommitLog;
 use crate::rocketmq::commit_log::lookup::LookUp;
-use crate::rocketmq::offset_files::{Gap, OffsetFile};
+use crate::rocketmq::offset_files::{self, Gap, OffsetFile};
 use crate::rocketmq::release::Release;
 use crate::time_range::TimeRange;
 
@@ -56,8 +56,11 @@ impl CommitLog {
     /// Returns what a broker would do with this log at startup.
     ///
     /// # Errors
-    /// The system's error, with the path.
+    /// `Corrupt` if a writer asks and the name of a file does not fit; the system's error, with the path.
     pub fn recovery(&self, start: Start) -> Result<Recovery> {
+        if start.settle {
+            offset_files::refuse_misnamed(&self.directories)?;
+        }
         let files = self.files()?;
         let Some(first) = files.first() else {
             return Ok(Recovery { begin: 0, end: 0, dispatch: 0 });

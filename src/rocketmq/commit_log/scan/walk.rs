@@ -1,5 +1,8 @@
 //! Walk a log message by message, over the files in the order of their offsets.
 
+use std::thread;
+use std::time::Duration;
+
 use crate::error::{Error, Result};
 use crate::io::ReadAt;
 use crate::report::{Kind, Report};
@@ -17,6 +20,19 @@ pub(crate) struct Located {
     at: u64,
     layout: Layout,
     suspect: Suspect,
+}
+
+/// How often, and how long each time, a batch is waited for whose writer may be about to complete it.
+const PATIENCE: usize = 10;
+const MOMENT: Duration = Duration::from_millis(10);
+
+/// What follows a batch that is not completed.
+enum Behind {
+    Nothing,
+    /// Only messages of the store time of the batch. A batch that is put now has one.
+    SameTime,
+    /// Messages of later puts. Its writer would have put none.
+    Later,
 }
 
 /// Opens a file of the log.
@@ -274,8 +290,10 @@ impl<S: ReadAt> Scan<S> {
                     }
                 }
                 Found::Refused(refusal) => {
-                    if refusal == Refusal::Unwritten && self.is_uncommitted()? {
-                        self.stop = Some(Stop { phy_offset: self.position, refusal: Some(refusal) });
+                    if refusal == Refusal::Unwritten
+                        && let Some(time) = self.uncommitted()?
+                        && self.ends_at_uncommitted(time)?
+                    {
                         break;
                     }
                     let behind = self.next_frame()?;
@@ -293,14 +311,71 @@ impl<S: ReadAt> Scan<S> {
         Ok(false)
     }
 
-    /// Returns whether a batch begins here that its writer never completed. Whatever follows was refused with it.
-    fn is_uncommitted(&self) -> Result<bool> {
-        let Some((file, source)) = &self.current else { return Ok(false) };
+    /// Returns the store time of a batch that begins here and that its writer has not completed.
+    fn uncommitted(&self) -> Result<Option<i64>> {
+        let Some((file, source)) = &self.current else { return Ok(None) };
         let mut head = [0; frame::HEAD];
         let len = usize::try_from(file.len.saturating_sub(self.next)).unwrap_or(usize::MAX).min(head.len());
         let head = head.get_mut(..len).unwrap_or_default();
         source.read_exact_at(head, self.next).map_err(|e| Error::io(&file.path, e))?;
-        Ok(frame::is_uncommitted(head, self.position))
+        Ok(frame::store_timestamp_without_magic(head).filter(|_| frame::is_uncommitted(head, self.position)))
+    }
+
+    /// Ends the walk at a batch of this store time that is not completed. Returns false if it is damage: messages of later puts
+    /// follow, or it was completed meanwhile.
+    fn ends_at_uncommitted(&mut self, time: i64) -> Result<bool> {
+        let stop = Stop { phy_offset: self.position, refusal: Some(Refusal::Unwritten) };
+        let file = self.current.as_ref().map(|(file, _)| file.clone());
+        if let Some(file) = file.filter(|_| self.salvage.is_some()) {
+            match self.behind_uncommitted(time)? {
+                Behind::Nothing => {}
+                Behind::Later => return Ok(false),
+                Behind::SameTime => {
+                    for _ in 0..PATIENCE {
+                        if self.is_written_since(&file, &stop)? {
+                            self.window.clear();
+                            return Ok(false);
+                        }
+                        thread::sleep(MOMENT);
+                    }
+                    // They are of this batch, or were put in the same millisecond.
+                    salvage::tell(&mut self.checked, &file, &stop);
+                }
+            }
+        }
+        self.stop = Some(stop);
+        Ok(true)
+    }
+
+    /// Returns which messages follow a batch of this store time that is not completed, here or in later files.
+    fn behind_uncommitted(&mut self, time: i64) -> Result<Behind> {
+        let mut behind = Behind::Nothing;
+        let (mut search, mut probe) = (Window::new(SCAN_WINDOW), Window::new(LOOKUP_WINDOW));
+        let here = self.next_file.saturating_sub(1);
+        for number in here..self.files.len() {
+            let Some(file) = self.files.get(number).cloned() else { break };
+            let fail = |e| Error::io(&file.path, e);
+            let source = (self.open)(&file)?;
+            let mut at = if number == here { self.next } else { 0 };
+            probe.clear();
+            loop {
+                match probe.check(&source, at, file.len, self.versions).map_err(fail)? {
+                    Found::Message(layout) if probe.frame(at, layout).store_timestamp() == time => {
+                        behind = Behind::SameTime;
+                        at += u64::from(layout.total());
+                    }
+                    Found::Message(_) => return Ok(Behind::Later),
+                    Found::Blank => break,
+                    Found::Refused(_) => {
+                        let (len, versions) = (file.len, self.versions);
+                        let next = salvage::next_frame(&source, &file, at, len, versions, &mut search, &mut probe);
+                        let Some(next) = next.map_err(fail)? else { break };
+                        at = next;
+                    }
+                }
+            }
+        }
+        Ok(behind)
     }
 
     /// Handles padding that does not end with its file. A broker goes to the next file.

@@ -220,6 +220,7 @@ impl CommitLogWriter {
     /// # Errors
     /// As [`Self::put_messages`], but not `InvalidArgument`.
     pub fn put_stored(&self, messages: &RecordBatch) -> Result<StoredPut> {
+        self.check_process()?;
         let mut put = StoredPut::default();
         let mut rest = vec![messages.clone()];
         while let Some(part) = rest.pop() {

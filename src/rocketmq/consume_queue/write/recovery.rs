@@ -13,7 +13,6 @@
 //! - A unit is stale if it refers to an earlier offset than the unit before it: it is left over from an earlier truncation.
 //! - If units after the end refer to messages of the log, the queue lost units. This is a finding.
 
-use std::fs;
 use std::path::Path;
 
 use super::extension_check::ExtensionCheck;
@@ -58,7 +57,7 @@ impl RecoveredQueue {
     /// may be missing. After an unclean exit all messages from the offset `dispatched` on are dispatched again.
     ///
     /// # Errors
-    /// `Corrupt` for a file that is longer than `file_size` or whose name is no multiple of it; the system's error, with the path.
+    /// The system's error, with the path.
     pub(super) fn open(
         directory: &Path,
         extension: &Path,
@@ -69,7 +68,6 @@ impl RecoveredQueue {
     ) -> Result<Self> {
         let queue = ConsumeQueue::open(directory, Options::default())?;
         let files = queue.files()?;
-        check_files(&files, file_size)?;
         let mut extension = ExtensionCheck::open(extension)?;
         let first = match dispatched {
             None => files.len(),
@@ -313,15 +311,14 @@ fn look_behind(
     Ok((cut, true))
 }
 
-/// Checks that all files of a queue have one size; the last one may be shorter.
+/// Checks that all files of a queue, listed with their whole lengths, have one size; the last one may be shorter.
 pub(super) fn check_files(files: &[OffsetFile], file_size: u64) -> Result<()> {
     for file in files {
         if file.start % file_size != 0 {
             let expected = format!("a name that is a multiple of {file_size}");
             return Err(Error::corrupt(&file.path, 0, expected, file.start.to_string()));
         }
-        // The listed length ends at the next file.
-        let len = fs::metadata(&file.path).map_err(|e| Error::io(&file.path, e))?.len();
+        let len = file.len;
         if len > file_size {
             let expected = format!("{file_size} bytes, as most files here");
             return Err(Error::corrupt(&file.path, file_size, expected, format!("{len} bytes")));

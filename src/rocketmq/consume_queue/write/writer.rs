@@ -99,14 +99,24 @@ impl ConsumeQueueWriter {
     pub fn check_files(root: &Path, options: &WriterOptions) -> Result<i64> {
         check_sizes(options)?;
         let sizes = FileSizes::of(root, options)?;
+        Self::check_directories(root, &sizes)?;
         let mut log_end = -1;
-        for (kind, size) in [(Kind::Plain, sizes.plain), (Kind::Batch, sizes.batch)] {
+        for kind in [Kind::Plain, Kind::Batch] {
             for QueueDirectory { directory, .. } in queues(root, folder(kind))? {
-                check_files(&offset_files::list(std::slice::from_ref(&directory))?, size)?;
                 log_end = log_end.max(ConsumeQueue::open(&directory, Options::default())?.log_end()?);
             }
         }
         Ok(log_end)
+    }
+
+    /// Checks names and sizes of all files of the queues.
+    fn check_directories(root: &Path, sizes: &FileSizes) -> Result<()> {
+        for (kind, size) in [(Kind::Plain, sizes.plain), (Kind::Batch, sizes.batch)] {
+            for QueueDirectory { directory, .. } in queues(root, folder(kind))? {
+                check_files(&offset_files::list_all(&[directory])?, size)?;
+            }
+        }
+        Ok(())
     }
 
     /// Opens the queues of the store in `root` to append to them. Any of the folders may be missing.
@@ -123,6 +133,7 @@ impl ConsumeQueueWriter {
         let root = &disk::absolute(root)?;
         refuse_other_holder(&root.join("lock"))?;
         let sizes = FileSizes::of(root, &options)?;
+        Self::check_directories(root, &sizes)?;
         let plain = root.join(folder(Kind::Plain));
         let mut writer = Self::new(root, options, sizes);
         writer.written.create_directory(&plain)?;
