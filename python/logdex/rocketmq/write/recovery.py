@@ -117,7 +117,11 @@ def plan_recovery(layout: StoreLayout, options: StoreOptions, queue_end: int) ->
         findings = list(log.check_files().findings)
         _refuse_long_file(log, end)
         file_size = _file_size(log, end, options.file_size)
-        lost = _count_behind(log, end, findings)
+        behind: list[Finding] = []
+        lost = _count_behind(log, end, behind)
+        # Without messages, unwritten space at the end is a batch that was refused.
+        refused = (*log.place(end), "unwritten space before later messages")
+        findings += [finding for finding in behind if lost or (finding.path, finding.offset, finding.found) != refused]
         # Restored messages go back in time like truncated ones. A queue that leads to a message says that it is restored; but a
         # broker that truncates its log leaves such units behind, too.
         doubtful = _count_behind(log, end, [], led_to=queue_end) - lost if queue_end > end else 0
