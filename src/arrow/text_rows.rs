@@ -10,7 +10,7 @@
 //!
 //! JSON is ASCII, so that no terminal obeys it.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type, TimestampMillisecondType};
@@ -35,25 +35,62 @@ enum Cells<'a> {
     Headers(&'a ListArray, &'a StringArray, &'a BinaryArray),
 }
 
-/// Returns the rows of a batch as JSON lines.
+/// From this length on, JSON is handed over: a body of 64 MiB becomes up to 384 MiB of it.
+const PIECE_LEN: usize = 1 << 20;
+
+/// Text on its way to its destination, in pieces.
+struct Pieces<F, E> {
+    text: String,
+    write: F,
+    refused: Option<E>,
+}
+
+impl<F: FnMut(&str) -> std::result::Result<(), E>, E> Pieces<F, E> {
+    fn hand_over(&mut self) -> fmt::Result {
+        let written = (self.write)(&self.text);
+        self.text.clear();
+        written.map_err(|error| {
+            self.refused = Some(error);
+            fmt::Error
+        })
+    }
+}
+
+impl<F: FnMut(&str) -> std::result::Result<(), E>, E> Write for Pieces<F, E> {
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        self.text.push_str(part);
+        if self.text.len() < PIECE_LEN { Ok(()) } else { self.hand_over() }
+    }
+}
+
+/// Writes the rows of a batch as JSON lines, in pieces that may end anywhere.
 ///
 /// # Errors
 ///
-/// [`Error::InvalidArgument`] for a column of another type.
-pub(crate) fn json_lines(batch: &RecordBatch) -> Result<String> {
+/// [`Error::InvalidArgument`] for a column of another type; the first error of `write`, which is not called again.
+pub(crate) fn json_lines<E: From<Error>>(
+    batch: &RecordBatch,
+    write: impl FnMut(&str) -> std::result::Result<(), E>,
+) -> std::result::Result<(), E> {
     let columns = columns(batch)?;
-    let mut text = String::new();
-    for row in 0..batch.num_rows() {
-        text.push('{');
+    let mut pieces = Pieces { text: String::new(), write, refused: None };
+    // Only `write` fails, and its error is kept.
+    let _ = json_rows(&mut pieces, &columns, batch.num_rows()).and_then(|()| pieces.hand_over());
+    pieces.refused.map_or(Ok(()), Err)
+}
+
+fn json_rows(text: &mut impl Write, columns: &[(String, Cells<'_>)], rows: usize) -> fmt::Result {
+    for row in 0..rows {
+        text.write_char('{')?;
         for (at, (name, cells)) in columns.iter().enumerate() {
             if at > 0 {
-                text.push_str(", ");
+                text.write_str(", ")?;
             }
-            cells.json(&mut text, name, row);
+            cells.json(text, name, row)?;
         }
-        text.push_str("}\n");
+        text.write_str("}\n")?;
     }
-    Ok(text)
+    Ok(())
 }
 
 /// Returns the line of names of a CSV file.
@@ -151,55 +188,55 @@ impl<'a> Cells<'a> {
     }
 
     /// Writes a name with its value.
-    fn json(&self, text: &mut String, name: &str, row: usize) {
+    fn json(&self, text: &mut impl Write, name: &str, row: usize) -> fmt::Result {
         let valid = self.array().is_valid(row);
         if let Self::Bytes(array) = self {
             return json_bytes(text, name, valid.then(|| array.value(row)));
         }
-        json_text(text, name);
-        text.push_str(": ");
+        json_text(text, name)?;
+        text.write_str(": ")?;
         match self {
             Self::Headers(..) => self.json_value(text, row),
             _ if valid => self.json_value(text, row),
-            _ => text.push_str("null"),
+            _ => text.write_str("null"),
         }
     }
 
     /// Writes a value that is not null, and not of bytes.
-    fn json_value(&self, text: &mut String, row: usize) {
+    fn json_value(&self, text: &mut impl Write, row: usize) -> fmt::Result {
         match self {
             Self::Text(array) => json_text(text, array.value(row)),
-            Self::Bytes(array) => json_text(text, &base64(array.value(row))),
-            Self::Flag(array) => text.push_str(if array.value(row) { "true" } else { "false" }),
-            Self::Int32(array) => number(text, array.value(row).into()),
-            Self::Int64(array) => number(text, array.value(row)),
-            Self::Time(array) => number(text, array.value(row)),
+            Self::Bytes(array) => json_base64(text, array.value(row)),
+            Self::Flag(array) => text.write_str(if array.value(row) { "true" } else { "false" }),
+            Self::Int32(array) => write!(text, "{}", array.value(row)),
+            Self::Int64(array) => write!(text, "{}", array.value(row)),
+            Self::Time(array) => write!(text, "{}", array.value(row)),
             Self::Map(map, keys, values) => {
-                text.push('{');
+                text.write_char('{')?;
                 for (at, entry) in entries(map.value_offsets(), row).enumerate() {
                     if at > 0 {
-                        text.push_str(", ");
+                        text.write_str(", ")?;
                     }
-                    json_text(text, keys.value(entry));
-                    text.push_str(": ");
+                    json_text(text, keys.value(entry))?;
+                    text.write_str(": ")?;
                     match values.is_valid(entry).then(|| values.value(entry)) {
-                        Some(value) => json_text(text, value),
-                        None => text.push_str("null"),
+                        Some(value) => json_text(text, value)?,
+                        None => text.write_str("null")?,
                     }
                 }
-                text.push('}');
+                text.write_char('}')
             }
             Self::Headers(list, keys, values) => {
-                text.push('[');
+                text.write_char('[')?;
                 let headers = if list.is_valid(row) { entries(list.value_offsets(), row) } else { 0..0 };
                 for (at, entry) in headers.enumerate() {
-                    text.push_str(if at > 0 { ", {\"key\": " } else { "{\"key\": " });
-                    json_text(text, keys.value(entry));
-                    text.push_str(", ");
-                    json_bytes(text, "value", values.is_valid(entry).then(|| values.value(entry)));
-                    text.push('}');
+                    text.write_str(if at > 0 { ", {\"key\": " } else { "{\"key\": " })?;
+                    json_text(text, keys.value(entry))?;
+                    text.write_str(", ")?;
+                    json_bytes(text, "value", values.is_valid(entry).then(|| values.value(entry)))?;
+                    text.write_char('}')?;
                 }
-                text.push(']');
+                text.write_char(']')
             }
         }
     }
@@ -221,14 +258,17 @@ impl<'a> Cells<'a> {
             _ if !valid => (),
             Self::Text(array) => quoted(text, array.value(row)),
             Self::Time(array) => {
+                // Writing to a String cannot fail.
                 let _ = write!(text, "{}", TimeText(array.value(row)));
             }
             Self::Map(..) | Self::Headers(..) => {
                 let mut value = String::new();
-                self.json_value(&mut value, row);
+                let _ = self.json_value(&mut value, row);
                 quoted(text, &value);
             }
-            Self::Flag(_) | Self::Int32(_) | Self::Int64(_) => self.json_value(text, row),
+            Self::Flag(_) | Self::Int32(_) | Self::Int64(_) => {
+                let _ = self.json_value(text, row);
+            }
         }
     }
 }
@@ -239,47 +279,52 @@ fn entries(offsets: &[i32], row: usize) -> std::ops::Range<usize> {
     at(row)..at(row + 1)
 }
 
-fn number(text: &mut String, value: i64) {
-    // Writing to a String cannot fail.
-    let _ = write!(text, "{value}");
-}
-
-fn json_bytes(text: &mut String, name: &str, value: Option<&[u8]>) {
-    json_text(text, name);
+fn json_bytes(text: &mut impl Write, name: &str, value: Option<&[u8]>) -> fmt::Result {
+    json_text(text, name)?;
     match value.map(std::str::from_utf8) {
-        None => text.push_str(": null"),
+        None => text.write_str(": null"),
         Some(Ok(value)) => {
-            text.push_str(": ");
-            json_text(text, value);
+            text.write_str(": ")?;
+            json_text(text, value)
         }
         Some(Err(_)) => {
-            text.push_str(": null, ");
-            json_text(text, &format!("{name}_base64"));
-            text.push_str(": ");
-            json_text(text, &base64(value.unwrap_or_default()));
+            text.write_str(": null, ")?;
+            json_text(text, &format!("{name}_base64"))?;
+            text.write_str(": ")?;
+            json_base64(text, value.unwrap_or_default())
         }
     }
 }
 
 /// Writes a text in quotation marks, in ASCII.
-fn json_text(text: &mut String, value: &str) {
-    text.push('"');
+fn json_text(text: &mut impl Write, value: &str) -> fmt::Result {
+    text.write_char('"')?;
     for letter in value.chars() {
         match letter {
-            '"' => text.push_str("\\\""),
-            '\\' => text.push_str("\\\\"),
-            '\n' => text.push_str("\\n"),
-            '\r' => text.push_str("\\r"),
-            '\t' => text.push_str("\\t"),
-            ' '..='~' => text.push(letter),
+            '"' => text.write_str("\\\"")?,
+            '\\' => text.write_str("\\\\")?,
+            '\n' => text.write_str("\\n")?,
+            '\r' => text.write_str("\\r")?,
+            '\t' => text.write_str("\\t")?,
+            ' '..='~' => text.write_char(letter)?,
             _ => {
                 for unit in letter.encode_utf16(&mut [0; 2]) {
-                    let _ = write!(text, "\\u{unit:04x}");
+                    write!(text, "\\u{unit:04x}")?;
                 }
             }
         }
     }
-    text.push('"');
+    text.write_char('"')
+}
+
+/// Writes bytes as base64 in quotation marks.
+fn json_base64(text: &mut impl Write, bytes: &[u8]) -> fmt::Result {
+    text.write_char('"')?;
+    // Of a multiple of three bytes, so that only the last part is padded.
+    for part in bytes.chunks(3 << 10) {
+        text.write_str(&base64(part))?;
+    }
+    text.write_char('"')
 }
 
 /// Writes a cell of CSV, in quotation marks where it needs them.
@@ -341,7 +386,41 @@ mod tests {
             r#"{"topic": "", "body": null, "body_base64": "/wA=", "n": 1, "at": 9223372036854775807, "ok": false}"#,
             "\n"
         );
-        assert_eq!(json_lines(&example()).unwrap(), expected);
+        assert_eq!(json(&example()), [expected]);
+    }
+
+    fn json(batch: &RecordBatch) -> Vec<String> {
+        let mut pieces = Vec::new();
+        json_lines::<Error>(batch, |piece| {
+            pieces.push(piece.to_owned());
+            Ok(())
+        })
+        .unwrap();
+        pieces
+    }
+
+    #[test]
+    fn long_json_comes_in_pieces() {
+        let bytes = vec![0xff; 4 << 20];
+        for (body, value) in [
+            (&[0; 1 << 20][..], format!("\"body\": \"{}\"", "\\u0000".repeat(1 << 20))),
+            (&bytes, format!("\"body\": null, \"body_base64\": \"{}\"", base64(&bytes))),
+        ] {
+            let pieces = json(&batch(vec![("body", Arc::new(BinaryArray::from_vec(vec![body])))]));
+            assert!(pieces.iter().all(|piece| piece.len() < PIECE_LEN + (8 << 10)));
+            assert!(pieces.concat() == format!("{{{value}}}\n"));
+        }
+    }
+
+    #[test]
+    fn json_ends_with_the_first_error() {
+        let body = vec![0; 1 << 20];
+        let mut calls = 0;
+        let written = json_lines(&batch(vec![("body", Arc::new(BinaryArray::from_vec(vec![&body])))]), |_| {
+            calls += 1;
+            Err(Error::InvalidArgument("full".into()))
+        });
+        assert_eq!((written.unwrap_err().to_string().as_str(), calls), ("full", 1));
     }
 
     #[test]
@@ -367,6 +446,6 @@ mod tests {
     #[test]
     fn a_column_of_another_type_is_refused() {
         let other = batch(vec![("x", Arc::new(arrow_array::Float64Array::from(vec![1.0])))]);
-        assert!(json_lines(&other).unwrap_err().to_string().starts_with("column x: expected"));
+        assert!(json_lines::<Error>(&other, |_| Ok(())).unwrap_err().to_string().starts_with("column x: expected"));
     }
 }

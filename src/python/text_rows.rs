@@ -15,11 +15,13 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(parse_time, m)?)
 }
 
-/// Return rows of messages or records as JSON lines, in ASCII; docs/guides/read.md describes the values.
+/// Write rows of messages or records as JSON lines, in ASCII; docs/guides/read.md describes the values.
+///
+/// `write` is called with pieces of about 1 MiB, which may end anywhere.
 #[pyfunction]
-fn json_lines(py: Python<'_>, batch: PyRecordBatch) -> PyResult<String> {
+fn json_lines(py: Python<'_>, batch: PyRecordBatch, write: Py<PyAny>) -> PyResult<()> {
     let batch = batch.into_inner();
-    Ok(py.detach(|| text_rows::json_lines(&batch))?)
+    py.detach(|| text_rows::json_lines(&batch, |piece| Python::attach(|py| write.call1(py, (piece,)).map(drop))))
 }
 
 /// Return the line of names of a CSV file.

@@ -156,6 +156,9 @@ COMMIT_LOG: dict[str, Call] = {
     "is_cut_short:end_phy_offset": lambda o, n: o.commit_log.is_cut_short(n),
     "part:last_file": lambda o, n: o.commit_log.part([], n),
     "part:last_message": lambda o, n: o.commit_log.part([], 0, n),
+    "gaps:begin": lambda o, n: o.commit_log.gaps(begin=n),
+    "gaps:end": lambda o, n: o.commit_log.gaps(end=n),
+    "gaps:clock_slack_ms": lambda o, n: o.commit_log.gaps(clock_slack_ms=n),
     "missing:begin_phy_offset": lambda o, n: o.commit_log.missing(n, 1),
     "missing:end_phy_offset": lambda o, n: o.commit_log.missing(0, n),
     "recovery:queue_end": lambda o, n: o.commit_log.recovery(last_exit_ok=True, queue_end=n),
@@ -263,6 +266,8 @@ LOG_SEGMENT: dict[str, Call] = {
     "rebuild_indexes:max_index_bytes": lambda o, n: o.segment.rebuild_indexes(o.new(), max_index_bytes=n),
 }
 LOG: dict[str, Call] = {
+    "missing_segments:begin_offset": lambda o, n: o.log.missing_segments(n),
+    "missing_segments:end_offset": lambda o, n: o.log.missing_segments(0, n),
     "records_at:offsets": lambda o, n: o.log.records_at([n], columns=["offset"], keys=["k"]),
     "open:partition": lambda o, n: Log.open(o.log.path, partition=n),
     "open:max_batch_bytes": lambda o, n: Log.open(o.log.path, max_batch_bytes=n),
@@ -305,6 +310,7 @@ STORE_WRITER: dict[str, Call] = {
             "batch_queue_file_size",
             "extension_file_size",
             "begin_phy_offset",
+            "max_message_size",
         )
     },
     "open:hash_slots": lambda o, n: StoreWriter.open(o.new(), hash_slots=n, max_entries=9),
@@ -329,7 +335,7 @@ QUEUE_WRITER: dict[str, Call] = {
         f"open:{name}": lambda o, n, name=name: ConsumeQueueWriter.open(  # type: ignore[misc]
             o.new(), **{"end_phy_offset": 0, name: n}
         )
-        for name in ("end_phy_offset", "file_size", "batch_file_size", "extension_file_size")
+        for name in ("begin_phy_offset", "end_phy_offset", "file_size", "batch_file_size", "extension_file_size")
     },
     **{
         f"check_files:{name}": lambda o, n, name=name: ConsumeQueueWriter.check_files(o.new(), **{name: n})  # type: ignore[misc]
@@ -355,6 +361,7 @@ ALL = {f"{kind.__name__}.{name}": call for kind, calls in CALLS.items() for name
 
 ANSWERED: dict[str, Call] = {
     "CommitLog.message:phy_offset": lambda o, n: o.commit_log.message(n) is None,
+    "CommitLog.damage:phy_offsets": lambda o, n: o.commit_log.damage([n]) == [],
     "CommitLog.is_cut_off:phy_offset": lambda o, n: o.commit_log.is_cut_off(n) is False,
     "MessageStore.message:key": lambda o, n: o.store.message(n) is None,
     "MessageStore.queue:queue_id": lambda o, n: _is_missing(lambda: o.store.queue(TOPIC, n)),

@@ -56,7 +56,7 @@ def say_rows(batches: Iterable[RecordBatch], say_row: Callable[[dict[str, Any]],
     rows = 0
     for batch in batches:
         if as_json:
-            sys.stdout.write(json_lines(batch))
+            json_lines(batch, sys.stdout.write)
         else:
             for row in plain_rows([batch]):
                 say_row(row)

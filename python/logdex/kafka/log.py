@@ -257,7 +257,10 @@ class Log(Closing):
     ) -> SegmentReader:
         """Read the records at some offsets that carry one of some keys; see `records`."""
         segments = self._current()
-        first, end = (max(min(offsets), self._log_start(segments)), max(offsets) + 1) if offsets else (0, 0)
+        least, most = (min(offsets), max(offsets)) if offsets else (0, -1)
+        check_int64(offsets=least)
+        check_int64(offsets=most)
+        first, end = max(least, self._log_start(segments)), most + 1
         # The caller reports missing segments, once for all offsets.
         parts = [part for part in segments.parts(first, end) if isinstance(part, tuple)]
         return _core.read_records(parts, columns=columns, keys=keys, header=header, offsets=offsets)

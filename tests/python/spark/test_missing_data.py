@@ -85,7 +85,7 @@ def test_messages(spark: SparkSession, store: Path, lose: Callable[[Path], str])
     assert said in text
 
 
-@pytest.mark.parametrize("lose", [lose_log_file])
+@pytest.mark.parametrize("lose", [lose_log_file, damage_frame])
 def test_find(spark: SparkSession, store: Path, lose: Callable[[Path], str]) -> None:
     keys = spark.createDataFrame([("T", f"k{number}") for number in range(MESSAGES)], "topic string, key string")
     said = lose(store)
