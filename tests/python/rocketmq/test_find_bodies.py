@@ -79,7 +79,7 @@ def test_a_body_that_is_gone_is_an_error(root: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("words", [(), ("--body",), ("--body", "--json")])
 def test_large_bodies_take_little_memory(tmp_path: Path, words: tuple[str, ...]) -> None:
     """24 bodies of 32 MiB, 32 KB each in the log: together they would be 768 MiB."""
-    root, body = tmp_path / "store", zlib.compress(bytes(32 << 20), 9)
+    root, body = tmp_path / "store", zlib.compress(b"x" * (32 << 20), 9)
     with StoreWriter.open(root, file_size=1 << 21, **_SIZES) as writer:  # type: ignore[arg-type]
         for number in range(24):
             writer.put_message("T", body, keys=f"same k{number}", sys_flag=1)
