@@ -176,9 +176,8 @@ class IndexService(IndexDirectory):
 
     def index_once(self, messages: Any, *, tags: bool | None = None) -> int:  # noqa: ANN401 -- passed on
         """Index messages as `build_index` does, and pass over the last indexed one, too, which a broker indexes again."""
-        with self._lock.hold():
-            self._unfinished = True
-            return self._build_all(self._writable(), messages, tags)
+        self._unfinished = True
+        return self.build_index(messages, tags=tags)
 
     def _build_all(self, writer: IndexWriter, messages: Any, tags: bool | None) -> int:  # noqa: ANN401, FBT001 -- passed on
         """Index messages. After an error the next call continues after what was put, also between the keys of a message."""
