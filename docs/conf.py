@@ -40,7 +40,6 @@ napoleon_custom_sections = [("Source", "notes_style")]
 
 html_theme = "furo"
 html_title = f"logdex {release}"
-html_static_path = ["_static"]
 html_theme_options = {"navigation_with_keys": True}
 html_copy_source = False
 copybutton_exclude = ".linenos, .gp, .go"
