@@ -1,11 +1,16 @@
 //! Times as text: what users write, and what is printed for them. Dates are of the Gregorian calendar, in UTC.
 
 use std::fmt;
+use std::ops::RangeInclusive;
+
+use chrono::{DateTime, Datelike as _, NaiveDate};
 
 const DAY_MS: i64 = 86_400_000;
 const MINUTE_MS: i64 = 60_000;
 /// Milliseconds of 1990-01-01. A smaller number is more likely a number of seconds, or of a date.
 const YEAR_1990_MS: i64 = 631_152_000_000;
+/// Years of four digits.
+const YEARS: RangeInclusive<i32> = 1..=9999;
 
 /// A time in milliseconds that prints as ISO 8601, or as its number if its year has not four digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,40 +18,18 @@ pub struct TimeText(pub i64);
 
 impl fmt::Display for TimeText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (days, ms) = (self.0.div_euclid(DAY_MS), self.0.rem_euclid(DAY_MS));
-        // Years begin in March, so that a leap day is the last of its year; 400 years have 146,097 days.
-        let shifted = days + 719_468;
-        let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-        let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let march_month = (5 * day_of_year + 2) / 153;
-        let day = day_of_year - (153 * march_month + 2) / 5 + 1;
-        let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
-        let year = era * 400 + year_of_era + i64::from(month <= 2);
-        if !(1..=9999).contains(&year) {
-            return write!(f, "{}", self.0);
+        match DateTime::from_timestamp_millis(self.0).filter(|time| YEARS.contains(&time.year())) {
+            Some(time) => write!(f, "{}", time.format("%Y-%m-%dT%H:%M:%S%.3fZ")),
+            None => write!(f, "{}", self.0),
         }
-        let (hour, minute, second, fraction) = (ms / 3_600_000, ms / MINUTE_MS % 60, ms / 1_000 % 60, ms % 1_000);
-        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{fraction:03}Z")
     }
 }
 
 /// The days from 1970-01-01 to a date; `None` if the calendar has no such date.
 fn days_of(year: i64, month: i64, day: i64) -> Option<i64> {
-    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let last = match month {
-        4 | 6 | 9 | 11 => 30,
-        2 => 28 + i64::from(is_leap),
-        1..=12 => 31,
-        _ => return None,
-    };
-    if !(1..=9999).contains(&year) || !(1..=last).contains(&day) {
-        return None;
-    }
-    let (year, march_month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
-    let day_of_year = (153 * march_month + 2) / 5 + day - 1;
-    Some(era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468)
+    let year = i32::try_from(year).ok().filter(|year| YEARS.contains(year))?;
+    let date = NaiveDate::from_ymd_opt(year, u32::try_from(month).ok()?, u32::try_from(day).ok()?)?;
+    Some(date.signed_duration_since(NaiveDate::default()).num_days())
 }
 
 /// Returns the milliseconds of a time that a user wrote: epoch milliseconds, ISO 8601, or an age such as `-2h`.
