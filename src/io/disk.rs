@@ -215,6 +215,14 @@ pub fn sync_parent(path: &Path) -> Result<()> {
     Parent::open(path)?.sync()
 }
 
+/// Writes the names in a directory to disk.
+///
+/// # Errors
+/// As [`sync_parent`].
+pub fn sync_directory(directory: &Path) -> Result<()> {
+    Parent::of(directory)?.sync()
+}
+
 /// Creates a directory and the missing ones above it, and writes their names to disk.
 ///
 /// # Errors
@@ -241,11 +249,15 @@ impl Parent {
     /// # Errors
     /// The system's error, with the directory.
     pub fn open(path: &Path) -> Result<Self> {
-        let path = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned();
+        Self::of(path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")))
+    }
+
+    /// Opens the directory itself.
+    fn of(directory: &Path) -> Result<Self> {
         Ok(Self {
             #[cfg(unix)]
-            directory: File::open(&path).map_err(|e| Error::io(&path, e))?,
-            path,
+            directory: File::open(directory).map_err(|e| Error::io(directory, e))?,
+            path: directory.to_owned(),
         })
     }
 

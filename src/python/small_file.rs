@@ -58,7 +58,7 @@ fn make_directory(py: Python<'_>, directory: PathBuf) -> PyResult<()> {
 ///     OSError: The system refuses to open it.
 #[pyfunction]
 fn sync_directory(py: Python<'_>, directory: PathBuf) -> PyResult<()> {
-    Ok(py.detach(|| disk::sync_parent(&directory.join("entry")))?)
+    Ok(py.detach(|| disk::sync_directory(&directory))?)
 }
 
 /// Check, before something is written, that a directory has no part elsewhere: below it there are only directories and regular
