@@ -290,8 +290,9 @@ class KeySearch:
         check_scan(scan)
         # The index first: if the broker indexes more meanwhile, it is at worst read once more.
         index = self._index()
-        covered = [*covered_ranges(index), *(gap[:2] for gap in self._log.gaps())]
-        whole = (self._log.min_offset, self._log.max_offset)
+        log = self._log.pinned()
+        covered = [*covered_ranges(index), *(gap[:2] for gap in log.gaps())]
+        whole = (log.min_offset, log.max_offset)
         missing = self._unindexed.missing(whole, covered)
         if not scan or not missing:
             return 0, missing

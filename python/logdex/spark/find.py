@@ -80,8 +80,6 @@ def find(
             opened = workers.message_store(str(root), hash_slots=slots, max_entries=entries)
             damage.present(index)
             PlannedLog(*log).open(opened.commit_log, damage)
-            for _, _, finding in opened.commit_log.gaps():
-                damage.add(finding)
             rows = (each for batch in batches for each in found(opened, batch, damage))
             yield from spark_batches(rows, _COLUMNS, _COLUMNS, str(root))
 
