@@ -341,6 +341,19 @@ impl PyCommitLog {
         Ok((path.display().to_string(), offset))
     }
 
+    /// Return whether a batch that its writer never completed begins at this offset: its messages were refused.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    fn is_uncommitted(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = integer::phy_offset)] phy_offset: u64,
+    ) -> PyResult<bool> {
+        let log = self.inner()?;
+        Ok(py.detach(|| log.is_uncommitted(phy_offset))?)
+    }
+
     /// Return whether the log has a single file that lacks its end, so that the size of the log's files is unknown.
     ///
     /// Args:

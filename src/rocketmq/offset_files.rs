@@ -115,9 +115,14 @@ pub(super) fn refuse_misnamed(directories: &[PathBuf]) -> Result<()> {
     let mut files = list_all(directories)?;
     let misnamed = take_misnamed(&mut files);
     misnamed.first().map_or(Ok(()), |file| {
-        let expected = format!("a name that fits files of {} bytes", file_size(&files));
-        Err(Error::corrupt(&file.path, 0, expected, format!("{}, {} bytes", file.start, file.len)))
+        let (expected, found) = name_flaw(file, file_size(&files));
+        Err(Error::corrupt(&file.path, 0, expected, found))
     })
+}
+
+/// What is expected of the name of a file, and found, if it does not fit files of this length.
+fn name_flaw(file: &OffsetFile, size: u64) -> (String, String) {
+    (format!("a name that fits files of {size} bytes"), format!("{}, {} bytes", file.start, file.len))
 }
 
 /// Removes and returns the files whose names no writer gives to files of this length.
@@ -179,6 +184,34 @@ impl Gap {
     }
 }
 
+/// The gaps inside a range, in ascending order, which a walk reports as it passes them.
+#[derive(Debug, Default)]
+pub(super) struct GapsAhead {
+    gaps: Vec<Gap>,
+    told: usize,
+}
+
+impl GapsAhead {
+    /// Takes the gaps that overlap a range of offsets.
+    pub(super) fn within(gaps: Vec<Gap>, begin: u64, end: u64) -> Self {
+        let gaps = gaps.into_iter().filter(|gap| gap.begin < end && begin < gap.end).collect();
+        Self { gaps, told: 0 }
+    }
+
+    /// Reports the gaps before this offset that were not reported yet.
+    pub(super) fn tell(&mut self, before: u64, report: &mut Report) {
+        while let Some(gap) = self.gaps.get(self.told).filter(|gap| gap.end <= before) {
+            gap.tell(report);
+            self.told += 1;
+        }
+    }
+
+    /// Starts again with the first gap.
+    pub(super) fn restart(&mut self) {
+        self.told = 0;
+    }
+}
+
 /// Returns the ranges in which whole files are missing between the listed ones.
 pub(super) fn gaps(files: &[OffsetFile]) -> Vec<Gap> {
     let size = file_size(files);
@@ -202,8 +235,8 @@ pub(super) fn check(directories: &[PathBuf]) -> Result<Report> {
     let size = file_size(&files);
     let mut checked = Report::default();
     for file in &misnamed {
-        let expected = format!("a name that fits files of {size} bytes");
-        checked.find(&file.path, 0, Kind::FileName, expected, format!("{}, {} bytes", file.start, file.len));
+        let (expected, found) = name_flaw(file, size);
+        checked.find(&file.path, 0, Kind::FileName, expected, found);
     }
     for path in &strays {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();

@@ -153,6 +153,7 @@ COMMIT_LOG: dict[str, Call] = {
     "scan:queue_end": lambda o, n: o.commit_log.scan(queue_end=n),
     "expect_dispatched:phy_offset": lambda o, n: o.commit_log.expect_dispatched(n, o.store.root),
     "place:phy_offset": lambda o, n: o.commit_log.place(n),
+    "is_uncommitted:phy_offset": lambda o, n: o.commit_log.is_uncommitted(n),
     "is_cut_short:end_phy_offset": lambda o, n: o.commit_log.is_cut_short(n),
     "part:last_file": lambda o, n: o.commit_log.part([], n),
     "part:last_message": lambda o, n: o.commit_log.part([], 0, n),

@@ -119,9 +119,9 @@ def plan_recovery(layout: StoreLayout, options: StoreOptions, queue_end: int) ->
         file_size = _file_size(log, end, options.file_size)
         behind: list[Finding] = []
         lost = _count_behind(log, end, behind)
-        # Without messages, unwritten space at the end is a batch that was refused.
-        refused = (*log.place(end), "unwritten space before later messages")
-        findings += [finding for finding in behind if lost or (finding.path, finding.offset, finding.found) != refused]
+        # A batch that was refused is no damage.
+        refused = log.place(end) if not lost and log.is_uncommitted(end) else None
+        findings += [finding for finding in behind if (finding.path, finding.offset) != refused]
         # Restored messages go back in time like truncated ones. A queue that leads to a message says that it is restored; but a
         # broker that truncates its log leaves such units behind, too.
         doubtful = _count_behind(log, end, [], led_to=queue_end) - lost if queue_end > end else 0

@@ -15,6 +15,7 @@ use crate::rocketmq::checkpoint::Timestamps;
 use crate::rocketmq::commit_log::frame::{BLANK_LEN, MAGIC_BLANK, MAGIC_V1, MAGIC_V2};
 use crate::rocketmq::commit_log::log::CommitLog;
 use crate::rocketmq::commit_log::lookup::LookUp;
+use crate::rocketmq::commit_log::scan::walk::uncommitted;
 use crate::rocketmq::offset_files::{self, Gap, OffsetFile};
 use crate::rocketmq::release::Release;
 use crate::time_range::TimeRange;
@@ -98,6 +99,19 @@ impl CommitLog {
         let file = self.files()?.into_iter().rev().find(|file| file.start <= phy_offset);
         let outside = || (self.path().to_owned(), phy_offset);
         Ok(file.map_or_else(outside, |file| (file.path, phy_offset - file.start)))
+    }
+
+    /// Returns whether a batch that its writer never completed begins at this offset: its messages were refused.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn is_uncommitted(&self, phy_offset: u64) -> Result<bool> {
+        let files = self.files()?;
+        let Some(file) = files.iter().find(|file| (file.start..file.end()).contains(&phy_offset)) else {
+            return Ok(false);
+        };
+        let Some(source) = self.open_file(file)? else { return Ok(false) };
+        Ok(uncommitted(&*source, file, phy_offset - file.start)?.is_some())
     }
 
     /// Returns whether the only file of the log is truncated: it has no space for a BLANK frame after the last message,

@@ -26,7 +26,7 @@ use crate::rocketmq::commit_log::scan::pipe::{Pipe, Tap};
 use crate::rocketmq::commit_log::scan::salvage::next_frame;
 use crate::rocketmq::commit_log::scan::walk::Scan;
 use crate::rocketmq::commit_log::scan::window::{LOOKUP_WINDOW, SCAN_WINDOW, Window};
-use crate::rocketmq::offset_files::{self, Gap, OffsetFile};
+use crate::rocketmq::offset_files::{self, Gap, GapsAhead, OffsetFile};
 
 /// Bytes of a file per task.
 const PIECE: u64 = 16 * 1024 * 1024;
@@ -146,7 +146,7 @@ pub(crate) struct Parallel {
     /// The process that has the threads.
     process: u32,
     /// Missing files inside the range, ascending.
-    gaps: VecDeque<Gap>,
+    gaps: GapsAhead,
 }
 
 impl Parallel {
@@ -161,7 +161,6 @@ impl Parallel {
         scan: &ScanOptions,
         rest: Option<Scan<FileSource>>,
     ) -> Self {
-        let gaps = gaps.into_iter().filter(|gap| gap.begin < scan.end_phy_offset && begin < gap.end).collect();
         let mut pieces = Vec::new();
         for file in files.iter().filter(|file| file.end() > begin) {
             let mut at = file.start.max(begin);
@@ -203,7 +202,7 @@ impl Parallel {
             stop: None,
             checked: Report::default(),
             process: process::id(),
-            gaps,
+            gaps: GapsAhead::within(gaps, begin, scan.end_phy_offset),
         };
         for _ in 0..=parallel.rules.scan.threads {
             parallel.hand_out();
@@ -295,15 +294,6 @@ impl Parallel {
         Ok(())
     }
 
-    /// Reports the missing files before this offset.
-    fn tell_gaps(&mut self, before: u64) {
-        while self.gaps.front().is_some_and(|gap| gap.end <= before)
-            && let Some(gap) = self.gaps.pop_front()
-        {
-            gap.tell(&mut self.checked);
-        }
-    }
-
     fn finish(&mut self, stop: Stop) {
         self.stop = Some(stop);
         self.tasks = None;
@@ -317,12 +307,12 @@ impl Parallel {
                 Next::At(at) => at,
                 Next::NextFile => self.last_end,
             };
-            self.tell_gaps(u64::MAX);
+            self.gaps.tell(u64::MAX, &mut self.checked);
             self.finish(Stop { phy_offset, refusal: None });
             return Ok(());
         };
         self.hand_out();
-        self.tell_gaps(piece.begin);
+        self.gaps.tell(piece.begin, &mut self.checked);
         self.last_end = piece.file.end();
         let begin = match self.next {
             Next::At(at) => at,

@@ -12,7 +12,7 @@ use crate::rocketmq::commit_log::frame::{self, Found, Frame, Layout, Refusal, St
 use crate::rocketmq::commit_log::scan::filter::Filter;
 use crate::rocketmq::commit_log::scan::salvage::{self, Past};
 use crate::rocketmq::commit_log::scan::window::{LOOKUP_WINDOW, SCAN_WINDOW, Window};
-use crate::rocketmq::offset_files::{Gap, OffsetFile};
+use crate::rocketmq::offset_files::{Gap, GapsAhead, OffsetFile};
 
 /// A message in the current file.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +33,20 @@ enum Behind {
     SameTime,
     /// Messages of later puts. Its writer would have put none.
     Later,
+}
+
+/// Returns the store time of a batch that begins at a position in a file and that its writer never completed; `None` for anything
+/// else.
+///
+/// # Errors
+/// The system's error, with the path.
+pub(crate) fn uncommitted(source: &impl ReadAt, file: &OffsetFile, at: u64) -> Result<Option<i64>> {
+    let mut head = [0; frame::HEAD];
+    let len = usize::try_from(file.len.saturating_sub(at)).unwrap_or(usize::MAX).min(head.len());
+    let head = head.get_mut(..len).unwrap_or_default();
+    source.read_exact_at(head, at).map_err(|e| Error::io(&file.path, e))?;
+    let is_batch = frame::is_uncommitted(head, file.start.saturating_add(at));
+    Ok(frame::store_timestamp_without_magic(head).filter(|_| is_batch))
 }
 
 /// Opens a file of the log.
@@ -69,9 +83,8 @@ pub struct Scan<S> {
     truncated_from: Option<u64>,
     /// Whether padding that does not end with its file ends the walk.
     ends_at_odd_blank: bool,
-    /// Missing files inside the range, ascending, and how many of them were reported.
-    gaps: Vec<Gap>,
-    told_gaps: usize,
+    /// Missing files inside the range.
+    gaps: GapsAhead,
 }
 
 /// The state of a walk that continues after a corrupt region.
@@ -128,8 +141,7 @@ impl<S: ReadAt> Scan<S> {
             filter: Filter::default(),
             truncated_from: None,
             ends_at_odd_blank: false,
-            gaps: Vec::new(),
-            told_gaps: 0,
+            gaps: GapsAhead::default(),
         }
     }
 
@@ -186,7 +198,7 @@ impl<S: ReadAt> Scan<S> {
     /// Report these gaps between the files when the walk passes them.
     #[must_use]
     pub fn reporting(mut self, gaps: Vec<Gap>) -> Self {
-        self.gaps = gaps.into_iter().filter(|gap| gap.begin < self.end && self.begin < gap.end).collect();
+        self.gaps = GapsAhead::within(gaps, self.begin, self.end);
         self
     }
 
@@ -233,7 +245,8 @@ impl<S: ReadAt> Scan<S> {
         salvage.past.restart();
         if number == 0 {
             // All of it is found again.
-            (salvage.unwritten, self.told_gaps, self.checked) = (None, 0, Report::default());
+            (salvage.unwritten, self.checked) = (None, Report::default());
+            self.gaps.restart();
         }
         self.begin = self.begin.max(self.position);
         (self.current, self.next_file) = (None, number);
@@ -314,11 +327,7 @@ impl<S: ReadAt> Scan<S> {
     /// Returns the store time of a batch that begins here and that its writer has not completed.
     fn uncommitted(&self) -> Result<Option<i64>> {
         let Some((file, source)) = &self.current else { return Ok(None) };
-        let mut head = [0; frame::HEAD];
-        let len = usize::try_from(file.len.saturating_sub(self.next)).unwrap_or(usize::MAX).min(head.len());
-        let head = head.get_mut(..len).unwrap_or_default();
-        source.read_exact_at(head, self.next).map_err(|e| Error::io(&file.path, e))?;
-        Ok(frame::store_timestamp_without_magic(head).filter(|_| frame::is_uncommitted(head, self.position)))
+        uncommitted(source, file, self.next)
     }
 
     /// Ends the walk at a batch of this store time that is not completed. Returns false if it is damage: messages of later puts
@@ -564,20 +573,14 @@ impl<S: ReadAt> Scan<S> {
         let file = self.files.get(self.next_file).cloned();
         self.next_file += 1;
         if let Some(file) = file {
-            while let Some(gap) = self.gaps.get(self.told_gaps).filter(|gap| gap.end <= file.start) {
-                gap.tell(&mut self.checked);
-                self.told_gaps += 1;
-            }
+            self.gaps.tell(file.start, &mut self.checked);
             if let Some(salvage) = &mut self.salvage {
                 salvage.past.enter_file(file.start);
             }
             let source = (self.open)(&file)?;
             self.current = Some((file, source));
         } else {
-            while let Some(gap) = self.gaps.get(self.told_gaps) {
-                gap.tell(&mut self.checked);
-                self.told_gaps += 1;
-            }
+            self.gaps.tell(u64::MAX, &mut self.checked);
             self.stop = Some(Stop { phy_offset: self.position, refusal: None });
         }
         Ok(())
