@@ -41,4 +41,5 @@ pub use key_hash::key_columns::{KeyColumn, Keys, Topics};
 pub use key_hash::text_keys::TextKeys;
 pub use read::hits::Hits;
 pub use read::select::Damage;
+pub use write::entry_rows::{EntryRows, entry_rows};
 pub use write::put::PutColumns;

@@ -39,6 +39,11 @@ impl PlannedFile {
         Ok(Self { path: path.to_owned(), len: source.len(), head })
     }
 
+    /// Returns what a reader expects at the path, in words.
+    pub fn expected(&self) -> String {
+        format!("the file as it was planned, of {} bytes", self.len)
+    }
+
     /// Returns what is found in place of the file; `None` if the file at its path is this one, or a copy that is as long.
     ///
     /// # Errors

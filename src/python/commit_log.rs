@@ -23,7 +23,6 @@ use crate::rocketmq::commit_log::frame::Versions;
 use crate::rocketmq::commit_log::{AtDamage, Bodies, CommitLog, Options, ScanOptions, Start};
 use crate::rocketmq::consume_queue;
 use crate::rocketmq::offset_files::{self, Gap};
-use crate::rocketmq::queue_stream;
 use crate::rocketmq::release::Release;
 use crate::time_range::TimeRange;
 
@@ -71,29 +70,53 @@ fn any_offset(value: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
 #[pyclass(name = "CommitLog", module = "logdex._core", frozen)]
 pub(super) struct PyCommitLog {
     log: Closable<CommitLog>,
-    access: String,
-    compat: Option<String>,
-    max_body_bytes: i64,
+    settings: Settings,
+}
+
+/// The arguments of `open` after the directory, as they were given.
+#[derive(Clone, FromPyObject, IntoPyObject)]
+pub(super) struct Settings(String, Option<String>, i64);
+
+impl Settings {
+    /// Returns the options that these arguments mean.
+    pub(super) fn options(&self) -> PyResult<Options> {
+        let Self(access, compat, max_body_bytes) = self;
+        let limit = usize::try_from(*max_body_bytes).ok().filter(|_| *max_body_bytes <= MOST_BODY_BYTES);
+        let release = convert::compat(compat.as_deref())?;
+        Ok(Options {
+            access: convert::access(access)?,
+            // COMPAT(rocketmq MappedFile#selectMappedBuffer): nothing after the end is read.
+            broker_end: release.is_some(),
+            versions: match release {
+                // COMPAT(rocketmq CommitLog#checkMessageAndReturnSize): a frame of version 2 ends the log.
+                Some(Release::V4_9_3) => Versions::V1,
+                _ => Versions::V1AndV2,
+            },
+            max_body_bytes: limit.ok_or_else(|| {
+                PyValueError::new_err(format!("max_body_bytes is 0 to {MOST_BODY_BYTES}, not {max_body_bytes}"))
+            })?,
+        })
+    }
 }
 
 impl PyCommitLog {
+    pub(super) fn new(log: Closable<CommitLog>, settings: Settings) -> Self {
+        Self { log, settings }
+    }
+
     pub(super) fn inner(&self) -> PyResult<Arc<CommitLog>> {
         self.log.get()
     }
 
-    /// Options for the queues of the same store.
-    pub(super) fn reading(&self) -> PyResult<(crate::io::Access, Option<Release>)> {
-        Ok((convert::access(&self.access)?, convert::compat(self.compat.as_deref())?))
+    /// The arguments that opened it.
+    pub(super) fn settings(&self) -> &Settings {
+        &self.settings
     }
 
-    /// Returns another view of the same log.
-    fn with(&self, log: CommitLog) -> Self {
-        Self {
-            log: Closable::new(log, self.log.path().to_owned()),
-            access: self.access.clone(),
-            compat: self.compat.clone(),
-            max_body_bytes: self.max_body_bytes,
-        }
+    /// Options for the queues of the same store.
+    pub(super) fn reading(&self) -> PyResult<(crate::io::Access, Option<Release>)> {
+        let Settings(access, compat, _) = &self.settings;
+        Ok((convert::access(access)?, convert::compat(compat.as_deref())?))
     }
 
     /// Returns the rows at offsets that came from Python, with the named columns.
@@ -149,18 +172,14 @@ pub(super) fn gap_parts<'py>(py: Python<'py>, gaps: &[Gap]) -> PyResult<Vec<Part
 }
 
 /// The arguments that open a log again.
-type Reduced<'py> = (Bound<'py, PyAny>, (PathBuf, String, Option<String>, i64));
+type Reduced<'py> = (Bound<'py, PyAny>, (PathBuf, Settings));
 
 /// Unpickle a log.
 #[pyfunction]
-fn _open_commit_log(
-    py: Python<'_>,
-    path: PathBuf,
-    access: &str,
-    compat: Option<&str>,
-    max_body_bytes: i64,
-) -> PyResult<PyCommitLog> {
-    PyCommitLog::open(py, path, access, compat, max_body_bytes)
+fn _open_commit_log(py: Python<'_>, path: PathBuf, settings: Settings) -> PyResult<PyCommitLog> {
+    let options = settings.options()?;
+    let log = py.detach(|| CommitLog::open(&path, options))?;
+    Ok(PyCommitLog::new(Closable::new(log, path), settings))
 }
 
 #[pymethods]
@@ -184,28 +203,7 @@ impl PyCommitLog {
         compat: Option<&str>,
         #[pyo3(from_py_with = integer::max_body_bytes)] max_body_bytes: i64,
     ) -> PyResult<Self> {
-        let limit = usize::try_from(max_body_bytes).ok().filter(|_| max_body_bytes <= MOST_BODY_BYTES);
-        let release = convert::compat(compat)?;
-        let options = Options {
-            access: convert::access(access)?,
-            // COMPAT(rocketmq MappedFile#selectMappedBuffer): nothing after the end is read.
-            broker_end: release.is_some(),
-            versions: match release {
-                // COMPAT(rocketmq CommitLog#checkMessageAndReturnSize): a frame of version 2 ends the log.
-                Some(Release::V4_9_3) => Versions::V1,
-                _ => Versions::V1AndV2,
-            },
-            max_body_bytes: limit.ok_or_else(|| {
-                PyValueError::new_err(format!("max_body_bytes is 0 to {MOST_BODY_BYTES}, not {max_body_bytes}"))
-            })?,
-        };
-        let log = py.detach(|| CommitLog::open(&directory, options))?;
-        Ok(Self {
-            log: Closable::new(log, directory),
-            access: access.to_owned(),
-            compat: compat.map(str::to_owned),
-            max_body_bytes,
-        })
+        _open_commit_log(py, directory, Settings(access.to_owned(), compat.map(str::to_owned), max_body_bytes))
     }
 
     /// Return the log with the files that it has now: none is added, and reading one that was deleted since is an error.
@@ -214,29 +212,8 @@ impl PyCommitLog {
     ///     OSError: The directory cannot be read.
     fn pinned(&self, py: Python<'_>) -> PyResult<Self> {
         let log = self.inner()?;
-        Ok(self.with(py.detach(|| log.pinned())?))
-    }
-
-    /// Return a part of the log: the files of these paths, as a plan saw them. The directory is not listed.
-    ///
-    /// Args:
-    ///     files: The paths, in the order of their offsets.
-    ///     last_file: Start of the last file of the whole log that holds messages.
-    ///     last_message: Offset of a message in that file that belongs to the log; None: unknown.
-    ///
-    /// Raises:
-    ///     OSError: A file is missing.
-    ///     ValueError: A name is not that of a log file.
-    #[pyo3(signature = (files, last_file, last_message=None))]
-    fn part(
-        &self,
-        py: Python<'_>,
-        files: Vec<PathBuf>,
-        #[pyo3(from_py_with = integer::last_file)] last_file: u64,
-        #[pyo3(from_py_with = integer::last_message)] last_message: Option<u64>,
-    ) -> PyResult<Self> {
-        let log = self.inner()?;
-        Ok(self.with(py.detach(|| log.part(&files, last_file, last_message))?))
+        let pinned = py.detach(|| log.pinned())?;
+        Ok(Self::new(Closable::new(pinned, self.path()), self.settings.clone()))
     }
 
     /// Return the parts of a range of the log that no file holds, in ascending order.
@@ -261,16 +238,9 @@ impl PyCommitLog {
         Ok(py.detach(|| log.last_file())?)
     }
 
-    /// Offset of the last message before the end of the log; None without messages.
-    #[getter]
-    fn last_message(&self, py: Python<'_>) -> PyResult<Option<u64>> {
-        let log = self.inner()?;
-        Ok(py.detach(|| log.last_message())?)
-    }
-
     /// The directory.
     #[getter]
-    fn path(&self) -> PathBuf {
+    pub(super) fn path(&self) -> PathBuf {
         self.log.path().to_owned()
     }
 
@@ -474,22 +444,6 @@ impl PyCommitLog {
         Ok((topics, report::report(py, &report)?))
     }
 
-    /// Return whether a message of this topic, queue and queue offset begins at an offset of the log.
-    ///
-    /// Raises:
-    ///     OSError: The system refuses.
-    fn is_message_of(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = integer::phy_offset)] phy_offset: i64,
-        topic: &str,
-        #[pyo3(from_py_with = integer::queue_id)] queue_id: i64,
-        #[pyo3(from_py_with = integer::queue_offset)] queue_offset: i64,
-    ) -> PyResult<bool> {
-        let log = self.inner()?;
-        Ok(py.detach(|| queue_stream::is_message_of(&log, phy_offset, topic, queue_id, queue_offset))?)
-    }
-
     /// Return the recovery that a broker would do on this log at its start.
     ///
     /// Args:
@@ -521,7 +475,7 @@ impl PyCommitLog {
     ) -> PyResult<(u64, u64, u64)> {
         let log = self.inner()?;
         let timestamps = checkpoint.map(PyStoreCheckpoint::timestamps).transpose()?.unwrap_or_default();
-        let compat = convert::compat(self.compat.as_deref())?.unwrap_or(Release::V4_9_3);
+        let compat = self.reading()?.1.unwrap_or(Release::V4_9_3);
         let queue_end = queue_end.unwrap_or(-1);
         let start = Start { last_exit_ok, timestamps, queue_end, message_index_safe, compat, settle };
         let recovery = py.detach(|| log.recovery(start))?;
@@ -717,6 +671,6 @@ impl PyCommitLog {
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
         let open = py.import("logdex._core")?.getattr("_open_commit_log")?;
-        Ok((open, (self.path(), self.access.clone(), self.compat.clone(), self.max_body_bytes)))
+        Ok((open, (self.path(), self.settings.clone())))
     }
 }

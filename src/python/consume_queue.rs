@@ -192,21 +192,6 @@ impl PyConsumeQueue {
         Ok(py.detach(|| queue.log_end())?)
     }
 
-    /// Return for each offset of the log the first message at or after it that has a unit, if the units rise. It is None if there
-    /// is no such message.
-    ///
-    /// Args:
-    ///     phy_offsets: Ascending offsets.
-    ///
-    /// Raises:
-    ///     OSError: The system refuses.
-    fn messages_from(&self, py: Python<'_>, phy_offsets: &Bound<'_, PyAny>) -> PyResult<Vec<Option<i64>>> {
-        let queue = self.inner()?;
-        let offsets = convert::int64_column(phy_offsets, "phy_offsets")?;
-        let offsets = convert::values(&offsets, "phy_offsets")?;
-        Ok(py.detach(|| queue.messages_from(offsets))?)
-    }
-
     /// Return the units of the messages from one queue offset to before another.
     ///
     /// Args:

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, UInt32Array};
+use arrow_array::{Array, ArrayRef};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -20,7 +20,6 @@ use crate::io::{Access, FileSource, ReadAt as _};
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(key_hash, m)?)?;
     m.add_function(wrap_pyfunction!(key_hashes, m)?)?;
-    m.add_function(wrap_pyfunction!(offset_order, m)?)?;
     m.add_function(wrap_pyfunction!(entry_columns, m)?)?;
     m.add_function(wrap_pyfunction!(index_key, m)?)?;
     m.add_function(wrap_pyfunction!(time_ms, m)?)?;
@@ -67,28 +66,6 @@ fn key_hashes<'py>(
     let keys = keys::keys(keys, topics)?;
     let hashes = py.detach(|| keys.hashes());
     convert::arro3_array(py, Arc::new(hashes))
-}
-
-/// Return the order of rows by their offsets. Rows with the same offset keep their order.
-///
-/// Args:
-///     phy_offsets: Commit-log offsets: an Arrow column or a sequence of integers.
-///
-/// Returns:
-///     uint32: the number of the first row, of the second row, and so on.
-///
-/// Raises:
-///     ValueError: A null.
-#[pyfunction]
-fn offset_order<'py>(py: Python<'py>, phy_offsets: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let column = convert::int64_column(phy_offsets, "phy_offsets")?;
-    let offsets = convert::values(&column, "phy_offset")?;
-    let order = py.detach(|| {
-        let mut rows: Vec<(i64, u32)> = offsets.iter().copied().zip(0..).collect();
-        rows.sort_unstable();
-        UInt32Array::from_iter_values(rows.into_iter().map(|(_, row)| row))
-    });
-    convert::arro3_array(py, Arc::new(order))
 }
 
 /// Return the text that is hashed for a key of a topic: `topic#key`. Source: `IndexService#buildKey`.

@@ -13,6 +13,7 @@ mod consume_queue;
 mod consume_queue_writer;
 mod convert;
 mod entry_batches;
+mod entry_rows;
 mod entry_table;
 mod errors;
 mod given_batches;
@@ -30,7 +31,7 @@ mod message_filter;
 mod message_input;
 mod message_object;
 mod message_reader;
-mod planned_file;
+mod planned_log;
 mod prepared_file;
 mod queue_cross_check;
 mod queue_reader;
@@ -50,7 +51,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     hash_index::register(m)?;
     index_file::register(m)?;
-    planned_file::register(m)?;
+    planned_log::register(m)?;
     location::register(m)?;
     prepared_file::register(m)?;
     checkpoint::register(m)?;
@@ -73,6 +74,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     index_recovery::register(m)?;
     candidates::register(m)?;
     chains::register(m)?;
+    entry_rows::register(m)?;
     entry_table::register(m)?;
     message_input::register(m)?;
     kafka::register(m)

@@ -12,6 +12,7 @@ pub mod index_cross_check;
 pub mod index_entries;
 pub mod index_recovery;
 pub mod log_entries;
+pub mod log_pieces;
 pub mod message_columns;
 mod names;
 pub mod offset_files;

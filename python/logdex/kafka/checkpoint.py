@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from logdex._core import read_checkpoint
-from logdex.errors import CorruptFileError
+from logdex._core import read_checkpoint, recorded_offset
 from logdex.kafka.files import TopicPartition
 
 if TYPE_CHECKING:
@@ -31,11 +30,7 @@ def recorded(log_dir: Path, name: str, partition: TopicPartition) -> int | None:
 
     A checkpoint that cannot be read counts as missing: a broker then begins with the first segment, too.
     """
-    try:
-        lines = read_checkpoint(log_dir / name, has_topic=True)
-    except (CorruptFileError, OSError):
-        return None
-    return next((offset for *named, offset in reversed(lines) if named == [partition.topic, partition.partition]), None)
+    return recorded_offset(log_dir / name, partition.topic, partition.partition)
 
 
 def read_leader_epochs(partition_dir: Path) -> list[tuple[int, int]]:

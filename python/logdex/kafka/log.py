@@ -101,6 +101,12 @@ class Log(Closing):
         """Return whether a path is a partition's directory: it holds a `.log` file."""
         return _core.has_segments(_core.local_path(path))
 
+    def pinned(self) -> Log:
+        """Return the log with the segments that it has now: no call lists the directory again. It closes with this log."""
+        log = Log(self._directory, self._options)
+        log._map = SegmentMap(self._directory, self._options, self._current())
+        return log
+
     @property
     def path(self) -> Path:
         """The partition's directory."""

@@ -107,15 +107,21 @@ def _first_at(segment: LogSegment, begin: int | None, low: int) -> int | None:
 class SegmentMap:
     """Opens the segments of a directory, and keeps those open whose files did not change."""
 
-    def __init__(self, directory: Path, options: dict[str, Any]) -> None:
-        """Keep the directory and the options of `LogSegment.open`; nothing is read before `refresh`."""
+    def __init__(self, directory: Path, options: dict[str, Any], pinned: Segments | None = None) -> None:
+        """Keep the directory and the options of `LogSegment.open`; nothing is read before `refresh`.
+
+        If segments are `pinned`, `refresh` returns these.
+        """
         self._directory = directory
         self._options = options
+        self._pinned = pinned
         self._open: dict[int, tuple[_Stamp, LogSegment]] = {}
         self._lock = threading.Lock()
 
     def refresh(self) -> Segments:
         """List the directory, and open each segment that is new or changed since the last call."""
+        if self._pinned is not None:
+            return self._pinned
         with self._lock:
             listing = Listing(*list_partition(self._directory))
             opened: dict[int, tuple[_Stamp, LogSegment]] = {}

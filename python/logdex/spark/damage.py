@@ -17,30 +17,25 @@ import threading
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.errors import PySparkException
 
-from logdex._core import plan_files, planned_file_faults
 from logdex.errors import DamageWarning, LogdexError
 from logdex.report import Damage, Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pyspark.sql import SparkSession
 
-    from logdex.rocketmq import CommitLog
+    from logdex._core import CommitLog, PlannedLog
 
 logger = logging.getLogger("logdex.spark")
 
 _SECONDS = 10
 _MOST_BYTES = 1 << 20
 _MOST_FINDINGS = 1_000
-
-PlannedFile = tuple["str | Path", int, "int | None"]
-"""A file as `logdex._core.plan_files` describes it: a copy on another machine has the same length and first bytes."""
 
 
 class Address(NamedTuple):
@@ -71,14 +66,18 @@ class SparkDamage(Damage):
             )
         self.add(finding)
 
-    def present(self, files: Sequence[PlannedFile]) -> list[Path]:
-        """Return the paths of the planned files that this machine has, and lose the others."""
-        # JSON makes lists of tuples.
-        faults = dict(planned_file_faults([(path, size, head) for path, size, head in files]))
-        sizes = {Path(path): size for path, size, _ in files}
-        for path, found in faults.items():
-            self.lose(path, f"the file as it was planned, of {sizes[path]} bytes", found)
-        return [path for path in sizes if path not in faults]
+    def lose_all(self, lost: Iterable[tuple[object, str, str]]) -> bool:
+        """Add what is gone, as `planned_file_faults` returns it; see `lose`. Return whether there is any."""
+        before = len(self.findings)
+        for each in lost:
+            self.lose(*each)
+        return len(self.findings) > before
+
+    def open(self, planned: PlannedLog) -> CommitLog:
+        """Return the log of the planned files that this machine has, and lose the others."""
+        log, lost = planned.open()
+        self.lose_all(lost)
+        return log
 
     @contextmanager
     def losing(self, what: str) -> Iterator[None]:
@@ -87,39 +86,6 @@ class SparkDamage(Damage):
             yield
         except FileNotFoundError as error:
             self.lose(error.filename, what, error.strerror or "no such file")
-
-
-class PlannedLog(NamedTuple):
-    """Files of a commit log that a reader needs, and the last file of the log that holds messages, by its begin.
-
-    `last_message` is the last message in that file, if the reader needs it: a shorter copy of the file does not have it.
-    """
-
-    files: Sequence[PlannedFile]
-    last_file: int
-    last_message: int | None
-
-    @classmethod
-    def of(cls, log: CommitLog) -> PlannedLog:
-        """Return all files of a log."""
-        files = [(str(path), size, head) for path, size, head in plan_files(log.files)]
-        return cls(files, log.last_file, log.last_message)
-
-    def part(self, first: int, last: int) -> PlannedLog:
-        """Return some of the files, by their numbers."""
-        files = self.files[first:last]
-        is_last = any(int(Path(path).name) == self.last_file for path, _, _ in files)
-        return PlannedLog(files, self.last_file, self.last_message if is_last else None)
-
-    def open(self, log: CommitLog, damage: SparkDamage) -> CommitLog:
-        """Return the part of a log that a worker has of the planned files; the rest is lost."""
-        part = log.part(
-            damage.present([(path, size, head) for path, size, head in self.files]), self.last_file, self.last_message
-        )
-        if self.last_message is not None and part.message(self.last_message) is None:
-            expected = f"the log up to the message at offset {self.last_message}"
-            damage.lose(self.files[-1][0], expected, f"its end at {part.max_offset}")
-        return part
 
 
 @dataclass(frozen=True, slots=True)

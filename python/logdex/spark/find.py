@@ -11,11 +11,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType, TimestampType
 
+from logdex._core import plan_log, planned_file_faults
 from logdex._types import check_int64
 from logdex.hash_index.query import check_max_num
 from logdex.rocketmq.read import check_scan
 from logdex.spark import workers
-from logdex.spark.damage import DamageReports, PlannedLog, SparkDamage, driver_address
+from logdex.spark.damage import DamageReports, SparkDamage, driver_address
 from logdex.spark.schema import MESSAGE_COLUMNS, require_columns, spark_batches, spark_schema
 from logdex.spark.workers import call_beside, check_worker_python
 
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
+    from logdex._core import PlannedLog
     from logdex._types import Scan
     from logdex.report import Damage
     from logdex.rocketmq import MessageStore
-    from logdex.spark.damage import PlannedFile
 
 _CANDIDATES = StructType(
     [StructField("topic", StringType()), StructField("key", StringType()), StructField("phy_offset", LongType())]
@@ -78,8 +79,8 @@ def find(
     def messages(batches: Iterator[Any]) -> Iterator[Any]:
         with reports.collect() as damage, damage.losing("the files of the store"):
             opened = workers.message_store(str(root), hash_slots=slots, max_entries=entries)
-            damage.present(index)
-            PlannedLog(*log).open(opened.commit_log, damage)
+            damage.lose_all(planned_file_faults(index))
+            damage.open(log)
             rows = (each for batch in batches for each in found(opened, batch, damage))
             yield from spark_batches(rows, _COLUMNS, _COLUMNS, str(root))
 
@@ -99,17 +100,15 @@ def find(
     return asked.mapInArrow(messages, spark_schema(_COLUMNS))
 
 
-def _plan(
-    root: Path, slots: int | None, entries: int | None
-) -> tuple[int | None, int | None, list[PlannedFile], PlannedLog]:
+def _plan(root: Path, slots: int | None, entries: int | None) -> tuple[int | None, int | None, list[Any], PlannedLog]:
     """Return slots and entries of the index of a store, and which files of index and log every worker must have."""
     workers.require_directory(root)
-    index: list[PlannedFile] = []
+    index: list[Any] = []
     # A store without an index can be searched: its log is read.
     if (root / "index").is_dir():
         slots, entries, index = workers.planned_index(root / "index", slots, entries)
     store = workers.message_store(str(root), hash_slots=slots, max_entries=entries)
-    return slots, entries, index, PlannedLog.of(store.commit_log)
+    return slots, entries, index, plan_log(store.commit_log)
 
 
 def _bound(keys_df: DataFrame, name: str) -> Column:
@@ -215,7 +214,7 @@ def _query(
     slots, entries, index = call_beside(spark, directory, workers.planned_index, directory, hash_slots, max_entries)
 
     def query(topics: pa.Array, keys: pa.Array) -> pa.Array:
-        SparkDamage().present(index)
+        SparkDamage().lose_all(planned_file_faults(index))
         service = workers.index_service(str(directory), hash_slots=slots, max_entries=entries)
         return pa.array(service.query_batch(topics, keys, max_num=max_num))
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from logdex.kafka import LogDir, TopicPartition
+from logdex.kafka import LogDir
 from logdex.kafka.key_index import check_max_entries, check_targets, index_partition, partitions_of
-from logdex.report import Finding, Report, merge
+from logdex.report import Report, merge
 from logdex.spark.workers import call_beside, call_in_tasks, check_worker_python, driver_path, require_directory
 
 if TYPE_CHECKING:
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from pyspark.sql import SparkSession
+
+    from logdex.kafka import TopicPartition
 
 
 def build_key_index(
@@ -38,23 +40,22 @@ def build_key_index(
     source, target = driver_path(log_dir, spark), driver_path(directory, spark)
     wanted = topics if topics is None or isinstance(topics, str) else list(topics)
 
-    def plan() -> list[tuple[str, int]]:
+    def plan() -> list[TopicPartition]:
         require_directory(source)
         with LogDir.open(source) as logs:
             found = partitions_of(logs, wanted)
             check_targets(found, target, header)
             # The largest first, so that none of them begins when all others are done.
             found.sort(key=lambda each: -logs.log(each.topic, each.partition).size)
-        return [(each.topic, each.partition) for each in found]
+        return found
 
-    partitions = [TopicPartition(*each) for each in call_beside(spark, source, plan)]
+    partitions = call_beside(spark, source, plan)
     if not partitions:
         return Report([], {"partitions": 0, "records": 0, "entries": 0})
 
-    def index(partition: TopicPartition) -> dict[str, Any]:
+    def index(partition: TopicPartition) -> Report:
         with LogDir.open(source) as logs:
             log = logs.log(partition.topic, partition.partition)
-            return index_partition(log, target / str(partition), header=header, max_entries=max_entries).to_dict()
+            return index_partition(log, target / str(partition), header=header, max_entries=max_entries)
 
-    reports = call_in_tasks(spark, index, partitions)
-    return merge([Report([Finding(**each) for each in one["findings"]], one["checked"]) for one in reports])
+    return merge(call_in_tasks(spark, index, partitions))

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from logdex.kafka import TopicPartition
-from logdex.kafka.checkpoint import LOG_START
 from logdex.spark import options as opt
+from logdex.spark.kafka_dirs import latest
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
-    from pathlib import Path
+    from collections.abc import Collection, Iterator, Mapping
 
     from logdex.kafka import Log
-    from logdex.spark.damage import SparkDamage
     from logdex.spark.kafka_dirs import LogDirs
 
 _EARLIEST = -2
@@ -30,9 +27,6 @@ _INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state",
 _SAME_ESCAPE = re.compile(r"\\[dDwWsSbB.\-_^$|?*+()\[\]{}/\\nrt]")
 _NOT_THE_SAME = re.compile(r"\\|&&|\[\^?\]|\[[^\]]*\[|[*+?}]\+|\(\?(?![:=!]|<[=!]|[ims]+[:)])|\{(?![0-9])")
 """What Java's and Python's regular expressions do not have in common."""
-
-_SETTLED_SECONDS = 2
-"""After this time, a change of a file gives it another time stamp on every file system that keeps seconds or better."""
 
 _ByPartition: TypeAlias = dict[TopicPartition, int]
 
@@ -91,51 +85,6 @@ class Bound:
         if offset == _EARLIEST:
             return log.log_start_offset
         return latest(log, committed=committed) if offset == _LATEST else offset
-
-
-def latest(log: Log, *, committed: bool) -> int:
-    """Return the end of a log; for a read-committed consumer its last stable offset."""
-    return log.last_stable_offset if committed else log.log_end_offset
-
-
-def within(log: Log, begin: int, end: int, damage: SparkDamage) -> tuple[int, int]:
-    """Return the offsets of [begin, end) that a log has, and lose the others: an error unless failOnDataLoss is false."""
-    start, stop = log.log_start_offset, log.log_end_offset
-    if begin > end or begin < start or end > stop:
-        there = f"the offsets {start} to {stop}" if begin <= end else "a start after the end"
-        damage.lose(log.path, f"the offsets {begin} to {end} (not included)", there)
-    return max(begin, start), min(end, stop)
-
-
-class LogBounds:
-    """First, last and latest offsets of partitions, which are read again only if their files changed."""
-
-    def __init__(self, *, committed: bool) -> None:
-        self._committed = committed
-        self._known: dict[TopicPartition, tuple[tuple[Path, ...], object, tuple[int, int, int]]] = {}
-
-    def of(self, logs: LogDirs, partition: TopicPartition) -> tuple[int, int, int]:
-        """Return the first offset, the end, and the end for this reader: read-committed, it is the last stable offset."""
-        files, stamp, bounds = self._known.get(partition, ((), None, (0, 0, 0)))
-        if stamp is not None and stamp == _stamp(files):
-            return bounds
-        log = logs.log(partition)
-        files = (log.path.parent / LOG_START, log.path, *(segment.path for segment in log.segments[-1:]))
-        # Taken before the offsets: a change in between is seen by the next call.
-        stamp = _stamp(files)
-        bounds = log.log_start_offset, log.log_end_offset, latest(log, committed=self._committed)
-        # Of several replicas, the one to read may be another next time.
-        self._known[partition] = files, None if logs.has_replicas(partition) else stamp, bounds
-        return bounds
-
-
-def _stamp(files: Iterable[Path]) -> object:
-    """Return a stamp of files and directories; None if one may change again without another time."""
-    stats = [path.stat() if path.exists() else None for path in files]
-    newest = max((stat.st_mtime for stat in stats if stat), default=0)
-    if time.time() - newest <= _SETTLED_SECONDS:
-        return None
-    return [stat and (stat.st_ino, stat.st_size, stat.st_mtime_ns) for stat in stats]
 
 
 def starting(options: Mapping[str, str], *, stream: bool = False) -> Bound:

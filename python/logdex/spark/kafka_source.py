@@ -13,17 +13,8 @@ from logdex.errors import CorruptFileError
 from logdex.kafka import Log, LogDir, TopicPartition
 from logdex.kafka.files import MAX_OFFSET
 from logdex.spark import options as opt
-from logdex.spark.kafka_dirs import LogDirs
-from logdex.spark.kafka_offsets import (
-    OFFSET_OPTIONS,
-    TOPIC_OPTIONS,
-    LogBounds,
-    ending,
-    refuse_ending,
-    starting,
-    topics,
-    within,
-)
+from logdex.spark.kafka_dirs import KnownBounds, LogDirs, within
+from logdex.spark.kafka_offsets import OFFSET_OPTIONS, TOPIC_OPTIONS, ending, refuse_ending, starting, topics
 from logdex.spark.log_source import LOG_OPTIONS, LogReader, LogSource, LogStreamReader, Task, TaskSize, pack
 from logdex.spark.schema import RECORD_COLUMNS, checked_schema, spark_batches, spark_schema
 from logdex.spark.workers import require_directory
@@ -215,10 +206,11 @@ class ReadOptions:
     def _batches(self, pieces: Sequence[OffsetRange], damage: SparkDamage) -> Iterator[Any]:
         begin, end = self.times
         for each in pieces:
-            with damage.losing(str(each)), Log.open(each.path, access=self.access, compat=self.compat) as log:
-                parts = list(log.parts(each.begin, each.end, begin, isolation=self.isolation))
-                # Checked after the plan: a file that is deleted from now on is an error of the stream.
+            with damage.losing(str(each)), Log.open(each.path, access=self.access, compat=self.compat) as opened:
+                # A file that is deleted from now on is an error of the stream.
+                log = opened.pinned()
                 each.check(log, damage)
+                parts = list(log.parts(each.begin, each.end, begin, isolation=self.isolation))
                 stream = read_records(
                     parts,
                     begin=begin,
@@ -276,7 +268,7 @@ class RecordStreamReader(LogStreamReader):
         self.reports = reports
         self.max_offsets = opt.positive(given, "maxOffsetsPerTrigger")
         self.target: _Offsets | None = None
-        self.bounds = LogBounds(committed=options.committed)
+        self.bounds = KnownBounds(committed=options.committed)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
         """Return the offsets that the starting options mean."""
@@ -290,10 +282,18 @@ class RecordStreamReader(LogStreamReader):
         """Return the ends of the logs, or lower offsets if a batch has a limit."""
         begins = _from_json(start or {})
         with self.options.open() as logs:
-            self._check_ends(logs, begins)
-            ends = self._ends(logs) if self.target is None else self.target
-            # A new partition is read from its start.
-            new = {each: self.bounds.of(logs, each)[0] for each in ends if start is not None and each not in begins}
+            wanted = self.options.topics.choose(logs) if self.target is None else self.target
+            bounds = self.bounds.of(logs, {*wanted, *begins})
+        for each, offset in begins.items():
+            if each not in bounds:
+                self.report_loss(f"{each} is gone, it was read up to offset {offset}")
+            elif bounds[each].end < offset:
+                self.report_loss(
+                    f"{each} ends at offset {bounds[each].end}, and was read up to {offset}: it was cut off since"
+                )
+        ends = {each: bounds[each].latest for each in wanted} if self.target is None else self.target
+        # A new partition is read from its start.
+        new = {each: bounds[each].first for each in ends if each in bounds and each not in begins}
         # A deleted or truncated partition ends where it was read to.
         ends = {**begins, **{each: max(end, begins.get(each, end)) for each, end in ends.items()}}
         # The engine's limit, or else the option.
@@ -311,32 +311,21 @@ class RecordStreamReader(LogStreamReader):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 -- Spark's name
         """Store the current ends of the logs, where the query ends."""
         with self.options.open() as logs:
-            self.target = self._ends(logs)
-
-    def _ends(self, logs: LogDirs) -> _Offsets:
-        return {each: self.bounds.of(logs, each)[2] for each in self.options.topics.choose(logs)}
-
-    def _check_ends(self, logs: LogDirs, read: Mapping[TopicPartition, int]) -> None:
-        """Report partitions that were deleted, or end before what was read."""
-        there = set(logs.partitions())
-        for each, offset in read.items():
-            if each not in there:
-                self.report_loss(f"{each} is gone, it was read up to offset {offset}")
-            elif (end := self.bounds.of(logs, each)[1]) < offset:
-                self.report_loss(f"{each} ends at offset {end}, and was read up to {offset}: it was cut off since")
+            bounds = self.bounds.of(logs, self.options.topics.choose(logs))
+        self.target = {each: found.latest for each, found in bounds.items()}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Cut the new offsets into tasks."""
         begins, ends = _from_json(start), _from_json(end)
-        bounds = []
+        parts = []
         with self.options.open() as logs:
-            there = set(logs.partitions())
+            bounds = self.bounds.of(logs, ends)
             for each, stop in sorted(ends.items()):
-                if each not in there:
+                if each not in bounds:
                     if begins.get(each, 0) < stop:
                         self.report_loss(f"{each} is gone, with the records up to offset {stop}")
                     continue
-                first, log_end, _ = self.bounds.of(logs, each)
+                first, log_end, _ = bounds[each]
                 begin = begins.get(each, first)
                 if begin < min(first, stop):
                     self.report_loss(
@@ -345,8 +334,8 @@ class RecordStreamReader(LogStreamReader):
                 if log_end < stop and begin < stop:
                     self.report_loss(f"{each} ends at offset {log_end}, not at {stop}: it was cut off since")
                 if max(begin, first) < stop:
-                    bounds.append((logs.log(each), max(begin, first), stop))
-            return [*cut_tasks(bounds, self.options.size)]
+                    parts.append((logs.log(each), max(begin, first), stop))
+            return [*cut_tasks(parts, self.options.size)]
 
 
 def _to_json(offsets: _Offsets) -> dict[str, Any]:

@@ -151,17 +151,6 @@ def microseconds(times: Any) -> tuple[Any, int]:
     return us, valid.null_count - ms.null_count
 
 
-def milliseconds(times: Any) -> Any:
-    """Convert Spark's microseconds, rounding down, or whole milliseconds to int64 milliseconds."""
-    if not pa.types.is_timestamp(times.type):
-        return times.cast(pa.int64())
-    us = times.cast(pa.timestamp("us", tz=times.type.tz)).cast(pa.int64())
-    # Arrow's integer division rounds towards zero; an instant before 1970 must round down like all others.
-    quotient = pc.divide(us, _US_PER_MS)
-    rounded_up = pc.less(us, pc.multiply(quotient, _US_PER_MS))
-    return pc.subtract(quotient, rounded_up.cast(pa.int64()))
-
-
 def spark_batches(
     batches: Iterable[Any],
     columns: dict[str, DataType],

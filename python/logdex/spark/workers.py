@@ -8,8 +8,8 @@ are unchanged. Handles do not cross a fork: a child process opens its own.
 from __future__ import annotations
 
 import errno
-import json
 import os
+import pickle
 import shutil
 import socket
 import subprocess
@@ -23,32 +23,24 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from logdex._core import commit_log_directories, local_path
-from logdex.errors import CorruptFileError, GeometryError, LockedError, LogdexError
+from logdex.errors import LogdexError
 from logdex.rocketmq import CommitLog, IndexService, MessageStore
 from logdex.spark.index.job import finish_commits, index_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
 
-    from logdex.spark.damage import PlannedFile
-
-
 _Argument = TypeVar("_Argument")
 _Handle = TypeVar("_Handle")
 
-_ANSWER = StructType([StructField("number", LongType()), StructField("answer", StringType())])
+_ANSWER = StructType([StructField("number", LongType()), StructField("answer", BinaryType())])
 _PROBE = "import logdex._core, pyarrow, pyspark, sys; sys.stdout.write('%d.%d' % sys.version_info[:2])"
 _PROBE_SECONDS = 60
 _MAX_OPEN = 16
 """Directories that one worker keeps open; the least recently used one is dropped."""
-
-_ERRORS: dict[str, type[Exception]] = {
-    each.__name__: each for each in (CorruptFileError, GeometryError, LockedError, LogdexError, OSError, ValueError)
-}
-"""Errors that `call_beside` brings back from a task; an OSError becomes the class of its number."""
 
 _opened: OrderedDict[Hashable, tuple[Hashable, Any]] = OrderedDict()
 _lock = threading.RLock()
@@ -126,7 +118,7 @@ def call_in_tasks(
 ) -> list[Any]:
     """Call a function once for each argument, each call in a task of its own, and return the answers in their order.
 
-    The function is pickled into every task, together with all arguments. Its answer must fit in JSON.
+    The function is pickled into every task, together with all arguments, and its answers are pickled, too.
     """
     if not arguments:
         return []
@@ -134,34 +126,31 @@ def call_in_tasks(
     def answers(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
             numbers = batch.column(0)
-            texts = pa.array([json.dumps(function(arguments[number])) for number in numbers.to_pylist()], pa.utf8())
-            yield pa.RecordBatch.from_arrays([numbers, texts], names=_ANSWER.names)
+            made = [pickle.dumps(function(arguments[number])) for number in numbers.to_pylist()]
+            yield pa.RecordBatch.from_arrays([numbers, pa.array(made, pa.binary())], names=_ANSWER.names)
 
     rows = spark.range(0, len(arguments), 1, len(arguments)).mapInArrow(answers, _ANSWER).collect()
-    return [json.loads(row.answer) for row in sorted(rows)]
+    return [pickle.loads(row.answer) for row in sorted(rows)]  # noqa: S301 -- of this session's workers, as in Spark's collect
 
 
 def call_beside(spark: SparkSession | None, directory: Path, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function that reads or writes files where a directory is: here, or in a task if this machine does not see it.
 
-    The client of a Connect session never counts: its disk is not the cluster's. In a task the answer must fit in JSON, which
-    makes lists of tuples, and the errors of `_ERRORS` come back as they were raised.
+    The client of a Connect session never counts: its disk is not the cluster's. Errors of logdex, of the system and of arguments
+    come back from a task as they were raised.
     """
     if spark is None or (not is_connect(spark) and directory.is_dir()):
         return function(*arguments)
 
     def answer(given: Sequence[Any]) -> Any:
         try:
-            return function(*given), None, ()
-        except tuple(_ERRORS.values()) as error:
-            name = next(each.__name__ for each in type(error).__mro__ if each.__name__ in _ERRORS)
-            if isinstance(error, OSError) and error.filename is not None:
-                return None, name, (error.errno, error.strerror, str(error.filename))
-            return None, name, error.args
+            return function(*given), None
+        except (LogdexError, OSError, ValueError) as error:
+            return None, error
 
-    result, error, values = call_in_tasks(spark, answer, [arguments])[0]
+    result, error = call_in_tasks(spark, answer, [arguments])[0]
     if error is not None:
-        raise _ERRORS[error](*values)
+        raise error
     return result
 
 
@@ -206,8 +195,8 @@ def known_geometry(index_dir: Path, hash_slots: int | None, max_entries: int | N
 
 def planned_index(
     index_dir: Path, hash_slots: int | None, max_entries: int | None
-) -> tuple[int | None, int | None, list[PlannedFile]]:
-    """Return slots and entries as `known_geometry` does, and the index files that every worker must have."""
+) -> tuple[int | None, int | None, list[tuple[str, int, None]]]:
+    """Return slots and entries as `known_geometry` does, and for `planned_file_faults` the files that every worker must have."""
     geometry = known_geometry(index_dir, hash_slots, max_entries)
     # The first bytes of an index file change with every entry.
     return *geometry, [(str(path), path.stat().st_size, None) for path in index_files(index_dir)]

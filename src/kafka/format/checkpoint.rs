@@ -3,8 +3,12 @@
 //! All have one form: a version, a number of lines, then that many lines of fields with a space between them. Source:
 //! `CheckpointFile#write`, `OffsetCheckpointFile`, `LeaderEpochCheckpointFile`.
 
+use std::collections::HashMap;
+use std::fs;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use crate::error::{Error, Result};
 use crate::io::regular_file::{NotAFile, read_file};
@@ -33,6 +37,59 @@ pub fn read(path: &Path, has_topic: bool) -> Result<Vec<Line>> {
     // A broker reads lines, which may end as on any system.
     let text = String::from_utf8_lossy(&bytes).replace("\r\n", "\n").replace('\r', "\n");
     parse(&text, has_topic).map_err(|(at, expected, found)| Error::corrupt(path, at, expected, found))
+}
+
+/// Checkpoints of offsets that stay in memory: a directory has a line for each of thousands of partitions, and all are asked for.
+const KEPT: usize = 8;
+/// A file that changed less than this ago may change again without another time of change.
+const SETTLED: Duration = Duration::from_millis(100);
+
+/// What shows that a checkpoint was replaced: a broker writes another file and renames it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    #[cfg(unix)]
+    identity: (u64, u64),
+    len: u64,
+    modified: SystemTime,
+}
+
+type Offsets = HashMap<(String, i64), i64>;
+
+static KNOWN: Mutex<Vec<(PathBuf, Stamp, Arc<Offsets>)>> = Mutex::new(Vec::new());
+
+/// Returns the offset of a partition in a checkpoint of offsets; `None` if it has none, or if the file is missing or not valid.
+pub fn recorded_offset(path: &Path, topic: &str, partition: i64) -> Option<i64> {
+    let stamp = stamp(path)?;
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let same = known.iter().find(|(of, at, _)| of == path && *at == stamp).map(|(_, _, offsets)| Arc::clone(offsets));
+    let offsets = if let Some(offsets) = same {
+        offsets
+    } else {
+        let lines = read(path, true).ok()?;
+        // The last line of a partition counts.
+        let offsets = lines.into_iter().map(|(topic, number, offset)| ((topic.unwrap_or_default(), number), offset));
+        let offsets: Arc<Offsets> = Arc::new(offsets.collect());
+        known.retain(|(of, _, _)| of != path);
+        if stamp.modified.elapsed().is_ok_and(|age| age > SETTLED) {
+            known.truncate(KEPT - 1);
+            known.insert(0, (path.to_owned(), stamp, Arc::clone(&offsets)));
+        }
+        offsets
+    };
+    offsets.get(&(topic.to_owned(), partition)).copied()
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    let file = fs::metadata(path).ok()?;
+    Some(Stamp {
+        #[cfg(unix)]
+        identity: {
+            use std::os::unix::fs::MetadataExt as _;
+            (file.dev(), file.ino())
+        },
+        len: file.len(),
+        modified: file.modified().ok()?,
+    })
 }
 
 /// Parse the lines; on an error, return its byte offset, what was expected and what was found.

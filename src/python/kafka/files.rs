@@ -15,6 +15,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(read_transaction_index, m)?)?;
     m.add_function(wrap_pyfunction!(aborted_transactions, m)?)?;
     m.add_function(wrap_pyfunction!(read_checkpoint, m)?)?;
+    m.add_function(wrap_pyfunction!(recorded_offset, m)?)?;
     m.add_function(wrap_pyfunction!(list_partition, m)?)?;
     m.add_function(wrap_pyfunction!(has_segments, m)?)?;
     m.add_function(wrap_pyfunction!(is_partition, m)?)?;
@@ -68,6 +69,12 @@ fn is_partition(py: Python<'_>, directory: PathBuf) -> PyResult<bool> {
 #[pyo3(signature = (path, *, has_topic))]
 fn read_checkpoint(py: Python<'_>, path: PathBuf, has_topic: bool) -> PyResult<Vec<checkpoint::Line>> {
     Ok(py.detach(|| checkpoint::read(&path, has_topic))?)
+}
+
+/// Return the offset of a partition in a checkpoint of offsets; None if it has none, or if the file is missing or not valid.
+#[pyfunction]
+fn recorded_offset(py: Python<'_>, path: PathBuf, topic: &str, partition: i64) -> Option<i64> {
+    py.detach(|| checkpoint::recorded_offset(&path, topic, partition))
 }
 
 /// Read a `.txnindex` file.

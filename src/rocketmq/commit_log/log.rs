@@ -103,19 +103,23 @@ impl CommitLog {
         })
     }
 
-    /// Returns a part of the log: the files of these paths. The directory is not listed, and a missing file is an error.
+    /// Returns a part of the log in a directory: the files of these paths. The directory is not listed, and a missing file is an
+    /// error.
     ///
     /// `last_written` is the start of the last file of the whole log that holds messages. `last_message` is a message in it that
     /// is known to belong to the log.
-    ///
-    /// # Errors
-    /// `InvalidArgument` if a name is not that of a log file; the system's error, with the path.
-    pub fn part(&self, paths: &[PathBuf], last_written: u64, last_message: Option<u64>) -> Result<Self> {
+    pub(super) fn of_files(
+        directory: &Path,
+        options: Options,
+        paths: &[&Path],
+        last_written: u64,
+        last_message: Option<u64>,
+    ) -> Result<Self> {
         let files: Result<Vec<OffsetFile>> = paths.iter().map(|path| OffsetFile::at(path)).collect();
         Ok(Self {
-            path: self.path.clone(),
-            directories: self.directories.clone(),
-            options: self.options,
+            path: directory.to_owned(),
+            directories: offset_files::directories(directory),
+            options,
             open: OpenFiles::default(),
             tail: Arc::new(Mutex::new(last_message.map(|phy_offset| (last_written, phy_offset)))),
             led_to: Arc::default(),

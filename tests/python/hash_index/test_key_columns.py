@@ -167,9 +167,12 @@ def test_hashes_cannot_be_joined_with_topics() -> None:
 
 @given(st.lists(st.integers(-3, 3) | st.integers(-(2**63), 2**63 - 1), max_size=60))
 def test_rows_of_one_offset_keep_their_order(offsets: list[int]) -> None:
-    assert _core.offset_order(offsets).to_pylist() == sorted(range(len(offsets)), key=lambda row: offsets[row])
+    held = _core.EntryRows()
+    held.add(_core.entry_rows(["T"] * len(offsets), ["k"] * len(offsets), offsets, range(len(offsets))))
+    rows = [row for batch in held.sorted() for row in pa.record_batch(batch).column("store_timestamp").to_pylist()]
+    assert rows == sorted(range(len(offsets)), key=lambda row: offsets[row])
 
 
-def test_a_null_offset_has_no_place() -> None:
-    with pytest.raises(ValueError, match="row 1 has no phy_offset"):
-        _core.offset_order([1, None])
+def test_a_row_with_a_null_is_no_entry() -> None:
+    with pytest.raises(ValueError, match="cannot index a row whose phy_offset is null"):
+        _core.entry_rows(["T", "T"], ["a", "b"], [1, None], [1, 2])

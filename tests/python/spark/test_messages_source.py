@@ -13,10 +13,11 @@ from pyspark.sql.types import StructType
 
 import golden
 from logdex import spark as ls
+from logdex._core import entry_rows
 from logdex.errors import DamageWarning, LogdexError
 from logdex.rocketmq import CommitLog, MessageStore
 from logdex.spark.messages.source import MessagesSource
-from logdex.spark.schema import MESSAGE_COLUMNS, arrow_schema, microseconds, milliseconds, spark_batches
+from logdex.spark.schema import MESSAGE_COLUMNS, arrow_schema, microseconds, spark_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -239,5 +240,6 @@ def test_instants_outside_of_microseconds_are_null_and_counted() -> None:
 
 
 def test_microseconds_become_milliseconds_rounding_down() -> None:
-    times = pa.array([1999, -1, -1000, -1001, None], pa.timestamp("us", tz="UTC"))
-    assert milliseconds(times).to_pylist() == [1, -1, -1, -2, None]
+    times = pa.array([1999, -1, -1000, -1001], pa.timestamp("us", tz="UTC"))
+    rows = entry_rows(["T"] * 4, ["k"] * 4, [1] * 4, times)
+    assert pa.record_batch(rows).column("store_timestamp").to_pylist() == [1, -1, -1, -2]

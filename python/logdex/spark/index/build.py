@@ -14,9 +14,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from dataclasses import astuple
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -24,15 +22,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.errors import PySparkException
 
-from logdex._core import index_entries
+from logdex._core import entry_rows, index_entries, plan_log
 from logdex._types import MAX_INT64, check_int64
-from logdex.arrow import INDEXED_COLUMNS
+from logdex.arrow import ENTRY_COLUMNS, INDEXED_COLUMNS
 from logdex.hash_index.geometry import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES
-from logdex.report import Finding, Report
+from logdex.report import Report
 from logdex.rocketmq.index_service import INDEXES_TAGS
 from logdex.rocketmq.layout import find_layout
-from logdex.spark.damage import PlannedLog, SparkDamage
-from logdex.spark.index.job import ROW_SCHEMA, Job, RollingFiles, WrittenFile, entry_rows, index_files
+from logdex.spark.damage import SparkDamage
+from logdex.spark.index.job import ROW_SCHEMA, Job, RollingFiles, WrittenFile, index_files
 from logdex.spark.workers import (
     call_beside,
     call_in_tasks,
@@ -49,7 +47,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from logdex._core import PlannedLog
     from logdex._types import Access, Compat
+    from logdex.report import Finding
     from logdex.rocketmq import CommitLog
 
 logger = logging.getLogger("logdex.spark")
@@ -105,17 +105,15 @@ def build_index(
     check_worker_python(spark)
     slots, entries = call_beside(spark, root, _geometry, root, hash_slots, max_entries)
     job = Job(str(target), slots, entries, zone, overwrite=mode == "overwrite", access=access)
-    log_directory, listed, job.made_index_dir = call_beside(spark, root, _start, job, root, compat)
-    log_files = [LogFile(*values) for values in listed]
-    write_rows = partial(_write_rows, job, log_directory, compat)
+    job, log_files = call_beside(spark, root, _start, job, root, compat)
     try:
-        counts = [LogFileCount(*values) for values in call_in_tasks(spark, write_rows, log_files)]
-        findings = list(dict.fromkeys(Finding(*each) for count in counts for each in count.findings))
-        _warn_of_early_end(counts, log_files, log_directory)
+        counts = call_in_tasks(spark, partial(_write_rows, job, compat == INDEXES_TAGS), log_files)
+        findings = list(dict.fromkeys(each for count in counts for each in count.findings))
+        _warn_of_early_end(counts, log_files)
         plan = plan_build(counts, file_entries=entries - 1, max_tasks=max_tasks or _TASKS_PER_CORE * _cores(spark))
         made = call_in_tasks(spark, partial(_make_files, job), plan.tasks)
-        written = [WrittenFile(*values) for files in made for values in files]
-        call_beside(spark, root, _commit, job, written)
+        written = [file for files in made for file in files]
+        call_beside(spark, root, job.commit, written)
     except BaseException:
         call_beside(spark, root, job.abort)
         raise
@@ -129,8 +127,8 @@ def build_index(
     return Report(findings, checked)
 
 
-def _start(job: Job, store: Path, compat: Compat | None) -> tuple[str, list[LogFile], bool]:
-    """Start the job, and return the directory of the log, its files, and whether the job created its index directory."""
+def _start(job: Job, store: Path, compat: Compat | None) -> tuple[Job, list[LogFile]]:
+    """Start the job, and return it and the files of the log."""
     require_directory(store)
     log_directory = find_layout(store).commit_log
     target = Path(job.index_dir)
@@ -138,7 +136,7 @@ def _start(job: Job, store: Path, compat: Compat | None) -> tuple[str, list[LogF
         raise FileExistsError(errno.EEXIST, "index files exist (mode='overwrite' replaces them)", str(target))
     log_files = list_log_files(commit_log(log_directory, access=job.access, compat=compat))
     job.start()
-    return log_directory, log_files, job.made_index_dir
+    return job, log_files
 
 
 def _geometry(store: Path, hash_slots: int | None, max_entries: int | None) -> tuple[int, int]:
@@ -151,10 +149,6 @@ def _geometry(store: Path, hash_slots: int | None, max_entries: int | None) -> t
     return slots, DEFAULT_MAX_ENTRIES if max_entries is None else max_entries
 
 
-def _commit(job: Job, written: Sequence[Sequence[Any]]) -> None:
-    job.commit([WrittenFile(*values) for values in written])
-
-
 def _cores(spark: SparkSession) -> int:
     try:
         return int(spark.sparkContext.defaultParallelism)
@@ -164,18 +158,23 @@ def _cores(spark: SparkSession) -> int:
 
 
 class LogFile(NamedTuple):
-    """A file of the log: its first offset and that of the next file, None for the last file, and both as planned."""
+    """A file of the log, the first offset of the next file, None for the last one, and both files as planned."""
 
-    begin: int
+    path: Path
     end: int | None
     planned: PlannedLog
+
+    @property
+    def begin(self) -> int:
+        """Its first offset."""
+        return int(self.path.name)
 
 
 class LogFileCount(NamedTuple):
     """Result of the first pass over one commit-log file.
 
     `rows` is the path of its entries below the job's directory, `message_after` whether its last message has no entry, and
-    `continues` whether a sequential reader continues into the next file. `findings` are the values of its findings.
+    `continues` whether a sequential reader continues into the next file.
     """
 
     rows: str
@@ -183,24 +182,27 @@ class LogFileCount(NamedTuple):
     entries: int
     message_after: bool
     continues: bool
-    findings: Sequence[tuple[Any, ...]] = ()
+    findings: Sequence[Finding] = ()
 
 
 def list_log_files(log: CommitLog) -> list[LogFile]:
     """Return the files of a log with the ranges that they cover."""
-    planned = PlannedLog.of(log.pinned())
-    begins = [int(Path(path).name) for path, _, _ in planned.files]
-    ends = dict(pairwise([*begins, None]))
-    return [LogFile(begin, ends[begin], planned.part(n, n + 2)) for n, begin in enumerate(begins)]
+    log = log.pinned()
+    paths = log.files
+    begins = [int(path.name) for path in paths]
+    # The reader of a file continues to the first message of the next one.
+    planned = [plan_log(log, begins[number : number + 2]) for number in range(len(paths))]
+    return [LogFile(*each) for each in zip(paths, [*begins[1:], None], planned, strict=False)]
 
 
-def _write_rows(job: Job, log_directory: str, compat: Compat | None, log_file: LogFile) -> LogFileCount:
+def _write_rows(job: Job, tags: bool, log_file: LogFile) -> LogFileCount:  # noqa: FBT001 -- a pickled partial
     """Write the index entries of one log file into a file, in a worker, and return their counts."""
 
     def rows_of(batch: Any) -> Any:
-        return entry_rows(pa.record_batch(index_entries(batch, end_phy_offset=0, tags=compat == INDEXES_TAGS)))
+        entries = index_entries(batch, end_phy_offset=0, tags=tags)
+        return pa.record_batch(entry_rows(*(entries.column(name) for name in ENTRY_COLUMNS)))
 
-    log = PlannedLog(*log_file.planned).open(commit_log(log_directory, access=job.access, compat=compat), SparkDamage())
+    log = SparkDamage().open(log_file.planned)
     messages = entries = 0
     message_after = continues = False
     end = MAX_INT64 if log_file.end is None else log_file.end
@@ -219,19 +221,19 @@ def _write_rows(job: Job, log_directory: str, compat: Compat | None, log_file: L
             continues = own.num_rows < batch.num_rows
             if continues:
                 break
-    findings = [astuple(each) for each in scan.report.findings]
-    return LogFileCount(f"{directory.name}/rows", messages, entries, message_after, continues, findings)
+    return LogFileCount(f"{directory.name}/rows", messages, entries, message_after, continues, scan.report.findings)
 
 
-def _warn_of_early_end(counts: Sequence[LogFileCount], log_files: Sequence[LogFile], directory: str) -> None:
+def _warn_of_early_end(counts: Sequence[LogFileCount], log_files: Sequence[LogFile]) -> None:
     """Log a warning if there are messages in files after the one in which a sequential reader stops."""
     walked = _walked(counts)
     unread = [count for count in counts[len(walked) :] if count.messages]
     if unread:
+        last = log_files[len(walked) - 1].path
         logger.warning(
-            "%s: the log ends in file %020d; %d later files hold messages that no broker would read, they are not indexed",
-            directory,
-            log_files[len(walked) - 1].begin,
+            "%s: the log ends in file %s; %d later files hold messages that no broker would read, they are not indexed",
+            last.parent,
+            last.name,
             len(unread),
         )
 

@@ -1,7 +1,4 @@
-"""Jobs that write index files: rows of entries, the files of one task, and the commit of all files or none.
-
-A batch of rows has the columns key_hash (int32), phy_offset (int64) and store_timestamp (int64, milliseconds since the epoch),
-without nulls: 20 bytes a row, with the hash in place of topic and key. So a task can hold the rows of a whole file.
+"""Jobs that write index files: the files of one task, and the commit of all files or none.
 
     <index_dir>/_temporary/<job>/<partition>-<attempt>-<random>/<n>    files of the attempts of tasks
     <index_dir>/yyyyMMddHHmmssSSS                                      the files after the commit by the driver
@@ -27,10 +24,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark import TaskContext
 
-from logdex._core import DirectoryLock, check_own_parts, key_hashes, offset_order, sync_directory
+from logdex._core import DirectoryLock, check_own_parts, sync_directory
 from logdex._files import replace_file
 from logdex._types import check_int64
 from logdex.hash_index.directory import COMMIT_PATTERN, FileSet, list_directory
@@ -39,10 +35,9 @@ from logdex.hash_index.index_writer import IndexWriter
 from logdex.hash_index.rolling import create_next, resolve_zone
 from logdex.rocketmq import IndexFile
 from logdex.rocketmq.index_service import refuse_running_broker
-from logdex.spark.schema import milliseconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from logdex._types import Access
 
@@ -57,11 +52,8 @@ _LARGE_BYTES = 1 << 30
 """A job that reserves more than this, most of it empty, logs a warning."""
 
 
-COLUMNS = ("topic", "key", "phy_offset", "store_timestamp")
-"""Columns of an index entry, from which rows are made."""
-
 ROW_SCHEMA = pa.schema([("key_hash", pa.int32()), ("phy_offset", pa.int64()), ("store_timestamp", pa.int64())])
-_BATCH_ROWS = 65_536
+"""The columns of `logdex._core.entry_rows`."""
 
 
 class WrittenFile(NamedTuple):
@@ -300,39 +292,6 @@ def _link(source: Path, final: Path) -> None:
     except OSError:
         # The file system has no hard links, so check first and rename.
         source.rename(_free_name(final))
-
-
-def entry_rows(batch: Any) -> Any:
-    """Return the rows of a batch that has the four columns of an index entry.
-
-    Raises:
-        ValueError: A value is null.
-    """
-    columns = [batch.column(name) for name in COLUMNS]
-    for name, column in zip(COLUMNS, columns, strict=True):
-        if column.null_count:
-            raise ValueError(f"cannot index a row whose {name} is null")
-    topics, keys, offsets, times = columns
-    hashes = pa.array(key_hashes(keys, topics=topics))
-    rows = pa.RecordBatch.from_arrays([hashes, offsets.cast(pa.int64()), milliseconds(times)], schema=ROW_SCHEMA)
-    # Copied, or the numbers would keep the buffers of topics and keys in memory.
-    return rows.copy_to(pa.default_cpu_memory_manager())
-
-
-def ordered_end(rows: Any, begin: int) -> int | None:
-    """Return the last offset of rows if their offsets are in order and none is below `begin`, otherwise None."""
-    offsets = rows.column("phy_offset")
-    before = pa.concat_arrays([pa.array([begin], pa.int64()), offsets])
-    in_order = pc.all(pc.less_equal(before.slice(0, len(offsets)), offsets), min_count=0)
-    return before[-1].as_py() if in_order.as_py() else None
-
-
-def sorted_rows(batches: Sequence[Any]) -> Iterator[Any]:
-    """Yield the rows in the order of their offsets; rows of one offset keep their order."""
-    (rows,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
-    order = pa.array(offset_order(rows.column("phy_offset")))
-    for start in range(0, len(order), _BATCH_ROWS):
-        yield rows.take(order.slice(start, _BATCH_ROWS))
 
 
 class RollingFiles:

@@ -9,30 +9,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
-from operator import add
+from operator import add, attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import functions as sf
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from logdex._types import MIN_INT64, check_int64
+from logdex._core import EntryRows, entry_rows, planned_file_faults
+from logdex._types import check_int64
+from logdex.arrow import ENTRY_COLUMNS as WRITTEN_COLUMNS
 from logdex.hash_index.geometry import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES, file_size
 from logdex.rocketmq import IndexFile, IndexService
 from logdex.spark import options as opt
-from logdex.spark.index.job import (
-    COLUMNS,
-    Job,
-    RollingFiles,
-    WrittenFile,
-    entry_rows,
-    finish_commits,
-    index_files,
-    ordered_end,
-    sorted_rows,
-)
+from logdex.spark.index.job import Job, RollingFiles, WrittenFile, finish_commits, index_files
 from logdex.spark.log_source import LogReader, LogSource, SeveralReads, Task
 from logdex.spark.schema import (
     ENTRY_COLUMNS,
@@ -102,7 +92,7 @@ class IndexSource(LogSource):
     def writer(self, schema: StructType, overwrite: bool) -> IndexWriter:  # noqa: FBT001 - Spark's signature
         """Plan a write and create the directory of its job, on the driver."""
         opt.check_names(self.options, _OPTIONS, FORMAT)
-        require_columns(schema.fieldNames(), COLUMNS, f"format {FORMAT}")
+        require_columns(schema.fieldNames(), WRITTEN_COLUMNS, f"format {FORMAT}")
         for name, types in _TYPES.items():
             found = schema[name].dataType.simpleString()
             if found not in types:
@@ -154,7 +144,7 @@ class EntriesRead:
 
     def rows(self, pieces: Sequence[Any], damage: SparkDamage) -> Iterator[Any]:
         """Read the entries of one file, in a worker."""
-        if not pieces or not damage.present(pieces[:1]):
+        if not pieces or damage.lose_all(planned_file_faults(pieces[:1])):
             return
         (path, _, _), slots, entries, count = pieces
         with (
@@ -206,9 +196,10 @@ def _bounds(df: DataFrame, parts: int) -> list[int]:
 
 
 class Span(NamedTuple):
-    """Ranges of commit-log offsets ("offset") and store times ("time") of one file or task, both ends included."""
+    """Ranges of commit-log offsets and store times of one file or task, both ends included."""
 
-    ranges: dict[str, tuple[int, int]]
+    offset: tuple[int, int]
+    time: tuple[int, int]
     owner: str
 
 
@@ -236,27 +227,23 @@ class IndexWriter(DataSourceArrowWriter):
             ValueError: A topic, key, offset or time is null.
         """
         files = RollingFiles.start(self.job)
-        held: list[Any] = []
-        end: int | None = MIN_INT64
+        held = EntryRows()
         try:
             for batch in iterator:
-                if not batch.num_rows:
-                    continue
-                rows = entry_rows(batch)
-                held.append(rows)
-                end = None if end is None else ordered_end(rows, end)
-                if end is not None:
+                rows = entry_rows(*(batch.column(name) for name in WRITTEN_COLUMNS))
+                held.add(rows)
+                if held.is_ordered:
                     files.put(rows)
-            if not held:
+            if held.spans is None:
                 files.discard()
                 return WriterCommitMessage()
-            if end is None:
+            if not held.is_ordered:
                 files.discard()
                 files = RollingFiles.start(self.job)
-                for rows in sorted_rows(held):
+                for rows in held.sorted():
                     files.put(rows)
             task = files.directory.name.partition("-")[0]
-            return TaskFiles(tuple(files.close()), Span(_ranges(held), f"task {task}"))
+            return TaskFiles(tuple(files.close()), Span(*held.spans, f"task {task}"))
         except BaseException:
             files.discard()
             raise
@@ -268,7 +255,7 @@ class IndexWriter(DataSourceArrowWriter):
             ValueError: Two tasks, or a task and the files of the directory, overlap.
         """
         tasks = [message for message in messages if isinstance(message, TaskFiles)]
-        tasks.sort(key=lambda task: task.span.ranges["offset"])
+        tasks.sort(key=lambda task: task.span.offset)
         check_order([] if self.job.overwrite else _present(self.job), [task.span for task in tasks])
         self.job.commit([file for task in tasks for file in task.files])
 
@@ -276,16 +263,6 @@ class IndexWriter(DataSourceArrowWriter):
         """Remove the files of all attempts; the messages (None for a failed task) are not needed."""
         del messages
         self.job.abort()
-
-
-def _ranges(batches: Sequence[Any]) -> dict[str, tuple[int, int]]:
-    """Return the least and the greatest offset and time of rows."""
-    rows = pa.Table.from_batches(batches)
-    found = {
-        kind: pc.min_max(rows.column(of)).as_py()
-        for kind, of in (("offset", "phy_offset"), ("time", "store_timestamp"))
-    }
-    return {kind: (ends["min"], ends["max"]) for kind, ends in found.items()}
 
 
 def check_order(present: Sequence[Span], tasks: Sequence[Span]) -> None:
@@ -298,14 +275,15 @@ def check_order(present: Sequence[Span], tasks: Sequence[Span]) -> None:
     """
     advice = "write logdex.spark.arrange(df) instead of df"
     for kind in ("offset", "time"):
-        earlier = max(present, key=lambda span: span.ranges[kind][1], default=None)
+        of = attrgetter(kind)
+        earlier = max(present, key=lambda span: of(span)[1], default=None)
         for span in tasks:
-            if earlier is not None and span.ranges[kind][0] < earlier.ranges[kind][1]:
+            if earlier is not None and of(span)[0] < of(earlier)[1]:
                 if earlier in present:
                     advice = "only rows after those of the directory can be appended (mode overwrite replaces them)"
                 elif kind == "time":
                     advice += "; if it is arranged already, the clock was set back: write it as one partition"
-                own, other = ("{}..{}".format(*each.ranges[kind]) for each in (span, earlier))
+                own, other = ("{}..{}".format(*of(each)) for each in (span, earlier))
                 raise ValueError(
                     "index files must follow one another in offset and time, or a broker does not find all entries: "
                     f"the {kind} range {own} of {span.owner} overlaps {other} of {earlier.owner}; {advice}"
@@ -320,10 +298,7 @@ def _present(job: Job) -> list[Span]:
         with IndexFile.open(path, hash_slots=job.hash_slots, max_entries=job.max_entries, access="pread") as file:
             if len(file):
                 header = file.header
-                offsets, times = (
-                    (header.begin_phy_offset, header.end_phy_offset),
-                    (header.begin_timestamp, header.end_timestamp),
-                )
-                ranges = {"offset": (min(offsets), max(offsets)), "time": (min(times), max(times))}
-                spans.append(Span(ranges, f"file {path.name}"))
+                low, high = sorted((header.begin_phy_offset, header.end_phy_offset))
+                first, last = sorted((header.begin_timestamp, header.end_timestamp))
+                spans.append(Span((low, high), (first, last), f"file {path.name}"))
     return spans

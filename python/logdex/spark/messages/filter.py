@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,83 +13,70 @@ from logdex._types import MAX_INT64, MIN_INT64
 from logdex.spark import options as opt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping, Sequence
 
 FILTER_OPTIONS = ("topic", "keys", "msg_id", "queue_id", "queue_offset", "phy_offset", "begin", "end")
-_UNKNOWN_TO_SCAN = ("msg_id", "queue_offset", "phy_offset")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class MessageFilter:
-    """Conditions that must all hold: wanted values of columns, and bounds, both included, of numbers and of times in ms.
+    """Conditions that must all hold; None is no condition. `keys` are compared with the unique key and with each of the keys.
 
-    `words` are keys that a message has as its unique key or as one of its keys; None: any.
+    Offsets are a range or single numbers. Times are milliseconds, both included.
     """
 
-    values: Mapping[str, frozenset[Any]] = field(default_factory=dict)
-    bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    words: tuple[str, ...] | None = None
-
-    TIME: ClassVar[str] = "store_timestamp"
+    topics: Sequence[str] | None = None
+    keys: Sequence[str] | None = None
+    msg_ids: Sequence[str] | None = None
+    queue_ids: Sequence[int] | None = None
+    queue_offsets: Sequence[int] | None = None
+    phy_offsets: Sequence[int] | None = None
+    times: tuple[int, int] = (MIN_INT64, MAX_INT64)
 
     @classmethod
     def of_options(cls, options: Mapping[str, str]) -> MessageFilter:
         """Return the conditions of a source's options: those named like columns, `keys`, `begin` and `end`."""
-        found = cls(words=opt.texts(options, "keys"))
-        for name in ("topic", "msg_id"):
-            if (texts := opt.texts(options, name)) is not None:
-                found = found.with_values(name, texts)
-        for name in ("queue_id", "queue_offset", "phy_offset"):
-            numbers = opt.integers(options, name, ranges=name != "queue_id")
-            if isinstance(numbers, range):
-                found = found.with_bounds(name, numbers.start, numbers.stop - 1)
-            elif numbers is not None:
-                found = found.with_values(name, numbers)
         begin, end = opt.instant(options, "begin", end=False), opt.instant(options, "end", end=True)
-        return found.with_bounds(cls.TIME, begin, end)
-
-    def with_values(self, column: str, wanted: Iterable[Any]) -> MessageFilter:
-        """Return the conditions, and that the column has one of these values."""
-        both = frozenset(wanted) & self.values[column] if column in self.values else frozenset(wanted)
-        return replace(self, values={**self.values, column: both})
-
-    def with_bounds(self, column: str, least: int | None, greatest: int | None) -> MessageFilter:
-        """Return the conditions, and that the column is between these values, both included; None: no bound."""
-        low, high = self.bounds.get(column, (MIN_INT64, MAX_INT64))
-        low, high = (
-            max(low, MIN_INT64 if least is None else least),
-            min(high, MAX_INT64 if greatest is None else greatest),
+        return cls(
+            topics=opt.texts(options, "topic"),
+            keys=opt.texts(options, "keys"),
+            msg_ids=opt.texts(options, "msg_id"),
+            queue_ids=opt.integers(options, "queue_id"),
+            queue_offsets=opt.integers(options, "queue_offset", ranges=True),
+            phy_offsets=opt.integers(options, "phy_offset", ranges=True),
+            times=(MIN_INT64 if begin is None else begin, MAX_INT64 if end is None else end),
         )
-        return replace(self, bounds={**self.bounds, column: (low, high)})
 
-    def extent(self, column: str) -> tuple[int, int]:
-        """Return the least and the greatest number that a column may have, by its bounds and its values."""
-        low, high = self.bounds.get(column, (MIN_INT64, MAX_INT64))
-        wanted = self.values.get(column)
-        return (max(low, min(wanted)), min(high, max(wanted))) if wanted else (low, high)
+    def between(self, begin: int, end: int) -> MessageFilter:
+        """Return the conditions, and that a message begins in [begin, end)."""
+        if self.is_empty:
+            return self
+        low, high = extent(self.phy_offsets)
+        inside: Sequence[int] = range(max(low, begin), min(high + 1, end))
+        if "phy_offset" in self.compared:
+            inside = [each for each in self.compared["phy_offset"] if each in inside]
+        return replace(self, phy_offsets=inside)
 
     @property
     def is_empty(self) -> bool:
         """Whether no message can pass."""
-        return (
-            self.words == () or not all(self.values.values()) or any(low > high for low, high in self.bounds.values())
-        )
+        lists = (self.topics, self.keys, self.msg_ids, self.queue_ids, self.queue_offsets, self.phy_offsets)
+        return any(wanted is not None and not wanted for wanted in lists) or self.times[0] > self.times[1]
 
     @property
     def carried(self) -> list[str] | None:
         """Keys of which every wanted message carries one; None if there is no such set."""
-        return None if self.words is None else sorted(filter(None, self.words))
+        return None if self.keys is None else sorted(filter(None, self.keys))
 
     def selection(self) -> _core.MessageFilter:
         """Return the filter for the scan; `apply` then checks the values that it does not know."""
-        begin, end = self.extent(self.TIME)
-        low, high = self.extent("queue_offset")
-        least, greatest = self.extent("phy_offset")
+        low, high = extent(self.queue_offsets)
+        least, greatest = extent(self.phy_offsets)
         return _core.MessageFilter(
-            topics=self.values.get("topic"),
-            queue_ids=list(self.values["queue_id"]) if "queue_id" in self.values else None,
-            begin=begin,
-            end=end,
+            topics=self.topics,
+            queue_ids=self.queue_ids,
+            begin=self.times[0],
+            end=self.times[1],
             begin_phy_offset=max(0, least),
             end_phy_offset=None if greatest == MAX_INT64 else greatest + 1,
             begin_queue_offset=low,
@@ -98,13 +85,21 @@ class MessageFilter:
         )
 
     @property
-    def columns(self) -> list[str]:
-        """The columns that `apply` needs."""
-        return [name for name in _UNKNOWN_TO_SCAN if name in self.values]
+    def compared(self) -> dict[str, Sequence[Any]]:
+        """The wanted values of each column that the scan does not compare itself."""
+        listed = {"msg_id": self.msg_ids, "queue_offset": self.queue_offsets, "phy_offset": self.phy_offsets}
+        return {name: each for name, each in listed.items() if each is not None and not isinstance(each, range)}
 
     def apply(self, batch: Any) -> Any:
         """Return the rows of a batch whose values are wanted, where the scan does not compare them itself."""
-        for name in self.columns:
+        for name, wanted in self.compared.items():
             column = batch.column(name)
-            batch = batch.filter(pc.is_in(column, value_set=pa.array(sorted(self.values[name]), column.type)))
+            batch = batch.filter(pc.is_in(column, value_set=pa.array(wanted, column.type)))
         return batch
+
+
+def extent(numbers: Sequence[int] | None) -> tuple[int, int]:
+    """Return the least and the greatest of wanted numbers; None: any."""
+    if numbers is None:
+        return MIN_INT64, MAX_INT64
+    return (numbers[0], numbers[-1]) if isinstance(numbers, range) else (min(numbers), max(numbers))

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from logdex._core import plan_files
+from logdex._core import cut_log, cut_queue, plan_log
 from logdex.errors import LogdexError
 from logdex.hash_index.query import CLOCK_SLACK_MS
 from logdex.rocketmq import IndexService
@@ -23,17 +20,16 @@ from logdex.rocketmq.layout import configured_topics
 from logdex.rocketmq.message import is_msg_id, offset_in_msg_id
 from logdex.rocketmq.queues import QueueSet
 from logdex.rocketmq.read import MessageRead, Range, expect_end, subtract
-from logdex.spark.damage import PlannedLog
 from logdex.spark.log_source import Task, pack
+from logdex.spark.messages.filter import extent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from logdex._core import ConsumeQueue
+    from logdex._core import ConsumeQueue, PlannedLog
     from logdex.report import Damage
     from logdex.rocketmq import CommitLog
     from logdex.rocketmq.layout import StoreLayout
-    from logdex.spark.damage import PlannedFile
     from logdex.spark.log_source import TaskSize
     from logdex.spark.messages.filter import MessageFilter
 
@@ -101,8 +97,6 @@ class MessagePlan:
         self._layout = layout
         # The files are listed once for the whole plan.
         self._log = log.pinned()
-        self._paths = self._log.files
-        self._starts = [int(path.name) for path in self._paths]
         self._wanted = wanted
         options: dict[str, Any] = {"access": "auto", "compat": None, "clock_slack_ms": CLOCK_SLACK_MS}
         self._queues = QueueSet(layout, self._log, options)
@@ -122,94 +116,36 @@ class MessagePlan:
         selected = self._selected(ranges) if pushdown else None
         found, scanned = ([], ranges) if selected is None else selected
         piece_bytes = size.task_bytes(sum(each.size for each in found) + sum(end - begin for begin, end in scanned))
-        cut = (part for each in found for part in self._cut_queue(each, piece_bytes))
-        return [Task(parts) for parts in pack([*cut, *self._cut_log(scanned, piece_bytes)], piece_bytes)]
+        queues = self._longest_queues() if self._log.file_size > piece_bytes else []
+        pieces: list[Piece] = [part for each in found for part in self._cut(each, piece_bytes)]
+        pieces += [LogPiece(*each) for each in cut_log(self._log, scanned, piece_bytes, queues)]
+        return [Task(parts) for parts in pack(pieces, piece_bytes)]
 
     def _ranges(self) -> list[Range]:
         """Return the ranges of the log that can hold wanted messages, by offsets and by the times of the files."""
         if self._wanted.is_empty:
             return []
-        least, greatest = self._wanted.extent("phy_offset")
-        ranges = self._log.ranges_in_time(*self._wanted.extent("store_timestamp"), CLOCK_SLACK_MS)
+        least, greatest = extent(self._wanted.phy_offsets)
+        ranges = self._log.ranges_in_time(*self._wanted.times, CLOCK_SLACK_MS)
         clipped = [(max(begin, least), min(end, greatest + 1)) for begin, end in ranges]
         return [(begin, end) for begin, end in clipped if begin < end]
 
-    def _cut_log(self, ranges: Iterable[Range], piece_bytes: int) -> Iterator[LogPiece]:
-        """Split ranges of the log at its files, and larger files where messages of its longest queues begin.
-
-        A queue only proposes where to split: every place is correct. Without queues files stay whole, because only a walk
-        tells where a message begins.
-        """
-        parts = [part for whole in ranges for part in self._files_of(*whole)]
-        counts = [-(-(high - low) // piece_bytes) for low, high, _ in parts]
-        wanted = [
-            low + (high - low) * number // count
-            for (low, high, _), count in zip(parts, counts, strict=True)
-            for number in range(1, count)
-        ]
-        queues = self._longest_queues if wanted else []
-        proposed = iter(zip(*(queue.messages_from(wanted) for queue in queues), strict=True))
-        for (low, high, number), count in zip(parts, counts, strict=True):
-            planned, at = self._planned((number,)), low
-            for _ in range(1, count if queues else 1):
-                mark = min(filter(None, next(proposed)), default=high)
-                if at < mark < high:
-                    yield LogPiece(at, mark, planned)
-                    at = mark
-            yield LogPiece(at, high, planned)
-
-    def _files_of(self, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
-        """Return the parts of a range by file, with the number of each file."""
-        for number in range(max(bisect_right(self._starts, begin) - 1, 0), bisect_left(self._starts, end)):
-            start = self._starts[number]
-            low, high = (
-                max(begin, start),
-                min(end, start + self._file(number)[1], *self._starts[number + 1 : number + 2]),
-            )
-            if low < high:
-                yield low, high, number
-
-    @cache  # noqa: B019 -- a plan lives as long as one call
-    def _file(self, number: int) -> PlannedFile:
-        return plan_files(self._paths[number : number + 1])[0]
-
-    @cached_property
-    def _last_file(self) -> int:
-        return self._log.last_file
-
-    def _planned(self, numbers: Iterable[int]) -> PlannedLog:
-        """Return what a worker must have of the files with these numbers."""
-        files = tuple(self._file(number) for number in numbers)
-        needs_end = any(self._starts[number] == self._last_file for number in numbers)
-        return PlannedLog(files, self._last_file, self._log.last_message if needs_end else None)
-
-    @cached_property
     def _longest_queues(self) -> list[ConsumeQueue]:
-        """A few queues with the most files."""
+        """Return a few queues with the most files."""
         paths = [path for held in self._queues.directories().values() for path in held]
         paths.sort(key=lambda path: (-len(os.listdir(path)), path))  # noqa: PTH208 -- names are counted
         return [self._queues.open(path) for path in paths[:_QUEUES_ASKED]]
 
-    def _cut_queue(self, whole: OffsetsPiece | QueuePiece, piece_bytes: int) -> Iterator[OffsetsPiece | QueuePiece]:
-        """Split the units of a queue into pieces that follow each other in the log; a damaged queue is not split."""
+    def _cut(self, whole: OffsetsPiece | QueuePiece, piece_bytes: int) -> Iterator[OffsetsPiece | QueuePiece]:
+        """Split the units of a queue into pieces that follow each other in the log."""
         if isinstance(whole, OffsetsPiece):
             yield whole
             return
-        queue = self._queues.open(Path(whole.path))
-        pieces = -(-whole.size // piece_bytes)
-        edges = [(whole.first, whole.begin)]
-        for number in range(1, pieces):
-            unit = whole.first + (whole.last - whole.first) * number // pieces
-            units = queue.units(unit, unit + 1)
-            if not units.num_rows:
-                continue
-            offset = units.column("phy_offset")[0].as_py()
-            rises = unit > edges[-1][0] and edges[-1][1] < offset < whole.end
-            # The unit must lead to its message, or no piece would read the messages around the cut.
-            if rises and self._log.is_message_of(offset, whole.topic, whole.queue_id, unit):
-                edges.append((unit, offset))
-        edges.append((whole.last, whole.end))
-        for (first, begin), (last, end) in pairwise(edges):
+        queue, place = self._queues.open(Path(whole.path)), (whole.topic, whole.queue_id)
+        units, offsets = (whole.first, whole.last), (whole.begin, whole.end)
+        for first, last, begin, end in cut_queue(
+            self._log, queue, place, units, offsets, -(-whole.size // piece_bytes)
+        ):
             size = whole.size * (last - first) // (whole.last - whole.first)
             yield replace(whole, first=first, last=last, begin=begin, end=end, size=size)
 
@@ -228,11 +164,10 @@ class MessagePlan:
     def _by_id(self) -> set[int] | None:
         """Return the offsets that the query names, by offset id or by number; None if it names none."""
         named: list[set[int]] = []
-        if "phy_offset" in self._wanted.values:
-            named.append(set(self._wanted.values["phy_offset"]))
-        if "msg_id" in self._wanted.values:
-            ids = filter(is_msg_id, self._wanted.values["msg_id"])
-            named.append({offset_in_msg_id(each) for each in ids})
+        if "phy_offset" in self._wanted.compared:
+            named.append(set(self._wanted.compared["phy_offset"]))
+        if self._wanted.msg_ids is not None:
+            named.append({offset_in_msg_id(each) for each in self._wanted.msg_ids if is_msg_id(each)})
         return set.intersection(*named) if named else None
 
     def _by_index(self) -> tuple[set[int], list[Range]] | None:
@@ -244,7 +179,7 @@ class MessagePlan:
         if not topics or len(topics) * len(words) > _MOST_QUESTIONS:
             return None
         asked = [(topic, word) for topic in topics for word in words]
-        begin, end = self._wanted.extent("store_timestamp")
+        begin, end = self._wanted.times
         try:
             with IndexService.open(self._layout.index) as index:
                 # What is indexed from here on is read from the log.
@@ -260,8 +195,8 @@ class MessagePlan:
 
     def _topics(self) -> list[str]:
         """Return the topics to ask the index for; none if they are unknown."""
-        if "topic" in self._wanted.values:
-            return sorted(self._wanted.values["topic"])
+        if self._wanted.topics is not None:
+            return sorted(set(self._wanted.topics))
         known = self._queues.topics()
         return sorted({*known, *configured_topics(self._layout.config)}) if known else []
 
@@ -272,25 +207,22 @@ class MessagePlan:
         if any(each >= end_of_log for each in inside) and not _holds(scanned, max(inside)):
             scanned = [*scanned, *((max(begin, end_of_log), end) for begin, end in ranges if end > end_of_log)]
         rising = sorted(each for each in inside if not _holds(scanned, each))
-        parts = (tuple(rising[at : at + _OFFSETS_A_PIECE]) for at in range(0, len(rising), _OFFSETS_A_PIECE))
-        return [self._offsets(part) for part in parts], scanned
-
-    def _offsets(self, offsets: tuple[int, ...]) -> OffsetsPiece:
-        numbers = {bisect_right(self._starts, each) - 1 for each in offsets} - {-1}
-        return OffsetsPiece(offsets, len(offsets) * _SOME_MESSAGE_BYTES, self._planned(sorted(numbers)))
+        parts = [tuple(rising[at : at + _OFFSETS_A_PIECE]) for at in range(0, len(rising), _OFFSETS_A_PIECE)]
+        return [
+            OffsetsPiece(part, len(part) * _SOME_MESSAGE_BYTES, plan_log(self._log, part)) for part in parts
+        ], scanned
 
     def _by_queues(self, ranges: list[Range]) -> _Selected | None:
         """Return parts of the queues of the wanted topics, and the log behind them; None if that is not cheaper."""
-        topics = self._wanted.values.get("topic")
-        if topics is None or not ranges:
+        if self._wanted.topics is None or not ranges:
             return None
+        topics, ids = set(self._wanted.topics), self._wanted.queue_ids
         # First: a queue that is begun from here on lies behind it.
         limit = MessageRead(self._layout, self._log, self._queues, salvage=True).dispatched_up_to()
         held = {place: paths for place, paths in self._queues.directories().items() if place[0] in topics}
         # A topic without queues may have been deleted, with its messages still in the log.
         if {topic for topic, _ in held} != topics or any(len(paths) > 1 for paths in held.values()):
             return None
-        ids = self._wanted.values.get("queue_id")
         held = {(topic, number): paths for (topic, number), paths in held.items() if ids is None or number in ids}
         opened = {place: self._queues.open(paths[0]) for place, paths in list(held.items())[:_MOST_QUEUES]}
         if len(opened) < len(held) or any(queue.kind != "plain" for queue in opened.values()):
@@ -303,7 +235,7 @@ class MessagePlan:
 
     def _units(self, queue: ConsumeQueue, topic: str, queue_id: int, whole: Range) -> QueuePiece | None:
         """Return the units of a queue that can be wanted, and the approximate bytes of their messages."""
-        least, greatest = self._wanted.extent("queue_offset")
+        least, greatest = extent(self._wanted.queue_offsets)
         first, last = max(queue.min_offset, least), min(queue.max_offset, greatest + 1)
         if first >= last or whole[0] >= whole[1]:
             return None

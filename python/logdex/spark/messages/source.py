@@ -124,15 +124,14 @@ class ReadOptions:
     @property
     def _read_columns(self) -> list[str]:
         """The columns to read; a batch without columns would lose its number of rows."""
-        return list(dict.fromkeys([*self.columns, *self.wanted.columns, "phy_offset"]))
+        return list(dict.fromkeys([*self.columns, *self.wanted.compared, "phy_offset"]))
 
     def _batches(self, piece: Piece, damage: SparkDamage) -> Iterator[Any]:
-        with damage.losing(f"the files of {piece}"):
-            log = self.open()
+        with damage.losing("the file, as it was planned"):
             if isinstance(piece, QueuePiece):
-                yield from self._queued(log, piece, damage)
+                yield from self._queued(self.open(), piece, damage)
                 return
-            log = piece.planned.open(log, damage)
+            log = damage.open(piece.planned)
             if isinstance(piece, OffsetsPiece):
                 selection = self.wanted.selection()
                 yield from log.message_batches(piece.offsets, columns=self._read_columns, selection=selection)
@@ -169,11 +168,12 @@ class ReadOptions:
 
     def _queued(self, log: CommitLog, piece: QueuePiece, damage: SparkDamage) -> Iterator[Any]:
         """Read the messages of a part of a queue; if the queue is damaged, the rest is read from the log."""
+        log = log.pinned()
         for begin, end in set(log.missing(piece.begin, piece.end)).difference(piece.missing):
             damage.lose(self.directory, f"the files of offsets {begin} to {end}", "none")
         with _core.ConsumeQueue.open(piece.path) as queue:
             reader = _core.QueueReader(
-                log.pinned(),
+                log,
                 [(piece.topic, piece.queue_id, queue, piece.first, piece.last)],
                 begin_phy_offset=piece.begin,
                 end_phy_offset=piece.end,
@@ -184,7 +184,7 @@ class ReadOptions:
         if reader.fault is not None:
             at = reader.position
             logger.warning("%s; the log is read instead, from offset %d to %d", reader.fault, at, piece.end)
-            mine = self.wanted.with_values("topic", [piece.topic]).with_values("queue_id", [piece.queue_id])
+            mine = replace(self.wanted, topics=[piece.topic], queue_ids=[piece.queue_id])
             yield from self._scanned(log, at, piece.end, mine, damage)
 
 
@@ -261,7 +261,7 @@ class MessagesStreamReader(LogStreamReader):
             )
         if begin >= stop:
             return []
-        wanted = self.options.wanted.with_bounds("phy_offset", begin, stop - 1)
+        wanted = self.options.wanted.between(begin, stop)
         with self.reports.collect() as damage:
             return [*replace(self.options, wanted=wanted, pushdown=False).tasks(damage)]
 

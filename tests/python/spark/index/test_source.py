@@ -14,8 +14,8 @@ from pyspark import TaskContext
 from pyspark.sql import functions as sf
 
 from logdex import spark as ls
+from logdex._core import EntryRows, entry_rows
 from logdex.rocketmq import IndexFile, IndexService
-from logdex.spark.index.job import sorted_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -141,10 +141,17 @@ def test_rows_come_in_offset_order_and_stay_in_order_within_one(offsets: list[li
         )
         for part in offsets
     ]
-    rows = [row for batch in batches for row in batch.to_pylist()]
-    assert [row for batch in sorted_rows(batches) for row in batch.to_pylist()] == sorted(
-        rows, key=lambda r: r["phy_offset"]
-    )
+    held = EntryRows()
+    rows = []
+    for batch in batches:
+        hashed = pa.record_batch(entry_rows(*batch.columns))
+        rows += hashed.to_pylist()
+        held.add(hashed)
+    assert held.is_ordered == (rows == sorted(rows, key=lambda row: row["phy_offset"]))
+    ordered = [row for batch in held.sorted() for row in pa.record_batch(batch).to_pylist()]
+    assert ordered == sorted(rows, key=lambda row: row["phy_offset"])
+    found = [row["phy_offset"] for row in rows]
+    assert held.spans == ((min(found), max(found)),) * 2
 
 
 def test_timestamps_are_taken_like_milliseconds(spark: SparkSession, tmp_path: Path) -> None:
