@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from logdex.kafka import LogDir
+from logdex.kafka import LogDir, TopicPartition
 from logdex.kafka.key_index import check_max_entries, check_targets, index_partition, partitions_of
 from logdex.report import Report, merge
+from logdex.spark.damage import SparkDamage
+from logdex.spark.kafka_dirs import within
 from logdex.spark.workers import call_beside, call_in_tasks, check_worker_python, driver_path, require_directory
 
 if TYPE_CHECKING:
@@ -14,8 +16,6 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from pyspark.sql import SparkSession
-
-    from logdex.kafka import TopicPartition
 
 
 def build_key_index(
@@ -33,29 +33,36 @@ def build_key_index(
     result and errors are those of `logdex.kafka.build_key_index`; all workers must see the same files.
 
     Raises:
-        LogdexError: The workers' Python cannot run logdex.
+        LogdexError: The workers' Python cannot run logdex. Or a worker lacks records that the driver saw: then the job fails.
     """
     check_max_entries(max_entries)
     check_worker_python(spark)
     source, target = driver_path(log_dir, spark), driver_path(directory, spark)
     wanted = topics if topics is None or isinstance(topics, str) else list(topics)
 
-    def plan() -> list[TopicPartition]:
+    def plan() -> list[tuple[TopicPartition, int, int]]:
         require_directory(source)
         with LogDir.open(source) as logs:
             found = partitions_of(logs, wanted)
             check_targets(found, target, header)
             # The largest first, so that none of them begins when all others are done.
-            found.sort(key=lambda each: -logs.log(each.topic, each.partition).size)
-        return found
+            planned = sorted((logs.log(each.topic, each.partition) for each in found), key=lambda log: -log.size)
+            return [
+                (TopicPartition(log.topic, log.partition), log.log_start_offset, log.log_end_offset) for log in planned
+            ]
 
     partitions = call_beside(spark, source, plan)
     if not partitions:
         return Report([], {"partitions": 0, "records": 0, "entries": 0})
 
-    def index(partition: TopicPartition) -> Report:
+    def index(planned: tuple[TopicPartition, int, int]) -> Report:
+        partition, begin, end = planned
+        damage = SparkDamage()
+        require_directory(source)
         with LogDir.open(source) as logs:
-            log = logs.log(partition.topic, partition.partition)
+            with damage.losing("the partition as it was planned"):
+                log = logs.log(partition.topic, partition.partition)
+            within(log, begin, end, damage)
             return index_partition(log, target / str(partition), header=header, max_entries=max_entries)
 
     return merge(call_in_tasks(spark, index, partitions))

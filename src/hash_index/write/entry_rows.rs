@@ -57,9 +57,8 @@ impl EntryRows {
 
     /// Returns the spans of the offsets and of the store times; `None` without entries.
     pub fn spans(&self) -> Option<(Span, Span)> {
-        let span = |of: fn(&(i32, i64, i64)) -> i64| {
-            Some((self.rows.iter().map(of).min()?, self.rows.iter().map(of).max()?))
-        };
+        let span =
+            |of: fn(&(i32, i64, i64)) -> i64| Some((self.rows.iter().map(of).min()?, self.rows.iter().map(of).max()?));
         Some((span(|row| row.1)?, span(|row| row.2)?))
     }
 

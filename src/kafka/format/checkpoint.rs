@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use crate::error::{Error, Result};
+use crate::io::FileIdentity;
 use crate::io::regular_file::{NotAFile, read_file};
 
 const VERSION: &str = "0";
@@ -47,8 +48,7 @@ const SETTLED: Duration = Duration::from_millis(100);
 /// What shows that a checkpoint was replaced: a broker writes another file and renames it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Stamp {
-    #[cfg(unix)]
-    identity: (u64, u64),
+    identity: FileIdentity,
     len: u64,
     modified: SystemTime,
 }
@@ -81,15 +81,7 @@ pub fn recorded_offset(path: &Path, topic: &str, partition: i64) -> Option<i64> 
 
 fn stamp(path: &Path) -> Option<Stamp> {
     let file = fs::metadata(path).ok()?;
-    Some(Stamp {
-        #[cfg(unix)]
-        identity: {
-            use std::os::unix::fs::MetadataExt as _;
-            (file.dev(), file.ino())
-        },
-        len: file.len(),
-        modified: file.modified().ok()?,
-    })
+    Some(Stamp { identity: FileIdentity::of(&file), len: file.len(), modified: file.modified().ok()? })
 }
 
 /// Parse the lines; on an error, return its byte offset, what was expected and what was found.
