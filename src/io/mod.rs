@@ -7,6 +7,7 @@
 //! - [`store_lock`]: the lock that a broker holds on its store
 //! - `source`: [`ReadAt`] and [`WriteAt`], for bytes in memory as well
 //! - `plain_file`, `mmap`, `file_source`: [`PlainFile`], [`MappedFile`], and [`FileSource`], which is one of the two
+//! - `directory_stamp`: a text that changes when a directory or its files change
 //! - `file_identity`: what distinguishes a file from another one that took its name
 //! - `first_failure`: the write or fsync that ends a writer
 //! - `holes`: parts of a file that were never written
@@ -15,6 +16,7 @@
 //! - `open_cache`: open files kept from one call to the next
 //! - `window`: a copy of a part of a file
 
+mod directory_stamp;
 pub mod disk;
 mod file_identity;
 mod file_source;
@@ -31,6 +33,7 @@ mod source;
 pub mod store_lock;
 mod window;
 
+pub use directory_stamp::directory_stamp;
 pub use file_identity::FileIdentity;
 pub use file_source::{Access, FileSource};
 pub use first_failure::FirstFailure;

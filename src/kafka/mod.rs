@@ -44,6 +44,7 @@ pub use read::key_entries::{key_entries, key_text};
 pub use read::listing::{Listing, SegmentFiles, has_segments, is_partition};
 pub use read::lookup::{Fetched, TimedOffset, Translated};
 pub use read::missing::{Missing, Unread};
+pub use read::pieces::{Piece, cut_segments};
 pub use read::producer_state::ProducerState;
 pub use read::record_filter::KeyFilter;
 pub use read::record_reader::RecordScan;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_array::{Int64Array, RecordBatch};
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
-use pyo3_arrow::PyRecordBatch;
+use pyo3_arrow::{PyRecordBatch, PySchema};
 
 use super::checkpoint::PyStoreCheckpoint;
 use super::closable::Closable;
@@ -18,7 +18,7 @@ use super::message_object::message_object;
 use super::message_reader::PyMessageReader;
 use super::report;
 use crate::error::Result;
-use crate::rocketmq::commit_log::columns::Column;
+use crate::rocketmq::commit_log::columns::{self, Column};
 use crate::rocketmq::commit_log::frame::Versions;
 use crate::rocketmq::commit_log::{AtDamage, Bodies, CommitLog, Options, ScanOptions, Start};
 use crate::rocketmq::consume_queue;
@@ -29,6 +29,7 @@ use crate::time_range::TimeRange;
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyCommitLog>()?;
     m.add_function(wrap_pyfunction!(commit_log_directories, m)?)?;
+    m.add_function(wrap_pyfunction!(message_schema, m)?)?;
     m.add_function(wrap_pyfunction!(_open_commit_log, m)?)
 }
 
@@ -144,6 +145,12 @@ impl PyCommitLog {
 #[pyfunction]
 fn commit_log_directories(#[pyo3(from_py_with = location::local_paths)] path: PathBuf) -> Vec<PathBuf> {
     offset_files::directories(&path)
+}
+
+/// Return the Arrow schema of all message columns.
+#[pyfunction]
+fn message_schema(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    PySchema::new(columns::schema(&Column::ALL)).into_arro3(py)
 }
 
 /// A range of the log, and why it cannot be read.
@@ -423,6 +430,29 @@ impl PyCommitLog {
         let log = self.inner()?;
         let times = TimeRange { begin_ms: begin, end_ms: end };
         Ok(py.detach(|| log.ranges_in_time(times, clock_slack_ms))?)
+    }
+
+    /// Return the end of a batch of messages: the offset of the first message that does not fit. The first one always fits.
+    ///
+    /// Args:
+    ///     begin_phy_offset: Where the batch begins.
+    ///     end_phy_offset: Where it ends at the latest.
+    ///     max_bytes: The most bytes of log; None: no limit.
+    ///     max_num: The most messages; None: no limit.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    #[pyo3(signature = (begin_phy_offset, end_phy_offset, *, max_bytes=None, max_num=None))]
+    fn batch_end(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = integer::begin_phy_offset)] begin_phy_offset: u64,
+        #[pyo3(from_py_with = integer::end_phy_offset)] end_phy_offset: u64,
+        #[pyo3(from_py_with = integer::max_bytes)] max_bytes: Option<u64>,
+        #[pyo3(from_py_with = integer::max_num)] max_num: Option<u64>,
+    ) -> PyResult<u64> {
+        let log = self.inner()?;
+        Ok(py.detach(|| log.batch_end(begin_phy_offset, end_phy_offset, max_bytes, max_num))?)
     }
 
     /// Return the topics of all messages, sorted; linear in the log.

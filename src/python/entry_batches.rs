@@ -27,7 +27,8 @@ pub(super) fn entry_batches(file: Arc<IndexFile>, limit: u32) -> Box<dyn RecordB
     Box::new(RecordBatchIterator::new(batches, schema))
 }
 
-fn schema() -> SchemaRef {
+/// Returns the schema of the rows.
+pub(super) fn schema() -> SchemaRef {
     let time = DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()));
     Arc::new(Schema::new(vec![
         Field::new("position", DataType::Int32, true),

@@ -21,6 +21,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(key_hash, m)?)?;
     m.add_function(wrap_pyfunction!(key_hashes, m)?)?;
     m.add_function(wrap_pyfunction!(entry_columns, m)?)?;
+    m.add_function(wrap_pyfunction!(entry_schema, m)?)?;
     m.add_function(wrap_pyfunction!(index_key, m)?)?;
     m.add_function(wrap_pyfunction!(time_ms, m)?)?;
     m.add_function(wrap_pyfunction!(select_files, m)?)?;
@@ -66,6 +67,12 @@ fn key_hashes<'py>(
     let keys = keys::keys(keys, topics)?;
     let hashes = py.detach(|| keys.hashes());
     convert::arro3_array(py, Arc::new(hashes))
+}
+
+/// Return the Arrow schema of `IndexFile.entries`.
+#[pyfunction]
+fn entry_schema(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    pyo3_arrow::PySchema::new(super::entry_batches::schema()).into_arro3(py)
 }
 
 /// Return the text that is hashed for a key of a topic: `topic#key`. Source: `IndexService#buildKey`.

@@ -23,6 +23,7 @@ mod index_entries;
 mod index_file;
 mod index_header;
 mod index_recovery;
+mod index_rows;
 mod integer;
 mod kafka;
 mod keys;
@@ -72,6 +73,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     index_entries::register(m)?;
     index_cross_check::register(m)?;
     index_recovery::register(m)?;
+    index_rows::register(m)?;
     candidates::register(m)?;
     chains::register(m)?;
     entry_rows::register(m)?;

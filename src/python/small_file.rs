@@ -10,6 +10,7 @@ use crate::rocketmq::store_parts;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(read_file, m)?)?;
+    m.add_function(wrap_pyfunction!(directory_stamp, m)?)?;
     m.add_function(wrap_pyfunction!(sync_file, m)?)?;
     m.add_function(wrap_pyfunction!(make_directory, m)?)?;
     m.add_function(wrap_pyfunction!(sync_directory, m)?)?;
@@ -30,6 +31,20 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 fn read_file(py: Python<'_>, path: PathBuf, first_bytes: Option<u64>) -> PyResult<Bound<'_, PyBytes>> {
     let content = py.detach(|| regular_file::read_file(&path, first_bytes))?;
     Ok(PyBytes::new(py, &content))
+}
+
+/// Return a text that changes when names are added to a directory or removed from it, or another directory takes its place.
+///
+/// Args:
+///     directory: The directory, which may be missing.
+///     files: The text also changes when a file is replaced or has another length.
+///
+/// Raises:
+///     OSError: The system refuses.
+#[pyfunction]
+#[pyo3(signature = (directory, *, files=false))]
+fn directory_stamp(py: Python<'_>, directory: PathBuf, files: bool) -> PyResult<String> {
+    Ok(py.detach(|| crate::io::directory_stamp(&directory, files))?)
 }
 
 /// Call fsync on a file, after extending it to a length with zeros. A longer file keeps its length.

@@ -11,6 +11,7 @@ pub mod file_name;
 pub mod index_cross_check;
 pub mod index_entries;
 pub mod index_recovery;
+pub mod index_rows;
 pub mod log_entries;
 pub mod log_pieces;
 pub mod message_columns;

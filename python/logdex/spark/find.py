@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 _CANDIDATES = StructType(
     [StructField("topic", StringType()), StructField("key", StringType()), StructField("phy_offset", LongType())]
 )
-_QUERY_COLUMNS = {"query_topic": StringType(), "query_key": StringType()}
-_COLUMNS = {**_QUERY_COLUMNS, **MESSAGE_COLUMNS}
+_COLUMNS = {"query_topic": pa.utf8(), "query_key": pa.utf8(), **MESSAGE_COLUMNS}
 
 
 def find(
@@ -223,13 +222,8 @@ def _query(
 
 def _flat_rows(topics: Any, keys: Any, lists: Any) -> Any:
     """Return a row for each candidate, and one for each null list."""
+    lists = pc.coalesce(lists, pa.scalar([None], lists.type))
     rows, offsets = pc.list_parent_indices(lists), pc.list_flatten(lists)
-    if lists.null_count:
-        null_rows = pc.indices_nonzero(pc.is_null(lists)).cast(rows.type)
-        rows = pa.concat_arrays([rows, null_rows])
-        offsets = pa.concat_arrays([offsets, pa.nulls(len(null_rows), pa.int64())])
-        order = pc.sort_indices(rows)
-        rows, offsets = rows.take(order), offsets.take(order)
     return pa.RecordBatch.from_arrays(
         [topics.take(rows), keys.take(rows), offsets], names=["topic", "key", "phy_offset"]
     )

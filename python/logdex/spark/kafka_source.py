@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from logdex._core import read_records
+from logdex._core import cut_segments, read_records
 from logdex._types import Isolation, OnError
 from logdex.errors import CorruptFileError
 from logdex.kafka import Log, LogDir, TopicPartition
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from logdex._types import Access
-    from logdex.kafka import LogSegment
     from logdex.spark.damage import DamageReports, SparkDamage
     from logdex.spark.kafka_offsets import Bound, Topics
 
@@ -229,33 +227,15 @@ class ReadOptions:
 def cut_tasks(bounds: Iterable[tuple[Log, int, int]], size: TaskSize) -> list[Task]:
     """Cut the wanted offsets of several logs, each with its first offset and the offset after its last one, into tasks."""
     asked = [(log, begin, end) for log, begin, end in bounds if begin < end]
-    total = sum(each.size for part in asked for each in _split(*part, MAX_OFFSET)) if size.min_tasks else 0
+    total = sum(each.size for part in asked for each in _cut(*part, MAX_OFFSET)) if size.min_tasks else 0
     most = size.task_bytes(total)
-    return [Task(ranges) for ranges in pack((each for part in asked for each in _split(*part, most)), most)]
+    return [Task(ranges) for ranges in pack((each for part in asked for each in _cut(*part, most)), most)]
 
 
-def _split(log: Log, begin: int, end: int, piece_bytes: int) -> Iterator[OffsetRange]:
+def _cut(log: Log, begin: int, end: int, piece_bytes: int) -> Iterator[OffsetRange]:
     """Cut the offsets [begin, end) of a log at its segments, and large segments where their indexes tell."""
-    segments = log.segments
-    bases = [segment.base_offset for segment in segments]
-    for segment, following in zip(segments, [*bases[1:], MAX_OFFSET], strict=True):
-        # Before the first segment there may be one whose file is not read.
-        low, high = begin if segment is segments[0] else max(begin, segment.base_offset), min(end, following)
-        if low >= high:
-            continue
-        first = 0 if low <= segment.base_offset else _position(segment, low)
-        last = segment.size if high == following else _position(segment, high)
-        inside = [(at, pos) for at, pos in segment.cut_points(piece_bytes) if low < at < high and first < pos < last]
-        for (start, at), (stop, then) in pairwise([(low, first), *inside, (high, max(first, last))]):
-            yield OffsetRange(log.topic, log.partition, start, stop, then - at, str(log.path), segment.base_offset)
-
-
-def _position(segment: LogSegment, offset: int) -> int:
-    try:
-        found = segment.translate_offset(offset)
-    except CorruptFileError:
-        return segment.size
-    return segment.size if found is None else found[1]
+    for low, high, size, base in cut_segments(log.segments, begin, end, piece_bytes):
+        yield OffsetRange(log.topic, log.partition, low, high, size, str(log.path), base)
 
 
 class RecordStreamReader(LogStreamReader):

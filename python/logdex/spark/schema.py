@@ -1,4 +1,4 @@
-"""Columns of the formats in Spark's types, and the exact Arrow batches that Spark expects for them.
+"""Columns of the formats, and the exact Arrow batches that Spark expects for them.
 
 Since pyspark 4.2 the first batch of a source must match the declared schema exactly: utf8 and not large_utf8, every field
 nullable, the declared order, timestamps in microseconds and UTC. So the schema is built once, here, and every batch is converted
@@ -12,19 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    IntegerType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import StructField, StructType
 
+from logdex._core import entry_schema, message_schema, read_records
 from logdex._types import MAX_INT64
 
 if TYPE_CHECKING:
@@ -32,70 +23,22 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("logdex.spark")
 
-_TEXT = StringType()
-_INT = IntegerType()
-_LONG = LongType()
-_TIME = TimestampType()
-_BYTES = BinaryType()
+_TIME = pa.timestamp("us", tz="UTC")
 
-MESSAGE_COLUMNS: dict[str, DataType] = {
-    "topic": _TEXT,
-    "queue_id": _INT,
-    "queue_offset": _LONG,
-    "phy_offset": _LONG,
-    "store_timestamp": _TIME,
-    "born_timestamp": _TIME,
-    "msg_id": _TEXT,
-    "uniq_key": _TEXT,
-    "tags": _TEXT,
-    "keys": _TEXT,
-    "body": _BYTES,
-    "properties": MapType(_TEXT, _TEXT, valueContainsNull=True),
-    "flag": _INT,
-    "sys_flag": _INT,
-    "store_size": _INT,
-    "body_crc": _INT,
-    "reconsume_times": _INT,
-    "prepared_transaction_offset": _LONG,
-    "born_host": _TEXT,
-    "store_host": _TEXT,
-    "body_error": _TEXT,
-}
 
-ENTRY_COLUMNS: dict[str, DataType] = {
-    "position": _INT,
-    "hash_slot": _INT,
-    "key_hash": _INT,
-    "phy_offset": _LONG,
-    "store_timestamp": _TIME,
-    "prev_index": _INT,
-}
+def _columns(schema: Any) -> dict[str, pa.DataType]:
+    """Return the columns of the core's batches, with the times of Spark."""
+    return {each.name: _TIME if pa.types.is_timestamp(each.type) else each.type for each in pa.schema(schema)}
+
+
+MESSAGE_COLUMNS = _columns(message_schema())
+ENTRY_COLUMNS = _columns(entry_schema())
+# The columns of Spark's own Kafka source.
+RECORD_COLUMNS = _columns(read_records([]).schema)
 
 # Entries have the column of their file only on request: positions count from 1 in every file.
 FILE_COLUMN = "file"
-ENTRY_COLUMNS_AND_FILE: dict[str, DataType] = {FILE_COLUMN: _TEXT, **ENTRY_COLUMNS}
-
-# The columns of Spark's own Kafka source.
-RECORD_COLUMNS: dict[str, DataType] = {
-    "key": _BYTES,
-    "value": _BYTES,
-    "topic": _TEXT,
-    "partition": _INT,
-    "offset": _LONG,
-    "timestamp": _TIME,
-    "timestampType": _INT,
-    "headers": ArrayType(StructType([StructField("key", _TEXT), StructField("value", _BYTES)])),
-}
-
-_ARROW_TYPES: dict[DataType, Any] = {
-    _TEXT: pa.utf8(),
-    _INT: pa.int32(),
-    _LONG: pa.int64(),
-    _TIME: pa.timestamp("us", tz="UTC"),
-    _BYTES: pa.binary(),
-    MESSAGE_COLUMNS["properties"]: pa.map_(pa.utf8(), pa.utf8()),
-    RECORD_COLUMNS["headers"]: pa.list_(pa.field("element", pa.struct([("key", pa.utf8()), ("value", pa.binary())]))),
-}
+ENTRY_COLUMNS_AND_FILE = {FILE_COLUMN: pa.utf8(), **ENTRY_COLUMNS}
 
 _US_PER_MS = 1_000
 # Milliseconds whose count of microseconds fits in 64 bits.
@@ -103,7 +46,7 @@ _MAX_MS = MAX_INT64 // _US_PER_MS
 _MIN_MS = -_MAX_MS
 
 
-def spark_schema(columns: dict[str, DataType], names: Iterable[str] | None = None) -> StructType:
+def spark_schema(columns: dict[str, pa.DataType], names: Iterable[str] | None = None) -> StructType:
     """Declare the named columns (all if None) in the order given.
 
     Raises:
@@ -115,10 +58,10 @@ def spark_schema(columns: dict[str, DataType], names: Iterable[str] | None = Non
         raise ValueError(f"unknown columns {', '.join(unknown)}; there are {', '.join(columns)}")
     if len(set(chosen)) < len(chosen):
         raise ValueError(f"a column is named twice in {', '.join(chosen)}")
-    return StructType([StructField(name, columns[name]) for name in chosen])
+    return StructType([StructField(name, from_arrow_type(columns[name])) for name in chosen])
 
 
-def checked_schema(columns: dict[str, DataType], schema: StructType) -> list[str]:
+def checked_schema(columns: dict[str, pa.DataType], schema: StructType) -> list[str]:
     """Return the names in a schema that the user declared, which Spark passes on unchecked.
 
     Raises:
@@ -137,9 +80,9 @@ def checked_schema(columns: dict[str, DataType], schema: StructType) -> list[str
     return list(schema.fieldNames())
 
 
-def arrow_schema(columns: dict[str, DataType], names: Iterable[str]) -> Any:
+def arrow_schema(columns: dict[str, pa.DataType], names: Iterable[str]) -> Any:
     """Return the Arrow schema that Spark expects for these columns."""
-    return pa.schema([pa.field(name, _ARROW_TYPES[columns[name]]) for name in names])
+    return pa.schema([(name, columns[name]) for name in names])
 
 
 def microseconds(times: Any) -> tuple[Any, int]:
@@ -147,13 +90,13 @@ def microseconds(times: Any) -> tuple[Any, int]:
     ms = times.cast(pa.int64())
     fits = pc.and_(pc.greater_equal(ms, _MIN_MS), pc.less_equal(ms, _MAX_MS))
     valid = pc.if_else(fits, ms, pa.scalar(None, pa.int64()))
-    us = pc.multiply(valid, _US_PER_MS).cast(pa.timestamp("us", tz="UTC"))
+    us = pc.multiply(valid, _US_PER_MS).cast(_TIME)
     return us, valid.null_count - ms.null_count
 
 
 def spark_batches(
     batches: Iterable[Any],
-    columns: dict[str, DataType],
+    columns: dict[str, pa.DataType],
     names: Iterable[str],
     where: str,
     constants: dict[str, Any] | None = None,

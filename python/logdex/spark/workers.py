@@ -25,7 +25,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-from logdex._core import commit_log_directories, local_path
+from logdex._core import commit_log_directories, directory_stamp, local_path
 from logdex.errors import LogdexError
 from logdex.rocketmq import CommitLog, IndexService, MessageStore
 from logdex.spark.index.job import finish_commits, index_files
@@ -42,7 +42,7 @@ _PROBE_SECONDS = 60
 _MAX_OPEN = 16
 """Directories that one worker keeps open; the least recently used one is dropped."""
 
-_opened: OrderedDict[Hashable, tuple[Hashable, Any]] = OrderedDict()
+_opened: OrderedDict[Hashable, tuple[list[str], Any]] = OrderedDict()
 _lock = threading.RLock()
 
 
@@ -156,17 +156,17 @@ def call_beside(spark: SparkSession | None, directory: Path, function: Callable[
 
 def index_service(directory: str, **options: Any) -> IndexService:
     """Return the open index service of a directory."""
-    return _cached(IndexService.open, directory, [directory], options, listed=directory)
+    return _cached(IndexService.open, directory, options, files=[directory])
 
 
 def commit_log(directory: str, **options: Any) -> CommitLog:
     """Return the open commit log of a directory, or of several directories separated by commas."""
-    return _cached(CommitLog.open, directory, [str(part) for part in commit_log_directories(directory)], options)
+    return _cached(CommitLog.open, directory, options, names=commit_log_directories(directory))
 
 
 def message_store(root: str, **options: Any) -> MessageStore:
     """Return the open store at a root directory."""
-    return _cached(MessageStore.open, root, [root, f"{root}/commitlog"], options, listed=f"{root}/index")
+    return _cached(MessageStore.open, root, options, names=[root, f"{root}/commitlog"], files=[f"{root}/index"])
 
 
 def require_directory(directory: Path) -> None:
@@ -203,43 +203,29 @@ def planned_index(
 
 
 def _cached(
-    open_handle: Callable[..., _Handle], path: str, directories: list[str], options: dict[str, Any], listed: str = ""
+    open_handle: Callable[..., _Handle],
+    path: str,
+    options: dict[str, Any],
+    names: Sequence[str | Path] = (),
+    files: Sequence[str | Path] = (),
 ) -> _Handle:
-    """Return the handle of a path: the open one, or a new one if a directory changed, or a file in the directory `listed`."""
+    """Return the handle of a path: the open one, or a new one if the names in some directories, or the files in others, changed.
+
+    A log has many files, and its handle sees when they change.
+    """
     key = (open_handle, path, *sorted(options.items()))
-    # A log has many files, and its handle sees when they change.
-    state = (*map(_state, directories), *map(_file_states, [listed] if listed else []))
+    stamps = [directory_stamp(each) for each in names] + [directory_stamp(each, files=True) for each in files]
     with _lock:
         known = _opened.get(key)
-        if known is None or known[0] != state:
-            require_directory(Path(directories[0]))
+        if known is None or known[0] != stamps:
+            require_directory(Path([*names, *files][0]))
             # The older handle is dropped, not closed: one of its streams may still be in use.
-            known = _opened[key] = (state, open_handle(path, **options))
+            known = _opened[key] = (stamps, open_handle(path, **options))
         _opened.move_to_end(key)
         while len(_opened) > _MAX_OPEN:
             _opened.popitem(last=False)
         handle: _Handle = known[1]
         return handle
-
-
-def _state(directory: str) -> Hashable:
-    """Return what identifies a directory and the names in it; None if it is missing."""
-    real = os.path.realpath(directory)
-    try:
-        own = Path(real).stat()
-    except FileNotFoundError:
-        return None
-    return real, own.st_dev, own.st_ino, own.st_mtime_ns
-
-
-def _file_states(directory: str) -> Hashable:
-    """Return what identifies the files of a directory; None if it is missing."""
-    try:
-        with os.scandir(directory) as entries:
-            listed = [(entry.name, entry.stat()) for entry in entries if entry.is_file()]
-    except FileNotFoundError:
-        return None
-    return tuple(sorted((name, stat.st_dev, stat.st_ino, stat.st_size) for name, stat in listed))
 
 
 def _forget_after_fork() -> None:

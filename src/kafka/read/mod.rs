@@ -12,6 +12,7 @@ pub(crate) mod key_entries;
 pub(crate) mod listing;
 pub(crate) mod lookup;
 pub(crate) mod missing;
+pub(crate) mod pieces;
 pub(crate) mod producer_state;
 mod record_builder;
 pub mod record_columns;

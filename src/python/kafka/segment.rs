@@ -23,11 +23,38 @@ use crate::report::Report;
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyLogSegment>()?;
     m.add_class::<PySlice>()?;
+    m.add_function(wrap_pyfunction!(cut_segments, m)?)?;
     m.add_function(wrap_pyfunction!(_open_log_segment, m)?)
 }
 
 /// The largest batch, which must fit in an Arrow column.
 const MOST_BATCH_BYTES: i64 = 2_000_000_000;
+
+/// Cut offsets of a log into pieces: at its segments, and in large segments where their indexes tell.
+///
+/// Args:
+///     segments: The segments of the log, by ascending base offset.
+///     begin: The first offset.
+///     end: The offset after the last one.
+///     piece_bytes: About how many bytes a piece may have.
+///
+/// Returns:
+///     A tuple for each piece: its first offset, the offset after its last one, its bytes, and the base offset of its segment.
+///
+/// Raises:
+///     OSError: The system refuses.
+#[pyfunction]
+fn cut_segments(
+    py: Python<'_>,
+    segments: Vec<PyRef<'_, PyLogSegment>>,
+    #[pyo3(from_py_with = integer::begin)] begin: i64,
+    #[pyo3(from_py_with = integer::end)] end: i64,
+    #[pyo3(from_py_with = integer::piece_bytes)] piece_bytes: u64,
+) -> PyResult<Vec<(i64, i64, u64, i64)>> {
+    let segments = segments.iter().map(|segment| segment.inner()).collect::<PyResult<Vec<_>>>()?;
+    let pieces = py.detach(|| crate::kafka::cut_segments(&segments, begin, end, piece_bytes))?;
+    Ok(pieces.into_iter().map(|piece| (piece.begin, piece.end, piece.size, piece.base_offset)).collect())
+}
 
 /// One segment: a `.log` file and the indexes beside it, read only.
 ///
@@ -435,16 +462,6 @@ impl PyLogSegment {
     fn record_count(&self, py: Python<'_>) -> PyResult<u64> {
         let segment = self.inner()?;
         Ok(py.detach(|| segment.record_count())?)
-    }
-
-    /// Return places to split the segment, about `piece_bytes` apart, as (offset, byte offset), from the offset index.
-    fn cut_points(
-        &self,
-        py: Python<'_>,
-        #[pyo3(from_py_with = integer::piece_bytes)] piece_bytes: u64,
-    ) -> PyResult<Vec<(i64, u64)>> {
-        let segment = self.inner()?;
-        Ok(py.detach(|| segment.cut_points(piece_bytes)))
     }
 
     /// Return the transactions whose abort markers are in this segment.

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int32Type, Int64Type};
 
 use crate::error::{Error, Result};
 use crate::io::FileSource;
@@ -130,6 +132,40 @@ impl CommitLog {
         }
         let topics: BTreeSet<String> = topics.iter().map(|topic| decode_utf8(topic).into_owned()).collect();
         Ok((topics.into_iter().collect(), walk.checked().clone()))
+    }
+
+    /// Returns the end of a batch of messages from `begin` on, at most `end`: the offset of the first message that does not fit
+    /// into this many bytes of log or messages. The first message always fits.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn batch_end(&self, begin: u64, end: u64, max_bytes: Option<u64>, max_messages: Option<u64>) -> Result<u64> {
+        let limit = max_bytes.map_or(u64::MAX, |bytes| begin.saturating_add(bytes));
+        if end <= limit && max_messages.is_none() {
+            return Ok(end);
+        }
+        let scan = ScanOptions {
+            begin_phy_offset: begin,
+            end_phy_offset: end,
+            columns: vec![Column::PhyOffset, Column::StoreSize],
+            at_damage: AtDamage::Skip { queue_end: 0 },
+            ..ScanOptions::default()
+        };
+        let mut reader = self.scan(&scan)?;
+        let mut messages = 0;
+        while let Some(batch) = reader.next_batch()? {
+            let offsets = batch.column(0).as_primitive::<Int64Type>().values();
+            let sizes = batch.column(1).as_primitive::<Int32Type>().values();
+            for (offset, size) in offsets.iter().zip(sizes) {
+                let offset = offset.cast_unsigned();
+                let is_full = max_messages.is_some_and(|most| messages >= most);
+                if messages > 0 && (is_full || offset.saturating_add_signed(i64::from(*size)) > limit) {
+                    return Ok(offset);
+                }
+                messages += 1;
+            }
+        }
+        Ok(end)
     }
 
     /// Returns the message that begins at this offset.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import golden_kafka
 from kafka_batches import TRANSACTIONAL, Row, batch, write_segment
 from logdex.errors import DamageWarning, LogdexError
 from logdex.spark.kafka_source import KafkaLogSource
+from opened import LISTED, Opened
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,6 +50,25 @@ def _drop(root: Path, segments: slice) -> None:
     for log in sorted((root / f"{TOPIC}-0").glob("*.log"))[segments]:
         for file in log.parent.glob(f"{log.stem}.*"):
             file.unlink()
+
+
+def test_a_trigger_lists_a_partition_once_for_each_call_and_not_if_nothing_changed(logs: Path) -> None:
+    reader = _reader(logs, startingOffsets="earliest")
+    start = reader.initialOffset()
+    folder = logs / f"{TOPIC}-0"
+
+    def listings() -> int:
+        with Opened(folder) as opened:
+            end = reader.latestOffset(start)
+            assert reader.partitions(start, end)
+        return opened.counts[LISTED]
+
+    changed = listings()
+    for path in (*folder.iterdir(), folder):
+        os.utime(path, (0, 0))
+    listings()
+    # The tasks are cut from one listing.
+    assert listings() * 2 <= changed <= 6
 
 
 def test_available_now_reads_batches_within_their_limit(spark: SparkSession, tmp_path: Path, logs: Path) -> None:

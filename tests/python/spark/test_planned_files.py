@@ -18,6 +18,7 @@ from logdex.errors import DamageWarning, LogdexError
 from logdex.rocketmq import CommitLog, IndexService, StoreWriter
 from logdex.spark.index.source import IndexSource
 from logdex.spark.messages.source import MessagesSource
+from opened import LISTED, Opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -214,6 +215,19 @@ def test_entries_of_a_missing_index_file_are_an_error(store: Path) -> None:
     path.unlink()
     with pytest.raises(LogdexError, match=f"{path}.*no such file on"):
         rows(reader, tasks)
+
+
+def test_a_plan_lists_the_log_for_no_piece_and_a_task_does_not_list_it(store: Path) -> None:
+    with Opened(store / "commitlog") as opened:
+        reader, tasks = planned(store, maxPartitionBytes="4096")
+    assert len(tasks) > 10 * len(log_files(store))
+    assert 1 <= opened.counts.pop(LISTED) <= 4
+    assert set(opened.counts) == {path.name for path in log_files(store)}
+    assert max(opened.counts.values()) <= 4
+    (piece,) = tasks[20].pieces
+    with Opened(store / "commitlog") as opened:
+        assert rows(reader, tasks[20:21]) > 0
+    assert set(opened.counts) == {max(path.name for path in log_files(store) if int(path.name) <= piece.begin)}
 
 
 def test_a_plan_of_many_files_that_are_cut_is_linear(tmp_path: Path) -> None:

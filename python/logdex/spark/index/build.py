@@ -15,22 +15,20 @@ from __future__ import annotations
 import errno
 import logging
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.errors import PySparkException
 
-from logdex._core import entry_rows, index_entries, plan_log
-from logdex._types import MAX_INT64, check_int64
-from logdex.arrow import ENTRY_COLUMNS, INDEXED_COLUMNS
+from logdex._core import IndexRows, plan_log, write_index_rows
+from logdex._types import check_int64
 from logdex.hash_index.geometry import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES
 from logdex.report import Report
 from logdex.rocketmq.index_service import INDEXES_TAGS
 from logdex.rocketmq.layout import find_layout
 from logdex.spark.damage import SparkDamage
-from logdex.spark.index.job import ROW_SCHEMA, Job, RollingFiles, WrittenFile, index_files
+from logdex.spark.index.job import Job, RollingFiles, WrittenFile, index_files
 from logdex.spark.workers import (
     call_beside,
     call_in_tasks,
@@ -42,7 +40,7 @@ from logdex.spark.workers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Sequence
     from os import PathLike
 
     from pyspark.sql import SparkSession
@@ -54,9 +52,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("logdex.spark")
 
-_Item = TypeVar("_Item")
-
-_SCAN_ROWS = 65_536
 _TASKS_PER_CORE = 4
 _UNKNOWN_CORES = 8
 
@@ -111,7 +106,7 @@ def build_index(
         findings = list(dict.fromkeys(each for count in counts for each in count.findings))
         _warn_of_early_end(counts, log_files)
         plan = plan_build(counts, file_entries=entries - 1, max_tasks=max_tasks or _TASKS_PER_CORE * _cores(spark))
-        made = call_in_tasks(spark, partial(_make_files, job), plan.tasks)
+        made = call_in_tasks(spark, partial(_make_files, job, plan.rows), plan.tasks)
         written = [file for files in made for file in files]
         call_beside(spark, root, job.commit, written)
     except BaseException:
@@ -197,31 +192,10 @@ def list_log_files(log: CommitLog) -> list[LogFile]:
 
 def _write_rows(job: Job, tags: bool, log_file: LogFile) -> LogFileCount:  # noqa: FBT001 -- a pickled partial
     """Write the index entries of one log file into a file, in a worker, and return their counts."""
-
-    def rows_of(batch: Any) -> Any:
-        entries = index_entries(batch, end_phy_offset=0, tags=tags)
-        return pa.record_batch(entry_rows(*(entries.column(name) for name in ENTRY_COLUMNS)))
-
     log = SparkDamage().open(log_file.planned)
-    messages = entries = 0
-    message_after = continues = False
-    end = MAX_INT64 if log_file.end is None else log_file.end
-    directory = job.start_attempt()
-    with pa.OSFile(str(directory / "rows"), "wb") as file, pa.ipc.new_stream(file, ROW_SCHEMA) as stream:
-        # The scan continues to the next file's first message: only then is it known that a sequential reader gets there.
-        scan = log.scan(begin_phy_offset=log_file.begin, columns=INDEXED_COLUMNS, batch_size=_SCAN_ROWS)
-        for batch in map(pa.record_batch, scan):
-            own = batch.filter(pc.less(batch.column("phy_offset"), end))
-            if own.num_rows:
-                rows = rows_of(own)
-                stream.write_batch(rows)
-                messages += own.num_rows
-                entries += rows.num_rows
-                message_after = not rows_of(own.slice(own.num_rows - 1)).num_rows
-            continues = own.num_rows < batch.num_rows
-            if continues:
-                break
-    return LogFileCount(f"{directory.name}/rows", messages, entries, message_after, continues, scan.report.findings)
+    path = job.start_attempt() / "rows"
+    counts = write_index_rows(log, log_file.begin, log_file.end, tags, path)
+    return LogFileCount(f"{path.parent.name}/{path.name}", *counts)
 
 
 def _warn_of_early_end(counts: Sequence[LogFileCount], log_files: Sequence[LogFile]) -> None:
@@ -238,29 +212,19 @@ def _warn_of_early_end(counts: Sequence[LogFileCount], log_files: Sequence[LogFi
         )
 
 
-class RowsPart(NamedTuple):
-    """The entries `start` up to `stop` (exclusive) of one file that the first pass wrote."""
-
-    rows: str
-    start: int
-    stop: int
-
-
 class TaskPlan(NamedTuple):
-    """Work of one task of the second pass: the entries that it reads, and whether it adds a last file without entries.
+    """Work of one task of the second pass: the entries [first, last) of all, and whether it adds a last file without entries."""
 
-    If it is `seeded`, the first entry is the one before its own, the seed of its first file.
-    """
-
-    parts: tuple[RowsPart, ...]
-    seeded: bool
+    first: int
+    last: int
     empty_file: bool
 
 
 class Plan(NamedTuple):
-    """The tasks of a build, in the order of their files, and the totals."""
+    """The tasks of a build in the order of their files, what the first pass wrote (files with their entries), and the totals."""
 
     tasks: tuple[TaskPlan, ...]
+    rows: list[tuple[str, int]]
     messages: int
     entries: int
 
@@ -278,14 +242,10 @@ def plan_build(counts: Sequence[LogFileCount], *, file_entries: int, max_tasks: 
     empty_file = rest == 0 and message_after
     filled = full + (rest > 0)
     tasks = min(max_tasks, filled) or (1 if empty_file else 0)
-    plans = []
-    for task in range(tasks):
-        first = filled * task // tasks * file_entries
-        last = min(filled * (task + 1) // tasks * file_entries, entries)
-        seeded = first > 0
-        parts = _overlaps(((count.rows, count.entries) for count in log), first - seeded, last)
-        plans.append(TaskPlan(tuple(RowsPart(*part) for part in parts), seeded, empty_file and task == tasks - 1))
-    return Plan(tuple(plans), sum(count.messages for count in log), entries)
+    ends = [min(filled * task // tasks * file_entries, entries) for task in range(tasks + 1)] if tasks else []
+    plans = [TaskPlan(*each, empty_file=empty_file and each[1] == entries) for each in pairwise(ends)]
+    rows = [(count.rows, count.entries) for count in log]
+    return Plan(tuple(plans), rows, sum(count.messages for count in log), entries)
 
 
 def _walked(counts: Sequence[LogFileCount]) -> Sequence[LogFileCount]:
@@ -294,37 +254,12 @@ def _walked(counts: Sequence[LogFileCount]) -> Sequence[LogFileCount]:
     return counts[: next(ends, len(counts))]
 
 
-def _overlaps(sized: Iterable[tuple[_Item, int]], start: int, stop: int) -> Iterator[tuple[_Item, int, int]]:
-    """Yield the items that hold the entries `start` up to `stop` (exclusive), with the first and the last entry in each."""
-    passed = 0
-    for item, size in sized:
-        first, last = max(start - passed, 0), min(stop - passed, size)
-        if first < last:
-            yield item, first, last
-        passed += size
-        if passed >= stop:
-            return
-
-
-def _make_files(job: Job, plan: TaskPlan) -> list[WrittenFile]:
+def _make_files(job: Job, written: Sequence[tuple[str, int]], task: TaskPlan) -> list[WrittenFile]:
     """Make the index files of one task from rows of the first pass, in a worker."""
-    files = None if plan.seeded else RollingFiles.start(job)
-    for part in plan.parts:
-        for rows in _read_rows(job.directory / part.rows, part.start, part.stop):
-            own = rows
-            if files is None:
-                _, phy_offset, store_timestamp = (column[0].as_py() for column in rows.columns)
-                files, own = RollingFiles.start(job, (phy_offset, store_timestamp)), rows.slice(1)
-            files.put(own)
-    if files is None:
-        return []
-    if plan.empty_file:
+    rows = IndexRows([(job.directory / name, count) for name, count in written], task.first, task.last)
+    files = RollingFiles.start(job, rows.seed)
+    for batch in rows:
+        files.put(batch)
+    if task.empty_file:
         files.put_nothing()
     return files.close()
-
-
-def _read_rows(path: Path, start: int, stop: int) -> Iterator[Any]:
-    """Yield the rows `start` up to `stop` (exclusive) of a file, in batches that are not empty."""
-    with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as stream:
-        for batch, first, last in _overlaps(((batch, batch.num_rows) for batch in stream), start, stop):
-            yield batch.slice(first, last - first)

@@ -23,7 +23,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pyarrow as pa
 from pyspark import TaskContext
 
 from logdex._core import DirectoryLock, check_own_parts, sync_directory
@@ -50,10 +49,6 @@ FORMER = "former"
 
 _LARGE_BYTES = 1 << 30
 """A job that reserves more than this, most of it empty, logs a warning."""
-
-
-ROW_SCHEMA = pa.schema([("key_hash", pa.int32()), ("phy_offset", pa.int64()), ("store_timestamp", pa.int64())])
-"""The columns of `logdex._core.entry_rows`."""
 
 
 class WrittenFile(NamedTuple):

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from logdex import _core
 from logdex._types import MAX_INT64
@@ -128,6 +127,8 @@ class ReadOptions:
 
     def _batches(self, piece: Piece, damage: SparkDamage) -> Iterator[Any]:
         with damage.losing("the file, as it was planned"):
+            for directory in _core.commit_log_directories(self.directory):
+                workers.require_directory(directory)
             if isinstance(piece, QueuePiece):
                 yield from self._queued(self.open(), piece, damage)
                 return
@@ -232,8 +233,8 @@ class MessagesStreamReader(LogStreamReader):
             )
         if end <= begin:
             return start
-        limits = getattr(limit, "max_bytes", None), getattr(limit, "max_rows", None)
-        return {_POSITION: _limited(log, begin, end, *limits)}
+        max_bytes, max_rows = getattr(limit, "max_bytes", None), getattr(limit, "max_rows", None)
+        return {_POSITION: log.batch_end(begin, end, max_bytes=max_bytes, max_num=max_rows)}
 
     def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802 -- Spark's name
         """Return the end of the log, for the progress of the query."""
@@ -264,24 +265,3 @@ class MessagesStreamReader(LogStreamReader):
         wanted = self.options.wanted.between(begin, stop)
         with self.reports.collect() as damage:
             return [*replace(self.options, wanted=wanted, pushdown=False).tasks(damage)]
-
-
-def _limited(log: CommitLog, begin: int, end: int, max_bytes: int | None, max_rows: int | None) -> int:
-    """Return the offset of the first message that does not fit into a batch; the first one always fits."""
-    if max_rows is None and (max_bytes is None or end - begin <= max_bytes):
-        return end
-    rows = 0
-    found = valid_messages(log, ["phy_offset", "store_size"], begin, end, salvage=True, on_damage=lambda _: None)
-    for batch in map(pa.record_batch, found):
-        offsets, sizes = batch.columns
-        full = batch.num_rows if max_rows is None else max_rows - rows
-        if max_bytes is not None:
-            is_behind = pc.greater(pc.add(offsets, sizes.cast(pa.int64())), begin + max_bytes)
-            at = pc.index(is_behind, True).as_py()
-            full = full if at < 0 else min(full, at)
-        if not rows:
-            full = max(full, 1)
-        if full < batch.num_rows:
-            return int(offsets[full].as_py())
-        rows += batch.num_rows
-    return end

@@ -46,21 +46,23 @@ def counted(log: list[list[int]]) -> list[LogFileCount]:
 @given(logs, st.integers(1, 5), st.integers(1, 7))
 def test_tasks_make_the_files_of_a_sequential_build(log: list[list[int]], file_entries: int, max_tasks: int) -> None:
     plan = plan_build(counted(log), file_entries=file_entries, max_tasks=max_tasks)
-    left = {
-        str(number): [place for place, keys in zip(places, file, strict=True) for _ in range(keys)]
-        for number, (places, file) in enumerate(zip(offsets(log), log, strict=True))
-    }
+    left = [
+        place
+        for places, file in zip(offsets(log), log, strict=True)
+        for place, keys in zip(places, file, strict=True)
+        for _ in range(keys)
+    ]
     made: list[tuple[Seed, list[int]]] = []
     for task in plan.tasks:
-        read = [place for part in task.parts for place in left[part.rows][part.start : part.stop]]
-        seed = (read[0], 2 * read[0]) if task.seeded else NO_SEED
-        own = read[task.seeded :]
+        seed = (left[task.first - 1], 2 * left[task.first - 1]) if task.first else NO_SEED
+        own = left[task.first : task.last]
         for start in range(0, len(own), file_entries):
             made.append((seed, own[start : start + file_entries]))
             seed = (made[-1][1][-1], 2 * made[-1][1][-1])
         if task.empty_file:
             made.append((seed, []))
     assert made == sequential(log, file_entries)
+    assert plan.rows == [(str(number), sum(file)) for number, file in enumerate(log)]
     assert plan.entries == sum(map(sum, log))
     assert plan.messages == sum(map(len, log))
     assert len(plan.tasks) <= max_tasks

@@ -9,7 +9,7 @@ import pytest
 
 from logdex.errors import IndexFullError
 from logdex.rocketmq import IndexFile
-from logdex.spark.index.job import ROW_SCHEMA, RollingFiles
+from logdex.spark.index.job import RollingFiles
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 def rows(count: int, first: int = 0) -> pa.RecordBatch:
     numbers = list(range(first, first + count))
-    return pa.record_batch([pa.array(numbers, field.type) for field in ROW_SCHEMA], schema=ROW_SCHEMA)
+    columns = {"key_hash": pa.array(numbers, pa.int32()), "phy_offset": numbers, "store_timestamp": numbers}
+    return pa.record_batch(columns)
 
 
 def test_a_full_file_is_followed_by_a_new_one(tmp_path: Path) -> None:
