@@ -66,12 +66,12 @@ __all__ = [
     "chain_statistics",
     "check_own_parts",
     "commit_log_directories",
-    "control_record",
     "csv_lines",
     "csv_names",
     "delay_levels_ms",
     "delivered_levels",
     "dispatched_end",
+    "dump_file",
     "entry_columns",
     "find_messages",
     "finding_kinds",
@@ -108,9 +108,7 @@ __all__ = [
     "read_chain",
     "read_checkpoint",
     "read_file",
-    "read_producer_snapshot",
     "read_records",
-    "read_transaction_index",
     "record_batch",
     "select_files",
     "split_cut_off",
@@ -1083,13 +1081,18 @@ def list_partition(
     directory: _Path,
 ) -> tuple[dict[int, dict[str, Path]], dict[int, Path], list[Path], list[Path], list[Path], dict[int, str]]: ...
 def read_checkpoint(path: _Path, *, has_topic: bool) -> list[tuple[str | None, int, int]]: ...
-def read_transaction_index(path: _Path) -> tuple[RecordBatch, int]: ...
+def dump_file(
+    path: _Path,
+    write: Callable[[str], object] | None = None,
+    *,
+    records: bool = False,
+    data: bool = False,
+    json: bool = False,
+) -> Report: ...
 def aborted_transactions(path: _Path, base_offset: int) -> list[tuple[int, int, int]] | None: ...
-def control_record(key: bytes, value: bytes) -> dict[str, Any]: ...
 def key_entries(records: RecordBatch, header: str | None = None) -> RecordBatch: ...
 def key_text(key: bytes) -> str: ...
 def record_batch(records: Sequence[Any]) -> RecordBatch: ...
-def read_producer_snapshot(path: _Path) -> RecordBatch: ...
 def _open_offset_index(
     path: _Path, check: Check, access: Access, compat: str | None, base_offset: int | None
 ) -> OffsetIndex: ...

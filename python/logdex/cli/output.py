@@ -138,19 +138,6 @@ def body_text(body: bytes | None) -> str | None:
         return None
 
 
-def json_bytes(name: str, value: bytes | None) -> dict[str, str | None]:
-    """Return bytes as text under their name; if they are not UTF-8, null, and base64 under another name."""
-    text = body_text(value)
-    if text is None and value is not None:
-        return {name: None, f"{name}_base64": base64.b64encode(value).decode("ascii")}
-    return {name: text}
-
-
-def json_headers(headers: Iterable[dict[str, Any]] | None) -> list[dict[str, str | None]]:
-    """Return the headers of a Kafka record as JSON values."""
-    return [{"key": each["key"], **json_bytes("value", each["value"])} for each in headers or ()]
-
-
 def _cell(value: object) -> str:
     if value is None:
         return "-"
