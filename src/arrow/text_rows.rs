@@ -58,6 +58,9 @@ impl<F: FnMut(&str) -> std::result::Result<(), E>, E> Pieces<F, E> {
 
     /// Hands over what is left.
     pub(crate) fn hand_over(&mut self) -> fmt::Result {
+        if self.text.is_empty() {
+            return Ok(());
+        }
         let written = (self.write)(&self.text);
         self.text.clear();
         written.map_err(|error| {
@@ -206,7 +209,7 @@ impl<'a> Cells<'a> {
     }
 
     /// Returns the number or time of a row; `None` if it is null or something else.
-    pub(crate) fn number(&self, row: usize) -> Option<i64> {
+    fn number(&self, row: usize) -> Option<i64> {
         self.array().is_valid(row).then_some(())?;
         match self {
             Self::Int32(array) => Some(array.value(row).into()),
@@ -218,7 +221,7 @@ impl<'a> Cells<'a> {
     }
 
     /// Returns the bytes of a row; `None` if it is null or something else.
-    pub(crate) fn bytes(&self, row: usize) -> Option<&[u8]> {
+    fn bytes(&self, row: usize) -> Option<&[u8]> {
         self.array().is_valid(row).then_some(())?;
         match self {
             Self::Text(array) => Some(array.value(row).as_bytes()),
@@ -227,12 +230,12 @@ impl<'a> Cells<'a> {
         }
     }
 
-    /// Returns the names of the headers of a row.
-    pub(crate) fn header_names(&self, row: usize) -> Vec<&str> {
+    /// Returns the headers of a row.
+    fn headers(&self, row: usize) -> Vec<(&str, Option<&[u8]>)> {
         match self {
-            Self::Headers(list, names, _) if list.is_valid(row) => {
-                entries(list.value_offsets(), row).map(|entry| names.value(entry)).collect()
-            }
+            Self::Headers(list, names, values) if list.is_valid(row) => entries(list.value_offsets(), row)
+                .map(|entry| (names.value(entry), values.is_valid(entry).then(|| values.value(entry))))
+                .collect(),
             _ => Vec::new(),
         }
     }
@@ -328,6 +331,34 @@ impl<'a> Cells<'a> {
                 let _ = self.json_value(text, row);
             }
         }
+    }
+}
+
+/// A row of a batch, by the names of its columns.
+#[derive(Clone, Copy)]
+pub(crate) struct Row<'a> {
+    pub(crate) columns: &'a [(&'a str, Cells<'a>)],
+    pub(crate) at: usize,
+}
+
+impl<'a> Row<'a> {
+    fn cells(self, name: &str) -> Option<&'a Cells<'a>> {
+        self.columns.iter().find(|(known, _)| *known == name).map(|(_, cells)| cells)
+    }
+
+    /// Returns a number, a time or a flag.
+    pub(crate) fn number(self, name: &str) -> Option<i64> {
+        self.cells(name)?.number(self.at)
+    }
+
+    /// Returns bytes or a text.
+    pub(crate) fn bytes(self, name: &str) -> Option<&'a [u8]> {
+        self.cells(name)?.bytes(self.at)
+    }
+
+    /// Returns the names and values of headers.
+    pub(crate) fn headers(self) -> Vec<(&'a str, Option<&'a [u8]>)> {
+        self.cells("headers").map(|headers| headers.headers(self.at)).unwrap_or_default()
     }
 }
 

@@ -34,7 +34,6 @@ ROW_CALLS = {
 # Function -> reason.
 ALLOWED: dict[str, str] = {
     "cli/commands/paths.py: _write": "one value a batch, for the progress line",
-    "cli/rows.py: plain_values": "printing",
     "cli/sources/rocketmq.py: _phy_offset": "one value, for info",
     "hash_index/index_directory.py: IndexDirectory._select": "query_offset returns a list of offsets",
     "kafka/find.py: _scan": "offsets of the records found, for the result",

@@ -38,7 +38,7 @@ def say(text: str = "") -> None:
 
 def say_lines(lines: object) -> None:
     """Print an object whose text has lines, and no line breaks from elsewhere."""
-    for line in str(lines).split("\n"):
+    for line in str(lines).removesuffix("\n").split("\n"):
         say(line)
 
 
@@ -128,14 +128,6 @@ def size_text(size: float) -> str:
         value /= _UNIT
         unit += 1
     return f"{value:.1f} {_UNITS[unit]}" if unit else f"{size:.0f} bytes"
-
-
-def body_text(body: bytes | None) -> str | None:
-    """Return a body as text, or None if it is not UTF-8."""
-    try:
-        return None if body is None else body.decode()
-    except UnicodeDecodeError:
-        return None
 
 
 def _cell(value: object) -> str:

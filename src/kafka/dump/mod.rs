@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 
-use crate::arrow::text_rows::{Cells, Pieces, columns, json_text};
+use crate::arrow::text_rows::{Pieces, Row, columns, json_text};
 use crate::error::{Error, Result};
 use crate::kafka::format::control_record::ControlRecord;
 use crate::kafka::format::producer_snapshot::{self, ProducerEntry};
@@ -300,33 +300,10 @@ fn numbers(out: &mut impl Write, numbers: &[(&str, impl fmt::Display)]) -> fmt::
     numbers.iter().try_for_each(|(name, value)| write!(out, ", \"{name}\": {value}"))
 }
 
-/// A row of a batch.
-#[derive(Clone, Copy)]
-struct Row<'a> {
-    columns: &'a [(&'a str, Cells<'a>)],
-    at: usize,
-}
-
-impl<'a> Row<'a> {
-    fn cells(self, name: &str) -> Option<&'a Cells<'a>> {
-        self.columns.iter().find(|(known, _)| *known == name).map(|(_, cells)| cells)
-    }
-
-    fn number(self, name: &str) -> Option<i64> {
-        self.cells(name)?.number(self.at)
-    }
-
-    fn bytes(self, name: &str) -> Option<&'a [u8]> {
-        self.cells(name)?.bytes(self.at)
-    }
-
+impl Row<'_> {
     /// Return the number of bytes, -1 for null.
     fn size(self, name: &str) -> i64 {
         self.bytes(name).map_or(-1, |bytes| i64::try_from(bytes.len()).unwrap_or(i64::MAX))
-    }
-
-    fn header_names(self) -> Vec<&'a str> {
-        self.cells("headers").map(|headers| headers.header_names(self.at)).unwrap_or_default()
     }
 
     fn control(self) -> Option<ControlRecord> {
@@ -394,7 +371,8 @@ fn record_text(row: Row<'_>, data: bool) -> String {
         // The brace is the tool's.
         text += &format!(" isValid: {} {}}}", row.number("isValid") == Some(1), row.words(&["crc"]));
     } else {
-        text += &format!(" {} headerKeys: [{}]", row.words(&["sequence"]), row.header_names().join(","));
+        let names: Vec<_> = row.headers().into_iter().map(|(name, _)| name).collect();
+        text += &format!(" {} headerKeys: [{}]", row.words(&["sequence"]), names.join(","));
     }
     if let Some(control) = row.control() {
         text += &format!(" {control}");
@@ -417,7 +395,7 @@ fn record_members(out: &mut impl Write, row: Row<'_>, data: bool) -> fmt::Result
         row.members(out, PLAIN.len()..row.columns.len())
     } else {
         out.write_str(", \"headerKeys\": [")?;
-        for (at, name) in row.header_names().into_iter().enumerate() {
+        for (at, (name, _)) in row.headers().into_iter().enumerate() {
             out.write_str(if at > 0 { ", " } else { "" })?;
             json_text(out, name)?;
         }

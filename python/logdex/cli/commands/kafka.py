@@ -12,7 +12,7 @@ from logdex.cli.arguments import TIMES, add_options, command, count, int32, raw_
 from logdex.cli.output import Progress, complain, say, say_json, say_lines, say_report
 from logdex.cli.rows import say_rows
 from logdex.cli.sources import nothing_matches, open_first
-from logdex.cli.sources.kafka import files_to_dump, open_part, open_source, say_record
+from logdex.cli.sources.kafka import files_to_dump, open_part, open_source
 from logdex.kafka import Log, LogDir, LogSegment, ProducerState, build_key_index, find
 from logdex.kafka.files import LOG
 from logdex.kafka.find import RECORD_COLUMNS
@@ -115,8 +115,7 @@ def run_dump(arguments: argparse.Namespace) -> int:
     for path in files_to_dump([local_path(path) for path in arguments.paths]):
         if not arguments.json:
             say(f"Dumping {path}")
-        write = sys.stdout.write if arguments.json else lambda text: say_lines(text.removesuffix("\n"))
-        findings += dump_file(path, write, **options).findings
+        findings += dump_file(path, sys.stdout.write if arguments.json else say_lines, **options).findings
     for finding in findings:
         if arguments.json:
             say_json({"type": "finding", **dataclasses.asdict(finding)})
@@ -141,7 +140,7 @@ def run_find(arguments: argparse.Namespace) -> int:
         max_num=arguments.max,
     )
     columns = [name for name in RECORD_COLUMNS if arguments.body or name != "value"]
-    say_rows(result.to_arrow().select(columns).to_batches(), say_record, as_json=arguments.json)
+    say_rows(result.to_arrow().select(columns).to_batches(), as_json=arguments.json)
     if result.truncated:
         complain(f"there are more than {arguments.max}")
     if result.scanned_offsets:

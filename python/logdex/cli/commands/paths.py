@@ -120,7 +120,7 @@ def cat(arguments: argparse.Namespace) -> int:
     """Print the rows; 1 if no row passes the filters."""
     with _open(arguments) as source:
         stream = source.rows(arguments, body=arguments.body)
-        printed = say_rows(limited_batches(stream, arguments.limit), source.say_row, as_json=arguments.json)
+        printed = say_rows(limited_batches(stream, arguments.limit), as_json=arguments.json)
         _say_passed_over(stream)
         _say_nothing(source, arguments, printed)
     return 0 if printed else 1

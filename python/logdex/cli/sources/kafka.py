@@ -6,8 +6,8 @@ import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from logdex._core import broker_lock_holder, dump_file, time_text
-from logdex.cli.output import body_text, complain, say
+from logdex._core import broker_lock_holder, dump_file
+from logdex.cli.output import complain
 from logdex.cli.sources import Description, Listing, Part, Source
 from logdex.errors import CorruptFileError
 from logdex.hash_index import IndexDirectory
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from logdex.cli.sources import Facts
     from logdex.report import Finding
 
-_SHOWN_BYTES = 2_000
 _TIMES = ("begin_timestamp", "end_timestamp", "log_bytes")
 
 _PROPERTIES = {"meta.properties": "properties of a broker", "partition.metadata": "properties of a partition"}
@@ -50,32 +49,8 @@ _MOST_BYTES = 1 << 20  # of a file of properties
 _BOOTSTRAP = "bootstrap.checkpoint"
 
 
-def say_record(row: dict[str, Any]) -> None:
-    """Print a record as a line, with the value below it if it was read."""
-    head = [
-        time_text(row["timestamp"]) or "-",
-        f"{row['topic']}-{row['partition']}@{row['offset']}",
-        f"key={_shown(row['key'])}",
-    ]
-    head += [f"{each['key']}={_shown(each['value'])}" for each in row["headers"] or ()]
-    say("  ".join(head))
-    if "value" in row:
-        say(f"    {_shown(row['value'])}")
-
-
-def _shown(content: bytes | None) -> str:
-    if content is None:
-        return "null"
-    text = body_text(content)
-    shown = content[: _SHOWN_BYTES // 2].hex(" ") if text is None else text[:_SHOWN_BYTES]
-    full = _SHOWN_BYTES // 2 if text is None else _SHOWN_BYTES
-    more = len(content if text is None else text) - full
-    return f"{shown} ({more:,} more)" if more > 0 else shown
-
-
 class _KafkaSource(Source):
     opened: LogDir | Log | LogSegment
-    say_row = staticmethod(say_record)
 
     def describe(self) -> Description:
         damage = Damage()

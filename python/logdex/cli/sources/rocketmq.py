@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from logdex.cli.rows import MESSAGE_COLUMNS, say_message
+from logdex.cli.rows import MESSAGE_COLUMNS
 from logdex.cli.sources import Description, Listing, Part, Source
 from logdex.hash_index.rolling import is_index_file_name
 from logdex.report import Report, merge
@@ -36,7 +36,6 @@ _MARKS = {
 
 class _StoreSource(Source):
     opened: MessageStore
-    say_row = staticmethod(say_message)
 
     def describe(self) -> Description:
         overview = self.opened.overview()
