@@ -39,7 +39,7 @@ ALLOWED: dict[str, str] = {
     "kafka/find.py: _scan": "offsets of the records found, for the result",
     "kafka/find.py: _records_of": "objects of a FindResult",
     "rocketmq/explain/causes.py: _of_messages_not_indexed": "one value",
-    "rocketmq/copy.py: _put_all": "one value, for a finding",
+    "rocketmq/copy.py: copy_messages": "one value, for a finding",
     "rocketmq/index_service.py: IndexService._build": "one value a batch: where the index file rolls",
     "rocketmq/overview.py: first_time": "one value, for info",
     "rocketmq/overview.py: store_times": "two values a queue, for what is said if nothing is found",

@@ -7,13 +7,13 @@ markers themselves are read. Source: TransactionIndex#collectAbortedTxns, Produc
 from __future__ import annotations
 
 from bisect import bisect_right
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from logdex._core import ProducerState, aborted_transactions
 from logdex.errors import CorruptFileError
 from logdex.kafka.checkpoint import CLEAN_SHUTDOWN
 from logdex.kafka.files import TXN_INDEX
+from logdex.report import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,16 +65,23 @@ def _aborted_in(segments: Segments, number: int) -> list[AbortedTransaction]:
     return [*map(AbortedTransaction._make, aborted)]
 
 
-def unlisted(segments: Segments) -> Iterator[tuple[int, AbortedTransaction]]:
-    """Return, by its number, each segment with a trusted index that misses an aborted transaction, and the first it misses."""
+def unlisted(segments: Segments) -> Iterator[Finding]:
+    """Name a transaction that a missing or shortened index does not list, once for each trusted index."""
     producers = ProducerState()
     for number, segment in enumerate(segments.segments):
         aborted = [*map(AbortedTransaction._make, segment.aborted_transactions(producers))]
         if not aborted or not _is_trusted(segments, number):
             continue
         listed = {(entry.producer_id, entry.last_offset) for entry in _aborted_in(segments, number)}
-        missing = (entry for entry in aborted if (entry.producer_id, entry.last_offset) not in listed)
-        yield from ((number, entry) for entry in islice(missing, 1))
+        missing = next((each for each in aborted if (each.producer_id, each.last_offset) not in listed), None)
+        if missing is None:
+            continue
+        path = segment.path.with_suffix(TXN_INDEX)
+        what = f"the transaction of producer {missing.producer_id} that was aborted at offset {missing.last_offset}"
+        if path.exists():
+            yield Finding(str(path), path.stat().st_size, "index-entry", what, "no entry")
+        else:
+            yield Finding(str(path), 0, "file-missing", f"an index with {what}", "none")
 
 
 def _is_trusted(segments: Segments, number: int) -> bool:

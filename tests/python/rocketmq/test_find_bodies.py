@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import textwrap
@@ -13,7 +12,6 @@ import pyarrow as pa
 import pytest
 
 from logdex import _core
-from logdex.cli.output import say_json
 from logdex.rocketmq import MessageStore, StoreWriter
 
 if TYPE_CHECKING:
@@ -94,12 +92,3 @@ def test_large_bodies_take_little_memory(tmp_path: Path, words: tuple[str, ...])
         [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=280, check=True
     )
     assert int(ran.stderr) < 330, f"{ran.stderr} MiB"
-
-
-def test_a_long_text_in_json_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
-    text = 'a\u00e9\x7f\U0001f600\x1b\\"' * 400_000
-    say_json({"a": 1, "body": text, "b": "x\x7f"})
-    out = capsys.readouterr().out
-    assert json.loads(out) == {"a": 1, "b": "x\x7f", "body": text}
-    assert out.isascii()
-    assert out.rstrip("\n").isprintable()

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from logdex._core import dump_file, local_path
 from logdex.cli.arguments import TIMES, add_options, command, count, int32, raw_bytes, word
-from logdex.cli.output import Progress, complain, say, say_json, say_lines, say_report
-from logdex.cli.rows import say_rows
+from logdex.cli.output import Progress, complain, say, say_json, say_lines, say_report, say_rows
 from logdex.cli.sources import nothing_matches, open_first
 from logdex.cli.sources.kafka import files_to_dump, open_part, open_source
 from logdex.kafka import Log, LogDir, LogSegment, ProducerState, build_key_index, find

@@ -8,9 +8,9 @@ from arro3.core import RecordBatchReader
 
 from logdex._core import time_text
 from logdex.cli.arguments import TIMES, add_options, add_source, command, count, open_options, word
-from logdex.cli.output import Progress, complain, in_flags, say_json, say_lines, size_text
-from logdex.cli.rows import MESSAGE_COLUMNS, say_rows
+from logdex.cli.output import Progress, complain, in_flags, say_json, say_lines, say_rows, size_text
 from logdex.cli.sources import nothing_matches
+from logdex.cli.sources.rocketmq import MESSAGE_COLUMNS
 from logdex.hash_index.query import TimeRange
 from logdex.rocketmq import MessageStore
 from logdex.rocketmq.find import ANY_TOPIC
