@@ -64,6 +64,7 @@ interop: need-java need-maven $(VENV)/.extension-release ## test files of logdex
 	@echo '== maven'
 	@mvn -q -B -ntp -f tests/interop/pom.xml package
 	@mvn -q -B -ntp -f tests/interop/kafka/pom.xml package
+	@mvn -q -B -ntp -f tests/interop/spark/pom.xml package
 	@echo '== pytest tests/interop'
 	@$(PY) -m pytest -q tests/interop
 
@@ -130,7 +131,7 @@ lock: need-python ## pin the Python development environment again
 
 .PHONY: clean
 clean: ## remove everything that these targets created
-	@rm -rf $(VENV) build target fuzz/target fuzz/corpus fuzz/artifacts tests/interop/target tests/interop/kafka/target spark-warehouse .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) build target fuzz/target fuzz/corpus fuzz/artifacts tests/interop/target tests/interop/kafka/target tests/interop/spark/target spark-warehouse .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	@rm -f python/logdex/_core*.so
 	@find python tests benches examples -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -7,6 +7,7 @@
 //! - [`store_lock`]: the lock that a broker holds on its store
 //! - `source`: [`ReadAt`] and [`WriteAt`], for bytes in memory as well
 //! - `plain_file`, `mmap`, `file_source`: [`PlainFile`], [`MappedFile`], and [`FileSource`], which is one of the two
+//! - `file_identity`: what distinguishes a file from another one that took its name
 //! - `first_failure`: the write or fsync that ends a writer
 //! - `holes`: parts of a file that were never written
 //! - `planned_file`: a file as a plan saw it, and whether a reader has the same one
@@ -15,6 +16,7 @@
 //! - `window`: a copy of a part of a file
 
 pub mod disk;
+mod file_identity;
 mod file_source;
 mod first_failure;
 mod holes;
@@ -29,6 +31,7 @@ mod source;
 pub mod store_lock;
 mod window;
 
+pub use file_identity::FileIdentity;
 pub use file_source::{Access, FileSource};
 pub use first_failure::FirstFailure;
 pub(crate) use holes::Holes;

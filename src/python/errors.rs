@@ -80,6 +80,7 @@ fn errno_of(error: &io::Error) -> Option<i32> {
         io::ErrorKind::NotFound => Errno::NOENT,
         io::ErrorKind::NotSeekable => Errno::SPIPE,
         io::ErrorKind::PermissionDenied => Errno::ACCESS,
+        io::ErrorKind::StaleNetworkFileHandle => Errno::STALE,
         io::ErrorKind::StorageFull => Errno::NOSPC,
         io::ErrorKind::UnexpectedEof => Errno::IO,
         io::ErrorKind::WouldBlock => Errno::AGAIN,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::io::disk::{self, NewFile};
 use crate::io::open_cache::{OpenCache, Slot};
-use crate::io::{Access, FileSource};
+use crate::io::{Access, FileIdentity, FileSource};
 use crate::report::{Kind, Report};
 use crate::rocketmq::file_name;
 
@@ -313,23 +313,8 @@ pub fn directories(path: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// The identity of a file, which shows if another file took its name.
-#[cfg(unix)]
-fn identity(file: &fs::Metadata) -> (u64, u64) {
-    use std::os::unix::fs::MetadataExt as _;
-    (file.dev(), file.ino())
-}
-
-#[cfg(not(unix))]
-fn identity(file: &fs::Metadata) -> Option<std::time::SystemTime> {
-    file.created().ok()
-}
-
 /// Length and identity of a file when it was opened.
-#[cfg(unix)]
-type Known = (u64, (u64, u64));
-#[cfg(not(unix))]
-type Known = (u64, Option<std::time::SystemTime>);
+type Known = (u64, FileIdentity);
 
 /// The most recently opened files with their offsets, for look-ups.
 type Files = Vec<(u64, Known, Arc<FileSource>)>;
@@ -344,7 +329,7 @@ impl OpenFiles {
     /// Returns the open file. If the file has grown or was replaced, it is opened again.
     pub(super) fn get(&self, file: &OffsetFile, access: Access) -> Result<Arc<FileSource>> {
         let now = fs::metadata(&file.path).map_err(|e| Error::io(&file.path, e))?;
-        let now = (now.len(), identity(&now));
+        let now = (now.len(), FileIdentity::of(&now));
         OPEN.with(&self.0, |files| {
             if let Some(at) = files.iter().position(|(start, known, _)| *start == file.start && *known == now) {
                 let known = files.remove(at);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,11 +14,12 @@ from rocketmq_driver import Driver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
 _LINES = pytest.StashKey[list[str]]()
+_SPARK_KAFKA = Path(__file__).parent / "spark" / "target" / "lib"
+"""Spark's own Kafka source."""
 
 
 @pytest.fixture(scope="session")
@@ -29,11 +31,13 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A local Spark session with the formats of logdex."""
+    """A local Spark session with the formats of logdex and Spark's own Kafka source."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 - the other tests need no Spark
 
     from logdex import spark as ls  # noqa: PLC0415
 
+    if not _SPARK_KAFKA.is_dir():
+        raise FileNotFoundError(f"{_SPARK_KAFKA} is missing: run `make interop`")
     home = tmp_path_factory.mktemp("spark")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     session = (
@@ -44,6 +48,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", str(home / "warehouse"))
         .config("spark.local.dir", str(home / "local"))
+        .config("spark.jars", ",".join(map(str, sorted(_SPARK_KAFKA.glob("*.jar")))))
         .getOrCreate()
     )
     ls.register(session)

@@ -198,7 +198,8 @@ class Log(Closing):
         check_int64(begin_offset=begin_offset, end_offset=end_offset)
         segments = self._current()
         begin = self._log_start(segments) if begin_offset is None else begin_offset
-        return aborted_between(segments, begin, MAX_OFFSET if end_offset is None else end_offset)
+        end = MAX_OFFSET if end_offset is None else end_offset
+        return aborted_between(segments, begin, end, broker=self._options["compat"] is not None)
 
     def records(
         self,
@@ -289,7 +290,8 @@ class Log(Closing):
         aborted = None
         if isolation == "read_committed":
             last = min(last, last_stable_offset(segments))
-            aborted = aborted_by_segment(segments, first) if first < last else None
+            if first < last:
+                aborted = aborted_by_segment(segments, first, last, broker=self._options["compat"] is not None)
         return segments.parts(first, last, begin, aborted)
 
     def missing_segments(self, begin_offset: int = 0, end_offset: int = MAX_OFFSET) -> list[Finding]:

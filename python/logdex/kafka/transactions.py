@@ -1,7 +1,9 @@
 """The transactions of a log: which were aborted, which are open, and so how far a read-committed consumer gets.
 
-The `.txnindex` of a segment lists the transactions whose abort markers are in that segment. If the file cannot be trusted, the
-markers themselves are read. Source: TransactionIndex#collectAbortedTxns, ProducerStateManager.
+The `.txnindex` of a segment lists the transactions whose abort markers are in that segment. If the file cannot be trusted, or
+lists none in a log with transactions, the markers themselves are read: the file may be lost.
+
+Source: TransactionIndex#collectAbortedTxns, ProducerStateManager.
 """
 
 from __future__ import annotations
@@ -29,40 +31,75 @@ class AbortedTransaction(NamedTuple):
     last_offset: int
 
 
-def aborted_between(segments: Segments, begin: int, end: int) -> list[AbortedTransaction]:
-    """Return the aborted transactions with records in [begin, end), in the order of their markers.
-
-    A marker may be many segments after its transaction's records, so all later segments are asked.
-    """
-    numbers = range(segments.index_of(begin), len(segments.segments))
-    listed = (entry for number in numbers for entry in _aborted_in(segments, number))
-    return [entry for entry in listed if entry.last_offset >= begin and entry.first_offset < end]
+def aborted_between(segments: Segments, begin: int, end: int, *, broker: bool) -> list[AbortedTransaction]:
+    """Return the aborted transactions with records in [begin, end), in the order of their markers. `broker`: as it answers."""
+    aborted = _aborted_from(segments, begin, end, broker=broker)
+    return [entry for _, entry in aborted if entry.last_offset >= begin and entry.first_offset < end]
 
 
-def aborted_by_segment(segments: Segments, begin: int) -> dict[int, list[AbortedTransaction]]:
-    """Return, for each segment by its number, the aborted transactions that may have records in it.
+def aborted_by_segment(
+    segments: Segments, begin: int, end: int, *, broker: bool
+) -> dict[int, list[AbortedTransaction]]:
+    """Return, for each segment by its number, the aborted transactions that may have records of [begin, end) in it.
 
-    Each segment from that of `begin` on is asked once. A transaction is named with every segment from its first record to its
-    marker.
+    A transaction is named with every segment from its first record to its marker. `broker`: as it answers.
     """
     found: dict[int, list[AbortedTransaction]] = {}
     bases = [segment.base_offset for segment in segments.segments]
-    for number in range(segments.index_of(begin), len(bases)):
-        for entry in _aborted_in(segments, number):
-            for held in range(max(0, bisect_right(bases, entry.first_offset) - 1), number + 1):
-                found.setdefault(held, []).append(entry)
+    for number, entry in _aborted_from(segments, begin, end, broker=broker):
+        for held in range(max(0, bisect_right(bases, entry.first_offset) - 1), number + 1):
+            found.setdefault(held, []).append(entry)
     return found
 
 
-def _aborted_in(segments: Segments, number: int) -> list[AbortedTransaction]:
-    segment = segments.segments[number]
-    aborted = None
-    if _is_trusted(segments, number):
-        path = segments.file(number, TXN_INDEX)
-        aborted = [] if path is None else aborted_transactions(path, segment.base_offset)
-    if aborted is None:
-        aborted = segment.aborted_transactions(_producers_at(segments, number))
-    return [*map(AbortedTransaction._make, aborted)]
+def _aborted_from(
+    segments: Segments, begin: int, end: int, *, broker: bool
+) -> Iterator[tuple[int, AbortedTransaction]]:
+    """Iterate over the aborted transactions with markers from the segment of `begin` on, by the number of their segment.
+
+    A marker may be many segments after its transaction's records, so all later segments are asked, each once. Only a
+    transaction that begins at or after `end` may be left out.
+    """
+    # COMPAT(kafka TransactionIndex#collectAbortedTxns): to a broker, a missing file means that none was aborted.
+    may_miss = not broker and _has_transactions(segments)
+    producers = None
+    for number in range(segments.index_of(begin), len(segments.segments)):
+        segment = segments.segments[number]
+        aborted = _listed(segments, number)
+        if aborted is None or (may_miss and not (aborted and producers is None)):
+            if producers is None or not may_miss:
+                producers = _producers_at(segments, number)
+            first = producers.first_open_offset
+            if segment.base_offset >= end and (first is None or first >= end):
+                return
+            # Carried on through a segment with an index, too: there may be no snapshot behind it.
+            read = segment.aborted_transactions(producers)
+            aborted = aborted or read
+        yield from ((number, entry) for entry in map(AbortedTransaction._make, aborted))
+
+
+def _has_transactions(segments: Segments) -> bool:
+    """Return whether a log may hold transactions: an index or a snapshot of the producers shows one, or a snapshot is missing.
+
+    A broker writes a snapshot where each segment ends.
+    """
+    if any(TXN_INDEX in files for files in segments.listing.segments.values()):
+        return True
+    ends = [segment.base_offset for segment in segments.segments[1:]]
+    if segments.segments and _is_trusted(segments, len(ends)):
+        ends.append(segments.log_end())
+    try:
+        return any(ProducerState.of_snapshot(segments.listing.snapshots[end]).is_transactional for end in ends)
+    except (KeyError, CorruptFileError, FileNotFoundError):
+        return True
+
+
+def _listed(segments: Segments, number: int) -> list[tuple[int, int, int]] | None:
+    """Return the aborted transactions that a segment's index lists; none without the file, None if it cannot be trusted."""
+    if not _is_trusted(segments, number):
+        return None
+    path = segments.file(number, TXN_INDEX)
+    return [] if path is None else aborted_transactions(path, segments.segments[number].base_offset)
 
 
 def unlisted(segments: Segments) -> Iterator[Finding]:
@@ -70,9 +107,10 @@ def unlisted(segments: Segments) -> Iterator[Finding]:
     producers = ProducerState()
     for number, segment in enumerate(segments.segments):
         aborted = [*map(AbortedTransaction._make, segment.aborted_transactions(producers))]
-        if not aborted or not _is_trusted(segments, number):
+        entries = _listed(segments, number)
+        if not aborted or entries is None:
             continue
-        listed = {(entry.producer_id, entry.last_offset) for entry in _aborted_in(segments, number)}
+        listed = {(entry.producer_id, entry.last_offset) for entry in map(AbortedTransaction._make, entries)}
         missing = next((each for each in aborted if (each.producer_id, each.last_offset) not in listed), None)
         if missing is None:
             continue

@@ -7,6 +7,7 @@ it, or the format was not registered by that call, the findings are in the worke
 
 from __future__ import annotations
 
+import errno
 import hmac
 import json
 import logging
@@ -67,7 +68,7 @@ class SparkDamage(Damage):
         if self.fail_on_data_loss:
             raise LogdexError(
                 f"{finding}: it was deleted or truncated since the read was planned, or driver and workers do not see the same "
-                "files; read again, or continue with what is left by the option failOnDataLoss=false"
+                "files; read again. A format continues with what is left by the option failOnDataLoss=false"
             )
         self.add(finding)
 
@@ -82,10 +83,12 @@ class SparkDamage(Damage):
 
     @contextmanager
     def losing(self, what: str) -> Iterator[None]:
-        """Lose what a block cannot read because a file is missing by now."""
+        """Lose what a block cannot read because a file is missing or shorter by now."""
         try:
             yield
-        except FileNotFoundError as error:
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ESTALE):
+                raise
             self.lose(error.filename, what, error.strerror or "no such file")
 
 

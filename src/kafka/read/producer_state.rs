@@ -18,6 +18,7 @@ pub struct ProducerState {
     open: HashMap<i64, i64>,
     /// Producers of the open transactions, by first offset.
     by_offset: BTreeMap<i64, i64>,
+    is_transactional: bool,
 }
 
 impl ProducerState {
@@ -28,7 +29,10 @@ impl ProducerState {
     pub fn of_snapshot(path: &Path) -> Result<Self> {
         let mut state = Self::default();
         for producer in producer_snapshot::read(path)? {
+            // The epoch of a coordinator comes with a marker, and stays.
+            state.is_transactional |= producer.coordinator_epoch >= 0;
             if let Some(first) = producer.current_txn_first_offset {
+                state.is_transactional = true;
                 state.open.insert(producer.producer_id, first);
                 state.by_offset.insert(first, producer.producer_id);
             }
@@ -39,6 +43,11 @@ impl ProducerState {
     /// The first offset of the open transactions; `None` if none is open.
     pub fn first_open_offset(&self) -> Option<i64> {
         self.open.values().min().copied()
+    }
+
+    /// True if the snapshot has a producer with transactions, ended or open.
+    pub fn is_transactional(&self) -> bool {
+        self.is_transactional
     }
 
     /// Add a data batch of a producer.

@@ -13,7 +13,7 @@ use super::segment_range::SegmentRange;
 use super::segment_reader::{OnError, SegmentReader, SegmentRows, Step};
 use super::walk::{Reads, Tail, Walk};
 use crate::error::{Error, Result};
-use crate::io::{FileSource, ReadAt};
+use crate::io::FileSource;
 use crate::kafka::format::batch_cursor::{BatchCursor, CHUNK};
 use crate::kafka::format::header::Header;
 use crate::kafka::format::record::{self, Span, Wants};
@@ -185,7 +185,7 @@ impl RecordRows {
         let segment = &range.segment;
         let source = segment.open_source()?;
         let begin = range.begin(self.scan.times)?;
-        let end = range.end_position.unwrap_or(u64::MAX).min(segment.len()).min(source.len());
+        let end = range.end_position.unwrap_or(u64::MAX).min(segment.len());
         self.walk.restart(begin, end);
         self.cursor = BatchCursor::new(segment.options().max_batch_bytes);
         let order = BatchOrder::new(segment.base_offset());

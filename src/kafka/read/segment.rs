@@ -1,13 +1,16 @@
 //! One segment: a `.log` file and the indexes beside it, read only.
 
-use std::io::ErrorKind;
+use std::fs::Metadata;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use super::checked_index::CheckedIndex;
 use crate::error::{Error, Result};
 use crate::io::open_cache::{OpenCache, Slot};
-use crate::io::{Access, FileSource};
+use crate::io::regular_file::open_file;
+use crate::io::{Access, FileIdentity, FileSource};
 use crate::kafka::compat::Compat;
 use crate::kafka::format::names::{base_offset, topic_partition};
 use crate::kafka::index::index_file::{Check, IndexOptions};
@@ -49,13 +52,16 @@ impl Default for SegmentOptions {
     }
 }
 
-/// A segment. Its length is that of the log when it was opened; batches that are appended later are not read.
+/// A segment. Its length is that of the log when it was opened; batches that are appended later are not read. A log that was
+/// truncated, compacted or deleted since is an error of every reader, because a part of it would be missing.
 #[derive(Debug)]
 pub struct Segment {
     path: PathBuf,
     topic_partition: Option<(String, i32)>,
     base_offset: i64,
     len: u64,
+    identity: FileIdentity,
+    modified: Option<SystemTime>,
     options: SegmentOptions,
     open: Arc<Slot<OpenFiles>>,
 }
@@ -69,13 +75,21 @@ impl Segment {
         let base_offset = base_offset(path).ok_or_else(|| {
             Error::InvalidArgument(format!("{}: the name does not begin with a base offset", path.display()))
         })?;
-        let len = std::fs::metadata(path).map_err(|e| Error::io(path, e))?.len();
         // A directory is an error here, not at the first look-up.
-        drop(crate::io::regular_file::open_file(path, false)?);
+        let log = open_file(path, false)?.metadata().map_err(|e| Error::io(path, e))?;
         let topic_partition = std::path::absolute(path)
             .ok()
             .and_then(|path| path.parent().and_then(topic_partition).map(|(topic, id)| (topic.to_owned(), id)));
-        Ok(Self { path: path.to_owned(), topic_partition, base_offset, len, options, open: Arc::default() })
+        Ok(Self {
+            path: path.to_owned(),
+            topic_partition,
+            base_offset,
+            len: log.len(),
+            identity: FileIdentity::of(&log),
+            modified: log.modified().ok(),
+            options,
+            open: Arc::default(),
+        })
     }
 
     /// Path of the log.
@@ -110,11 +124,32 @@ impl Segment {
 
     /// Open the log again, for a reader of its own.
     pub(crate) fn open_source(&self) -> Result<FileSource> {
+        let file = open_file(&self.path, false)?;
+        let now = file.metadata().map_err(|e| Error::io(&self.path, e))?;
+        if let Some(found) = self.changed_to(&now) {
+            let text = format!(
+                "expected the segment of {} bytes, as it was when the read was planned, found {found}: it was truncated or \
+                 compacted since; read again",
+                self.len
+            );
+            return Err(Error::io(&self.path, io::Error::new(ErrorKind::StaleNetworkFileHandle, text)));
+        }
         let access = match self.options.access {
             Access::Auto | Access::Pread => Access::Pread,
             Access::Mmap => Access::Mmap,
         };
-        FileSource::open(&self.path, access)
+        FileSource::new(file, &self.path, false, access)
+    }
+
+    /// Return what is at the path in place of this log; `None` for the log itself, which may have grown.
+    fn changed_to(&self, now: &Metadata) -> Option<String> {
+        if now.len() < self.len {
+            return Some(format!("{} bytes", now.len()));
+        }
+        // Some network file systems invent an inode whenever they meet a file, but not its length and time.
+        let is_other =
+            FileIdentity::of(now) != self.identity && (now.len(), now.modified().ok()) != (self.len, self.modified);
+        is_other.then(|| "another file".to_owned())
     }
 
     /// The open log for look-ups.
@@ -186,8 +221,34 @@ pub(crate) fn if_exists<T>(opened: Result<T>) -> Result<Option<T>> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::kafka::test_data::{SEVEN, SEVEN_INDEX, SEVEN_TIMES, hex, segment};
+
+    #[test]
+    fn a_log_that_is_not_the_planned_one_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let bytes = hex(SEVEN);
+        let path = segment(dir.path(), 100, &bytes, None, None);
+        let planned = Segment::open(&path, SegmentOptions::default()).unwrap();
+        let says = || planned.open_source().map(|_| ()).map_err(|error| error.to_string());
+        assert_eq!(says(), Ok(()));
+        fs::write(&path, [bytes.as_slice(), &bytes].concat()).unwrap();
+        assert_eq!(says(), Ok(()), "a broker appends");
+        let copy = dir.path().join("copy");
+        fs::copy(&path, &copy).unwrap();
+        fs::rename(&copy, &path).unwrap();
+        assert!(says().unwrap_err().contains("found another file"));
+        fs::write(&copy, &bytes).unwrap();
+        fs::File::options().write(true).open(&copy).unwrap().set_modified(planned.modified.unwrap()).unwrap();
+        fs::rename(&copy, &path).unwrap();
+        assert_eq!(says(), Ok(()), "another inode, the same length and time");
+        fs::write(&path, &bytes[..100]).unwrap();
+        assert!(says().unwrap_err().contains("found 100 bytes"));
+        fs::remove_file(&path).unwrap();
+        assert!(matches!(planned.open_source(), Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound));
+    }
 
     #[test]
     fn only_a_bounded_number_of_segments_keeps_files_open() {

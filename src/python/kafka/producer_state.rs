@@ -46,4 +46,10 @@ impl PyProducerState {
     fn first_open_offset(&self) -> Option<i64> {
         self.with(|state| state.first_open_offset())
     }
+
+    /// Whether the snapshot has a producer with transactions, ended or open.
+    #[getter]
+    fn is_transactional(&self) -> bool {
+        self.with(|state| state.is_transactional())
+    }
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -178,3 +179,64 @@ def test_a_lost_file_of_aborted_transactions_hides_none_after_a_crash(tmp_path: 
     with Log.open(root / "tx-two-2") as log:
         assert sorted(log.aborted_transactions()) == sorted(expected)
         assert any(entry.last_offset >= int(last.stem) for entry in expected)
+
+
+def _committed(log: Log, begin: int | None = None, end: int | None = None) -> list[int]:
+    found: list[int] = pa.table(log.records(begin, end, isolation="read_committed", columns=["offset"]))[0].to_pylist()
+    return found
+
+
+@pytest.mark.parametrize("snapshots", [True, False])
+@pytest.mark.parametrize("partition", ["tx-one-0", "tx-two-1"])
+def test_a_lost_index_of_aborted_transactions_hides_none(
+    kafka_logs: Callable[[str], Path], tmp_path: Path, partition: str, snapshots: bool
+) -> None:
+    """The markers in the log tell, also after a clean stop, and for a part of the log whose transactions end behind it."""
+    with Log.open(kafka_logs("transactions") / partition) as log:
+        aborted = log.aborted_transactions()
+        bounds = [(each.first_offset, each.last_offset) for each in aborted]
+        bounds += [(first.base_offset, last.base_offset) for first, last in pairwise(log.segments)]
+        bounds += [(0, log.log_end_offset), (aborted[0].first_offset + 1, log.log_end_offset)]
+        expected = {each: _committed(log, *each) for each in bounds}
+        assert len(aborted) > 3
+        assert len(log.segments) > 3
+    copy = golden_kafka.unpack("transactions", tmp_path) / partition
+    for path in () if snapshots else copy.glob("*.snapshot"):
+        path.unlink()
+    for lost in ("empty", "missing"):
+        for path in copy.glob("*.txnindex"):
+            path.write_bytes(b"")
+            if lost == "missing":
+                path.unlink()
+        with Log.open(copy) as log:
+            assert log.aborted_transactions() == aborted
+            assert {each: _committed(log, *each) for each in bounds} == expected
+            assert set(log.verify().kinds) == {"file-missing" if lost == "missing" else "index-entry"}
+        with Log.open(copy, compat="3.9.2") as log:
+            # To a broker, no file means that none was aborted.
+            assert log.aborted_transactions() == []
+
+
+def test_one_lost_index_of_aborted_transactions_hides_none(tmp_path: Path) -> None:
+    """The other files tell about their segments, and the log about this one."""
+    copy = golden_kafka.unpack("transactions", tmp_path) / "tx-one-0"
+    with Log.open(copy) as log:
+        aborted, committed = log.aborted_transactions(), _committed(log)
+    for path in sorted(copy.glob("*.txnindex")):
+        content = path.read_bytes()
+        path.unlink()
+        with Log.open(copy) as log:
+            assert log.aborted_transactions() == aborted
+            assert _committed(log) == committed
+        path.write_bytes(content)
+
+
+def test_a_log_without_transactions_is_not_searched_for_markers(
+    kafka_logs: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    monkeypatch.setattr("logdex.kafka.transactions._producers_at", lambda *which: asked.append(which))
+    with Log.open(kafka_logs("codecs") / "cod-none-0") as log:
+        assert len(log.segments) > 3
+        assert log.aborted_transactions() == []
+    assert not asked

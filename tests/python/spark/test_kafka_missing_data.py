@@ -6,6 +6,7 @@ The readers are called as Spark's workers call them, with plans that went throug
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import shutil
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,11 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from kafka_batches import Row, batch, write_segment
 from logdex import spark as ls
 from logdex.errors import CorruptFileError, DamageWarning, LogdexError
-from logdex.spark.kafka_source import KafkaLogSource
+from logdex.kafka import Log, build_key_index
+from logdex.spark import kafka_index
+from logdex.spark.kafka_source import KafkaLogSource, OffsetRange
+from logdex.spark.log_source import Task
+from logdex.spark.workers import call_in_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -142,15 +147,75 @@ def test_a_worker_that_lacks_what_was_planned_says_so(partition: Path, lose: Cal
         assert len(offsets(loose, same)) == left
 
 
-def test_a_file_that_expires_while_it_is_read_is_a_loss(partition: Path) -> None:
-    reader, tasks = planned(partition, failOnDataLoss="false", maxPartitionBytes="1000000")
-    assert len(tasks) == 1
-    read = reader.read(tasks[0])
-    first = next(read)
-    _expire(partition)
-    with pytest.warns(DamageWarning):
-        rest = list(read)
-    assert sum(each.num_rows for each in (first, *rest)) >= 30
+def _cut(partition: Path) -> int:
+    """Truncate the last segment between two batches."""
+    os.truncate(partition / LAST, (partition / LAST).stat().st_size // SEGMENT * 4)
+    return 34
+
+
+@pytest.mark.parametrize("tolerant", [False, True])
+@pytest.mark.parametrize(("lose", "segment"), [(_expire, 0), (_truncate, 3), (_cut, 3)])
+def test_a_file_that_changes_after_the_check_of_a_worker_is_a_loss(
+    partition: Path, lose: Callable[[Path], int], segment: int, tolerant: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, tasks = planned(partition, maxPartitionBytes="1000", failOnDataLoss=str(not tolerant).lower())
+    pieces = [piece for task in tasks for piece in task.pieces]
+    piece = next(each for each in pieces if each.base == segment * SEGMENT)
+    check = OffsetRange.check
+
+    def check_then_lose(self: OffsetRange, *arguments: Any) -> None:
+        check(self, *arguments)
+        lose(partition)
+
+    monkeypatch.setattr(OffsetRange, "check", check_then_lose)
+    expected = pytest.warns(DamageWarning) if tolerant else pytest.raises(LogdexError, match="failOnDataLoss=false")
+    with expected:
+        list(reader.read(Task((piece,))))
+
+
+def _empty_middle(partition: Path, name: str) -> None:
+    (partition / name).write_bytes(b"")
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        (_unlink, MIDDLE, ["file-gap"], 10),
+        (_gzip, MIDDLE, ["file-gap"], 10),
+        (_empty_middle, MIDDLE, ["file-gap"], 10),
+        (_damage, MIDDLE, ["batch-crc"], 1),
+        (_unlink, MIDDLE.replace(".log", ".index"), [], 0),
+    ],
+)
+def test_the_key_index_reports_it(
+    spark: SparkSession, partition: Path, tmp_path: Path, loss: tuple[Callable[[Path, str], None], str, list[str], int]
+) -> None:
+    lose, name, kinds, lost = loss
+    with Log.open(partition) as log:
+        log.rebuild_indexes(partition)
+    lose(partition, name)
+    report = ls.build_key_index(spark, partition.parent, tmp_path / "keys")
+    assert [(each.kind, each.path) for each in report.findings] == [(kind, str(partition / MIDDLE)) for kind in kinds]
+    assert report.checked["records"] == len(ALL) - lost
+    assert report == build_key_index(partition.parent, tmp_path / "local")
+
+
+@pytest.mark.parametrize("lose", [_expire, _delete_records, _truncate, _empty, _no_partition])
+def test_a_key_index_of_less_than_what_was_planned_is_not_built(
+    spark: SparkSession,
+    partition: Path,
+    tmp_path: Path,
+    lose: Callable[[Path], int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def in_tasks(*arguments: Any) -> Any:
+        # The driver has made its plan.
+        lose(partition)
+        return call_in_tasks(*arguments)
+
+    monkeypatch.setattr(kafka_index, "call_in_tasks", in_tasks)
+    with pytest.raises(Exception, match=f"{partition}.* on .*truncated since the read was planned"):
+        ls.build_key_index(spark, partition.parent, tmp_path / "keys")
 
 
 def test_a_stream_checks_in_its_workers(partition: Path) -> None:
