@@ -69,7 +69,6 @@ __all__ = [
     "chain_statistics",
     "check_own_parts",
     "commit_log_directories",
-    "control_record",
     "csv_lines",
     "csv_names",
     "cut_log",
@@ -79,6 +78,7 @@ __all__ = [
     "delivered_levels",
     "directory_stamp",
     "dispatched_end",
+    "dump_file",
     "entry_columns",
     "entry_rows",
     "entry_schema",
@@ -117,9 +117,7 @@ __all__ = [
     "read_chain",
     "read_checkpoint",
     "read_file",
-    "read_producer_snapshot",
     "read_records",
-    "read_transaction_index",
     "record_batch",
     "recorded_offset",
     "select_files",
@@ -127,6 +125,7 @@ __all__ = [
     "sync_directory",
     "sync_file",
     "text_column",
+    "text_lines",
     "time_ms",
     "time_text",
     "truncate_log",
@@ -172,6 +171,7 @@ def sync_directory(directory: _Path) -> None: ...
 def sync_file(path: _Path, least_bytes: int = 0) -> None: ...
 def commit_log_directories(path: _Path) -> list[Path]: ...
 def json_lines(batch: Any, write: Callable[[str], object]) -> None: ...
+def text_lines(batch: Any, write: Callable[[str], object]) -> None: ...
 def csv_names(schema: Any) -> str: ...
 def csv_lines(batch: Any) -> str: ...
 def local_path(path: _Path) -> Path: ...
@@ -1139,13 +1139,18 @@ def recorded_offset(path: _Path, topic: str, partition: int) -> int | None: ...
 def cut_segments(
     segments: Sequence[LogSegment], begin: int, end: int, piece_bytes: int
 ) -> list[tuple[int, int, int, int]]: ...
-def read_transaction_index(path: _Path) -> tuple[RecordBatch, int]: ...
+def dump_file(
+    path: _Path,
+    write: Callable[[str], object] | None = None,
+    *,
+    records: bool = False,
+    data: bool = False,
+    json: bool = False,
+) -> Report: ...
 def aborted_transactions(path: _Path, base_offset: int) -> list[tuple[int, int, int]] | None: ...
-def control_record(key: bytes, value: bytes) -> dict[str, Any]: ...
 def key_entries(records: RecordBatch, header: str | None = None) -> RecordBatch: ...
 def key_text(key: bytes) -> str: ...
 def record_batch(records: Sequence[Any]) -> RecordBatch: ...
-def read_producer_snapshot(path: _Path) -> RecordBatch: ...
 def _open_offset_index(
     path: _Path, check: Check, access: Access, compat: str | None, base_offset: int | None
 ) -> OffsetIndex: ...

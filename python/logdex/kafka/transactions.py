@@ -9,13 +9,13 @@ Source: TransactionIndex#collectAbortedTxns, ProducerStateManager.
 from __future__ import annotations
 
 from bisect import bisect_right
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from logdex._core import ProducerState, aborted_transactions
 from logdex.errors import CorruptFileError
 from logdex.kafka.checkpoint import CLEAN_SHUTDOWN
 from logdex.kafka.files import TXN_INDEX
+from logdex.report import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,8 +102,8 @@ def _listed(segments: Segments, number: int) -> list[tuple[int, int, int]] | Non
     return [] if path is None else aborted_transactions(path, segments.segments[number].base_offset)
 
 
-def unlisted(segments: Segments) -> Iterator[tuple[int, AbortedTransaction]]:
-    """Return, by its number, each segment with a trusted index that misses an aborted transaction, and the first it misses."""
+def unlisted(segments: Segments) -> Iterator[Finding]:
+    """Name a transaction that a missing or shortened index does not list, once for each trusted index."""
     producers = ProducerState()
     for number, segment in enumerate(segments.segments):
         aborted = [*map(AbortedTransaction._make, segment.aborted_transactions(producers))]
@@ -111,8 +111,15 @@ def unlisted(segments: Segments) -> Iterator[tuple[int, AbortedTransaction]]:
         if not aborted or entries is None:
             continue
         listed = {(entry.producer_id, entry.last_offset) for entry in map(AbortedTransaction._make, entries)}
-        missing = (entry for entry in aborted if (entry.producer_id, entry.last_offset) not in listed)
-        yield from ((number, entry) for entry in islice(missing, 1))
+        missing = next((each for each in aborted if (each.producer_id, each.last_offset) not in listed), None)
+        if missing is None:
+            continue
+        path = segment.path.with_suffix(TXN_INDEX)
+        what = f"the transaction of producer {missing.producer_id} that was aborted at offset {missing.last_offset}"
+        if path.exists():
+            yield Finding(str(path), path.stat().st_size, "index-entry", what, "no entry")
+        else:
+            yield Finding(str(path), 0, "file-missing", f"an index with {what}", "none")
 
 
 def _is_trusted(segments: Segments, number: int) -> bool:

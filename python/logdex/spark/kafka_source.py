@@ -249,6 +249,7 @@ class RecordStreamReader(LogStreamReader):
         self.max_offsets = opt.positive(given, "maxOffsetsPerTrigger")
         self.target: _Offsets | None = None
         self.bounds = KnownBounds(committed=options.committed)
+        self._seen: tuple[dict[str, Any], LogDirs] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
         """Return the offsets that the starting options mean."""
@@ -261,9 +262,9 @@ class RecordStreamReader(LogStreamReader):
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802
         """Return the ends of the logs, or lower offsets if a batch has a limit."""
         begins = _from_json(start or {})
-        with self.options.open() as logs:
-            wanted = self.options.topics.choose(logs) if self.target is None else self.target
-            bounds = self.bounds.of(logs, {*wanted, *begins})
+        logs = self._logs_at(None)
+        wanted = self.options.topics.choose(logs) if self.target is None else self.target
+        bounds = self.bounds.of(logs, {*wanted, *begins})
         for each, offset in begins.items():
             if each not in bounds:
                 self.report_loss(f"{each} is gone, it was read up to offset {offset}")
@@ -280,7 +281,18 @@ class RecordStreamReader(LogStreamReader):
         most = self.max_offsets if limit is None else getattr(limit, "max_rows", None)
         if most is not None and start is not None:
             ends = _limit({**new, **begins}, ends, most)
-        return _to_json(ends)
+        found = _to_json(ends)
+        self._seen = found, logs
+        return found
+
+    def _logs_at(self, end: dict[str, Any] | None) -> LogDirs:
+        """Return the directories as `latestOffset` just saw them if these are its offsets, and otherwise as they are now."""
+        seen, self._seen = self._seen, None
+        if seen is not None:
+            if seen[0] == end:
+                return seen[1]
+            seen[1].close()
+        return self.options.open()
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 -- Spark's name
         """Return the limit of the option `maxOffsetsPerTrigger`."""
@@ -298,7 +310,7 @@ class RecordStreamReader(LogStreamReader):
         """Cut the new offsets into tasks."""
         begins, ends = _from_json(start), _from_json(end)
         parts = []
-        with self.options.open() as logs:
+        with self._logs_at(end) as logs:
             bounds = self.bounds.of(logs, ends)
             for each, stop in sorted(ends.items()):
                 if each not in bounds:
