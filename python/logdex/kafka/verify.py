@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from logdex import _core
 from logdex.errors import CorruptFileError
 from logdex.kafka import checkpoint
-from logdex.kafka.files import OFFSET_INDEX, TIME_INDEX, TXN_INDEX
-from logdex.kafka.transactions import unlisted
+from logdex.kafka.files import OFFSET_INDEX, TIME_INDEX
+from logdex.kafka.transactions import after_crash
 from logdex.report import Finding, Report, merge
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def verify_log(
             progress(segment)
     missing, compacted = segments.missing()
     findings += [finding for _, finding in missing]
-    findings += _unlisted_transactions(segments)
+    findings += _core.unlisted_transactions(segments.segments, after_crash=after_crash(segments))
     for path in segments.listing.snapshots.values():
         # A broker may delete it after it was listed.
         with content_findings(findings), contextlib.suppress(FileNotFoundError):
@@ -82,14 +82,3 @@ def content_findings(findings: list[Finding]) -> Iterator[None]:
         yield
     except CorruptFileError as error:
         findings.append(Finding(error.path, error.offset, "file-content", error.expected, error.found))
-
-
-def _unlisted_transactions(segments: Segments) -> Iterator[Finding]:
-    """Name a transaction that a missing or shortened index does not list, once for each index."""
-    for number, transaction in unlisted(segments):
-        path = segments.segments[number].path.with_suffix(TXN_INDEX)
-        what = f"the transaction of producer {transaction.producer_id} that was aborted at offset {transaction.last_offset}"
-        if path.exists():
-            yield Finding(str(path), path.stat().st_size, "index-entry", what, "no entry")
-        else:
-            yield Finding(str(path), 0, "file-missing", f"an index with {what}", "none")
