@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from arro3.core import Array, DataType, RecordBatch, RecordBatchReader
+from arro3.core import RecordBatch, RecordBatchReader
 
 from logdex import _core
 from logdex._core import INDEXED_COLUMNS, BatchStream
@@ -20,7 +20,6 @@ ENTRY_COLUMNS = ("topic", "key", "phy_offset", "store_timestamp")
 """The columns of `IndexService.put_batch`."""
 
 _MESSAGES_A_BATCH = 8_192
-_INTEGERS = ("phy_offset", "store_timestamp", "sys_flag")
 
 
 def is_arrow(value: object) -> bool:
@@ -65,6 +64,4 @@ def message_batches(messages: Any) -> Iterator[RecordBatch]:  # noqa: ANN401 -- 
             values = {name: [getattr(message, name) for message in part] for name in INDEXED_COLUMNS}
         except AttributeError as error:
             raise TypeError(f"expected Arrow data or messages: {error}") from error
-        kinds = {name: DataType.int64() if name in _INTEGERS else DataType.utf8() for name in values}
-        columns = [Array(column, type=kinds[name]) for name, column in values.items()]
-        yield _core.message_columns(RecordBatch.from_arrays(columns, names=INDEXED_COLUMNS))
+        yield _core.message_columns(_core.message_batch(values))

@@ -6,4 +6,6 @@ pub(crate) mod input_columns;
 pub(crate) mod number_column;
 pub(crate) mod recycled;
 #[cfg(any(feature = "python", test))]
+pub(crate) mod text_lines;
+#[cfg(any(feature = "python", test))]
 pub(crate) mod text_rows;

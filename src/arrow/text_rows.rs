@@ -6,6 +6,7 @@
 //! | bytes in a column `x` | `x`, or if they are not UTF-8 null and `x_base64` | likewise, in two columns |
 //! | map | object | the text of the object |
 //! | list of headers | list of objects with `key` and `value`, which is of bytes | the text of the list |
+//! | list of texts | list | the text of the list |
 //! | null | null; of headers an empty list | nothing; an empty text is `""` |
 //!
 //! JSON is ASCII, so that no terminal obeys it.
@@ -26,8 +27,8 @@ use base64::engine::general_purpose::STANDARD;
 use crate::error::{Error, Result};
 use crate::time_text::TimeText;
 
-/// A column of one of the types that messages and records have.
-enum Cells<'a> {
+/// A column of one of the types that messages, records and batches have.
+pub(crate) enum Cells<'a> {
     Text(&'a StringArray),
     Bytes(&'a BinaryArray),
     Flag(&'a BooleanArray),
@@ -36,20 +37,30 @@ enum Cells<'a> {
     Time(&'a TimestampMillisecondArray),
     Map(&'a MapArray, &'a StringArray, &'a StringArray),
     Headers(&'a ListArray, &'a StringArray, &'a BinaryArray),
+    Texts(&'a ListArray, &'a StringArray),
 }
 
 /// From this length on, JSON is handed over: a body of 64 MiB becomes up to 384 MiB of it.
 const PIECE_LEN: usize = 1 << 20;
 
 /// Text on its way to its destination, in pieces.
-struct Pieces<F, E> {
+pub(crate) struct Pieces<F, E> {
     text: String,
     write: F,
-    refused: Option<E>,
+    /// The first error of `write`, which is not called again.
+    pub(crate) refused: Option<E>,
 }
 
 impl<F: FnMut(&str) -> std::result::Result<(), E>, E> Pieces<F, E> {
-    fn hand_over(&mut self) -> fmt::Result {
+    pub(crate) fn new(write: F) -> Self {
+        Self { text: String::new(), write, refused: None }
+    }
+
+    /// Hands over what is left.
+    pub(crate) fn hand_over(&mut self) -> fmt::Result {
+        if self.text.is_empty() {
+            return Ok(());
+        }
         let written = (self.write)(&self.text);
         self.text.clear();
         written.map_err(|error| {
@@ -76,13 +87,13 @@ pub(crate) fn json_lines<E: From<Error>>(
     write: impl FnMut(&str) -> std::result::Result<(), E>,
 ) -> std::result::Result<(), E> {
     let columns = columns(batch)?;
-    let mut pieces = Pieces { text: String::new(), write, refused: None };
+    let mut pieces = Pieces::new(write);
     // Only `write` fails, and its error is kept.
     let _ = json_rows(&mut pieces, &columns, batch.num_rows()).and_then(|()| pieces.hand_over());
     pieces.refused.map_or(Ok(()), Err)
 }
 
-fn json_rows(text: &mut impl Write, columns: &[(String, Cells<'_>)], rows: usize) -> fmt::Result {
+fn json_rows(text: &mut impl Write, columns: &[(&str, Cells<'_>)], rows: usize) -> fmt::Result {
     for row in 0..rows {
         text.write_char('{')?;
         for (at, (name, cells)) in columns.iter().enumerate() {
@@ -133,11 +144,16 @@ pub(crate) fn csv_lines(batch: &RecordBatch) -> Result<String> {
     Ok(text)
 }
 
-fn columns(batch: &RecordBatch) -> Result<Vec<(String, Cells<'_>)>> {
+/// Returns the columns of a batch with their names.
+///
+/// # Errors
+///
+/// [`Error::InvalidArgument`] for a column of another type.
+pub(crate) fn columns(batch: &RecordBatch) -> Result<Vec<(&str, Cells<'_>)>> {
     let fields = batch.schema_ref().fields().iter();
     fields
         .zip(batch.columns())
-        .map(|(field, array)| Ok((field.name().clone(), Cells::of(field.name(), array)?)))
+        .map(|(field, array)| Ok((field.name().as_str(), Cells::of(field.name(), array)?)))
         .collect()
 }
 
@@ -161,13 +177,14 @@ impl<'a> Cells<'a> {
             }
             DataType::List(_) => {
                 let list = array.as_list();
-                list.values().as_struct_opt().and_then(|pairs| match pairs.columns() {
+                let headers = list.values().as_struct_opt().and_then(|pairs| match pairs.columns() {
                     [keys, values] => {
                         let values = values.as_bytes_opt::<GenericBinaryType<i32>>();
                         keys.as_string_opt().zip(values).map(|(keys, values)| Self::Headers(list, keys, values))
                     }
                     _ => None,
-                })
+                });
+                headers.or_else(|| list.values().as_string_opt().map(|texts| Self::Texts(list, texts)))
             }
             _ => None,
         };
@@ -187,11 +204,44 @@ impl<'a> Cells<'a> {
             Self::Time(array) => array,
             Self::Map(array, ..) => array,
             Self::Headers(array, ..) => array,
+            Self::Texts(array, _) => array,
+        }
+    }
+
+    /// Returns the number or time of a row; `None` if it is null or something else.
+    fn number(&self, row: usize) -> Option<i64> {
+        self.array().is_valid(row).then_some(())?;
+        match self {
+            Self::Int32(array) => Some(array.value(row).into()),
+            Self::Int64(array) => Some(array.value(row)),
+            Self::Time(array) => Some(array.value(row)),
+            Self::Flag(array) => Some(array.value(row).into()),
+            Self::Text(_) | Self::Bytes(_) | Self::Map(..) | Self::Headers(..) | Self::Texts(..) => None,
+        }
+    }
+
+    /// Returns the bytes of a row; `None` if it is null or something else.
+    fn bytes(&self, row: usize) -> Option<&[u8]> {
+        self.array().is_valid(row).then_some(())?;
+        match self {
+            Self::Text(array) => Some(array.value(row).as_bytes()),
+            Self::Bytes(array) => Some(array.value(row)),
+            _ => None,
+        }
+    }
+
+    /// Returns the headers of a row.
+    fn headers(&self, row: usize) -> Vec<(&str, Option<&[u8]>)> {
+        match self {
+            Self::Headers(list, names, values) if list.is_valid(row) => entries(list.value_offsets(), row)
+                .map(|entry| (names.value(entry), values.is_valid(entry).then(|| values.value(entry))))
+                .collect(),
+            _ => Vec::new(),
         }
     }
 
     /// Writes a name with its value.
-    fn json(&self, text: &mut impl Write, name: &str, row: usize) -> fmt::Result {
+    pub(crate) fn json(&self, text: &mut impl Write, name: &str, row: usize) -> fmt::Result {
         let valid = self.array().is_valid(row);
         if let Self::Bytes(array) = self {
             return json_bytes(text, name, valid.then(|| array.value(row)));
@@ -241,6 +291,14 @@ impl<'a> Cells<'a> {
                 }
                 text.write_char(']')
             }
+            Self::Texts(list, texts) => {
+                text.write_char('[')?;
+                for (at, entry) in entries(list.value_offsets(), row).enumerate() {
+                    text.write_str(if at > 0 { ", " } else { "" })?;
+                    json_text(text, texts.value(entry))?;
+                }
+                text.write_char(']')
+            }
         }
     }
 
@@ -264,7 +322,7 @@ impl<'a> Cells<'a> {
                 // Writing to a String cannot fail.
                 let _ = write!(text, "{}", TimeText(array.value(row)));
             }
-            Self::Map(..) | Self::Headers(..) => {
+            Self::Map(..) | Self::Headers(..) | Self::Texts(..) => {
                 let mut value = String::new();
                 let _ = self.json_value(&mut value, row);
                 quoted(text, &value);
@@ -273,6 +331,34 @@ impl<'a> Cells<'a> {
                 let _ = self.json_value(text, row);
             }
         }
+    }
+}
+
+/// A row of a batch, by the names of its columns.
+#[derive(Clone, Copy)]
+pub(crate) struct Row<'a> {
+    pub(crate) columns: &'a [(&'a str, Cells<'a>)],
+    pub(crate) at: usize,
+}
+
+impl<'a> Row<'a> {
+    fn cells(self, name: &str) -> Option<&'a Cells<'a>> {
+        self.columns.iter().find(|(known, _)| *known == name).map(|(_, cells)| cells)
+    }
+
+    /// Returns a number, a time or a flag.
+    pub(crate) fn number(self, name: &str) -> Option<i64> {
+        self.cells(name)?.number(self.at)
+    }
+
+    /// Returns bytes or a text.
+    pub(crate) fn bytes(self, name: &str) -> Option<&'a [u8]> {
+        self.cells(name)?.bytes(self.at)
+    }
+
+    /// Returns the names and values of headers.
+    pub(crate) fn headers(self) -> Vec<(&'a str, Option<&'a [u8]>)> {
+        self.cells("headers").map(|headers| headers.headers(self.at)).unwrap_or_default()
     }
 }
 
@@ -300,7 +386,7 @@ fn json_bytes(text: &mut impl Write, name: &str, value: Option<&[u8]>) -> fmt::R
 }
 
 /// Writes a text in quotation marks, in ASCII.
-fn json_text(text: &mut impl Write, value: &str) -> fmt::Result {
+pub(crate) fn json_text(text: &mut impl Write, value: &str) -> fmt::Result {
     text.write_char('"')?;
     for letter in value.chars() {
         match letter {

@@ -19,8 +19,11 @@
 //! - [`read`]: the walk over batches, look-ups, record batches
 //! - `verify`: findings in a segment and its indexes
 //! - `recover`: the valid part of a segment, and its indexes rebuilt
+//! - `dump`: the content of a file as lines
 
 mod compat;
+#[cfg(any(feature = "python", test))]
+mod dump;
 pub mod format;
 pub mod index;
 pub mod read;
@@ -30,6 +33,8 @@ mod test_data;
 mod verify;
 
 pub use compat::Compat;
+#[cfg(any(feature = "python", test))]
+pub use dump::{DumpOptions, dump};
 pub use format::checkpoint;
 pub use format::control_record;
 pub use format::names::{base_offset, topic_partition};

@@ -4,11 +4,12 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3_arrow::{PyRecordBatch, PySchema};
 
-use crate::arrow::text_rows;
+use crate::arrow::{text_lines as lines, text_rows};
 use crate::time_text as times;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(json_lines, m)?)?;
+    m.add_function(wrap_pyfunction!(text_lines, m)?)?;
     m.add_function(wrap_pyfunction!(csv_names, m)?)?;
     m.add_function(wrap_pyfunction!(csv_lines, m)?)?;
     m.add_function(wrap_pyfunction!(time_text, m)?)?;
@@ -22,6 +23,15 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 fn json_lines(py: Python<'_>, batch: PyRecordBatch, write: Py<PyAny>) -> PyResult<()> {
     let batch = batch.into_inner();
     py.detach(|| text_rows::json_lines(&batch, |piece| Python::attach(|py| write.call1(py, (piece,)).map(drop))))
+}
+
+/// Write rows of messages or records as lines for people. Line breaks are escaped; other control characters are not.
+///
+/// `write` is called with pieces of about 1 MiB, of whole lines.
+#[pyfunction]
+fn text_lines(py: Python<'_>, batch: PyRecordBatch, write: Py<PyAny>) -> PyResult<()> {
+    let batch = batch.into_inner();
+    py.detach(|| lines::text_lines(&batch, |piece| Python::attach(|py| write.call1(py, (piece,)).map(drop))))
 }
 
 /// Return the line of names of a CSV file.

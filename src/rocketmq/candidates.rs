@@ -137,8 +137,11 @@ impl VerifiedMessages {
         if checks.batch_size == 0 {
             return Err(Error::InvalidArgument("batch_size: expected 1 or more, got 0".to_owned()));
         }
-        let builder = log.builder(&checks.columns, Bodies::Decoded);
+        let mut builder = log.builder(&checks.columns, Bodies::Decoded);
         let messages = builder.schema();
+        if checks.body_budget == Some(0) {
+            builder = without_bodies(&log, &checks);
+        }
         let mut schema = Arc::clone(&messages);
         if checks.first_row.is_some() {
             let row = Arc::new(Field::new("query_row", DataType::Int64, true));
@@ -358,11 +361,16 @@ impl VerifiedMessages {
         let (sum, largest) = sizes.fold((0, 0), |(sum, largest), size| (sum + size, size.max(largest)));
         self.body_bytes += sum;
         if self.body_bytes + largest > budget {
-            let mut columns = self.checks.columns.clone();
-            columns.retain(|column| !matches!(column, Column::Body | Column::BodyError));
-            self.builder = self.log.builder(&columns, Bodies::Decoded);
+            self.builder = without_bodies(&self.log, &self.checks);
         }
     }
+}
+
+/// Builds batches of the columns without bodies.
+fn without_bodies(log: &CommitLog, checks: &Checks) -> BatchBuilder {
+    let mut columns = checks.columns.clone();
+    columns.retain(|column| !matches!(column, Column::Body | Column::BodyError));
+    log.builder(&columns, Bodies::Decoded)
 }
 
 /// Adds the columns that a batch lacks, with nulls.

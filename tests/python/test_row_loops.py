@@ -34,14 +34,12 @@ ROW_CALLS = {
 # Function -> reason.
 ALLOWED: dict[str, str] = {
     "cli/commands/paths.py: _write": "one value a batch, for the progress line",
-    "cli/rows.py: plain_values": "printing",
-    "cli/sources/kafka_dump.py: _sequence_texts": "printing",
     "cli/sources/rocketmq.py: _phy_offset": "one value, for info",
     "hash_index/index_directory.py: IndexDirectory._select": "query_offset returns a list of offsets",
     "kafka/find.py: _scan": "offsets of the records found, for the result",
     "kafka/find.py: _records_of": "objects of a FindResult",
     "rocketmq/explain/causes.py: _of_messages_not_indexed": "one value",
-    "rocketmq/copy.py: _put_all": "one value, for a finding",
+    "rocketmq/copy.py: copy_messages": "one value, for a finding",
     "rocketmq/index_service.py: IndexService._build": "one value a batch: where the index file rolls",
     "rocketmq/overview.py: first_time": "one value, for info",
     "rocketmq/overview.py: store_times": "two values a queue, for what is said if nothing is found",

@@ -36,7 +36,7 @@ LAYERS = {
 # The modules of a package that may use only those before them in the list.
 PACKAGE_LAYERS = {
     "hash_index": ["format", "key_hash", "write", "read", "repair", "file"],
-    "kafka": ["compat", "format", "index", "read", "verify", "recover"],
+    "kafka": ["compat", "format", "index", "read", "verify", "recover", "dump"],
 }
 
 Module = tuple[str, ...]

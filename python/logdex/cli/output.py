@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import dataclasses
 import json
@@ -10,20 +9,21 @@ import os
 import re
 import sys
 import time
-from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
+from logdex._core import json_lines, text_lines
 from logdex.errors import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from arro3.core import RecordBatch
+
+    from logdex._core import BatchStream, SegmentReader
     from logdex.report import Report
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 _UNIT = 1024
-_PIECE = 1 << 20
 _SECONDS_BETWEEN = 0.2
 _MINUTE = 60
 _HOUR = 3600
@@ -38,25 +38,36 @@ def say(text: str = "") -> None:
 
 def say_lines(lines: object) -> None:
     """Print an object whose text has lines, and no line breaks from elsewhere."""
-    for line in str(lines).split("\n"):
+    for line in str(lines).removesuffix("\n").split("\n"):
         say(line)
 
 
 def say_json(row: dict[str, Any]) -> None:
-    """Print one object on one line, in ASCII. A long text, such as a body, comes last and is encoded in pieces."""
-    long = {name: text for name, text in row.items() if isinstance(text, str) and len(text) > _PIECE}
-    sys.stdout.write(_json({name: value for name, value in row.items() if name not in long}).removesuffix("}"))
-    for name, text in long.items():
-        sys.stdout.write(f', {_json(name)}: "')
-        for at in range(0, len(text), _PIECE):
-            sys.stdout.write(_json(text[at : at + _PIECE])[1:-1])
-        sys.stdout.write('"')
-    sys.stdout.write("}\n")
-
-
-def _json(value: object) -> str:
+    """Print one object on one line, in ASCII."""
     # The one control character that json.dumps leaves as it is.
-    return json.dumps(value, default=_plain).replace("\x7f", "\\u007f")
+    say(json.dumps(row, default=str).replace("\x7f", "\\u007f"))
+
+
+def limited_batches(stream: BatchStream | SegmentReader, limit: int | None) -> Iterator[RecordBatch]:
+    """Iterate over the batches of a stream that have rows, with at most `limit` rows in all."""
+    left = sys.maxsize if limit is None else limit
+    while left and (batch := next(stream, None)) is not None:
+        part = batch.slice(0, min(left, batch.num_rows))
+        left -= part.num_rows
+        if part.num_rows:
+            yield part
+
+
+def say_rows(batches: Iterable[RecordBatch], *, as_json: bool) -> int:
+    """Print rows as JSON lines, with times in ms, or as lines for people; return their number."""
+    rows = 0
+    for batch in batches:
+        if as_json:
+            json_lines(batch, sys.stdout.write)
+        else:
+            text_lines(batch, say_lines)
+        rows += batch.num_rows
+    return rows
 
 
 def say_report(report: Report, *, json: bool) -> int:
@@ -130,27 +141,6 @@ def size_text(size: float) -> str:
     return f"{value:.1f} {_UNITS[unit]}" if unit else f"{size:.0f} bytes"
 
 
-def body_text(body: bytes | None) -> str | None:
-    """Return a body as text, or None if it is not UTF-8."""
-    try:
-        return None if body is None else body.decode()
-    except UnicodeDecodeError:
-        return None
-
-
-def json_bytes(name: str, value: bytes | None) -> dict[str, str | None]:
-    """Return bytes as text under their name; if they are not UTF-8, null, and base64 under another name."""
-    text = body_text(value)
-    if text is None and value is not None:
-        return {name: None, f"{name}_base64": base64.b64encode(value).decode("ascii")}
-    return {name: text}
-
-
-def json_headers(headers: Iterable[dict[str, Any]] | None) -> list[dict[str, str | None]]:
-    """Return the headers of a Kafka record as JSON values."""
-    return [{"key": each["key"], **json_bytes("value", each["value"])} for each in headers or ()]
-
-
 def _cell(value: object) -> str:
     if value is None:
         return "-"
@@ -159,14 +149,6 @@ def _cell(value: object) -> str:
 
 def _is_number(text: str) -> bool:
     return text == "-" or text.replace(",", "").replace(".", "").removeprefix("-").isdecimal()
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, datetime):
-        return (value - _EPOCH) // timedelta(milliseconds=1)
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode("ascii")
-    return str(value)
 
 
 class Progress:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -11,7 +12,6 @@ from logdex._types import Isolation, check_int64
 from logdex.kafka import checkpoint
 from logdex.kafka.files import MAX_OFFSET, TopicPartition, existing_directory, partition_of
 from logdex.kafka.segments import SegmentMap, Segments
-from logdex.kafka.time_search import offset_for_timestamp
 from logdex.kafka.transactions import aborted_between, aborted_by_segment, last_stable_offset
 from logdex.kafka.verify import verify_log
 from logdex.report import Damage, merge
@@ -179,7 +179,9 @@ class Log(Closing):
         """
         segments = self._current()
         broker = self._options["compat"] is not None
-        found = offset_for_timestamp(segments, self._log_start(segments), t, special=special, broker=broker)
+        is_special = not isinstance(t, datetime) if special is None else special
+        time_ms = _core.time_ms(t, name="t")
+        found = segments.offset_for_timestamp(self._log_start(segments), time_ms, special=is_special, broker=broker)
         if found is not None and not broker:
             number = segments.index_of(found[1])
             before = segments.segments[max(0, number - 1) : number]

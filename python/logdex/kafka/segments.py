@@ -1,4 +1,7 @@
-"""The segments of a partition directory: opened when needed, listed again when the directory changed, planned for a read."""
+"""The segments of a partition directory: opened when needed, listed again when the directory changed, planned for a read.
+
+Source of the search by time: UnifiedLog#fetchOffsetByTimestamp, #searchOffsetInLocalLog; ListOffsetsRequest.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,10 @@ if TYPE_CHECKING:
     Part: TypeAlias = tuple[LogSegment, int | None, int | None, Sequence[Aborted] | None]
     """A segment, its first offset, the offset after its last one, and the transactions to leave out."""
     _Stamp: TypeAlias = tuple[Any, ...]
+
+_LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED = -1, -2, -3, -4, -5
+_NONE = -1
+_NS_PER_MS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +72,43 @@ class Segments:
     def file(self, number: int, suffix: str) -> Path | None:
         """Return the path of one of a segment's files; None if it is missing."""
         return self.listing.segments[self.segments[number].base_offset].get(suffix)
+
+    def offset_for_timestamp(self, start: int, time_ms: int, *, special: bool, broker: bool) -> tuple[int, int] | None:
+        """Search the log, which begins at `start`; see `Log.offset_for_timestamp`. `broker`: answer as a broker does."""
+        if special and time_ms in (_LATEST, _EARLIEST, _EARLIEST_LOCAL, _LATEST_TIERED):
+            return _NONE, {_LATEST: self.log_end(), _LATEST_TIERED: _NONE}.get(time_ms, start)
+        if special and time_ms == _MAX_TIMESTAMP:
+            return self._newest(start, broker=broker)
+        if broker:
+            # The first segment that may reach the time is asked, and no other; a marker counts as a record.
+            reaching = (each for number, each in enumerate(self.segments) if self._largest(number) >= time_ms)
+            segment = next(reaching, None)
+            return None if segment is None else segment.offset_for_timestamp(time_ms, start)
+        # A segment's own index shows quickly that it ends before that time.
+        answers = (each.offset_for_timestamp(time_ms, start) for each in self.segments[self.index_of(start) :])
+        return next((answer for answer in answers if answer is not None), None)
+
+    def _largest(self, number: int) -> int:
+        # COMPAT(kafka LogSegment#largestTimestamp): without any timestamp the file's modification time is taken.
+        timestamp, _ = self.segments[number].max_timestamp()
+        path = self.file(number, LOG)
+        return timestamp if timestamp >= 0 or path is None else path.stat().st_mtime_ns // _NS_PER_MS
+
+    def _newest(self, start: int, *, broker: bool) -> tuple[int, int] | None:
+        """Find the first record with the largest timestamp, by the headers of all batches.
+
+        A broker takes what its time indexes know instead, of markers as well.
+        """
+        if broker:
+            known = [(segment.max_timestamp()[0], segment) for segment in self.segments]
+        else:
+            reached = self.segments[self.index_of(start) :]
+            known = [(segment.largest_data_timestamp(start), segment) for segment in reached]
+        # The first of equals.
+        time, segment = max(known, key=lambda each: each[0], default=(_NONE, None))
+        if time == _NONE or segment is None:
+            return None
+        return segment.offset_for_timestamp(time, None if broker else start)
 
     def parts(
         self, first: int, last: int, begin: int | None = None, aborted: Mapping[int, Sequence[Aborted]] | None = None

@@ -19,14 +19,16 @@ from logdex.rocketmq.write.schedule import SCHEDULE_TOPIC, DelayOffsets
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable
     from datetime import tzinfo
     from pathlib import Path
+    from typing import TypeAlias
 
     from arro3.core import RecordBatch
 
     from logdex._types import Compat, Progress, Time
     from logdex.rocketmq.store import MessageStore
+
+    _Put: TypeAlias = tuple[int, list[tuple[RecordBatch, str]]]
 
 _MAX_INT32 = (1 << 31) - 1
 _COLUMNS = (
@@ -111,12 +113,16 @@ def copy_messages(
             parts.log.set_queue_offset(name, queue_id, offset)
         # If messages are missing, the later ones get lower queue offsets, and so does the next delivery.
         delivered = {level: offsets.get((SCHEDULE_TOPIC, level - 1), 0) for level in delays}
-
-        def note(taken: RecordBatch, places: RecordBatch) -> None:
-            for level, offset in delivered_levels(taken, places, delays).items():
-                delivered[level] = max(delivered[level], offset)
-
-        count = _put_all(parts, store, chain((first,), messages), findings, note, progress=progress)
+        count, log = 0, store.commit_log
+        first_byte, size = log.min_offset, log.max_offset - log.min_offset
+        for batch in chain((first,), messages):
+            put, refused = _put(parts, batch, delays, delivered)
+            count += put
+            for message, reason in refused:
+                place = log.place(message.column("phy_offset")[0].as_py())
+                findings.append(Finding(*place, "log-message", "a message that a log takes", reason))
+            if progress is not None and (last := last_message(batch)) is not None:
+                progress(last[0] - first_byte, size)
         parts.set_delay_offsets(delivered)
         log_bytes = parts.log.wrote_offset - parts.min_offset
     except BaseException:
@@ -177,30 +183,16 @@ def _options(
     )
 
 
-def _put_all(
-    parts: StoreParts,
-    store: MessageStore,
-    messages: Iterable[RecordBatch],
-    findings: list[Finding],
-    note: Callable[[RecordBatch, RecordBatch], None],
-    *,
-    progress: Progress | None,
-) -> int:
-    """Put and dispatch messages, and return their number. `note` is called with the messages that were put and their places."""
-    first, end = store.commit_log.min_offset, store.commit_log.max_offset
-    count = 0
+def _put(parts: StoreParts, batch: RecordBatch, delays: dict[int, int], delivered: dict[int, int]) -> _Put:
+    """Put and dispatch messages; return their number and those that a log does not take, with the reasons.
 
-    for batch in messages:
-        # A queue without files begins with the queue offset of its first message.
-        parts.log.set_queue_offsets(batch)
-        taken, refused = parts.log.put_stored(batch)
-        for part, places in taken:
-            note(part, places)
-            count += part.num_rows
-        for message, reason in refused:
-            begin = store.commit_log.place(message.column("phy_offset")[0].as_py())
-            findings.append(Finding(*begin, "log-message", "a message that a log takes", reason))
-        parts.dispatch()
-        if progress is not None and (last := last_message(batch)) is not None:
-            progress(last[0] - first, end - first)
-    return count
+    `delays` is the progress of the delay levels in the store, `delivered` that of the copy.
+    """
+    # A queue without files begins with the queue offset of its first message.
+    parts.log.set_queue_offsets(batch)
+    taken, refused = parts.log.put_stored(batch)
+    for messages, places in taken:
+        for level, offset in delivered_levels(messages, places, delays).items():
+            delivered[level] = max(delivered[level], offset)
+    parts.dispatch()
+    return sum(messages.num_rows for messages, _ in taken), refused

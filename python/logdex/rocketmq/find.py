@@ -40,7 +40,8 @@ TAG_PREFIX = "T#"
 _SCAN_BUDGET_BYTES = 1 << 30
 _KEYS_A_STEP = 1_024
 _MESSAGES_A_STEP = 1_024
-_BODY_BYTES_KEPT = 64 << 20
+BODY_BUDGET_BYTES = 64 << 20
+"""Bytes of bodies that a result keeps in memory."""
 _SETTERS = tuple(getattr(Message, field.name).__set__ for field in fields(Message))
 
 
@@ -182,7 +183,8 @@ class KeySearch:
         times: TimeRange,
         max_num: int | None,
         scan: Scan,
-        progress: Progress | None = None,
+        progress: Progress | None,
+        body_budget: int,
     ) -> FindResult:
         """Find the messages of one key; see `MessageStore.find`."""
         check_max_num(max_num)
@@ -199,7 +201,7 @@ class KeySearch:
             end=times.end,
             max_num=max_num,
             tags=key.startswith(TAG_PREFIX) and self.has_tags(),
-            body_budget=_BODY_BYTES_KEPT,
+            body_budget=body_budget,
         )
         table = found.read_all()
         lost = [part[:2] for part in (*log.gaps(begin=times.begin, end=times.end), *log.damage(found.missing))]

@@ -14,7 +14,7 @@ from logdex.hash_index.query import CLOCK_SLACK_MS, TimeRange, check_clock_slack
 from logdex.report import Damage
 from logdex.rocketmq.check import StoreCheck
 from logdex.rocketmq.explain import explain
-from logdex.rocketmq.find import ANY_TOPIC, KeySearch
+from logdex.rocketmq.find import ANY_TOPIC, BODY_BUDGET_BYTES, KeySearch
 from logdex.rocketmq.index_service import INDEXES_TAGS, IndexService
 from logdex.rocketmq.layout import StoreLayout, configured_topics, find_layout, is_store
 from logdex.rocketmq.message import is_msg_id, offset_in_msg_id
@@ -163,6 +163,7 @@ class MessageStore(Closing):
         max_num: int | None = None,
         scan: Scan = "auto",
         progress: Progress | None = None,
+        body_budget: int = BODY_BUDGET_BYTES,
     ) -> FindResult:
         """Find the messages that carry a key, the newest first, each once.
 
@@ -179,6 +180,7 @@ class MessageStore(Closing):
             scan: How much of the log that no index file covers is read: "auto" up to 1 GiB a call, True all, False nothing. Later
                 calls also search what earlier calls read.
             progress: Called with the finished bytes of the log, and the total.
+            body_budget: Bytes of bodies that the result keeps in memory. It reads the others when they are asked for.
 
         Raises:
             ValueError: `max_num` is negative.
@@ -187,7 +189,9 @@ class MessageStore(Closing):
         self._check_open()
         times = TimeRange.of(begin, end)
         topic = None if topic == ANY_TOPIC else topic
-        return self._search.find(topic, key, times=times, max_num=max_num, scan=scan, progress=progress)
+        return self._search.find(
+            topic, key, times=times, max_num=max_num, scan=scan, progress=progress, body_budget=body_budget
+        )
 
     def find_batch(
         self,

@@ -1,30 +1,20 @@
-//! The files of a partition: their listing; aborted transactions, snapshots of producers, checkpoints.
+//! The files of a partition: their listing and content; aborted transactions, checkpoints.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, TimestampMillisecondArray};
 use pyo3::prelude::*;
-use pyo3_arrow::PyRecordBatch;
 
-use super::super::integer;
-use crate::kafka::{self, Listing, SegmentFiles, checkpoint, producer_snapshot, transaction_index};
+use super::super::{integer, report};
+use crate::kafka::{self, DumpOptions, Listing, SegmentFiles, checkpoint, transaction_index};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_function(wrap_pyfunction!(read_transaction_index, m)?)?;
+    m.add_function(wrap_pyfunction!(dump_file, m)?)?;
     m.add_function(wrap_pyfunction!(aborted_transactions, m)?)?;
     m.add_function(wrap_pyfunction!(read_checkpoint, m)?)?;
     m.add_function(wrap_pyfunction!(list_partition, m)?)?;
     m.add_function(wrap_pyfunction!(has_segments, m)?)?;
-    m.add_function(wrap_pyfunction!(is_partition, m)?)?;
-    m.add_function(wrap_pyfunction!(read_producer_snapshot, m)?)
-}
-
-fn batch<'py>(py: Python<'py>, columns: Vec<(&str, ArrayRef)>) -> PyResult<Bound<'py, PyAny>> {
-    let batch = RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, array)| (name, array, true)))
-        .map_err(|e| pyo3::exceptions::PyValueError::new_err(e.to_string()))?;
-    PyRecordBatch::new(batch).into_arro3(py)
+    m.add_function(wrap_pyfunction!(is_partition, m)?)
 }
 
 /// The attributes of `logdex.kafka.files.Listing`.
@@ -70,31 +60,40 @@ fn read_checkpoint(py: Python<'_>, path: PathBuf, has_topic: bool) -> PyResult<V
     Ok(py.detach(|| checkpoint::read(&path, has_topic))?)
 }
 
-/// Read a `.txnindex` file.
+/// Write the content of a file of a segment, or of a snapshot of KRaft's metadata, as lines.
+///
+/// Args:
+///     path: The file.
+///     write: Called with pieces of about 1 MiB, of text with whole lines; None: nothing is written.
+///     records: Show the records of a log, not only its batches.
+///     data: Show their keys and values.
+///     json: JSON lines; otherwise text as kafka-dump-log prints it.
 ///
 /// Returns:
-///     A record batch of version, producerId, firstOffset, lastOffset (of the marker) and lastStableOffset, and how many
-///     bytes of a torn entry follow the last whole one.
+///     A report of what is wrong with the file; `entries` is the number of lines.
 ///
 /// Raises:
-///     OSError: The system refuses.
+///     OSError: The file cannot be read.
+///     ValueError: Another file.
 ///
-/// Source: `TransactionIndex#iterable`.
+/// Source: `DumpLogSegments`.
 #[pyfunction]
-fn read_transaction_index(py: Python<'_>, path: PathBuf) -> PyResult<(Bound<'_, PyAny>, u64)> {
-    let (entries, left) = py.detach(|| transaction_index::read(&path))?;
-    let longs = |value: fn(&transaction_index::AbortedTransaction) -> i64| -> ArrayRef {
-        Arc::new(Int64Array::from_iter_values(entries.iter().map(value)))
-    };
-    let versions = Int32Array::from_iter_values(entries.iter().map(|e| i32::from(e.version)));
-    let columns: Vec<(&str, ArrayRef)> = vec![
-        ("version", Arc::new(versions)),
-        ("producerId", longs(|e| e.producer_id)),
-        ("firstOffset", longs(|e| e.first_offset)),
-        ("lastOffset", longs(|e| e.last_offset)),
-        ("lastStableOffset", longs(|e| e.last_stable_offset)),
-    ];
-    Ok((batch(py, columns)?, left))
+#[pyo3(signature = (path, write=None, *, records=false, data=false, json=false))]
+fn dump_file(
+    py: Python<'_>,
+    path: PathBuf,
+    write: Option<Py<PyAny>>,
+    records: bool,
+    data: bool,
+    json: bool,
+) -> PyResult<Bound<'_, PyAny>> {
+    let dumped = py.detach(|| {
+        kafka::dump(&path, DumpOptions { records, data, json }, |piece| match &write {
+            Some(write) => Python::attach(|py| write.call1(py, (piece,)).map(drop)),
+            None => Ok(()),
+        })
+    })?;
+    report::report(py, &dumped)
 }
 
 /// Read the transactions that a `.txnindex` file lists.
@@ -117,38 +116,4 @@ fn aborted_transactions(
 ) -> PyResult<Option<Vec<(i64, i64, i64)>>> {
     let listed = py.detach(|| transaction_index::read_trusted(&path, base_offset))?;
     Ok(listed.map(|entries| entries.iter().map(|e| (e.producer_id, e.first_offset, e.last_offset)).collect()))
-}
-
-/// Read a `.snapshot` file of the producers' state.
-///
-/// Returns:
-///     A record batch, one row a producer.
-///
-/// Raises:
-///     CorruptFileError: Another version, checksum or length.
-///     OSError: The system refuses.
-///
-/// Source: `ProducerStateManager#readSnapshot`.
-#[pyfunction]
-fn read_producer_snapshot(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyAny>> {
-    let producers = py.detach(|| producer_snapshot::read(&path))?;
-    let longs = |value: fn(&producer_snapshot::ProducerEntry) -> i64| -> ArrayRef {
-        Arc::new(Int64Array::from_iter_values(producers.iter().map(value)))
-    };
-    let ints = |value: fn(&producer_snapshot::ProducerEntry) -> i32| -> ArrayRef {
-        Arc::new(Int32Array::from_iter_values(producers.iter().map(value)))
-    };
-    let times = TimestampMillisecondArray::from_iter_values(producers.iter().map(|p| p.timestamp));
-    let open: Int64Array = producers.iter().map(|p| p.current_txn_first_offset).collect();
-    let columns: Vec<(&str, ArrayRef)> = vec![
-        ("producerId", longs(|p| p.producer_id)),
-        ("producerEpoch", ints(|p| i32::from(p.producer_epoch))),
-        ("lastSequence", ints(|p| p.last_sequence)),
-        ("lastOffset", longs(|p| p.last_offset)),
-        ("offsetDelta", ints(|p| p.offset_delta)),
-        ("timestamp", Arc::new(times.with_timezone("UTC"))),
-        ("coordinatorEpoch", ints(|p| p.coordinator_epoch)),
-        ("currentTxnFirstOffset", Arc::new(open)),
-    ];
-    batch(py, columns)
 }

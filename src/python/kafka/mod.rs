@@ -1,7 +1,6 @@
 //! The Kafka part of the extension module.
 
 mod arguments;
-mod control_record;
 mod files;
 mod key_entries;
 mod offset_index;
@@ -21,7 +20,6 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     reader::register(m)?;
     segment::register(m)?;
     key_entries::register(m)?;
-    control_record::register(m)?;
     records::register(m)?;
     producer_state::register(m)?;
     recovered::register(m)?;

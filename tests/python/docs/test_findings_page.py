@@ -29,3 +29,13 @@ def test_a_finding_has_a_kind_of_the_page() -> None:
 def test_the_causes_are_those_of_the_page() -> None:
     listed = re.findall(r"^\| `([a-z-]+)` \| (.+) \|$", PAGE.split("## Causes")[1].split("\n## ")[0], re.MULTILINE)
     assert dict(listed) == CAUSES
+
+
+def test_no_cell_of_the_tables_about_missing_data_is_silent() -> None:
+    sections = [part for part in re.split(r"^##+ ", PAGE, flags=re.MULTILINE) if "says about missing data" in part[:60]]
+    assert len(sections) == 3
+    for section in sections:
+        rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")]
+        assert len(rows) >= 5
+        assert {len(row) for row in rows} == {len(rows[0])}
+        assert all(cell.strip() for row in rows for cell in row)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import sys
 from typing import TYPE_CHECKING, Any
 
-from logdex._core import local_path
+from logdex._core import dump_file, local_path
 from logdex.cli.arguments import TIMES, add_options, command, count, int32, raw_bytes, word
-from logdex.cli.output import Progress, complain, say, say_json, say_report
-from logdex.cli.rows import say_rows
+from logdex.cli.output import Progress, complain, say, say_json, say_lines, say_report, say_rows
 from logdex.cli.sources import nothing_matches, open_first
-from logdex.cli.sources.kafka import open_part, open_source, say_record
-from logdex.cli.sources.kafka_dump import Dump, files_to_dump
+from logdex.cli.sources.kafka import files_to_dump, open_part, open_source
 from logdex.kafka import Log, LogDir, LogSegment, ProducerState, build_key_index, find
 from logdex.kafka.files import LOG
 from logdex.kafka.find import RECORD_COLUMNS
@@ -109,17 +108,14 @@ def add_parsers(subparsers: Subparsers) -> None:
 
 def run_dump(arguments: argparse.Namespace) -> int:
     """Print files; 1 if they have faults."""
-    dump = Dump(deep=arguments.deep or arguments.print_data_log, data=arguments.print_data_log, json=arguments.json)
+    data = arguments.print_data_log
+    options = {"records": arguments.deep or data, "data": data, "json": arguments.json}
+    findings = []
     for path in files_to_dump([local_path(path) for path in arguments.paths]):
-        lines = dump.file(path)
         if not arguments.json:
             say(f"Dumping {path}")
-        for line in lines:
-            if isinstance(line, str):
-                say(line)
-            else:
-                say_json({"file": str(path), **line})
-    for finding in dump.findings:
+        findings += dump_file(path, sys.stdout.write if arguments.json else say_lines, **options).findings
+    for finding in findings:
         if arguments.json:
             say_json({"type": "finding", **dataclasses.asdict(finding)})
         else:
@@ -127,7 +123,7 @@ def run_dump(arguments: argparse.Namespace) -> int:
                 f"{finding.path} at byte {finding.offset}: {finding.kind}: "
                 f"expected {finding.expected}, found {finding.found}"
             )
-    return 1 if dump.findings else 0
+    return 1 if findings else 0
 
 
 def run_find(arguments: argparse.Namespace) -> int:
@@ -143,7 +139,7 @@ def run_find(arguments: argparse.Namespace) -> int:
         max_num=arguments.max,
     )
     columns = [name for name in RECORD_COLUMNS if arguments.body or name != "value"]
-    say_rows(result.to_arrow().select(columns).to_batches(), say_record, as_json=arguments.json)
+    say_rows(result.to_arrow().select(columns).to_batches(), as_json=arguments.json)
     if result.truncated:
         complain(f"there are more than {arguments.max}")
     if result.scanned_offsets:

@@ -9,8 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from logdex._core import SegmentReader, csv_lines, csv_names, json_lines, local_path, time_text
 from logdex.cli.arguments import FILTERS, OPEN, add_options, add_source, command, open_options
-from logdex.cli.output import Progress, complain, say, say_facts, say_json, say_report, size_text, table
-from logdex.cli.rows import limited_batches, say_rows
+from logdex.cli.output import (
+    Progress,
+    complain,
+    limited_batches,
+    say,
+    say_facts,
+    say_json,
+    say_report,
+    say_rows,
+    size_text,
+    table,
+)
 from logdex.cli.sources import kafka, nothing_matches, open_first, rocketmq
 from logdex.errors import LogdexError
 
@@ -120,7 +130,7 @@ def cat(arguments: argparse.Namespace) -> int:
     """Print the rows; 1 if no row passes the filters."""
     with _open(arguments) as source:
         stream = source.rows(arguments, body=arguments.body)
-        printed = say_rows(limited_batches(stream, arguments.limit), source.say_row, as_json=arguments.json)
+        printed = say_rows(limited_batches(stream, arguments.limit), as_json=arguments.json)
         _say_passed_over(stream)
         _say_nothing(source, arguments, printed)
     return 0 if printed else 1

@@ -8,9 +8,9 @@ from arro3.core import RecordBatchReader
 
 from logdex._core import time_text
 from logdex.cli.arguments import TIMES, add_options, add_source, command, count, open_options, word
-from logdex.cli.output import Progress, complain, in_flags, say_json, say_lines, size_text
-from logdex.cli.rows import MESSAGE_COLUMNS, say_message, say_rows
+from logdex.cli.output import Progress, complain, in_flags, say_json, say_lines, say_rows, size_text
 from logdex.cli.sources import nothing_matches
+from logdex.cli.sources.rocketmq import MESSAGE_COLUMNS
 from logdex.hash_index.query import TimeRange
 from logdex.rocketmq import MessageStore
 from logdex.rocketmq.find import ANY_TOPIC
@@ -87,12 +87,14 @@ def find(arguments: argparse.Namespace) -> int:
                 max_num=arguments.max,
                 scan=_SCANS[arguments.scan],
                 progress=progress,
+                # Each body is printed once, a batch at a time.
+                body_budget=0,
             )
         batches: Iterable[RecordBatch] = RecordBatchReader.from_stream(result if arguments.body else result.heads())
         if by_id is not None and not result and arguments.max != 0:
             batches = [store.commit_log.messages([by_id.phy_offset])]
         columns = [name for name in MESSAGE_COLUMNS if arguments.body or name not in ("body", "body_error")]
-        printed = say_rows((batch.select(columns) for batch in batches), say_message, as_json=arguments.json)
+        printed = say_rows((batch.select(columns) for batch in batches), as_json=arguments.json)
         found = printed > 0 or result.truncated
         _say_limits(result, arguments)
         if not found:

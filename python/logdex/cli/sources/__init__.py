@@ -51,9 +51,7 @@ class Description:
 
 
 class Source(Closing):
-    """One opened path. A source without rows leaves out `rows` and `say_row`, which prints one."""
-
-    say_row: Callable[..., None]
+    """One opened path. A source without rows leaves out `rows`."""
 
     def __init__(self, opened: Any) -> None:  # noqa: ANN401 -- each kind says its type
         self.opened = opened

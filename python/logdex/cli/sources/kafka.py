@@ -6,14 +6,21 @@ import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from logdex._core import broker_lock_holder, time_text
-from logdex.cli.output import body_text, say
+from logdex._core import broker_lock_holder, dump_file
+from logdex.cli.output import complain
 from logdex.cli.sources import Description, Listing, Part, Source
-from logdex.cli.sources.kafka_dump import Dump, is_known
 from logdex.errors import CorruptFileError
 from logdex.hash_index import IndexDirectory
 from logdex.kafka import Log, LogDir, LogSegment, OffsetIndex, TimeIndex, checkpoint
-from logdex.kafka.files import LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TXN_INDEX, parse_segment_file
+from logdex.kafka.files import (
+    LOG,
+    OFFSET_INDEX,
+    SNAPSHOT,
+    TIME_INDEX,
+    TXN_INDEX,
+    parse_metadata_snapshot,
+    parse_segment_file,
+)
 from logdex.kafka.find import RECORD_COLUMNS
 from logdex.kafka.key_index import KeySettings
 from logdex.kafka.verify import content_findings
@@ -29,7 +36,6 @@ if TYPE_CHECKING:
     from logdex.cli.sources import Facts
     from logdex.report import Finding
 
-_SHOWN_BYTES = 2_000
 _TIMES = ("begin_timestamp", "end_timestamp", "log_bytes")
 
 _PROPERTIES = {"meta.properties": "properties of a broker", "partition.metadata": "properties of a partition"}
@@ -40,34 +46,11 @@ _OFFSETS = {
     checkpoint.CLEANER: "checkpoint: offsets up to which logs were compacted",
 }
 _MOST_BYTES = 1 << 20  # of a file of properties
-
-
-def say_record(row: dict[str, Any]) -> None:
-    """Print a record as a line, with the value below it if it was read."""
-    head = [
-        time_text(row["timestamp"]) or "-",
-        f"{row['topic']}-{row['partition']}@{row['offset']}",
-        f"key={_shown(row['key'])}",
-    ]
-    head += [f"{each['key']}={_shown(each['value'])}" for each in row["headers"] or ()]
-    say("  ".join(head))
-    if "value" in row:
-        say(f"    {_shown(row['value'])}")
-
-
-def _shown(content: bytes | None) -> str:
-    if content is None:
-        return "null"
-    text = body_text(content)
-    shown = content[: _SHOWN_BYTES // 2].hex(" ") if text is None else text[:_SHOWN_BYTES]
-    full = _SHOWN_BYTES // 2 if text is None else _SHOWN_BYTES
-    more = len(content if text is None else text) - full
-    return f"{shown} ({more:,} more)" if more > 0 else shown
+_BOOTSTRAP = "bootstrap.checkpoint"
 
 
 class _KafkaSource(Source):
     opened: LogDir | Log | LogSegment
-    say_row = staticmethod(say_record)
 
     def describe(self) -> Description:
         damage = Damage()
@@ -186,9 +169,39 @@ def open_part(path: Path, **options: Any) -> Part | None:  # noqa: ANN401, ARG00
     return _beside(path) if parsed is None else _of_segment(path, *parsed)
 
 
+def files_to_dump(paths: list[Path]) -> list[Path]:
+    """Return the files to dump: each path, or the files of a partition's directory by name.
+
+    Files of another kind are ignored, because a shell's `partition/*` names them, too; a message names those that were given.
+
+    Raises:
+        OSError: A path does not exist.
+        ValueError: Nothing can be dumped.
+    """
+    wanted = []
+    for path in paths:
+        if path.is_dir():
+            wanted += sorted(filter(_is_dumped, path.iterdir()))
+            continue
+        path.stat()
+        if _is_dumped(path):
+            wanted.append(path)
+        else:
+            complain(f"ignoring {path}: no file of a segment")
+    if not wanted:
+        raise ValueError(f"{paths[0]}: no file of a segment, nor a partition's directory with one")
+    return wanted
+
+
+def _is_dumped(path: Path) -> bool:
+    names_segment = parse_segment_file(path.name) is not None
+    return names_segment or path.name == _BOOTSTRAP or parse_metadata_snapshot(path.name) is not None
+
+
 def _beside(path: Path) -> Part | None:
-    if is_known(path):
-        return Part(path, "Kafka snapshot of KRaft's metadata", lambda: (_counted(path), []), lambda: _check(path))
+    if _is_dumped(path):
+        kind = "Kafka snapshot of KRaft's metadata"
+        return Part(path, kind, lambda: (_counted(path), []), partial(dump_file, path))
     if path.name in _PROPERTIES:
         return Part(path, f"Kafka {_PROPERTIES[path.name]}", lambda: (_properties(path), []))
     if path.name == checkpoint.CLEAN_SHUTDOWN:
@@ -223,7 +236,8 @@ def _of_segment(path: Path, offset: int, suffix: str) -> Part | None:
     def describe() -> Facts:
         return {name: offset, "file_bytes": path.stat().st_size, **facts(path)}, []
 
-    return Part(path, f"Kafka {kind}", describe, lambda: _check(path))
+    # A file is checked against the log beside it.
+    return Part(path, f"Kafka {kind}", describe, partial(dump_file, path))
 
 
 def _sparse_index(kind: type[OffsetIndex | TimeIndex], names: tuple[str, str], path: Path) -> dict[str, Any]:
@@ -234,15 +248,8 @@ def _sparse_index(kind: type[OffsetIndex | TimeIndex], names: tuple[str, str], p
 
 
 def _counted(path: Path) -> dict[str, Any]:
-    report = _check(path)
+    report = dump_file(path)
     return {"entries": report.checked["entries"], "faults": len(report.findings) or None}
-
-
-def _check(path: Path) -> Report:
-    """Check a file against the log beside it, as a dump does."""
-    dump = Dump(json=True)
-    entries = sum(1 for _ in dump.file(path))
-    return Report(dump.findings, {"files": 1, "entries": entries})
 
 
 def _offsets(path: Path) -> Facts:

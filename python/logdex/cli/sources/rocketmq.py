@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from logdex.cli.rows import MESSAGE_COLUMNS, say_message
 from logdex.cli.sources import Description, Listing, Part, Source
 from logdex.hash_index.rolling import is_index_file_name
 from logdex.report import Report, merge
-from logdex.rocketmq import CommitLog, ConsumeQueue, IndexFile, IndexService, MessageStore, StoreCheckpoint
+from logdex.rocketmq import CommitLog, ConsumeQueue, IndexFile, IndexService, Message, MessageStore, StoreCheckpoint
 from logdex.rocketmq.layout import OFFSET_NAME
 from logdex.rocketmq.overview import checkpoint_times, first_time
 from logdex.rocketmq.queues import UNIT_BYTES
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from logdex.cli.output import Progress
     from logdex.cli.sources import Facts
 
+MESSAGE_COLUMNS = tuple(field.name for field in fields(Message))
 _LOG_NAME_DIGITS = 20
 _QUEUES = ("consumequeue", "batchconsumequeue")
 _EXTENSIONS = "consumequeue_ext"
@@ -36,7 +37,6 @@ _MARKS = {
 
 class _StoreSource(Source):
     opened: MessageStore
-    say_row = staticmethod(say_message)
 
     def describe(self) -> Description:
         overview = self.opened.overview()

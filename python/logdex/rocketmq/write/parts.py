@@ -23,7 +23,7 @@ from logdex._core import (
     delay_levels_ms,
     make_directory,
     sync_directory,
-    truncate_log,
+    sync_file,
 )
 from logdex._files import replace_file
 from logdex.report import Report
@@ -32,13 +32,7 @@ from logdex.rocketmq.layout import ABORT, StoreLayout
 from logdex.rocketmq.queues import QueueSet
 from logdex.rocketmq.write.dispatch import Dispatcher
 from logdex.rocketmq.write.options import DEFAULT_FILE_SIZE
-from logdex.rocketmq.write.recovery import (
-    READING,
-    RecoveryPlan,
-    complete_last_file,
-    holds_log,
-    plan_recovery,
-)
+from logdex.rocketmq.write.recovery import READING, RecoveryPlan, holds_log, plan_recovery
 from logdex.rocketmq.write.schedule import DelayOffsets, ScheduleService
 
 if TYPE_CHECKING:
@@ -129,15 +123,15 @@ class StoreParts:
 
     def _truncate(self, plan: RecoveryPlan) -> dict[str, int]:
         """Truncate the log and the index at the end of the log; return counts of what was removed."""
-        counts = {"log_bytes": plan.end - plan.begin, "messages_cut_off": plan.messages_lost}
+        counts = plan.truncate(self._layout.commit_log)
         if plan.file_size:
-            removed = truncate_log(self._layout.commit_log, plan.end).checked
-            counts |= {"bytes_cut": removed["bytes_cut"], "log_files_deleted": removed["files_deleted"]}
-            complete_last_file(self._layout, plan.file_size)
+            # No broker starts with a shorter file.
+            with CommitLog.open(self._layout.commit_log) as log:
+                sync_file(log.files[-1], plan.file_size)
         # The newest first: a crash in between leaves no hole in the index.
         for path in reversed(plan.index_beyond):
             path.unlink(missing_ok=True)
-        return counts | {"index_files_deleted": len(plan.index_beyond)}
+        return counts
 
     def _open_parts(self, plan: RecoveryPlan) -> None:
         layout, options = self._layout, self._options

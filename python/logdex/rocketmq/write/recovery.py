@@ -20,7 +20,6 @@ from logdex._core import (
     StoreCheckpoint,
     broker_lock_holder,
     index_holds_tags,
-    sync_file,
     truncate_log,
 )
 from logdex.errors import CorruptFileError, LockedError
@@ -92,6 +91,14 @@ class RecoveryPlan:
     messages_lost: int = 0
     findings: list[Finding] = field(default_factory=list)
 
+    def truncate(self, commit_log: str, *, dry_run: bool = False) -> dict[str, int]:
+        """Truncate the log at its end; return counts of what is removed, also from the index."""
+        counts = {"log_bytes": self.end - self.begin, "messages_cut_off": self.messages_lost}
+        if self.file_size:
+            removed = truncate_log(commit_log, self.end, dry_run=dry_run).checked
+            counts |= {"bytes_cut": removed["bytes_cut"], "log_files_deleted": removed["files_deleted"]}
+        return counts | {"index_files_deleted": len(self.index_beyond)}
+
 
 def plan_recovery(layout: StoreLayout, options: StoreOptions, queue_end: int) -> RecoveryPlan:
     """Find out what a start must do to a store whose log has files; nothing is changed. Queues lead up to `queue_end`.
@@ -157,17 +164,7 @@ def dry_run(root: Path, options: StoreOptions) -> Report:
     if (pid := broker_lock_holder(root / "lock")) is not None:
         raise LockedError(str(root / "lock"), pid)
     plan = plan_recovery(layout, options, ConsumeQueueWriter.check_files(root, **options.queue_files))
-    cut = truncate_log(layout.commit_log, plan.end, dry_run=True).checked
-    return Report(
-        plan.findings,
-        {
-            "log_bytes": plan.end - plan.begin,
-            "messages_cut_off": plan.messages_lost,
-            "bytes_cut": cut["bytes_cut"],
-            "log_files_deleted": cut["files_deleted"],
-            "index_files_deleted": len(plan.index_beyond),
-        },
-    )
+    return Report(plan.findings, plan.truncate(layout.commit_log, dry_run=True))
 
 
 def _file_size(log: CommitLog, end: int, wanted: int | None) -> int:
@@ -238,9 +235,3 @@ def _inspect_index(
     # Not from the end of the queues: if the index lost its newest file, it ends earlier, and a put would leave a hole. The last
     # indexed message is not indexed again.
     return max(log.min_offset, max(ends.values(), default=-1) + 1), beyond, tags
-
-
-def complete_last_file(layout: StoreLayout, file_size: int) -> None:
-    """Extend the last file of a log to its whole length: no broker starts with a shorter one."""
-    with CommitLog.open(layout.commit_log) as log:
-        sync_file(log.files[-1], file_size)
