@@ -61,6 +61,7 @@ __all__ = [
     "_open_store_checkpoint",
     "_open_time_index",
     "aborted_transactions",
+    "any_transactional",
     "broker_lock_holder",
     "certain_range",
     "chain_statistics",
@@ -119,6 +120,7 @@ __all__ = [
     "time_ms",
     "time_text",
     "truncate_log",
+    "unlisted_transactions",
     "unput_entries",
 ]
 
@@ -1031,8 +1033,6 @@ class ProducerState:
     def of_snapshot(path: _Path) -> ProducerState: ...
     @property
     def first_open_offset(self) -> int | None: ...
-    @property
-    def is_transactional(self) -> bool: ...
 
 @final
 class RecoveredSegment:
@@ -1097,6 +1097,8 @@ def aborted_transactions(path: _Path, base_offset: int) -> list[tuple[int, int, 
 def key_entries(records: RecordBatch, header: str | None = None) -> RecordBatch: ...
 def key_text(key: bytes) -> str: ...
 def record_batch(records: Sequence[Any]) -> RecordBatch: ...
+def any_transactional(snapshots: Sequence[_Path]) -> bool: ...
+def unlisted_transactions(segments: Sequence[LogSegment], *, after_crash: bool) -> list[Finding]: ...
 def _open_offset_index(
     path: _Path, check: Check, access: Access, compat: str | None, base_offset: int | None
 ) -> OffsetIndex: ...

@@ -58,7 +58,7 @@ pub use read::segment_range::{AbortedRange, AbortedRanges, SegmentRange};
 pub use read::segment_reader::{OnError, SegmentReader};
 pub use read::{batch_columns, record_columns};
 pub use recover::Recovered;
-pub use verify::{LogContext, VerifiableIndex, verify_index};
+pub use verify::{LogContext, VerifiableIndex, unlisted_transactions, verify_index};
 
 /// Segments and indexes are shared between threads, readers move between them.
 const _: () = {

@@ -1,6 +1,7 @@
 //! Arguments from Python: words, geometry, columns.
 
-use std::sync::Arc;
+use std::cmp::min;
+use std::sync::{Arc, LazyLock};
 use std::thread::available_parallelism;
 
 use arrow_array::cast::AsArray;
@@ -54,10 +55,13 @@ const MOST_THREADS: usize = 64;
 /// The most threads of a call that leaves the number to us.
 const USUAL_THREADS: usize = 4;
 
+/// The number of processors for this process. To count them, the system reads several files.
+static PROCESSORS: LazyLock<usize> = LazyLock::new(|| available_parallelism().map_or(1, usize::from));
+
 /// The number of threads of a call; `None`: as many as there are processors for this process, at most 4.
 pub(super) fn threads(threads: Option<i64>) -> PyResult<usize> {
     let Some(threads) = threads else {
-        return Ok(available_parallelism().map_or(1, usize::from).min(USUAL_THREADS));
+        return Ok(min(*PROCESSORS, USUAL_THREADS));
     };
     let wanted = usize::try_from(threads).ok().filter(|threads| (1..=MOST_THREADS).contains(threads));
     wanted.ok_or_else(|| PyValueError::new_err(format!("threads={threads}: expected 1 to {MOST_THREADS}, or None")))

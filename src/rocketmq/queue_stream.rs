@@ -37,6 +37,8 @@ const STEP_BYTES: u64 = 8 << 20;
 /// Units to read ahead, of one queue and of all queues together.
 const AHEAD: usize = 8192;
 const AHEAD_OF_ALL: usize = 1 << 20;
+/// Messages that are read and decoded together.
+const BLOCK: usize = 64;
 /// A share of a step has at least this number of messages, or starting a thread costs more than it saves.
 const LEAST_SHARE: usize = 256;
 /// The same for queues whose last unit is read.
@@ -249,69 +251,134 @@ impl Cursor {
 }
 
 /// A share of the messages of a step. One thread at a time reads and decodes it.
+///
+/// Messages are decoded when they are read, because they are in the processor's cache then, and their memory is used again for the
+/// next ones. The rows are returned only after the whole step was checked.
 struct Share {
+    /// The messages of one block.
     frames: FramesAt,
     builder: BatchBuilder,
     /// The units, with the numbers of their queues.
     units: Vec<(usize, Unit)>,
     /// Whether each unit refers to its message, or the system's error; `None` if no thread read them.
     outcome: Option<Result<Vec<bool>>>,
-    /// The units whose messages are returned, and the number already taken.
-    places: Vec<usize>,
-    taken: usize,
+    /// Number of units whose messages were decoded.
+    decoded: usize,
+    /// Rows of this step in `ready` or in the builder.
+    rows: usize,
     /// A batch to be returned before the next one is decoded.
     ready: Option<RecordBatch>,
 }
 
 impl Share {
-    /// Reads the messages of the units.
-    fn read(&mut self, cursors: &[Cursor]) {
-        let wanted: Vec<Wanted> = self.units.iter().map(|(_, unit)| unit.wanted()).collect();
-        self.outcome = Some(self.frames.read(&wanted).map(|()| {
-            let is_of = |(place, (number, unit)): (usize, &(usize, Unit))| {
-                let row = self.frames.row(place);
-                cursors.get(*number).is_some_and(|cursor| is_of(row.as_ref(), &cursor.part, *unit))
-            };
-            self.units.iter().enumerate().map(is_of).collect()
-        }));
+    /// Takes the units of a step.
+    fn begin(&mut self, units: &[(usize, Unit)]) {
+        self.units = units.to_vec();
+        self.outcome = None;
+        (self.decoded, self.rows) = (0, 0);
     }
 
-    /// Decodes messages until a batch is full, or all are decoded; `ends`: then the batch ends, too.
-    fn decode(&mut self, batch_size: usize, filter: &Filter, ends: bool) {
-        while self.taken < self.places.len() {
-            if self.add_rows(batch_size, filter) {
-                self.ready = Some(self.builder.take());
-                return;
+    /// Checks the units of a step, and decodes their messages until a batch is full or a unit does not refer to its message.
+    fn read(&mut self, cursors: &[Cursor], rules: &Rules) {
+        self.outcome = Some(self.read_units(cursors, rules));
+    }
+
+    fn read_units(&mut self, cursors: &[Cursor], rules: &Rules) -> Result<Vec<bool>> {
+        let mut outcome = Vec::with_capacity(self.units.len());
+        let mut is_right = true;
+        while outcome.len() < self.units.len() {
+            let first = outcome.len();
+            outcome.extend(self.read_block(first, BLOCK, cursors)?);
+            is_right = is_right && outcome.iter().skip(first).all(|is_of| *is_of);
+            if is_right && self.ready.is_none() {
+                self.add_rows(first, outcome.len(), rules);
             }
         }
-        if ends && self.builder.rows() > 0 {
+        if is_right && rules.ends {
+            self.finish();
+        }
+        Ok(outcome)
+    }
+
+    /// Reads the messages of the units from this one on, `count` at most. Returns whether each unit refers to its message.
+    fn read_block(&mut self, first: usize, count: usize, cursors: &[Cursor]) -> Result<Vec<bool>> {
+        let units = self.units.get(first..).unwrap_or_default();
+        let units = units.get(..count).unwrap_or(units);
+        let wanted: Vec<Wanted> = units.iter().map(|(_, unit)| unit.wanted()).collect();
+        self.frames.read(&wanted)?;
+        let is_of = |(place, (number, unit)): (usize, &(usize, Unit))| {
+            let row = self.frames.row(place);
+            cursors.get(*number).is_some_and(|cursor| is_of(row.as_ref(), &cursor.part, *unit))
+        };
+        Ok(units.iter().enumerate().map(is_of).collect())
+    }
+
+    /// Adds the messages of the units `first..end`, which were read last. If this makes the batch full, it is `ready`.
+    fn add_rows(&mut self, first: usize, end: usize, rules: &Rules) {
+        let space_left = rules.batch_size - self.builder.rows();
+        let mut rows = Vec::with_capacity(end - first);
+        let mut numbers = Vec::with_capacity(end - first);
+        let mut next = first;
+        while next < end && rows.len() < space_left {
+            let row = self.frames.row(next - first);
+            if let Some(row) = row.filter(|row| rules.filter.passes(&row.frame, row.place.phy_offset)) {
+                rows.push(row);
+                numbers.push(next);
+            }
+            next += 1;
+        }
+        let added = self.builder.append(&rows);
+        self.rows += added;
+        self.decoded = numbers.get(added).copied().unwrap_or(next);
+        if added < rows.len() || self.builder.rows() >= rules.batch_size {
             self.ready = Some(self.builder.take());
         }
     }
 
-    /// Adds messages to the batch; returns whether it is full.
-    fn add_rows(&mut self, batch_size: usize, filter: &Filter) -> bool {
-        const BLOCK: usize = 64;
-        let space_left = (batch_size - self.builder.rows()).min(BLOCK);
-        let mut rows = Vec::with_capacity(space_left);
-        let mut numbers = Vec::with_capacity(space_left);
-        let mut at = self.taken;
-        while let Some(place) = self.places.get(at).filter(|_| rows.len() < space_left) {
-            let row = self.frames.row(*place);
-            if let Some(row) = row.filter(|row| filter.passes(&row.frame, row.place.phy_offset)) {
-                rows.push(row);
-                numbers.push(at);
+    /// Decodes the messages that were not decoded when they were checked, until a batch is full. They are read again. `ends`: then
+    /// the batch ends, too.
+    fn decode(&mut self, cursors: &[Cursor], rules: &Rules, ends: bool) -> Result<()> {
+        while self.decoded < self.units.len() && self.ready.is_none() {
+            let first = self.decoded;
+            let is_of = self.read_block(first, BLOCK.min(rules.batch_size), cursors)?;
+            let lost = is_of.iter().position(|is_of| !is_of);
+            if let Some((_, unit)) = lost.and_then(|place| self.units.get(first + place)) {
+                return Err(Error::corrupt(
+                    rules.log.path(),
+                    unit.wanted().phy_offset,
+                    "the message that was found at this offset of the log",
+                    "none: its file was deleted or changed meanwhile",
+                ));
             }
-            at += 1;
+            self.add_rows(first, first + is_of.len(), rules);
         }
-        let added = self.builder.append(&rows);
-        self.taken = numbers.get(added).copied().unwrap_or(at);
-        added < rows.len() || self.builder.rows() >= batch_size
+        if ends {
+            self.finish();
+        }
+        Ok(())
+    }
+
+    /// Ends the batch.
+    fn finish(&mut self) {
+        if self.ready.is_none() && self.decoded >= self.units.len() && self.builder.rows() > 0 {
+            self.ready = Some(self.builder.take());
+        }
+    }
+
+    /// Drops the messages that end after this offset of the log, and the rows of this step.
+    fn cut(&mut self, end: u64) {
+        if self.rows > 0 {
+            let batch = self.ready.take().unwrap_or_else(|| self.builder.take());
+            let before = batch.num_rows().saturating_sub(self.rows);
+            self.ready = (before > 0).then(|| batch.slice(0, before));
+        }
+        (self.decoded, self.rows) = (0, 0);
+        self.units.retain(|(_, unit)| unit.end() <= end);
     }
 
     /// Returns whether all batches were returned. Without `ends` the last rows stay for the batch of the next step.
     fn is_done(&self, ends: bool) -> bool {
-        self.ready.is_none() && self.taken >= self.places.len() && !(ends && self.builder.rows() > 0)
+        self.ready.is_none() && self.decoded >= self.units.len() && !(ends && self.builder.rows() > 0)
     }
 }
 
@@ -331,6 +398,15 @@ fn in_threads<'a, T: Send + 'a>(mut items: impl Iterator<Item = &'a mut T>, work
     });
 }
 
+/// What all shares have in common.
+struct Rules {
+    log: Arc<CommitLog>,
+    batch_size: usize,
+    filter: Filter,
+    /// Whether batches end with a share.
+    ends: bool,
+}
+
 /// Reads the messages of parts of queues as record batches.
 pub struct QueueStream {
     cursors: Vec<Cursor>,
@@ -339,8 +415,7 @@ pub struct QueueStream {
     /// Messages that are only checked.
     borders: FramesAt,
     schema: SchemaRef,
-    batch_size: usize,
-    filter: Filter,
+    rules: Rules,
     begin: i64,
     end: i64,
     log_begin: i64,
@@ -371,11 +446,11 @@ impl QueueStream {
             builder: log.builder(&options.columns, options.bodies),
             units: Vec::new(),
             outcome: None,
-            places: Vec::new(),
-            taken: 0,
+            decoded: 0,
+            rows: 0,
             ready: None,
         };
-        let shares = (0..options.threads.max(1)).map(|_| share()).collect();
+        let shares: Vec<Share> = (0..options.threads.max(1)).map(|_| share()).collect();
         let ahead = (AHEAD_OF_ALL / parts.len().max(1)).clamp(64, AHEAD);
         let signed = |offset: u64| i64::try_from(offset).unwrap_or(i64::MAX);
         Ok(Self {
@@ -387,8 +462,12 @@ impl QueueStream {
             shares,
             borders,
             schema: columns::schema(&options.columns),
-            batch_size: options.batch_size,
-            filter: options.filter,
+            rules: Rules {
+                log: Arc::clone(log),
+                batch_size: options.batch_size,
+                filter: options.filter,
+                ends: options.threads > 1,
+            },
             fault: None,
             ended: false,
         })
@@ -411,21 +490,30 @@ impl QueueStream {
     /// The system's error, with the path.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         loop {
-            let ends = self.ended || self.shares.len() > 1;
-            let Some(current) = self.shares.iter().position(|share| !share.is_done(ends)) else {
-                if self.ended {
-                    return Ok(None);
-                }
-                self.next_step()?;
-                continue;
+            let ends = self.ended || self.rules.ends;
+            let step = match self.shares.iter().position(|share| !share.is_done(ends)) {
+                Some(current) => match self.shares.get_mut(current).and_then(|share| share.ready.take()) {
+                    Some(batch) => return Ok(Some(batch)),
+                    None => self.decode_rest(current, ends),
+                },
+                None if self.ended => return Ok(None),
+                None => self.next_step(),
             };
-            if let Some(batch) = self.shares.get_mut(current).and_then(|share| share.ready.take()) {
-                return Ok(Some(batch));
+            if let Err(error) = step {
+                // Messages may have been decoded that were not checked.
+                self.shares.clear();
+                self.ended = true;
+                return Err(error);
             }
-            let Self { shares, batch_size, filter, .. } = self;
-            let left = shares.iter_mut().skip(current).filter(|share| share.ready.is_none() && !share.is_done(ends));
-            in_threads(left, |share| share.decode(*batch_size, filter, ends));
         }
+    }
+
+    /// Decodes the next batches of the step.
+    fn decode_rest(&mut self, current: usize, ends: bool) -> Result<()> {
+        let Self { shares, cursors, rules, .. } = self;
+        let left = shares.iter_mut().skip(current).filter(|share| share.ready.is_none() && !share.is_done(ends));
+        in_threads(left, |share| share.outcome = share.decode(cursors, rules, ends).err().map(Err));
+        shares.iter_mut().find_map(|share| share.outcome.take()?.err()).map_or(Ok(()), Err)
     }
 
     /// Reads the messages of the next units, and checks up to which offset they can be returned.
@@ -434,36 +522,32 @@ impl QueueStream {
         let most = units.len().div_ceil(self.shares.len()).max(LEAST_SHARE);
         let mut parts = units.chunks(most);
         for share in &mut self.shares {
-            share.units = parts.next().unwrap_or_default().to_vec();
-            (share.taken, share.outcome) = (0, None);
-            share.places.clear();
+            share.begin(parts.next().unwrap_or_default());
         }
-        let cursors = &self.cursors;
-        in_threads(self.shares.iter_mut().filter(|share| !share.units.is_empty()), |share| share.read(cursors));
+        let Self { cursors, rules, .. } = self;
+        in_threads(self.shares.iter_mut().filter(|share| !share.units.is_empty()), |share| share.read(cursors, rules));
         for share in &mut self.shares {
             if share.outcome.is_none() {
-                share.read(&self.cursors);
+                share.read(&self.cursors, &self.rules);
             }
             let is_of = share.outcome.take().transpose()?.unwrap_or_default();
-            for (place, ((number, unit), is_of)) in share.units.iter().zip(is_of).enumerate() {
+            for ((number, unit), is_of) in share.units.iter().zip(&is_of) {
                 if let Some(cursor) = self.cursors.get_mut(*number).filter(|cursor| cursor.failed.is_none()) {
-                    if is_of {
+                    if *is_of {
                         cursor.checked_end = unit.end();
-                        share.places.push(place);
                     } else {
                         cursor.failed = Some(Fault::LeadsElsewhere(*unit));
                     }
                 }
             }
+            share.units.truncate(is_of.iter().take_while(|is_of| **is_of).count());
         }
         self.check_borders()?;
         let failed = self.cursors.iter().filter_map(|cursor| Some((cursor, cursor.failed.as_ref()?)));
         if let Some((cursor, fault)) = failed.min_by_key(|(cursor, _)| cursor.checked_end) {
             let end = cursor.checked_end.max(self.position);
             self.fault = Some(fault.describe(&cursor.part));
-            for Share { places, units, .. } in &mut self.shares {
-                places.retain(|place| units.get(*place).is_some_and(|(_, unit)| unit.end() <= end));
-            }
+            self.shares.iter_mut().for_each(|share| share.cut(end));
             (self.position, self.ended) = (end, true);
         } else if let Some((_, last)) = units.last() {
             self.position = last.end();
@@ -479,9 +563,12 @@ impl QueueStream {
         for (number, cursor) in self.cursors.iter_mut().enumerate() {
             heads.extend(cursor.head_from(self.begin, self.log_begin)?.map(|head| Reverse((head.phy_offset, number))));
         }
+        // Messages that do not fit in the next batches would be read twice.
+        let space_left = |share: &Share| self.rules.batch_size - share.builder.rows();
+        let most = self.shares.iter().map(space_left).fold(0, usize::saturating_add).clamp(LEAST_SHARE, STEP);
         let (mut units, mut bytes) = (Vec::new(), 0);
         while let Some(Reverse((phy_offset, number))) = heads.pop() {
-            if phy_offset >= self.end || units.len() >= STEP || bytes >= STEP_BYTES {
+            if phy_offset >= self.end || units.len() >= most || bytes >= STEP_BYTES {
                 break;
             }
             let Some(cursor) = self.cursors.get_mut(number) else { break };

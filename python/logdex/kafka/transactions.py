@@ -11,11 +11,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
-from logdex._core import ProducerState, aborted_transactions
+from logdex._core import ProducerState, aborted_transactions, any_transactional
 from logdex.errors import CorruptFileError
 from logdex.kafka.checkpoint import CLEAN_SHUTDOWN
 from logdex.kafka.files import TXN_INDEX
-from logdex.report import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,48 +85,23 @@ def _has_transactions(segments: Segments) -> bool:
     if any(TXN_INDEX in files for files in segments.listing.segments.values()):
         return True
     ends = [segment.base_offset for segment in segments.segments[1:]]
-    if segments.segments and _is_trusted(segments, len(ends)):
+    if segments.segments and not after_crash(segments):
         ends.append(segments.log_end())
-    try:
-        return any(ProducerState.of_snapshot(segments.listing.snapshots[end]).is_transactional for end in ends)
-    except (KeyError, CorruptFileError, FileNotFoundError):
-        return True
+    found = [segments.listing.snapshots[end] for end in ends if end in segments.listing.snapshots]
+    return len(found) < len(ends) or any_transactional(found)
 
 
 def _listed(segments: Segments, number: int) -> list[tuple[int, int, int]] | None:
     """Return the aborted transactions that a segment's index lists; none without the file, None if it cannot be trusted."""
-    if not _is_trusted(segments, number):
+    if segments.is_last(number) and after_crash(segments):
         return None
     path = segments.file(number, TXN_INDEX)
     return [] if path is None else aborted_transactions(path, segments.segments[number].base_offset)
 
 
-def unlisted(segments: Segments) -> Iterator[Finding]:
-    """Name a transaction that a missing or shortened index does not list, once for each trusted index."""
-    producers = ProducerState()
-    for number, segment in enumerate(segments.segments):
-        aborted = [*map(AbortedTransaction._make, segment.aborted_transactions(producers))]
-        entries = _listed(segments, number)
-        if not aborted or entries is None:
-            continue
-        listed = {(entry.producer_id, entry.last_offset) for entry in map(AbortedTransaction._make, entries)}
-        missing = next((each for each in aborted if (each.producer_id, each.last_offset) not in listed), None)
-        if missing is None:
-            continue
-        path = segment.path.with_suffix(TXN_INDEX)
-        what = f"the transaction of producer {missing.producer_id} that was aborted at offset {missing.last_offset}"
-        if path.exists():
-            yield Finding(str(path), path.stat().st_size, "index-entry", what, "no entry")
-        else:
-            yield Finding(str(path), 0, "file-missing", f"an index with {what}", "none")
-
-
-def _is_trusted(segments: Segments, number: int) -> bool:
-    """Return whether a segment's index of aborted transactions counts; the last segment's only after a clean stop."""
-    if not segments.is_last(number):
-        return True
-    # After a power loss the index may lack entries.
-    return (segments.segments[-1].path.parent.parent / CLEAN_SHUTDOWN).exists()
+def after_crash(segments: Segments) -> bool:
+    """Return whether the last segment's index does not count: after a power loss it may lack entries."""
+    return not (segments.directory.absolute().parent / CLEAN_SHUTDOWN).exists()
 
 
 def last_stable_offset(segments: Segments) -> int:

@@ -10,7 +10,7 @@ from logdex import _core
 from logdex.errors import CorruptFileError
 from logdex.kafka import checkpoint
 from logdex.kafka.files import OFFSET_INDEX, TIME_INDEX
-from logdex.kafka.transactions import unlisted
+from logdex.kafka.transactions import after_crash
 from logdex.report import Finding, Report, merge
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def verify_log(
             progress(segment)
     missing, compacted = segments.missing()
     findings += [finding for _, finding in missing]
-    findings += unlisted(segments)
+    findings += _core.unlisted_transactions(segments.segments, after_crash=after_crash(segments))
     for path in segments.listing.snapshots.values():
         # A broker may delete it after it was listed.
         with contextlib.suppress(FileNotFoundError):

@@ -7,14 +7,19 @@ import operator
 import os
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from logdex import _core
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from logdex._core import CommitLog
     from logdex.report import Finding
     from logdex.rocketmq.layout import StoreLayout
+
+Directories: TypeAlias = dict[tuple[str, int], list[Path]]
+"""The directories of queues, by topic and queue id."""
 
 UNIT_BYTES = {"plain": 20, "batch": 46}
 """Bytes of a unit, by the kind of its queue."""
@@ -51,16 +56,18 @@ class QueueSet:
         # Listed, so that an error of the system names the directory.
         return queues.is_dir() and "CURRENT" not in os.listdir(queues)  # noqa: PTH208 -- names are wanted
 
-    def directories(self) -> dict[tuple[str, int], list[Path]]:
+    def directories(self, topics: Collection[str] | None = None) -> Directories:
         """Return the directories of the queues by topic and queue id; batch queues have a folder of their own.
 
-        A directory without files is left out: a deleted topic leaves one behind.
+        A directory without files is left out: a deleted topic leaves one behind. `topics` None: of all topics.
         """
-        found: dict[tuple[str, int], list[Path]] = {}
+        found: Directories = {}
         for root in (self._layout.queues if self.is_readable() else None, self._layout.batch_queues):
             if root is None or not root.is_dir():
                 continue
             for topic in _directories(root):
+                if topics is not None and topic.name not in topics:
+                    continue
                 for queue in _directories(topic.path):
                     if queue.name.isascii() and queue.name.isdecimal() and _has_files(queue.path):
                         found.setdefault((topic.name, int(queue.name)), []).append(Path(queue.path))

@@ -23,8 +23,7 @@ from logdex.errors import LogdexError
 from logdex.report import Damage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from arro3.core import RecordBatch
 
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from logdex.report import Finding
     from logdex.rocketmq.index_service import IndexService
     from logdex.rocketmq.layout import StoreLayout
-    from logdex.rocketmq.queues import QueueSet
+    from logdex.rocketmq.queues import Directories, QueueSet
 
 Range: TypeAlias = tuple[int, int]
 """A half-open range of log offsets."""
@@ -42,6 +41,8 @@ Range: TypeAlias = tuple[int, int]
 _log = logging.getLogger(__name__)
 
 _SCAN_BUDGET_BYTES = 1 << 30
+_SHORT_BYTES = 4 << 20
+"""Reading so many bytes of a log takes less time than reading the ends of some hundred queues."""
 _BATCHES_AHEAD = 4
 
 
@@ -133,7 +134,7 @@ class MessageRead:
         damage = Damage()
         by_queues = topics is not None and (scan is False or (scan == "auto" and size > _SCAN_BUDGET_BYTES))
 
-        def from_log(at: int, until: int | None = None) -> Iterator[RecordBatch]:
+        def from_log(at: int, until: int | None = None, threads: int | None = threads) -> Iterator[RecordBatch]:
             for begin, end in ranges:
                 yield from valid_messages(
                     log,
@@ -148,12 +149,12 @@ class MessageRead:
                 )
 
         def batches() -> Iterator[RecordBatch]:
-            at = 0
-            directories = self.queues.directories() if by_queues else {}
+            at, rest_threads = 0, threads
+            directories = self.queues.directories(topics) if by_queues else {}
             queues = [
                 (topic, number, path)
                 for (topic, number), paths in directories.items()
-                if topics is not None and topic in topics and queue_id in (None, number)
+                if queue_id in (None, number)
                 for path in paths
             ]
             missing = set(topics or ()) - {topic for topic, _, _ in queues}
@@ -180,25 +181,26 @@ class MessageRead:
                     yield from from_log(0, begin)
                     yield from reader
                     at = reader.position
+                    # Starting threads costs more than they save if little is left.
+                    rest_threads = 1 if log.max_offset - at < _SHORT_BYTES else threads
                     if reader.fault is not None:
                         _log.warning("%s; the log is read instead, from offset %d", reader.fault, at)
-            yield from from_log(at)
+            yield from from_log(at, threads=rest_threads)
             damage.warn()
 
         return BatchStream(schema, batches(), damage.findings)
 
-    def dispatched_up_to(
-        self, directories: Mapping[tuple[str, int], list[Path]] | None = None, threads: int | None = None
-    ) -> int:
+    def dispatched_up_to(self, own: Directories | None = None, threads: int | None = None) -> int:
         """Return the offset up to which the queues are reliable: a broker's start would dispatch messages only from there.
 
         Args:
-            directories: The directories of all queues; None: they are listed.
+            own: The directories of some queues. If they lead near the end of the log, no others are read, and the offset may be a
+                little lower. None: all queues are read.
             threads: As in `MessageStore.messages`.
         """
-        directories = self.queues.directories() if directories is None else directories
-        queues = [(topic, queue_id, path) for (topic, queue_id), paths in directories.items() for path in paths]
-        end = dispatched_end(self.log, queues, threads=threads, **self.queues.reading)
+        end = None if own is None else self._farthest(own, threads)
+        if end is None or self.log.max_offset - end > _SHORT_BYTES:
+            end = self._farthest(self.queues.directories(), threads)
         # While a broker runs its queues are complete, although not all is on the disk. A logdex writer writes them one by one.
         is_running = self.layout.broker is not None and not self.layout.written_by_logdex
         if end is None or is_running or not self.layout.abort.exists():
@@ -206,6 +208,11 @@ class MessageRead:
         checkpoint = StoreCheckpoint.open(self.layout.checkpoint) if self.layout.checkpoint.exists() else None
         _, _, dispatch = self.log.recovery(checkpoint, last_exit_ok=False, queue_end=end)
         return min(end, dispatch)
+
+    def _farthest(self, directories: Directories, threads: int | None) -> int | None:
+        """Return the end of the farthest message that a unit of these queues leads to."""
+        queues = [(topic, queue_id, path) for (topic, queue_id), paths in directories.items() for path in paths]
+        return dispatched_end(self.log, queues, threads=threads, **self.queues.reading)
 
 
 def union(ranges: Iterable[Range]) -> list[Range]:

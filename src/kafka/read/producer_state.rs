@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::error::Result;
 use crate::kafka::format::header::Header;
-use crate::kafka::format::producer_snapshot;
+use crate::kafka::format::producer_snapshot::{self, ProducerEntry};
 use crate::kafka::index::transaction_index::AbortedTransaction;
 
 /// Open transactions, carried from segment to segment.
@@ -18,7 +18,6 @@ pub struct ProducerState {
     open: HashMap<i64, i64>,
     /// Producers of the open transactions, by first offset.
     by_offset: BTreeMap<i64, i64>,
-    is_transactional: bool,
 }
 
 impl ProducerState {
@@ -29,10 +28,7 @@ impl ProducerState {
     pub fn of_snapshot(path: &Path) -> Result<Self> {
         let mut state = Self::default();
         for producer in producer_snapshot::read(path)? {
-            // The epoch of a coordinator comes with a marker, and stays.
-            state.is_transactional |= producer.coordinator_epoch >= 0;
             if let Some(first) = producer.current_txn_first_offset {
-                state.is_transactional = true;
                 state.open.insert(producer.producer_id, first);
                 state.by_offset.insert(first, producer.producer_id);
             }
@@ -45,9 +41,11 @@ impl ProducerState {
         self.open.values().min().copied()
     }
 
-    /// True if the snapshot has a producer with transactions, ended or open.
-    pub fn is_transactional(&self) -> bool {
-        self.is_transactional
+    /// Return whether a snapshot has a producer with transactions, ended or open; true also for one that cannot be read.
+    pub fn is_transactional(snapshot: &Path) -> bool {
+        // The epoch of a coordinator comes with a marker, and stays.
+        let has = |each: &ProducerEntry| each.coordinator_epoch >= 0 || each.current_txn_first_offset.is_some();
+        producer_snapshot::read(snapshot).map_or(true, |producers| producers.iter().any(has))
     }
 
     /// Add a data batch of a producer.

@@ -4,6 +4,8 @@ mod batch_table;
 mod index_check;
 mod log_context;
 mod segment_check;
+mod unlisted;
 
 pub use index_check::{VerifiableIndex, verify_index};
 pub use log_context::LogContext;
+pub use unlisted::unlisted_transactions;

@@ -9,6 +9,7 @@ use super::super::location;
 use crate::kafka::ProducerState;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(any_transactional, m)?)?;
     m.add_class::<PyProducerState>()
 }
 
@@ -46,10 +47,10 @@ impl PyProducerState {
     fn first_open_offset(&self) -> Option<i64> {
         self.with(|state| state.first_open_offset())
     }
+}
 
-    /// Whether the snapshot has a producer with transactions, ended or open.
-    #[getter]
-    fn is_transactional(&self) -> bool {
-        self.with(|state| state.is_transactional())
-    }
+/// Return whether one of some snapshots has a producer with transactions; true also if one cannot be read.
+#[pyfunction]
+fn any_transactional(py: Python<'_>, snapshots: Vec<PathBuf>) -> bool {
+    py.detach(|| snapshots.iter().any(|path| ProducerState::is_transactional(path)))
 }

@@ -1,4 +1,4 @@
-//! `read_records`: ranges of segments as one stream; `missing_segments`.
+//! `read_records`: ranges of segments as one stream; `missing_segments`, `unlisted_transactions`.
 
 use std::path::PathBuf;
 
@@ -9,10 +9,11 @@ use super::super::{convert, integer, report};
 use super::arguments;
 use super::reader::PySegmentReader;
 use super::segment::PyLogSegment;
-use crate::kafka::{Missing, RecordScan, SegmentReader, Unread};
+use crate::kafka::{self, Missing, RecordScan, SegmentReader, Unread};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(missing_segments, m)?)?;
+    m.add_function(wrap_pyfunction!(unlisted_transactions, m)?)?;
     m.add_function(wrap_pyfunction!(read_records, m)?)
 }
 
@@ -114,4 +115,21 @@ fn missing_segments(
     let missing = py.detach(|| Missing::between(&directory, &segments, &unread, (begin, end), compacted))?;
     let (numbers, findings): (Vec<_>, Vec<_>) = missing.findings.into_iter().unzip();
     Ok((numbers.into_iter().zip(report::findings(py, &findings)?).collect(), missing.compacted))
+}
+
+/// Name the first aborted transaction that each index misses, for the segments of a log.
+///
+/// Args:
+///     segments: The segments, in ascending order.
+///     after_crash: Whether the index of the last segment does not count.
+#[pyfunction]
+#[pyo3(signature = (segments, *, after_crash))]
+fn unlisted_transactions(
+    py: Python<'_>,
+    segments: Vec<Py<PyLogSegment>>,
+    after_crash: bool,
+) -> PyResult<Vec<Bound<'_, PyAny>>> {
+    let segments = segments.iter().map(|segment| segment.get().inner()).collect::<PyResult<Vec<_>>>()?;
+    let found = py.detach(|| kafka::unlisted_transactions(&segments, after_crash))?;
+    report::findings(py, &found)
 }

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 import golden
-from logdex.rocketmq import CommitLog, MessageStore, StoreWriter
+from logdex._core import QueueReader
+from logdex.rocketmq import CommitLog, ConsumeQueue, MessageStore, StoreWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,6 +127,26 @@ def test_what_is_dispatched_while_the_queues_are_read_is_not_passed_over(tmp_pat
             assert [keys for batch in stream for keys in batch["keys"].to_pylist()] == ["k5", "k6", "k7"]
 
 
+def test_other_queues_are_read_only_if_the_topic_is_idle(tmp_path: Path) -> None:
+    with StoreWriter.open(tmp_path, file_size=16 << 20, hash_slots=10, max_entries=100) as writer:
+        for topic in "TUTTU":
+            writer.put_message(topic, keys="k")
+    other = tmp_path / "consumequeue" / "U" / "0"
+    link = other / f"{1 << 40:020}"
+    link.symlink_to(link)
+    with MessageStore.open(tmp_path) as opened:
+        assert len(offsets(opened.messages("T", scan=False))) == 3
+    link.unlink()
+    with StoreWriter.open(tmp_path, hash_slots=10, max_entries=100) as writer:
+        for _ in range(5):
+            writer.put_message("U", body=b"x" * (1 << 20))
+    with MessageStore.open(tmp_path) as opened:
+        assert len(offsets(opened.messages("T", scan=False))) == 3
+        link.symlink_to(link)
+        with pytest.raises(OSError, match=str(link)):
+            list(opened.messages("T", scan=False))
+
+
 @pytest.mark.parametrize("queue", ["T/0", "T/1", "U/0"])
 @pytest.mark.parametrize("unit", [0, 3, 9])
 @pytest.mark.parametrize(
@@ -155,6 +176,43 @@ def test_a_unit_that_leads_elsewhere_hides_no_message(
             found = {topic: offsets(opened.messages(topic, scan=False)) for topic in "TU"}
             assert sorted(found["T"] + found["U"]) == put
             assert found == {topic: offsets(opened.messages(topic, scan=True)) for topic in "TU"}
+
+
+@pytest.fixture(scope="module")
+def two_steps(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int]]:
+    root = tmp_path_factory.mktemp("two-steps")
+    count = 9_000
+    with StoreWriter.open(root, hash_slots=10, max_entries=100, services=False) as writer:
+        put = writer.put_messages(
+            {"topic": ["T"] * count, "queue_id": pa.array([n % 2 for n in range(count)], pa.int32())}
+        )
+        return root, pa.table(put).column("phy_offset").to_pylist()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("batch_size", [7, 1_000, 8_192, 20_000])
+@pytest.mark.parametrize("message", [100, 4_500, 8_192, 8_700])
+def test_messages_of_one_step_end_before_a_wrong_unit(
+    two_steps: tuple[Path, list[int]], message: int, batch_size: int, threads: int
+) -> None:
+    root, put = two_steps
+    file = next((root / "consumequeue" / "T" / str(message % 2)).iterdir())
+    with file.open("r+b") as units, CommitLog.open(root / "commitlog") as log:
+        units.seek(message // 2 * 20)
+        right = units.read(8)
+        units.seek(message // 2 * 20)
+        units.write((put[message] + 8).to_bytes(8, "big"))
+        units.flush()
+        parts = [("T", n, ConsumeQueue.open(root / "consumequeue" / "T" / str(n)), None, None) for n in range(2)]
+        reader = QueueReader(log, parts, batch_size=batch_size, threads=threads)
+        batches = [batch["phy_offset"].to_pylist() for batch in reader]
+        units.seek(message // 2 * 20)
+        units.write(right)
+    # The queue of the wrong unit is checked up to the message two before it.
+    assert [offset for batch in batches for offset in batch] == put[: message - 1]
+    assert reader.position == put[message - 1]
+    assert "does not begin" in str(reader.fault)
+    assert all(0 < len(batch) <= batch_size for batch in batches)
 
 
 @pytest.mark.parametrize("name", ["cq-zero-unit", "cq-truncated"])
