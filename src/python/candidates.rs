@@ -107,8 +107,8 @@ fn find_messages(
 ///     end: Last store time, inclusive.
 ///
 /// Returns:
-///     "match", "out-of-range", "other-key" or "other-topic" (with the same hash), or "stale-entry" (no key of the message
-///     has the hash); None where no message begins.
+///     "match", "out-of-range", "other-key" or "other-topic" (with the same hash), "stale-entry" (no key of the message has
+///     the hash); where no message begins "expired", "cut-off", "missing-file", "beyond-log" or "damaged".
 ///
 /// Raises:
 ///     OSError: The system refuses.
@@ -122,7 +122,7 @@ fn judge_candidates(
     key: &str,
     begin: Option<&Bound<'_, PyAny>>,
     end: Option<&Bound<'_, PyAny>>,
-) -> PyResult<Vec<Option<&'static str>>> {
+) -> PyResult<Vec<&'static str>> {
     let (log, times) = (log.inner()?, time::time_range(begin, end)?);
     Ok(py.detach(|| candidates::judge(&log, &phy_offsets, topic, key, times))?)
 }
