@@ -46,8 +46,6 @@ __all__ = [
     "rocketmq",
 ]
 
-_LOG_NAME_DIGITS = 20
-
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
@@ -76,14 +74,14 @@ def open(path: str | PathLike[str]) -> MessageStore | LogDir | Log:  # noqa: A00
 
 
 def _hint(root: Path) -> str:
-    from logdex.hash_index.rolling import is_index_file_name  # noqa: PLC0415 -- as above
+    from logdex.hash_index.rolling import is_index_file_name, names_index_file  # noqa: PLC0415 -- as above
 
     if root.is_file():
-        if is_index_file_name(root.name) and len(root.name) < _LOG_NAME_DIGITS:
+        if names_index_file(root.name):
             return "open an index file with logdex.rocketmq.IndexFile.open"
         return "give the directory of the file, or the store's root"
     names = [entry.name for entry in root.iterdir() if entry.is_file() and is_index_file_name(entry.name)]
-    if any(len(name) < _LOG_NAME_DIGITS for name in names):
+    if any(map(names_index_file, names)):
         return "open an index directory with logdex.rocketmq.IndexService.open"
     if names:
         return "open a consume queue with MessageStore.queue"

@@ -1,11 +1,14 @@
-"""Open handles and small files: closing, atomic replacement."""
+"""Open handles, directories and small files: closing, existence, atomic replacement."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
+
+from logdex._core import local_path
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,6 +41,14 @@ class Closing(ABC):
 
     def __exit__(self, *args: object) -> None:
         self.close()
+
+
+def existing_directory(path: str | os.PathLike[str], what: str) -> Path:
+    """Return the path of a directory; raise `OSError` with what is missing if there is none."""
+    place = local_path(path)
+    if not place.is_dir():
+        raise OSError(errno.ENOTDIR if place.exists() else errno.ENOENT, f"no {what}", str(place))
+    return place
 
 
 def replace_file(path: Path, content: bytes) -> None:

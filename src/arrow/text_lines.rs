@@ -2,7 +2,7 @@
 //!
 //! Of a long body only the begin is shown. Control characters are left to the caller, except line breaks.
 
-use std::fmt::Write;
+use std::fmt::Write as _;
 
 use arrow_array::RecordBatch;
 
@@ -38,20 +38,19 @@ pub(crate) fn text_lines<E: From<Error>>(
 fn message_lines(row: Row<'_>) -> Vec<String> {
     let text = |name| row.bytes(name).map(String::from_utf8_lossy);
     let number = |name| row.number(name).unwrap_or(-1);
-    let mut head =
-        format!("{}  {}/{}", time(row, "store_timestamp"), text("topic").unwrap_or_default(), number("queue_id"));
-    head += &format!("@{}  phy {}", number("queue_offset"), number("phy_offset"));
-    for name in ["tags", "keys", "uniq_key"] {
-        head += &text(name).map(|text| format!("  {name}={text}")).unwrap_or_default();
-    }
-    let mut lines = vec![head];
+    let queue = format!("{}/{}", text("topic").unwrap_or_default(), number("queue_id"));
+    let places = format!("{queue}@{}  phy {}", number("queue_offset"), number("phy_offset"));
+    let mut head = vec![time(row, "store_timestamp"), places];
+    head.extend(["tags", "keys", "uniq_key"].iter().filter_map(|name| Some(format!("{name}={}", text(name)?))));
+    let mut lines = vec![head.join("  ")];
     if let Some(error) = text("body_error") {
         lines.push(format!("    ({error})"));
     } else if let Some(body) = row.bytes("body") {
         let (shown, rest) = begin_of(body);
-        match std::str::from_utf8(body) {
-            Ok(_) => lines.extend(shown.lines().map(|line| format!("    {line}"))),
-            Err(_) => lines.push(format!("    ({} bytes, no text) {shown}", grouped(body.len()))),
+        if std::str::from_utf8(body).is_ok() {
+            lines.extend(shown.lines().map(|line| format!("    {line}")));
+        } else {
+            lines.push(format!("    ({} bytes, no text) {shown}", grouped(body.len())));
         }
         if rest > 0 {
             lines.push(format!("    ({} more; --json gives all)", grouped(rest)));
@@ -63,12 +62,10 @@ fn message_lines(row: Row<'_>) -> Vec<String> {
 fn record_lines(row: Row<'_>) -> Vec<String> {
     let topic = row.bytes("topic").map(String::from_utf8_lossy).unwrap_or_default();
     let number = |name| row.number(name).unwrap_or(-1);
-    let mut head = format!("{}  {topic}-{}@{}", time(row, "timestamp"), number("partition"), number("offset"));
-    head += &format!("  key={}", in_line(row.bytes("key")));
-    for (name, value) in row.headers() {
-        head += &format!("  {name}={}", in_line(value));
-    }
-    let mut lines = vec![head];
+    let place = format!("{topic}-{}@{}", number("partition"), number("offset"));
+    let mut head = vec![time(row, "timestamp"), place, format!("key={}", in_line(row.bytes("key")))];
+    head.extend(row.headers().into_iter().map(|(name, value)| format!("{name}={}", in_line(value))));
+    let mut lines = vec![head.join("  ")];
     if row.columns.iter().any(|(name, _)| *name == "value") {
         lines.push(format!("    {}", in_line(row.bytes("value"))));
     }
@@ -81,16 +78,12 @@ fn time(row: Row<'_>, name: &str) -> String {
 
 /// Returns the begin of a text, or of other bytes in hexadecimal, and how many letters or bytes are left out.
 fn begin_of(content: &[u8]) -> (String, usize) {
-    match std::str::from_utf8(content) {
-        Ok(text) => {
-            let mut letters = text.chars();
-            (letters.by_ref().take(SHOWN).collect(), letters.count())
-        }
-        Err(_) => {
-            let shown: Vec<_> = content.iter().take(SHOWN / 2).map(|byte| format!("{byte:02x}")).collect();
-            (shown.join(" "), content.len().saturating_sub(SHOWN / 2))
-        }
+    if let Ok(text) = std::str::from_utf8(content) {
+        let mut letters = text.chars();
+        return (letters.by_ref().take(SHOWN).collect(), letters.count());
     }
+    let shown: Vec<_> = content.iter().take(SHOWN / 2).map(|byte| format!("{byte:02x}")).collect();
+    (shown.join(" "), content.len().saturating_sub(SHOWN / 2))
 }
 
 fn in_line(content: Option<&[u8]>) -> String {

@@ -203,8 +203,7 @@ impl<'a> Cells<'a> {
             Self::Int64(array) => array,
             Self::Time(array) => array,
             Self::Map(array, ..) => array,
-            Self::Headers(array, ..) => array,
-            Self::Texts(array, _) => array,
+            Self::Headers(array, ..) | Self::Texts(array, _) => array,
         }
     }
 

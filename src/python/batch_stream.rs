@@ -62,6 +62,10 @@ impl<R: Batches> BatchStream<R> {
         })
     }
 
+    pub(super) fn arrow_schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
     pub(super) fn schema<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         PySchema::new(Arc::clone(&self.schema)).into_arro3(py)
     }
@@ -90,6 +94,11 @@ impl<R: Batches> BatchStream<R> {
     }
 
     pub(super) fn read_all<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        PyTable::try_new(self.batches(py)?, Arc::clone(&self.schema))?.into_arro3(py)
+    }
+
+    /// Reads the remaining batches.
+    pub(super) fn batches(&self, py: Python<'_>) -> PyResult<Vec<RecordBatch>> {
         let mut reader = self.take(py)?;
         let batches = py.detach(|| {
             let mut batches = Vec::new();
@@ -99,7 +108,7 @@ impl<R: Batches> BatchStream<R> {
             self.lock().notes = reader.notes();
             Ok::<_, Error>(batches)
         })?;
-        PyTable::try_new(batches, Arc::clone(&self.schema))?.into_arro3(py)
+        Ok(batches)
     }
 
     pub(super) fn schema_capsule<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {

@@ -1,6 +1,6 @@
 //! `find_messages` and `FoundMessages`: candidates that were checked against their messages.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::{Int32Type, Int64Type, TimestampMillisecondType};
@@ -9,7 +9,7 @@ use arrow_schema::{DataType, TimeUnit};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
-use pyo3_arrow::PyRecordBatch;
+use pyo3_arrow::{PyRecordBatch, PyTable};
 
 use super::batch_stream::{BatchStream, Batches, batch_reader};
 use super::commit_log::PyCommitLog;
@@ -107,8 +107,8 @@ fn find_messages(
 ///     end: Last store time, inclusive.
 ///
 /// Returns:
-///     "match", "out-of-range", "other-key" or "other-topic" (with the same hash), or "stale-entry" (no key of the message
-///     has the hash); None where no message begins.
+///     "match", "out-of-range", "other-key" or "other-topic" (with the same hash), "stale-entry" (no key of the message has
+///     the hash); where no message begins "expired", "cut-off", "missing-file", "beyond-log" or "damaged".
 ///
 /// Raises:
 ///     OSError: The system refuses.
@@ -122,7 +122,7 @@ fn judge_candidates(
     key: &str,
     begin: Option<&Bound<'_, PyAny>>,
     end: Option<&Bound<'_, PyAny>>,
-) -> PyResult<Vec<Option<&'static str>>> {
+) -> PyResult<Vec<&'static str>> {
     let (log, times) = (log.inner()?, time::time_range(begin, end)?);
     Ok(py.detach(|| candidates::judge(&log, &phy_offsets, topic, key, times))?)
 }
@@ -208,11 +208,15 @@ impl Batches for VerifiedMessages {
 
 /// Messages that carry keys, as record batches: an iterator, and an Arrow stream.
 #[pyclass(name = "FoundMessages", module = "logdex._core", frozen)]
-struct PyFoundMessages(BatchStream<VerifiedMessages>, Arc<CommitLog>);
+struct PyFoundMessages(BatchStream<VerifiedMessages>, Arc<CommitLog>, OnceLock<Vec<RecordBatch>>);
 
 impl PyFoundMessages {
     fn new(log: Arc<CommitLog>, questions: Vec<Question>, checks: Checks) -> PyResult<Self> {
-        Ok(Self(BatchStream::new(VerifiedMessages::new(Arc::clone(&log), questions, checks)?), log))
+        Ok(Self(BatchStream::new(VerifiedMessages::new(Arc::clone(&log), questions, checks)?), log, OnceLock::new()))
+    }
+
+    fn held(&self) -> &[RecordBatch] {
+        self.2.get().map(Vec::as_slice).unwrap_or_default()
     }
 }
 
@@ -240,6 +244,37 @@ batch_reader! {
         #[getter]
         fn without_body(&self, py: Python<'_>) -> u64 {
             self.0.notes(py).0.without_body
+        }
+
+        /// Read all messages and keep them in memory. The reader is closed then.
+        ///
+        /// Returns:
+        ///     The number of messages.
+        fn hold(&self, py: Python<'_>) -> PyResult<usize> {
+            let batches = self.0.batches(py)?;
+            Ok(self.2.get_or_init(|| batches).iter().map(RecordBatch::num_rows).sum())
+        }
+
+        /// Return the messages in memory as a table.
+        fn table<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+            PyTable::try_new(self.held().to_vec(), self.0.arrow_schema())?.into_arro3(py)
+        }
+
+        /// Return messages in memory as `message_lists` does. They end with the batch that holds the first one.
+        ///
+        /// Args:
+        ///     begin: The first message.
+        ///     end: The message after the last.
+        fn lists<'py>(&self, py: Python<'py>, begin: usize, end: usize) -> PyResult<Vec<Bound<'py, PyList>>> {
+            let mut before = 0;
+            for batch in self.held() {
+                let rows = batch.num_rows();
+                if begin < before + rows {
+                    return lists(py, batch, begin - before, end.min(before + rows) - before);
+                }
+                before += rows;
+            }
+            Err(PyValueError::new_err(format!("rows: expected 0 <= begin < {before}, got {begin}")))
         }
 
         /// Read messages of the answer again, with their bodies, a batch of at most 64 MiB or one message at a time.
@@ -283,7 +318,10 @@ batch_reader! {
 ///     TypeError: A column has a type that no message column has.
 #[pyfunction]
 fn message_lists(py: Python<'_>, batch: PyRecordBatch, begin: usize, end: usize) -> PyResult<Vec<Bound<'_, PyList>>> {
-    let batch = batch.into_inner();
+    lists(py, &batch.into_inner(), begin, end)
+}
+
+fn lists<'py>(py: Python<'py>, batch: &RecordBatch, begin: usize, end: usize) -> PyResult<Vec<Bound<'py, PyList>>> {
     if begin > end || end > batch.num_rows() {
         let text = format!("rows: expected 0 <= begin <= end <= {}, got {begin} and {end}", batch.num_rows());
         return Err(PyValueError::new_err(text));

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::index_file::PyIndexFile;
-use crate::hash_index::Buckets;
+use crate::hash_index::{Buckets, ChainStatistics};
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(read_chain, m)?)?;
@@ -42,41 +41,48 @@ fn read_chain(py: Python<'_>, file: &PyIndexFile, key_hash: i32, max_links: usiz
     Ok((chain.slot, chain.slot_value, links.collect(), chain.length, chain.broken_by))
 }
 
-/// Slots by the length of their chain, entries by region, entries by time, number of different hashes.
-type Statistics = (BTreeMap<u32, u64>, Vec<u64>, Vec<u64>, u64);
+/// Slots by the length of their chain, entries by region, begin and entries of each time bucket, number of different hashes.
+type Statistics = (BTreeMap<u32, u64>, Vec<u64>, Vec<(i64, u64)>, u64);
 
-/// Count the entries of an index file. Linear; needs 4 bytes of memory for each slot and entry.
+/// Bytes of an entry, for the progress.
+const ENTRY_LEN: u64 = 20;
+
+/// Count the entries of index files. Linear; needs 4 bytes of memory for each slot and entry of a file.
 ///
 /// Args:
-///     file: The index file.
-///     begin: Begin of the first time bucket, ms; earlier entries count as of this time.
-///     end: Latest time, ms; later entries count as of this time.
-///     width: Width of a time bucket, ms.
+///     files: The index files.
+///     time_buckets: The most buckets of equal length over the store times of all files.
 ///     regions: Number of equal parts of the slots.
+///     progress: Called after each file with the finished bytes, and the total.
 ///
 /// Returns:
-///     A dict: chain length (0: empty) to number of slots; a list: entries in each region of the slots; a list: entries in
-///     each time bucket, up to the last one that has any; the number of different key hashes.
+///     A dict: chain length (0: empty) to number of slots; a list: entries in each region of the slots; a list: begin in ms and
+///     entries of each time bucket, up to the last one that has any; the number of different key hashes of each file, added up.
 ///
 /// Raises:
 ///     OSError: The system refuses.
-///     ValueError: `width` or `regions` is below 1.
 #[pyfunction]
-#[pyo3(signature = (file, *, begin, end, width, regions))]
+#[pyo3(signature = (files, *, time_buckets, regions, progress=None))]
+#[expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
 fn chain_statistics(
     py: Python<'_>,
-    file: &PyIndexFile,
-    begin: i64,
-    end: i64,
-    width: i64,
+    files: Vec<Py<PyIndexFile>>,
+    time_buckets: u32,
     regions: u32,
+    progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Statistics> {
-    if width < 1 || regions < 1 {
-        let text = format!("width and regions: expected 1 or more, got {width} and {regions}");
-        return Err(PyValueError::new_err(text));
+    let files = files.iter().map(|file| file.get().inner()).collect::<PyResult<Vec<_>>>()?;
+    let buckets = py.detach(|| Buckets::over(&files, time_buckets, regions))?;
+    let mut total = ChainStatistics { regions: vec![0; regions as usize], ..ChainStatistics::default() };
+    let lengths = files.iter().map(|file| Ok(u64::from(file.len()?))).collect::<PyResult<Vec<_>>>()?;
+    let mut entries = 0;
+    for (file, length) in files.iter().zip(&lengths) {
+        total.add(&py.detach(|| file.chain_statistics(buckets))?);
+        entries += length;
+        if let Some(progress) = progress {
+            progress.call1((entries * ENTRY_LEN, lengths.iter().sum::<u64>() * ENTRY_LEN))?;
+        }
     }
-    let file = file.inner()?;
-    let buckets = Buckets { begin_ms: begin, end_ms: end, width_ms: width, regions };
-    let counted = py.detach(|| file.chain_statistics(buckets))?;
-    Ok((counted.chains, counted.regions, counted.times, counted.distinct_hashes))
+    let begins = (0..).map(|number| buckets.begin_ms.saturating_add(number * buckets.width_ms));
+    Ok((total.chains, total.regions, begins.zip(total.times).collect(), total.distinct_hashes))
 }

@@ -7,13 +7,16 @@ use std::time::SystemTime;
 use arrow_array::types::TimestampMillisecondType;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
+use arrow_select::concat::concat_batches;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3_arrow::PyRecordBatch;
+use pyo3_arrow::error::PyArrowError;
 
 use super::commit_log::bodies;
 use super::convert::{self, cast};
+use super::message_input::message_batches;
 use super::time::times_of;
 use super::{integer, report};
 use crate::rocketmq::commit_log::Bodies;
@@ -144,10 +147,10 @@ impl PyCommitLogWriter {
         Ok(py.detach(|| self.writer.set_queue_offsets(&queues))?)
     }
 
-    /// Append a batch of messages.
+    /// Append messages.
     ///
     /// Args:
-    ///     messages: An Arrow record batch with any of the message columns; only `topic` is needed. A column `tags`, `keys` or
+    ///     messages: Arrow data with any of the message columns, or a mapping of columns; only `topic` is needed. A column `tags`, `keys` or
     ///         `uniq_key` is the property of that name. Without `store_timestamp` it is now. Given queue offsets, offsets in the
     ///         log, ids, sizes and checksums are ignored: each message gets new ones.
     ///     body: "decoded": bodies are plain, and the compression bits of `sys_flag` are cleared; "stored": as a log holds
@@ -168,13 +171,18 @@ impl PyCommitLogWriter {
     fn put_messages<'py>(
         &self,
         py: Python<'py>,
-        messages: PyRecordBatch,
+        messages: &Bound<'py, PyAny>,
         body: &str,
         park: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let options = PutOptions { bodies: bodies(body)?, park };
-        let messages = of_message_types(&messages.into_inner())?;
-        PyRecordBatch::new(py.detach(|| self.writer.put_messages(&messages, options))?).into_arro3(py)
+        let put = |batch: &RecordBatch| -> PyResult<RecordBatch> {
+            let messages = of_message_types(batch)?;
+            Ok(py.detach(|| self.writer.put_messages(&messages, options))?)
+        };
+        let placed = message_batches(messages)?.iter().map(put).collect::<PyResult<Vec<_>>>()?;
+        let schema = placed.first().map_or_else(|| Arc::new(Schema::empty()), RecordBatch::schema);
+        PyRecordBatch::new(concat_batches(&schema, &placed).map_err(PyArrowError::from)?).into_arro3(py)
     }
 
     /// Append one message; its body is stored as it is.

@@ -1,5 +1,6 @@
 //! The functions of the index that need no open file.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -120,7 +121,7 @@ fn infer_geometry(py: Python<'_>, path: PathBuf, given: Option<(i64, i64)>, acce
 /// Bytes of the header.
 const HEADER_LEN: u64 = 40;
 
-/// Read the index count in the header of an index file, unchecked; 0 for a file without a whole header.
+/// Read the index count in the header of an index file, unchecked; 0 for a file without a whole header, and without the file.
 ///
 /// Args:
 ///     path: The file.
@@ -130,7 +131,10 @@ const HEADER_LEN: u64 = 40;
 #[pyfunction]
 fn index_count(py: Python<'_>, path: PathBuf) -> PyResult<i32> {
     let read = || {
-        let file = FileSource::open(&path, Access::Pread)?;
+        let file = match FileSource::open(&path, Access::Pread) {
+            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => return Ok(0),
+            opened => opened?,
+        };
         let header = if file.len() < HEADER_LEN { None } else { Some(Header::read(&file)) };
         header.transpose().map_err(|e| Error::io(&path, e)).map(|header| header.map_or(0, |header| header.index_count))
     };

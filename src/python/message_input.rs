@@ -9,7 +9,8 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::types::PyMapping;
-use pyo3_arrow::PyRecordBatch;
+use pyo3_arrow::error::PyArrowError;
+use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader};
 
 use super::convert::arrow_array;
 use super::integer::integer;
@@ -35,6 +36,32 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 ///     ValueError: An unknown column, a number that does not fit, or columns of different lengths.
 #[pyfunction]
 fn message_batch<'py>(py: Python<'py>, columns: &Bound<'py, PyMapping>) -> PyResult<Bound<'py, PyAny>> {
+    PyRecordBatch::new(batch_of_columns(columns)?).into_arro3(py)
+}
+
+/// Returns messages as record batches, at least one: those of Arrow data, or a mapping of columns.
+pub(super) fn message_batches(messages: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
+    if let Ok(columns) = messages.cast::<PyMapping>() {
+        if columns.is_empty()? {
+            return Err(PyValueError::new_err("messages: expected a column topic, found no column"));
+        }
+        return Ok(vec![batch_of_columns(columns)?]);
+    }
+    if messages.hasattr("__arrow_c_array__")? {
+        // One batch, as it is: to read it as a stream takes longer than to put it.
+        return Ok(vec![messages.extract::<PyRecordBatch>()?.into_inner()]);
+    }
+    if messages.hasattr("__arrow_c_stream__")? {
+        let reader = messages.extract::<PyRecordBatchReader>()?.into_reader()?;
+        let schema = reader.schema();
+        let batches = reader.collect::<Result<Vec<_>, _>>().map_err(PyArrowError::from)?;
+        return Ok(if batches.is_empty() { vec![RecordBatch::new_empty(schema)] } else { batches });
+    }
+    let found = messages.get_type().name()?;
+    Err(PyTypeError::new_err(format!("messages: expected Arrow data or a mapping of columns, found {found}")))
+}
+
+fn batch_of_columns(columns: &Bound<'_, PyMapping>) -> PyResult<RecordBatch> {
     let (mut fields, mut arrays, mut lengths) = (Vec::new(), Vec::<ArrayRef>::new(), Vec::new());
     for item in columns.items()? {
         let (name, values): (String, Bound<'_, PyAny>) = item.extract()?;
@@ -49,8 +76,7 @@ fn message_batch<'py>(py: Python<'py>, columns: &Bound<'py, PyMapping>) -> PyRes
     if arrays.windows(2).any(|pair| matches!(pair, [a, b] if a.len() != b.len())) {
         return Err(PyValueError::new_err(format!("the columns differ in length: {}", lengths.join(", "))));
     }
-    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays);
-    PyRecordBatch::new(batch.map_err(|e| PyValueError::new_err(e.to_string()))?).into_arro3(py)
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map_err(|e| PyValueError::new_err(e.to_string()))
 }
 
 /// A column from a sequence of values.

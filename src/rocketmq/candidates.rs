@@ -399,21 +399,17 @@ impl Checks {
     }
 }
 
-/// Classify the message at each offset for a key, with the words of docs/findings.md; `None` where no message begins.
+/// Classify each offset for a key, with the words of docs/findings.md.
 ///
-/// - `match`: it carries the key and was stored in the time range; `out-of-range`: at another time
+/// - `match`: its message carries the key and was stored in the time range; `out-of-range`: at another time
 /// - `other-key`: another key of it has the same hash; `other-topic`: the same under another topic
 /// - `stale-entry`: none of its keys has the hash
+/// - no message begins there: `expired`, before the log; `cut-off`, truncated by a broker; `missing-file`; `beyond-log`, after
+///   its end; `damaged`
 ///
 /// # Errors
 /// The system's error, with the path.
-pub fn judge(
-    log: &CommitLog,
-    offsets: &[i64],
-    topic: &str,
-    key: &str,
-    times: TimeRange,
-) -> Result<Vec<Option<&'static str>>> {
+pub fn judge(log: &CommitLog, offsets: &[i64], topic: &str, key: &str, times: TimeRange) -> Result<Vec<&'static str>> {
     let key_hash = key_hash(&[topic, "#", key].concat());
     let mut rising = offsets.to_vec();
     rising.sort_unstable();
@@ -435,9 +431,25 @@ pub fn judge(
         }
         false
     })?;
-    let of =
-        |offset: &i64| rising.binary_search(offset).ok().and_then(|number| verdicts.get(number).copied().flatten());
-    Ok(offsets.iter().map(of).collect())
+    let of = |offset: &i64| match rising.binary_search(offset).ok().and_then(|number| verdicts.get(number).copied()) {
+        Some(Some(verdict)) => Ok(verdict),
+        _ => why_no_message(log, u64::try_from(*offset).unwrap_or(0)),
+    };
+    offsets.iter().map(of).collect()
+}
+
+fn why_no_message(log: &CommitLog, offset: u64) -> Result<&'static str> {
+    Ok(if offset < log.min_offset()? {
+        "expired"
+    } else if log.is_cut_off(offset)? {
+        "cut-off"
+    } else if log.gaps()?.iter().any(|gap| (gap.begin..gap.end).contains(&offset)) {
+        "missing-file"
+    } else if offset >= log.max_offset()? {
+        "beyond-log"
+    } else {
+        "damaged"
+    })
 }
 
 impl Iterator for VerifiedMessages {

@@ -187,6 +187,7 @@ MESSAGE_STORE: dict[str, Call] = {
     "find:begin": lambda o, n: o.store.find(TOPIC, KEY, begin=n),
     "find:end": lambda o, n: o.store.find(TOPIC, KEY, end=n),
     "find:max_num": lambda o, n: o.store.find(TOPIC, KEY, max_num=n),
+    "find:body_budget": lambda o, n: o.store.find(TOPIC, KEY, body_budget=n),
     "find_batch:begin": lambda o, n: o.store.find_batch([TOPIC], [KEY], begin=n),
     "find_batch:end": lambda o, n: o.store.find_batch([TOPIC], [KEY], end=n),
     "find_batch:max_num": lambda o, n: o.store.find_batch([TOPIC], [KEY], max_num=n),

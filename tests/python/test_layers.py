@@ -31,7 +31,7 @@ LAYERS = {
     "errors": set(),
     "report": {"_core", "errors"},
     "_types": set(),
-    "_files": set(),
+    "_files": {"_core"},
     "arrow": {"_core", "_types"},
     "hash_index": BASE | {"arrow"},
     "rocketmq": BASE | {"arrow", "hash_index"},

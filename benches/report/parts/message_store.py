@@ -1,4 +1,4 @@
-"""Find in a whole store: the figures of benches/python/store_rates.py."""
+"""Find in a whole store, and read one topic of it: the figures of benches/python/store_rates.py and filter_rates.py."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 
 
 def measure(plan: Plan) -> Part:
-    """Run the program and store its figures; its store is in the report's temporary directory."""
+    """Run the programs and store their figures; their stores are in the report's temporary directory."""
     folder = plan.scratch / "store"
     sizes = ["--short"] if plan.short else [str(plan.store_messages)]
     part = program.run("message_store", plan, "store_rates.py", "--dir", str(folder), *sizes)
     part.facts["messages"] = plan.store_messages
     shutil.rmtree(folder)
+    part.facts["topic"] = program.run("topic", plan, "filter_rates.py", *["--short"] * plan.short).facts["figures"]
     return part

@@ -87,12 +87,15 @@ def say_built(report: Report, directory: str, *, as_json: bool) -> int:
     """Print what was written, and the findings on standard error; return the exit code."""
     if as_json:
         return say_report(report, json=True)
-    counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in report.checked.items())
-    say(f"{directory}: {counts}")
+    say(f"{directory}: {counts_text(report.checked)}")
     for finding in report.findings:
-        path, at, kind, expected, found = dataclasses.astuple(finding)
-        complain(f"{kind} in {path} at byte {at}: expected {expected}, found {found}")
+        complain(f"{finding.kind} in {finding}")
     return 0 if report.ok else 1
+
+
+def counts_text(checked: dict[str, int]) -> str:
+    """Return the counts of a report in one line."""
+    return ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in checked.items())
 
 
 def complain(text: str) -> None:

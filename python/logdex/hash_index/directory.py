@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from logdex._core import IndexFile, ThreadLock
 from logdex.errors import CorruptFileError
 from logdex.hash_index.geometry import NothingIndexedError, check_geometry, file_size, find_geometry
-from logdex.hash_index.rolling import is_index_file_name, sort_key
+from logdex.hash_index.rolling import is_index_file_name, names_index_file, sort_key
 from logdex.report import Finding, Report, merge
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ _log = logging.getLogger(__name__)
 COMMIT_PATTERN = "_temporary/*/commit"
 """The file of a Spark job from the begin of its commit to the end: only a part of the index files may have their names."""
 
-_LOG_NAME_DIGITS = 20
 _SETTLED_SECONDS = 2
 """After this time, a change of a directory gives it another time stamp on every file system that keeps seconds or better."""
 
@@ -103,11 +102,11 @@ def directory_stamp(directory: Path) -> tuple[int, int] | None:
 def refuse_other_directory(directory: Path, *, for_puts: bool) -> None:
     """Raise `FileNotFoundError` if a directory is a store, or for reading holds names but no index file.
 
-    The directory `index` of a store is an index directory, whatever it holds. Files of logs and queues have 20 digits.
+    The directory `index` of a store is an index directory, whatever it holds.
     """
     held = list_directory(directory) if directory.is_dir() else []
     is_store = any(entry.name == "commitlog" and not entry.is_file for entry in held)
-    is_index = any(entry.is_numeric and entry.is_file and len(entry.name) != _LOG_NAME_DIGITS for entry in held)
+    is_index = any(names_index_file(entry.name) and entry.is_file for entry in held)
     if is_store or not (for_puts or is_index or not held or _is_of_store(directory)):
         hint = f"; this is a store, its index is {directory / 'index'}" if is_store else ""
         text = f"expected an index directory (files named by 17 digits), found no index file{hint}"

@@ -18,14 +18,12 @@ if TYPE_CHECKING:
 DEFAULT_HASH_SLOTS = 5_000_000
 DEFAULT_MAX_ENTRIES = 20_000_000
 
-ENTRY_SIZE = 20
-"""Bytes of an entry."""
-
 _PUT_SECONDS = 0.001
 """More than a writer takes between the entries of a block and their slots."""
 
 _HEADER_SIZE = 40
 _SLOT_SIZE = 4
+_ENTRY_SIZE = 20
 
 
 class NothingIndexedError(GeometryError):
@@ -39,7 +37,7 @@ def file_size(geometry: tuple[int, int]) -> int:
 
 def entry_offset(hash_slots: int, position: int) -> int:
     """Return the byte of an index file at which the entry of a position begins (docs/formats/rocketmq-index.md)."""
-    return _HEADER_SIZE + _SLOT_SIZE * hash_slots + ENTRY_SIZE * position
+    return _HEADER_SIZE + _SLOT_SIZE * hash_slots + _ENTRY_SIZE * position
 
 
 def find_geometry(directory: Path, entries: list[Entry], access: Access) -> tuple[int, int] | None:
@@ -80,7 +78,8 @@ def _fullest_first(directory: Path, entries: list[Entry]) -> list[tuple[Entry, i
     """Return the index files that hold a byte, and their counts: those of the most common size first, of these the fullest."""
     files = [entry for entry in entries if entry.is_numeric and entry.is_file and entry.size]
     sizes = Counter(entry.size for entry in files)
-    counts = {entry: _index_count(directory / entry.name) for entry in files}
+    # The counts are checked when a file is opened.
+    counts = {entry: _core.index_count(directory / entry.name) for entry in files}
     files.sort(key=lambda entry: (sizes[entry.size], counts[entry]), reverse=True)
     return [(entry, counts[entry]) for entry in files]
 
@@ -138,11 +137,3 @@ def _infer(path: Path, access: Access) -> tuple[int, int]:
             raise
     time.sleep(_PUT_SECONDS)
     return _core.infer_geometry(path, access=access)
-
-
-def _index_count(path: Path) -> int:
-    """Read an index count, to choose the fullest file. It is checked when the file is opened."""
-    try:
-        return _core.index_count(path)
-    except FileNotFoundError:
-        return 0

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import io
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from logdex import _core
-from logdex._files import Closing
+from logdex._files import Closing, existing_directory
 from logdex._types import Access, check_int64
 from logdex.arrow import entry_batches
 from logdex.hash_index.directory import FileSet, refuse_other_directory
@@ -119,9 +118,8 @@ class IndexDirectory(Closing):
             raise ValueError("give both hash_slots and max_entries, or neither")
         check_int64(**geometry)
         check_clock_slack(options["clock_slack_ms"])
-        if mode == "r" and not path.is_dir():
-            code = errno.ENOTDIR if path.exists() else errno.ENOENT
-            raise OSError(code, "no index directory", str(path))
+        if mode == "r":
+            existing_directory(path, "index directory")
         refuse_other_directory(path, for_puts=mode == "a")
         index = cls(path, mode, options)
         try:

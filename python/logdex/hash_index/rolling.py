@@ -18,7 +18,9 @@ from logdex._types import MAX_INT64, MIN_INT64
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
+
 _LENGTH = 17
+_LOG_NAME_DIGITS = 20
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MILLISECOND = timedelta(milliseconds=1)
 _LAST_UNIT = "\uffff"
@@ -37,6 +39,11 @@ def is_index_file_name(name: str) -> bool:
         return False
     number = -int(digits) if name[0] == "-" else int(digits)
     return MIN_INT64 <= number <= MAX_INT64
+
+
+def names_index_file(name: str) -> bool:
+    """Return whether a name is an index file's, and not that of a file of a log or queue, which has 20 digits."""
+    return is_index_file_name(name) and len(name) != _LOG_NAME_DIGITS
 
 
 def sort_key(name: str) -> bytes:

@@ -5,13 +5,11 @@ Source: LogFileUtils#filenamePrefixFromOffset, LocalLog#parseTopicPartitionName.
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from logdex._core import local_path
 from logdex._types import MAX_INT64
 
 if TYPE_CHECKING:
@@ -112,14 +110,6 @@ def partition_of(directory: Path) -> TopicPartition:
 def _text(name: str) -> str:
     """Return a file's name with replacement characters for bytes that are not UTF-8."""
     return os.fsencode(name).decode(errors="replace")
-
-
-def existing_directory(path: str | os.PathLike[str], what: str) -> Path:
-    """Return the path of a directory; raise `OSError` with what is missing if there is none."""
-    place = local_path(path)
-    if not place.is_dir():
-        raise OSError(errno.ENOTDIR if place.exists() else errno.ENOENT, f"no {what}", str(place))
-    return place
 
 
 class Listing(NamedTuple):

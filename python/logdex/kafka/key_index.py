@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 from logdex import _core
-from logdex._files import Closing, replace_file
+from logdex._files import Closing, existing_directory, replace_file
 from logdex.errors import CorruptFileError
 from logdex.hash_index import IndexDirectory
 from logdex.hash_index.directory import list_directory
@@ -98,9 +98,7 @@ class KeyIndex(Closing):
 
     def __init__(self, directory: Path) -> None:
         """Use the directory that `build_key_index` wrote."""
-        if not directory.is_dir():
-            raise FileNotFoundError(errno.ENOENT, "no key index", str(directory))
-        self._directory = directory
+        self._directory = existing_directory(directory, "key index")
         self._open: dict[TopicPartition, tuple[KeySettings, IndexDirectory]] = {}
         self._lock = threading.Lock()
 

@@ -7,10 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
 from logdex import _core
-from logdex._files import Closing
+from logdex._files import Closing, existing_directory
 from logdex._types import Isolation, check_int64
 from logdex.kafka import checkpoint
-from logdex.kafka.files import MAX_OFFSET, TopicPartition, existing_directory, partition_of
+from logdex.kafka.files import MAX_OFFSET, TopicPartition, partition_of
 from logdex.kafka.segments import SegmentMap, Segments
 from logdex.kafka.transactions import aborted_between, aborted_by_segment, last_stable_offset
 from logdex.kafka.verify import verify_log

@@ -7,11 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from logdex import _core
-from logdex._files import Closing
+from logdex._files import Closing, existing_directory
 from logdex._types import check_int64
 from logdex.errors import CorruptFileError
 from logdex.kafka import checkpoint
-from logdex.kafka.files import MAX_OFFSET, TopicPartition, existing_directory, parse_partition_directory
+from logdex.kafka.files import MAX_OFFSET, TopicPartition, parse_partition_directory
 from logdex.kafka.log import BATCH_ROWS, MAX_BATCH_BYTES, Log
 from logdex.kafka.verify import verify_checkpoints
 from logdex.report import merge

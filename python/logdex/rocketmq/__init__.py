@@ -8,8 +8,7 @@ from logdex.rocketmq.find import FindResult
 from logdex.rocketmq.index_service import IndexService
 from logdex.rocketmq.message import Message
 from logdex.rocketmq.store import MessageStore
-from logdex.rocketmq.write.input import PutResult
-from logdex.rocketmq.write.store_writer import StoreWriter, WriterState
+from logdex.rocketmq.write.store_writer import PutResult, StoreWriter, WriterState
 
 __all__ = [
     "CommitLog",

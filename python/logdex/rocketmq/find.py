@@ -62,7 +62,7 @@ class FindResult(Sequence[Message]):
         unreadable: Those parts of them that cannot be read: the file is missing, or the bytes are no valid message.
     """
 
-    _table: Table
+    _count: int
     _found: _core.FoundMessages
     truncated: bool
     rejected: int
@@ -78,13 +78,13 @@ class FindResult(Sequence[Message]):
 
     def to_arrow(self) -> Table:
         """Return the messages as a table of the message columns, with all bodies."""
-        return Table.from_batches([*self._batches(0, len(self))], schema=self._table.schema)
+        return Table.from_batches([*self._batches(0, len(self))], schema=self._found.schema)
 
     def __arrow_c_schema__(self) -> object:
-        return self._table.schema.__arrow_c_schema__()
+        return self._found.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        return BatchStream(self._table.schema, self._batches(0, len(self))).__arrow_c_stream__(requested_schema)
+        return BatchStream(self._found.schema, self._batches(0, len(self))).__arrow_c_stream__(requested_schema)
 
     @overload
     def __getitem__(self, index: int) -> Message: ...
@@ -104,24 +104,35 @@ class FindResult(Sequence[Message]):
 
     def heads(self) -> Table:
         """Return the messages as they are in memory: bodies that were not read are null."""
-        return self._table
+        return self._found.table()
 
     def _rows(self, begin: int, end: int) -> Iterator[Message]:
-        for batch in self._batches(begin, end):
+        whole = min(end, self._whole)
+        while begin < whole:
+            messages = _messages(self._found.lists(begin, min(begin + _MESSAGES_A_STEP, whole)))
+            yield from messages
+            begin += len(messages)
+        for batch in self._read_again(begin, end):
             for row in range(0, batch.num_rows, _MESSAGES_A_STEP):
-                yield from _messages(batch, row, min(row + _MESSAGES_A_STEP, batch.num_rows))
+                yield from _messages(_core.message_lists(batch, row, min(row + _MESSAGES_A_STEP, batch.num_rows)))
 
     def _batches(self, begin: int, end: int) -> Iterator[RecordBatch]:
         """Iterate over the batches of some rows, and read the bodies that are not in memory."""
-        whole = len(self) - self._found.without_body
-        yield from self._table.slice(begin, max(0, min(end, whole) - begin)).to_batches()
-        if end > max(begin, whole):
-            yield from self._found.at(
-                self._table.column("phy_offset").slice(max(begin, whole), end - max(begin, whole))
-            )
+        yield from self._found.table().slice(begin, max(0, min(end, self._whole) - begin)).to_batches()
+        yield from self._read_again(max(begin, self._whole), end)
+
+    def _read_again(self, begin: int, end: int) -> Iterator[RecordBatch]:
+        """Read some rows whose bodies are not in memory."""
+        if begin < end:
+            yield from self._found.at(self._found.table().column("phy_offset").slice(begin, end - begin))
+
+    @property
+    def _whole(self) -> int:
+        """The number of rows whose bodies are in memory. They come first."""
+        return self._count - self._found.without_body
 
     def __len__(self) -> int:
-        return self._table.num_rows
+        return self._count
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, FindResult):
@@ -142,10 +153,10 @@ class FindResult(Sequence[Message]):
         return f"FindResult({', '.join(notes)})"
 
 
-def _messages(batch: RecordBatch, begin: int, end: int) -> list[Message]:
-    """Make the messages of some rows. Their slots are set directly: `__init__` of a frozen class takes twice as long."""
-    messages = [Message.__new__(Message) for _ in range(begin, end)]
-    for set_slot, values in zip(_SETTERS, _core.message_lists(batch, begin, end), strict=True):
+def _messages(columns: list[list[Any]]) -> list[Message]:
+    """Make messages of their columns. Their slots are set directly: `__init__` of a frozen class takes twice as long."""
+    messages = [Message.__new__(Message) for _ in columns[0]]
+    for set_slot, values in zip(_SETTERS, columns, strict=True):
         deque(map(set_slot, messages, values), maxlen=0)
     return messages
 
@@ -203,12 +214,12 @@ class KeySearch:
             tags=key.startswith(TAG_PREFIX) and self.has_tags(),
             body_budget=body_budget,
         )
-        table = found.read_all()
+        count = found.hold()
         lost = [part[:2] for part in (*log.gaps(begin=times.begin, end=times.end), *log.damage(found.missing))]
         unscanned = union([*unread, *lost])
         unreadable = union([*lost, *self._unindexed.refused])
         is_truncated = capped or found.truncated
-        return FindResult(table, found, is_truncated, found.rejected, not unscanned, scanned, unscanned, unreadable)
+        return FindResult(count, found, is_truncated, found.rejected, not unscanned, scanned, unscanned, unreadable)
 
     def _candidates(self, topic: str | None, key: str, times: TimeRange) -> tuple[list[Array], bool]:
         """Return lists of offsets where the key may be, and whether a broker's limit cut some off."""

@@ -12,12 +12,11 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from logdex._core import local_path, local_paths
+from logdex._core import broker_lock_holder, local_path, local_paths, read_file
+from logdex._files import existing_directory
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-from logdex._core import read_file
 
 OFFSET_NAME = re.compile(r"\d{20}")
 """The name of a file of a log or of a queue: the offset of its first byte."""
@@ -74,6 +73,14 @@ class StoreLayout:
         return self.root / "abort"
 
     @property
+    def broker(self) -> int | None:
+        """The process that has the store open, a broker or a writer of logdex, if it is on this machine."""
+        try:
+            return broker_lock_holder(self.root / "lock")
+        except OSError:
+            return None
+
+    @property
     def written_by_logdex(self) -> bool:
         """Whether logdex writes to the store, or ended without `close`."""
         try:
@@ -89,11 +96,9 @@ class StoreLayout:
 
 def find_layout(path: str | os.PathLike[str], commit_log: str | os.PathLike[str] | None = None) -> StoreLayout:
     """Find the parts of a store; see `MessageStore.open`."""
-    root = local_path(path)
     if commit_log is not None:
-        if not root.is_dir():
-            raise NotADirectoryError(errno.ENOTDIR, "no store directory", str(root))
-        return StoreLayout(root, local_paths(commit_log))
+        return StoreLayout(existing_directory(path, "store directory"), local_paths(commit_log))
+    root = local_path(path)
     # Not is_dir(), which hides errors of the system.
     names = _names(root)
     if "commitlog" in names:

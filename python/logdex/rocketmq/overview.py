@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from arro3.core import DataType, RecordBatchReader
 
-from logdex._core import StoreCheckpoint, broker_lock_holder
+from logdex._core import StoreCheckpoint
 from logdex.errors import LogdexError
 from logdex.report import Damage
 from logdex.rocketmq.find import covered_ranges
@@ -89,9 +89,8 @@ def checkpoint_times(checkpoint: StoreCheckpoint) -> dict[str, int | None]:
 
 
 def _broker(layout: StoreLayout) -> str:
-    with suppress(OSError):
-        if (holder := broker_lock_holder(layout.root / "lock")) is not None:
-            return f"running, process {holder}"
+    if layout.broker is not None:
+        return f"running, process {layout.broker}"
     crashed = "stopped without warning, or running elsewhere (abort is there)"
     return crashed if layout.abort.exists() else "stopped cleanly"
 

@@ -13,7 +13,6 @@ from logdex._core import (
     MessageFilter,
     QueueReader,
     StoreCheckpoint,
-    broker_lock_holder,
     certain_range,
     dispatched_end,
     last_message,
@@ -21,7 +20,6 @@ from logdex._core import (
 )
 from logdex.arrow import BatchStream
 from logdex.errors import LogdexError
-from logdex.hash_index.query import MAX_TIME, MIN_TIME
 from logdex.report import Damage
 
 if TYPE_CHECKING:
@@ -122,8 +120,8 @@ class MessageRead:
         selection = MessageFilter(
             topics=topics,
             queue_ids=None if queue_id is None else [queue_id],
-            begin=None if times.begin == MIN_TIME else times.begin,
-            end=None if times.end == MAX_TIME else times.end,
+            begin=times.begin,
+            end=times.end,
             keys=keys,
             tags=tags,
         )
@@ -203,7 +201,9 @@ class MessageRead:
         end = None if own is None else self._farthest(own, threads)
         if end is None or self.log.max_offset - end > _SHORT_BYTES:
             end = self._farthest(self.queues.directories(), threads)
-        if end is None or not self.layout.abort.exists() or _is_running(self.layout):
+        # While a broker runs its queues are complete, although not all is on the disk. A logdex writer writes them one by one.
+        is_running = self.layout.broker is not None and not self.layout.written_by_logdex
+        if end is None or is_running or not self.layout.abort.exists():
             return end or 0
         checkpoint = StoreCheckpoint.open(self.layout.checkpoint) if self.layout.checkpoint.exists() else None
         _, _, dispatch = self.log.recovery(checkpoint, last_exit_ok=False, queue_end=end)
@@ -213,19 +213,6 @@ class MessageRead:
         """Return the end of the farthest message that a unit of these queues leads to."""
         queues = [(topic, queue_id, path) for (topic, queue_id), paths in directories.items() for path in paths]
         return dispatched_end(self.log, queues, threads=threads, **self.queues.reading)
-
-
-def _is_running(layout: StoreLayout) -> bool:
-    """Return whether a broker on this machine has the store open: its queues are complete, although not all is on disk.
-
-    A logdex writer does not count: it writes the files of its queues one after the other.
-    """
-    if layout.written_by_logdex:
-        return False
-    try:
-        return broker_lock_holder(layout.root / "lock") is not None
-    except OSError:
-        return False
 
 
 def union(ranges: Iterable[Range]) -> list[Range]:

@@ -183,12 +183,15 @@ class MessageStore(Closing):
             body_budget: Bytes of bodies that the result keeps in memory. It reads the others when they are asked for.
 
         Raises:
-            ValueError: `max_num` is negative.
+            ValueError: `max_num` or `body_budget` is negative.
             TypeError: A bound is not an integer, or is a datetime without time zone.
         """
         self._check_open()
         times = TimeRange.of(begin, end)
         topic = None if topic == ANY_TOPIC else topic
+        check_int64(body_budget=body_budget)
+        if body_budget < 0:
+            raise ValueError(f"body_budget must not be negative: {body_budget}")
         return self._search.find(
             topic, key, times=times, max_num=max_num, scan=scan, progress=progress, body_budget=body_budget
         )

@@ -1,6 +1,7 @@
 //! The chains of a file, for explanations and statistics.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::bytes::on_bytes;
 use super::index_file::IndexFile;
@@ -51,6 +52,39 @@ pub struct ChainStatistics {
     pub times: Vec<u64>,
     /// Number of different key hashes.
     pub distinct_hashes: u64,
+}
+
+impl Buckets {
+    /// Return buckets for all store times in the headers of some files, and for parts of their slots.
+    ///
+    /// # Errors
+    /// Errors of the system.
+    pub fn over(files: &[Arc<IndexFile>], time_buckets: u32, regions: u32) -> Result<Self> {
+        let mut times = Vec::new();
+        for file in files {
+            if file.len()? > 0 {
+                let header = file.header()?;
+                times.extend([header.begin_timestamp, header.end_timestamp]);
+            }
+        }
+        let (begin_ms, end_ms) = (times.iter().min().copied().unwrap_or(0), times.iter().max().copied().unwrap_or(0));
+        let width_ms = end_ms.saturating_sub(begin_ms) / i64::from(time_buckets.max(1)) + 1;
+        Ok(Self { begin_ms, end_ms, width_ms, regions })
+    }
+}
+
+impl ChainStatistics {
+    /// Add the counts of another file. A hash in two files counts twice.
+    pub fn add(&mut self, other: &Self) {
+        for (length, slots) in &other.chains {
+            *self.chains.entry(*length).or_default() += slots;
+        }
+        for (sum, counts) in [(&mut self.regions, &other.regions), (&mut self.times, &other.times)] {
+            sum.resize(sum.len().max(counts.len()), 0);
+            sum.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+        }
+        self.distinct_hashes += other.distinct_hashes;
+    }
 }
 
 impl IndexFile {
@@ -150,7 +184,10 @@ fn walk<S: ReadAt>(view: &View<'_, S>, key_hash: i32, max_links: usize) -> std::
 
 #[cfg(test)]
 mod tests {
-    use crate::hash_index::{Buckets, CreateOptions, Geometry, IndexFile};
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use crate::hash_index::{Buckets, ChainStatistics, CreateOptions, Geometry, IndexFile};
 
     #[test]
     fn chains_and_their_statistics_are_those_of_the_entries() {
@@ -166,7 +203,12 @@ mod tests {
         assert_eq!(chain.links.iter().map(|(at, entry)| (*at, entry.key_hash)).collect::<Vec<_>>(), [(4, 3), (3, 6)]);
         let buckets = Buckets { begin_ms: 1_000_000, end_ms: 1_019_000, width_ms: 10_000, regions: 2 };
         let counted = file.chain_statistics(buckets).unwrap();
-        assert_eq!(counted.chains.into_iter().collect::<Vec<_>>(), [(0, 1), (1, 1), (3, 1)]);
-        assert_eq!((counted.regions, counted.times, counted.distinct_hashes), (vec![3, 1], vec![2, 2], 3));
+        assert_eq!(counted.chains, BTreeMap::from([(0, 1), (1, 1), (3, 1)]));
+        assert_eq!((&counted.regions, &counted.times, counted.distinct_hashes), (&vec![3, 1], &vec![2, 2], 3));
+        let over = Buckets::over(&[Arc::new(file)], 2, 2).unwrap();
+        assert_eq!((over.begin_ms, over.end_ms, over.width_ms), (1_000_000, 1_019_000, 9_501));
+        let mut total = ChainStatistics { times: vec![1], ..ChainStatistics::default() };
+        total.add(&counted);
+        assert_eq!((total.regions, total.times, total.chains), (vec![3, 1], vec![3, 2], counted.chains));
     }
 }

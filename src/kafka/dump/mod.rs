@@ -366,24 +366,23 @@ fn batch_text(row: Row<'_>) -> String {
 
 fn record_text(row: Row<'_>, data: bool) -> String {
     let (key, value) = (row.size("key"), row.size("value"));
-    let mut text = format!("| {} {} keySize: {key} valueSize: {value}", row.words(&["offset"]), row.time("timestamp"));
+    let head = format!("| {} {} keySize: {key} valueSize: {value}", row.words(&["offset"]), row.time("timestamp"));
+    let mut parts = vec![head];
     if row.number("magic") < Some(V2) {
         // The brace is the tool's.
-        text += &format!(" isValid: {} {}}}", row.number("isValid") == Some(1), row.words(&["crc"]));
+        parts.push(format!("isValid: {} {}}}", row.number("isValid") == Some(1), row.words(&["crc"])));
     } else {
         let names: Vec<_> = row.headers().into_iter().map(|(name, _)| name).collect();
-        text += &format!(" {} headerKeys: [{}]", row.words(&["sequence"]), names.join(","));
+        parts.push(format!("{} headerKeys: [{}]", row.words(&["sequence"]), names.join(",")));
     }
     if let Some(control) = row.control() {
-        text += &format!(" {control}");
+        parts.push(control.to_string());
     } else if data {
-        for (name, part) in [("key", "key"), ("payload", "value")] {
-            if let Some(bytes) = row.bytes(part) {
-                text += &format!(" {name}: {}", String::from_utf8_lossy(bytes));
-            }
-        }
+        let part = |name: &str, bytes: &[u8]| format!("{name}: {}", String::from_utf8_lossy(bytes));
+        parts.extend(row.bytes("key").map(|key| part("key", key)));
+        parts.extend(row.bytes("value").map(|value| part("payload", value)));
     }
-    text
+    parts.join(" ")
 }
 
 fn record_members(out: &mut impl Write, row: Row<'_>, data: bool) -> fmt::Result {
@@ -404,7 +403,7 @@ fn record_members(out: &mut impl Write, row: Row<'_>, data: bool) -> fmt::Result
 }
 
 fn producer_text(p: &ProducerEntry) -> String {
-    let mut text = format!(
+    let state = format!(
         "producerId: {} producerEpoch: {} coordinatorEpoch: {} currentTxnFirstOffset: {} lastTimestamp: {}",
         p.producer_id,
         p.producer_epoch,
@@ -412,15 +411,15 @@ fn producer_text(p: &ProducerEntry) -> String {
         optional(p.current_txn_first_offset),
         p.timestamp
     );
-    if p.last_offset >= 0 {
-        // Sequences wrap from 2147483647 to 0.
-        let first = p.last_sequence.wrapping_sub(p.offset_delta) & i32::MAX;
-        text += &format!(
-            " firstSequence: {first} lastSequence: {} lastOffset: {} offsetDelta: {} timestamp: {}",
-            p.last_sequence, p.last_offset, p.offset_delta, p.timestamp
-        );
+    if p.last_offset < 0 {
+        return state;
     }
-    text
+    // Sequences wrap from 2147483647 to 0.
+    let first = p.last_sequence.wrapping_sub(p.offset_delta) & i32::MAX;
+    format!(
+        "{state} firstSequence: {first} lastSequence: {} lastOffset: {} offsetDelta: {} timestamp: {}",
+        p.last_sequence, p.last_offset, p.offset_delta, p.timestamp
+    )
 }
 
 fn producer_members(out: &mut impl Write, p: &ProducerEntry) -> fmt::Result {

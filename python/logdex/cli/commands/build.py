@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from logdex._core import CommitLog, local_path
 from logdex._types import Compat
 from logdex.cli.arguments import GEOMETRY, TIMES, add_options, add_source, command, int32, open_options
-from logdex.cli.output import Progress, complain, say, say_built, say_json, say_report
+from logdex.cli.output import Progress, complain, counts_text, say, say_built, say_json, say_report
 from logdex.cli.sources import nothing_matches
 from logdex.errors import CorruptFileError
 from logdex.report import Report
@@ -184,8 +184,7 @@ def _say_recovered(arguments: argparse.Namespace, report: Report, *, was_open: b
     if arguments.json or report.findings:
         shown = report.checked if arguments.json else {"log_bytes": report.checked["log_bytes"], **done}
         return say_built(Report(report.findings, shown), arguments.store, as_json=arguments.json)
-    counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in done.items())
-    what = ("would be: " if arguments.dry_run else "") + counts if counts else "nothing to do"
+    what = ("would be: " if arguments.dry_run else "") + counts_text(done) if done else "nothing to do"
     marked = "; it was not closed, and counts as closed now" if was_open and not arguments.dry_run else ""
     checked = (
         "" if arguments.verify else "; queues and index as a whole are checked by `logdex verify`, or with --verify"

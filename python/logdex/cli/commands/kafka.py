@@ -119,10 +119,7 @@ def run_dump(arguments: argparse.Namespace) -> int:
         if arguments.json:
             say_json({"type": "finding", **dataclasses.asdict(finding)})
         else:
-            complain(
-                f"{finding.path} at byte {finding.offset}: {finding.kind}: "
-                f"expected {finding.expected}, found {finding.found}"
-            )
+            complain(f"{finding.kind} in {finding}")
     return 1 if findings else 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from logdex import _core
@@ -13,7 +12,6 @@ from logdex.cli.output import Progress, say, say_json, table
 from logdex.cli.sources import open_first
 from logdex.cli.sources.rocketmq import open_index
 from logdex.errors import LogdexError
-from logdex.hash_index.geometry import ENTRY_SIZE
 
 if TYPE_CHECKING:
     import argparse
@@ -31,7 +29,7 @@ curve that is printed beside them. Longer chains come from repeated keys or from
   logdex stats /data/store/index --plot chains.png      (needs matplotlib)"""
 _BAR = 40
 _BLUE = "#2a6fb0"
-_TIME_BINS = 24
+_TIME_BUCKETS = 24
 _REGIONS = 64
 _SHOWN_LENGTHS = 24
 
@@ -132,40 +130,24 @@ def _measure(files: Sequence[IndexFile], progress: Progress) -> tuple[dict[str, 
 
     Returns JSON values, and the entries in each of equal parts of the slots. A hash in two files counts twice.
     """
-    entries = sum(map(len, files))
-    headers = [file.header for file in files if len(file)]
-    begin = min((min(header.begin_timestamp, header.end_timestamp) for header in headers), default=0)
-    end = max((max(header.begin_timestamp, header.end_timestamp) for header in headers), default=0)
-    width = max(1, -(-(end - begin + 1) // _TIME_BINS))
-    chains, regions, times = Counter[int](), Counter[int](), Counter[int]()
-    distinct = 0
-    for file in files:
-        lengths, of_regions, of_times, hashes = _core.chain_statistics(
-            file, begin=begin, end=end, width=width, regions=_REGIONS
-        )
-        chains.update({length: slots for length, slots in lengths.items() if slots})
-        regions.update(dict(enumerate(of_regions)))
-        times.update(dict(enumerate(of_times)))
-        distinct += hashes
-        progress.add(len(file) * ENTRY_SIZE, entries * ENTRY_SIZE)
+    chains, regions, times, distinct = _core.chain_statistics(
+        files, time_buckets=_TIME_BUCKETS, regions=_REGIONS, progress=progress
+    )
     likely = max((length for length in range(_SHOWN_LENGTHS) if _expected(files, length) >= 0.5), default=0)  # noqa: PLR2004
     statistics = {
         "files": len(files),
-        "entries": entries,
+        "entries": sum(map(len, files)),
         "slots": sum(file.hash_slots for file in files),
         "used_slots": sum(slots for length, slots in chains.items() if length),
         "longest_chain": max(chains, default=0),
         "distinct_hashes": distinct,
         "chains": [
-            {"length": length, "slots": chains[length], "expected": round(_expected(files, length), 3)}
+            {"length": length, "slots": chains.get(length, 0), "expected": round(_expected(files, length), 3)}
             for length in sorted({*range(likely + 1), *chains})
         ],
-        "times": [
-            {"begin_timestamp": begin + number * width, "entries": times[number]}
-            for number in range(max(times, default=-1) + 1)
-        ],
+        "times": [{"begin_timestamp": begin, "entries": entries} for begin, entries in times],
     }
-    return statistics, [regions[region] for region in range(_REGIONS)]
+    return statistics, regions
 
 
 def _expected(files: Sequence[IndexFile], length: int) -> float:

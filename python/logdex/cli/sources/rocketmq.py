@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from logdex.cli.sources import Description, Listing, Part, Source
-from logdex.hash_index.rolling import is_index_file_name
+from logdex.hash_index.rolling import names_index_file
 from logdex.report import Report, merge
 from logdex.rocketmq import CommitLog, ConsumeQueue, IndexFile, IndexService, Message, MessageStore, StoreCheckpoint
 from logdex.rocketmq.layout import OFFSET_NAME
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from logdex.cli.sources import Facts
 
 MESSAGE_COLUMNS = tuple(field.name for field in fields(Message))
-_LOG_NAME_DIGITS = 20
 _QUEUES = ("consumequeue", "batchconsumequeue")
 _EXTENSIONS = "consumequeue_ext"
 _TABLES = "config"
@@ -97,16 +96,11 @@ def open_index(path: Path, **options: Any) -> _IndexSource | None:  # noqa: ANN4
     """Open a path that is an index directory or an index file; return None for another."""
     options.pop("commit_log", None)
     if path.is_dir():
-        if any(_is_index_name(entry.name) for entry in path.iterdir() if entry.is_file()):
+        if any(names_index_file(entry.name) for entry in path.iterdir() if entry.is_file()):
             return _IndexSource(IndexService.open(path, **options))
-    elif path.is_file() and _is_index_name(path.name):
+    elif path.is_file() and names_index_file(path.name):
         return _IndexSource(IndexFile.open(path, **options))
     return None
-
-
-def _is_index_name(name: str) -> bool:
-    """Return whether a name is an index file's. Files of logs and queues have 20 digits."""
-    return is_index_file_name(name) and len(name) != _LOG_NAME_DIGITS
 
 
 def open_part(path: Path, **options: Any) -> Part | None:  # noqa: ANN401, ARG001 -- those of other kinds

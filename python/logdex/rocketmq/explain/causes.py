@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import unicodedata
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from logdex._core import MessageFilter
+from logdex.report import near_names
 from logdex.rocketmq.explain.explanation import Candidate, Cause, Explanation
 from logdex.rocketmq.find import TAG_PREFIX
 from logdex.rocketmq.index_service import MAX_MSGS_NUM_BATCH
@@ -183,11 +183,10 @@ def _other_topic(message: Message, asked: str) -> Cause:
 
 
 def _of_the_topic(store: MessageStore, explanation: Explanation) -> Iterator[Cause]:
-    topics = store.topics
-    if explanation.topic not in topics:
-        close = difflib.get_close_matches(explanation.topic, topics, n=3)
-        hint = f"; near it: {', '.join(map(repr, close))}" if close else ""
-        yield Cause("unknown-topic", f"none of the {len(topics)} topics here is {explanation.topic!r}{hint}")
+    topic, topics = explanation.topic, store.topics
+    if topic not in topics:
+        text = f"none of the {len(topics)} topics here is {topic!r}; {near_names(topic, topics)}"
+        yield Cause("unknown-topic", text)
 
 
 def _of_the_index(store: MessageStore, explanation: Explanation) -> Iterator[Cause]:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
+from logdex._core import time_text
 from logdex.errors import printable
-from logdex.hash_index.query import MAX_TIME, MIN_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _SHOWN_LINKS = 12
 _SHOWN_CANDIDATES = 20
 
@@ -166,7 +164,7 @@ class Explanation:
     def _lines(self) -> Iterator[str]:
         within = ""
         if self.begin is not None or self.end is not None:
-            within = f", stored from {_time(self.begin, 'the beginning')} to {_time(self.end, 'the end')}"
+            within = f", stored from {time_text(self.begin) or 'the beginning'} to {time_text(self.end) or 'the end'}"
         yield f"key {self.key!r} of topic {self.topic!r}{within}"
         yield f"  hashed as {self.index_key!r}: {self.key_hash}"
         lag = f"{self.lag_bytes:,} bytes behind the log's end" if self.lag_bytes else "up to the log's end"
@@ -197,7 +195,7 @@ class Explanation:
 
 
 def _file_lines(file: FileStep) -> Iterator[str]:
-    window = f"{_time(file.begin_timestamp)} to {_time(file.end_timestamp)}"
+    window = f"{time_text(file.begin_timestamp)} to {time_text(file.end_timestamp)}"
     yield f"  {file.name}  {file.entries:,} entries, {window}: {'searched' if file.searched else 'skipped'}, {file.why}"
     if file.chain is None:
         return
@@ -214,14 +212,5 @@ def _candidate_line(candidate: Candidate) -> str:
     if candidate.topic is not None:
         keys = f" keys={candidate.keys!r}" if candidate.keys else ""
         uniq_key = f" id={candidate.uniq_key}" if candidate.uniq_key else ""
-        what = f"{candidate.topic!r}{keys}{uniq_key} stored {_time(candidate.store_timestamp)}"
+        what = f"{candidate.topic!r}{keys}{uniq_key} stored {time_text(candidate.store_timestamp) or '-'}"
     return f"  phy {candidate.phy_offset:,} ({candidate.source}): {candidate.verdict}; {what}"
-
-
-def _time(time_ms: int | None, otherwise: str = "-") -> str:
-    if time_ms is None or time_ms in (MIN_TIME, MAX_TIME):
-        return otherwise
-    try:
-        return (_EPOCH + timedelta(milliseconds=time_ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    except OverflowError:
-        return str(time_ms)

@@ -116,16 +116,10 @@ def _candidates(
     )
 
 
-def _candidate(log: CommitLog, offset: int, source: str, verdict: str | None, found: Message | None) -> Candidate:
+def _candidate(log: CommitLog, offset: int, source: str, verdict: str, found: Message | None) -> Candidate:
     message = log.message(offset) if found is None else found
-    if message is None or verdict is None:
-        if offset < log.min_offset:
-            return Candidate(offset, source, "expired")
-        if log.is_cut_off(offset):
-            return Candidate(offset, source, "cut-off")
-        if any(begin <= offset < end for begin, end, _ in log.gaps()):
-            return Candidate(offset, source, "missing-file")
-        return Candidate(offset, source, "beyond-log" if offset >= log.max_offset else "damaged")
+    if message is None:
+        return Candidate(offset, source, verdict)
     return Candidate(
         offset,
         source,

@@ -5,14 +5,12 @@ Source: DefaultMessageStore.ReputMessageService, CommitLogDispatcherBuildConsume
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from logdex._core import ConsumeQueueWriter, indexed_messages, last_message
 from logdex.arrow import INDEXED_COLUMNS
 from logdex.errors import CorruptFileError
-from logdex.rocketmq.read import read_ahead
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
     from logdex.rocketmq.index_service import IndexService
 
 _COLUMNS = tuple(dict.fromkeys([*ConsumeQueueWriter.columns, *INDEXED_COLUMNS]))
-_WORTH_A_THREAD_BYTES = 16 << 20
+_WORTH_THREADS_BYTES = 16 << 20
 
 
 @dataclass(slots=True)
@@ -72,13 +70,14 @@ class Dispatcher:
         if begin >= end:
             return
         reader = self._log.scan(
-            begin_phy_offset=begin, end_phy_offset=end, columns=_COLUMNS, body="stored", check_crc=False
+            begin_phy_offset=begin,
+            end_phy_offset=end,
+            columns=_COLUMNS,
+            body="stored",
+            threads=1 if end - begin < _WORTH_THREADS_BYTES else 2,
+            check_crc=False,
         )
-        if end - begin < _WORTH_A_THREAD_BYTES:
-            yield from (batch for batch in reader if batch.num_rows)
-        else:
-            with closing(read_ahead(reader)) as batches:
-                yield from batches
+        yield from (batch for batch in reader if batch.num_rows)
         for finding in reader.report.findings:
             raise CorruptFileError(finding.path, finding.offset, finding.expected, finding.found)
         if reader.end_offset is not None and reader.end_offset < end:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import operator
 import os
 import threading
 import time
@@ -13,10 +14,10 @@ from datetime import datetime, timezone
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from logdex._core import DEFAULT_DELAY_LEVELS, local_path
+from logdex._core import DEFAULT_DELAY_LEVELS, local_path, time_ms
 from logdex._files import Closing
+from logdex._types import check_int64
 from logdex.errors import WriteFailedError
-from logdex.rocketmq.write.input import PutResult, all_properties, joined, optional_ms, put_batches
 from logdex.rocketmq.write.options import StoreOptions
 from logdex.rocketmq.write.parts import StoreParts
 
@@ -37,6 +38,21 @@ _PAUSE_SECONDS = 0.005
 _RETRY_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
+
+
+class PutResult(NamedTuple):
+    """The place of a message that was put, by the names of the message columns.
+
+    A delayed message waits under the topic `SCHEDULE_TOPIC_XXXX`.
+    """
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    phy_offset: int
+    store_timestamp: int
+    msg_id: str
+    store_size: int
 
 
 class WriterState(NamedTuple):
@@ -199,13 +215,13 @@ class StoreWriter(Closing):
         result = self._parts.log.put_message(
             topic,
             body,
-            all_properties(properties, keys=keys, tags=tags, uniq_key=uniq_key, delay_level=delay_level),
+            _all_properties(properties, keys=keys, tags=tags, uniq_key=uniq_key, delay_level=delay_level),
             queue_id=queue_id,
             flag=flag,
             sys_flag=sys_flag,
-            born_timestamp=optional_ms(born_timestamp, "born_timestamp"),
+            born_timestamp=_optional_ms(born_timestamp, "born_timestamp"),
             born_host=born_host,
-            store_timestamp=optional_ms(store_timestamp, "store_timestamp"),
+            store_timestamp=_optional_ms(store_timestamp, "store_timestamp"),
             store_host=store_host,
         )
         self._wake()
@@ -237,9 +253,8 @@ class StoreWriter(Closing):
             WriteFailedError: A write or an fsync failed, now or before; the writer is over.
         """
         self._check_open()
-        batches = put_batches(messages)
         try:
-            return joined([self._parts.log.put_messages(batch, body=body, park=park) for batch in batches])
+            return self._parts.log.put_messages(messages, body=body, park=park)
         finally:
             self._wake()
 
@@ -265,7 +280,7 @@ class StoreWriter(Closing):
             OSError: The system refuses; what was delivered is not delivered again.
         """
         self._check_open()
-        return self._parts.deliver_due(optional_ms(now, "now"))
+        return self._parts.deliver_due(_optional_ms(now, "now"))
 
     def flush(self) -> None:
         """Dispatch what was put, flush log, queues and index to the disk, and write the checkpoint.
@@ -351,6 +366,33 @@ class StoreWriter(Closing):
     def __reduce__(self) -> NoReturn:
         """Refuse: only one object can hold the lock of a store."""
         raise TypeError("a StoreWriter cannot be pickled: it holds the lock of its store")
+
+
+def _all_properties(
+    properties: Mapping[str, str] | None,
+    *,
+    keys: str | Iterable[str] | None,
+    tags: str | None,
+    uniq_key: str | None,
+    delay_level: int,
+) -> list[tuple[str, str]]:
+    """Return the properties of a message, including those that have their own arguments."""
+    given = dict(properties) if properties else {}
+    if keys is not None and not isinstance(keys, str):
+        keys = " ".join(keys)
+    given |= {name: text for name, text in (("KEYS", keys), ("TAGS", tags), ("UNIQ_KEY", uniq_key)) if text}
+    if delay_level:
+        check_int64(delay_level=delay_level)
+        if delay_level < 0:
+            raise ValueError(f"delay_level={delay_level}: expected 0 or more")
+        # True is level 1.
+        given["DELAY"] = str(operator.index(delay_level))
+    return list(given.items())
+
+
+def _optional_ms(value: Time | None, name: str) -> int | None:
+    """Return a time in ms; None stays None. `name` is the argument in errors."""
+    return None if value is None else time_ms(value, name=name)
 
 
 _dropped: SimpleQueue[_Services] = SimpleQueue()
