@@ -17,10 +17,31 @@ use super::integer;
 use super::location;
 use super::report;
 use super::time::{self, Round};
-use crate::rocketmq::consume_queue::{Boundary, ConsumeQueue, Kind, Options, extension_batch};
+use crate::rocketmq::consume_queue::{self, Boundary, ConsumeQueue, Kind, Options, extension_batch};
 use crate::rocketmq::schedule;
 
+/// List the queues of a store's folder: topic, queue id and directory of each that holds something; none without the folder.
+///
+/// Args:
+///     folder: `consumequeue` or `batchconsumequeue` of a store.
+///     topics: Only queues of these topics; None: all.
+///
+/// Raises:
+///     OSError: The system refuses.
+#[pyfunction]
+#[pyo3(signature = (folder, topics=None))]
+fn list_queues(
+    py: Python<'_>,
+    folder: PathBuf,
+    topics: Option<Bound<'_, PyAny>>,
+) -> PyResult<Vec<(String, i32, PathBuf)>> {
+    let names = |topics: Bound<'_, PyAny>| topics.try_iter()?.map(|topic| topic?.extract()).collect();
+    let topics: Option<Vec<String>> = topics.map(names).transpose()?;
+    Ok(py.detach(|| consume_queue::list_queues(&folder, topics.as_deref()))?)
+}
+
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(list_queues, m)?)?;
     m.add_class::<PyConsumeQueue>()?;
     m.add_function(wrap_pyfunction!(_open_consume_queue, m)?)?;
     m.add_function(wrap_pyfunction!(delivered_levels, m)?)

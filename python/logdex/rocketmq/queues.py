@@ -28,16 +28,6 @@ _KEPT_OPEN = 128
 """Queues that are kept open: a broker may have many thousands, and each holds files open."""
 
 
-def _directories(path: Path | str) -> list[os.DirEntry[str]]:
-    with os.scandir(path) as entries:
-        return sorted((entry for entry in entries if entry.is_dir()), key=lambda entry: entry.name)
-
-
-def _has_files(path: str) -> bool:
-    with os.scandir(path) as entries:
-        return next(entries, None) is not None
-
-
 class QueueSet:
     """The queues of a store; recently used queues stay open."""
 
@@ -63,14 +53,8 @@ class QueueSet:
         """
         found: Directories = {}
         for root in (self._layout.queues if self.is_readable() else None, self._layout.batch_queues):
-            if root is None or not root.is_dir():
-                continue
-            for topic in _directories(root):
-                if topics is not None and topic.name not in topics:
-                    continue
-                for queue in _directories(topic.path):
-                    if queue.name.isascii() and queue.name.isdecimal() and _has_files(queue.path):
-                        found.setdefault((topic.name, int(queue.name)), []).append(Path(queue.path))
+            for topic, queue_id, path in _core.list_queues(root, topics) if root is not None else ():
+                found.setdefault((topic, queue_id), []).append(path)
         return found
 
     def topics(self) -> list[str]:

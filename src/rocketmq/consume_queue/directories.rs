@@ -153,8 +153,20 @@ pub(super) fn queues(root: &Path, name: &str) -> Result<Vec<QueueDirectory>> {
         );
         return Err(Error::InvalidArgument(text));
     }
+    queues_in(&folder, None)
+}
+
+/// Lists the queues of these topics, or of all, in a folder, sorted; none if the folder is missing. Names that no broker uses are
+/// ignored.
+///
+/// # Errors
+/// The system's error, with the path.
+fn queues_in(folder: &Path, topics: Option<&[String]>) -> Result<Vec<QueueDirectory>> {
     let mut queues = Vec::new();
-    for (topic, directory) in directories(&folder)? {
+    for (topic, directory) in directories(folder)? {
+        if topics.is_some_and(|topics| !topics.contains(&topic)) {
+            continue;
+        }
         for (name, directory) in directories(&directory)? {
             if let Some(queue_id) = name.parse::<i32>().ok().filter(|id| *id >= 0 && id.to_string() == name) {
                 queues.push(QueueDirectory { topic: topic.clone(), queue_id, directory });
@@ -163,6 +175,21 @@ pub(super) fn queues(root: &Path, name: &str) -> Result<Vec<QueueDirectory>> {
     }
     queues.sort_by(|a, b| (&a.topic, a.queue_id).cmp(&(&b.topic, b.queue_id)));
     Ok(queues)
+}
+
+/// Lists topic, queue id and directory of the queues of these topics, or of all, in a folder that hold something. A deleted topic
+/// leaves an empty directory behind.
+///
+/// # Errors
+/// The system's error, with the path.
+pub fn list_queues(folder: &Path, topics: Option<&[String]>) -> Result<Vec<(String, i32, PathBuf)>> {
+    let mut found = Vec::new();
+    for QueueDirectory { topic, queue_id, directory } in queues_in(folder, topics)? {
+        if holds_entries(&directory)? {
+            found.push((topic, queue_id, directory));
+        }
+    }
+    Ok(found)
 }
 
 fn directories(folder: &Path) -> Result<Vec<(String, PathBuf)>> {

@@ -12,7 +12,7 @@ pub mod unit;
 mod write;
 
 pub use check::{CrossCheck, StoreState, is_dispatched};
-pub use directories::WriterOptions;
+pub use directories::{WriterOptions, list_queues};
 pub use read::{Boundary, ConsumeQueue, ExtensionUnit, Kind, Options, extension_batch, is_extension_address};
 pub use tags_code::DelayLevels;
 pub use write::ConsumeQueueWriter;
