@@ -63,6 +63,7 @@ __all__ = [
     "_open_offset_index",
     "_open_store_checkpoint",
     "_open_time_index",
+    "_planned_log",
     "aborted_transactions",
     "any_transactional",
     "broker_lock_holder",
@@ -187,7 +188,14 @@ def delivered_levels(messages: Any, copies: Any, delivered: Mapping[int, int]) -
 def indexed_messages(messages: Any, *, tags: bool) -> int: ...
 def last_message(messages: Any) -> tuple[int, int] | None: ...
 def split_cut_off(messages: Any) -> tuple[list[RecordBatch], list[tuple[int, str]], int]: ...
-def _open_commit_log(path: _Path, access: Access, compat: Compat | None, max_body_bytes: int) -> CommitLog: ...
+def _open_commit_log(path: _Path, settings: tuple[Access, Compat | None, int]) -> CommitLog: ...
+def _planned_log(
+    directory: str,
+    settings: tuple[Access, Compat | None, int],
+    files: Sequence[tuple[Path, int, int | None]],
+    last_file: int,
+    last_message: int | None,
+) -> PlannedLog: ...
 def _open_consume_queue(
     directory: _Path,
     commit_log: CommitLog | None,
