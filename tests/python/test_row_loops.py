@@ -44,13 +44,8 @@ ALLOWED: dict[str, str] = {
     "rocketmq/overview.py: first_time": "one value, for info",
     "rocketmq/overview.py: store_times": "two values a queue, for what is said if nothing is found",
     "spark/find.py: _same_times": "one value for each distinct time range",
-    "spark/index/build.py: _make_files": "one row a file: its seed",
-    "spark/index/job.py: ordered_end": "one value a batch",
-    "spark/index/source.py: _ranges": "least and greatest value of a task",
     "spark/messages/plan.py: MessagePlan._by_index": "offsets of candidates, for the plan of the driver",
     "spark/messages/plan.py: MessagePlan._units": "one value a queue: its mean message size",
-    "spark/messages/plan.py: MessagePlan._cut_queue": "one value for each place where a file is split",
-    "spark/messages/source.py: _limited": "one value a batch of a stream",
     "spark/workers.py: call_in_tasks.answers": "one argument for each task",
 }
 
