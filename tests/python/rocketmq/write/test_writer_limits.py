@@ -61,7 +61,7 @@ def test_a_queue_file_that_cannot_have_its_length_is_not_begun(tmp_path: Path) -
 def test_a_forked_child_never_waits_for_a_lock_of_its_parent(tmp_path: Path) -> None:
     """Threads of the parent hold the locks most of the time; the child has none of these threads."""
     lines = run(f"""
-        import os, signal, threading
+        import faulthandler, os, signal, threading
         import pyarrow as pa
         from logdex._core import CommitLogWriter, ConsumeQueueWriter
         from logdex.rocketmq import CommitLog, StoreWriter
@@ -105,10 +105,12 @@ def test_a_forked_child_never_waits_for_a_lock_of_its_parent(tmp_path: Path) -> 
         for _ in range(20):
             child = os.fork()
             if not child:
+                faulthandler.dump_traceback_later(15)
                 signal.alarm(20)
                 ask()
                 os._exit(0)
-            assert os.waitpid(child, 0)[1] == 0
+            status = os.waitpid(child, 0)[1]
+            assert status == 0, status
         stopped = True
         for thread in threads:
             thread.join()
