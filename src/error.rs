@@ -1,5 +1,6 @@
 //! The error type of the crate. Variants carry data; the text is formatted when it is shown.
 
+use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +12,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}", shown(path))]
     Io {
         /// The file or directory.
         path: PathBuf,
@@ -20,7 +21,7 @@ pub enum Error {
     },
     /// A write or an fsync failed. What the disk holds is unknown: Linux drops the pages of a failed fsync, and a later fsync
     /// succeeds without them.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}", shown(path))]
     WriteFailed {
         /// The file or directory.
         path: PathBuf,
@@ -28,7 +29,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A file holds impossible bytes.
-    #[error("{} at byte {offset}: expected {expected}, found {found}", path.display())]
+    #[error("{} at byte {offset}: expected {expected}, found {found}", shown(path))]
     Corrupt {
         /// The file.
         path: PathBuf,
@@ -40,7 +41,7 @@ pub enum Error {
         found: String,
     },
     /// The geometry of an index file cannot be inferred from its content.
-    #[error("{} ({size} bytes): {count} geometries fit its content", path.display())]
+    #[error("{} ({size} bytes): {count} geometries fit its content", shown(path))]
     Geometry {
         /// The file.
         path: PathBuf,
@@ -60,7 +61,7 @@ pub enum Error {
         pid: u32,
     },
     /// An index cannot hold another entry.
-    #[error("{} is full: it holds {entries} entries", path.display())]
+    #[error("{} is full: it holds {entries} entries", shown(path))]
     IndexFull {
         /// The file.
         path: PathBuf,
@@ -73,9 +74,12 @@ pub enum Error {
 }
 
 impl Error {
-    /// An I/O error with its path.
+    /// An I/O error with its path; [`Undecodable`] is about the bytes of its own file.
     pub fn io(path: &Path, source: io::Error) -> Self {
-        Self::Io { path: path.to_owned(), source }
+        match source.downcast::<Undecodable>() {
+            Ok(Undecodable { path, offset, expected, found }) => Self::Corrupt { path, offset, expected, found },
+            Err(source) => Self::Io { path: path.to_owned(), source },
+        }
     }
 
     /// A write or an fsync that failed, with its path.
@@ -86,5 +90,64 @@ impl Error {
     /// An error about the bytes of a file.
     pub fn corrupt(path: &Path, offset: u64, expected: impl Into<String>, found: impl Into<String>) -> Self {
         Self::Corrupt { path: path.to_owned(), offset, expected: expected.into(), found: found.into() }
+    }
+}
+
+/// Bytes that a storage returned and that cannot be decoded, as a cause of an [`io::Error`].
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{} at byte {offset}: expected {expected}, found {found}", shown(path))]
+pub struct Undecodable {
+    /// The file that is stored.
+    pub path: PathBuf,
+    /// Byte offset in that file.
+    pub offset: u64,
+    /// What its bytes should be.
+    pub expected: String,
+    /// What they are.
+    pub found: String,
+}
+
+impl From<Undecodable> for io::Error {
+    fn from(cause: Undecodable) -> Self {
+        Self::new(io::ErrorKind::InvalidData, cause)
+    }
+}
+
+/// The path for a message.
+fn shown(path: &Path) -> String {
+    unmarked(&path.display().to_string()).into_owned()
+}
+
+/// Returns a text for users, without the marks of URLs in it: a path of a remote store tells with what options it is read, as in
+/// `s3+1f00ba5e://bucket`.
+pub fn unmarked(text: &str) -> Cow<'_, str> {
+    let is_mark =
+        |mark: &str| mark.strip_prefix('+').is_some_and(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+    let mut shown = Cow::Borrowed(text);
+    let mut from = 0;
+    while let Some(end) = shown.get(from..).and_then(|rest| rest.find("://")).map(|at| from + at) {
+        from = end + 3;
+        if let Some(begin) = end.checked_sub(MARK_LEN).filter(|begin| shown.get(*begin..end).is_some_and(is_mark)) {
+            shown.to_mut().replace_range(begin..end, "");
+            from -= MARK_LEN;
+        }
+    }
+    shown
+}
+
+/// Letters of a mark with its plus sign.
+const MARK_LEN: usize = 9;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_see_no_marks() {
+        for plain in ["", "a", "://", "s3://b/c", "a+b://c", "x+1234567://b", "/data/s3+1f00ba5e"] {
+            assert_eq!(unmarked(plain), plain);
+        }
+        assert_eq!(unmarked("s3+1f00ba5e://b/c"), "s3://b/c");
+        assert_eq!(unmarked("at s3+1f00ba5e://b: not az+00000000://c/d"), "at s3://b: not az://c/d");
     }
 }

@@ -108,6 +108,12 @@ kinds! {
     QueueUnit = "queue-unit",
     /// Records that cannot be decompressed or read.
     Records = "records",
+    /// A part of a segment in remote storage that cannot be decoded.
+    RemoteChunk = "remote-chunk",
+    /// A file of a sealed index, or a file that cannot be sealed, that is not what it should be.
+    SealedFile = "sealed-file",
+    /// A row of a sealed index that the index files do not have, or the other way round.
+    SealedRow = "sealed-row",
     /// A segment that begins below the end of the one before it.
     SegmentOverlap = "segment-overlap",
     /// A slot that does not hold its newest entry.

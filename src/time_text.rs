@@ -57,7 +57,7 @@ pub fn parse_time(text: &str, now_ms: i64, end: bool) -> Result<i64, String> {
         let readings = format!("{ms} in milliseconds, {} in seconds", TimeText(seconds));
         return Err(format!("{text} is ambiguous: {readings}; expected milliseconds of 1990 or later, or ISO 8601"));
     }
-    iso(text, end).ok_or_else(|| {
+    iso(text, end).map(|(ms, _)| ms).ok_or_else(|| {
         let known = "epoch milliseconds, ISO 8601 such as 2026-11-21T19:30:00Z, or an age such as -2h";
         let shown: String = text.chars().take(80).collect();
         format!("expected a time ({known}): '{}'", shown.escape_debug())
@@ -86,8 +86,14 @@ fn age_ms(text: &str) -> Option<f64> {
     if whole { Some((number.parse::<f64>().ok()? * unit_ms).round()) } else { None }
 }
 
-/// Milliseconds of ISO 8601.
-fn iso(text: &str, end: bool) -> Option<i64> {
+/// Returns the milliseconds of ISO 8601 with a time and a zone; of another text `None`. Fractions of a millisecond are rounded
+/// down, or up.
+pub fn zoned_time(text: &str, down: bool) -> Option<i64> {
+    iso(text, down).filter(|&(_, zoned)| zoned).map(|(ms, _)| ms)
+}
+
+/// Milliseconds of ISO 8601, and whether it has a zone.
+fn iso(text: &str, end: bool) -> Option<(i64, bool)> {
     let mut rest = text;
     let year = take(&mut rest, 4)?;
     let dashes = skip(&mut rest, "-");
@@ -97,7 +103,7 @@ fn iso(text: &str, end: bool) -> Option<i64> {
     }
     let date_ms = days_of(year, month, take(&mut rest, 2)?)? * DAY_MS;
     if rest.is_empty() {
-        return Some(if end { date_ms + DAY_MS - 1 } else { date_ms });
+        return Some((if end { date_ms + DAY_MS - 1 } else { date_ms }, false));
     }
     if !(skip(&mut rest, "T") || skip(&mut rest, "t") || skip(&mut rest, " ")) {
         return None;
@@ -121,6 +127,7 @@ fn iso(text: &str, end: bool) -> Option<i64> {
     if hour > 23 || minute > 59 || second > 59 {
         return None;
     }
+    let zoned = !rest.is_empty();
     let zone_minutes = match rest.split_at_checked(1) {
         None | Some(("Z" | "z", "")) => 0,
         Some((sign @ ("+" | "-"), mut zone)) => {
@@ -135,7 +142,7 @@ fn iso(text: &str, end: bool) -> Option<i64> {
         Some(_) => return None,
     };
     let since_midnight = ((hour * 60 + minute) * 60 + second) * 1_000 + ms + i64::from(is_finer && !end);
-    Some(date_ms + since_midnight - zone_minutes * MINUTE_MS)
+    Some((date_ms + since_midnight - zone_minutes * MINUTE_MS, zoned))
 }
 
 /// Takes a number of so many digits.
@@ -180,7 +187,7 @@ mod tests {
         for day in -719_162..=2_932_896_i64 {
             let ms = day * DAY_MS + day.rem_euclid(DAY_MS);
             let text = TimeText(ms).to_string();
-            assert_eq!(iso(&text, false), Some(ms), "{text}");
+            assert_eq!(iso(&text, false).map(|(ms, _)| ms), Some(ms), "{text}");
         }
     }
 

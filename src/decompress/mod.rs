@@ -3,6 +3,10 @@
 //! The uncompressed length is not stored, or it cannot be trusted. So a decoder writes into an [`Output`], which grows only
 //! while the input fills it, up to a limit.
 
+/// The compressions that bodies and batches may have.
+#[cfg_attr(not(feature = "python"), expect(dead_code, reason = "for `logdex --version`"))]
+pub(crate) const CODECS: [&str; 5] = ["gzip", "lz4", "snappy", "zlib", "zstd"];
+
 pub(crate) mod lz4_frame;
 mod output;
 pub(crate) mod zstd_frame;

@@ -16,12 +16,14 @@
 //! - `read`: lookups
 //! - `repair`: checks, recovery after a crash, inference of the geometry
 //! - `file`: the open file
+//! - `sealed`: the entries of many files, sorted
 
 mod file;
 mod format;
 mod key_hash;
 mod read;
 mod repair;
+pub mod sealed;
 mod write;
 
 #[cfg(feature = "python")]

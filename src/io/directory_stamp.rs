@@ -6,6 +6,8 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use super::FileIdentity;
+use super::remote::is_remote;
+use super::storage;
 use crate::error::{Error, Result};
 
 /// Returns a stamp of the names in a directory, wherever links lead, and with `files` of the regular files in it: the identity and
@@ -14,6 +16,9 @@ use crate::error::{Error, Result};
 /// # Errors
 /// The system's error, with the path. A missing directory has a stamp, too.
 pub fn directory_stamp(directory: &Path, files: bool) -> Result<String> {
+    if is_remote(directory) {
+        return remote_stamp(directory);
+    }
     let fail = |e| Error::io(directory, e);
     let found = fs::canonicalize(directory).and_then(|real| Ok((fs::metadata(&real)?, real)));
     let (own, real) = match found {
@@ -35,4 +40,16 @@ pub fn directory_stamp(directory: &Path, files: bool) -> Result<String> {
         let _ = write!(stamp, " {listed:?}");
     }
     Ok(stamp)
+}
+
+/// The stamp of a remote directory: names, lengths and identities, which one request tells.
+fn remote_stamp(directory: &Path) -> Result<String> {
+    match storage::list(directory) {
+        Ok(listed) => {
+            let statuses: Vec<_> = listed.iter().map(|entry| (&entry.name, entry.status().ok().flatten())).collect();
+            Ok(format!("{statuses:?}"))
+        }
+        Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok("missing".to_owned()),
+        Err(error) => Err(error),
+    }
 }

@@ -17,12 +17,12 @@ pub fn absolute(path: &Path) -> Result<PathBuf> {
 /// Takes the lock of a file's one writer. It is held until the returned handle and all other handles of `file` are dropped.
 ///
 /// # Errors
-/// `WouldBlock` when another writer has it, in this process or another; else the system's error. With the path.
+/// `Locked` when another writer has it, in this process or another; else the system's error. With the path.
 pub fn lock_writer(path: &Path, file: &File) -> Result<File> {
     let lock = file.try_clone().map_err(|e| Error::io(path, e))?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),
-        Err(TryLockError::WouldBlock) => Err(Error::io(path, io::ErrorKind::WouldBlock.into())),
+        Err(TryLockError::WouldBlock) => Err(Error::Locked { path: path.to_owned(), pid: 0 }),
         Err(TryLockError::Error(e)) => Err(Error::io(path, e)),
     }
 }
@@ -31,14 +31,14 @@ pub fn lock_writer(path: &Path, file: &File) -> Result<File> {
 /// has no such locks. Some network file systems lock only files that are open for writing, and a directory cannot be.
 ///
 /// # Errors
-/// `WouldBlock` when another writer has it; else the system's error. With the path.
+/// `Locked` when another writer has it; else the system's error. With the path.
 #[cfg(unix)]
 pub fn lock_directory(directory: &Path) -> Result<Option<File>> {
     let fail = |e| Error::io(directory, e);
     let lock = File::open(directory).map_err(fail)?;
     match lock.try_lock() {
         Ok(()) => Ok(Some(lock)),
-        Err(TryLockError::WouldBlock) => Err(fail(io::ErrorKind::WouldBlock.into())),
+        Err(TryLockError::WouldBlock) => Err(Error::Locked { path: directory.to_owned(), pid: 0 }),
         Err(TryLockError::Error(e)) => match e.raw_os_error() {
             Some(libc::EBADF | libc::EINVAL | libc::ENOLCK | libc::ENOTSUP | libc::ENOSYS) => Ok(None),
             _ => Err(fail(e)),
@@ -417,9 +417,7 @@ mod tests {
         fs::write(&path, b"").unwrap();
         let first = lock_writer(&path, &open_file(&path, true).unwrap()).unwrap();
         match lock_writer(&path, &open_file(&path, true).unwrap()) {
-            Err(Error::Io { path: named, source }) => {
-                assert_eq!((named, source.kind()), (path.clone(), io::ErrorKind::WouldBlock));
-            }
+            Err(Error::Locked { path: named, .. }) => assert_eq!(named, path),
             other => panic!("{other:?}"),
         }
         drop(first);

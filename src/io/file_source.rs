@@ -1,12 +1,15 @@
-//! An open file, mapped or plain.
+//! An open file: mapped, plain, remote, or stored in chunks.
 
 use std::fs::File;
 use std::io;
 use std::path::Path;
 
+use super::chunked_file::ChunkedFile;
 use super::mmap::MappedFile;
+use super::mounts::{self, Content};
 use super::plain_file::PlainFile;
 use super::regular_file::open_file;
+use super::remote::{RemoteFile, is_remote};
 use super::source::{ReadAt, WriteAt};
 use crate::error::{Error, Result};
 
@@ -21,13 +24,22 @@ pub enum Access {
     Pread,
 }
 
-/// An open file, mapped or plain.
+/// An open file: mapped, plain, remote, or stored in chunks.
 #[derive(Debug)]
 pub enum FileSource {
     /// Read and written through a map.
     Mapped(MappedFile),
     /// Read and written with `pread` and `pwrite`.
     Plain(PlainFile),
+    /// Read by requests, never written.
+    Remote(RemoteFile),
+    /// Read by chunks that are decoded, never written.
+    Chunked(Box<ChunkedFile<FileSource>>),
+}
+
+/// The error of a write to a file of another kind, which no caller opens for writing.
+fn read_only() -> io::Error {
+    io::ErrorKind::ReadOnlyFilesystem.into()
 }
 
 impl FileSource {
@@ -47,12 +59,32 @@ impl FileSource {
         Ok(Self::Plain(PlainFile::new(file).map_err(|e| Error::io(path, e))?))
     }
 
-    /// Opens a file for reading by `access`.
+    /// Opens a file for reading by `access`, which counts for local files.
     ///
     /// # Errors
     /// The system's error, with the path.
     pub fn open(path: &Path, access: Access) -> Result<Self> {
+        if let Some(found) = mounts::tree(path) {
+            return Self::of(found.and_then(|(tree, path)| tree.content(path))?, access);
+        }
+        if is_remote(path) {
+            return RemoteFile::open(path).map(Self::Remote);
+        }
         Self::new(open_file(path, false)?, path, false, access)
+    }
+
+    /// Opens the file that has these bytes.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn of(content: Content, access: Access) -> Result<Self> {
+        match content {
+            Content::Whole(path) => Self::open(&path, access),
+            Content::Chunks(stored) => {
+                let source = Self::open(&stored.path, access)?;
+                Ok(Self::Chunked(Box::new(ChunkedFile::new(source, stored))))
+            }
+        }
     }
 
     /// True if the file is mapped.
@@ -66,6 +98,8 @@ impl ReadAt for FileSource {
         match self {
             Self::Mapped(f) => f.len(),
             Self::Plain(f) => f.len(),
+            Self::Remote(f) => f.len(),
+            Self::Chunked(f) => f.len(),
         }
     }
 
@@ -73,6 +107,8 @@ impl ReadAt for FileSource {
         match self {
             Self::Mapped(f) => f.next_data(offset),
             Self::Plain(f) => f.next_data(offset),
+            Self::Remote(f) => f.next_data(offset),
+            Self::Chunked(f) => f.next_data(offset),
         }
     }
 
@@ -80,6 +116,8 @@ impl ReadAt for FileSource {
         match self {
             Self::Mapped(f) => f.next_hole(offset),
             Self::Plain(f) => f.next_hole(offset),
+            Self::Remote(f) => f.next_hole(offset),
+            Self::Chunked(f) => f.next_hole(offset),
         }
     }
 
@@ -87,6 +125,8 @@ impl ReadAt for FileSource {
         match self {
             Self::Mapped(f) => f.drop_cache(part),
             Self::Plain(f) => f.drop_cache(part),
+            Self::Remote(f) => f.drop_cache(part),
+            Self::Chunked(f) => f.drop_cache(part),
         }
     }
 
@@ -95,6 +135,8 @@ impl ReadAt for FileSource {
         match self {
             Self::Mapped(f) => f.read_exact_at(buf, offset),
             Self::Plain(f) => f.read_exact_at(buf, offset),
+            Self::Remote(f) => f.read_exact_at(buf, offset),
+            Self::Chunked(f) => f.read_exact_at(buf, offset),
         }
     }
 
@@ -103,6 +145,8 @@ impl ReadAt for FileSource {
         match self {
             Self::Mapped(f) => f.words(offset),
             Self::Plain(f) => f.words(offset),
+            Self::Remote(f) => f.words(offset),
+            Self::Chunked(f) => f.words(offset),
         }
     }
 
@@ -111,6 +155,8 @@ impl ReadAt for FileSource {
         match self {
             Self::Mapped(f) => f.long(offset),
             Self::Plain(f) => f.long(offset),
+            Self::Remote(f) => f.long(offset),
+            Self::Chunked(f) => f.long(offset),
         }
     }
 
@@ -119,6 +165,8 @@ impl ReadAt for FileSource {
         match self {
             Self::Mapped(f) => f.acquire(offset),
             Self::Plain(f) => f.acquire(offset),
+            Self::Remote(f) => f.acquire(offset),
+            Self::Chunked(f) => f.acquire(offset),
         }
     }
 
@@ -126,6 +174,16 @@ impl ReadAt for FileSource {
         match self {
             Self::Mapped(f) => f.is_in_memory(offset),
             Self::Plain(f) => f.is_in_memory(offset),
+            Self::Remote(f) => f.is_in_memory(offset),
+            Self::Chunked(f) => f.is_in_memory(offset),
+        }
+    }
+
+    fn is_far(&self) -> bool {
+        match self {
+            Self::Mapped(_) | Self::Plain(_) => false,
+            Self::Remote(f) => f.is_far(),
+            Self::Chunked(f) => f.is_far(),
         }
     }
 
@@ -133,6 +191,8 @@ impl ReadAt for FileSource {
         match self {
             Self::Mapped(f) => f.will_need(offset, len),
             Self::Plain(f) => f.will_need(offset, len),
+            Self::Remote(f) => f.will_need(offset, len),
+            Self::Chunked(f) => f.will_need(offset, len),
         }
     }
 
@@ -140,6 +200,8 @@ impl ReadAt for FileSource {
         match self {
             Self::Mapped(f) => f.load(),
             Self::Plain(f) => f.load(),
+            Self::Remote(f) => f.load(),
+            Self::Chunked(f) => f.load(),
         }
     }
 }
@@ -150,6 +212,7 @@ impl WriteAt for FileSource {
         match self {
             Self::Mapped(f) => f.put_words(offset, words),
             Self::Plain(f) => f.put_words(offset, words),
+            Self::Remote(_) | Self::Chunked(_) => Err(read_only()),
         }
     }
 
@@ -158,6 +221,7 @@ impl WriteAt for FileSource {
         match self {
             Self::Mapped(f) => f.put_long(offset, value),
             Self::Plain(f) => f.put_long(offset, value),
+            Self::Remote(_) | Self::Chunked(_) => Err(read_only()),
         }
     }
 
@@ -166,6 +230,7 @@ impl WriteAt for FileSource {
         match self {
             Self::Mapped(f) => f.publish(offset, word),
             Self::Plain(f) => f.publish(offset, word),
+            Self::Remote(_) | Self::Chunked(_) => Err(read_only()),
         }
     }
 
@@ -179,6 +244,7 @@ impl WriteAt for FileSource {
         match self {
             Self::Mapped(f) => f.put_records(offset, count, records),
             Self::Plain(f) => f.put_records(offset, count, records),
+            Self::Remote(_) | Self::Chunked(_) => Err(read_only()),
         }
     }
 
@@ -186,6 +252,7 @@ impl WriteAt for FileSource {
         match self {
             Self::Mapped(f) => f.flush(offset, len),
             Self::Plain(f) => f.flush(offset, len),
+            Self::Remote(_) | Self::Chunked(_) => Err(read_only()),
         }
     }
 }

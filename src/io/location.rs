@@ -1,14 +1,37 @@
 //! Where users say that files are: a path, or a URL. This is the only parser of both.
 //!
 //! A text is a URL if it begins with a scheme and a slash: `s3a://bucket/x`, `dbfs:/x`, and also `s3a:/bucket/x`, which is what
-//! remains of the first after a path type removed a slash. A scheme has at least two letters: `C:/x` is a path. `file` is the
-//! only scheme that is read yet; any other is refused, as is a path with `://` in it, because writing to it would create local
-//! directories with the names of a bucket.
+//! remains of the first after a path type removed a slash. A scheme has at least two letters: `C:/x` is a path. `dbfs:/x` is
+//! the directory at which such files are mounted, `/dbfs/x`. Other schemes are read ([`super::remote`]) and not written. A path with
+//! `://` in it is refused, because writing to it would create local directories with the names of a bucket.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use super::mounts;
+use super::remote::roots::{self, Options};
 use crate::error::{Error, Result};
+
+/// Returns the path that a path or URL means, for reading. Files of URLs are read with these options; `None`: with those that
+/// the URL was first read with.
+///
+/// # Errors
+///
+/// [`Error::InvalidArgument`] for an unknown scheme, and for options of a local path.
+pub fn locate(given: &Path, options: Option<&Options>) -> Result<PathBuf> {
+    if mounts::is_mounted(given) {
+        return Ok(given.to_owned());
+    }
+    let text = given.to_string_lossy();
+    match scheme(&text) {
+        Some((scheme, _)) if !is_local(scheme) => roots::locate(&text, options),
+        _ => local_path(given),
+    }
+}
+
+fn is_local(scheme: &str) -> bool {
+    scheme.eq_ignore_ascii_case("file") || scheme.eq_ignore_ascii_case("dbfs")
+}
 
 /// Returns the local path that a path or a `file:` URL means.
 ///
@@ -23,10 +46,9 @@ pub fn local_path(given: &Path) -> Result<PathBuf> {
         }
         return Ok(given.to_owned());
     };
-    if !scheme.eq_ignore_ascii_case("file") {
+    if !is_local(scheme) {
         let found = format!(
-            "expected a local path or a file: URL, found the scheme {scheme:?}, which logdex does not support yet; copy the files \
-             or mount the file system"
+            "expected a local path or a file: URL, found the scheme {scheme:?}, which this call does not take (docs/guides/bucket.md)"
         );
         return Err(refused(&text, &found));
     }
@@ -54,18 +76,22 @@ pub fn local_path(given: &Path) -> Result<PathBuf> {
     let bytes = decoded(path.as_bytes()).ok_or_else(|| {
         refused(&text, "expected two hexadecimal digits after each %, and no %00; a % in a file name is %25")
     })?;
-    os_string(bytes).map(PathBuf::from).ok_or_else(|| refused(&text, "expected UTF-8 after decoding %"))
+    let path = os_string(bytes).map(PathBuf::from).ok_or_else(|| refused(&text, "expected UTF-8 after decoding %"))?;
+    let is_mounted = scheme.eq_ignore_ascii_case("dbfs");
+    Ok(if is_mounted { Path::new("/dbfs").join(path.strip_prefix("/").unwrap_or(&path)) } else { path })
 }
 
-/// Returns the local paths of several paths or URLs with commas between, again with commas between.
+/// Returns the paths of several paths or URLs with commas between, again with commas between.
 ///
 /// # Errors
 ///
-/// As [`local_path`], for each of them.
-pub fn local_paths(given: &Path) -> Result<PathBuf> {
-    let Some(text) = given.to_str().filter(|text| text.contains(',')) else { return local_path(given) };
-    let parts: Vec<OsString> =
-        text.split(',').map(|part| local_path(Path::new(part.trim())).map(OsString::from)).collect::<Result<_>>()?;
+/// As [`locate`], for each of them.
+pub fn locate_all(given: &Path, options: Option<&Options>) -> Result<PathBuf> {
+    let Some(text) = given.to_str().filter(|text| text.contains(',')) else { return locate(given, options) };
+    let parts: Vec<OsString> = text
+        .split(',')
+        .map(|part| locate(Path::new(part.trim()), options).map(OsString::from))
+        .collect::<Result<_>>()?;
     Ok(PathBuf::from(parts.join(",".as_ref())))
 }
 
@@ -147,6 +173,7 @@ mod tests {
         }
         assert_eq!(local("file://localhost/a/b"), "/a/b");
         assert_eq!(local("File://LOCALHOST/a/b"), "/a/b");
+        assert_eq!(local("dbfs:/a/b"), "/dbfs/a/b");
         assert_eq!(local("file:/a%20b/%C3%A9%25/%2c"), "/a b/\u{e9}%/,");
     }
 
@@ -160,16 +187,7 @@ mod tests {
 
     #[test]
     fn other_schemes_are_refused_with_their_names() {
-        for url in [
-            "s3://b/x",
-            "s3a://b/x",
-            "S3A://b",
-            "hdfs://host:8020/x",
-            "dbfs:/x",
-            "s3a:/b/x",
-            "abfss://c@a/x",
-            "http://h",
-        ] {
+        for url in ["s3://b/x", "s3a://b/x", "S3A://b", "hdfs://host:8020/x", "s3a:/b/x", "abfss://c@a/x", "http://h"] {
             let text = refusal(url);
             assert!(
                 text.starts_with(&format!("{url}: expected a local path or a file: URL, found the scheme")),
@@ -177,7 +195,7 @@ mod tests {
             );
         }
         assert!(refusal("./s3a://b/x").contains("found a path with ://"));
-        assert!(refusal("/data/dbfs://x").contains("found a path with ://"));
+        assert!(refusal("/data/gs://x").contains("found a path with ://"));
     }
 
     #[test]
@@ -193,9 +211,10 @@ mod tests {
 
     #[test]
     fn each_of_several_paths_is_parsed() {
-        let several = |given: &str| local_paths(Path::new(given)).map(|path| path.to_str().unwrap().to_owned());
+        let several = |given: &str| locate_all(Path::new(given), None).map(|path| path.to_str().unwrap().to_owned());
         assert_eq!(several("/a,file:/b%20c, d").unwrap(), "/a,/b c,d");
         assert_eq!(several("file:///a").unwrap(), "/a");
-        assert!(several("/a,s3://b").unwrap_err().to_string().starts_with("s3://b: "));
+        assert_eq!(several("/a,s3://b/c").unwrap(), "/a,s3://b/c");
+        assert!(several("/a,x9://b").unwrap_err().to_string().starts_with("x9://b: "));
     }
 }

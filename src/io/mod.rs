@@ -4,18 +4,24 @@
 //! - [`regular_file`]: opening files, and nothing else that has a file's name
 //! - [`disk`]: creating, locking, reserving space
 //! - [`location`]: paths and URLs from users
+//! - [`storage`]: listing and describing, local and remote; [`remote`]: stores that are not on this machine
 //! - [`store_lock`]: the lock that a broker holds on its store
 //! - `source`: [`ReadAt`] and [`WriteAt`], for bytes in memory as well
-//! - `plain_file`, `mmap`, `file_source`: [`PlainFile`], [`MappedFile`], and [`FileSource`], which is one of the two
+//! - `plain_file`, `mmap`, `file_source`: [`PlainFile`], [`MappedFile`], and [`FileSource`], which is one of the two, or
+//!   a remote file
+//! - [`chunked_file`]: a file that is stored in compressed or encrypted chunks
+//! - [`mounts`]: directory trees that are put together from files elsewhere
 //! - `directory_stamp`: a text that changes when a directory or its files change
 //! - `file_identity`: what distinguishes a file from another one that took its name
 //! - `first_failure`: the write or fsync that ends a writer
 //! - `holes`: parts of a file that were never written
+//! - `process_mutex`: a mutex that a forked child need not wait for
 //! - `planned_file`: a file as a plan saw it, and whether a reader has the same one
 //! - [`own_parts`]: the check that a directory that is written has no part elsewhere
 //! - `open_cache`: open files kept from one call to the next
 //! - `window`: a copy of a part of a file
 
+pub mod chunked_file;
 mod directory_stamp;
 pub mod disk;
 mod file_identity;
@@ -24,12 +30,16 @@ mod first_failure;
 mod holes;
 pub mod location;
 mod mmap;
+pub mod mounts;
 pub(crate) mod open_cache;
 pub mod own_parts;
 mod plain_file;
 mod planned_file;
+mod process_mutex;
 pub mod regular_file;
-mod source;
+pub mod remote;
+pub(crate) mod source;
+pub mod storage;
 pub mod store_lock;
 mod window;
 
@@ -41,5 +51,6 @@ pub(crate) use holes::Holes;
 pub use mmap::{MappedFile, Words};
 pub use plain_file::PlainFile;
 pub use planned_file::PlannedFile;
+pub(crate) use process_mutex::ProcessMutex;
 pub use source::{ReadAt, WriteAt};
 pub(crate) use window::Window;

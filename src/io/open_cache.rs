@@ -4,12 +4,20 @@
 //! A call that uses an open file keeps it until the call ends.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
+
+use super::ProcessMutex;
 
 /// What one owner keeps open.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Slot<T> {
-    state: Mutex<State<T>>,
+    state: ProcessMutex<State<T>>,
+}
+
+impl<T: Default> Default for Slot<T> {
+    fn default() -> Self {
+        Self { state: ProcessMutex::new() }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -22,13 +30,13 @@ struct State<T> {
 /// The slots that keep something open, oldest first.
 #[derive(Debug)]
 pub(crate) struct OpenCache<T> {
-    slots: Mutex<VecDeque<Weak<Slot<T>>>>,
+    slots: ProcessMutex<VecDeque<Weak<Slot<T>>>>,
     capacity: usize,
 }
 
 impl<T: Default> OpenCache<T> {
     pub(crate) const fn new(capacity: usize) -> Self {
-        Self { slots: Mutex::new(VecDeque::new()), capacity }
+        Self { slots: ProcessMutex::new(), capacity }
     }
 
     /// Call `open_or_get` with what the slot keeps, and count the slot as open from then on.
@@ -37,10 +45,10 @@ impl<T: Default> OpenCache<T> {
         slot: &Arc<Slot<T>>,
         open_or_get: impl FnOnce(&mut T) -> Result<R, E>,
     ) -> Result<R, E> {
-        let mut state = lock(&slot.state);
-        let result = open_or_get(&mut state.open)?;
-        let listed = std::mem::replace(&mut state.listed, true);
-        drop(state);
+        let (result, listed) = slot.state.with(|state| {
+            let result = open_or_get(&mut state.open)?;
+            Ok((result, std::mem::replace(&mut state.listed, true)))
+        })?;
         if !listed {
             self.list(slot);
         }
@@ -49,28 +57,24 @@ impl<T: Default> OpenCache<T> {
 
     /// Add a slot to the list, and close the oldest slot if there are too many.
     fn list(&self, slot: &Arc<Slot<T>>) {
-        let mut slots = lock(&self.slots);
-        slots.retain(|slot| slot.strong_count() > 0);
-        slots.push_back(Arc::downgrade(slot));
-        let oldest = if slots.len() > self.capacity { slots.pop_front() } else { None };
+        let oldest = self.slots.with(|slots| {
+            slots.retain(|slot| slot.strong_count() > 0);
+            slots.push_back(Arc::downgrade(slot));
+            if slots.len() > self.capacity { slots.pop_front() } else { None }
+        });
         // Only one lock is held at a time.
-        drop(slots);
         if let Some(oldest) = oldest.and_then(|oldest| oldest.upgrade()) {
-            *lock(&oldest.state) = State::default();
+            oldest.state.with(|state| *state = State::default());
         }
     }
 }
 
-impl<T> Slot<T> {
+impl<T: Default> Slot<T> {
     /// Look at what is open now.
     #[cfg(test)]
     pub(crate) fn peek<R>(&self, look: impl FnOnce(&T) -> R) -> R {
-        look(&lock(&self.state).open)
+        self.state.with(|state| look(&state.open))
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! A file as a plan saw it, for a reader that comes later, and maybe has a copy of the file on another machine.
 //!
 //! Device, inode and times differ between copies. The length and the first bytes do not: brokers only append to these files, and
-//! the first bytes of a log file hold offset, time and checksum of its first message or batch.
+//! the first bytes of a log file hold offset, time and checksum of its first message or batch. An object of a store is the same
+//! for all readers, so there length and `ETag` count, which the listing of the directory tells: it must not change.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use super::storage::{self, Identity};
 use super::{Access, FileSource, ReadAt};
 use crate::error::{Error, Result};
 
@@ -19,8 +21,10 @@ pub struct PlannedFile {
     pub path: PathBuf,
     /// Its length.
     pub len: u64,
-    /// CRC-32 of its first 64 bytes; `None` if the file is shorter, or these are not written.
+    /// CRC-32 of its first 64 bytes; `None` if the file is shorter, these are not written, or there is an `ETag`.
     pub head: Option<u32>,
+    /// The `ETag` of an object.
+    pub etag: Option<String>,
 }
 
 impl PlannedFile {
@@ -29,6 +33,10 @@ impl PlannedFile {
     /// # Errors
     /// The system's error, with the path.
     pub fn of(path: &Path) -> Result<Self> {
+        let found = storage::status(path)?;
+        if let Identity::Remote(Some(etag)) = found.identity {
+            return Ok(Self { path: path.to_owned(), len: found.len, head: None, etag: Some(etag) });
+        }
         let source = FileSource::open(path, Access::Pread)?;
         let mut bytes = [0u8; HEAD];
         let is_whole = source.len() >= bytes.len() as u64;
@@ -36,7 +44,7 @@ impl PlannedFile {
             source.read_exact_at(&mut bytes, 0).map_err(|e| Error::io(path, e))?;
         }
         let head = (is_whole && bytes != [0; HEAD]).then(|| crc32fast::hash(&bytes));
-        Ok(Self { path: path.to_owned(), len: source.len(), head })
+        Ok(Self { path: path.to_owned(), len: source.len(), head, etag: None })
     }
 
     /// Returns what a reader expects at the path, in words.
@@ -56,6 +64,9 @@ impl PlannedFile {
             }
             Err(error) => return Err(error),
         };
+        if self.etag.is_some() && self.etag != now.etag {
+            return Ok(Some(format!("another object, of {} bytes", now.len)));
+        }
         if now.len < self.len {
             return Ok(Some(format!("{} bytes", now.len)));
         }

@@ -5,13 +5,19 @@
 
 use std::fmt;
 use std::fs::{self, File, FileType, OpenOptions};
-use std::io::{self, Read as _};
+use std::io;
 use std::path::Path;
 
 use crate::error::{Error, Result};
 
-/// The length of the longest small file: a checkpoint, a table of the broker.
-const MOST_BYTES: u64 = 64 << 20;
+/// Returns whether a path is that of a remote file or directory.
+pub fn is_remote(path: &Path) -> bool {
+    // A local path of two slashes has no colon before them.
+    path.as_os_str().as_encoded_bytes().windows(3).take(MOST_SCHEME).any(|part| part == b"://")
+}
+
+/// Letters of the longest scheme, with the mark of a set of options.
+const MOST_SCHEME: usize = 20;
 
 /// What is at a path instead of a regular file; the cause of an [`io::Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +105,9 @@ pub fn open_file(path: &Path, write: bool) -> Result<File> {
 /// # Errors
 /// As [`open_file`].
 pub(super) fn open_with(path: &Path, options: &mut OpenOptions, write: bool) -> Result<File> {
+    if is_remote(path) {
+        return Err(not_written(path));
+    }
     // Without O_NONBLOCK, opening a pipe would wait for its other end. It does not affect files.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::custom_flags(
@@ -110,6 +119,12 @@ pub(super) fn open_with(path: &Path, options: &mut OpenOptions, write: bool) -> 
     let file = options.open(path).map_err(|e| refused(path, write, e))?;
     let kind = file.metadata().map_err(|e| Error::io(path, e))?.file_type();
     NotAFile::of(kind).map_or(Ok(file), |other| Err(other.error(path)))
+}
+
+/// The error of a call that would write to a remote path.
+pub(super) fn not_written(path: &Path) -> Error {
+    let text = "expected a local path, as something is written here; URLs are only read";
+    Error::io(path, io::Error::new(io::ErrorKind::ReadOnlyFilesystem, text))
 }
 
 /// The error of an open call: the system's words for a socket or a link do not say what was found.
@@ -127,21 +142,6 @@ fn refuse_link(path: &Path, write: bool) -> Result<()> {
         Ok(kind) if write && kind.is_symlink() => Err(NotAFile::Link.error(path)),
         _ => Ok(()),
     }
-}
-
-/// Reads a small file, or its first bytes.
-///
-/// # Errors
-/// As [`open_file`]; `Corrupt` for a file that is too long to be read whole.
-pub fn read_file(path: &Path, first_bytes: Option<u64>) -> Result<Vec<u8>> {
-    let file = open_file(path, false)?;
-    let mut content = Vec::new();
-    file.take(first_bytes.unwrap_or(MOST_BYTES + 1)).read_to_end(&mut content).map_err(|e| Error::io(path, e))?;
-    if first_bytes.is_none() && content.len() as u64 > MOST_BYTES {
-        let expected = format!("a small file of at most {MOST_BYTES} bytes");
-        return Err(Error::corrupt(path, MOST_BYTES, expected, "more"));
-    }
-    Ok(content)
 }
 
 /// Calls fsync on a file, after extending it to a length. A longer file keeps its length.
@@ -166,6 +166,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     use super::*;
+    use crate::io::storage::read_file;
 
     fn found(result: Result<impl fmt::Debug>) -> NotAFile {
         match result {
@@ -209,14 +210,5 @@ mod tests {
         assert_eq!(found(open_file(&dangling, true)), NotAFile::Link);
         let Err(Error::Io { path, source }) = open_file(&dangling, false) else { panic!() };
         assert_eq!((path, source.kind()), (dangling, io::ErrorKind::NotFound));
-    }
-
-    #[test]
-    fn no_file_is_read_whole_that_is_not_small() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("checkpoint");
-        File::create(&path).unwrap().set_len(MOST_BYTES + 1).unwrap();
-        assert!(matches!(read_file(&path, None), Err(Error::Corrupt { offset: MOST_BYTES, .. })));
-        assert_eq!(read_file(&path, Some(2)).unwrap(), [0, 0]);
     }
 }

@@ -83,6 +83,11 @@ pub trait ReadAt: Send + Sync {
         true
     }
 
+    /// Returns whether a read costs as much as a request to another machine.
+    fn is_far(&self) -> bool {
+        false
+    }
+
     /// Asks the system to start reading bytes from the disk, without waiting. A hint: errors are ignored.
     fn will_need(&self, _offset: u64, _len: u64) {}
 

@@ -32,6 +32,11 @@ impl Window {
         self.filled = 0;
     }
 
+    /// The end of the bytes that it holds.
+    pub(crate) fn end(&self) -> u64 {
+        self.begin + self.filled as u64
+    }
+
     /// Returns the bytes from `at` on that the window holds.
     #[inline]
     pub(crate) fn held_from(&self, at: u64) -> &[u8] {
@@ -81,9 +86,18 @@ impl Window {
         if self.buffer.len() < wanted {
             self.buffer = vec![0; wanted];
         }
-        source.read_exact_at(self.buffer.get_mut(..wanted).unwrap_or_default(), at)?;
-        self.bytes_read += wanted as u64;
-        (self.begin, self.filled) = (at, wanted);
+        let mut read = |len: usize| source.read_exact_at(self.buffer.get_mut(..len).unwrap_or_default(), at);
+        let filled = match read(wanted) {
+            Ok(()) => wanted,
+            // What is read ahead may be damaged; the bytes that are needed now may not.
+            Err(error) if error.kind() == io::ErrorKind::InvalidData && len < wanted => {
+                read(len)?;
+                len
+            }
+            Err(error) => return Err(error),
+        };
+        self.bytes_read += filled as u64;
+        (self.begin, self.filled) = (at, filled);
         Ok(())
     }
 }

@@ -17,6 +17,7 @@
 //! - [`mod@format`]: the bytes of batches and records, codecs, names, snapshots
 //! - [`index`]: the files of entries
 //! - [`read`]: the walk over batches, look-ups, record batches
+//! - [`tiered`]: segments in remote storage, joined with those on the broker's disk
 //! - `verify`: findings in a segment and its indexes
 //! - `recover`: the valid part of a segment, and its indexes rebuilt
 //! - `dump`: the content of a file as lines
@@ -30,6 +31,7 @@ pub mod read;
 mod recover;
 #[cfg(test)]
 mod test_data;
+pub mod tiered;
 mod verify;
 
 pub use compat::Compat;
@@ -45,6 +47,8 @@ pub use index::sparse_index::SparseIndex;
 pub use index::time_index::{TimeEntry, TimeIndex};
 pub use index::transaction_index;
 pub use read::batch_reader::BatchScan;
+#[cfg(any(feature = "python", test))]
+pub use read::group_offsets::GroupOffsets;
 pub use read::key_entries::{key_entries, key_text};
 pub use read::listing::{Listing, SegmentFiles, has_segments, is_partition};
 pub use read::lookup::{Fetched, TimedOffset, Translated};

@@ -28,6 +28,7 @@ use crate::time_range::TimeRange;
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyFoundMessages>()?;
     m.add_function(wrap_pyfunction!(find_messages, m)?)?;
+    m.add_function(wrap_pyfunction!(frames_with_key, m)?)?;
     m.add_function(wrap_pyfunction!(judge_candidates, m)?)?;
     m.add_function(wrap_pyfunction!(text_column, m)?)?;
     m.add_function(wrap_pyfunction!(message_lists, m)?)
@@ -94,6 +95,52 @@ fn find_messages(
     };
     let questions = questions(keys, &topics, &lists)?;
     PyFoundMessages::new(log.inner()?, questions, checks)
+}
+
+/// Return the newest messages that carry a key as the log holds them: frames one after another, in the order of the log.
+///
+/// Args:
+///     log: The log.
+///     topic: The topic.
+///     key: The key.
+///     candidates: Arrow list<int64> columns of offsets, as of `find_messages`.
+///     begin: First store time, inclusive.
+///     end: Last store time, inclusive.
+///     max_num: The most messages.
+///     max_bytes: The most bytes of frames.
+///
+/// Raises:
+///     TypeError: Columns of another type.
+///     OSError: The system refuses.
+#[pyfunction]
+#[pyo3(signature = (log, topic, key, candidates, *, begin, end, max_num, max_bytes))]
+#[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
+fn frames_with_key<'py>(
+    py: Python<'py>,
+    log: &PyCommitLog,
+    topic: String,
+    key: String,
+    candidates: Vec<Bound<'py, PyAny>>,
+    begin: &Bound<'py, PyAny>,
+    end: &Bound<'py, PyAny>,
+    #[pyo3(from_py_with = integer::max_num)] max_num: u64,
+    #[pyo3(from_py_with = integer::max_bytes)] max_bytes: u64,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let lists = candidates.iter().map(list_array).collect::<PyResult<Vec<_>>>()?;
+    let checks = Checks {
+        times: time::time_range(Some(begin), Some(end))?,
+        max_num: None,
+        tags: false,
+        columns: Vec::new(),
+        batch_size: 1,
+        first_row: None,
+        body_budget: None,
+    };
+    let log = log.inner()?;
+    let question = questions(vec![Some(key)], &Topics::One(topic), &lists)?.pop().unwrap_or_default();
+    let [max_num, max_bytes] = [max_num, max_bytes].map(|most| usize::try_from(most).unwrap_or(usize::MAX));
+    let frames = py.detach(|| candidates::frames_with_key(&log, question, &checks, max_num, max_bytes))?;
+    Ok(PyBytes::new(py, &frames))
 }
 
 /// Return for each offset what its message is to a key.

@@ -7,7 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::convert;
-use super::location;
+use super::location::{self, PyPath};
 use super::time::{self, Round};
 use crate::rocketmq::checkpoint::{StoreCheckpoint, Timestamps};
 
@@ -32,7 +32,7 @@ impl PyStoreCheckpoint {
         let mut checkpoint = self.checkpoint.lock().unwrap_or_else(PoisonError::into_inner);
         match checkpoint.as_mut() {
             Some(checkpoint) => call(checkpoint),
-            None => Err(PyValueError::new_err(format!("{} is closed", self.path.display()))),
+            None => Err(PyValueError::new_err(format!("{} is closed", location::shown(&self.path)))),
         }
     }
 
@@ -49,7 +49,7 @@ impl PyStoreCheckpoint {
         let time = time::time_ms(time, Round::Down, name)?;
         self.with(|checkpoint| {
             if !checkpoint.is_writable() {
-                return Err(PyValueError::new_err(format!("{} is open for reading only", self.path.display())));
+                return Err(PyValueError::new_err(format!("{} is open for reading only", location::shown(&self.path))));
             }
             *field(&mut checkpoint.timestamps) = time;
             Ok(())
@@ -73,7 +73,7 @@ impl PyStoreCheckpoint {
     #[pyo3(signature = (path, *, mode="r", access="auto", compat=None))]
     fn open(
         py: Python<'_>,
-        #[pyo3(from_py_with = location::local_path)] path: PathBuf,
+        #[pyo3(from_py_with = location::path)] path: PathBuf,
         mode: &str,
         access: &str,
         compat: Option<&str>,
@@ -88,8 +88,8 @@ impl PyStoreCheckpoint {
 
     /// The file.
     #[getter]
-    fn path(&self) -> PathBuf {
-        self.path.clone()
+    fn path(&self) -> PyPath {
+        PyPath(self.path.clone())
     }
 
     /// Bytes of the file when it was opened; 4096 in a valid store.
@@ -155,9 +155,9 @@ impl PyStoreCheckpoint {
         self.close();
     }
 
-    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (PathBuf,))> {
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (PyPath,))> {
         self.with(|_| Ok(()))?;
-        Ok((py.import("logdex._core")?.getattr("_open_store_checkpoint")?, (self.path.clone(),)))
+        Ok((py.import("logdex._core")?.getattr("_open_store_checkpoint")?, (self.path(),)))
     }
 }
 

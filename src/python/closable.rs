@@ -6,16 +6,31 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use super::location::shown;
+use crate::io::remote::memory::MemoryFiles;
+
 /// A value that `close` drops. A call in another thread keeps it until that call ends.
 pub(super) struct Closable<T> {
     value: Mutex<Option<Arc<T>>>,
     path: PathBuf,
+    /// What it reads, if that is bytes in memory.
+    memory: Option<Arc<MemoryFiles>>,
 }
 
 impl<T> Closable<T> {
     /// Holds an open value, with the path that it was opened by.
     pub(super) fn new(value: T, path: PathBuf) -> Self {
-        Self { value: Mutex::new(Some(Arc::new(value))), path }
+        Self { value: Mutex::new(Some(Arc::new(value))), path, memory: None }
+    }
+
+    /// Keeps the bytes in memory that it reads.
+    pub(super) fn reading(self, memory: Option<Arc<MemoryFiles>>) -> Self {
+        Self { memory, ..self }
+    }
+
+    /// The bytes in memory that it reads.
+    pub(super) fn memory(&self) -> Option<Arc<MemoryFiles>> {
+        self.memory.clone()
     }
 
     /// The path, after `close` as well.
@@ -26,7 +41,7 @@ impl<T> Closable<T> {
     /// The value. Raises `ValueError` once closed.
     pub(super) fn get(&self) -> PyResult<Arc<T>> {
         let value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
-        value.clone().ok_or_else(|| PyValueError::new_err(format!("{} is closed", self.path.display())))
+        value.clone().ok_or_else(|| PyValueError::new_err(format!("{} is closed", shown(&self.path))))
     }
 
     pub(super) fn is_closed(&self) -> bool {

@@ -1,27 +1,32 @@
 //! `CommitLog`.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_array::{Int64Array, RecordBatch};
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use pyo3_arrow::{PyRecordBatch, PySchema};
 
 use super::checkpoint::PyStoreCheckpoint;
 use super::closable::Closable;
 use super::convert;
 use super::integer;
-use super::location;
+use super::location::{self, PyPath, python_paths};
 use super::message_filter::PyMessageFilter;
 use super::message_object::message_object;
 use super::message_reader::PyMessageReader;
 use super::report;
 use crate::error::Result;
+use crate::io::remote::is_remote;
+use crate::io::remote::memory::MemoryFiles;
 use crate::rocketmq::commit_log::columns::{self, Column};
 use crate::rocketmq::commit_log::frame::Versions;
 use crate::rocketmq::commit_log::{AtDamage, Bodies, CommitLog, Options, ScanOptions, Start};
 use crate::rocketmq::consume_queue;
+use crate::rocketmq::file_name;
 use crate::rocketmq::offset_files::{self, Gap};
 use crate::rocketmq::release::Release;
 use crate::time_range::TimeRange;
@@ -109,6 +114,11 @@ impl PyCommitLog {
         self.log.get()
     }
 
+    /// The directory that it was opened with.
+    pub(super) fn directory(&self) -> PathBuf {
+        self.log.path().to_owned()
+    }
+
     /// The arguments that opened it.
     pub(super) fn settings(&self) -> &Settings {
         &self.settings
@@ -143,8 +153,8 @@ impl PyCommitLog {
 ///
 /// Source: `MessageStoreConfig.MULTI_PATH_SPLITTER`.
 #[pyfunction]
-fn commit_log_directories(#[pyo3(from_py_with = location::local_paths)] path: PathBuf) -> Vec<PathBuf> {
-    offset_files::directories(&path)
+fn commit_log_directories(#[pyo3(from_py_with = location::paths)] path: PathBuf) -> Vec<PyPath> {
+    python_paths(offset_files::directories(&path))
 }
 
 /// Return the Arrow schema of all message columns.
@@ -179,7 +189,7 @@ pub(super) fn gap_parts<'py>(py: Python<'py>, gaps: &[Gap]) -> PyResult<Vec<Part
 }
 
 /// The arguments that open a log again.
-type Reduced<'py> = (Bound<'py, PyAny>, (PathBuf, Settings));
+type Reduced<'py> = (Bound<'py, PyAny>, (PyPath, Settings));
 
 /// Unpickle a log.
 #[pyfunction]
@@ -198,19 +208,49 @@ impl PyCommitLog {
     ///     access: "auto" (by `pread`), "mmap" or "pread".
     ///     compat: Nothing after the end of the log is a message; "4.9.3" accepts frames of version 1 only.
     ///     max_body_bytes: A body that decompresses to more is null, with the reason in `body_error`. At most 2000000000.
+    ///     storage_options: Options of the store of a URL, by the names of the object_store crate.
     ///
     /// Raises:
     ///     OSError: The directory cannot be read.
     #[staticmethod]
-    #[pyo3(signature = (directory, *, access="auto", compat=None, max_body_bytes=67_108_864))]
+    #[pyo3(signature = (directory, *, access="auto", compat=None, max_body_bytes=67_108_864, storage_options=None))]
     fn open(
         py: Python<'_>,
-        #[pyo3(from_py_with = location::local_paths)] directory: PathBuf,
+        directory: PathBuf,
         access: &str,
         compat: Option<&str>,
         #[pyo3(from_py_with = integer::max_body_bytes)] max_body_bytes: i64,
+        storage_options: Option<BTreeMap<String, String>>,
     ) -> PyResult<Self> {
+        let directory = location::located_all(&directory, storage_options)?;
         _open_commit_log(py, directory, Settings(access.to_owned(), compat.map(str::to_owned), max_body_bytes))
+    }
+
+    /// Open a log whose files are in memory.
+    ///
+    /// Args:
+    ///     files: The bytes of each file, which are copied, by its name: the offset of its first byte in 20 digits.
+    ///     compat: As for `open`.
+    ///     max_body_bytes: As for `open`.
+    ///
+    /// Raises:
+    ///     ValueError: No file, or a name that is not 20 digits.
+    #[staticmethod]
+    #[pyo3(signature = (files, *, compat=None, max_body_bytes=67_108_864))]
+    fn from_bytes(
+        py: Python<'_>,
+        files: BTreeMap<String, Vec<u8>>,
+        compat: Option<&str>,
+        #[pyo3(from_py_with = integer::max_body_bytes)] max_body_bytes: i64,
+    ) -> PyResult<Self> {
+        let misnamed = files.keys().find(|name| file_name::parse(name).is_none()).map(String::as_str);
+        if let Some(name) = misnamed.or_else(|| files.is_empty().then_some("")) {
+            return Err(PyValueError::new_err(format!("files: expected names of 20 decimal digits, found {name:?}")));
+        }
+        let files = files.into_iter().map(|(name, content)| (name, content.into()));
+        let files = Arc::new(MemoryFiles::keep(files)?);
+        let opened = Self::open(py, files.path(""), "auto", compat, max_body_bytes, None)?;
+        Ok(Self { log: opened.log.reading(Some(files)), ..opened })
     }
 
     /// Return the log with the files that it has now: none is added, and reading one that was deleted since is an error.
@@ -220,7 +260,8 @@ impl PyCommitLog {
     fn pinned(&self, py: Python<'_>) -> PyResult<Self> {
         let log = self.inner()?;
         let pinned = py.detach(|| log.pinned())?;
-        Ok(Self::new(Closable::new(pinned, self.path()), self.settings.clone()))
+        let pinned = Closable::new(pinned, self.directory()).reading(self.log.memory());
+        Ok(Self::new(pinned, self.settings.clone()))
     }
 
     /// Return the parts of a range of the log that no file holds, in ascending order.
@@ -247,16 +288,16 @@ impl PyCommitLog {
 
     /// The directory.
     #[getter]
-    pub(super) fn path(&self) -> PathBuf {
-        self.log.path().to_owned()
+    fn path(&self) -> PyPath {
+        PyPath(self.directory())
     }
 
     /// The log's files in the order of their offsets, without strays.
     #[getter]
-    fn files(&self, py: Python<'_>) -> PyResult<Vec<PathBuf>> {
+    fn files(&self, py: Python<'_>) -> PyResult<Vec<PyPath>> {
         let log = self.inner()?;
         let files = py.detach(|| log.files())?;
-        Ok(files.into_iter().map(|file| file.path).collect())
+        Ok(python_paths(files.into_iter().map(|file| file.path)))
     }
 
     /// Length of the log's files in bytes: the most frequent one; 0 without files.
@@ -273,6 +314,13 @@ impl PyCommitLog {
         Ok(py.detach(|| log.min_offset())?)
     }
 
+    /// Whether a sealed index told the end of the log, and the last file is still the one that it describes.
+    #[getter]
+    fn is_end_known(&self, py: Python<'_>) -> PyResult<bool> {
+        let log = self.inner()?;
+        Ok(py.detach(|| log.is_end_known())?)
+    }
+
     /// Offset after the last valid frame of the last file with data; 0 without files.
     ///
     /// The first call is linear in that file. Later calls read only what was added since.
@@ -283,7 +331,8 @@ impl PyCommitLog {
     }
 
     /// Let the first `max_offset` start its walk at a message whose unit is in the store's queues. If the offset is behind the
-    /// last file, `gaps` has the range up to it: the last files are missing.
+    /// last file, `gaps` has the range up to it: the last files are missing. In a remote store the call returns at once, and
+    /// `max_offset` waits for its result.
     ///
     /// Args:
     ///     phy_offset: Offset of the message. The call has no effect if no message begins there, or no queue has its unit.
@@ -299,8 +348,23 @@ impl PyCommitLog {
     ) -> PyResult<()> {
         let log = self.inner()?;
         log.lead_to(phy_offset);
-        let is_dispatched = || consume_queue::is_dispatched(&root, &log, phy_offset);
-        Ok(py.detach(|| if is_dispatched()? { log.expect_message(phy_offset) } else { Ok(()) })?)
+        let find = move |log: &CommitLog| {
+            if consume_queue::is_dispatched(&root, log, phy_offset)? { log.expect_message(phy_offset) } else { Ok(()) }
+        };
+        if is_remote(log.path()) {
+            log.find_end(find);
+            return Ok(());
+        }
+        Ok(py.detach(|| find(&log))?)
+    }
+
+    /// Note that ranges of a remote log will be read, so that the first read asks for the beginnings of all. A local log needs no note.
+    fn expect_ranges(&self, py: Python<'_>, ranges: Vec<(u64, u64)>) -> PyResult<()> {
+        let log = self.inner()?;
+        if is_remote(log.path()) {
+            py.detach(|| log.expect_ranges(&ranges))?;
+        }
+        Ok(())
     }
 
     /// Return the file that holds an offset, or else the last file before it, and the offset in this file. If there is no such
@@ -315,7 +379,7 @@ impl PyCommitLog {
     ) -> PyResult<(String, u64)> {
         let log = self.inner()?;
         let (path, offset) = py.detach(|| log.place(phy_offset))?;
-        Ok((path.display().to_string(), offset))
+        Ok((location::shown(&path), offset))
     }
 
     /// Return whether a batch that its writer never completed begins at this offset: its messages were refused.
@@ -455,6 +519,28 @@ impl PyCommitLog {
         Ok(py.detach(|| log.batch_end(begin_phy_offset, end_phy_offset, max_bytes, max_num))?)
     }
 
+    /// Return the offset of the first message in a range of the log, found without a walk from the beginning of its file.
+    ///
+    /// Args:
+    ///     begin_phy_offset: The message begins there or later.
+    ///     end_phy_offset: The message begins before it.
+    ///
+    /// Returns:
+    ///     The offset of the first message that states its own offset, or of the first byte of a file: a scan may begin there. None
+    ///     if there is none.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    fn next_message(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = integer::begin_phy_offset)] begin_phy_offset: u64,
+        #[pyo3(from_py_with = integer::end_phy_offset)] end_phy_offset: u64,
+    ) -> PyResult<Option<u64>> {
+        let log = self.inner()?;
+        Ok(py.detach(|| log.next_message(begin_phy_offset, end_phy_offset))?)
+    }
+
     /// Return the topics of all messages, sorted; linear in the log.
     ///
     /// Args:
@@ -577,6 +663,27 @@ impl PyCommitLog {
         })
     }
 
+    /// Return the messages at these offsets as the log holds them: frames one after another, in the order of the log.
+    ///
+    /// Args:
+    ///     phy_offsets: An Arrow column or a sequence of integers. An offset where no valid message begins is left out, and a
+    ///         repeated offset gives its frame again.
+    ///     max_bytes: If the frames are longer, those at the later ones of the offsets as given are left out.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    fn stored_frames<'py>(
+        &self,
+        py: Python<'py>,
+        phy_offsets: &Bound<'py, PyAny>,
+        #[pyo3(from_py_with = integer::max_bytes)] max_bytes: u64,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let log = self.inner()?;
+        let offsets = convert::int64_column(phy_offsets, "phy_offsets")?;
+        let frames = py.detach(|| log.stored_frames(offsets.iter(), max_bytes))?;
+        Ok(PyBytes::new(py, &frames))
+    }
+
     /// Read the messages that begin at these offsets, in the order of the offsets, in batches of at most 64 MiB.
     ///
     /// Args:
@@ -696,7 +803,7 @@ impl PyCommitLog {
     }
 
     fn __repr__(&self) -> String {
-        format!("CommitLog({:?})", self.log.path().display().to_string())
+        format!("CommitLog({:?})", location::shown(self.log.path()))
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {

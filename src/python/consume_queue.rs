@@ -1,24 +1,25 @@
 //! `ConsumeQueue`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyBytes, PyTuple};
 use pyo3_arrow::PyRecordBatch;
 
 use super::closable::Closable;
 use super::commit_log::{Part, PyCommitLog, gap_parts};
 use super::convert;
 use super::integer;
-use super::location;
+use super::location::{self, PyPath, python_paths};
 use super::report;
 use super::time::{self, Round};
 use crate::rocketmq::consume_queue::{self, Boundary, ConsumeQueue, Kind, Options, extension_batch};
 use crate::rocketmq::schedule;
+use crate::rocketmq::stored_frames::{self, Limits, QueueView, Status};
 
 /// List the queues of a store's folder: topic, queue id and directory of each that holds something; none without the folder.
 ///
@@ -34,15 +35,74 @@ fn list_queues(
     py: Python<'_>,
     folder: PathBuf,
     topics: Option<Bound<'_, PyAny>>,
-) -> PyResult<Vec<(String, i32, PathBuf)>> {
+) -> PyResult<Vec<(String, i32, PyPath)>> {
     let names = |topics: Bound<'_, PyAny>| topics.try_iter()?.map(|topic| topic?.extract()).collect();
     let topics: Option<Vec<String>> = topics.map(names).transpose()?;
-    Ok(py.detach(|| consume_queue::list_queues(&folder, topics.as_deref()))?)
+    let queues = py.detach(|| consume_queue::list_queues(&folder, topics.as_deref()))?;
+    Ok(queues.into_iter().map(|(topic, queue_id, path)| (topic, queue_id, PyPath(path))).collect())
+}
+
+/// Return the offset in the log of the first of the last units of several queues together; None without a unit.
+///
+/// Args:
+///     queues: The queues.
+///     num: The number of units.
+///
+/// Raises:
+///     OSError: The system refuses.
+#[pyfunction]
+fn start_of_last(
+    py: Python<'_>,
+    queues: Vec<PyRef<'_, PyConsumeQueue>>,
+    #[pyo3(from_py_with = integer::num)] num: i64,
+) -> PyResult<Option<u64>> {
+    let queues = queues.iter().map(|queue| queue.inner()).collect::<PyResult<Vec<_>>>()?;
+    Ok(py.detach(|| consume_queue::start_of_last(&queues, num))?)
+}
+
+/// Return the offsets of the messages next to a position in the log to which units of queues lead.
+///
+/// Args:
+///     queues: A tuple for each queue: the queue, and the first queue offset that counts and the one after the last.
+///     position: An offset of the log.
+///     most: The most messages.
+///     backwards: The messages that begin before the position, the newest first. False: those that begin there or later, the oldest
+///         first.
+///
+/// Returns:
+///     The offsets, and how many units there are on that side of the position.
+///
+/// Raises:
+///     OSError: The system refuses.
+#[pyfunction]
+#[pyo3(signature = (queues, position, most, *, backwards))]
+fn messages_near(
+    py: Python<'_>,
+    queues: Vec<(PyRef<'_, PyConsumeQueue>, i64, i64)>,
+    #[pyo3(from_py_with = integer::phy_offset)] position: u64,
+    most: usize,
+    backwards: bool,
+) -> PyResult<(Vec<i64>, u64)> {
+    let mut parts = Vec::with_capacity(queues.len());
+    for (queue, first, last) in queues {
+        parts.push((queue.inner()?, first..last));
+    }
+    Ok(py.detach(|| consume_queue::messages_near(&parts, position.cast_signed(), most, backwards))?)
+}
+
+/// Return the hash of tags by which a broker filters: Java's `String.hashCode`.
+#[pyfunction]
+fn tags_hash(tags: &str) -> i32 {
+    consume_queue::tags_hash(tags)
 }
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(list_queues, m)?)?;
+    m.add_function(wrap_pyfunction!(messages_near, m)?)?;
+    m.add_function(wrap_pyfunction!(tags_hash, m)?)?;
+    m.add_function(wrap_pyfunction!(start_of_last, m)?)?;
     m.add_class::<PyConsumeQueue>()?;
+    m.add_class::<PyQueueView>()?;
     m.add_function(wrap_pyfunction!(_open_consume_queue, m)?)?;
     m.add_function(wrap_pyfunction!(delivered_levels, m)?)
 }
@@ -107,11 +167,11 @@ fn _open_consume_queue(
     log_end: Option<i64>,
     clock_slack_ms: i64,
 ) -> PyResult<PyConsumeQueue> {
-    PyConsumeQueue::open(py, directory, commit_log, extension, access, compat, log_end, clock_slack_ms)
+    PyConsumeQueue::open(py, directory, commit_log, extension, access, compat, log_end, clock_slack_ms, None)
 }
 
 /// The arguments that open a queue again.
-type Arguments<'a> = (PathBuf, Option<&'a Py<PyCommitLog>>, Option<PathBuf>, String, Option<String>, Option<i64>, i64);
+type Arguments<'a> = (PyPath, Option<&'a Py<PyCommitLog>>, Option<PathBuf>, String, Option<String>, Option<i64>, i64);
 
 #[pymethods]
 impl PyConsumeQueue {
@@ -126,22 +186,25 @@ impl PyConsumeQueue {
     ///     log_end: With compat: the end of the log after the broker's start (`CommitLog.recovery`); None: its max_offset.
     ///     clock_slack_ms: How far the broker's clock may have stepped back. `offset_by_time` uses it in queues of more than
     ///         65536 units.
+    ///     storage_options: Options of the store of a URL, by the names of the object_store crate.
     ///
     /// Raises:
     ///     OSError: The directory cannot be read.
     #[staticmethod]
-    #[pyo3(signature = (directory, *, commit_log=None, extension=None, access="auto", compat=None, log_end=None, clock_slack_ms=3_600_000))]
+    #[pyo3(signature = (directory, *, commit_log=None, extension=None, access="auto", compat=None, log_end=None, clock_slack_ms=3_600_000, storage_options=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn open(
         py: Python<'_>,
-        #[pyo3(from_py_with = location::local_path)] directory: PathBuf,
+        directory: PathBuf,
         commit_log: Option<Py<PyCommitLog>>,
-        #[pyo3(from_py_with = location::optional_local_path)] extension: Option<PathBuf>,
+        #[pyo3(from_py_with = location::optional_path)] extension: Option<PathBuf>,
         access: &str,
         compat: Option<&str>,
         #[pyo3(from_py_with = integer::log_end)] log_end: Option<i64>,
         #[pyo3(from_py_with = integer::clock_slack_ms)] clock_slack_ms: i64,
+        storage_options: Option<BTreeMap<String, String>>,
     ) -> PyResult<Self> {
+        let directory = location::located(&directory, storage_options)?;
         let options = Options {
             access: convert::access(access)?,
             compat: convert::compat(compat)?,
@@ -164,8 +227,8 @@ impl PyConsumeQueue {
 
     /// The directory.
     #[getter]
-    fn path(&self) -> PathBuf {
-        self.queue.path().to_owned()
+    fn path(&self) -> PyPath {
+        PyPath(self.queue.path().to_owned())
     }
 
     /// "plain", or "batch": one unit for several messages.
@@ -179,10 +242,10 @@ impl PyConsumeQueue {
 
     /// The queue's files in the order of their offsets, without strays.
     #[getter]
-    fn files(&self, py: Python<'_>) -> PyResult<Vec<PathBuf>> {
+    fn files(&self, py: Python<'_>) -> PyResult<Vec<PyPath>> {
         let queue = self.inner()?;
         let files = py.detach(|| queue.files())?;
-        Ok(files.into_iter().map(|file| file.path).collect())
+        Ok(python_paths(files.into_iter().map(|file| file.path)))
     }
 
     /// Length of the queue's files in bytes: the most frequent one; 0 without files.
@@ -241,6 +304,49 @@ impl PyConsumeQueue {
         to_python(py, batch)
     }
 
+    /// Return the queue and its log as they are now, for many pulls at one moment.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    ///     ValueError: The queue was opened without its commit log.
+    fn view(&self, py: Python<'_>) -> PyResult<PyQueueView> {
+        let queue = self.inner()?;
+        Ok(PyQueueView(py.detach(|| QueueView::open(queue))?))
+    }
+
+    /// Return the store time in ms of the message at a queue offset; None if there is none.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    ///     ValueError: The queue was opened without its commit log.
+    fn store_timestamp(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = integer::queue_offset)] queue_offset: i64,
+    ) -> PyResult<Option<i64>> {
+        let queue = self.inner()?;
+        Ok(py.detach(|| stored_frames::store_timestamp(&queue, queue_offset))?)
+    }
+
+    /// Return the number of messages from one queue offset to before another, and the bytes of their frames in the log.
+    ///
+    /// Args:
+    ///     begin: First queue offset; None: the first unit.
+    ///     end: Queue offset after the last; None: all.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    #[pyo3(signature = (begin=None, end=None))]
+    fn measure(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = integer::begin)] begin: Option<i64>,
+        #[pyo3(from_py_with = integer::end)] end: Option<i64>,
+    ) -> PyResult<(u64, u64)> {
+        let queue = self.inner()?;
+        Ok(py.detach(|| queue.measure(begin.unwrap_or(0), end.unwrap_or(i64::MAX)))?)
+    }
+
     /// Return the extension units at these addresses, which are tags codes of units.
     ///
     /// Args:
@@ -289,6 +395,23 @@ impl PyConsumeQueue {
         let queue = self.inner()?;
         let due = py.detach(|| schedule::due_messages(&queue, begin, now, delay_ms))?;
         due.map(|due| Ok((to_python(py, due.messages)?, due.next_offset, due.skipped))).transpose()
+    }
+
+    /// Return the queue offset of the first message of each store time or later, fast, for pictures and as a first guess.
+    ///
+    /// Args:
+    ///     times: Milliseconds since the epoch, ascending.
+    ///
+    /// Returns:
+    ///     The offsets. They are exact if the broker's clock never stepped back; `offset_by_time` allows for such steps.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    ///     ValueError: The queue was opened without its commit log.
+    #[expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
+    fn offsets_near_times(&self, py: Python<'_>, times: Vec<i64>) -> PyResult<Vec<i64>> {
+        let queue = self.inner()?;
+        Ok(py.detach(|| queue.offsets_near_times(&times))?)
     }
 
     /// Return the queue offset of a store time.
@@ -362,7 +485,7 @@ impl PyConsumeQueue {
     }
 
     fn __repr__(&self) -> String {
-        format!("ConsumeQueue({:?})", self.queue.path().display().to_string())
+        format!("ConsumeQueue({:?})", location::shown(self.queue.path()))
     }
 
     fn __reduce__<'py>(&'py self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Arguments<'py>)> {
@@ -377,6 +500,59 @@ impl PyConsumeQueue {
             self.clock_slack_ms,
         );
         Ok((open, arguments))
+    }
+}
+
+/// A queue and its log as they were when `ConsumeQueue.view` was called. Any thread may call.
+#[pyclass(name = "QueueView", module = "logdex._core", frozen)]
+struct PyQueueView(QueueView);
+
+#[pymethods]
+impl PyQueueView {
+    /// Queue offset of the first message that the log still has, and after the last one.
+    #[getter]
+    fn bounds(&self) -> (i64, i64) {
+        self.0.bounds()
+    }
+
+    /// Return the next messages of the queue as a broker sends them: frames as the log holds them, one after another.
+    ///
+    /// Args:
+    ///     begin: First queue offset, within the bounds.
+    ///     max_num: The most messages.
+    ///     max_bytes: The most bytes of frames. The first message is always returned.
+    ///     codes: Hashes of tags (`tags_hash`), an Arrow column or a sequence; other units are passed over. None: all pass.
+    ///
+    /// Returns:
+    ///     The frames, their number, the queue offset to continue from, and a broker's status: "FOUND", "NO_MATCHED_MESSAGE",
+    ///     "MESSAGE_WAS_REMOVING" or "OFFSET_FOUND_NULL". A call looks at one file of the queue, as a broker does.
+    ///
+    /// Raises:
+    ///     OSError: The system refuses.
+    ///
+    /// Source: `DefaultMessageStore#getMessage`.
+    #[pyo3(signature = (begin, *, max_num, max_bytes, codes=None))]
+    fn pull<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = integer::begin)] begin: i64,
+        #[pyo3(from_py_with = integer::max_num)] max_num: u64,
+        #[pyo3(from_py_with = integer::max_bytes)] max_bytes: u64,
+        codes: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<(Bound<'py, PyBytes>, usize, i64, &'static str)> {
+        let codes = codes.map(|codes| convert::int64_column(&codes, "codes")).transpose()?;
+        // A hash has 32 bits: other integers match nothing.
+        let codes: Option<Vec<i32>> =
+            codes.map(|codes| codes.iter().flatten().filter_map(|code| i32::try_from(code).ok()).collect());
+        let limits = Limits { messages: usize::try_from(max_num).unwrap_or(usize::MAX), bytes: max_bytes };
+        let pulled = py.detach(|| self.0.pull(begin, limits, codes.as_deref()))?;
+        let status = match pulled.status {
+            Status::Found => "FOUND",
+            Status::NoMatchedMessage => "NO_MATCHED_MESSAGE",
+            Status::MessageWasRemoving => "MESSAGE_WAS_REMOVING",
+            Status::OffsetFoundNull => "OFFSET_FOUND_NULL",
+        };
+        Ok((PyBytes::new(py, &pulled.frames), pulled.messages, pulled.next_offset, status))
     }
 }
 

@@ -41,19 +41,19 @@ fn entry_rows<'py>(
     phy_offset: &Bound<'py, PyAny>,
     store_timestamp: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let (topics, key_column) = (keys::text_column(topic, "topic")?, keys::text_column(key, "key")?);
+    let (topics, keys) = (keys::text_column(topic, "topic")?, keys::text_column(key, "key")?);
     let offsets = convert::int64_column(phy_offset, "phy_offset")?;
     let times = time::time_column(store_timestamp, "store_timestamp")?;
     let nulls = [
-        ("topic", topics.into_array().null_count()),
-        ("key", key_column.into_array().null_count()),
+        ("topic", topics.as_array().null_count()),
+        ("key", keys.as_array().null_count()),
         ("phy_offset", offsets.null_count()),
         ("store_timestamp", times.null_count()),
     ];
     if let Some((name, _)) = nulls.iter().find(|(_, nulls)| *nulls > 0) {
         return Err(PyValueError::new_err(format!("cannot index a row whose {name} is null")));
     }
-    let keys = keys::keys(key, Some(topic))?;
+    let keys = keys::joined(keys, topics)?;
     let hashes = py.detach(|| keys.hashes());
     if offsets.len() != hashes.len() || times.len() != hashes.len() {
         let text = format!(

@@ -1,13 +1,12 @@
 //! `EntryTable`.
 
-use std::sync::{Mutex, PoisonError};
-
 use pyo3::prelude::*;
 
 use super::commit_log::PyCommitLog;
 use super::index_file::PyIndexFile;
 use super::index_recovery::open_files;
 use super::keys;
+use crate::io::ProcessMutex;
 use crate::rocketmq::entry_table::EntryTable;
 use crate::rocketmq::log_entries::{LogEntryReader, Range};
 
@@ -18,10 +17,11 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 /// Offset where reading ended, ranges without a valid message, topics, whether tags are indexed.
 type LogRange = (u64, Vec<(u64, u64)>, Vec<String>, Option<bool>);
 
-/// Index entries in memory, 12 bytes each, by the hashes of their keys. Many threads may use it.
+/// Index entries in memory, 12 bytes each, by the hashes of their keys. Many threads may use it. A process that is forked while one of them
+/// does starts with an empty table.
 #[pyclass(name = "EntryTable", module = "logdex._core", frozen)]
 pub(super) struct PyEntryTable {
-    table: Mutex<EntryTable>,
+    table: ProcessMutex<EntryTable>,
 }
 
 #[pymethods]
@@ -29,7 +29,7 @@ impl PyEntryTable {
     /// An empty table.
     #[new]
     fn new() -> Self {
-        Self { table: Mutex::default() }
+        Self { table: ProcessMutex::new() }
     }
 
     /// Read a range of a log and add the entries that a broker would have indexed.
@@ -77,7 +77,7 @@ impl PyEntryTable {
         if let Some(progress) = &progress {
             progress.call1((read.done,))?;
         }
-        self.table.lock().unwrap_or_else(PoisonError::into_inner).append(read.table);
+        self.table.with(|table| table.append(read.table));
         Ok((read.done, read.refused, read.topics.into_iter().collect(), read.tags))
     }
 
@@ -103,12 +103,12 @@ impl PyEntryTable {
         let keys = keys::keys(keys, topics)?;
         let answer = py.detach(|| {
             let hashes = keys.hashes();
-            self.table.lock().unwrap_or_else(PoisonError::into_inner).select(&hashes)
+            self.table.with(|table| table.select(&hashes))
         })?;
         keys::list_array(py, answer)
     }
 
     fn __len__(&self) -> usize {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.table.with(|table| table.len())
     }
 }

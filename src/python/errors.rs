@@ -1,13 +1,16 @@
 //! Conversion of the crate's error type to Python's exceptions.
 
+use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 
-use crate::error::Error;
+use super::location::shown;
+use crate::error::{Error, unmarked};
 use crate::io::regular_file::NotAFile;
+use crate::io::remote::is_remote;
 
 mod py {
     pyo3::import_exception!(logdex.errors, CorruptFileError);
@@ -23,17 +26,20 @@ impl From<Error> for PyErr {
             Error::Io { path, source } => os_error(&path, &source),
             Error::WriteFailed { path, source } => {
                 let errno = errno(&source).unwrap_or(EIO);
-                py::WriteFailedError::new_err((errno, text_of(errno, &source), path.as_os_str().to_owned()))
+                py::WriteFailedError::new_err((errno, text_of(errno, &source), file_name(&path)))
             }
-            Error::Corrupt { path, offset, expected, found } => {
-                py::CorruptFileError::new_err((path.display().to_string(), offset, expected, found))
-            }
+            Error::Corrupt { path, offset, expected, found } => py::CorruptFileError::new_err((
+                shown(&path),
+                offset,
+                unmarked(&expected).into_owned(),
+                unmarked(&found).into_owned(),
+            )),
             Error::Geometry { path, fits, count, size } => {
-                py::GeometryError::new_err((path.display().to_string(), fits, count, size))
+                py::GeometryError::new_err((shown(&path), fits, count, size))
             }
-            Error::Locked { path, pid } => py::LockedError::new_err((path.display().to_string(), pid)),
-            full @ Error::IndexFull { .. } => py::IndexFullError::new_err(full.to_string()),
-            Error::InvalidArgument(text) => PyValueError::new_err(text),
+            Error::Locked { path, pid } => py::LockedError::new_err((shown(&path), pid)),
+            full @ Error::IndexFull { .. } => py::IndexFullError::new_err(unmarked(&full.to_string()).into_owned()),
+            Error::InvalidArgument(text) => PyValueError::new_err(unmarked(&text).into_owned()),
         }
     }
 }
@@ -45,10 +51,16 @@ pub(super) fn is_write_failure(error: &Bound<'_, PyAny>) -> bool {
 
 /// The error that Python itself would raise: `OSError(errno, strerror, filename)`, which picks the subclass.
 pub(super) fn os_error(path: &Path, source: &io::Error) -> PyErr {
-    match errno(source) {
-        Some(errno) => PyOSError::new_err((errno, text_of(errno, source), path.as_os_str().to_owned())),
-        None => PyOSError::new_err(format!("{}: {source}", path.display())),
+    // A remote store has no numbers of errors.
+    match errno(source).or_else(|| is_remote(path).then_some(EIO)) {
+        Some(errno) => PyOSError::new_err((errno, text_of(errno, source), file_name(path))),
+        None => PyOSError::new_err(format!("{}: {source}", shown(path))),
     }
+}
+
+/// The attribute `filename`: a local path may hold any bytes.
+fn file_name(path: &Path) -> OsString {
+    if is_remote(path) { shown(path).into() } else { path.as_os_str().to_owned() }
 }
 
 /// "I/O error", in the C runtime of each system.
@@ -80,8 +92,10 @@ fn errno_of(error: &io::Error) -> Option<i32> {
         io::ErrorKind::NotFound => Errno::NOENT,
         io::ErrorKind::NotSeekable => Errno::SPIPE,
         io::ErrorKind::PermissionDenied => Errno::ACCESS,
+        io::ErrorKind::ReadOnlyFilesystem => Errno::ROFS,
         io::ErrorKind::StaleNetworkFileHandle => Errno::STALE,
         io::ErrorKind::StorageFull => Errno::NOSPC,
+        io::ErrorKind::TimedOut => Errno::TIMEDOUT,
         io::ErrorKind::UnexpectedEof => Errno::IO,
         io::ErrorKind::WouldBlock => Errno::AGAIN,
         _ => return None,

@@ -12,12 +12,10 @@ use pyo3_arrow::PyRecordBatch;
 
 use super::{convert, time};
 use crate::rocketmq;
-
-/// The message columns that an index needs.
-const COLUMNS: [&str; 7] = ["topic", "phy_offset", "store_timestamp", "uniq_key", "keys", "tags", "sys_flag"];
+use crate::rocketmq::index_entries::INDEXED_COLUMNS;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add("INDEXED_COLUMNS", PyTuple::new(m.py(), COLUMNS)?)?;
+    m.add("INDEXED_COLUMNS", PyTuple::new(m.py(), INDEXED_COLUMNS)?)?;
     m.add_function(wrap_pyfunction!(message_columns, m)?)?;
     m.add_function(wrap_pyfunction!(index_entries, m)?)?;
     m.add_function(wrap_pyfunction!(indexed_messages, m)?)?;
@@ -37,7 +35,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 fn message_columns(py: Python<'_>, messages: PyRecordBatch) -> PyResult<Bound<'_, PyAny>> {
     let messages = messages.into_inner();
     let (mut fields, mut columns) = (Vec::new(), Vec::new());
-    for name in COLUMNS {
+    for name in INDEXED_COLUMNS {
         if let Some(column) = messages.column_by_name(name) {
             let column = message_column(name, convert::plain(Arc::clone(column))?)?;
             fields.push(Field::new(name, column.data_type().clone(), true));

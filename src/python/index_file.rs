@@ -1,5 +1,6 @@
 //! `IndexFile` and `IndexHeader`.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use super::entry_batches::entry_batches;
 use super::index_header::PyIndexHeader;
 use super::integer;
 use super::keys::{self, list_array, warn_damage};
-use super::location;
+use super::location::{self, PyPath};
 use super::prepared_file::PyPreparedFile;
 use super::report;
 use super::time::{self, Round};
@@ -145,6 +146,7 @@ impl PyIndexFile {
     ///     compat: A broker release whose answers are wanted bit for bit.
     ///     last_exit_ok: False after a crash of the machine: the slots are rebuilt from the entries, up to the first
     ///         impossible one; with "r" in memory only.
+    ///     storage_options: Options of the store of a URL, by the names of the object_store crate.
     ///
     /// Raises:
     ///     GeometryError: The geometry is not given, and none or several match the content.
@@ -153,18 +155,20 @@ impl PyIndexFile {
     ///     LockedError: "r+" while a broker runs on the store.
     ///     OSError: The system refuses.
     #[staticmethod]
-    #[pyo3(signature = (path, *, mode="r", hash_slots=None, max_entries=None, access="auto", compat=None, last_exit_ok=true))]
+    #[pyo3(signature = (path, *, mode="r", hash_slots=None, max_entries=None, access="auto", compat=None, last_exit_ok=true, storage_options=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn open(
         py: Python<'_>,
-        #[pyo3(from_py_with = location::local_path)] path: PathBuf,
+        path: PathBuf,
         mode: &str,
         #[pyo3(from_py_with = integer::hash_slots)] hash_slots: Option<i64>,
         #[pyo3(from_py_with = integer::max_entries)] max_entries: Option<i64>,
         access: &str,
         compat: Option<&str>,
         last_exit_ok: bool,
+        storage_options: Option<BTreeMap<String, String>>,
     ) -> PyResult<Self> {
+        let path = location::located(&path, storage_options)?;
         let options = OpenOptions {
             write: convert::write_mode(mode)?,
             geometry: convert::wanted_geometry(hash_slots, max_entries)?,
@@ -179,6 +183,33 @@ impl PyIndexFile {
             IndexFile::open(&path, options)
         };
         Ok(Self::new(py.detach(open)?, access, compat))
+    }
+
+    /// Open an index file that is in memory, for reading.
+    ///
+    /// Args:
+    ///     data: The bytes of the file, which are copied.
+    ///     name: Its name, for messages and findings.
+    ///     hash_slots: As for `open`.
+    ///     max_entries: As for `open`.
+    ///     compat: As for `open`.
+    ///
+    /// Raises:
+    ///     GeometryError: As for `open`.
+    ///     CorruptFileError: As for `open`.
+    #[staticmethod]
+    #[pyo3(signature = (data, *, name="00000000000000000", hash_slots=None, max_entries=None, compat=None))]
+    fn from_bytes(
+        py: Python<'_>,
+        data: &[u8],
+        name: &str,
+        #[pyo3(from_py_with = integer::hash_slots)] hash_slots: Option<i64>,
+        #[pyo3(from_py_with = integer::max_entries)] max_entries: Option<i64>,
+        compat: Option<&str>,
+    ) -> PyResult<Self> {
+        let (files, path) = location::in_memory(name, data)?;
+        let opened = Self::open(py, path, "r", hash_slots, max_entries, "auto", compat, true, None)?;
+        Ok(Self { file: opened.file.reading(files), ..opened })
     }
 
     /// Put one key.
@@ -273,7 +304,8 @@ impl PyIndexFile {
     ) -> PyResult<Bound<'py, PyList>> {
         let file = self.inner()?;
         let range = time::time_range(begin, end)?;
-        let (hits, damage) = file.select(keys::key_hash(key)?, most_hits(&file, max_num)?, range)?;
+        let (hash, most) = (keys::key_hash(key)?, most_hits(&file, max_num)?);
+        let (hits, damage) = location::waiting(py, file.path(), || file.select(hash, most, range))?;
         warn_damage(py, damage.map(|damage| (file.path().to_owned(), damage)))?;
         PyList::new(py, hits)
     }
@@ -321,6 +353,7 @@ impl PyIndexFile {
     #[pyo3(signature = (begin, end, clock_slack_ms=3_600_000))]
     fn is_time_matched(
         &self,
+        py: Python<'_>,
         begin: &Bound<'_, PyAny>,
         end: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = integer::clock_slack_ms)] clock_slack_ms: i64,
@@ -329,13 +362,15 @@ impl PyIndexFile {
             begin_ms: time::time_ms(begin, Round::Up, "begin")?,
             end_ms: time::time_ms(end, Round::Down, "end")?,
         };
-        Ok(self.inner()?.is_time_matched(range, clock_slack_ms)?)
+        let file = self.inner()?;
+        Ok(location::waiting(py, file.path(), || file.is_time_matched(range, clock_slack_ms))?)
     }
 
     /// The current header.
     #[getter]
-    fn header(&self) -> PyResult<PyIndexHeader> {
-        Ok(self.inner()?.header()?.into())
+    fn header(&self, py: Python<'_>) -> PyResult<PyIndexHeader> {
+        let file = self.inner()?;
+        Ok(location::waiting(py, file.path(), || file.header())?.into())
     }
 
     /// S, the number of slots.
@@ -352,8 +387,8 @@ impl PyIndexFile {
 
     /// The path of the file.
     #[getter]
-    fn path(&self) -> PathBuf {
-        self.file.path().to_owned()
+    fn path(&self) -> PyPath {
+        PyPath(self.file.path().to_owned())
     }
 
     /// "r" or "r+".
@@ -376,8 +411,9 @@ impl PyIndexFile {
 
     /// True if no further entry can be put.
     #[getter]
-    fn is_full(&self) -> PyResult<bool> {
-        Ok(self.inner()?.is_full()?)
+    fn is_full(&self, py: Python<'_>) -> PyResult<bool> {
+        let file = self.inner()?;
+        Ok(location::waiting(py, file.path(), || file.is_full())?)
     }
 
     /// Disk space reserved for puts, in bytes; 0 for a reader.
@@ -387,8 +423,9 @@ impl PyIndexFile {
     }
 
     /// The number of entries.
-    fn __len__(&self) -> PyResult<usize> {
-        Ok(self.inner()?.len()? as usize)
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        let file = self.inner()?;
+        Ok(location::waiting(py, file.path(), || file.len())? as usize)
     }
 
     /// Return all entries in the order of their positions.
@@ -441,7 +478,7 @@ impl PyIndexFile {
     }
 
     fn __repr__(&self) -> String {
-        let path = self.file.path().display().to_string();
+        let path = location::shown(self.file.path());
         match self.inner() {
             Ok(file) => format!(
                 "IndexFile({path:?}, mode={:?}, hash_slots={}, max_entries={}, entries={})",
@@ -480,7 +517,7 @@ fn _open_index_file(
     compat: Option<&str>,
     last_exit_ok: bool,
 ) -> PyResult<PyIndexFile> {
-    PyIndexFile::open(py, path, "r", Some(hash_slots), Some(max_entries), access, compat, last_exit_ok)
+    PyIndexFile::open(py, path, "r", Some(hash_slots), Some(max_entries), access, compat, last_exit_ok, None)
 }
 
 /// A handle is shared between threads.

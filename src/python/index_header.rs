@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 
 use crate::hash_index::Header;
+use crate::time_text::TimeText;
 
 /// The 40-byte header of an index file, as it was when it was read.
 #[pyclass(name = "IndexHeader", module = "logdex.rocketmq", frozen, eq, hash, get_all)]
@@ -24,6 +25,17 @@ pub(super) struct PyIndexHeader {
 
 #[pymethods]
 impl PyIndexHeader {
+    /// Return the fields as a table, for a notebook.
+    fn _repr_html_(&self) -> String {
+        let times = [self.begin_timestamp, self.end_timestamp].map(|time| TimeText(time).to_string());
+        let numbers = [self.begin_phy_offset, self.end_phy_offset].map(|offset| offset.to_string());
+        let counts = [self.hash_slot_count, self.index_count].map(|count| count.to_string());
+        let names = ["begin", "end", "begin_phy_offset", "end_phy_offset", "hash_slot_count", "index_count"];
+        let values = times.into_iter().chain(numbers).chain(counts);
+        let rows = names.iter().zip(values).map(|(name, value)| format!("<tr><th>{name}</th><td>{value}</td></tr>"));
+        format!("<table>{}</table>", rows.collect::<String>())
+    }
+
     fn __repr__(&self) -> String {
         format!(
             "IndexHeader(begin_timestamp={}, end_timestamp={}, begin_phy_offset={}, end_phy_offset={}, \

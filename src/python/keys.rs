@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
 use super::convert::{arro3_array, arrow_array, cast};
+use super::location::shown;
 use crate::error::Result;
 use crate::hash_index::{Damage, Hits, KeyColumn, KeySource, Keys, Topics, key_hash_of_units, key_hash_of_utf8};
 use crate::java_text::decode_utf8;
@@ -22,7 +23,11 @@ pub(super) fn keys(keys: &Bound<'_, PyAny>, topics: Option<&Bound<'_, PyAny>>) -
     if let Ok(topic) = topics.cast::<PyString>() {
         return Ok(Keys::new(keys, Topics::one(topic.to_cow()?.as_bytes())));
     }
-    let topics = text_column(topics, "topics")?;
+    joined(keys, text_column(topics, "topics")?)
+}
+
+/// Keys, each with the topic of its row.
+pub(super) fn joined(keys: KeyColumn, topics: KeyColumn) -> PyResult<Keys> {
     if topics.len() != keys.len() {
         return Err(PyValueError::new_err(format!(
             "columns differ in length: {} keys, {} topics",
@@ -142,6 +147,6 @@ pub(super) fn warn_damage(py: Python<'_>, damage: Option<(PathBuf, Damage)>) -> 
     let logger = py.import("logging")?.call_method1("getLogger", ("logdex",))?;
     let text = "%s at byte %d: expected %s, found %s; the entries were read from end to end instead";
     let Damage { offset, expected, found } = damage;
-    logger.call_method1("warning", (text, path.display().to_string(), offset, expected, found))?;
+    logger.call_method1("warning", (text, shown(&path), offset, expected, found))?;
     Ok(())
 }

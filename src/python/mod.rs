@@ -37,6 +37,7 @@ mod prepared_file;
 mod queue_cross_check;
 mod queue_reader;
 mod report;
+mod sealed;
 mod small_file;
 mod store_lock;
 mod text_rows;
@@ -44,12 +45,15 @@ mod thread_lock;
 mod time;
 
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
 /// The Rust core of logdex.
 #[pymodule(gil_used = false)]
 #[pyo3(name = "_core")]
 fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    m.add("CODECS", PyTuple::new(m.py(), crate::decompress::CODECS)?)?;
+    m.add("SCHEMES", PyTuple::new(m.py(), crate::io::remote::roots::SCHEMES)?)?;
     hash_index::register(m)?;
     index_file::register(m)?;
     planned_log::register(m)?;
@@ -63,6 +67,7 @@ fn core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     queue_cross_check::register(m)?;
     given_batches::register(m)?;
     report::register(m)?;
+    sealed::register(m)?;
     small_file::register(m)?;
     store_lock::register(m)?;
     text_rows::register(m)?;

@@ -1,5 +1,6 @@
 //! `PlannedLog`, the pieces of a log, and index files as a plan saw them.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,8 +12,11 @@ use super::commit_log::{PyCommitLog, Settings};
 use super::consume_queue::PyConsumeQueue;
 use super::convert;
 use super::integer;
+use super::location::{self, PyPath};
 use crate::error::Result;
 use crate::io::PlannedFile;
+use crate::io::remote::roots;
+use crate::io::storage::{self, Identity};
 use crate::rocketmq::commit_log::{Lost, PlannedLog};
 use crate::rocketmq::log_pieces::{self, Units};
 
@@ -22,11 +26,12 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(plan_log, m)?)?;
     m.add_function(wrap_pyfunction!(cut_log, m)?)?;
     m.add_function(wrap_pyfunction!(cut_queue, m)?)?;
+    m.add_function(wrap_pyfunction!(plan_files, m)?)?;
     m.add_function(wrap_pyfunction!(planned_file_faults, m)?)
 }
 
-/// Path, length, and CRC-32 of the first 64 bytes if they are written.
-type Planned = (OsString, u64, Option<u32>);
+/// Path, length, CRC-32 of the first 64 bytes if they are written, and `ETag`.
+type Planned = (OsString, u64, Option<u32>, Option<String>);
 
 /// Files of a commit log that a reader needs, as a plan saw them: `plan_log` and `cut_log` return it.
 ///
@@ -40,24 +45,38 @@ pub(super) struct PyPlannedLog {
 
 impl PyPlannedLog {
     fn new(planned: Arc<PlannedLog>, log: &PyCommitLog) -> Self {
-        Self { planned, directory: log.path(), settings: log.settings().clone() }
+        Self { planned, directory: log.directory(), settings: log.settings().clone() }
     }
 }
 
-/// The arguments that make a plan again.
-type Reduced<'py> = (Bound<'py, PyAny>, (OsString, Settings, Vec<Planned>, u64, Option<u64>));
+/// [`Lost`] for Python.
+type PyLost = (PyPath, String, String);
 
-/// Unpickle a plan.
+fn python_lost(lost: Vec<Lost>) -> Vec<PyLost> {
+    lost.into_iter().map(|(path, expected, found)| (PyPath(path), expected, found)).collect()
+}
+
+/// The arguments that make a plan again.
+type Reduced<'py> = (Bound<'py, PyAny>, (OsString, StorageOptions, Settings, Vec<Planned>, u64, Option<u64>));
+type StorageOptions = BTreeMap<String, String>;
+
+/// Unpickle a plan. The paths of a remote store mean in this process what their options say.
 #[pyfunction]
 fn _planned_log(
     directory: PathBuf,
+    storage_options: StorageOptions,
     settings: Settings,
     files: Vec<Planned>,
     last_file: u64,
     last_message: Option<u64>,
-) -> PyPlannedLog {
-    let files = files.into_iter().map(|(path, len, head)| PlannedFile { path: path.into(), len, head }).collect();
-    PyPlannedLog { planned: Arc::new(PlannedLog { files, last_file, last_message }), directory, settings }
+) -> PyResult<PyPlannedLog> {
+    let located = |path: PathBuf| location::relocated(path, &storage_options);
+    let files = files
+        .into_iter()
+        .map(|(path, len, head, etag)| Ok(PlannedFile { path: located(path.into())?, len, head, etag }))
+        .collect::<PyResult<_>>()?;
+    let directory = location::relocated_all(directory, &storage_options)?;
+    Ok(PyPlannedLog { planned: Arc::new(PlannedLog { files, last_file, last_message }), directory, settings })
 }
 
 #[pymethods]
@@ -70,18 +89,21 @@ impl PyPlannedLog {
     ///
     /// Raises:
     ///     OSError: The system refuses.
-    fn open(&self, py: Python<'_>) -> PyResult<(PyCommitLog, Vec<Lost>)> {
+    fn open(&self, py: Python<'_>) -> PyResult<(PyCommitLog, Vec<PyLost>)> {
         let options = self.settings.options()?;
         let (log, lost) = py.detach(|| self.planned.open(&self.directory, options))?;
-        Ok((PyCommitLog::new(Closable::new(log, self.directory.clone()), self.settings.clone()), lost))
+        Ok((PyCommitLog::new(Closable::new(log, self.directory.clone()), self.settings.clone()), python_lost(lost)))
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
         let make = py.import("logdex._core")?.getattr("_planned_log")?;
-        let files = self.planned.files.iter().map(|file| (file.path.clone().into_os_string(), file.len, file.head));
-        let directory = self.directory.clone().into_os_string();
         let plan = &self.planned;
-        Ok((make, (directory, self.settings.clone(), files.collect(), plan.last_file, plan.last_message)))
+        let of_file = |file: &PlannedFile| (file.path.clone().into_os_string(), file.len, file.head, file.etag.clone());
+        let files: Vec<Planned> = plan.files.iter().map(of_file).collect();
+        let storage_options = plan.files.first().map(|file| roots::options(&file.path)).unwrap_or_default();
+        let directory = self.directory.clone().into_os_string();
+        let storage_options = storage_options.into_iter().collect();
+        Ok((make, (directory, storage_options, self.settings.clone(), files, plan.last_file, plan.last_message)))
     }
 }
 
@@ -174,10 +196,25 @@ fn cut_queue(
     Ok(found.into_iter().map(|Units { units, range }| (units.0, units.1, range.0, range.1)).collect())
 }
 
-/// Compare files with what a plan saw. A file may have grown.
+/// Return what a plan sees of files whose first bytes may change: path, length, and the `ETag` of an object.
+///
+/// Raises:
+///     OSError: The system refuses.
+#[pyfunction]
+fn plan_files(py: Python<'_>, files: Vec<PathBuf>) -> PyResult<Vec<(PyPath, u64, Option<String>)>> {
+    let planned =
+        py.detach(|| files.iter().map(|path| Ok((path, storage::status(path)?))).collect::<Result<Vec<_>>>())?;
+    let described = planned.into_iter().map(|(path, found)| {
+        let etag = if let Identity::Remote(etag) = found.identity { etag } else { None };
+        (PyPath(path.clone()), found.len, etag)
+    });
+    Ok(described.collect())
+}
+
+/// Compare files with what a plan saw. A file on a disk may have grown.
 ///
 /// Args:
-///     files: Path, length, and the CRC-32 of the first 64 bytes, None where these may change.
+///     files: What `plan_files` returned.
 ///
 /// Returns:
 ///     A tuple for each other file: the path, what was planned, and what is there.
@@ -185,11 +222,11 @@ fn cut_queue(
 /// Raises:
 ///     OSError: The system refuses.
 #[pyfunction]
-fn planned_file_faults(py: Python<'_>, files: Vec<(PathBuf, u64, Option<u32>)>) -> PyResult<Vec<Lost>> {
+fn planned_file_faults(py: Python<'_>, files: Vec<(PathBuf, u64, Option<String>)>) -> PyResult<Vec<PyLost>> {
     let faults = py.detach(|| {
-        let planned = files.into_iter().map(|(path, len, head)| PlannedFile { path, len, head });
+        let planned = files.into_iter().map(|(path, len, etag)| PlannedFile { path, len, head: None, etag });
         let faults = planned.map(|file| Ok(file.fault()?.map(|found| (file.path.clone(), file.expected(), found))));
         faults.filter_map(Result::transpose).collect::<Result<Vec<_>>>()
     })?;
-    Ok(faults)
+    Ok(python_lost(faults))
 }

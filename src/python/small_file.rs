@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::io::{disk, own_parts, regular_file};
+use crate::io::{disk, own_parts, regular_file, storage};
 use crate::rocketmq::store_parts;
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -29,7 +29,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 #[pyfunction]
 #[pyo3(signature = (path, first_bytes=None))]
 fn read_file(py: Python<'_>, path: PathBuf, first_bytes: Option<u64>) -> PyResult<Bound<'_, PyBytes>> {
-    let content = py.detach(|| regular_file::read_file(&path, first_bytes))?;
+    let content = py.detach(|| storage::read_file(&path, first_bytes))?;
     Ok(PyBytes::new(py, &content))
 }
 

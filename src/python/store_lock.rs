@@ -1,15 +1,12 @@
 //! `StoreLock`, and the holder of a lock.
 
 use std::fs::File;
-use std::io;
 use std::path::PathBuf;
 
-use pyo3::exceptions::PyBlockingIOError;
 use pyo3::prelude::*;
 
 use super::closable::Closable;
-use super::errors::errno;
-use crate::error::Error;
+use super::location::shown;
 use crate::io::disk::lock_directory;
 use crate::io::store_lock::{StoreLock, fcntl_lock_holder};
 
@@ -61,7 +58,7 @@ impl PyStoreLock {
     }
 
     fn __repr__(&self) -> String {
-        format!("StoreLock({:?})", self.lock.path().display().to_string())
+        format!("StoreLock({:?})", shown(self.lock.path()))
     }
 }
 
@@ -74,17 +71,11 @@ struct PyDirectoryLock {
 
 #[pymethods]
 impl PyDirectoryLock {
-    /// Take the lock; raise `BlockingIOError` if another service writes to the directory.
+    /// Take the lock; raise `LockedError` if another service writes to the directory.
     #[new]
     fn new(directory: PathBuf) -> PyResult<Self> {
-        match lock_directory(&directory) {
-            Ok(lock) => Ok(Self { lock: Closable::new(lock, directory) }),
-            Err(Error::Io { path, source }) if source.kind() == io::ErrorKind::WouldBlock => {
-                let text = "another writer holds this index directory";
-                Err(PyBlockingIOError::new_err((errno(&source), text, path.into_os_string())))
-            }
-            Err(error) => Err(error.into()),
-        }
+        let lock = lock_directory(&directory)?;
+        Ok(Self { lock: Closable::new(lock, directory) })
     }
 
     /// Release the lock. A second call does nothing.

@@ -4,6 +4,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3_arrow::{PyRecordBatch, PySchema};
 
+use super::convert;
+
 use crate::arrow::{text_lines as lines, text_rows};
 use crate::time_text as times;
 
@@ -12,6 +14,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(text_lines, m)?)?;
     m.add_function(wrap_pyfunction!(csv_names, m)?)?;
     m.add_function(wrap_pyfunction!(csv_lines, m)?)?;
+    m.add_function(wrap_pyfunction!(distinct, m)?)?;
     m.add_function(wrap_pyfunction!(time_text, m)?)?;
     m.add_function(wrap_pyfunction!(parse_time, m)?)
 }
@@ -45,6 +48,14 @@ fn csv_names(schema: PySchema) -> String {
 fn csv_lines(py: Python<'_>, batch: PyRecordBatch) -> PyResult<String> {
     let batch = batch.into_inner();
     Ok(py.detach(|| text_rows::csv_lines(&batch))?)
+}
+
+/// Return the numbers of an ascending column, each once.
+#[pyfunction]
+fn distinct(column: &Bound<'_, PyAny>) -> PyResult<Vec<i64>> {
+    let mut numbers = convert::int64_column(column, "column")?.values().to_vec();
+    numbers.dedup();
+    Ok(numbers)
 }
 
 /// Return a time in ms as ISO 8601 in UTC, or the number if its year has not four digits; None for None.

@@ -1,6 +1,6 @@
 //! `ThreadLock`: a lock that no exception in Python leaves behind.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
@@ -18,9 +18,10 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyHeldLock>()
 }
 
-/// The thread that holds a lock, 0: none, and how often.
+/// The thread that holds a lock (0: none) and its process, and how often.
 #[derive(Debug, Default)]
 struct State {
+    /// The number of the thread in the lower half, that of the process in the upper one.
     owner: AtomicU64,
     depth: AtomicU32,
     /// If it is kept: the first failed write or fsync in a block, and when it was.
@@ -43,18 +44,35 @@ fn copy<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
 }
 
 /// Returns a number of this thread, which no other thread of the process ever has.
-fn this_thread() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
+fn this_thread() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
     thread_local! {
-        static NUMBER: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
+        static NUMBER: u32 = NEXT.fetch_add(1, Ordering::Relaxed);
     }
     NUMBER.with(|number| *number)
+}
+
+/// Returns the owner of a lock that this thread takes. A thread that forks is the same thread in the child.
+fn this_owner() -> u64 {
+    u64::from(std::process::id()) << 32 | u64::from(this_thread())
+}
+
+fn is_same_thread(owner: u64, other: u64) -> bool {
+    owner & u64::from(u32::MAX) == other & u64::from(u32::MAX)
+}
+
+/// Returns whether a lock can be taken from its owner: it is free, or the owner is a thread of the process that forked this one.
+fn is_free(owner: u64, me: u64) -> bool {
+    owner == 0 || owner >> 32 != me >> 32
 }
 
 /// A lock that its thread may take again: `with lock():`.
 ///
 /// Between the last line of a `with` block and the release of a lock of `threading`, a KeyboardInterrupt leaves that lock held for
 /// ever. Here the block holds an object that releases the lock when it goes.
+///
+/// A process that is forked while another thread holds the lock does not wait for it, as that thread is not there. What the lock
+/// protects must be right after each step of the block.
 #[pyclass(name = "ThreadLock", module = "logdex._core", frozen)]
 struct PyThreadLock {
     state: Arc<State>,
@@ -83,7 +101,7 @@ impl PyThreadLock {
 
     /// Return a context manager that holds the lock.
     fn hold(&self) -> PyHeldLock {
-        PyHeldLock { state: Arc::clone(&self.state), holds: AtomicBool::new(false) }
+        PyHeldLock { state: Arc::clone(&self.state), holds: AtomicU64::new(0) }
     }
 }
 
@@ -91,23 +109,30 @@ impl PyThreadLock {
 #[pyclass(name = "HeldLock", module = "logdex._core", frozen)]
 struct PyHeldLock {
     state: Arc<State>,
-    holds: AtomicBool,
+    /// The owner that took it; 0: not taken.
+    holds: AtomicU64,
 }
 
 #[pymethods]
 impl PyHeldLock {
     fn __enter__(&self, py: Python<'_>) -> PyResult<()> {
-        let (State { owner, depth, .. }, me) = (&*self.state, this_thread());
+        let (State { owner, depth, .. }, me) = (&*self.state, this_owner());
         let mut looks = 0;
-        while owner.load(Ordering::Relaxed) != me
-            && owner.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_err()
-        {
+        let holder = loop {
+            let now = owner.load(Ordering::Relaxed);
+            if now != 0 && is_same_thread(now, me) {
+                break now;
+            }
+            if is_free(now, me) && owner.compare_exchange(now, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                depth.store(0, Ordering::Relaxed);
+                break me;
+            }
             looks += 1;
             py.detach(|| if looks < YIELDS { std::thread::yield_now() } else { std::thread::sleep(WAIT) });
             py.check_signals()?;
-        }
+        };
         depth.fetch_add(1, Ordering::Relaxed);
-        self.holds.store(true, Ordering::Relaxed);
+        self.holds.store(holder, Ordering::Relaxed);
         self.state.check(py)
     }
 
@@ -127,8 +152,11 @@ impl PyHeldLock {
 
 impl PyHeldLock {
     fn release(&self) {
-        if self.holds.swap(false, Ordering::Relaxed) && self.state.depth.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.state.owner.store(0, Ordering::Release);
+        let State { owner, depth, .. } = &*self.state;
+        let held = self.holds.swap(0, Ordering::Relaxed);
+        // A process that was forked may have taken it from a thread that is not there.
+        if held != 0 && owner.load(Ordering::Relaxed) == held && depth.fetch_sub(1, Ordering::Relaxed) == 1 {
+            owner.store(0, Ordering::Release);
         }
     }
 }

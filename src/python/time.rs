@@ -7,11 +7,12 @@ use arrow_schema::{DataType, TimeUnit};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyInt, PyType};
+use pyo3::types::{PyInt, PyString, PyType};
 
 use super::convert::{arrow_array, cast};
 use super::integer::integer;
 use crate::time_range::TimeRange;
+use crate::time_text::zoned_time;
 
 /// How a time with a fraction of a millisecond is rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +21,9 @@ pub(super) enum Round {
     Up,
 }
 
-/// Milliseconds since the epoch of an `int` or an aware `datetime`.
+const ZONED_EXAMPLE: &str = "ISO 8601 with a zone, such as 2026-11-21T19:30:00Z";
+
+/// Milliseconds since the epoch of an `int`, an aware `datetime`, or ISO 8601 with a zone.
 pub(super) fn time_ms(value: &Bound<'_, PyAny>, round: Round, name: &str) -> PyResult<i64> {
     static DATETIME: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     if value.is_instance_of::<PyInt>() {
@@ -47,13 +50,20 @@ pub(super) fn time_ms(value: &Bound<'_, PyAny>, round: Round, name: &str) -> PyR
         let up = i64::from(round == Round::Up && (micros % 1000 != 0 || nanos != 0));
         return Ok((days * 86_400 + seconds) * 1000 + micros / 1000 + up);
     }
+    if let Ok(text) = value.cast::<PyString>() {
+        let text = text.to_cow()?;
+        return zoned_time(&text, round == Round::Down)
+            .ok_or_else(|| PyValueError::new_err(format!("{name}={text:?}: expected {ZONED_EXAMPLE}")));
+    }
     // numpy integers and the like
     integer(value, name).map_err(|error: PyErr| {
         if error.is_instance_of::<PyValueError>(py) {
             return error;
         }
         let kind = value.get_type().name().map_or_else(|_| "object".to_owned(), |n| n.to_string());
-        PyTypeError::new_err(format!("{name}: expected epoch milliseconds or an aware datetime, found {kind}"))
+        PyTypeError::new_err(format!(
+            "{name}: expected epoch milliseconds, an aware datetime or ISO 8601 with a zone, found {kind}"
+        ))
     })
 }
 

@@ -399,6 +399,45 @@ impl Checks {
     }
 }
 
+/// Returns the frames of the newest messages that carry the key of a question, as the log holds them, in its order.
+///
+/// At most `max_num` messages and `max_bytes` bytes are returned.
+///
+/// # Errors
+/// The system's error, with the path.
+pub fn frames_with_key(
+    log: &CommitLog,
+    mut question: Question,
+    checks: &Checks,
+    max_num: usize,
+    max_bytes: usize,
+) -> Result<Vec<u8>> {
+    let mut candidates = std::mem::take(&mut question.candidates);
+    candidates.sort_unstable();
+    candidates.dedup();
+    let mut gather = Gather::new(log)?;
+    let (mut found, mut bytes) = (Vec::<Vec<u8>>::new(), 0);
+    for offset in candidates.into_iter().rev() {
+        if found.len() == max_num {
+            break;
+        }
+        gather.read(&[offset], |_, frame| {
+            if let Some(frame) = frame.filter(|frame| checks.judge(&question, frame) == Verdict::Found) {
+                found.push(frame.into_parts().0.to_vec());
+            }
+            false
+        })?;
+        bytes = found.iter().map(Vec::len).sum();
+        if bytes > max_bytes {
+            found.pop();
+            break;
+        }
+    }
+    let mut frames = Vec::with_capacity(bytes);
+    found.iter().rev().for_each(|frame| frames.extend_from_slice(frame));
+    Ok(frames)
+}
+
 /// Classify each offset for a key, with the words of docs/findings.md.
 ///
 /// - `match`: its message carries the key and was stored in the time range; `out-of-range`: at another time

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::io::regular_file::open_file;
-use crate::io::{PlainFile, ReadAt, WriteAt};
+use crate::io::{Access, FileSource, ReadAt, WriteAt};
 
 /// Bytes of the file.
 pub const CHECKPOINT_LEN: u64 = 4096;
@@ -43,7 +43,7 @@ impl Timestamps {
 #[derive(Debug)]
 pub struct StoreCheckpoint {
     path: PathBuf,
-    file: PlainFile,
+    file: FileSource,
     writable: bool,
     /// The times; changes reach the file with [`Self::flush`].
     pub timestamps: Timestamps,
@@ -57,7 +57,7 @@ impl StoreCheckpoint {
     /// # Errors
     /// The system's error, with the path.
     pub fn open(path: &Path) -> Result<Self> {
-        Self::read(path, open_file(path, false)?, false)
+        Self::read(path, FileSource::open(path, Access::Pread)?, false)
     }
 
     /// Opens for writing; a missing file is created, with zeros.
@@ -69,12 +69,11 @@ impl StoreCheckpoint {
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => create(path)?,
             opened => opened?,
         };
-        Self::read(path, file, true)
+        Self::read(path, FileSource::new(file, path, true, Access::Pread)?, true)
     }
 
-    fn read(path: &Path, file: File, writable: bool) -> Result<Self> {
+    fn read(path: &Path, file: FileSource, writable: bool) -> Result<Self> {
         let fail = |e| Error::io(path, e);
-        let file = PlainFile::new(file).map_err(fail)?;
         let mut bytes = [0u8; 24];
         let there = usize::try_from(file.len()).unwrap_or(usize::MAX).min(bytes.len());
         file.read_exact_at(bytes.get_mut(..there).unwrap_or_default(), 0).map_err(fail)?;
@@ -117,7 +116,7 @@ impl StoreCheckpoint {
         if self.file.len() < CHECKPOINT_LEN {
             let file = open_file(&self.path, true)?;
             file.set_len(CHECKPOINT_LEN).map_err(fail)?;
-            self.file = PlainFile::new(file).map_err(fail)?;
+            self.file = FileSource::new(file, &self.path, true, Access::Pread)?;
         }
         for (at, (new, old)) in (0..).step_by(8).zip(self.timestamps.fields().into_iter().zip(self.stored.fields())) {
             if new != old {

@@ -22,6 +22,10 @@ use crate::error::{Error, Result};
 use crate::hash_index::{carry_utf8, finish};
 use crate::java_text::decode_utf8;
 
+/// The message columns that index entries are made of.
+pub const INDEXED_COLUMNS: [&str; 7] =
+    ["topic", "phy_offset", "store_timestamp", "uniq_key", "keys", "tags", "sys_flag"];
+
 /// Separates the keys of a message; no other character does (upstream `MessageConst.KEY_SEPARATOR`).
 const KEY_SEPARATOR: char = ' ';
 /// The prefix of the key of a tags entry.

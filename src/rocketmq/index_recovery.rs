@@ -149,6 +149,20 @@ pub fn lacks_entries(log: &CommitLog, files: &[Arc<IndexFile>], begin: u64, end:
     Ok(lacks)
 }
 
+/// Return whether the messages of a range of the log, the last of which is at `last`, follow each other without damage, and all
+/// their entries are in the files.
+///
+/// # Errors
+/// The system's error, with the path.
+pub fn is_indexed(log: &CommitLog, files: &[Arc<IndexFile>], begin: u64, last: u64, tags: bool) -> Result<bool> {
+    let mut walk = log.frames(begin, last.saturating_add(1), false)?;
+    let mut reached = None;
+    while walk.advance()? {
+        reached = walk.message().map(|(place, _)| place.phy_offset).or(reached);
+    }
+    Ok(reached == Some(last) && missing_entries(log, files, begin, last.saturating_add(1), tags)?.is_empty())
+}
+
 /// Return whether the index files hold the tags of a log's messages, as 5.5.0 writes them. The newest file whose messages have
 /// tags must hold an entry for one of the first such messages.
 ///

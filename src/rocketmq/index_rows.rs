@@ -7,7 +7,7 @@
 //! ```
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use arrow_array::RecordBatch;
@@ -16,9 +16,10 @@ use arrow_array::types::{Int32Type, Int64Type, TimestampMillisecondType};
 
 use super::commit_log::columns::Column;
 use super::commit_log::{CommitLog, ScanOptions};
-use super::index_entries::index_entries;
+use super::index_entries::{INDEXED_COLUMNS, index_entries};
 use crate::error::{Error, Result};
 use crate::hash_index::{KeyColumn, Keys, Topics, entry_rows};
+use crate::io::{Access, FileSource, ReadAt as _};
 use crate::report::Finding;
 
 /// Bytes of a row.
@@ -49,8 +50,7 @@ pub struct Counts {
 /// The system's error, with the path.
 pub fn write_rows(log: &CommitLog, begin: u64, end: u64, tags: bool, path: &Path) -> Result<Counts> {
     let fail = |e| Error::io(path, e);
-    let columns = ["topic", "phy_offset", "store_timestamp", "uniq_key", "keys", "tags", "sys_flag"].map(str::to_owned);
-    let columns = Column::choose(Some(&columns))?;
+    let columns = Column::choose(Some(&INDEXED_COLUMNS.map(str::to_owned)))?;
     let options = ScanOptions { begin_phy_offset: begin, columns, batch_size: BATCH_ROWS, ..ScanOptions::default() };
     let mut scan = log.scan(&options)?;
     let mut file = BufWriter::new(File::create_new(path).map_err(fail)?);
@@ -99,7 +99,8 @@ fn write_batch(entries: &RecordBatch, file: &mut impl Write) -> std::io::Result<
 #[derive(Debug)]
 pub struct RowReader {
     files: std::vec::IntoIter<(PathBuf, u64)>,
-    current: Option<(PathBuf, BufReader<File>, u64)>,
+    /// A file, its next row, and the row after its last one.
+    current: Option<(PathBuf, FileSource, u64, u64)>,
     skip: u64,
     left: u64,
 }
@@ -116,20 +117,20 @@ impl RowReader {
     /// The system's error, with the path.
     pub fn next_rows(&mut self, most: usize) -> Result<Option<RecordBatch>> {
         while self.left > 0 {
-            let Some((path, file, rest)) = &mut self.current else {
+            let Some((path, file, next, end)) = &mut self.current else {
                 if !self.open_next()? {
                     break;
                 }
                 continue;
             };
-            let count = (*rest).min(self.left).min(most as u64);
+            let count = (*end - *next).min(self.left).min(most as u64);
             if count == 0 {
                 self.current = None;
                 continue;
             }
             let mut bytes = vec![0; usize::try_from(count).unwrap_or(0) * ROW];
-            file.read_exact(&mut bytes).map_err(|e| Error::io(path.as_path(), e))?;
-            *rest -= count;
+            file.read_exact_at(&mut bytes, *next * ROW as u64).map_err(|e| Error::io(path.as_path(), e))?;
+            *next += count;
             self.left -= count;
             return Ok(Some(batch_of(&bytes)));
         }
@@ -151,11 +152,8 @@ impl RowReader {
                 self.skip -= count;
                 continue;
             }
-            let fail = |e| Error::io(path.as_path(), e);
-            let mut file = BufReader::new(File::open(&path).map_err(fail)?);
-            file.seek(SeekFrom::Start(self.skip * ROW as u64)).map_err(fail)?;
-            let rest = count - std::mem::take(&mut self.skip);
-            self.current = Some((path, file, rest));
+            let file = FileSource::open(&path, Access::Pread)?;
+            self.current = Some((path, file, std::mem::take(&mut self.skip), count));
             return Ok(true);
         }
         Ok(false)

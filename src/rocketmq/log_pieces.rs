@@ -6,10 +6,14 @@
 use std::sync::Arc;
 
 use crate::error::Result;
+use crate::io::remote::is_remote;
 use crate::rocketmq::commit_log::{CommitLog, PlannedLog};
 use crate::rocketmq::consume_queue::ConsumeQueue;
 use crate::rocketmq::offset_files::OffsetFile;
 use crate::rocketmq::queue_stream;
+
+/// Threads that search a remote queue, since each search waits for requests that depend on each other.
+const REMOTE_THREADS: usize = 16;
 
 /// A range of log offsets.
 type Range = (u64, u64);
@@ -38,7 +42,8 @@ pub fn cut_log(
     let piece_bytes = if queues.is_empty() { u64::MAX } else { piece_bytes.max(1) };
     let parts: Vec<FilePart> = ranges.iter().flat_map(|range| parts_of(&files, *range, piece_bytes)).collect();
     let wanted: Vec<i64> = parts.iter().flat_map(FilePart::inner_offsets).map(u64::cast_signed).collect();
-    let proposed = queues.iter().map(|queue| queue.messages_from(&wanted)).collect::<Result<Vec<_>>>()?;
+    let threads = if is_remote(log.path()) { REMOTE_THREADS } else { 1 };
+    let proposed = queues.iter().map(|queue| marks_of(queue, &wanted, threads)).collect::<Result<Vec<_>>>()?;
     let mut cuts = (0..wanted.len()).map(|number| {
         let marks = proposed.iter().filter_map(|marks| marks.get(number).copied().flatten());
         marks.filter_map(|mark| u64::try_from(mark).ok()).min()
@@ -56,6 +61,21 @@ pub fn cut_log(
         found.push(((at, part.end), planned));
     }
     Ok(found)
+}
+
+/// Returns the first message of a queue at or after each of these offsets, which ascend.
+fn marks_of(queue: &ConsumeQueue, wanted: &[i64], threads: usize) -> Result<Vec<Option<i64>>> {
+    let share = wanted.len().div_ceil(threads).max(1);
+    std::thread::scope(|scope| {
+        let mut shares = wanted.chunks(share);
+        let first = shares.next().unwrap_or_default();
+        let others: Vec<_> = shares.map(|share| scope.spawn(|| queue.messages_from(share))).collect();
+        let mut marks = queue.messages_from(first)?;
+        for other in others {
+            marks.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+        }
+        Ok(marks)
+    })
 }
 
 fn parts_of(files: &[OffsetFile], (begin, end): Range, piece_bytes: u64) -> impl Iterator<Item = FilePart> {

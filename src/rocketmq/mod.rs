@@ -20,5 +20,7 @@ pub mod offset_files;
 pub mod queue_stream;
 pub mod release;
 pub mod schedule;
+pub mod seal;
 pub mod store_parts;
+pub mod stored_frames;
 pub mod truncate;

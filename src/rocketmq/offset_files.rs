@@ -5,14 +5,16 @@
 //! start; here it is a finding.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::io::disk::{self, NewFile};
 use crate::io::open_cache::{OpenCache, Slot};
-use crate::io::{Access, FileIdentity, FileSource};
+use crate::io::remote::is_remote;
+use crate::io::storage::{self, Identity, Status};
+use crate::io::{Access, FileSource};
 use crate::report::{Kind, Report};
 use crate::rocketmq::file_name;
 
@@ -30,6 +32,8 @@ pub struct OffsetFile {
     pub len: u64,
     /// Its name.
     pub path: PathBuf,
+    /// The `ETag` of an object.
+    pub etag: Option<String>,
 }
 
 impl OffsetFile {
@@ -42,8 +46,13 @@ impl OffsetFile {
         let start = start.ok_or_else(|| {
             Error::InvalidArgument(format!("{}: expected a name of 20 decimal digits", path.display()))
         })?;
-        let len = fs::metadata(path).map_err(|e| Error::io(path, e))?.len();
-        Ok(Self { start, len, path: path.to_owned() })
+        Ok(Self::found(start, path.to_owned(), storage::status(path)?))
+    }
+
+    /// Describes a file of which no later file holds a part.
+    fn found(start: u64, path: PathBuf, found: Status) -> Self {
+        let etag = if let Identity::Remote(etag) = found.identity { etag } else { None };
+        Self { start, len: found.len, path, etag }
     }
 
     /// Offset after its last byte.
@@ -56,24 +65,17 @@ impl OffsetFile {
 fn entries(directories: &[PathBuf]) -> Result<(Vec<OffsetFile>, Vec<PathBuf>)> {
     let (mut files, mut strays) = (Vec::new(), Vec::new());
     for directory in directories {
-        let fail = |e| Error::io(directory, e);
-        for entry in fs::read_dir(directory).map_err(fail)? {
-            let entry = entry.map_err(fail)?;
-            let path = entry.path();
-            let Some(start) = entry.file_name().to_str().and_then(file_name::parse) else {
-                strays.push(path);
+        for entry in storage::list(directory)? {
+            let Some(start) = entry.name.to_str().and_then(file_name::parse) else {
+                strays.push(entry.path);
                 continue;
             };
-            match fs::metadata(&path) {
-                Ok(kind) if kind.is_file() => files.push(OffsetFile { start, len: kind.len(), path }),
-                Ok(_) => strays.push(path),
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                    // The broker may delete an old file after it was listed. A dangling link is a stray.
-                    if fs::symlink_metadata(&path).is_ok() {
-                        strays.push(path);
-                    }
+            // The broker may delete an old file after it was listed.
+            if let Some(found) = entry.status()? {
+                match found.kind {
+                    storage::Kind::File => files.push(OffsetFile::found(start, entry.path, found)),
+                    _ => strays.push(entry.path),
                 }
-                Err(e) => return Err(Error::io(&path, e)),
             }
         }
     }
@@ -306,7 +308,7 @@ pub(super) fn open(file: &OffsetFile, access: Access) -> Result<FileSource> {
 /// `MessageStoreConfig.MULTI_PATH_SPLITTER`).
 pub fn directories(path: &Path) -> Vec<PathBuf> {
     match path.to_str() {
-        Some(text) if text.contains(',') && !path.exists() => {
+        Some(text) if text.contains(',') && !storage::exists(path) => {
             text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(PathBuf::from).collect()
         }
         _ => vec![path.to_owned()],
@@ -314,7 +316,7 @@ pub fn directories(path: &Path) -> Vec<PathBuf> {
 }
 
 /// Length and identity of a file when it was opened.
-type Known = (u64, FileIdentity);
+type Known = (u64, Identity);
 
 /// The most recently opened files with their offsets, for look-ups.
 type Files = Vec<(u64, Known, Arc<FileSource>)>;
@@ -328,8 +330,13 @@ pub(super) struct OpenFiles(Arc<Slot<Files>>);
 impl OpenFiles {
     /// Returns the open file. If the file has grown or was replaced, it is opened again.
     pub(super) fn get(&self, file: &OffsetFile, access: Access) -> Result<Arc<FileSource>> {
-        let now = fs::metadata(&file.path).map_err(|e| Error::io(&file.path, e))?;
-        let now = (now.len(), FileIdentity::of(&now));
+        // A remote file is asked with each request whether it is still the same.
+        let now = if is_remote(&file.path) {
+            (file.len, Identity::Remote(None))
+        } else {
+            let now = storage::status(&file.path)?;
+            (now.len, now.identity)
+        };
         OPEN.with(&self.0, |files| {
             if let Some(at) = files.iter().position(|(start, known, _)| *start == file.start && *known == now) {
                 let known = files.remove(at);

@@ -17,6 +17,7 @@ use crate::io::{Access, FileSource, MappedFile, PlainFile, ReadAt, WriteAt};
 pub(super) enum Bytes {
     Mapped(MappedFile),
     Plain(PlainFile),
+    Remote(FileSource),
     /// A short file, read as if it were extended with zeros.
     Extended(ZeroExtended<FileSource>),
     /// A file after a crash, read as if its links had been repaired.
@@ -29,6 +30,7 @@ macro_rules! on_bytes {
         match $bytes {
             $crate::hash_index::file::bytes::Bytes::Mapped($source) => $call,
             $crate::hash_index::file::bytes::Bytes::Plain($source) => $call,
+            $crate::hash_index::file::bytes::Bytes::Remote($source) => $call,
             $crate::hash_index::file::bytes::Bytes::Extended($source) => $call,
             $crate::hash_index::file::bytes::Bytes::Repaired($source) => $call,
         }
@@ -43,7 +45,8 @@ macro_rules! on_writable {
         match $bytes {
             $crate::hash_index::file::bytes::Bytes::Mapped($target) => $call,
             $crate::hash_index::file::bytes::Bytes::Plain($target) => $call,
-            $crate::hash_index::file::bytes::Bytes::Extended(_)
+            $crate::hash_index::file::bytes::Bytes::Remote(_)
+            | $crate::hash_index::file::bytes::Bytes::Extended(_)
             | $crate::hash_index::file::bytes::Bytes::Repaired(_) => Ok(Default::default()),
         }
     };
@@ -56,6 +59,7 @@ impl From<FileSource> for Bytes {
         match source {
             FileSource::Mapped(f) => Self::Mapped(f),
             FileSource::Plain(f) => Self::Plain(f),
+            FileSource::Remote(_) | FileSource::Chunked(_) => Self::Remote(source),
         }
     }
 }
@@ -93,14 +97,7 @@ pub(super) fn writable_bytes(path: &Path, file: File, geometry: Geometry, access
     Ok(source.into())
 }
 
-pub(super) fn readable_bytes(
-    path: &Path,
-    file: File,
-    geometry: Geometry,
-    access: Access,
-    repair: bool,
-) -> Result<Bytes> {
-    let source = FileSource::new(file, path, false, access)?;
+pub(super) fn readable_bytes(path: &Path, source: FileSource, geometry: Geometry, repair: bool) -> Result<Bytes> {
     if source.len() < geometry.file_len() {
         return Ok(Bytes::Extended(ZeroExtended { base: source, len: geometry.file_len() }));
     }

@@ -20,6 +20,7 @@
 //!
 //! - A file opened for reading is advised for random reads. Otherwise each fault would also read neighbouring pages, up to
 //!   megabytes, which are not needed. Code that reads the whole file requests it first.
+//! - Remote files always go by rounds, which are requests then.
 //! - For many keys it is cheaper to read the whole file: rounds cost several random reads per key, and a sequential read moves
 //!   about [`BYTES_A_KEY`] in that time.
 //! - Whether a file is in memory is sampled at a few of the pages that the keys need. After a positive sample the question is
@@ -48,7 +49,12 @@ const SAMPLES: usize = 8;
 pub(super) fn are_cold(files: &[&IndexFile], chunk: &Chunk) -> bool {
     let walks = files.len() * chunk.key_hashes.len();
     let now = last_warm::now_ms();
-    if walks < FEW || files.first().is_none_or(|file| file.last_warm.is_recent(now)) {
+    let Some(first) = files.first() else { return false };
+    if on_bytes!(&first.bytes, source => source.is_far()) {
+        // A remote file cannot be asked without waiting, and what it holds in memory ends a round at once.
+        return walks > 1;
+    }
+    if walks < FEW || first.last_warm.is_recent(now) {
         return false;
     }
     let mut samples = (0..SAMPLES.min(walks)).map(|i| i * walks / SAMPLES.min(walks));

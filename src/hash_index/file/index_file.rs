@@ -14,7 +14,7 @@ use crate::hash_index::format::entry::Entry;
 use crate::hash_index::format::geometry::{ENTRY_LEN, Geometry};
 use crate::hash_index::format::header::Header;
 use crate::hash_index::key_hash::java_hash::{KeySource, key_hash};
-use crate::hash_index::read::select;
+use crate::hash_index::read::select::{self, View};
 use crate::hash_index::repair::verify;
 use crate::hash_index::write::bulk::{CHUNK, put_bulk};
 use crate::hash_index::write::put::{PutColumns, put_one, read_header};
@@ -152,6 +152,19 @@ impl IndexFile {
         .map_err(|e| Error::io(&self.path, e))
     }
 
+    /// Returns a function from position and time difference of an entry to the first millisecond of the second in which its message
+    /// was stored; `None` if the entry does not say it.
+    ///
+    /// # Errors
+    /// Errors of the system.
+    pub fn seconds(&self) -> Result<impl Fn(u32, i32) -> Option<i64> + use<>> {
+        let times = on_bytes!(&self.bytes, source => {
+            View::new(source, self.geometry, self.file_len).and_then(|view| view.times())
+        });
+        let times = times.map_err(|e| Error::io(&self.path, e))?;
+        Ok(move |position, time_diff| times.second(position, time_diff))
+    }
+
     /// The store time to show for an entry, in milliseconds. With the broker's answers, entry 1 too has the time that the
     /// broker computes (B3).
     pub fn shown_time(&self, header: &Header, position: u32, entry: &Entry) -> i64 {
@@ -223,7 +236,7 @@ impl IndexFile {
     pub fn is_mapped(&self) -> bool {
         match &self.bytes {
             Bytes::Mapped(_) => true,
-            Bytes::Plain(_) => false,
+            Bytes::Plain(_) | Bytes::Remote(_) => false,
             Bytes::Extended(f) => f.base.is_mapped(),
             Bytes::Repaired(f) => f.base.is_mapped(),
         }

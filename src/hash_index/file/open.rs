@@ -100,21 +100,37 @@ impl IndexFile {
     /// `Geometry` if it is not given and cannot be inferred; `Corrupt` if the file is opened for puts and is shorter than its geometry or its count is above it; `WouldBlock` if another writer has the file; errors of
     /// the system.
     pub fn open(path: &Path, options: OpenOptions) -> Result<Self> {
-        let file = open_file(path, options.write)?;
-        let writer = options.write.then(|| lock_writer(path, &file)).transpose()?;
+        let repair = !options.last_exit_ok && !options.answers.are_the_brokers();
+        if !options.write {
+            let source = FileSource::open(path, options.access)?;
+            let file_len = source.len();
+            let geometry = options.geometry.map_or_else(|| infer_geometry(path, &source, None), Ok)?;
+            let bytes = readable_bytes(path, source, geometry, repair)?;
+            return Ok(Self::opened(path, options, bytes, file_len, geometry, None));
+        }
+        let file = open_file(path, true)?;
+        let writer = lock_writer(path, &file)?;
         let file_len = file.metadata().map_err(|e| Error::io(path, e))?.len();
         let geometry = geometry_of(path, &file, options)?;
-        let repair = !options.last_exit_ok && !options.answers.are_the_brokers();
-        if repair && options.write {
+        if repair {
             settle(path, &file)?;
         }
-        let bytes = if options.write {
-            check_appendable(path, &file, geometry, options.answers)?;
-            writable_bytes(path, file, geometry, options.access)?
-        } else {
-            readable_bytes(path, file, geometry, options.access, repair)?
-        };
-        let open = Self {
+        check_appendable(path, &file, geometry, options.answers)?;
+        let bytes = writable_bytes(path, file, geometry, options.access)?;
+        let open = Self::opened(path, options, bytes, file_len, geometry, Some(writer));
+        open.repair(repair)?;
+        Ok(open)
+    }
+
+    fn opened(
+        path: &Path,
+        options: OpenOptions,
+        bytes: Bytes,
+        file_len: u64,
+        geometry: Geometry,
+        writer: Option<File>,
+    ) -> Self {
+        Self {
             path: path.to_owned(),
             bytes,
             file_len,
@@ -125,11 +141,7 @@ impl IndexFile {
             is_new: AtomicBool::new(false),
             last_warm: LastWarm::default(),
             failure: FirstFailure::default(),
-        };
-        if options.write {
-            open.repair(repair)?;
         }
-        Ok(open)
     }
 
     fn repair(&self, after_power_loss: bool) -> Result<()> {

@@ -1,8 +1,11 @@
 //! The 40 bytes at the head of an index file. Source: `IndexHeader`.
 
 use std::io;
+use std::path::Path;
 
-use crate::io::{ReadAt, WriteAt};
+use super::geometry::HEADER_LEN;
+use crate::error::{Error, Result};
+use crate::io::{Access, FileSource, ReadAt, WriteAt};
 
 /// Byte offsets of the fields.
 pub(crate) mod at {
@@ -53,6 +56,16 @@ impl Header {
             hash_slot_count: (counts >> 32) as i32,
             index_count: counts as i32,
         })
+    }
+
+    /// Reads the header of a file.
+    ///
+    /// # Errors
+    /// The system's error, or `UnexpectedEof`, with the path.
+    pub fn of_file(path: &Path) -> Result<Self> {
+        let source = FileSource::open(path, Access::Pread)?;
+        let mut bytes = [0; HEADER_LEN as usize];
+        source.read_exact_at(&mut bytes, 0).and_then(|()| Self::read(&bytes.to_vec())).map_err(|e| Error::io(path, e))
     }
 
     /// Stores the fields that are set before the first entry.

@@ -39,6 +39,38 @@ impl Hits {
         Self { ends, phy_offsets: Vec::new() }
     }
 
+    /// The lists of `rows` rows, of offsets with the number of their row, in any order. Those of one row keep their order.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for 2^31 offsets or more.
+    pub(crate) fn of_rows(rows: usize, found: impl Iterator<Item = (u32, i64)> + Clone) -> Result<Self> {
+        let mut ends = vec![0i32; rows + 1];
+        let place = |row: u32| usize::try_from(row).unwrap_or(usize::MAX);
+        for (row, _) in found.clone() {
+            if let Some(count) = ends.get_mut(place(row).saturating_add(1)) {
+                *count += 1;
+            }
+        }
+        let mut sum = 0i32;
+        for end in &mut ends {
+            sum = sum.checked_add(*end).ok_or_else(|| {
+                Error::InvalidArgument("the answer would hold 2^31 offsets or more: ask for fewer keys".to_owned())
+            })?;
+            *end = sum;
+        }
+        let mut next = ends.clone();
+        let mut phy_offsets = vec![0; usize::try_from(sum).unwrap_or(0)];
+        for (row, offset) in found {
+            if let Some(at) = next.get_mut(place(row)) {
+                if let Some(place) = usize::try_from(*at).ok().and_then(|at| phy_offsets.get_mut(at)) {
+                    *place = offset;
+                }
+                *at += 1;
+            }
+        }
+        Ok(Self { ends, phy_offsets })
+    }
+
     /// Removes all rows and keeps the memory.
     pub fn clear(&mut self) {
         self.ends.truncate(1);

@@ -78,6 +78,14 @@ impl Times {
         Self { begin_timestamp: 0, known: false }
     }
 
+    /// First millisecond of the second in which the message of an entry was stored; `None` if the entry does not say it.
+    pub(crate) fn second(self, position: u32, time_diff: i32) -> Option<i64> {
+        match stored_between(self.begin_timestamp, position, time_diff) {
+            (i64::MIN, _) | (_, i64::MAX) => None,
+            (first, _) => (self.known && time_diff >= 0).then_some(first),
+        }
+    }
+
     #[inline]
     fn may_match(self, range: TimeRange, position: u32, time_diff: i32) -> bool {
         if !self.known || range.is_all() || time_diff < 0 {

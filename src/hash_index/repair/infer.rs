@@ -17,6 +17,11 @@ use crate::io::ReadAt;
 const SAMPLES: u32 = 4096;
 /// Entries checked for the broker's own ratio (N = 4 S).
 const FEW_SAMPLES: u32 = 16;
+/// Entries checked if a read is a request to another machine, the newest ones: they lie together, and their slots are asked for
+/// together. Each passes in a wrong geometry with a probability of about 1 in S.
+const FAR_SAMPLES: u32 = 2;
+/// With so many slots, one entry is enough for a certain fit.
+const MANY_SLOTS: u32 = 1 << 16;
 /// With more entries than this, a fit of that ratio is certain and no other is tried: S is 64 or more.
 const CERTAIN: u32 = 256;
 /// Fits that an error lists.
@@ -49,8 +54,8 @@ pub(crate) fn infer<S: ReadAt>(source: &S, given: Option<Geometry>) -> io::Resul
     {
         return Ok(Fits { first: vec![given], count: 1 });
     }
-    if count > CERTAIN
-        && let Some(usual) = usual_geometry(source.len())
+    if let Some(usual) = usual_geometry(source.len())
+        && (count > CERTAIN || (count > 1 && source.is_far() && usual.hash_slots() >= MANY_SLOTS))
         && usual.max_entries() >= count
         && fits(source, usual, count, Links::All, FEW_SAMPLES)?
     {
@@ -113,13 +118,29 @@ fn fits<S: ReadAt>(source: &S, geometry: Geometry, count: u32, links: Links, sam
         return Ok(true); // no entry contradicts it
     }
     let newest = count - 1;
-    let step = (newest / samples).max(1) as usize;
-    for position in (1..=newest).rev().step_by(step) {
+    let (samples, step) = if source.is_far() && geometry.hash_slots() >= MANY_SLOTS {
+        expect_slots(source, geometry, newest)?;
+        (FAR_SAMPLES as usize, 1)
+    } else {
+        (usize::MAX, (newest / samples).max(1) as usize)
+    };
+    for position in (1..=newest).rev().step_by(step).take(samples) {
         if !agrees(source, geometry, position, count, links)? {
             return Ok(false);
         }
     }
     Ok(true)
+}
+
+/// Asks for the slots of the newest entries together.
+fn expect_slots<S: ReadAt>(source: &S, geometry: Geometry, newest: u32) -> io::Result<()> {
+    for position in (1..=newest).rev().take(FAR_SAMPLES as usize) {
+        let entry = Entry::read(source, geometry, position)?;
+        if entry.key_hash >= 0 {
+            source.will_need(geometry.slot(geometry.slot_of(entry.key_hash)), SLOT_LEN);
+        }
+    }
+    Ok(())
 }
 
 /// Returns whether the chain of its own slot leads to the entry.

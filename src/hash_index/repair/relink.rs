@@ -298,6 +298,10 @@ impl<S: ReadAt> ReadAt for Overlay<S> {
         offset < self.geometry.entry(0) || self.base.is_in_memory(offset)
     }
 
+    fn is_far(&self) -> bool {
+        self.base.is_far()
+    }
+
     fn will_need(&self, offset: u64, len: u64) {
         self.base.will_need(offset, len);
     }
@@ -337,6 +341,10 @@ impl<S: ReadAt> ReadAt for ZeroExtended<S> {
 
     fn is_in_memory(&self, offset: u64) -> bool {
         offset >= self.base.len() || self.base.is_in_memory(offset)
+    }
+
+    fn is_far(&self) -> bool {
+        self.base.is_far()
     }
 
     fn will_need(&self, offset: u64, len: u64) {

@@ -4,15 +4,15 @@
 //! `CheckpointFile#write`, `OffsetCheckpointFile`, `LeaderEpochCheckpointFile`.
 
 use std::collections::HashMap;
-use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::error::{Error, Result};
-use crate::io::FileIdentity;
-use crate::io::regular_file::{NotAFile, read_file};
+use crate::io::ProcessMutex;
+use crate::io::regular_file::NotAFile;
+use crate::io::storage::{self, Identity, read_file};
 
 const VERSION: &str = "0";
 
@@ -35,8 +35,16 @@ pub fn read(path: &Path, has_topic: bool) -> Result<Vec<Line>> {
         }
         Err(error) => return Err(error),
     };
+    read_bytes(path, &bytes, has_topic)
+}
+
+/// Read the content of a checkpoint, which is at this path.
+///
+/// # Errors
+/// `Corrupt` for another version, count or line.
+pub fn read_bytes(path: &Path, bytes: &[u8], has_topic: bool) -> Result<Vec<Line>> {
     // A broker reads lines, which may end as on any system.
-    let text = String::from_utf8_lossy(&bytes).replace("\r\n", "\n").replace('\r', "\n");
+    let text = String::from_utf8_lossy(bytes).replace("\r\n", "\n").replace('\r', "\n");
     parse(&text, has_topic).map_err(|(at, expected, found)| Error::corrupt(path, at, expected, found))
 }
 
@@ -46,42 +54,46 @@ const KEPT: usize = 8;
 const SETTLED: Duration = Duration::from_millis(100);
 
 /// What shows that a checkpoint was replaced: a broker writes another file and renames it.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 struct Stamp {
-    identity: FileIdentity,
+    identity: Identity,
     len: u64,
-    modified: SystemTime,
+    /// `None`: the storage does not say it, so the file is read each time.
+    modified: Option<SystemTime>,
 }
 
 type Offsets = HashMap<(String, i64), i64>;
 
-static KNOWN: Mutex<Vec<(PathBuf, Stamp, Arc<Offsets>)>> = Mutex::new(Vec::new());
+static KNOWN: ProcessMutex<Vec<(PathBuf, Stamp, Arc<Offsets>)>> = ProcessMutex::new();
 
 /// Returns the offset of a partition in a checkpoint of offsets; `None` if it has none, or if the file is missing or not valid.
 pub fn recorded_offset(path: &Path, topic: &str, partition: i64) -> Option<i64> {
     let stamp = stamp(path)?;
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let same = known.iter().find(|(of, at, _)| of == path && *at == stamp).map(|(_, _, offsets)| Arc::clone(offsets));
-    let offsets = if let Some(offsets) = same {
+    let same = |(of, at, _): &&(PathBuf, Stamp, Arc<Offsets>)| of == path && *at == stamp;
+    let held = KNOWN.with(|known| known.iter().find(same).map(|(_, _, offsets)| Arc::clone(offsets)));
+    let offsets = if let Some(offsets) = held {
         offsets
     } else {
+        // Without the lock: the file may be a remote one.
         let lines = read(path, true).ok()?;
         // The last line of a partition counts.
         let offsets = lines.into_iter().map(|(topic, number, offset)| ((topic.unwrap_or_default(), number), offset));
         let offsets: Arc<Offsets> = Arc::new(offsets.collect());
-        known.retain(|(of, _, _)| of != path);
-        if stamp.modified.elapsed().is_ok_and(|age| age > SETTLED) {
-            known.truncate(KEPT - 1);
-            known.insert(0, (path.to_owned(), stamp, Arc::clone(&offsets)));
-        }
+        KNOWN.with(|known| {
+            known.retain(|(of, _, _)| of != path);
+            if stamp.modified.and_then(|time| time.elapsed().ok()).is_some_and(|age| age > SETTLED) {
+                known.truncate(KEPT - 1);
+                known.insert(0, (path.to_owned(), stamp, Arc::clone(&offsets)));
+            }
+        });
         offsets
     };
     offsets.get(&(topic.to_owned(), partition)).copied()
 }
 
 fn stamp(path: &Path) -> Option<Stamp> {
-    let file = fs::metadata(path).ok()?;
-    Some(Stamp { identity: FileIdentity::of(&file), len: file.len(), modified: file.modified().ok()? })
+    let found = storage::status(path).ok()?;
+    Some(Stamp { identity: found.identity, len: found.len, modified: found.modified })
 }
 
 /// Parse the lines; on an error, return its byte offset, what was expected and what was found.

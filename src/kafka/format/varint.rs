@@ -37,7 +37,7 @@ impl<'a> Cursor<'a> {
 
     /// Return the bits of a number of at most `most` bytes.
     #[inline]
-    fn unsigned(&mut self, most: u32) -> Option<u64> {
+    pub(crate) fn unsigned(&mut self, most: u32) -> Option<u64> {
         // Nearly all numbers of a record take one or two bytes.
         match *self.rest {
             [first, ref rest @ ..] if first < 0x80 => {

@@ -71,9 +71,12 @@ impl IndexFile {
         let base_offset = options.base_offset.or_else(|| base_offset(path)).ok_or_else(|| {
             Error::InvalidArgument(format!("{}: the name does not begin with a base offset", path.display()))
         })?;
-        let file = open_file(path, options.write)?;
-        let writer = options.write.then(|| lock_writer(path, &file)).transpose()?;
-        let source = FileSource::new(file, path, false, options.access)?;
+        let (writer, source) = if options.write {
+            let file = open_file(path, true)?;
+            (Some(lock_writer(path, &file)?), FileSource::new(file, path, false, options.access)?)
+        } else {
+            (None, FileSource::open(path, options.access)?)
+        };
         let len = source.len();
         if len > MOST_BYTES {
             return Err(Error::corrupt(

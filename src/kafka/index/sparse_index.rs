@@ -18,7 +18,7 @@ pub trait SparseIndex: Sized + Send + Sync {
     /// Open a file for reading, or for appends as well. Nothing is created.
     ///
     /// # Errors
-    /// The system's error; `Corrupt` for a file that is too long for a broker; `WouldBlock` if another writer has it open.
+    /// The system's error; `Corrupt` for a file that is too long for a broker; `Locked` if another writer has it open.
     fn open(path: &Path, options: &IndexOptions) -> Result<Self>;
 
     /// Create a file of zeros, and open it for appends.

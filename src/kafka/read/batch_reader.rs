@@ -8,7 +8,7 @@ use arrow_schema::SchemaRef;
 use super::batch_columns::{BatchColumns, Column, Details};
 use super::segment::Segment;
 use super::segment_reader::{OnError, SegmentReader, SegmentRows, Step};
-use super::walk::{Reads, Tail, Walk};
+use super::walk::{Reads, Tail, Walk, undecodable};
 use crate::error::{Error, Result};
 use crate::io::FileSource;
 use crate::kafka::format::batch_cursor::BatchCursor;
@@ -157,7 +157,10 @@ impl BatchRows {
         if let Err(flaw) = header.check_size(most) {
             return Ok(Err(flaw));
         }
-        self.walk.batch(&self.source, header).map(Ok).map_err(|e| Error::io(self.segment.path(), e))
+        match self.walk.batch(&self.source, header) {
+            Ok(batch) => Ok(Ok(batch)),
+            Err(error) => undecodable(error).map(Err).map_err(|e| Error::io(self.segment.path(), e)),
+        }
     }
 
     fn first_offset(&mut self, header: &Header) -> Result<std::result::Result<i64, Flaw>> {

@@ -123,6 +123,13 @@ impl Segment {
         Ok(largest)
     }
 
+    /// Return the position of the first batch after a position that the offset index names; `None` also without an index.
+    pub(crate) fn indexed_position_after(&self, position: u64) -> Option<u64> {
+        let index = OffsetIndex::open(&self.beside(OffsetIndex::SUFFIX), &self.index_options()).ok()?;
+        let positions = (0..index.len()).filter_map(|slot| u64::try_from(index.entry(slot)?.position).ok());
+        positions.filter(|at| *at > position).min()
+    }
+
     /// Return places to split the segment, about `piece_bytes` apart, as offset and byte offset. They come from the offset index;
     /// there are none if it is missing or damaged. A wrong index only makes the pieces uneven.
     pub fn cut_points(&self, piece_bytes: u64) -> Vec<(i64, u64)> {

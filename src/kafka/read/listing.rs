@@ -3,13 +3,14 @@
 //! A broker tidies the directory when it starts. The listing decides the same and changes nothing. Source: `LogLoader#load`.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirEntry};
 use std::path::{Path, PathBuf};
 
 use super::missing::Unread;
 use super::segment::{Segment, SegmentOptions};
-use crate::error::{Error, Result};
-use crate::kafka::format::names::base_offset;
+use crate::error::Result;
+use crate::io::mounts::is_mounted;
+use crate::io::storage;
+use crate::kafka::format::names::{base_offset, topic_partition};
 
 const LOG: &str = ".log";
 const SNAPSHOT: &str = ".snapshot";
@@ -38,7 +39,7 @@ pub struct Listing {
     pub leftovers: Vec<PathBuf>,
     /// Other files, except the text files beside the segments.
     pub strays: Vec<PathBuf>,
-    /// Files that show a lost segment: a log that was compressed, or an index before the first segment.
+    /// Lost segments: a log that was compressed, an index before the first segment, an object that is missing.
     pub unread: Vec<Unread>,
 }
 
@@ -48,20 +49,18 @@ impl Listing {
     /// # Errors
     /// The system's error; after an interrupted swap `Corrupt`, if the new segments cannot be read to their ends.
     pub fn of(directory: &Path) -> Result<Self> {
-        let io = |e| Error::io(directory, e);
-        let entries = fs::read_dir(directory).map_err(io)?;
-        let mut entries = entries.collect::<std::io::Result<Vec<_>>>().map_err(io)?;
-        entries.sort_by_key(DirEntry::file_name);
+        let mut entries = storage::list(directory)?;
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
         let mut found = Self::default();
         let mut files = BTreeMap::<i64, SegmentFiles>::new();
         let mut swaps = BTreeMap::<i64, SegmentFiles>::new();
         let mut cleaned = None::<i64>;
         for entry in entries {
-            // A directory that was opened as "." has paths without it.
-            let path = directory.join(entry.file_name());
-            let name = entry.file_name().to_string_lossy().into_owned();
+            let name = entry.name.to_string_lossy().into_owned();
             let (stem, leftover) = split_leftover(&name);
-            let Some((offset, suffix)) = segment_file(stem).filter(|_| is_file(&entry)) else {
+            let segment_file = segment_file(stem).filter(|_| entry.is_file());
+            let path = entry.path;
+            let Some((offset, suffix)) = segment_file else {
                 if !is_text_file(&name) && !is_metadata_snapshot(&name) {
                     found.strays.push(path);
                 }
@@ -88,6 +87,11 @@ impl Listing {
             }
         }
         found.name_unread();
+        for (name, found_instead) in storage::missing(directory)? {
+            if let Some(base_offset) = base_offset(Path::new(&name)) {
+                found.unread.push(Unread { base_offset, found: found_instead });
+            }
+        }
         Ok(found)
     }
 
@@ -132,7 +136,7 @@ impl Listing {
         let renamed = self.strays.iter().filter(|path| is_renamed_log(&name_of(path)));
         for path in lost.chain(renamed) {
             if let Some(base_offset) = base_offset(path).filter(|offset| !self.segments.contains_key(offset)) {
-                self.unread.push(Unread { base_offset, name: name_of(path) });
+                self.unread.push(Unread { base_offset, found: format!("{}, which is not read", name_of(path)) });
             }
         }
     }
@@ -151,20 +155,18 @@ pub fn has_segments(directory: &Path) -> Result<bool> {
 /// # Errors
 /// The system's error.
 pub fn is_partition(directory: &Path) -> Result<bool> {
+    // A tree has directories of partitions only. To list one may take a request for each segment.
+    if is_mounted(directory) {
+        return Ok(topic_partition(directory).is_some());
+    }
     any_name(directory, |name| name == "partition.metadata" || name.ends_with(LOG) || is_renamed_log(name))
 }
 
 fn any_name(directory: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<bool> {
-    if !directory.is_dir() {
+    if !storage::is_directory(directory) {
         return Ok(false);
     }
-    let io = |e| Error::io(directory, e);
-    for entry in fs::read_dir(directory).map_err(io)? {
-        if is_wanted(&entry.map_err(io)?.file_name().to_string_lossy()) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    Ok(storage::list(directory)?.iter().any(|entry| is_wanted(&entry.name.to_string_lossy())))
 }
 
 /// Return whether a name is that of a log that is not read, such as a compressed one: `00000000000000000042.log.gz`.
@@ -204,13 +206,6 @@ fn is_metadata_snapshot(name: &str) -> bool {
             digits(offset, 20) && digits(epoch, 10) && !part.is_empty() && digits(part, part.len())
         }
         _ => false,
-    }
-}
-
-fn is_file(entry: &DirEntry) -> bool {
-    match entry.file_type() {
-        Ok(kind) if kind.is_symlink() => fs::metadata(entry.path()).is_ok_and(|followed| followed.is_file()),
-        kind => kind.is_ok_and(|kind| kind.is_file()),
     }
 }
 

@@ -12,13 +12,13 @@ use super::walk::{Reads, Tail, Walk};
 use crate::error::{Error, Result};
 use crate::report::{Finding, Flaw, Kind};
 
-/// A file that is not read, with the base offset of a segment in its name: compressed, or an index whose log is gone.
+/// A segment that is not read, and what is there in its place: a compressed log, an index whose log is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unread {
     /// The base offset.
     pub base_offset: i64,
-    /// The name of the file.
-    pub name: String,
+    /// What is found, in words.
+    pub found: String,
 }
 
 /// The offsets between two segments, or before the first one or after the last one.
@@ -72,7 +72,7 @@ impl Missing {
             }
             let before = gap.next.checked_sub(1).and_then(|number| segments.get(number));
             let found = match (there, before) {
-                (Some(file), _) => format!("{}, which is not read", file.name),
+                (Some(unread), _) => unread.found.clone(),
                 (None, Some(before)) if before.base_offset() == gap.begin => "an empty file".to_owned(),
                 (None, _) => "none".to_owned(),
             };
@@ -193,7 +193,7 @@ mod tests {
             })
             .collect();
         let unread: Vec<_> =
-            unread.iter().map(|(base, name)| Unread { base_offset: *base, name: (*name).to_owned() }).collect();
+            unread.iter().map(|(base, name)| Unread { base_offset: *base, found: (*name).to_owned() }).collect();
         let found = Missing::between(dir.path(), &opened, &unread, range, false).unwrap();
         found
             .findings
@@ -227,15 +227,15 @@ mod tests {
         let log = [(100, SEVEN), (700, EMPTIED), (1000, PLAIN)];
         assert_eq!(missing(&log, &[], ALL), []);
         let found = missing(&log, &[(800, "800.log.gz")], ALL);
-        assert_eq!(found, [(2, "a segment with the offsets 710 to 999: 800.log.gz, which is not read".to_owned())]);
+        assert_eq!(found, [(2, "a segment with the offsets 710 to 999: 800.log.gz".to_owned())]);
     }
 
     #[test]
     fn a_file_that_is_not_read_extends_the_log() {
         let found = missing(&[(1000, PLAIN)], &[(0, "0.log.gz"), (1003, "1003.log.gz")], ALL);
         let expected = [
-            (0, "a segment with the offsets 0 to 999: 0.log.gz, which is not read".to_owned()),
-            (1, "a segment with the offsets from 1003 on: 1003.log.gz, which is not read".to_owned()),
+            (0, "a segment with the offsets 0 to 999: 0.log.gz".to_owned()),
+            (1, "a segment with the offsets from 1003 on: 1003.log.gz".to_owned()),
         ];
         assert_eq!(found, expected);
         assert_eq!(missing(&[], &[(7, "7.log.gz")], ALL).len(), 1);

@@ -5,6 +5,8 @@ pub(crate) mod batch_order;
 pub(crate) mod batch_reader;
 pub(crate) mod checked_index;
 mod checked_walk;
+#[cfg(any(feature = "python", test))]
+pub(crate) mod group_offsets;
 mod header_column;
 pub(crate) mod header_scan;
 mod index_entries;

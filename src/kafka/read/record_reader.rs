@@ -11,7 +11,7 @@ use super::record_columns::Column;
 use super::record_filter::{KeyFilter, RecordFilter};
 use super::segment_range::SegmentRange;
 use super::segment_reader::{OnError, SegmentReader, SegmentRows, Step};
-use super::walk::{Reads, Tail, Walk};
+use super::walk::{Reads, Tail, Walk, undecodable};
 use crate::error::{Error, Result};
 use crate::io::FileSource;
 use crate::kafka::format::batch_cursor::{BatchCursor, CHUNK};
@@ -55,6 +55,8 @@ struct Current {
     order: BatchOrder,
     /// Position of the batch before, if it begins at or above the end offset.
     beyond: Option<u64>,
+    /// What was wrong with the last bytes that could not be decoded.
+    undecodable: Option<Flaw>,
 }
 
 /// A walk over ranges of segments that collects their records. Files are open only while they are read.
@@ -190,12 +192,32 @@ impl RecordRows {
         self.cursor = BatchCursor::new(segment.options().max_batch_bytes);
         let order = BatchOrder::new(segment.base_offset());
         let owner = Arc::new(Owner { topic: range.topic.clone(), partition: range.partition });
-        self.current = Some(Current { range, owner, source, batch: None, order, beyond: None });
+        self.current = Some(Current { range, owner, source, batch: None, order, beyond: None, undecodable: None });
         Ok(Step::Continue)
+    }
+
+    /// Report bytes that cannot be decoded, and go on behind them where the offset index leads to a batch.
+    fn pass_over(&mut self, mut current: Current, flaw: &Flaw) -> Result<()> {
+        let segment = Arc::clone(&current.range.segment);
+        // Several entries may lead to the same damage.
+        if current.undecodable.as_ref() != Some(flaw) {
+            self.report(Finding::new(segment.path(), self.walk.at, flaw.clone()))?;
+            current.undecodable = Some(flaw.clone());
+        }
+        if self.scan.on_error == OnError::Skip
+            && let Some(position) = segment.indexed_position_after(self.walk.at).filter(|at| *at < self.walk.end)
+        {
+            self.walk.restart(position, self.walk.end);
+            self.current = Some(current);
+        }
+        Ok(())
     }
 
     fn leave_range(&mut self, tail: &Tail) -> Result<()> {
         let Some(current) = self.current.take() else { return Ok(()) };
+        if let Tail::Undecodable(flaw) = tail {
+            return self.pass_over(current, flaw);
+        }
         let next_base = self.next_base(&current.range);
         let Some(flaw) = tail.flaw() else { return self.check_last_batch(&current, next_base) };
         // A byte range of the caller may end inside a batch.
@@ -275,7 +297,15 @@ impl RecordRows {
         if let Err(flaw) = header.check_size(options.max_batch_bytes) {
             return self.refuse(header, flaw);
         }
-        let batch = self.walk.batch(&current.source, header).map_err(|e| Error::io(segment.path(), e))?;
+        let batch = match self.walk.batch(&current.source, header) {
+            Ok(batch) => batch,
+            Err(error) => {
+                let flaw = undecodable(error).map_err(|e| Error::io(segment.path(), e))?;
+                // The next batch may begin in the same damage.
+                current.undecodable = Some(flaw.clone());
+                return self.refuse(header, flaw);
+            }
+        };
         if self.scan.check_crc
             && let Err(flaw) = header.check_crc(batch)
         {

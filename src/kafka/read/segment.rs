@@ -1,16 +1,17 @@
 //! One segment: a `.log` file and the indexes beside it, read only.
 
-use std::fs::Metadata;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use super::checked_index::CheckedIndex;
 use crate::error::{Error, Result};
+use crate::io::mounts::is_mounted;
 use crate::io::open_cache::{OpenCache, Slot};
-use crate::io::regular_file::open_file;
-use crate::io::{Access, FileIdentity, FileSource};
+use crate::io::regular_file::{NotAFile, open_file};
+use crate::io::remote::is_remote;
+use crate::io::storage::{self, Kind, Status};
+use crate::io::{Access, FileSource};
 use crate::kafka::compat::Compat;
 use crate::kafka::format::names::{base_offset, topic_partition};
 use crate::kafka::index::index_file::{Check, IndexOptions};
@@ -59,9 +60,7 @@ pub struct Segment {
     path: PathBuf,
     topic_partition: Option<(String, i32)>,
     base_offset: i64,
-    len: u64,
-    identity: FileIdentity,
-    modified: Option<SystemTime>,
+    opened: Status,
     options: SegmentOptions,
     open: Arc<Slot<OpenFiles>>,
 }
@@ -76,20 +75,19 @@ impl Segment {
             Error::InvalidArgument(format!("{}: the name does not begin with a base offset", path.display()))
         })?;
         // A directory is an error here, not at the first look-up.
-        let log = open_file(path, false)?.metadata().map_err(|e| Error::io(path, e))?;
-        let topic_partition = std::path::absolute(path)
+        let opened = if is_remote(path) {
+            storage::status(path)?
+        } else {
+            Status::from(open_file(path, false)?.metadata().map_err(|e| Error::io(path, e))?)
+        };
+        if opened.kind == Kind::Directory {
+            return Err(NotAFile::Directory.error(path));
+        }
+        let absolute = if is_remote(path) { Ok(path.to_owned()) } else { std::path::absolute(path) };
+        let topic_partition = absolute
             .ok()
             .and_then(|path| path.parent().and_then(topic_partition).map(|(topic, id)| (topic.to_owned(), id)));
-        Ok(Self {
-            path: path.to_owned(),
-            topic_partition,
-            base_offset,
-            len: log.len(),
-            identity: FileIdentity::of(&log),
-            modified: log.modified().ok(),
-            options,
-            open: Arc::default(),
-        })
+        Ok(Self { path: path.to_owned(), topic_partition, base_offset, opened, options, open: Arc::default() })
     }
 
     /// Path of the log.
@@ -109,12 +107,12 @@ impl Segment {
 
     /// Length of the log in bytes when it was opened.
     pub fn len(&self) -> u64 {
-        self.len
+        self.opened.len
     }
 
     /// True if the log is empty.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.opened.len == 0
     }
 
     /// The options that it was opened with.
@@ -124,13 +122,16 @@ impl Segment {
 
     /// Open the log again, for a reader of its own.
     pub(crate) fn open_source(&self) -> Result<FileSource> {
-        let file = open_file(&self.path, false)?;
-        let now = file.metadata().map_err(|e| Error::io(&self.path, e))?;
+        let file = if is_remote(&self.path) { None } else { Some(open_file(&self.path, false)?) };
+        let now = match &file {
+            None => storage::status(&self.path)?,
+            Some(file) => Status::from(file.metadata().map_err(|e| Error::io(&self.path, e))?),
+        };
         if let Some(found) = self.changed_to(&now) {
             let text = format!(
                 "expected the segment of {} bytes, as it was when the read was planned, found {found}: it was truncated or \
                  compacted since; read again",
-                self.len
+                self.opened.len
             );
             return Err(Error::io(&self.path, io::Error::new(ErrorKind::StaleNetworkFileHandle, text)));
         }
@@ -138,17 +139,20 @@ impl Segment {
             Access::Auto | Access::Pread => Access::Pread,
             Access::Mmap => Access::Mmap,
         };
-        FileSource::new(file, &self.path, false, access)
+        file.map_or_else(
+            || FileSource::open(&self.path, access),
+            |file| FileSource::new(file, &self.path, false, access),
+        )
     }
 
     /// Return what is at the path in place of this log; `None` for the log itself, which may have grown.
-    fn changed_to(&self, now: &Metadata) -> Option<String> {
-        if now.len() < self.len {
-            return Some(format!("{} bytes", now.len()));
+    fn changed_to(&self, now: &Status) -> Option<String> {
+        if now.len < self.opened.len {
+            return Some(format!("{} bytes", now.len));
         }
         // Some network file systems invent an inode whenever they meet a file, but not its length and time.
         let is_other =
-            FileIdentity::of(now) != self.identity && (now.len(), now.modified().ok()) != (self.len, self.modified);
+            now.identity != self.opened.identity && (now.len, now.modified) != (self.opened.len, self.opened.modified);
         is_other.then(|| "another file".to_owned())
     }
 
@@ -182,7 +186,11 @@ impl Segment {
     }
 
     fn open_index<I: SparseIndex>(&self) -> Result<CheckedIndex<I>> {
-        let index = if_exists(I::open(&self.beside(I::SUFFIX), &self.index_options()))?;
+        let index = match if_exists(I::open(&self.beside(I::SUFFIX), &self.index_options())) {
+            // The log itself has all answers.
+            Err(Error::Corrupt { .. }) if is_mounted(&self.path) => None,
+            opened => opened?,
+        };
         Ok(CheckedIndex::new(index))
     }
 
@@ -191,7 +199,7 @@ impl Segment {
         IndexOptions {
             check: self.options.check,
             base_offset: Some(self.base_offset),
-            log_len: Some(self.len),
+            log_len: Some(self.opened.len),
             ..IndexOptions::default()
         }
     }
@@ -241,7 +249,7 @@ mod tests {
         fs::rename(&copy, &path).unwrap();
         assert!(says().unwrap_err().contains("found another file"));
         fs::write(&copy, &bytes).unwrap();
-        fs::File::options().write(true).open(&copy).unwrap().set_modified(planned.modified.unwrap()).unwrap();
+        fs::File::options().write(true).open(&copy).unwrap().set_modified(planned.opened.modified.unwrap()).unwrap();
         fs::rename(&copy, &path).unwrap();
         assert_eq!(says(), Ok(()), "another inode, the same length and time");
         fs::write(&path, &bytes[..100]).unwrap();

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::error::Undecodable;
 use crate::io::{ReadAt, Window};
 use crate::kafka::compat::Compat;
 use crate::kafka::format::header::{self, HEADER_SIZE, Header, LEAST_SIZE, LOG_OVERHEAD, UP_TO_MAGIC};
@@ -40,6 +41,14 @@ pub(crate) enum Tail {
         /// The magic of the header.
         magic: i8,
     },
+    /// Bytes that their storage has and that cannot be decoded.
+    Undecodable(Flaw),
+}
+
+/// Return what is wrong with bytes that cannot be decoded; other errors remain.
+pub(crate) fn undecodable(error: io::Error) -> io::Result<Flaw> {
+    let Undecodable { path, offset, expected, found } = error.downcast()?;
+    Ok(Flaw::new(Kind::RemoteChunk, format_args!("{expected} at byte {offset} of {}", path.display()), found))
 }
 
 impl Tail {
@@ -59,6 +68,7 @@ impl Tail {
                 let least = if *magic < 2 { LEAST_SIZE.unsigned_abs() as usize } else { HEADER_SIZE - LOG_OVERHEAD };
                 Some(Flaw::new(Kind::BatchSize, format_args!("a size of at least {least}"), format_args!("{stated}")))
             }
+            Self::Undecodable(flaw) => Some(flaw.clone()),
         }
     }
 
@@ -66,7 +76,7 @@ impl Tail {
     pub(crate) fn is_expected(&self) -> bool {
         match self {
             Self::End | Self::Torn { .. } | Self::Zeros { .. } => true,
-            Self::Size { .. } => false,
+            Self::Size { .. } | Self::Undecodable(_) => false,
         }
     }
 
@@ -75,7 +85,7 @@ impl Tail {
         match self {
             // COMPAT(kafka FileLogInputStream#nextBatch): where the bytes are enough for a size, a size of 0 is an error.
             Self::Zeros { left } => compat.is_none() || *left <= UP_TO_MAGIC as u64,
-            Self::End | Self::Torn { .. } | Self::Size { .. } => self.is_expected(),
+            Self::End | Self::Torn { .. } | Self::Size { .. } | Self::Undecodable(_) => self.is_expected(),
         }
     }
 }
@@ -111,6 +121,10 @@ impl Walk {
 
     /// Return the next batch, or the end of the walk.
     pub(crate) fn next<S: ReadAt + ?Sized>(&mut self, source: &S) -> io::Result<Result<Header, Tail>> {
+        self.read_next(source).or_else(|error| undecodable(error).map(|flaw| Err(Tail::Undecodable(flaw))))
+    }
+
+    fn read_next<S: ReadAt + ?Sized>(&mut self, source: &S) -> io::Result<Result<Header, Tail>> {
         let left = self.end.saturating_sub(self.at);
         if left <= UP_TO_MAGIC as u64 {
             return Ok(Err(if left == 0 { Tail::End } else { self.short_tail(source, left)? }));
@@ -174,6 +188,10 @@ impl Walk {
         source: &S,
         header: &Header,
     ) -> io::Result<Result<(), Flaw>> {
+        self.compare_crc(source, header).or_else(|error| undecodable(error).map(Err))
+    }
+
+    fn compare_crc<S: ReadAt + ?Sized>(&mut self, source: &S, header: &Header) -> io::Result<Result<(), Flaw>> {
         if header.size as usize <= PIECE {
             return self.batch(source, header).map(|batch| header.check_crc(batch));
         }

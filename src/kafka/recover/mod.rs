@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::io::FileSource;
+use crate::io::storage;
 use crate::kafka::format::batch_cursor::BatchCursor;
 use crate::kafka::format::control_record::ControlType;
 use crate::kafka::format::header::{Header, NO_TIMESTAMP};
@@ -236,7 +237,7 @@ impl Segment {
             offset_index: rebuild.offset_index,
             time_index: rebuild.time_index,
             // The broker empties an existing file, and creates one only for an entry.
-            transaction_index: (!markers.index.is_empty() || self.beside(".txnindex").is_file())
+            transaction_index: (!markers.index.is_empty() || storage::exists(&self.beside(".txnindex")))
                 .then_some(markers.index),
             max_timestamp: rebuild.max_timestamp,
             next_offset: end,

@@ -1,10 +1,10 @@
 //! The check of a segment against the rest of its log: the segment before it, the leader epochs, and the indexes of a closed
 //! segment, which must exist and be trimmed.
 
-use std::fs;
 use std::path::Path;
 
 use crate::error::{Error, Result};
+use crate::io::storage;
 use crate::io::{Access, FileSource, ReadAt};
 use crate::kafka::format::header::NO_TIMESTAMP;
 use crate::kafka::index::index_file::{Check, IndexOptions};
@@ -110,18 +110,22 @@ impl Segment {
 /// Report the last slot of an index if it is zeros.
 fn unused_slots(path: &Path, entry_size: u64, least: u64) -> Result<Option<Finding>> {
     let io = |e| Error::io(path, e);
-    let whole = match fs::metadata(path) {
-        Ok(metadata) => metadata.len() / entry_size,
+    let whole = match storage::status(path) {
+        Ok(found) => found.len / entry_size,
         // Deleted since it was listed.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(io(error)),
+        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
     };
     if whole < least {
         return Ok(None);
     }
     let at = (whole - 1) * entry_size;
     let mut entry = vec![0; usize::try_from(entry_size).unwrap_or(0)];
-    FileSource::open(path, Access::Pread)?.read_exact_at(&mut entry, at).map_err(io)?;
+    match FileSource::open(path, Access::Pread)?.read_exact_at(&mut entry, at).map_err(io) {
+        // The check of the index reports it.
+        Err(Error::Corrupt { .. }) => return Ok(None),
+        read => read?,
+    }
     let flaw = || {
         Flaw::new(Kind::IndexTail, "an index that is trimmed to its entries, as in every segment but the last", "zeros")
     };

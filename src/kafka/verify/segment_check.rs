@@ -14,7 +14,7 @@ use crate::kafka::index::time_index::TimeIndex;
 use crate::kafka::index::transaction_index::{self, AbortedTransaction};
 use crate::kafka::read::batch_order::BatchOrder;
 use crate::kafka::read::segment::{Segment, if_exists};
-use crate::kafka::read::walk::{Reads, Walk};
+use crate::kafka::read::walk::{Reads, Tail, Walk};
 use crate::report::{Finding, Flaw, Kind, Report};
 
 impl Segment {
@@ -28,7 +28,7 @@ impl Segment {
         self.verify_index_beside::<OffsetIndex>(&batches, &mut verified)?;
         self.verify_index_beside::<TimeIndex>(&batches, &mut verified)?;
         let path = self.beside(".txnindex");
-        if let Some((entries, rest)) = if_exists(transaction_index::read(&path))? {
+        if let Some((entries, rest)) = read_index(transaction_index::read(&path), &mut verified)? {
             self.verify_transactions(&path, &entries, rest, &mut verified);
         }
         Ok(verified)
@@ -37,7 +37,7 @@ impl Segment {
     fn verify_index_beside<I: VerifiableIndex>(&self, batches: &BatchTable, verified: &mut Report) -> Result<()> {
         let options =
             IndexOptions { check: Check::Trust, base_offset: Some(self.base_offset()), ..IndexOptions::default() };
-        if let Some(index) = if_exists(I::open(&self.beside(I::SUFFIX), &options))? {
+        if let Some(index) = read_index(I::open(&self.beside(I::SUFFIX), &options), verified)? {
             check_entries(&index, Some(batches), verified);
         }
         Ok(())
@@ -50,9 +50,19 @@ impl Segment {
         let mut cursor = BatchCursor::new(limit);
         let mut batches = BatchTable::default();
         let (mut order, mut records) = (BatchOrder::new(self.base_offset()), 0u64);
+        let mut undecodable = None;
         let tail = loop {
             let header = match walk.next(&source).map_err(|e| Error::io(self.path(), e))? {
                 Ok(header) => header,
+                Err(Tail::Undecodable(flaw)) => {
+                    if undecodable.as_ref() != Some(&flaw) {
+                        verified.findings.push(Finding::new(self.path(), walk.at, flaw.clone()));
+                        undecodable = Some(flaw);
+                    }
+                    let Some(position) = self.indexed_position_after(walk.at) else { break Tail::End };
+                    walk.restart(position, walk.end);
+                    continue;
+                }
                 Err(tail) => break tail,
             };
             let mut report = |flaw| verified.findings.push(Finding::new(self.path(), header.position, flaw));
@@ -100,6 +110,17 @@ impl Segment {
             verified.findings.push(Finding::new(path, entries.len() as u64 * size, flaw));
         }
         verified.checked.push(("aborted transactions", entries.len() as u64));
+    }
+}
+
+/// Return an index that was read; `None` if it is missing, or if its bytes cannot be decoded, which is a finding.
+fn read_index<T>(read: Result<T>, verified: &mut Report) -> Result<Option<T>> {
+    match if_exists(read) {
+        Err(Error::Corrupt { path, offset, expected, found }) => {
+            verified.findings.push(Finding { path, offset, kind: Kind::RemoteChunk, expected, found });
+            Ok(None)
+        }
+        read => read,
     }
 }
 

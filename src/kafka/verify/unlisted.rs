@@ -1,10 +1,10 @@
 //! Aborted transactions that the index of their segment does not list, so that a broker's committed reads return their records.
 
 use std::collections::HashSet;
-use std::fs;
 use std::sync::Arc;
 
 use crate::error::Result;
+use crate::io::storage;
 use crate::kafka::index::transaction_index;
 use crate::kafka::read::producer_state::ProducerState;
 use crate::kafka::read::segment::Segment;
@@ -36,8 +36,8 @@ pub fn unlisted_transactions(segments: &[Arc<Segment>], after_crash: bool) -> Re
             "the transaction of producer {} that was aborted at offset {}",
             missed.producer_id, missed.last_offset
         );
-        findings.push(match fs::metadata(&path) {
-            Ok(index) => Finding::new(&path, index.len(), Flaw::new(Kind::IndexEntry, what, "no entry")),
+        findings.push(match storage::status(&path) {
+            Ok(index) => Finding::new(&path, index.len, Flaw::new(Kind::IndexEntry, what, "no entry")),
             Err(_) => Finding::new(&path, 0, Flaw::new(Kind::FileMissing, format!("an index with {what}"), "none")),
         });
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 
+use super::super::location::{PyPath, python_paths};
 use super::super::{integer, report};
 use crate::kafka::{self, DumpOptions, Listing, SegmentFiles, checkpoint, transaction_index};
 
@@ -20,11 +21,11 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// The attributes of `logdex.kafka.files.Listing`.
 type Listed = (
-    BTreeMap<i64, SegmentFiles>,
-    BTreeMap<i64, PathBuf>,
-    Vec<PathBuf>,
-    Vec<PathBuf>,
-    Vec<PathBuf>,
+    BTreeMap<i64, BTreeMap<&'static str, PyPath>>,
+    BTreeMap<i64, PyPath>,
+    Vec<PyPath>,
+    Vec<PyPath>,
+    Vec<PyPath>,
     BTreeMap<i64, String>,
 );
 
@@ -32,8 +33,16 @@ type Listed = (
 #[pyfunction]
 fn list_partition(py: Python<'_>, directory: PathBuf) -> PyResult<Listed> {
     let Listing { segments, snapshots, orphans, leftovers, strays, unread } = py.detach(|| Listing::of(&directory))?;
-    let unread = unread.into_iter().map(|file| (file.base_offset, file.name)).collect();
-    Ok((segments, snapshots, orphans, leftovers, strays, unread))
+    let unread = unread.into_iter().map(|file| (file.base_offset, file.found)).collect();
+    let files = |files: SegmentFiles| files.into_iter().map(|(suffix, path)| (suffix, PyPath(path))).collect();
+    Ok((
+        segments.into_iter().map(|(offset, parts)| (offset, files(parts))).collect(),
+        snapshots.into_iter().map(|(offset, path)| (offset, PyPath(path))).collect(),
+        python_paths(orphans),
+        python_paths(leftovers),
+        python_paths(strays),
+        unread,
+    ))
 }
 
 /// Return whether a path is a directory with a `.log` file.

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod files;
+mod group_offsets;
 mod key_entries;
 mod offset_index;
 mod producer_state;
@@ -10,6 +11,7 @@ mod records;
 mod recovered;
 mod segment;
 mod sparse_index;
+mod tiered;
 mod time_index;
 
 use pyo3::prelude::*;
@@ -21,7 +23,9 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     segment::register(m)?;
     key_entries::register(m)?;
     records::register(m)?;
+    group_offsets::register(m)?;
     producer_state::register(m)?;
     recovered::register(m)?;
-    files::register(m)
+    files::register(m)?;
+    tiered::register(m)
 }

@@ -38,7 +38,7 @@ impl PyProducerState {
     ///     CorruptFileError: The snapshot is damaged.
     ///     OSError: The file cannot be read.
     #[staticmethod]
-    fn of_snapshot(py: Python<'_>, #[pyo3(from_py_with = location::local_path)] path: PathBuf) -> PyResult<Self> {
+    fn of_snapshot(py: Python<'_>, #[pyo3(from_py_with = location::path)] path: PathBuf) -> PyResult<Self> {
         Ok(Self { state: Mutex::new(py.detach(|| ProducerState::of_snapshot(&path))?) })
     }
 

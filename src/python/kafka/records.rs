@@ -92,7 +92,7 @@ type NumberedFindings<'py> = (Vec<(usize, Bound<'py, PyAny>)>, u64);
 /// Args:
 ///     directory: The partition's directory.
 ///     segments: The segments, in ascending order.
-///     unread: Base offset and name of each file that is not read, as a compressed one.
+///     unread: Base offset of each segment that is not read, as a compressed one, and what is found instead.
 ///     begin: First offset that is looked at.
 ///     end: The offset after the last one.
 ///     compacted: Whether the partition is known to be compacted; otherwise gaps inside its segments show it.
@@ -111,7 +111,7 @@ fn missing_segments(
     compacted: bool,
 ) -> PyResult<NumberedFindings<'_>> {
     let segments = segments.iter().map(|segment| segment.get().inner()).collect::<PyResult<Vec<_>>>()?;
-    let unread: Vec<_> = unread.into_iter().map(|(base_offset, name)| Unread { base_offset, name }).collect();
+    let unread: Vec<_> = unread.into_iter().map(|(base_offset, found)| Unread { base_offset, found }).collect();
     let missing = py.detach(|| Missing::between(&directory, &segments, &unread, (begin, end), compacted))?;
     let (numbers, findings): (Vec<_>, Vec<_>) = missing.findings.into_iter().unzip();
     Ok((numbers.into_iter().zip(report::findings(py, &findings)?).collect(), missing.compacted))

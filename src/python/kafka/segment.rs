@@ -1,5 +1,6 @@
 //! `LogSegment` and `Slice`.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
 use super::super::closable::Closable;
+use super::super::location::PyPath;
 use super::super::time::{self, Round};
 use super::super::{convert, integer, location, report};
 use super::arguments::{self, check_word};
@@ -142,7 +144,7 @@ impl PyLogSegment {
 
 /// The call that opens a segment when it is unpickled.
 type Reduced<'py> =
-    (Bound<'py, PyAny>, (PathBuf, Option<String>, Option<i32>, Option<&'static str>, String, Option<String>, i64));
+    (Bound<'py, PyAny>, (PyPath, Option<String>, Option<i32>, Option<&'static str>, String, Option<String>, i64));
 
 /// Open a segment when it is unpickled.
 #[pyfunction]
@@ -157,7 +159,7 @@ fn _open_log_segment(
     compat: Option<&str>,
     max_batch_bytes: i64,
 ) -> PyResult<PyLogSegment> {
-    PyLogSegment::open(py, path, topic, partition, check, access, compat, max_batch_bytes)
+    PyLogSegment::open(py, path, topic, partition, check, access, compat, max_batch_bytes, None)
 }
 
 #[pymethods]
@@ -174,23 +176,26 @@ impl PyLogSegment {
     ///     access: "auto" (by `pread`), "mmap" or "pread".
     ///     compat: A release such as "3.9.0", whose answers are returned.
     ///     max_batch_bytes: A larger batch, stored or uncompressed, is an error; at most 2000000000.
+    ///     storage_options: Options of the store of a URL, by the names of the object_store crate.
     ///
     /// Raises:
     ///     OSError: The file cannot be read.
     ///     ValueError: The name has no base offset.
     #[staticmethod]
-    #[pyo3(signature = (log_file, *, topic=None, partition=None, check=None, access="auto", compat=None, max_batch_bytes=67_108_864))]
+    #[pyo3(signature = (log_file, *, topic=None, partition=None, check=None, access="auto", compat=None, max_batch_bytes=67_108_864, storage_options=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
     fn open(
         py: Python<'_>,
-        #[pyo3(from_py_with = location::local_path)] log_file: PathBuf,
+        log_file: PathBuf,
         topic: Option<String>,
         #[pyo3(from_py_with = integer::partition)] partition: Option<i32>,
         check: Option<&str>,
         access: &str,
         compat: Option<&str>,
         #[pyo3(from_py_with = integer::max_batch_bytes)] max_batch_bytes: i64,
+        storage_options: Option<BTreeMap<String, String>>,
     ) -> PyResult<Self> {
+        let log_file = location::located(&log_file, storage_options)?;
         let limit = usize::try_from(max_batch_bytes).ok().filter(|_| max_batch_bytes <= MOST_BATCH_BYTES);
         let default = if compat.is_some() { Check::Trust } else { Check::Verify };
         let options = SegmentOptions {
@@ -214,10 +219,39 @@ impl PyLogSegment {
         })
     }
 
+    /// Open a segment that is in memory. It has no indexes.
+    ///
+    /// Args:
+    ///     name: The name of the log file, which begins with the base offset; with that of the partition's directory before it,
+    ///         as `orders-0/00000000000000000000.log`, the rows have topic and partition.
+    ///     data: The bytes of the log, which are copied.
+    ///     topic: As for `open`.
+    ///     partition: As for `open`.
+    ///     compat: As for `open`.
+    ///     max_batch_bytes: As for `open`.
+    ///
+    /// Raises:
+    ///     ValueError: A name without a base offset.
+    #[staticmethod]
+    #[pyo3(signature = (name, data, *, topic=None, partition=None, compat=None, max_batch_bytes=67_108_864))]
+    fn from_bytes(
+        py: Python<'_>,
+        name: &str,
+        data: &[u8],
+        topic: Option<String>,
+        #[pyo3(from_py_with = integer::partition)] partition: Option<i32>,
+        compat: Option<&str>,
+        #[pyo3(from_py_with = integer::max_batch_bytes)] max_batch_bytes: i64,
+    ) -> PyResult<Self> {
+        let (files, path) = location::in_memory(name, data)?;
+        let opened = Self::open(py, path, topic, partition, None, "auto", compat, max_batch_bytes, None)?;
+        Ok(Self { segment: opened.segment.reading(files), ..opened })
+    }
+
     /// The file.
     #[getter]
-    fn path(&self) -> PathBuf {
-        self.segment.path().to_owned()
+    fn path(&self) -> PyPath {
+        PyPath(self.segment.path().to_owned())
     }
 
     /// Topic of the rows.
@@ -574,8 +608,8 @@ impl PyLogSegment {
         epochs: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = integer::previous_end)] previous_end: Option<i64>,
         closed: bool,
-        #[pyo3(from_py_with = location::optional_local_path)] offset_index: Option<PathBuf>,
-        #[pyo3(from_py_with = location::optional_local_path)] time_index: Option<PathBuf>,
+        #[pyo3(from_py_with = location::optional_path)] offset_index: Option<PathBuf>,
+        #[pyo3(from_py_with = location::optional_path)] time_index: Option<PathBuf>,
     ) -> PyResult<(Vec<Bound<'py, PyAny>>, i64)> {
         let segment = self.inner()?;
         let epochs = arguments::epochs(epochs)?;
@@ -614,7 +648,7 @@ impl PyLogSegment {
     }
 
     fn __repr__(&self) -> String {
-        format!("LogSegment({:?})", self.segment.path().display().to_string())
+        format!("LogSegment({:?})", location::shown(self.segment.path()))
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {

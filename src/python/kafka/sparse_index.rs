@@ -9,7 +9,7 @@ use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3_arrow::{PyArray, PyRecordBatchReader};
 
-use super::super::{convert, report};
+use super::super::{convert, location, report};
 use super::arguments;
 use crate::error::Result;
 use crate::kafka::{Check, IndexOptions, Segment, SegmentOptions, VerifiableIndex, verify_index};
@@ -150,7 +150,7 @@ impl<I: PyIndex> Handle<I> {
     }
 
     fn is_closed(&self) -> PyErr {
-        PyValueError::new_err(format!("{} is closed", self.path.display()))
+        PyValueError::new_err(format!("{} is closed", location::shown(&self.path)))
     }
 
     pub(super) fn closed(&self) -> bool {
@@ -177,7 +177,7 @@ impl<I: PyIndex> Handle<I> {
         self.with(|index| {
             let entry = usize::try_from(n).ok().and_then(|n| index.entry(n));
             entry.map(I::pair).ok_or_else(|| {
-                let (path, len) = (self.path.display(), index.len());
+                let (path, len) = (location::shown(&self.path), index.len());
                 PyIndexError::new_err(format!("{path}: no entry {n}, the index has {len} entries"))
             })
         })
@@ -236,7 +236,7 @@ impl<I: PyIndex> Handle<I> {
     }
 
     pub(super) fn repr(&self) -> String {
-        let path = self.path.display().to_string();
+        let path = location::shown(&self.path);
         match self.with(|index| Ok((index.base_offset(), index.len()))) {
             Ok((base, len)) => format!("{}({path:?}, base_offset={base}, entries={len})", I::CLASS),
             Err(_) => format!("{}({path:?}, closed)", I::CLASS),
@@ -254,7 +254,7 @@ impl<I: PyIndex> Handle<I> {
 fn log_beside(path: &Path, suffix: &str) -> Option<Segment> {
     let name = path.file_name()?.to_str()?.strip_suffix(suffix)?;
     let log = path.with_file_name(format!("{name}.log"));
-    log.is_file().then(|| Segment::open(&log, SegmentOptions::default()).ok()).flatten()
+    crate::io::storage::exists(&log).then(|| Segment::open(&log, SegmentOptions::default()).ok()).flatten()
 }
 
 fn columns<I: PyIndex>(entries: &[I::Entry]) -> (Fields, Vec<ArrayRef>) {
@@ -280,7 +280,7 @@ macro_rules! sparse_index_class {
             compat: Option<&str>,
             base_offset: Option<i64>,
         ) -> PyResult<$class> {
-            $class::open(py, path, "r", check, access, compat, base_offset)
+            $class::open(py, path, "r", check, access, compat, base_offset, None)
         }
 
         #[pymethods]
@@ -294,22 +294,26 @@ macro_rules! sparse_index_class {
             ///     access: "auto", "mmap" or "pread", for the one pass when the file is opened.
             ///     compat: A release, or None.
             ///     base_offset: What entries are relative to; by default from the file's name.
+            ///     storage_options: Options of the store of a URL, by the names of the object_store crate.
             ///
             /// Raises:
-            ///     BlockingIOError: "r+" while another writer has the file open.
+            ///     LockedError: "r+" while another writer has the file open.
             ///     OSError: The file cannot be opened.
             ///     ValueError: The name has no base offset, and none is given.
             #[staticmethod]
-            #[pyo3(signature = (path, *, mode="r", check="verify", access="auto", compat=None, base_offset=None))]
+            #[pyo3(signature = (path, *, mode="r", check="verify", access="auto", compat=None, base_offset=None, storage_options=None))]
+            #[expect(clippy::too_many_arguments, reason = "keywords of the Python call")]
             fn open(
                 py: Python<'_>,
-                #[pyo3(from_py_with = location::local_path)] path: PathBuf,
+                path: PathBuf,
                 mode: &str,
                 check: &str,
                 access: &str,
                 compat: Option<&str>,
                 #[pyo3(from_py_with = integer::base_offset)] base_offset: Option<i64>,
+                storage_options: Option<std::collections::BTreeMap<String, String>>,
             ) -> PyResult<Self> {
+                let path = location::located(&path, storage_options)?;
                 Handle::open(py, path, mode, check, access, compat, base_offset)
                     .map(Self)
             }
@@ -334,8 +338,8 @@ macro_rules! sparse_index_class {
 
             /// The file.
             #[getter]
-            fn path(&self) -> PathBuf {
-                self.0.path()
+            fn path(&self) -> $crate::python::location::PyPath {
+                $crate::python::location::PyPath(self.0.path())
             }
 
             /// Offset that entries are relative to.
@@ -449,7 +453,7 @@ macro_rules! sparse_index_class {
             fn verify<'py>(
                 &self,
                 py: Python<'py>,
-                #[pyo3(from_py_with = location::optional_local_path)] log: Option<PathBuf>,
+                #[pyo3(from_py_with = location::optional_path)] log: Option<PathBuf>,
             ) -> PyResult<Bound<'py, PyAny>> {
                 self.0.verify(py, log)
             }

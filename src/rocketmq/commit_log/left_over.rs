@@ -5,8 +5,6 @@
 //! deletes all later files. The other is the padding of a file that was filled later: the broker writes only the first
 //! bytes of a BLANK frame. Only a look-up in one of these places needs this check. Its result is kept.
 
-use std::sync::PoisonError;
-
 use crate::error::{Error, Result};
 use crate::io::ReadAt;
 use crate::rocketmq::commit_log::decode::suspect::Suspect;
@@ -49,11 +47,12 @@ impl CommitLog {
         if self.options.broker_end {
             return Ok(true);
         }
-        let mut behind = self.ends.behind.lock().unwrap_or_else(PoisonError::into_inner);
-        if behind.as_ref().is_none_or(|behind| (behind.file, behind.end) != (file.start, end)) {
-            *behind = Some(Behind { file: file.start, end, cut_off: self.cut_off_behind(file, end)? });
-        }
-        Ok(behind.as_ref().is_some_and(|behind| behind.cut_off.binary_search(&phy_offset).is_ok()))
+        self.ends.behind.with(|behind| {
+            if behind.as_ref().is_none_or(|behind| (behind.file, behind.end) != (file.start, end)) {
+                *behind = Some(Behind { file: file.start, end, cut_off: self.cut_off_behind(file, end)? });
+            }
+            Ok(behind.as_ref().is_some_and(|behind| behind.cut_off.binary_search(&phy_offset).is_ok()))
+        })
     }
 
     /// Returns the number of the last file that was written to.
@@ -63,6 +62,9 @@ impl CommitLog {
     pub(super) fn last_written(&self, files: &[OffsetFile]) -> Result<Option<usize>> {
         if let Some(start) = self.pinned.as_ref().and_then(|pinned| pinned.last_written) {
             return Ok(files.iter().position(|file| file.start == start));
+        }
+        if let Some(known) = self.known_end(files)? {
+            return Ok(files.iter().position(|file| file.start == known.last_written));
         }
         for (number, file) in files.iter().enumerate().rev() {
             let mut head = [0u8; 8];
@@ -79,12 +81,12 @@ impl CommitLog {
 
     /// Returns the start of the padding of a full file; `None` if the end of the file is corrupt.
     fn filling(&self, file: &OffsetFile) -> Result<Option<u64>> {
-        let known = self.ends.filling.lock().unwrap_or_else(PoisonError::into_inner).get(&file.start).copied();
+        let known = self.ends.filling.with(|filling| filling.get(&file.start).copied());
         if let Some(known) = known {
             return Ok(known);
         }
         let found = self.find_filling(file)?.map(|at| file.start.saturating_add(at));
-        self.ends.filling.lock().unwrap_or_else(PoisonError::into_inner).insert(file.start, found);
+        self.ends.filling.with(|filling| filling.insert(file.start, found));
         Ok(found)
     }
 

@@ -3,13 +3,16 @@
 use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
 
 use crate::error::{Error, Result};
-use crate::io::{Access, FileSource};
+use crate::io::storage;
+use crate::io::{Access, FileSource, ProcessMutex, ReadAt as _};
 use crate::report::Report;
-use crate::rocketmq::commit_log::frame::Versions;
+use crate::rocketmq::commit_log::frame::{Frame, Versions};
 use crate::rocketmq::commit_log::scan::walk::Scan;
 use crate::rocketmq::offset_files::{self, Gap, OffsetFile, OpenFiles};
 
@@ -33,12 +36,15 @@ impl Default for Options {
     }
 }
 
+/// Bytes at the beginning of a range that are asked for with those of other ranges.
+const EXPECTED: u64 = 64 << 10;
+
 /// What is known about the ends of files.
 #[derive(Debug, Default)]
 pub(super) struct Ends {
     /// Start of the padding in each full file, by the start of the file.
-    pub(super) filling: Mutex<HashMap<u64, Option<u64>>>,
-    pub(super) behind: Mutex<Option<Behind>>,
+    pub(super) filling: ProcessMutex<HashMap<u64, Option<u64>>>,
+    pub(super) behind: ProcessMutex<Option<Behind>>,
 }
 
 /// The messages behind the end of the log.
@@ -50,6 +56,21 @@ pub(super) struct Behind {
     pub(super) cut_off: Vec<u64>,
 }
 
+/// The end of a log that was found before, and the last file as it was then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownEnd {
+    /// Start of the last file.
+    pub last_file: u64,
+    /// Start of the last file that holds messages.
+    pub last_written: u64,
+    /// Offset of the last message.
+    pub last_message: u64,
+    /// Offset after it.
+    pub end: u64,
+    /// Length of the last file that holds messages, its time in ns, and its `ETag`.
+    pub identity: (u64, Option<i64>, Option<String>),
+}
+
 /// The commit log of one directory, for reading. Each call lists the directory anew, because a broker adds and deletes
 /// files.
 #[derive(Debug)]
@@ -59,12 +80,19 @@ pub struct CommitLog {
     pub(super) options: Options,
     pub(super) open: OpenFiles,
     /// Start of the last message that [`Self::max_offset`] found, and of its file.
-    tail: Arc<Mutex<Option<(u64, u64)>>>,
+    tail: Arc<ProcessMutex<Option<(u64, u64)>>>,
+    /// The search for the end of a remote log that goes on.
+    ending: Arc<ProcessMutex<Option<Ending>>>,
     /// Offset after the first byte of the last message that the index leads to.
     led_to: Arc<AtomicU64>,
     pub(super) ends: Arc<Ends>,
+    known_end: Arc<ProcessMutex<Option<KnownEnd>>>,
     pub(super) pinned: Option<Pinned>,
 }
+
+/// Tells when a thread has found the end of a log, and the process that it is in.
+#[derive(Debug)]
+struct Ending(u32, Receiver<()>);
 
 /// The files of a log as they were listed once.
 #[derive(Clone, Debug)]
@@ -82,8 +110,18 @@ impl CommitLog {
     pub fn open(directory: &Path, options: Options) -> Result<Self> {
         let directories = offset_files::directories(directory);
         offset_files::list(&directories)?;
-        let (open, tail, led_to, ends) = (OpenFiles::default(), Arc::default(), Arc::default(), Arc::default());
-        Ok(Self { path: directory.to_owned(), directories, options, open, tail, led_to, ends, pinned: None })
+        Ok(Self {
+            path: directory.to_owned(),
+            directories,
+            options,
+            open: OpenFiles::default(),
+            tail: Arc::default(),
+            ending: Arc::default(),
+            led_to: Arc::default(),
+            ends: Arc::default(),
+            known_end: Arc::default(),
+            pinned: None,
+        })
     }
 
     /// Returns this log with the files that it has now: none is added, and a missing one is an error.
@@ -91,16 +129,7 @@ impl CommitLog {
     /// # Errors
     /// The system's error, with the path.
     pub fn pinned(&self) -> Result<Self> {
-        Ok(Self {
-            path: self.path.clone(),
-            directories: self.directories.clone(),
-            options: self.options,
-            open: self.open.clone(),
-            tail: Arc::clone(&self.tail),
-            led_to: Arc::clone(&self.led_to),
-            ends: Arc::clone(&self.ends),
-            pinned: Some(Pinned { files: self.listing()?, last_written: None }),
-        })
+        Ok(Self { pinned: Some(Pinned { files: self.listing()?, last_written: None }), ..self.shared() })
     }
 
     /// Returns a part of the log in a directory: the files of these paths. The directory is not listed, and a missing file is an
@@ -121,9 +150,11 @@ impl CommitLog {
             directories: offset_files::directories(directory),
             options,
             open: OpenFiles::default(),
-            tail: Arc::new(Mutex::new(last_message.map(|phy_offset| (last_written, phy_offset)))),
+            tail: Arc::new(ProcessMutex::of(last_message.map(|phy_offset| (last_written, phy_offset)))),
+            ending: Arc::default(),
             led_to: Arc::default(),
             ends: Arc::default(),
+            known_end: Arc::default(),
             pinned: Some(Pinned { files: files?.into(), last_written: Some(last_written) }),
         })
     }
@@ -207,7 +238,7 @@ impl CommitLog {
         if !gaps.is_empty() {
             let last = self.last_start(files)?;
             // A broker deletes expired files while the directory is listed, the oldest first.
-            gaps.retain(|gap| gap.end <= last && gap.before.exists());
+            gaps.retain(|gap| gap.end <= last && storage::exists(&gap.before));
         }
         let end = self.led_to();
         if let Some(last) = files.last().filter(|last| end > last.end()) {
@@ -300,27 +331,115 @@ impl CommitLog {
         let Some(first) = files.first() else {
             return Ok(0);
         };
+        if let Some(known) = self.known_end(&files)? {
+            return Ok(known.end);
+        }
         let Some(file) = self.last_written(&files)?.and_then(|number| files.get(number)) else {
             return Ok(first.start);
         };
-        let mut tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((start, at)) = *tail
-            && start == file.start
-            && at < file.end()
-        {
-            let mut walk = self.walk(vec![file.clone()], at, u64::MAX).starting_at_begin()?;
-            // If this message is gone, the log was truncated meanwhile.
-            if walk.advance()? && walk.message().is_some_and(|(_, frame)| frame.stated_phy_offset() == at.cast_signed())
+        self.wait_for_end();
+        self.tail.with(|tail| {
+            if let Some((start, at)) = *tail
+                && start == file.start
+                && at < file.end()
             {
-                return Self::walk_to_end(walk, file, &mut tail);
+                let mut walk = self.walk(vec![file.clone()], at, u64::MAX).starting_at_begin()?;
+                // If this message is gone, the log was truncated meanwhile.
+                let is_it = |frame: &Frame<'_>| frame.stated_phy_offset() == at.cast_signed();
+                if walk.advance()? && walk.message().is_some_and(|(_, frame)| is_it(&frame)) {
+                    return Self::walk_to_end(walk, file, tail);
+                }
+            }
+            Self::walk_to_end(self.walk(vec![file.clone()], file.start, u64::MAX), file, tail)
+        })
+    }
+
+    /// Lets [`Self::max_offset`] answer without a read as long as the last file is the one that was seen then.
+    pub fn know_end(&self, end: KnownEnd) {
+        self.tail.with(|tail| *tail = Some((end.last_written, end.last_message)));
+        self.known_end.with(|known| *known = Some(end));
+    }
+
+    /// Returns whether [`Self::max_offset`] answers without a read.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn is_end_known(&self) -> Result<bool> {
+        Ok(self.known_end(&self.listing()?)?.is_some())
+    }
+
+    /// The end that is known, if the log still ends with the same file.
+    pub(super) fn known_end(&self, files: &[OffsetFile]) -> Result<Option<KnownEnd>> {
+        let known = self.known_end.with(|known| known.clone());
+        let Some(known) = known.filter(|known| files.last().is_some_and(|last| last.start == known.last_file)) else {
+            return Ok(None);
+        };
+        let Some(file) = files.iter().find(|file| file.start == known.last_written) else { return Ok(None) };
+        let now = storage::status(&file.path)?;
+        Ok(((now.len, now.modified_ns(), now.etag().map(str::to_owned)) == known.identity).then_some(known))
+    }
+
+    /// Takes note that these ranges will be read. The first read of a remote log then asks for the beginnings of all.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn expect_ranges(&self, ranges: &[(u64, u64)]) -> Result<()> {
+        for file in self.listing()?.iter() {
+            for (begin, end) in ranges.iter().filter(|(begin, _)| (file.start..file.end()).contains(begin)) {
+                if let Some(source) = self.open_file(file)? {
+                    source.will_need(begin - file.start, end.saturating_sub(*begin).min(EXPECTED));
+                }
             }
         }
-        Self::walk_to_end(self.walk(vec![file.clone()], file.start, u64::MAX), file, &mut tail)
+        Ok(())
+    }
+
+    /// Let `find` call [`Self::expect_message`] in another thread, for a remote log. Whoever asks for the end waits for it.
+    pub fn find_end(&self, find: impl FnOnce(&Self) -> Result<()> + Send + 'static) {
+        let ending = Arc::default();
+        // Without the thread itself, so that it does not wait for itself.
+        let log = Self { ending, pinned: None, ..self.shared() };
+        let (done, ended) = mpsc::channel();
+        let look = move || {
+            // Without an answer the end is found from the beginning of the file, which raises the error again.
+            if find(&log).is_ok() {
+                _ = log.max_offset();
+            }
+            _ = done.send(());
+        };
+        self.ending.with(|ending| *ending = Some(Ending(std::process::id(), ended)));
+        thread::spawn(look);
+    }
+
+    fn wait_for_end(&self) {
+        self.ending.with(|ending| {
+            match ending.take() {
+                Some(Ending(process, ended)) if process == std::process::id() => _ = ended.recv(),
+                // The thread of a parent is not here.
+                other => std::mem::forget(other),
+            }
+        });
+    }
+
+    /// Returns this log, with what is known of it.
+    fn shared(&self) -> Self {
+        Self {
+            path: self.path.clone(),
+            directories: self.directories.clone(),
+            options: self.options,
+            open: self.open.clone(),
+            tail: Arc::clone(&self.tail),
+            ending: Arc::clone(&self.ending),
+            led_to: Arc::clone(&self.led_to),
+            ends: Arc::clone(&self.ends),
+            known_end: Arc::clone(&self.known_end),
+            pinned: self.pinned.clone(),
+        }
     }
 
     /// Returns the start of the last file that holds messages, and of the last message found in it.
     pub(super) fn tail(&self) -> Option<(u64, u64)> {
-        *self.tail.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tail.with(|tail| *tail)
     }
 
     /// Let the first [`Self::max_offset`] start at a message that is known to belong to the log.
@@ -332,9 +451,28 @@ impl CommitLog {
     pub fn expect_message(&self, phy_offset: u64) -> Result<()> {
         let files = self.files()?;
         if let Some(file) = files.iter().find(|file| (file.start..file.end()).contains(&phy_offset)) {
-            self.tail.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert((file.start, phy_offset));
+            self.tail.with(|tail| _ = tail.get_or_insert((file.start, phy_offset)));
         }
         Ok(())
+    }
+
+    /// Returns offset and store time of the last message of a file, walking from a message in it on, and the offset after it.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn last_of_file(&self, file: &OffsetFile, from: u64) -> Result<(Option<(u64, i64)>, u64)> {
+        let mut walk = self.walk(vec![file.clone()], from, u64::MAX);
+        if from > file.start {
+            walk = walk.starting_at_begin()?;
+        }
+        let (mut last, mut end) = (None, file.start);
+        while walk.advance()? {
+            if let Some((place, frame)) = walk.message() {
+                last = Some((place.phy_offset, frame.store_timestamp()));
+                end = place.phy_offset.saturating_add(u64::try_from(frame.store_size()).unwrap_or(0));
+            }
+        }
+        Ok((last, end))
     }
 
     fn walk_to_end(mut walk: Scan<FileSource>, file: &OffsetFile, tail: &mut Option<(u64, u64)>) -> Result<u64> {

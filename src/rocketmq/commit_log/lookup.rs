@@ -7,7 +7,8 @@ use crate::io::{FileSource, ReadAt};
 use crate::rocketmq::commit_log::decode::row::Place;
 use crate::rocketmq::commit_log::frame::{self, Found, Frame};
 use crate::rocketmq::commit_log::log::CommitLog;
-use crate::rocketmq::commit_log::scan::window::{LOOKUP_WINDOW, Window};
+use crate::rocketmq::commit_log::scan::salvage;
+use crate::rocketmq::commit_log::scan::window::{LOOKUP_WINDOW, SCAN_WINDOW, Window};
 use crate::rocketmq::offset_files::OffsetFile;
 
 /// Looks up single messages, in the files as listed when it was created.
@@ -146,5 +147,33 @@ impl<'a> LookUp<'a> {
     fn is_reached(&self, file: &OffsetFile, phy_offset: u64) -> Result<bool> {
         let mut walk = self.log.walk(vec![file.clone()], phy_offset, phy_offset.saturating_add(1));
         walk.advance()
+    }
+}
+
+impl CommitLog {
+    /// Returns the offset of the first message in a range of the log that states its own offset, or of the first byte of a file.
+    /// It is found without a walk from the beginning of the file.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn next_message(&self, begin: u64, end: u64) -> Result<Option<u64>> {
+        let (mut search, mut probe) = (Window::new(SCAN_WINDOW), Window::new(LOOKUP_WINDOW));
+        for file in self.listing()?.iter().filter(|file| file.end() > begin && file.start < end) {
+            if begin <= file.start {
+                return Ok(Some(file.start));
+            }
+            let (after, until) = (begin - file.start - 1, end - file.start);
+            let Some(source) = self.open_file(file)? else { continue };
+            let versions = self.options.versions;
+            let found = salvage::next_frame(source.as_ref(), file, after, until, versions, &mut search, &mut probe);
+            if let Some(at) = found.map_err(|e| Error::io(&file.path, e))? {
+                let found = file.start.saturating_add(at);
+                // Padding is no message, and the next file follows it.
+                if LookUp::new(self)?.is_message(found)? {
+                    return Ok(Some(found));
+                }
+            }
+        }
+        Ok(None)
     }
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::log::{CommitLog, Options};
 use crate::error::Result;
 use crate::io::PlannedFile;
+use crate::rocketmq::offset_files::OffsetFile;
 
 /// Files of a log that a reader needs, and what it must know of the rest of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,10 +40,18 @@ impl CommitLog {
         let last_file = self.last_start(&files)?;
         let needed = || numbers.iter().filter_map(|number| files.get(*number));
         Ok(PlannedLog {
-            files: needed().map(|file| PlannedFile::of(&file.path)).collect::<Result<_>>()?,
+            files: needed().map(planned).collect::<Result<_>>()?,
             last_file,
             last_message: if needed().any(|file| file.start == last_file) { self.last_message()? } else { None },
         })
+    }
+}
+
+/// Describes a file. The listing of an object's directory has told all of it.
+fn planned(file: &OffsetFile) -> Result<PlannedFile> {
+    match &file.etag {
+        Some(etag) => Ok(PlannedFile { path: file.path.clone(), len: file.len, head: None, etag: Some(etag.clone()) }),
+        None => PlannedFile::of(&file.path),
     }
 }
 

@@ -181,6 +181,29 @@ impl CommitLog {
         })
     }
 
+    /// Returns the frames at these offsets as the log holds them, ascending, without those where no message begins.
+    ///
+    /// If they are more than `max_bytes`, those at the later offsets of the argument are left out.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn stored_frames(&self, phy_offsets: impl IntoIterator<Item = Option<i64>>, max_bytes: u64) -> Result<Vec<u8>> {
+        let mut look_up = LookUp::new(self)?;
+        let (mut found, mut bytes) = (Vec::new(), 0u64);
+        for phy_offset in phy_offsets.into_iter().flatten().filter_map(|offset| u64::try_from(offset).ok()) {
+            let frame =
+                look_up.find(Some(phy_offset), |found| found.map(|(frame, _)| frame.into_parts().0.to_vec()))?;
+            let Some(frame) = frame else { continue };
+            bytes += frame.len() as u64;
+            if bytes > max_bytes {
+                break;
+            }
+            found.push((phy_offset, frame));
+        }
+        found.sort_by_key(|(phy_offset, _)| *phy_offset);
+        Ok(found.into_iter().flat_map(|(_, frame)| frame).collect())
+    }
+
     /// Returns whether a complete message that a broker truncated begins at this offset.
     ///
     /// With the option `broker_end`, every message behind the end of the log counts as truncated.

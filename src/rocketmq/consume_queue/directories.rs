@@ -1,6 +1,5 @@
 //! The directories of the queues of a store, and the sizes of their files.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -8,6 +7,7 @@ use super::read::{BATCH_FOLDER, Kind, SHORTEST_EXTENSION_FILE};
 use super::tags_code::DelayLevels;
 use super::unit::{BATCH_UNIT_LEN, UNIT_LEN};
 use crate::error::{Error, Result};
+use crate::io::storage::{self, Entry};
 use crate::rocketmq::offset_files;
 
 /// How queues are written.
@@ -129,7 +129,7 @@ pub(super) struct QueueDirectory {
 
 /// Returns whether a folder of a store is a database of a 5.x broker (`RocksDB`).
 pub(super) fn holds_database(root: &Path, folder: &str) -> bool {
-    root.join(folder).join("CURRENT").is_file()
+    storage::exists(&root.join(folder).join("CURRENT"))
 }
 
 /// Returns whether a directory has an entry.
@@ -137,7 +137,7 @@ pub(super) fn holds_database(root: &Path, folder: &str) -> bool {
 /// # Errors
 /// The system's error, with the path.
 pub(super) fn holds_entries(directory: &Path) -> Result<bool> {
-    Ok(fs::read_dir(directory).map_err(|e| Error::io(directory, e))?.next().is_some())
+    Ok(!storage::list(directory)?.is_empty())
 }
 
 /// Lists the queues in a folder of a store, sorted; none if the folder is missing. Names that no broker uses are ignored.
@@ -162,6 +162,9 @@ pub(super) fn queues(root: &Path, name: &str) -> Result<Vec<QueueDirectory>> {
 /// # Errors
 /// The system's error, with the path.
 fn queues_in(folder: &Path, topics: Option<&[String]>) -> Result<Vec<QueueDirectory>> {
+    if topics.is_none() {
+        storage::expect_tree(folder);
+    }
     let mut queues = Vec::new();
     for (topic, directory) in directories(folder)? {
         if topics.is_some_and(|topics| !topics.contains(&topic)) {
@@ -193,17 +196,10 @@ pub fn list_queues(folder: &Path, topics: Option<&[String]>) -> Result<Vec<(Stri
 }
 
 fn directories(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
-    let fail = |e| Error::io(folder, e);
-    let entries = match fs::read_dir(folder) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.map_err(fail)?,
+    let entries = match storage::list(folder) {
+        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
     };
-    let mut found = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(fail)?;
-        if let (Ok(name), true) = (entry.file_name().into_string(), entry.path().is_dir()) {
-            found.push((name, entry.path()));
-        }
-    }
-    Ok(found)
+    let named = |entry: Entry| Some((entry.name.to_str()?.to_owned(), entry.path));
+    Ok(entries.into_iter().filter(Entry::is_directory).filter_map(named).collect())
 }

@@ -13,6 +13,10 @@ mod write;
 
 pub use check::{CrossCheck, StoreState, is_dispatched};
 pub use directories::{WriterOptions, list_queues};
-pub use read::{Boundary, ConsumeQueue, ExtensionUnit, Kind, Options, extension_batch, is_extension_address};
-pub use tags_code::DelayLevels;
+pub(crate) use read::ExtensionReader;
+pub use read::{
+    Boundary, ConsumeQueue, ExtensionUnit, Kind, Options, extension_batch, is_extension_address, messages_near,
+    start_of_last,
+};
+pub use tags_code::{DelayLevels, tags_hash};
 pub use write::ConsumeQueueWriter;

@@ -58,7 +58,12 @@ pub(super) fn tags_code(
     let level = delay.filter(|_| topic == SCHEDULE_TOPIC).and_then(|level| level.parse().ok());
     level
         .and_then(|level| levels.deliver_timestamp(level, store_timestamp))
-        .unwrap_or_else(|| i64::from(carry_utf8(0, tags.unwrap_or_default().as_bytes())))
+        .unwrap_or_else(|| i64::from(tags_hash(tags.unwrap_or_default())))
+}
+
+/// Returns Java's `String.hashCode` of tags.
+pub fn tags_hash(tags: &str) -> i32 {
+    carry_utf8(0, tags.as_bytes())
 }
 
 #[cfg(test)]

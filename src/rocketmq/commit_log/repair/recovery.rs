@@ -180,7 +180,12 @@ impl CommitLog {
     /// # Errors
     /// The system's error, with the path.
     pub fn ranges_in_time(&self, times: TimeRange, slack_ms: i64) -> Result<Vec<(u64, u64)>> {
-        let files = self.file_times()?;
+        let files = if times.is_all() {
+            // A remote log has a request for each of them.
+            self.files()?.into_iter().map(|file| (file, None)).collect()
+        } else {
+            self.file_times()?
+        };
         let mut ranges: Vec<(u64, u64)> = Vec::new();
         for (number, (file, first)) in files.iter().enumerate() {
             let next = files.get(number + 1);

@@ -13,18 +13,23 @@ use crate::rocketmq::commit_log::frame::{
 pub(crate) const SCAN_WINDOW: usize = 256 * 1024;
 /// Window of a single look-up.
 pub(crate) const LOOKUP_WINDOW: usize = 4096;
+/// The first read of a walk in a remote file.
+const FAR_WINDOW: u64 = 64 << 10;
+
 /// A window whose bytes are read as frames.
 #[derive(Debug)]
 pub(crate) struct Window {
     bytes: io::Window,
     size: usize,
+    /// Bytes of the last read of a remote file.
+    far: u64,
     /// Whether body checksums are checked.
     pub(crate) crc: bool,
 }
 
 impl Window {
     pub(crate) fn new(size: usize) -> Self {
-        Self { bytes: io::Window::default(), size, crc: true }
+        Self { bytes: io::Window::default(), size, far: 0, crc: true }
     }
 
     /// Returns whether it reads this many bytes at a time.
@@ -52,6 +57,21 @@ impl Window {
         Frame::new(self.held(at), layout)
     }
 
+    /// Reads at least `len` bytes from `at`.
+    ///
+    /// A walk in a remote file often ends soon, so it begins with what one request of a look-up brings.
+    fn fill<S: ReadAt + ?Sized>(&mut self, file: &S, at: u64, available: u64, len: usize) -> std::io::Result<()> {
+        let mut size = self.size;
+        if file.is_far() {
+            let goes_on = self.far > 0 && at <= self.bytes.end() && at + self.far >= self.bytes.end();
+            let whole = if goes_on { 2 * self.far } else { FAR_WINDOW };
+            // It ends with a block of the cache.
+            self.far = whole - if at % FAR_WINDOW < FAR_WINDOW / 2 { at % FAR_WINDOW } else { 0 };
+            size = size.min(usize::try_from(self.far).unwrap_or(size));
+        }
+        self.bytes.fill(file, at, available, len, size)
+    }
+
     /// Checks the frame at byte `at` of a file of `end` bytes.
     pub(crate) fn check<S: ReadAt + ?Sized>(
         &mut self,
@@ -68,7 +88,7 @@ impl Window {
                     if bytes > self.size && !lengths_add_up(file, at, total)? {
                         return Ok(Found::Refused(Refusal::Size { stated: total.cast_signed() }));
                     }
-                    self.bytes.fill(file, at, available, bytes, self.size)?;
+                    self.fill(file, at, available, bytes)?;
                 }
                 Ok(found) => return Ok(found),
             }
@@ -89,7 +109,7 @@ impl Window {
         }
         let wanted = available.min(frame::HEAD as u64);
         if (self.held(at).len() as u64) < wanted {
-            self.bytes.fill(file, at, available, frame::HEAD, self.size)?;
+            self.fill(file, at, available, frame::HEAD)?;
         }
         let head = self.held(at);
         let is_blank = head.get(4..8).is_some_and(|magic| *magic == MAGIC_BLANK.to_be_bytes());
@@ -115,7 +135,7 @@ impl Window {
                     at = data;
                     continue;
                 }
-                self.bytes.fill(file, at, end - at, 4, self.size)?;
+                self.fill(file, at, end - at, 4)?;
                 if is_zero(self.held(at)) {
                     holes.met_zeros(file, at)?;
                 }

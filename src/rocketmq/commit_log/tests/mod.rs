@@ -44,6 +44,7 @@ fn scan(files: &[(u64, Vec<u8>)], begin: u64, end: u64) -> Scan<Guarded> {
             start: *start,
             len: bytes.len() as u64,
             path: PathBuf::from(start.to_string()),
+            etag: None,
         })
         .collect();
     let bytes: HashMap<u64, Guarded> =

@@ -86,7 +86,7 @@ impl ReadAt for Growing {
 fn a_message_that_is_written_while_it_is_read_is_no_damage() {
     let log = TestLog::write(0, 4_000, &messages(12, 1_000));
     let [(start, now)] = &log.files[..] else { panic!("one file") };
-    let file = OffsetFile { start: *start, len: now.len() as u64, path: "0".into() };
+    let file = OffsetFile { start: *start, len: now.len() as u64, path: "0".into(), etag: None };
     let end = now.iter().rposition(|byte| *byte != 0).unwrap();
     for (written, early_reads) in (0..end).flat_map(|written| (1..5).map(move |reads| (written, reads))) {
         let mut before = now.clone();
@@ -147,7 +147,7 @@ fn what_is_written_over_the_end_of_a_file_meanwhile_is_given_with_its_beginning_
 }
 
 fn listed(start: u64, len: u64) -> OffsetFile {
-    OffsetFile { start, len, path: start.to_string().into() }
+    OffsetFile { start, len, path: start.to_string().into(), etag: None }
 }
 
 #[test]

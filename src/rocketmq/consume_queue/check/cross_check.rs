@@ -16,6 +16,7 @@ use arrow_array::RecordBatch;
 use crate::arrow::input_columns::{Int32s, Texts, integers, null};
 use crate::error::Result;
 use crate::hash_index::carry_utf8;
+use crate::io::storage;
 use crate::report::{self, Report};
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::frame::is_in_queue;
@@ -214,7 +215,7 @@ impl CrossCheck {
             }
             for queue in queues_in(root, folder)? {
                 let extension = root.join(EXTENSION_FOLDER).join(&queue.topic).join(queue.queue_id.to_string());
-                let extension = Some(extension).filter(|directory| directory.is_dir());
+                let extension = Some(extension).filter(|directory| storage::is_directory(directory));
                 let options = Options { extension, commit_log: Some(Arc::clone(&check.log)), ..options.clone() };
                 let followed = Followed::new(queue, options);
                 let opened = followed.open()?;

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::arrow::input_columns::{Int32s, Texts, integers};
 use crate::error::Result;
+use crate::io::storage;
 use crate::rocketmq::commit_log::columns::Column;
 use crate::rocketmq::commit_log::{CommitLog, ScanOptions};
 use crate::rocketmq::consume_queue::directories::folder;
@@ -30,7 +31,10 @@ pub fn is_dispatched(root: &Path, log: &CommitLog, phy_offset: u64) -> Result<bo
     };
     for kind in [Kind::Batch, Kind::Plain] {
         let directory = root.join(folder(kind)).join(topic).join(queue_id.to_string());
-        if is_folder_name(topic) && directory.is_dir() {
+        if is_folder_name(topic) && storage::exists(&root.join(folder(kind))) {
+            storage::expect_list(&directory);
+        }
+        if is_folder_name(topic) && storage::is_directory(&directory) {
             let mut is_found = false;
             let queue = ConsumeQueue::open(&directory, Options::default())?;
             queue.units(queue_offset, queue_offset.saturating_add(1), |unit| {

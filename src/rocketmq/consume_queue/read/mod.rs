@@ -11,6 +11,6 @@ pub(crate) use batch_blocks::BatchBlocks;
 pub(crate) use extension::{END_BLANK, ExtensionReader, HEAD, SHORTEST_EXTENSION_FILE, offset_of};
 pub use extension::{ExtensionUnit, is_extension_address};
 pub(crate) use queue::{BATCH_FOLDER, Numbered, describe};
-pub use queue::{Boundary, ConsumeQueue, Kind, Options};
+pub use queue::{Boundary, ConsumeQueue, Kind, Options, messages_near, start_of_last};
 pub(crate) use unit_batch::batch;
 pub use unit_batch::extension_batch;

@@ -6,6 +6,7 @@
 //! faults included. Without compat the queue ends after its last valid unit, even if invalid units are before it, and filling is
 //! no message.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -164,6 +165,25 @@ impl ConsumeQueue {
         Ok((min, max))
     }
 
+    /// Returns the number of messages with queue offsets in `begin..end`, and the bytes of their frames in the log.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn measure(&self, begin: i64, end: i64) -> Result<(u64, u64)> {
+        let (mut messages, mut bytes) = (0, 0);
+        self.units(begin, end, |unit| {
+            messages += u64::from(unit.messages.unsigned_abs());
+            bytes += u64::from(unit.unit.size.unsigned_abs());
+        })?;
+        Ok((messages, bytes))
+    }
+
+    /// Adds the log offsets of the last units to a list, for at most this many messages.
+    fn last_phy_offsets(&self, num: i64, found: &mut Vec<u64>) -> Result<()> {
+        let (min, max) = self.bounds()?;
+        self.units(min.max(max.saturating_sub(num)), max, |unit| found.extend(u64::try_from(unit.unit.phy_offset)))
+    }
+
     /// Offset in the log after the message of the last unit, -1 without a unit.
     ///
     /// # Errors
@@ -235,6 +255,63 @@ impl ConsumeQueue {
             found.push(unit.map(|unit| unit.unit.unit).filter(|unit| unit.is_message()).map(|unit| unit.phy_offset));
         }
         Ok(found)
+    }
+
+    /// Returns the number of the first unit whose message begins at or after an offset of the log, if the units rise. Without such
+    /// a unit it is the number after the last one.
+    fn unit_from(&self, files: &[OffsetFile], phy_offset: i64) -> Result<u64> {
+        let (mut low, mut high) =
+            (files.first().map_or(0, |file| file.start / self.unit_bytes()), bounds_of(self, files)?.units);
+        let mut open = None;
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let unit = self.unit_in(files, middle, &mut open)?;
+            if unit.is_some_and(|unit| unit.unit.unit.phy_offset >= phy_offset) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        Ok(low)
+    }
+
+    /// Calls `take` for the units next to a position in the log: with `backwards` the last `most` whose messages begin before it,
+    /// else the first `most` whose messages begin there or later. Units of queue offsets outside of `within` do not count.
+    ///
+    /// Returns how many units there are on that side of the position. The units of a batch queue are not limited to `most`.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn units_near(
+        &self,
+        position: i64,
+        most: u64,
+        backwards: bool,
+        within: &Range<i64>,
+        mut take: impl FnMut(Unit),
+    ) -> Result<u64> {
+        if self.kind == Kind::Batch {
+            let mut found = 0;
+            self.units(within.start, within.end, |unit| {
+                if (unit.unit.phy_offset < position) == backwards {
+                    found += 1;
+                    take(unit.unit);
+                }
+            })?;
+            return Ok(found);
+        }
+        let files = self.files()?;
+        let Bounds { min, max, .. } = bounds_of(self, &files)?;
+        let (first, last) = (within.start.max(min), within.end.min(max));
+        let at = self.unit_from(&files, position)?.cast_signed();
+        let (begin, end) = if backwards { (first, at.min(last)) } else { (at.max(first), last) };
+        let length = u64::try_from(end.saturating_sub(begin)).unwrap_or(0);
+        let part = length.min(most).cast_signed();
+        let (begin, end) = if backwards { (end - part, end) } else { (begin, begin + part) };
+        if part > 0 {
+            self.units(begin, end, |unit| take(unit.unit))?;
+        }
+        Ok(length)
     }
 
     /// Returns the number of the unit after the last written one of a file, as far as the file system shows it.
@@ -408,6 +485,33 @@ impl ConsumeQueue {
     }
 }
 
+/// Returns the offsets in the log of the messages next to a position, to which units of parts of queues lead. See
+/// [`ConsumeQueue::units_near`].
+///
+/// Returns at most `most` offsets, and how many units there are on that side of the position.
+///
+/// # Errors
+/// The system's error, with the path.
+pub fn messages_near(
+    parts: &[(Arc<ConsumeQueue>, Range<i64>)],
+    position: i64,
+    most: usize,
+    backwards: bool,
+) -> Result<(Vec<i64>, u64)> {
+    let (mut offsets, mut units) = (Vec::new(), 0);
+    for (queue, within) in parts {
+        units += queue.units_near(position, most as u64, backwards, within, |unit| offsets.push(unit.phy_offset))?;
+    }
+    offsets.sort_unstable();
+    // The files of a deleted topic may lead to the messages of a new one.
+    offsets.dedup();
+    if backwards {
+        offsets.reverse();
+    }
+    offsets.truncate(most);
+    Ok((offsets, units))
+}
+
 pub(crate) fn describe(unit: Unit) -> String {
     format!("offset {}, size {}", unit.phy_offset, unit.size)
 }
@@ -450,6 +554,11 @@ fn written_end(queue: &ConsumeQueue, files: &[OffsetFile]) -> Result<u64> {
                 return Ok(end);
             }
             (before, step) = (begin, (2 * step).min(UNITS_AT_ONCE));
+            let source = queue.open.get(file, queue.options.access)?;
+            if source.is_far() {
+                // A remote file shows no holes, so the rest is read with few requests.
+                source.will_need(0, file.len);
+            }
         }
     }
     Ok(files.first().map_or(0, |file| file.start / queue.unit_bytes()))
@@ -485,6 +594,20 @@ fn of_messages(queue: &ConsumeQueue, files: &[OffsetFile]) -> Result<Bounds> {
         unit.is_valid() && unit.unit.is_message() && unit.unit.phy_offset >= log_begin
     })?;
     Ok(Bounds { min: begin.map_or(max, |begin| begin.unit.base_offset), max, units })
+}
+
+/// Offset in the log of the first of the last `num` units of several queues together; `None` without a unit.
+///
+/// # Errors
+/// The system's error, with the path.
+pub fn start_of_last(queues: &[Arc<ConsumeQueue>], num: i64) -> Result<Option<u64>> {
+    let mut found = Vec::new();
+    for queue in queues {
+        queue.last_phy_offsets(num, &mut found)?;
+    }
+    found.sort_unstable_by(|one, other| other.cmp(one));
+    let first = usize::try_from(num).unwrap_or(usize::MAX).min(found.len()).checked_sub(1);
+    Ok(first.and_then(|first| found.get(first).copied()))
 }
 
 /// Returns the queue offset after the unit before `end`.

@@ -10,6 +10,7 @@ use std::time::UNIX_EPOCH;
 use super::batch_time_lookup;
 use super::queue::{Boundary, Bounds, ConsumeQueue, Kind, bounds_of};
 use crate::error::{Error, Result};
+use crate::io::storage;
 use crate::rocketmq::commit_log::StoreTimes;
 use crate::rocketmq::offset_files::OffsetFile;
 use crate::rocketmq::release::Release;
@@ -114,6 +115,31 @@ impl ConsumeQueue {
     }
 }
 
+impl ConsumeQueue {
+    /// Returns for each of these ascending store times in ms the queue offset of the first message of that time or later, if the
+    /// broker's clock never stepped back. Otherwise it is near that message.
+    ///
+    /// # Errors
+    /// `InvalidArgument` without a commit log; the system's error, with the path.
+    pub fn offsets_near_times(&self, store_times: &[i64]) -> Result<Vec<i64>> {
+        let Some(log) = &self.options.commit_log else {
+            let text = format!("{}: expected a queue that was opened with its commit log", self.path().display());
+            return Err(Error::InvalidArgument(text));
+        };
+        let files = self.files()?;
+        let bounds = bounds_of(self, &files)?;
+        let times = Times { queue: self, files: &files, log: RefCell::new(log.store_times()?) };
+        let mut low = files.first().map_or(0, |file| file.start / self.unit_bytes());
+        let mut found = Vec::with_capacity(store_times.len());
+        for time in store_times {
+            low = times.halve(low, bounds.units, *time)?;
+            let unit = if low < bounds.units { self.unit(&files, low)? } else { None };
+            found.push(unit.map_or(bounds.max, |unit| unit.unit.base_offset).clamp(bounds.min, bounds.max));
+        }
+        Ok(found)
+    }
+}
+
 fn first_from(times: &Times<'_>, low: u64, high: u64, time: i64) -> Result<Option<u64>> {
     let mut at = low;
     while let Some((number, found)) = times.from(at, high)? {
@@ -136,8 +162,7 @@ fn last_up_to(times: &Times<'_>, low: u64, high: u64, time: i64) -> Result<Optio
 
 /// The time of a file's last change, in ms.
 fn changed_ms(file: &OffsetFile) -> Result<i64> {
-    let changed =
-        std::fs::metadata(&file.path).and_then(|kind| kind.modified()).map_err(|e| Error::io(&file.path, e))?;
+    let Some(changed) = storage::status(&file.path)?.modified else { return Ok(0) };
     Ok(match changed.duration_since(UNIX_EPOCH) {
         Ok(after) => i64::try_from(after.as_millis()).unwrap_or(i64::MAX),
         Err(before) => i64::try_from(before.duration().as_millis()).map_or(i64::MIN, |ms| -ms),

@@ -1,0 +1,392 @@
+//! The catalog of a sealed store: its files as they were, and the row groups of the files of keys.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parquet::basic::{Compression, Encoding};
+use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
+use parquet::errors::{ParquetError, Result as ParquetResult};
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+
+use super::keys_file::{Group, Layout};
+use super::table::{self, Kind, Table};
+use crate::error::{Error, Result};
+
+/// Name of the note that holds the version of the format.
+const VERSION_NOTE: &str = "logdex.sealed";
+const VERSION: &str = "1";
+/// Where the CRC-32 of all other bytes is, little-endian: after the first magic, where Parquet has nothing.
+const CRC: std::ops::Range<usize> = 4..8;
+/// The kind of the files of keys.
+const KEYS: &str = "keys";
+
+/// A file of the store, as it was when the store was sealed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoreFile {
+    /// Path below the root of the store, with `/`.
+    pub path: String,
+    /// What it is: `commit-log`, `index`, `consume-queue`...
+    pub kind: String,
+    /// Length in bytes.
+    pub size: i64,
+    /// Time of the last change, in ns since the epoch.
+    pub modified: Option<i64>,
+    /// The `ETag`, of an object.
+    pub etag: Option<String>,
+    /// Offset of the first message.
+    pub first_offset: Option<i64>,
+    /// Offset of the last message.
+    pub last_offset: Option<i64>,
+    /// Offset after the last message.
+    pub end_offset: Option<i64>,
+    /// Store time of the first message, in ms.
+    pub first_timestamp: Option<i64>,
+    /// Store time of the last message, in ms.
+    pub last_timestamp: Option<i64>,
+    /// Rows of the sealed index that come from it; `None`: none, because it is not sealed.
+    pub entries: Option<i64>,
+}
+
+/// A file of keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeysFile {
+    /// Path below the directory of the catalog.
+    pub path: String,
+    /// Length in bytes.
+    pub size: i64,
+    /// The `ETag`, of an object.
+    pub etag: Option<String>,
+    /// Its row groups.
+    pub groups: Vec<Group>,
+}
+
+/// What is known of a sealed store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Catalog {
+    /// The columns of the files of keys.
+    pub layout: Layout,
+    /// Files of the store.
+    pub files: Vec<StoreFile>,
+    /// Files of keys, in the order of their hashes.
+    pub keys: Vec<KeysFile>,
+    /// Facts about the store, by name.
+    pub notes: BTreeMap<String, String>,
+}
+
+const NUMBERS: [(&str, Kind); 8] = [
+    ("size", Kind::Int64),
+    ("modified", Kind::Nanoseconds),
+    ("first_offset", Kind::Int64),
+    ("last_offset", Kind::Int64),
+    ("end_offset", Kind::Int64),
+    ("first_timestamp", Kind::Milliseconds),
+    ("last_timestamp", Kind::Milliseconds),
+    ("entries", Kind::Int64),
+];
+const LISTS: [&str; 5] = ["group_key_hash", "group_rows", "group_begin", "group_crc", "group_sizes"];
+const LAYOUT_NOTE: &str = "logdex.kind";
+const PART_NOTE: &str = "logdex.partition.";
+
+/// One row of the file.
+struct Line<'a> {
+    path: &'a str,
+    kind: &'a str,
+    etag: Option<&'a str>,
+    numbers: [Option<i64>; NUMBERS.len()],
+    groups: &'a [Group],
+}
+
+impl Catalog {
+    fn lines(&self) -> Vec<Line<'_>> {
+        let of_store = self.files.iter().map(|file| Line {
+            path: &file.path,
+            kind: &file.kind,
+            etag: file.etag.as_deref(),
+            numbers: [
+                Some(file.size),
+                file.modified,
+                file.first_offset,
+                file.last_offset,
+                file.end_offset,
+                file.first_timestamp,
+                file.last_timestamp,
+                file.entries,
+            ],
+            groups: &[],
+        });
+        let of_keys = self.keys.iter().map(|file| Line {
+            path: &file.path,
+            kind: KEYS,
+            etag: file.etag.as_deref(),
+            numbers: [
+                Some(file.size),
+                None,
+                None,
+                None,
+                None,
+                None,
+                None,
+                Some(file.groups.iter().map(|group| i64::from(group.rows)).sum()),
+            ],
+            groups: &file.groups,
+        });
+        of_store.chain(of_keys).collect()
+    }
+
+    /// The notes of the file, but for its checksum.
+    fn all_notes(&self) -> BTreeMap<String, String> {
+        let mut notes = self.notes.clone();
+        notes.insert(VERSION_NOTE.to_owned(), VERSION.to_owned());
+        match &self.layout {
+            Layout::OneLog => _ = notes.insert(LAYOUT_NOTE.to_owned(), "rocketmq".to_owned()),
+            Layout::Partitions(parts) => {
+                notes.insert(LAYOUT_NOTE.to_owned(), "kafka".to_owned());
+                for (number, (topic, partition)) in parts.iter().enumerate() {
+                    notes.insert(format!("{PART_NOTE}{number:08}"), format!("{topic} {partition}"));
+                }
+            }
+        }
+        notes
+    }
+
+    /// The bytes of the file.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it cannot be encoded.
+    pub fn encode(&self) -> Result<Vec<u8>> {
+        self.to_parquet().map_err(|error| Error::InvalidArgument(format!("catalog of a sealed index: {error}")))
+    }
+
+    fn to_parquet(&self) -> ParquetResult<Vec<u8>> {
+        let mut fields = vec![
+            table::field("path", Kind::Text, false)?,
+            table::field("kind", Kind::Text, false)?,
+            table::field("etag", Kind::Text, true)?,
+        ];
+        for (name, kind) in NUMBERS {
+            fields.push(table::field(name, kind, true)?);
+        }
+        for name in LISTS {
+            fields.push(table::field(name, Kind::Numbers, true)?);
+        }
+        let notes = self.all_notes().into_iter().map(|(name, note)| KeyValue::new(name, note)).collect();
+        let mut properties = WriterProperties::builder()
+            .set_created_by(concat!("logdex ", env!("CARGO_PKG_VERSION")).into())
+            .set_compression(Compression::UNCOMPRESSED)
+            .set_key_value_metadata(Some(notes))
+            .set_column_encoding("path".into(), Encoding::DELTA_BYTE_ARRAY)
+            .set_column_dictionary_enabled("path".into(), false);
+        let lists = LISTS.iter().map(|name| vec![(*name).to_owned(), "list".to_owned(), "element".to_owned()]);
+        for path in NUMBERS.iter().map(|(name, _)| vec![(*name).to_owned()]).chain(lists) {
+            properties = properties
+                .set_column_encoding(path.clone().into(), Encoding::DELTA_BINARY_PACKED)
+                .set_column_dictionary_enabled(path.into(), false);
+        }
+        let schema = table::schema("sealed_catalog", fields)?;
+        let mut writer = SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties.build()))?;
+        writer.write_all(&[0; CRC.end - CRC.start])?;
+        let lines = self.lines();
+        let mut group = writer.next_row_group()?;
+        table::write_text(&mut group, lines.iter().map(|line| line.path))?;
+        table::write_text(&mut group, lines.iter().map(|line| line.kind))?;
+        table::write_optional::<ByteArrayType, _>(&mut group, lines.iter().map(|line| line.etag.map(ByteArray::from)))?;
+        for number in 0..NUMBERS.len() {
+            let values = lines.iter().map(|line| line.numbers.get(number).copied().flatten());
+            table::write_optional::<Int64Type, _>(&mut group, values)?;
+        }
+        for name in LISTS {
+            let lists: Vec<Vec<i64>> = lines.iter().map(|line| list_of(name, line.groups)).collect();
+            table::write_lists(&mut group, lists.iter().map(Vec::as_slice))?;
+        }
+        group.close()?;
+        let mut bytes = writer.into_inner()?;
+        let crc = checksum(&bytes);
+        if let Some(place) = bytes.get_mut(CRC) {
+            place.copy_from_slice(&crc.to_le_bytes());
+        }
+        Ok(bytes)
+    }
+
+    /// Reads a catalog.
+    ///
+    /// # Errors
+    /// `Corrupt` if it is none, one of another version, or damaged.
+    pub fn decode(path: &Path, bytes: Bytes) -> Result<Self> {
+        // First, because the Parquet reader may panic at a damaged file.
+        let stated = bytes.get(CRC).and_then(|crc| crc.first_chunk()).copied().map(u32::from_le_bytes);
+        let found = checksum(&bytes);
+        if stated != Some(found) {
+            let expected = "the catalog of a sealed store, with its checksum at this byte";
+            return Err(Error::corrupt(path, CRC.start as u64, expected, format!("another one than {found:08x}")));
+        }
+        Self::of_parquet(bytes).map_err(|error| table::corrupt(path, &error))
+    }
+
+    fn of_parquet(bytes: Bytes) -> ParquetResult<Self> {
+        let wrong = |text: String| ParquetError::General(text);
+        let file = Table::open(bytes)?;
+        let version = file.note(VERSION_NOTE);
+        if version != Some(VERSION) {
+            return Err(wrong(format!("expected {VERSION_NOTE}={VERSION}, found {}", version.unwrap_or("none"))));
+        }
+        let mut notes: BTreeMap<String, String> =
+            file.notes().map(|(name, note)| (name.to_owned(), note.to_owned())).collect();
+        notes.remove(VERSION_NOTE);
+        let layout = match notes.remove(LAYOUT_NOTE).as_deref() {
+            Some("rocketmq") => Layout::OneLog,
+            Some("kafka") => {
+                let rest = notes.split_off(PART_NOTE);
+                let (of_parts, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
+                    rest.into_iter().partition(|(name, _)| name.starts_with(PART_NOTE));
+                notes.extend(others);
+                let part = |note: String| {
+                    let (topic, number) = note.rsplit_once(' ')?;
+                    Some((topic.to_owned(), number.parse().ok()?))
+                };
+                let parts: Option<Vec<(String, i32)>> = of_parts.into_values().map(part).collect();
+                Layout::Partitions(parts.ok_or_else(|| wrong("a partition without a number".to_owned()))?)
+            }
+            other => return Err(wrong(format!("{LAYOUT_NOTE}={other:?}: expected rocketmq or kafka"))),
+        };
+        let required = |texts: Vec<Option<String>>| -> Vec<String> { texts.into_iter().flatten().collect() };
+        let (paths, kinds) = (required(file.texts("path")?), required(file.texts("kind")?));
+        let etags = file.texts("etag")?;
+        let mut numbers = Vec::new();
+        for (name, _) in NUMBERS {
+            numbers.push(file.integers(name)?);
+        }
+        let mut lists = Vec::new();
+        for name in LISTS {
+            lists.push(file.lists(name)?);
+        }
+        let (mut files, mut keys) = (Vec::new(), Vec::new());
+        for (row, ((path, kind), etag)) in paths.into_iter().zip(kinds).zip(etags).enumerate() {
+            let mut of_row = numbers.iter().map(|column| column.get(row).copied().flatten());
+            let mut next = || of_row.next().flatten();
+            let file = StoreFile {
+                path,
+                kind,
+                etag,
+                size: next().unwrap_or(-1),
+                modified: next(),
+                first_offset: next(),
+                last_offset: next(),
+                end_offset: next(),
+                first_timestamp: next(),
+                last_timestamp: next(),
+                entries: next(),
+            };
+            if file.kind == KEYS {
+                let of_row: Vec<&[i64]> =
+                    lists.iter().map(|column| column.get(row).map_or(&[][..], Vec::as_slice)).collect();
+                let groups = groups_of(&of_row, layout.columns().len())
+                    .ok_or_else(|| wrong(format!("row groups of {} that cannot be", file.path)))?;
+                keys.push(KeysFile { path: file.path, size: file.size, etag: file.etag, groups });
+            } else {
+                files.push(file);
+            }
+        }
+        Ok(Self { layout, files, keys, notes })
+    }
+}
+
+fn checksum(bytes: &[u8]) -> u32 {
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(bytes.get(..CRC.start).unwrap_or_default());
+    crc.update(bytes.get(CRC.end..).unwrap_or_default());
+    crc.finalize()
+}
+
+fn list_of(name: &str, groups: &[Group]) -> Vec<i64> {
+    match name {
+        "group_key_hash" => groups.iter().map(|group| i64::from(group.first_key_hash)).collect(),
+        "group_rows" => groups.iter().map(|group| i64::from(group.rows)).collect(),
+        "group_begin" => groups.iter().map(|group| group.begin.cast_signed()).collect(),
+        "group_crc" => groups.iter().map(|group| i64::from(group.crc)).collect(),
+        _ => groups.iter().flat_map(|group| group.sizes.iter().copied().map(i64::from)).collect(),
+    }
+}
+
+/// First key hash, rows, begin and checksum of a group.
+type Numbers<'a> = ((&'a i64, &'a i64), (&'a i64, &'a i64));
+
+/// The row groups of five lists; `None` if the lists do not belong together.
+fn groups_of(lists: &[&[i64]], columns: usize) -> Option<Vec<Group>> {
+    let [firsts, rows, begins, crcs, sizes] = lists else { return None };
+    if [rows.len(), begins.len(), crcs.len(), sizes.len() / columns] != [firsts.len(); 4] {
+        return None;
+    }
+    let group = |(((first, rows), (begin, crc)), sizes): (Numbers<'_>, &[i64])| {
+        Some(Group {
+            first_key_hash: i32::try_from(*first).ok()?,
+            rows: u32::try_from(*rows).ok()?,
+            begin: u64::try_from(*begin).ok()?,
+            crc: u32::try_from(*crc).ok()?,
+            sizes: sizes.iter().map(|size| u32::try_from(*size).ok()).collect::<Option<_>>()?,
+        })
+    };
+    let numbers = firsts.iter().zip(*rows).zip(begins.iter().zip(*crcs));
+    numbers.zip(sizes.chunks_exact(columns)).map(group).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn catalog(layout: Layout) -> Catalog {
+        let columns = layout.columns().len();
+        let group = |number: u32| Group {
+            first_key_hash: number.cast_signed() * 1000,
+            rows: number,
+            begin: u64::from(number) << 33,
+            crc: u32::MAX - number,
+            sizes: (0..columns).map(|column| number + u32::try_from(column).unwrap()).collect(),
+        };
+        let file =
+            |name: &str, groups| KeysFile { path: name.to_owned(), size: 77, etag: Some("\"x\"".into()), groups };
+        Catalog {
+            layout,
+            files: vec![
+                StoreFile {
+                    path: "index/20260101000000000".into(),
+                    kind: "index".into(),
+                    size: 420,
+                    entries: Some(19),
+                    first_timestamp: Some(-5),
+                    ..StoreFile::default()
+                },
+                StoreFile { path: "abort".into(), kind: "abort".into(), ..StoreFile::default() },
+            ],
+            keys: vec![file("keys/a", (1..4).map(group).collect()), file("keys/b", Vec::new())],
+            notes: BTreeMap::from([("logdex.tags".to_owned(), "true".to_owned())]),
+        }
+    }
+
+    #[test]
+    fn a_catalog_is_read_as_it_was_written() {
+        for layout in [Layout::OneLog, Layout::Partitions(vec![("a b".into(), 1), ("c".into(), 0)])] {
+            let catalog = catalog(layout);
+            let bytes = Bytes::from(catalog.encode().unwrap());
+            assert_eq!(Catalog::decode(Path::new("catalog"), bytes).unwrap(), catalog);
+        }
+    }
+
+    #[test]
+    fn damage_is_an_error_wherever_it_is() {
+        let whole = catalog(Layout::OneLog).encode().unwrap();
+        let path = Path::new("catalog");
+        for place in 0..whole.len() {
+            let mut bytes = whole.clone();
+            bytes[place] ^= 0x10;
+            assert!(matches!(Catalog::decode(path, bytes.into()), Err(Error::Corrupt { .. })), "{place}");
+        }
+        for len in (0..whole.len()).step_by(7) {
+            let cut = Bytes::copy_from_slice(&whole[..len]);
+            assert!(matches!(Catalog::decode(path, cut), Err(Error::Corrupt { .. })), "{len}");
+        }
+    }
+}

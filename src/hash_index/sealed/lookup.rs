@@ -1,0 +1,349 @@
+//! From key hashes to candidates: one read of one row group for a key, and one pass over the rows for many.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+
+use super::catalog::{Catalog, KeysFile};
+use super::keys_file::Layout;
+use super::rows::Row;
+use crate::error::{Error, Result};
+use crate::hash_index::read::hits::Hits;
+use crate::io::remote::{RemoteEntry, RemoteFile, is_remote};
+use crate::io::{Access, FileSource, ProcessMutex, ReadAt as _};
+
+/// Row groups from which on two threads decode.
+const MANY_GROUPS: usize = 8;
+/// Files of keys that are open.
+const MOST_OPEN: usize = 64;
+
+/// The sorted rows of a sealed index, open for lookups.
+#[derive(Debug)]
+pub struct SealedKeys {
+    directory: PathBuf,
+    layout: Layout,
+    files: Vec<KeysFile>,
+    /// Where each row group is: file and number, by its first hash.
+    groups: Vec<(i32, usize, usize)>,
+    open: ProcessMutex<HashMap<usize, Arc<FileSource>>>,
+    reads: AtomicU64,
+}
+
+/// A candidate: the number of the key, and its row.
+pub type Selected = (u32, Row);
+
+/// Keys of a call that one row group may hold.
+struct Task {
+    group: usize,
+    keys: Range<usize>,
+}
+
+impl SealedKeys {
+    /// Prepares lookups in the files of a catalog, which is in this directory. Nothing is read.
+    ///
+    /// # Errors
+    /// `Corrupt` if row groups are not in the order of their hashes.
+    pub fn new(directory: &Path, catalog: &Catalog) -> Result<Self> {
+        let of_file = |(number, file): (usize, &KeysFile)| {
+            let groups: Vec<i32> = file.groups.iter().map(|group| group.first_key_hash).collect();
+            groups.into_iter().enumerate().map(move |(group, first)| (first, number, group))
+        };
+        let groups: Vec<(i32, usize, usize)> = catalog.keys.iter().enumerate().flat_map(of_file).collect();
+        if !groups.is_sorted_by_key(|(first, _, _)| *first) {
+            return Err(Error::corrupt(directory, 0, "row groups in the order of their hashes", "another order"));
+        }
+        Ok(Self {
+            directory: directory.to_owned(),
+            layout: catalog.layout.clone(),
+            files: catalog.keys.clone(),
+            groups,
+            open: ProcessMutex::default(),
+            reads: AtomicU64::new(0),
+        })
+    }
+
+    /// The columns of the rows.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Row groups that were read.
+    pub fn reads(&self) -> u64 {
+        self.reads.load(Ordering::Relaxed)
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> u64 {
+        self.files.iter().flat_map(|file| &file.groups).map(|group| u64::from(group.rows)).sum()
+    }
+
+    /// True without rows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the rows of each hash that `accept` takes: by key, and those of a key in their order. A negative hash has none.
+    ///
+    /// # Errors
+    /// `Corrupt` if a file is not as the catalog says; errors of the system.
+    pub fn select(&self, hashes: &[i32], accept: impl Fn(&Row) -> bool + Sync) -> Result<Vec<Selected>> {
+        let mut keys: Vec<(i32, u32)> = hashes.iter().copied().zip(0u32..).filter(|(hash, _)| *hash >= 0).collect();
+        keys.sort_unstable();
+        let tasks = self.tasks(&keys);
+        if tasks.is_empty() {
+            return Ok(Vec::new());
+        }
+        for task in &tasks {
+            self.expect(task)?;
+        }
+        let run = |tasks: &[Task]| -> Result<Vec<Selected>> {
+            let mut found = Vec::new();
+            for task in tasks {
+                self.run(task, &keys, &accept, &mut found)?;
+            }
+            Ok(found)
+        };
+        if tasks.len() < MANY_GROUPS {
+            return run(&tasks);
+        }
+        let (first, second) = tasks.split_at(tasks.len() / 2);
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| run(second));
+            let mut found = run(first)?;
+            found.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+            Ok(found)
+        })
+    }
+
+    /// Returns the offsets of the rows of each hash, one list for each.
+    ///
+    /// # Errors
+    /// As [`Self::select`]; `InvalidArgument` for 2^31 offsets or more.
+    pub fn offsets(&self, hashes: &[i32], accept: impl Fn(&Row) -> bool + Sync) -> Result<Hits> {
+        let found = self.select(hashes, accept)?;
+        Hits::of_rows(hashes.len(), found.iter().map(|(row, found)| (*row, found.offset)))
+    }
+
+    /// Passes on all rows in their order, a row group at a time.
+    ///
+    /// # Errors
+    /// As [`Self::select`]; those of `take`.
+    pub fn for_each(&self, mut take: impl FnMut(&[Row]) -> Result<()>) -> Result<()> {
+        for &(_, file, number) in &self.groups {
+            let rows = self.read(file, number, |hashes| (0..hashes.len()).collect())?;
+            take(&rows.into_iter().map(|(_, row)| row).collect::<Vec<_>>())?;
+        }
+        Ok(())
+    }
+
+    /// The row groups that may hold keys, which are sorted.
+    fn tasks(&self, keys: &[(i32, u32)]) -> Vec<Task> {
+        let mut tasks: Vec<Task> = Vec::new();
+        // The first row group that may hold the key: the one before the first that begins with it.
+        let mut group = 0;
+        for (number, (hash, _)) in keys.iter().enumerate() {
+            let first_of = |group: usize| self.groups.get(group).map(|(first, _, _)| *first);
+            while first_of(group + 1).is_some_and(|first| first < *hash) {
+                group += 1;
+            }
+            let mut at = group;
+            while first_of(at).is_some_and(|first| first <= *hash) {
+                match tasks.iter_mut().rev().find(|task| task.group <= at) {
+                    Some(task) if task.group == at => task.keys.end = number + 1,
+                    _ => tasks.push(Task { group: at, keys: number..number + 1 }),
+                }
+                at += 1;
+            }
+        }
+        tasks
+    }
+
+    fn source(&self, number: usize) -> Result<(Arc<FileSource>, PathBuf)> {
+        let Some(file) = self.files.get(number) else {
+            return Err(Error::corrupt(&self.directory, 0, "a file of keys", "none"));
+        };
+        let path = self.directory.join(&file.path);
+        if let Some(source) = self.open.with(|open| open.get(&number).cloned()) {
+            return Ok((source, path));
+        }
+        let len = u64::try_from(file.size).unwrap_or(0);
+        let source = if is_remote(&path) {
+            let (modified, etag) = (None, file.etag.clone());
+            FileSource::Remote(RemoteFile::known(RemoteEntry { path: path.clone(), len: Some(len), modified, etag }))
+        } else {
+            FileSource::open(&path, Access::Pread)?
+        };
+        if source.len() != len {
+            let found = format!("{} bytes", source.len());
+            return Err(Error::corrupt(&path, len.min(source.len()), format!("{len} bytes, as in the catalog"), found));
+        }
+        let source = Arc::new(source);
+        self.open.with(|open| {
+            // A store has more files than a process may have open.
+            if open.len() >= MOST_OPEN {
+                open.clear();
+            }
+            open.insert(number, Arc::clone(&source));
+        });
+        Ok((source, path))
+    }
+
+    /// Takes note that a row group will be read.
+    fn expect(&self, task: &Task) -> Result<()> {
+        if let Some((_, file, number)) = self.groups.get(task.group)
+            && let Some(group) = self.files.get(*file).and_then(|file| file.groups.get(*number))
+        {
+            let (source, _) = self.source(*file)?;
+            if source.is_far() {
+                source.will_need(group.begin, group.len());
+            }
+        }
+        Ok(())
+    }
+
+    fn run(
+        &self,
+        task: &Task,
+        keys: &[(i32, u32)],
+        accept: &impl Fn(&Row) -> bool,
+        found: &mut Vec<Selected>,
+    ) -> Result<()> {
+        let Some(&(_, file, number)) = self.groups.get(task.group) else { return Ok(()) };
+        let mut of_places = Vec::new();
+        let rows = self.read(file, number, |hashes| {
+            let mut begin = 0;
+            let mut places = Vec::new();
+            for (hash, key) in keys.get(task.keys.clone()).unwrap_or_default() {
+                begin = first_not_below(hashes, begin, *hash);
+                let equal = hashes.get(begin..).unwrap_or_default().iter().take_while(|each| *each == hash).count();
+                places.extend(begin..begin + equal);
+                of_places.extend(std::iter::repeat_n(*key, equal));
+            }
+            places
+        })?;
+        let chosen = rows.into_iter().zip(of_places).filter(|((_, row), _)| accept(row));
+        found.extend(chosen.map(|((_, row), key)| (key, row)));
+        Ok(())
+    }
+
+    /// Reads a row group, and the rows that are wanted.
+    fn read(&self, file: usize, number: usize, wanted: impl FnOnce(&[i32]) -> Vec<usize>) -> Result<Vec<(usize, Row)>> {
+        let Some(group) = self.files.get(file).and_then(|file| file.groups.get(number)) else { return Ok(Vec::new()) };
+        let (source, path) = self.source(file)?;
+        let end = group.begin.checked_add(group.len());
+        if end.is_none_or(|end| end > source.len()) {
+            return Err(Error::corrupt(&path, group.begin, "a row group of the catalog", "the end of the file"));
+        }
+        let mut bytes = vec![0; usize::try_from(group.len()).unwrap_or(0)];
+        source.read_exact_at(&mut bytes, group.begin).map_err(|e| Error::io(&path, e))?;
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        group.rows(&path, &self.layout, &Bytes::from(bytes), wanted)
+    }
+}
+
+/// The first place from `begin` on with a hash that is not below this one; near places are tried first.
+fn first_not_below(hashes: &[i32], begin: usize, hash: i32) -> usize {
+    let mut low = begin;
+    let mut step = 1;
+    while hashes.get(low + step).is_some_and(|each| *each < hash) {
+        low += step;
+        step *= 2;
+    }
+    let high = (low + step + 1).min(hashes.len());
+    low + hashes.get(low..high).unwrap_or_default().partition_point(|each| *each < hash)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::hash_index::sealed::keys_file;
+    use crate::hash_index::sealed::rows::{NO_TIME, Rows};
+
+    /// Rows of which one hash fills several row groups.
+    fn sealed(directory: &Path) -> (Vec<Row>, SealedKeys) {
+        let row = |number: i32| Row {
+            key_hash: if number % 2 == 0 { 500_000_000 } else { number.wrapping_mul(92_821) & i32::MAX },
+            part: 0,
+            offset: i64::from(number),
+            time: if number % 3 == 0 { NO_TIME } else { i64::from(number) },
+        };
+        let given: Vec<Row> = (0..150_000).map(row).collect();
+        let mut rows = Rows::new(directory);
+        rows.push(&given);
+        let keys = rows
+            .write(2, |number, pieces| {
+                let (bytes, groups) = keys_file::encode(&Layout::OneLog, pieces)?;
+                let path = format!("{number}.parquet");
+                std::fs::write(directory.join(&path), &bytes).unwrap();
+                Ok(KeysFile { path, size: i64::try_from(bytes.len()).unwrap(), etag: None, groups })
+            })
+            .unwrap();
+        assert!(keys.len() > 1);
+        let catalog = Catalog { layout: Layout::OneLog, files: Vec::new(), keys, notes: BTreeMap::new() };
+        (given, SealedKeys::new(directory, &catalog).unwrap())
+    }
+
+    #[test]
+    fn a_lookup_finds_each_row_of_its_hash_newest_first() {
+        let directory = tempfile::tempdir().unwrap();
+        let (given, keys) = sealed(directory.path());
+        let mut hashes: Vec<i32> = given.iter().step_by(701).map(|row| row.key_hash).collect();
+        hashes.extend([0, i32::MAX, -1, 500_000_000, 500_000_001, 499_999_999]);
+        let expected: Vec<Vec<i64>> = hashes
+            .iter()
+            .map(|hash| given.iter().rev().filter(|row| row.key_hash == *hash).map(|row| row.offset).collect())
+            .collect();
+        let all = keys.offsets(&hashes, |_| true).unwrap();
+        assert_eq!(all.rows().map(<[i64]>::to_vec).collect::<Vec<_>>(), expected);
+        for (hash, expected) in hashes.iter().zip(&expected) {
+            let one = keys.offsets(&[*hash], |_| true).unwrap();
+            assert_eq!(one.phy_offsets(), expected);
+        }
+        let early = keys.offsets(&[500_000_000], |row| row.time != NO_TIME && row.time < 10).unwrap();
+        assert_eq!(early.phy_offsets(), [8, 4, 2]);
+    }
+
+    #[test]
+    fn a_lookup_of_one_key_reads_one_row_group() {
+        let directory = tempfile::tempdir().unwrap();
+        let (given, keys) = sealed(directory.path());
+        let lookups = given.iter().filter(|row| row.key_hash != 500_000_000).step_by(97);
+        let mut count = 0;
+        for row in lookups {
+            assert!(keys.offsets(&[row.key_hash], |_| true).unwrap().phy_offsets().contains(&row.offset));
+            count += 1;
+        }
+        // A key that may begin in one group and end in the next reads both.
+        assert!(keys.reads() <= count + 2, "{} reads of {count} lookups", keys.reads());
+    }
+
+    #[test]
+    fn a_damaged_or_short_file_is_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let (given, keys) = sealed(directory.path());
+        let catalog =
+            Catalog { layout: Layout::OneLog, files: Vec::new(), keys: keys.files.clone(), notes: BTreeMap::new() };
+        for file in &keys.files {
+            let path = directory.path().join(&file.path);
+            let mut bytes = std::fs::read(&path).unwrap();
+            for group in &file.groups {
+                bytes[usize::try_from(group.begin + group.len() / 2).unwrap()] ^= 1;
+            }
+            std::fs::write(&path, bytes).unwrap();
+        }
+        let damaged = SealedKeys::new(directory.path(), &catalog).unwrap();
+        assert!(matches!(damaged.offsets(&[given[1].key_hash], |_| true), Err(Error::Corrupt { .. })));
+        let path = directory.path().join(&keys.files[0].path);
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        file.set_len(100).unwrap();
+        let short = SealedKeys::new(directory.path(), &catalog).unwrap();
+        let hash = keys.files[0].groups[0].first_key_hash;
+        assert!(matches!(short.offsets(&[hash], |_| true), Err(Error::Corrupt { .. })));
+    }
+}

@@ -1,0 +1,21 @@
+//! The sealed key index: the entries of many index files, sorted by key hash, in Parquet files that answer a lookup with one read.
+//!
+//! - `rows`: entries in sorted order, with a bound on memory
+//! - `keys_file`: the files of sorted rows; a row group is what one lookup reads
+//! - `catalog`: the files of the store, and the row groups of the files of rows
+//! - `lookup`: from key hashes to candidates
+//! - `place`: the directory `_logdex`
+//!
+//! The format is described in docs/formats/sealed.md.
+
+pub mod catalog;
+pub mod keys_file;
+pub mod lookup;
+pub mod place;
+pub mod rows;
+mod table;
+
+pub use catalog::{Catalog, KeysFile, StoreFile};
+pub use keys_file::{Group, Layout};
+pub use lookup::{SealedKeys, Selected};
+pub use rows::{NO_TIME, Row, Rows};

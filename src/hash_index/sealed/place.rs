@@ -1,0 +1,95 @@
+//! Where a sealed index is: the directory `_logdex`, local or remote, and what is written there.
+//!
+//! The files of keys are written first, with names of their own, and the catalog last. So a reader sees the index of before or the
+//! new one.
+
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+
+use super::catalog::{Catalog, KeysFile};
+use super::keys_file;
+use super::rows::Rows;
+use crate::error::{Error, Result};
+use crate::hash_index::sealed::Layout;
+use crate::io::storage;
+
+/// Name of the directory.
+pub const DIRECTORY: &str = "_logdex";
+/// Name of the catalog in it.
+pub const CATALOG: &str = "catalog.parquet";
+/// Name of the directory of the files of keys in it.
+const KEYS: &str = "keys";
+/// A catalog of so many bytes has a hundred million files or row groups.
+const MOST_CATALOG_BYTES: u64 = 1 << 30;
+
+/// Returns the directory of a sealed index below a directory, or the directory itself if it has the name.
+pub fn directory_in(out: &Path) -> PathBuf {
+    if out.file_name().is_some_and(|name| name == DIRECTORY) { out.to_owned() } else { out.join(DIRECTORY) }
+}
+
+/// Reads the catalog in a directory. Other directories are listed at the same time, if they are remote.
+///
+/// # Errors
+/// `NotFound`; `Corrupt` if it is none; the system's error, with the path.
+pub fn read_catalog(directory: &Path, beside: &[PathBuf]) -> Result<Catalog> {
+    let path = directory.join(CATALOG);
+    let bytes = storage::read_whole(&path, MOST_CATALOG_BYTES, beside)?;
+    Catalog::decode(&path, bytes)
+}
+
+/// Writes rows as files of keys. The names begin with `name`.
+///
+/// # Errors
+/// The system's error, with the path.
+pub fn write_keys(directory: &Path, name: &str, layout: &Layout, rows: Rows, threads: usize) -> Result<Vec<KeysFile>> {
+    storage::create_directories(&directory.join(KEYS))?;
+    rows.write(threads, |number, pieces| {
+        let (bytes, groups) = keys_file::encode(layout, pieces)?;
+        let path = format!("{KEYS}/{name}-{number:05}.parquet");
+        let size = i64::try_from(bytes.len()).unwrap_or(i64::MAX);
+        let status = storage::put_whole(&directory.join(&path), bytes.into())?;
+        Ok(KeysFile { path, size, etag: status.etag().map(str::to_owned), groups })
+    })
+}
+
+/// Describes files of keys that another program wrote.
+///
+/// # Errors
+/// `Corrupt` if a file has other columns or another order, or the files overlap; the system's error, with the path.
+pub fn describe_keys(directory: &Path, layout: &Layout, names: &[String]) -> Result<Vec<KeysFile>> {
+    let describe = |name: &String| -> Result<KeysFile> {
+        let path = format!("{KEYS}/{name}");
+        let place = directory.join(&path);
+        let bytes: Bytes = storage::read_whole(&place, u64::MAX, &[])?;
+        let status = storage::status(&place)?;
+        let groups = keys_file::groups(&place, layout, &bytes)?;
+        let size = i64::try_from(bytes.len()).unwrap_or(i64::MAX);
+        Ok(KeysFile { path, size, etag: status.etag().map(str::to_owned), groups })
+    };
+    let mut files: Vec<KeysFile> = names.iter().map(describe).collect::<Result<_>>()?;
+    files.retain(|file| !file.groups.is_empty());
+    files.sort_by_key(|file| file.groups.first().map(|group| group.first_key_hash));
+    Ok(files)
+}
+
+/// Writes the catalog, and then deletes the files of keys that it does not name.
+///
+/// # Errors
+/// The system's error, with the path.
+pub fn publish(directory: &Path, catalog: &Catalog) -> Result<()> {
+    storage::create_directories(directory)?;
+    storage::put_whole(&directory.join(CATALOG), catalog.encode()?.into())?;
+    let keys = directory.join(KEYS);
+    let listed = match storage::list(&keys) {
+        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        listed => listed?,
+    };
+    for entry in listed {
+        let name = entry.name.to_string_lossy();
+        if !catalog.keys.iter().any(|file| file.path == format!("{KEYS}/{name}")) && name.ends_with(".parquet") {
+            storage::delete(&entry.path)?;
+        }
+    }
+    Ok(())
+}

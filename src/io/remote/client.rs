@@ -1,0 +1,634 @@
+//! The runtime of the process, its connections, and the requests that are made on them.
+//!
+//! Requests that fail for a moment are repeated by the `object_store` crate with growing pauses; a body that breaks off is
+//! asked for again here. All of it ends with [`DEADLINE`].
+
+use std::collections::HashMap;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use futures_util::TryStreamExt as _;
+use hdfs_native_object_store::HdfsObjectStoreBuilder;
+use object_store::aws::AmazonS3Builder;
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::http::HttpBuilder;
+use object_store::path::Path as Key;
+use object_store::{
+    BackoffConfig, ClientConfigKey, ClientOptions, GetOptions, ListResult, ObjectMeta, ObjectStore,
+    ObjectStoreExt as _, RetryConfig,
+};
+use tokio::runtime::Runtime;
+use tokio::sync::Semaphore;
+
+use super::memory;
+use super::object::{Object, RemoteEntry};
+use super::roots::{self, Options};
+
+/// Requests in flight.
+const MOST_REQUESTS: usize = 16;
+/// Time after which a request is not repeated, unless the option [`RETRY_TIMEOUT`] says another.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// The option of ours; all others are those of the `object_store` crate.
+const RETRY_TIMEOUT: &str = "retry_timeout";
+/// Without a byte for this part of the deadline, an attempt has failed.
+const ATTEMPTS: u32 = 3;
+/// A request ends after so many deadlines even if bytes still come.
+const MOST_DEADLINES: u32 = 4;
+/// How often a body that broke off is asked for again.
+const MOST_BODIES: u32 = 5;
+/// How long a listing is believed. Opening a store asks for the same directories several times.
+const LISTING_HOLDS: Duration = Duration::from_secs(10);
+
+/// The client of a process. A process that was forked makes its own, as threads and connections stay with the parent.
+#[derive(Debug)]
+pub(super) struct Client {
+    process: u32,
+    pub(super) runtime: Runtime,
+    stores: Mutex<HashMap<String, Arc<dyn ObjectStore>>>,
+    listings: Mutex<HashMap<PathBuf, (Instant, Listing)>>,
+    requests: Arc<Semaphore>,
+}
+
+type Listing = Arc<Vec<RemoteEntry>>;
+
+/// A store, a key in it, and the options of the store.
+type Found = (Arc<dyn ObjectStore>, Key, Arc<Options>);
+
+/// What the listings say about a path.
+enum Known {
+    /// What the directory holds; nothing: there is none.
+    Listed(Listing),
+    /// A name in the listing of its directory.
+    Entry(RemoteEntry),
+    /// It is not there.
+    None,
+}
+
+fn none() -> Failure {
+    Failure { kind: io::ErrorKind::NotFound, text: "no such file or directory".to_owned() }
+}
+
+/// Returns a listing that holds something. Only the root of a store may be empty, and that is no directory of ours.
+fn found(listing: Listing) -> io::Result<Listing> {
+    if listing.is_empty() { Err(none().into()) } else { Ok(listing) }
+}
+
+static CLIENT: ArcSwapOption<Client> = ArcSwapOption::const_empty();
+
+/// Returns the client of this process.
+pub(super) fn client() -> io::Result<Arc<Client>> {
+    let process = std::process::id();
+    let held = CLIENT.load_full();
+    if let Some(client) = held.as_ref().filter(|client| client.process == process) {
+        return Ok(Arc::clone(client));
+    }
+    let new = Arc::new(Client::new(process)?);
+    let before = CLIENT.compare_and_swap(&held, Some(Arc::clone(&new)));
+    match before.as_ref() {
+        // Another thread was faster.
+        Some(other) if other.process == process => Ok(Arc::clone(other)),
+        _ => {
+            // The parent's threads are not here, so its runtime cannot be shut down.
+            std::mem::forget(held);
+            Ok(new)
+        }
+    }
+}
+
+/// Why a request failed, for each of those who wait for it.
+#[derive(Clone, Debug)]
+pub(super) struct Failure {
+    kind: io::ErrorKind,
+    text: String,
+}
+
+impl From<Failure> for io::Error {
+    fn from(failure: Failure) -> Self {
+        Self::new(failure.kind, failure.text)
+    }
+}
+
+impl Failure {
+    pub(super) fn other(text: impl Into<String>) -> Self {
+        Self { kind: io::ErrorKind::Other, text: text.into() }
+    }
+
+    /// Without the values of options, which may be credentials, and without queries, which may be signatures.
+    pub(super) fn of(error: &object_store::Error, options: &Options) -> Self {
+        use object_store::Error as E;
+        let kind = match error {
+            E::NotFound { .. } => io::ErrorKind::NotFound,
+            E::PermissionDenied { .. } | E::Unauthenticated { .. } => io::ErrorKind::PermissionDenied,
+            E::InvalidPath { .. } => io::ErrorKind::InvalidInput,
+            E::AlreadyExists { .. } | E::Precondition { .. } => io::ErrorKind::AlreadyExists,
+            // The crate has no kind for a list that is refused, and for a bucket that is not there.
+            other if other.to_string().contains("status code: 404") => io::ErrorKind::NotFound,
+            other if other.to_string().contains("status code: 403") => io::ErrorKind::PermissionDenied,
+            _ => io::ErrorKind::Other,
+        };
+        let mut text = if kind == io::ErrorKind::NotFound { "no such object".to_owned() } else { error.to_string() };
+        if text.contains("169.254.169.254") || text.contains("metadata.google.internal") {
+            // The address at which a cloud's machines ask for their credentials.
+            text = format!(
+                "no credentials: give them as storage options or in the environment; or skip_signature=true \
+                 for what is public ({text})"
+            );
+        }
+        Self { kind, text: hidden(&text, options) }
+    }
+}
+
+/// Returns the deadline of requests: that of the options, such as `30s` or `500ms`.
+fn deadline(options: &Options) -> Result<Duration, Failure> {
+    let Some((_, text)) = options.iter().find(|(name, _)| name.eq_ignore_ascii_case(RETRY_TIMEOUT)) else {
+        return Ok(DEADLINE);
+    };
+    let units = [("ms", 1), ("s", 1000), ("m", 60_000)];
+    let number = |(unit, ms): (&str, u64)| text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(ms);
+    let found = units.into_iter().find_map(number).filter(|ms| *ms > 0);
+    found.map(Duration::from_millis).ok_or_else(|| Failure {
+        kind: io::ErrorKind::InvalidInput,
+        text: format!("storage option {RETRY_TIMEOUT:?}: expected a time such as 30s, 500ms or 2m"),
+    })
+}
+
+/// Waits for an answer, but not for ever.
+pub(super) async fn within<T>(
+    options: &Options,
+    answer: impl Future<Output = object_store::Result<T>>,
+) -> Result<object_store::Result<T>, Failure> {
+    let most = deadline(options)? * MOST_DEADLINES;
+    tokio::time::timeout(most, answer).await.map_err(|_| late(most))
+}
+
+fn late(most: Duration) -> Failure {
+    Failure { kind: io::ErrorKind::TimedOut, text: format!("expected the whole answer within {} s", most.as_secs()) }
+}
+
+/// A shorter value is no secret worth the name, and may be part of any word.
+const SHORTEST_SECRET: usize = 6;
+
+/// Removes values of options and queries of URLs from a text.
+fn hidden(text: &str, options: &Options) -> String {
+    let mut text = text.to_owned();
+    for (_, value) in options.iter().filter(|(name, value)| is_secret(name) && value.len() >= SHORTEST_SECRET) {
+        text = text.replace(value.as_str(), "***");
+    }
+    let words: Vec<&str> = text
+        .split(' ')
+        .map(|word| if word.contains("://") { word.split('?').next().unwrap_or(word) } else { word })
+        .collect();
+    words.join(" ")
+}
+
+/// Returns whether the value of an option is a credential.
+pub(super) fn is_secret(name: &str) -> bool {
+    const WORDS: [&str; 8] = ["secret", "key", "token", "password", "sas", "credential", "signature", "proxy"];
+    let name = name.to_ascii_lowercase();
+    WORDS.iter().any(|word| name.contains(word))
+}
+
+impl Client {
+    fn new(process: u32) -> io::Result<Self> {
+        // A second call has no effect.
+        _ = rustls::crypto::ring::default_provider().install_default();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("logdex-remote")
+            .enable_all()
+            .build()?;
+        Ok(Self {
+            process,
+            runtime,
+            stores: Mutex::default(),
+            listings: Mutex::default(),
+            requests: Arc::new(Semaphore::new(MOST_REQUESTS)),
+        })
+    }
+
+    /// The client of this process, if it has one.
+    pub(super) fn existing() -> Option<Arc<Self>> {
+        CLIENT.load_full().filter(|client| client.is_of_this_process())
+    }
+
+    /// Returns whether this process made it, so that its runtime is here.
+    pub(super) fn is_of_this_process(&self) -> bool {
+        self.process == std::process::id()
+    }
+
+    /// The store of a path, and the key in it.
+    pub(super) fn store(&self, path: &Path) -> Result<Found, Failure> {
+        let (root, url, options, key) =
+            roots::resolve(path).ok_or_else(|| Failure::other("expected a URL in UTF-8"))?;
+        let key = Key::parse(key).map_err(|e| Failure { kind: io::ErrorKind::InvalidInput, text: e.to_string() })?;
+        if memory::is_in_memory(&root) {
+            return memory::store(&root).map(|store| (store, key, options)).ok_or_else(|| Failure {
+                kind: io::ErrorKind::NotFound,
+                text: "expected bytes in memory, which are gone with their handle; they are not pickled".to_owned(),
+            });
+        }
+        let mut stores = lock(&self.stores);
+        let store = if let Some(store) = stores.get(&root) {
+            Arc::clone(store)
+        } else {
+            // HDFS's client starts tasks when it is made.
+            let _guard = self.runtime.enter();
+            let store = connect(&url, &options)?;
+            stores.insert(root, Arc::clone(&store));
+            store
+        };
+        Ok((store, key, options))
+    }
+
+    /// Lists a directory.
+    pub(super) fn list(&self, directory: &Path) -> io::Result<Listing> {
+        match self.known(directory) {
+            Some(Known::Listed(listing)) => return found(listing),
+            Some(Known::None) => return Err(none().into()),
+            Some(Known::Entry(_)) | None => {}
+        }
+        let (store, prefix, options) = self.store(directory)?;
+        let listed = self.runtime.block_on(async {
+            let _permit = self.requests.acquire().await;
+            within(&options, store.list_with_delimiter(Some(&prefix))).await
+        });
+        self.keep_listed(directory, &prefix, &listed?.map_err(|e| Failure::of(&e, &options))?)
+    }
+
+    /// Lists several directories at the same time, so that [`Self::list`] needs no request for them. Errors are left to it.
+    pub(super) fn list_together(&self, directories: &[PathBuf]) {
+        self.runtime.block_on(self.list_all(directories));
+    }
+
+    async fn list_all(&self, directories: &[PathBuf]) {
+        let asked = directories.iter().filter(|directory| self.known(directory).is_none()).filter_map(|directory| {
+            let (store, prefix, options) = self.store(directory).ok()?;
+            Some(async move {
+                let _permit = self.requests.acquire().await;
+                let listed = within(&options, store.list_with_delimiter(Some(&prefix))).await;
+                (directory, prefix, listed)
+            })
+        });
+        for (directory, prefix, listed) in futures_util::future::join_all(asked).await {
+            if let Ok(Ok(listed)) = listed {
+                _ = self.keep_listed(directory, &prefix, &listed);
+            }
+        }
+    }
+
+    /// Reads a whole object with one request, and lists directories at the same time.
+    pub(super) fn read_whole(
+        &self,
+        path: &Path,
+        most: u64,
+        directories: &[PathBuf],
+    ) -> io::Result<(RemoteEntry, Bytes)> {
+        let (store, key, options) = self.store(path)?;
+        let read = async {
+            let _permit = self.requests.acquire().await;
+            let mut round = 0;
+            loop {
+                round += 1;
+                let answer = within(&options, store.get(&key)).await?.map_err(|e| Failure::of(&e, &options))?;
+                let found = entry(path.to_owned(), &answer.meta);
+                if answer.meta.size > most {
+                    let text = format!("expected at most {most} bytes, found {}", answer.meta.size);
+                    return Err(Failure { kind: io::ErrorKind::InvalidData, text });
+                }
+                match within(&options, answer.bytes()).await? {
+                    Ok(bytes) if Some(bytes.len() as u64) == found.len => return Ok((found, bytes)),
+                    Err(error) if round >= MOST_BODIES => return Err(Failure::of(&error, &options)),
+                    Ok(_) if round >= MOST_BODIES => return Err(Failure::other("a body that is too short")),
+                    _ => tokio::time::sleep(Duration::from_millis(50 << round)).await,
+                }
+            }
+        };
+        let (read, ()) = self.runtime.block_on(futures_util::future::join(read, self.list_all(directories)));
+        Ok(read?)
+    }
+
+    /// Keeps what a directory holds; also that there is none, which is an error.
+    fn keep_listed(&self, directory: &Path, prefix: &Key, listed: &ListResult) -> io::Result<Listing> {
+        let directories = listed.common_prefixes.iter().filter_map(|prefix| {
+            let path = directory.join(prefix.filename()?);
+            Some(RemoteEntry { path, len: None, modified: None, etag: None })
+        });
+        // The mark of a directory is an object with the directory's own name.
+        let files = listed.objects.iter().filter(|object| object.location != *prefix);
+        let files = files.filter_map(|object| Some(entry(directory.join(object.location.filename()?), object)));
+        let entries: Vec<RemoteEntry> = directories.chain(files).collect();
+        found(self.keep_listing(directory.to_owned(), entries))
+    }
+
+    fn keep_listing(&self, directory: PathBuf, mut entries: Vec<RemoteEntry>) -> Listing {
+        entries.sort_by(|a, b| a.path.cmp(&b.path));
+        let listing = Arc::new(entries);
+        let mut listings = lock(&self.listings);
+        listings.retain(|_, (since, _)| since.elapsed() < LISTING_HOLDS);
+        listings.insert(directory, (Instant::now(), Arc::clone(&listing)));
+        listing
+    }
+
+    /// Lists a directory with all below it.
+    pub(super) fn list_tree(&self, directory: &Path) -> io::Result<()> {
+        let (store, prefix, options) = self.store(directory)?;
+        let objects: Vec<ObjectMeta> = self
+            .runtime
+            .block_on(within(&options, store.list(Some(&prefix)).try_collect()))?
+            .map_err(|e: object_store::Error| Failure::of(&e, &options))?;
+        let mut listings: HashMap<PathBuf, HashMap<PathBuf, RemoteEntry>> = HashMap::new();
+        for object in &objects {
+            let Some(parts) = object.location.prefix_match(&prefix) else { continue };
+            let mut path = directory.to_owned();
+            let mut parts = parts.peekable();
+            while let Some(part) = parts.next() {
+                let parent = path.clone();
+                path.push(part.as_ref());
+                let found = match parts.peek() {
+                    None => entry(path.clone(), object),
+                    Some(_) => RemoteEntry { path: path.clone(), len: None, modified: None, etag: None },
+                };
+                listings.entry(parent).or_default().entry(path.clone()).or_insert(found);
+            }
+        }
+        for (directory, entries) in listings {
+            self.keep_listing(directory, entries.into_values().collect());
+        }
+        Ok(())
+    }
+
+    fn held_listing(&self, directory: &Path) -> Option<Listing> {
+        let listings = lock(&self.listings);
+        listings
+            .get(directory)
+            .filter(|(since, _)| since.elapsed() < LISTING_HOLDS)
+            .map(|(_, listing)| Arc::clone(listing))
+    }
+
+    /// Returns what the listings say about a path: its own, that of its directory, or that of one above.
+    fn known(&self, path: &Path) -> Option<Known> {
+        let own = self.held_listing(path);
+        if let Some(listing) = own.as_ref().filter(|listing| !listing.is_empty()) {
+            return Some(Known::Listed(Arc::clone(listing)));
+        }
+        let mut below = path;
+        while let Some(above) = below.parent() {
+            if let Some(listing) = self.held_listing(above) {
+                let found = listing.binary_search_by(|entry| entry.path.as_path().cmp(below));
+                return match found.ok().and_then(|number| listing.get(number)) {
+                    None => Some(Known::None),
+                    Some(entry) => (below == path).then(|| Known::Entry(entry.clone())),
+                };
+            }
+            below = above;
+        }
+        own.map(Known::Listed)
+    }
+
+    /// Describes what is at a path: from the listing of its directory if there is one; else by asking for a file, then for
+    /// what is below.
+    pub(super) fn status(&self, path: &Path) -> io::Result<RemoteEntry> {
+        let directory = || RemoteEntry { path: path.to_owned(), len: None, modified: None, etag: None };
+        match self.known(path) {
+            Some(Known::Listed(listing)) if !listing.is_empty() => return Ok(directory()),
+            Some(Known::Entry(entry)) => return Ok(entry),
+            Some(Known::None) => return Err(none().into()),
+            // It holds nothing, but may be a file.
+            Some(Known::Listed(_)) | None => {}
+        }
+        let (store, key, options) = self.store(path)?;
+        if !key.as_ref().is_empty() {
+            match self.runtime.block_on(within(&options, store.head(&key)))? {
+                // HDFS has directories, which are no objects.
+                Ok(object) if !(object.size == 0 && self.list(path).is_ok()) => {
+                    return Ok(entry(path.to_owned(), &object));
+                }
+                Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
+                Err(error) => return Err(Failure::of(&error, &options).into()),
+            }
+        }
+        self.list(path).map(|_| directory())
+    }
+
+    /// Forgets all that was listed: this process wrote.
+    pub(super) fn forget_listings(&self) {
+        lock(&self.listings).clear();
+    }
+
+    /// Forgets what was listed before the last second, so that a store that is opened again is seen as it is now.
+    pub(super) fn refresh(&self) {
+        lock(&self.listings).retain(|_, (since, _)| since.elapsed() < Duration::from_secs(1));
+    }
+
+    /// A request for a range of an object, to be run on the runtime.
+    pub(super) fn fetch(
+        &self,
+        object: &Object,
+        range: Range<u64>,
+    ) -> Result<impl Future<Output = Result<Bytes, Failure>> + Send + 'static, Failure> {
+        let (store, key, options) = self.store(&object.path)?;
+        let requests = Arc::clone(&self.requests);
+        let identity = (object.len, object.etag.clone(), object.modified_ms);
+        Ok(async move {
+            let deadline = deadline(&options)?;
+            let mut begun = None;
+            let mut round = 0;
+            loop {
+                round += 1;
+                let permit = requests.acquire().await;
+                // Not while it waits in line.
+                let begun = *begun.get_or_insert_with(Instant::now);
+                let most = deadline * MOST_DEADLINES;
+                let asked = get(store.as_ref(), &key, range.clone(), &identity, &options);
+                let got = tokio::time::timeout(most, asked).await.unwrap_or_else(|_| Err(Broken::Refused(late(most))));
+                drop(permit);
+                match got {
+                    Err(Broken::Body(_)) if round < MOST_BODIES && begun.elapsed() < deadline => {
+                        tokio::time::sleep(Duration::from_millis(50 << round)).await;
+                    }
+                    Err(Broken::Body(failure) | Broken::Refused(failure)) => return Err(failure),
+                    Ok(bytes) => return Ok(bytes),
+                }
+            }
+        })
+    }
+}
+
+enum Broken {
+    /// The answer came, but not its whole body.
+    Body(Failure),
+    Refused(Failure),
+}
+
+/// Asks for a range of an object that must be the one that was opened.
+async fn get(
+    store: &dyn ObjectStore,
+    key: &Key,
+    range: Range<u64>,
+    (len, etag, modified_ms): &(u64, Option<String>, Option<u128>),
+    options: &Options,
+) -> Result<Bytes, Broken> {
+    let changed = |found: &str| {
+        let text = format!("expected the object as it was when it was opened, {len} bytes; found {found}");
+        Broken::Refused(Failure { kind: io::ErrorKind::StaleNetworkFileHandle, text: hidden(&text, options) })
+    };
+    let asked = GetOptions { range: Some(range.clone().into()), if_match: etag.clone(), ..GetOptions::default() };
+    let answer = match store.get_opts(key, asked).await {
+        Ok(answer) => answer,
+        Err(object_store::Error::Precondition { .. }) => return Err(changed("another one")),
+        Err(object_store::Error::NotFound { .. }) => return Err(changed("none")),
+        Err(error) => return Err(Broken::Refused(Failure::of(&error, options))),
+    };
+    let found = &answer.meta;
+    if found.size != *len {
+        return Err(changed(&format!("{} bytes", found.size)));
+    }
+    let is_other = match (etag, &found.e_tag) {
+        (Some(expected), Some(found)) => expected != found,
+        (None, None) => modified_ms.is_some_and(|ms| milliseconds(found) != Some(ms)),
+        // A server that says it now and then.
+        _ => false,
+    };
+    if is_other {
+        return Err(changed("another one"));
+    }
+    let wanted = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+    match answer.bytes().await {
+        Ok(bytes) if bytes.len() == wanted => Ok(bytes),
+        Ok(bytes) => Err(Broken::Body(Failure::other(format!(
+            "expected {wanted} bytes at byte {}, got {}",
+            range.start,
+            bytes.len()
+        )))),
+        Err(error) => Err(Broken::Body(Failure::of(&error, options))),
+    }
+}
+
+fn milliseconds(object: &ObjectMeta) -> Option<u128> {
+    SystemTime::from(object.last_modified).duration_since(UNIX_EPOCH).ok().map(|since| since.as_millis())
+}
+
+fn entry(path: PathBuf, object: &ObjectMeta) -> RemoteEntry {
+    RemoteEntry {
+        path,
+        len: Some(object.size),
+        modified: Some(object.last_modified.into()),
+        etag: object.e_tag.as_deref().map(quoted),
+    }
+}
+
+/// Returns an `ETag` as answers have it: Azure lists them without quotes.
+fn quoted(etag: &str) -> String {
+    if etag.starts_with("0x") { format!("\"{etag}\"") } else { etag.to_owned() }
+}
+
+/// Makes the store of a URL. The environment counts where an option is not given.
+fn connect(url: &str, options: &Options) -> Result<Arc<dyn ObjectStore>, Failure> {
+    let deadline = deadline(options)?;
+    // A body may take its time as long as bytes come.
+    let client = ClientOptions::new().with_timeout_disabled().with_read_timeout(deadline / ATTEMPTS);
+    let foreign = || options.iter().filter(|(name, _)| !name.eq_ignore_ascii_case(RETRY_TIMEOUT));
+    let retry = RetryConfig {
+        backoff: BackoffConfig {
+            init_backoff: Duration::from_millis(100),
+            max_backoff: Duration::from_secs(8),
+            base: 2.0,
+        },
+        max_retries: 8,
+        retry_timeout: deadline,
+    };
+    let failure = |e: object_store::Error| Failure::of(&e, options);
+    /// Gives a builder the options, by the names of the crate.
+    macro_rules! configured {
+        ($builder:ident, $prefix:literal) => {{
+            let endpoints = endpoints_of_environment($prefix)?;
+            let mut builder = $builder::from_env().with_url(url);
+            builder = builder.with_retry(retry).with_client_options(client);
+            let given = options.iter().filter(|(name, _)| is_endpoint(name)).map(|(_, value)| value);
+            if given.chain(&endpoints).any(|value| value.starts_with("http://")) {
+                // The caller that names such an endpoint wants it.
+                builder = builder.with_config("allow_http".parse().map_err(failure)?, "true");
+            }
+            for (name, value) in foreign() {
+                check_endpoint(name, value)?;
+                let key = name.to_ascii_lowercase().parse().map_err(|_| unknown(name, url))?;
+                builder = builder.with_config(key, value);
+            }
+            Arc::new(builder.build().map_err(failure)?)
+        }};
+    }
+    Ok(match url.split(':').next().unwrap_or_default() {
+        "s3" | "s3a" => configured!(AmazonS3Builder, "AWS_"),
+        "gs" => configured!(GoogleCloudStorageBuilder, "GOOGLE_"),
+        "az" | "azure" | "abfs" | "abfss" | "adl" => configured!(MicrosoftAzureBuilder, "AZURE_"),
+        "hdfs" => {
+            let builder = HdfsObjectStoreBuilder::new().with_url(url).with_config(foreign().cloned());
+            Arc::new(builder.build().map_err(failure)?)
+        }
+        _ => {
+            let mut builder = HttpBuilder::new().with_url(url).with_retry(retry).with_client_options(client);
+            if url.starts_with("http://") {
+                builder = builder.with_config(ClientConfigKey::AllowHttp, "true");
+            }
+            for (name, value) in foreign() {
+                let key = name.to_ascii_lowercase().parse().map_err(|_| unknown(name, url))?;
+                builder = builder.with_config(key, value);
+            }
+            Arc::new(builder.build().map_err(failure)?)
+        }
+    })
+}
+
+/// Returns whether an option or a variable of the environment, in small letters or capitals, is the URL of a server.
+fn is_endpoint(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    name.contains("endpoint") && !name.contains("use_")
+}
+
+/// Returns the endpoints in the environment that the crate takes.
+fn endpoints_of_environment(prefix: &str) -> Result<Vec<String>, Failure> {
+    let mut found = Vec::new();
+    for (name, value) in std::env::vars_os() {
+        if let (Some(name), Some(value)) = (name.to_str(), value.to_str())
+            && name.starts_with(prefix)
+            && is_endpoint(name)
+        {
+            check_endpoint(name, value)?;
+            found.push(value.to_owned());
+        }
+    }
+    Ok(found)
+}
+
+/// Refuses an endpoint that is no URL, at which the crate panics. It may hold a password, so the error does not repeat it.
+fn check_endpoint(name: &str, value: &str) -> Result<(), Failure> {
+    let host = ["http://", "https://"].iter().find_map(|scheme| value.strip_prefix(scheme));
+    let is_host = host.is_some_and(|rest| {
+        let authority = rest.split('/').next().unwrap_or_default();
+        let host = authority.rsplit('@').next().unwrap_or_default();
+        !host.is_empty()
+            && !host.starts_with(':')
+            && rest.chars().all(|each| each.is_ascii_alphanumeric() || "-._~:/[]@%".contains(each))
+    });
+    if is_endpoint(name) && !is_host {
+        let text = format!("storage option {name:?}: expected a URL such as https://host:9000");
+        return Err(Failure { kind: io::ErrorKind::InvalidInput, text });
+    }
+    Ok(())
+}
+
+fn unknown(name: &str, url: &str) -> Failure {
+    let scheme = url.split(':').next().unwrap_or_default();
+    let text = format!("storage option {name:?}: expected a name that the object_store crate knows for {scheme}");
+    Failure { kind: io::ErrorKind::InvalidInput, text }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,214 @@
+//! A segment in remote storage, and its files.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::key_ring::{KeyRing, OVERHEAD};
+use super::manifest::{IndexPart, Range};
+use super::manifests::Known;
+use super::names::Object;
+use crate::decompress::{DecodeError, Output, zstd_frame};
+use crate::error::{Error, Result};
+use crate::io::chunked_file::{Chunks, Decode, StoredFile};
+use crate::io::mounts::Content;
+use crate::io::{Access, FileSource, ReadAt as _};
+use crate::kafka::read::walk::{Reads, Walk};
+
+/// A file of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Part {
+    Log,
+    OffsetIndex,
+    TimeIndex,
+    TransactionIndex,
+    /// The producers at the end of the segment: a broker names it by the base offset of the next one.
+    Snapshot,
+    LeaderEpochs,
+}
+
+impl Part {
+    /// All files, with the endings that a broker and `LocalTieredStorage` give them.
+    pub(super) const ALL: [(Self, &'static str); 6] = [
+        (Self::Log, "log"),
+        (Self::OffsetIndex, "index"),
+        (Self::TimeIndex, "timeindex"),
+        (Self::TransactionIndex, "txnindex"),
+        (Self::Snapshot, "snapshot"),
+        (Self::LeaderEpochs, "leader_epoch_checkpoint"),
+    ];
+}
+
+/// How the files of a segment are stored.
+#[derive(Debug)]
+pub(super) enum Files {
+    /// An object each.
+    Separate(BTreeMap<Part, Object>),
+    /// As Aiven's plugin stores them.
+    Packed(Packed),
+}
+
+/// A log in chunks, and an object with the indexes.
+#[derive(Debug)]
+pub(super) struct Packed {
+    pub known: Arc<Known>,
+    pub manifest_path: PathBuf,
+    pub log: Object,
+    pub indexes: Option<Object>,
+}
+
+/// A segment in remote storage.
+#[derive(Debug)]
+pub(super) struct RemoteSegment {
+    pub base_offset: i64,
+    pub range: Range,
+    pub files: Files,
+}
+
+impl RemoteSegment {
+    /// Return the object that has the log.
+    pub(super) fn log(&self) -> Option<&Object> {
+        match &self.files {
+            Files::Separate(objects) => objects.get(&Part::Log),
+            Files::Packed(packed) => Some(&packed.log),
+        }
+    }
+
+    /// Return the length of the log.
+    pub(super) fn log_len(&self) -> u64 {
+        self.len(Part::Log).unwrap_or(0)
+    }
+
+    /// Return the length of a file; `None` if the segment has no such file.
+    pub(super) fn len(&self, part: Part) -> Option<u64> {
+        match &self.files {
+            Files::Separate(objects) => objects.get(&part).map(|object| object.status.len),
+            Files::Packed(packed) => packed.len(part),
+        }
+    }
+
+    /// Find the bytes of a file.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it is encrypted and its key is not there.
+    pub(super) fn content(&self, part: Part, keys: &KeyRing) -> Result<Option<Content>> {
+        match &self.files {
+            Files::Separate(objects) => Ok(objects.get(&part).map(|object| Content::Whole(object.path.clone()))),
+            Files::Packed(packed) => packed.content(part, keys),
+        }
+    }
+
+    /// Return the last offset: as the manifest says it, or by the log.
+    ///
+    /// # Errors
+    /// As [`FileSource::open`].
+    pub(super) fn end_offset(&self, keys: &KeyRing) -> Result<Option<i64>> {
+        let (Some(content), None) = (self.content(Part::Log, keys)?, self.range.end_offset) else {
+            return Ok(self.range.end_offset);
+        };
+        let source = FileSource::of(content, Access::Pread)?;
+        let mut walk = Walk::new(Reads::Headers, 0, source.len());
+        let mut last = None;
+        while let Ok(Ok(header)) = walk.next(&source) {
+            last = last.max(Some(header.last_offset));
+        }
+        Ok(last)
+    }
+}
+
+impl Packed {
+    fn part(&self, part: Part) -> Option<IndexPart> {
+        match part {
+            Part::Log => None,
+            Part::OffsetIndex => Some(self.known.manifest.offset_index),
+            Part::TimeIndex => Some(self.known.manifest.time_index),
+            Part::TransactionIndex => self.known.manifest.transaction_index,
+            Part::Snapshot => Some(self.known.manifest.producer_snapshot),
+            Part::LeaderEpochs => Some(self.known.manifest.leader_epochs),
+        }
+    }
+
+    fn len(&self, part: Part) -> Option<u64> {
+        if part == Part::Log {
+            return Some(self.known.manifest.chunks.len);
+        }
+        self.indexes.as_ref()?;
+        let stored = self.part(part)?.size;
+        // An empty index is not encrypted.
+        Some(if self.known.manifest.encryption.is_some() { stored.saturating_sub(OVERHEAD) } else { stored })
+    }
+
+    fn content(&self, part: Part, keys: &KeyRing) -> Result<Option<Content>> {
+        let stored = if part == Part::Log {
+            if self.known.manifest.is_plain() && self.log.status.len == self.known.manifest.chunks.len {
+                return Ok(Some(Content::Whole(self.log.path.clone())));
+            }
+            let decode = self.decode(self.known.manifest.is_compressed, keys)?;
+            StoredFile {
+                path: self.log.path.clone(),
+                begin: 0,
+                tag: self.log.tag(),
+                chunks: self.known.manifest.chunks.clone(),
+                decode,
+            }
+        } else {
+            let (Some(indexes), Some(stored), Some(len)) = (&self.indexes, self.part(part), self.len(part)) else {
+                return Ok(None);
+            };
+            let decode = self.decode(false, keys)?;
+            let chunks = Chunks::one(len, stored.size);
+            StoredFile { path: indexes.path.clone(), begin: stored.position, tag: indexes.tag(), chunks, decode }
+        };
+        Ok(Some(Content::Chunks(stored)))
+    }
+
+    fn decode(&self, is_compressed: bool, keys: &KeyRing) -> Result<Arc<Decode>> {
+        let key = match &self.known.manifest.encryption {
+            None => None,
+            Some(encryption) => Some(if let Some(known) = self.known.data_key.get() {
+                Arc::clone(known)
+            } else {
+                let key = Arc::new(keys.data_key(&self.manifest_path, encryption)?);
+                Arc::clone(self.known.data_key.get_or_init(|| key))
+            }),
+        };
+        Ok(Arc::new(move |chunk, most| {
+            let chunk = match &key {
+                Some(key) => key.open(chunk)?,
+                None => chunk,
+            };
+            if !is_compressed {
+                return Ok(chunk);
+            }
+            let mut output = Output::new(most);
+            let mut decoder = zstd::zstd_safe::DCtx::create();
+            let result = zstd_frame::decode(&mut decoder, &chunk, &mut output);
+            result.map_err(|error| {
+                let found = match error {
+                    DecodeError::TooLong { .. } => "more".to_owned(),
+                    DecodeError::Undecodable { reason, .. } => reason,
+                };
+                (format!("a chunk of {most} bytes in Zstandard"), found)
+            })?;
+            Ok(output.filled().to_vec())
+        }))
+    }
+}
+
+/// Read a small file whole.
+///
+/// # Errors
+/// `Corrupt` for bytes that cannot be decoded; the system's error.
+pub(super) fn read(content: Content) -> Result<Vec<u8>> {
+    let path = match &content {
+        Content::Whole(path) => path.clone(),
+        Content::Chunks(stored) => stored.path.clone(),
+    };
+    let source = FileSource::of(content, Access::Pread)?;
+    let mut bytes = vec![0; usize::try_from(source.len()).unwrap_or(usize::MAX).min(MOST_SMALL)];
+    source.read_exact_at(&mut bytes, 0).map_err(|e| Error::io(&path, e))?;
+    Ok(bytes)
+}
+
+/// Bytes of the longest list of leader epochs that is read.
+const MOST_SMALL: usize = 1 << 20;

@@ -1,0 +1,621 @@
+//! Sealing a store: its entries sorted by hash, with the exact times of the log, and a catalog of its files.
+//!
+//! An index file is sealed if it is whole and its check finds nothing: then a walk of its chains finds exactly the entries below
+//! its count. All others are asked as before.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::commit_log::{CommitLog, HeadTimes, KnownEnd};
+use super::index_recovery::{holds_tags, is_indexed};
+use crate::error::{Error, Result};
+use crate::hash_index::sealed::{self, Catalog, KeysFile, Layout, NO_TIME, Row, Rows, SealedKeys, StoreFile, place};
+use crate::hash_index::{Entry, Hits, IndexFile};
+use crate::io::remote::is_remote;
+use crate::io::storage::{self, Kind as FileKind, Status};
+use crate::report::{Kind, Report};
+use crate::time_range::TimeRange;
+
+/// Entries that are read together.
+const BLOCK: u32 = 65_536;
+/// Threads that sort and encode.
+const THREADS: usize = 2;
+/// Differences of the rows that are reported one by one.
+const MOST_FINDINGS: u64 = 100;
+/// The kind of an index file in the catalog, and its directory.
+const INDEX: (&str, &str) = ("index", "index");
+/// The kind of a file of the log.
+const LOG: &str = "commit-log";
+const TAGS: &str = "logdex.tags";
+/// Ranges of the log between sealed index files, in which nothing lacks an entry.
+const JOINTS: &str = "logdex.joints";
+/// A longer range between index files is not read: a file is missing there.
+const LONGEST_JOINT: u64 = 64 << 20;
+const GEOMETRY: [&str; 2] = ["logdex.hash_slots", "logdex.max_entries"];
+
+/// A file of the store with its path, as it was before its entries were read.
+type Listed = (PathBuf, StoreFile);
+
+/// Seals one store.
+#[derive(Debug)]
+pub struct Sealing {
+    directory: PathBuf,
+    files: Vec<Listed>,
+    rows: Rows,
+    notes: BTreeMap<String, String>,
+    /// By the start of each log file: the last message that an entry leads to.
+    last_of_file: BTreeMap<u64, i64>,
+    report: Report,
+}
+
+impl Sealing {
+    /// Lists the files of a store, whose index will be in a directory.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn new(root: &Path, directory: &Path, log: &CommitLog) -> Result<Self> {
+        storage::expect_tree(root);
+        let mut files = Vec::new();
+        list_below(root, "", directory, &mut files)?;
+        let mut last_of_file = BTreeMap::new();
+        for file in log.files()? {
+            last_of_file.insert(file.start, -1);
+            if !files.iter().any(|(path, _)| *path == file.path) {
+                let status = storage::status(&file.path)?;
+                files.push((file.path.clone(), described(&file.path.to_string_lossy(), &status)));
+            }
+        }
+        // The temporary file is beside the index, or on this machine.
+        let temporary = if is_remote(directory) { std::env::temp_dir() } else { directory.to_owned() };
+        storage::create_directories(&temporary)?;
+        let (rows, report) = (Rows::new(&temporary), Report::default());
+        Ok(Self { directory: directory.to_owned(), files, rows, notes: BTreeMap::new(), last_of_file, report })
+    }
+
+    /// Adds the entries of an index file. If it is damaged, its first finding is reported, and it is not sealed.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn add_index_file(&mut self, log: &CommitLog, file: &IndexFile) -> Result<()> {
+        self.add(log, file, Times::OfBoth)
+    }
+
+    /// Describes an index file whose entries another program sorts. A damaged file is reported, and has no entries.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn describe_index_file(&mut self, log: &CommitLog, file: &IndexFile) -> Result<()> {
+        self.add(log, file, Times::None)
+    }
+
+    /// Whether an index file is sealed.
+    pub fn is_sealed(&self, file: &IndexFile) -> bool {
+        self.files.iter().any(|(path, listed)| path == file.path() && listed.entries.is_some())
+    }
+
+    fn add(&mut self, log: &CommitLog, file: &IndexFile, times: Times) -> Result<()> {
+        let (rows, last_of_file) = (&mut self.rows, &mut self.last_of_file);
+        let (read, verified) = std::thread::scope(|scope| {
+            let check = scope.spawn(|| file.verify());
+            let read = for_each_row(log, file, times, |block| {
+                for row in block {
+                    note_last(last_of_file, row.offset);
+                }
+                if times != Times::None {
+                    rows.push(block);
+                }
+            });
+            (read, check.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        });
+        let (entries, is_ordered) = read?;
+        let verified = verified?;
+        let header = file.header()?;
+        if let Some(finding) = verified.findings.first() {
+            self.rows.drop_new();
+            self.report.findings.push(finding.clone());
+            self.report.count("index_files_not_sealed", 1);
+            return Ok(());
+        }
+        if !is_ordered {
+            self.rows.drop_new();
+            let expected = format!("entries between offsets {} and {}", header.begin_phy_offset, header.end_phy_offset);
+            self.report.find(file.path(), 0, Kind::SealedFile, expected, "an entry outside: not sealed");
+            self.report.count("index_files_not_sealed", 1);
+            return Ok(());
+        }
+        self.rows.keep()?;
+        let geometry = file.geometry();
+        for (name, number) in GEOMETRY.iter().zip([geometry.hash_slots(), geometry.max_entries()]) {
+            self.notes.insert((*name).to_owned(), number.to_string());
+        }
+        if let Some((_, listed)) = self.files.iter_mut().find(|(path, _)| path == file.path()) {
+            listed.entries = Some(i64::try_from(entries).unwrap_or(i64::MAX));
+            listed.first_offset = Some(header.begin_phy_offset);
+            listed.last_offset = Some(header.end_phy_offset);
+            listed.first_timestamp = Some(header.begin_timestamp);
+            listed.last_timestamp = Some(header.end_timestamp);
+        }
+        self.report.count("index_files", 1);
+        self.report.count("entries", entries);
+        Ok(())
+    }
+
+    /// Takes the rows, to be sorted elsewhere: by Spark.
+    pub fn take_rows(&mut self) -> Rows {
+        let empty = Rows::new(&self.directory);
+        std::mem::replace(&mut self.rows, empty)
+    }
+
+    /// Writes the sealed index. Files that changed since they were listed are not sealed.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn finish(mut self, log: &CommitLog, index: &[Arc<IndexFile>]) -> Result<Report> {
+        let rows = self.take_rows();
+        let keys = place::write_keys(&self.directory, &name_of_now(), &Layout::OneLog, rows, THREADS)?;
+        self.publish(log, index, keys)
+    }
+
+    /// Writes the catalog of files of keys that another program wrote, whose names these are.
+    ///
+    /// # Errors
+    /// As [`Self::finish`]; `Corrupt` if they are not what they should be.
+    pub fn finish_with(self, log: &CommitLog, index: &[Arc<IndexFile>], names: &[String]) -> Result<Report> {
+        let keys = place::describe_keys(&self.directory, &Layout::OneLog, names)?;
+        let found: u64 = keys.iter().flat_map(|file| &file.groups).map(|group| u64::from(group.rows)).sum();
+        let expected: i64 = self.files.iter().filter_map(|(_, file)| file.entries).sum();
+        if u64::try_from(expected).ok() != Some(found) {
+            return Err(Error::corrupt(&self.directory, 0, format!("{expected} rows"), found.to_string()));
+        }
+        self.publish(log, index, keys)
+    }
+
+    fn publish(mut self, log: &CommitLog, index: &[Arc<IndexFile>], keys: Vec<KeysFile>) -> Result<Report> {
+        self.describe_log(log)?;
+        let tags = holds_tags(log, index)?;
+        if let Some(tags) = tags {
+            self.notes.insert(TAGS.to_owned(), tags.to_string());
+        }
+        let joints = self.joints(log, index, tags.unwrap_or(false))?;
+        self.notes.insert(JOINTS.to_owned(), joints);
+        let mut files = Vec::new();
+        for (path, mut file) in std::mem::take(&mut self.files) {
+            if file.kind == INDEX.0 && file.entries.is_some() && !same(&path, &file)? {
+                file.entries = None;
+                self.report.find(&path, 0, Kind::SealedFile, "the file as it was listed", "it changed: not sealed");
+            }
+            files.push(file);
+        }
+        self.report.count("files", files.len() as u64);
+        self.report.count("key_files", keys.len() as u64);
+        let bytes: i64 = keys.iter().map(|file| file.size).sum();
+        self.report.count("key_bytes", u64::try_from(bytes).unwrap_or(0));
+        let catalog = Catalog { layout: Layout::OneLog, files, keys, notes: self.notes };
+        place::publish(&self.directory, &catalog)?;
+        Ok(self.report)
+    }
+
+    /// Finds the ranges between the sealed index files, before the first and after the last, in which no message lacks an entry.
+    ///
+    /// A file does not say this of the messages at its ends: they may have entries in the files beside it.
+    fn joints(&self, log: &CommitLog, index: &[Arc<IndexFile>], tags: bool) -> Result<String> {
+        let is_sealed = |file: &&Arc<IndexFile>| {
+            let listed = self.files.iter().find(|(path, _)| path == file.path());
+            listed.is_some_and(|(_, listed)| listed.entries.is_some_and(|entries| entries > 0))
+        };
+        let sealed: Vec<Arc<IndexFile>> = index.iter().filter(is_sealed).cloned().collect();
+        let mut spans = Vec::new();
+        for file in &sealed {
+            let header = file.header()?;
+            spans.push((header.begin_phy_offset.cast_unsigned(), header.end_phy_offset.cast_unsigned()));
+        }
+        spans.sort_unstable();
+        let (begin, end) = (log.min_offset()?, log.max_offset()?);
+        let mut ranges = Vec::new();
+        if let (Some((first, _)), Some((_, last)), Some(last_message)) =
+            (spans.first(), spans.last(), log.last_message()?)
+        {
+            ranges.push(('s', begin, *first, first + 1));
+            ranges.extend(spans.windows(2).filter_map(|pair| match pair {
+                [(_, last), (first, _)] => Some(('m', *last, *first, first + 1)),
+                _ => None,
+            }));
+            ranges.push(('e', *last, last_message, end));
+        }
+        let mut joints = Vec::new();
+        for (place, from, last, to) in ranges {
+            let read = from.max(begin);
+            if last < read || last >= end || last - read > LONGEST_JOINT {
+                continue;
+            }
+            if is_indexed(log, &sealed, read, last, tags)? {
+                joints.push(format!("{place}{from}-{to}"));
+            }
+        }
+        Ok(joints.join(" "))
+    }
+
+    /// Fills in offsets and times of the files of the log.
+    fn describe_log(&mut self, log: &CommitLog) -> Result<()> {
+        let end = log.max_offset()?;
+        let mut times = HeadTimes::new(log)?;
+        let last_written = log.last_file()?;
+        for file in log.files()? {
+            let Some((_, listed)) = self.files.iter_mut().find(|(path, _)| *path == file.path) else { continue };
+            let Some(first) = times.of(file.start.cast_signed())? else { continue };
+            let known = self.last_of_file.get(&file.start).copied().and_then(|offset| u64::try_from(offset).ok());
+            // An entry may lead behind the end of the log.
+            let from = known.filter(|offset| *offset < end).unwrap_or(file.start);
+            let (last, file_end) = log.last_of_file(&file, from)?;
+            let Some((offset, time)) = last else { continue };
+            listed.first_offset = Some(file.start.cast_signed());
+            listed.first_timestamp = Some(first);
+            listed.last_offset = Some(offset.cast_signed());
+            listed.last_timestamp = Some(time);
+            let end = if file.start == last_written { end } else { file_end };
+            listed.end_offset = Some(end.cast_signed());
+        }
+        Ok(())
+    }
+}
+
+fn note_last(last_of_file: &mut BTreeMap<u64, i64>, offset: i64) {
+    let Ok(at) = u64::try_from(offset) else { return };
+    if let Some((_, last)) = last_of_file.range_mut(..=at).next_back() {
+        *last = offset.max(*last);
+    }
+}
+
+/// Where the times of rows come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Times {
+    /// The log; else the index file, in whole seconds.
+    OfBoth,
+    /// The log only.
+    OfLog,
+    /// None.
+    None,
+}
+
+/// Returns the rows of some entries of an index file, from a position on, as `seal` sorts them.
+///
+/// # Errors
+/// The system's error, with the path.
+pub fn rows_of(log: &CommitLog, file: &IndexFile, position: u32, limit: u32) -> Result<Vec<Row>> {
+    let (seconds, mut times) = (file.seconds()?, HeadTimes::new(log)?);
+    let entries = file.read_entries(position, limit)?;
+    entries.iter().zip(position..).map(|(entry, position)| row(entry, position, &seconds, &mut times)).collect()
+}
+
+/// Calls `take` with the rows of an index file, in blocks. Returns their number, and whether all are between the header's offsets.
+///
+/// # Errors
+/// The system's error, with the path.
+fn for_each_row(log: &CommitLog, file: &IndexFile, source: Times, mut take: impl FnMut(&[Row])) -> Result<(u64, bool)> {
+    let (header, seconds) = (file.header()?, file.seconds()?);
+    let seconds = |position, difference| if source == Times::OfBoth { seconds(position, difference) } else { None };
+    let mut times = HeadTimes::new(log)?;
+    let (mut position, mut is_ordered, mut count) = (1, true, 0);
+    loop {
+        let entries = file.read_entries(position, BLOCK)?;
+        if entries.is_empty() {
+            return Ok((count, is_ordered));
+        }
+        let mut rows = Vec::with_capacity(entries.len());
+        for (entry, position) in entries.iter().zip(position..) {
+            is_ordered &= (header.begin_phy_offset..=header.end_phy_offset).contains(&entry.phy_offset);
+            rows.push(match source {
+                Times::None => Row { key_hash: entry.key_hash, part: 0, offset: entry.phy_offset, time: NO_TIME },
+                Times::OfBoth | Times::OfLog => row(entry, position, &seconds, &mut times)?,
+            });
+        }
+        take(&rows);
+        count += rows.len() as u64;
+        position += u32::try_from(entries.len()).unwrap_or(u32::MAX);
+    }
+}
+
+fn row(
+    entry: &Entry,
+    position: u32,
+    seconds: &impl Fn(u32, i32) -> Option<i64>,
+    times: &mut HeadTimes<'_>,
+) -> Result<Row> {
+    let exact = times.of(entry.phy_offset)?;
+    let time = exact.or_else(|| seconds(position, entry.time_diff)).unwrap_or(NO_TIME);
+    Ok(Row { key_hash: entry.key_hash, part: 0, offset: entry.phy_offset, time })
+}
+
+/// A name for the files of keys of one call.
+fn name_of_now() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("{:011x}-{:x}", now.as_millis(), std::process::id())
+}
+
+/// Lists the files below a directory, without those of the sealed index.
+fn list_below(directory: &Path, above: &str, sealed: &Path, files: &mut Vec<Listed>) -> Result<()> {
+    let mut entries = storage::list(directory)?;
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
+    for entry in entries {
+        let name = entry.name.to_string_lossy();
+        if entry.path == sealed || (above.is_empty() && name == place::DIRECTORY) {
+            continue;
+        }
+        let path = format!("{above}{name}");
+        match entry.status()? {
+            Some(status) if status.kind == FileKind::File => files.push((entry.path, described(&path, &status))),
+            Some(status) if status.kind == FileKind::Directory => {
+                list_below(&entry.path, &format!("{path}/"), sealed, files)?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn described(path: &str, status: &Status) -> StoreFile {
+    let kind = match path.split('/').next().unwrap_or_default() {
+        "commitlog" | "" => LOG,
+        "index" => INDEX.0,
+        "consumequeue" => "consume-queue",
+        "batchconsumequeue" => "batch-consume-queue",
+        "consumequeue_ext" => "consume-queue-extension",
+        "config" => "config",
+        "checkpoint" => "checkpoint",
+        "abort" => "abort",
+        "lock" => "lock",
+        name if name.len() == 20 && name.bytes().all(|digit| digit.is_ascii_digit()) => LOG,
+        _ => "other",
+    };
+    StoreFile {
+        path: path.to_owned(),
+        kind: kind.to_owned(),
+        size: i64::try_from(status.len).unwrap_or(i64::MAX),
+        modified: status.modified_ns(),
+        etag: status.etag().map(str::to_owned),
+        ..StoreFile::default()
+    }
+}
+
+fn same(path: &Path, file: &StoreFile) -> Result<bool> {
+    match storage::status(path) {
+        Ok(status) => Ok(is_same(&status, file)),
+        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_same(now: &Status, then: &StoreFile) -> bool {
+    i64::try_from(now.len).ok() == Some(then.size)
+        && match (now.etag(), &then.etag) {
+            (Some(now), Some(then)) => now == then,
+            (None, None) => now.modified_ns() == then.modified,
+            _ => false,
+        }
+}
+
+/// The sealed index of a store, open for lookups.
+#[derive(Debug)]
+pub struct SealedStore {
+    directory: PathBuf,
+    catalog: Catalog,
+    keys: SealedKeys,
+}
+
+/// The index files of a store that a sealed index stands for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Names of the files whose entries it has.
+    pub names: Vec<String>,
+    /// The offsets of the first and the last message of each.
+    pub spans: Vec<(i64, i64)>,
+    /// Ranges between them in which no message lacks an entry, the ends excluded.
+    pub joints: Vec<(i64, i64)>,
+    /// Whether all rows belong to these files.
+    pub is_all: bool,
+    /// Entries of these files.
+    pub entries: u64,
+}
+
+impl SealedStore {
+    /// Reads the catalog in a directory. Other directories are listed at the same time, if they are remote.
+    ///
+    /// # Errors
+    /// `NotFound`; `Corrupt` if there is another file; the system's error, with the path.
+    pub fn open(directory: &Path, beside: &[PathBuf]) -> Result<Self> {
+        let catalog = place::read_catalog(directory, beside)?;
+        if catalog.layout != Layout::OneLog {
+            let path = directory.join(place::CATALOG);
+            return Err(Error::corrupt(&path, 0, "the catalog of a RocketMQ store", "that of a Kafka log directory"));
+        }
+        let keys = SealedKeys::new(directory, &catalog)?;
+        Ok(Self { directory: directory.to_owned(), catalog, keys })
+    }
+
+    /// The directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The catalog.
+    pub fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// Row groups that were read.
+    pub fn reads(&self) -> u64 {
+        self.keys.reads()
+    }
+
+    /// Slots and entries of the index files.
+    pub fn geometry(&self) -> Option<(u32, u32)> {
+        let [slots, entries] = GEOMETRY.map(|name| self.catalog.notes.get(name)?.parse().ok());
+        slots.zip(entries)
+    }
+
+    /// Whether tags are indexed; `None`: no indexed message has any.
+    pub fn tags(&self) -> Option<bool> {
+        self.catalog.notes.get(TAGS)?.parse().ok()
+    }
+
+    /// Finds the index files that are as they were when the store was sealed.
+    ///
+    /// A file that is not full may have got entries through a map, which need not change its time; so its header is compared.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn standing(&self, index: &Path) -> Result<Standing> {
+        let mut standing = Standing { is_all: true, ..Standing::default() };
+        let listed = match storage::list(index) {
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            listed => listed?,
+        };
+        let mut by_name = BTreeMap::new();
+        for entry in listed {
+            by_name.insert(entry.name.to_string_lossy().into_owned(), entry);
+        }
+        let full = self.geometry().map_or(0, |(_, entries)| i64::from(entries) - 1);
+        for file in self.catalog.files.iter().filter(|file| file.kind == INDEX.0) {
+            let Some(entries) = file.entries else { continue };
+            let name = file.path.rsplit('/').next().unwrap_or_default();
+            let now = by_name.get(name).map(storage::Entry::status).transpose()?.flatten();
+            let mut is_valid = now.is_some_and(|now| now.kind == FileKind::File && is_same(&now, file));
+            if is_valid && entries < full && !is_remote(index) {
+                is_valid = has_header(&index.join(name), file, entries)?;
+            }
+            if !is_valid {
+                standing.is_all &= entries == 0;
+                continue;
+            }
+            standing.names.push(name.to_owned());
+            standing.entries += entries.unsigned_abs();
+            if entries > 0 {
+                standing.spans.push((file.first_offset.unwrap_or(0), file.last_offset.unwrap_or(-1)));
+            }
+        }
+        let joints = self.catalog.notes.get(JOINTS).map_or("", String::as_str).split(' ');
+        for (place, begin, end) in joints.filter_map(joint) {
+            let follows = place == "s" || standing.spans.iter().any(|(_, last)| *last == begin);
+            let precedes = place == "e" || standing.spans.iter().any(|(first, _)| *first == end - 1);
+            if follows && precedes {
+                standing.joints.push((begin, end));
+            }
+        }
+        Ok(standing)
+    }
+
+    /// The end of the log, if the catalog has it.
+    ///
+    /// # Errors
+    /// The system's error, with the path.
+    pub fn known_end(&self, log: &CommitLog) -> Result<Option<KnownEnd>> {
+        let files = log.files()?;
+        let of_path = |path: &Path| {
+            let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+            self.catalog.files.iter().find(|file| file.kind == LOG && file.path.rsplit('/').next() == name.as_deref())
+        };
+        let Some(last) = files.last() else { return Ok(None) };
+        let of_log = self.catalog.files.iter().filter(|file| file.kind == LOG && file.end_offset.is_some());
+        let last_sealed = of_log.filter_map(|file| file.first_offset).max();
+        // Files after the last written one hold nothing; they are not in the catalog with an end.
+        for file in files.iter().rev() {
+            let Some(listed) = of_path(&file.path) else { return Ok(None) };
+            if let (Some(message), Some(end)) = (listed.last_offset, listed.end_offset) {
+                let known = KnownEnd {
+                    last_file: last.start,
+                    last_written: file.start,
+                    last_message: message.cast_unsigned(),
+                    end: end.cast_unsigned(),
+                    identity: (listed.size.unsigned_abs(), listed.modified, listed.etag.clone()),
+                };
+                // Else the log lost its end.
+                return Ok((listed.first_offset == last_sealed).then_some(known));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns candidates of each hash among the rows of the index files that are as they were, newest first.
+    ///
+    /// # Errors
+    /// `Corrupt` if a file of the sealed index is damaged; the system's error, with the path.
+    pub fn select(&self, standing: &Standing, hashes: &[i32], times: TimeRange) -> Result<Hits> {
+        self.keys.offsets(hashes, |row| {
+            // Times that an index file says are in whole seconds.
+            let is_in_time =
+                times.is_all() || row.time == NO_TIME || times.meets(row.time, row.time.saturating_add(999));
+            is_in_time && standing.has(row.offset)
+        })
+    }
+
+    /// Compares the rows with the entries of the index files that are as they were, and with the times of the log.
+    ///
+    /// # Errors
+    /// The system's error, with the path. Damage is a finding.
+    pub fn verify(&self, standing: &Standing, log: &CommitLog, index: &[Arc<IndexFile>]) -> Result<Report> {
+        let mut report = Report::default();
+        let mut expected = Rows::new(&std::env::temp_dir());
+        // The rows of a message at the end of a file may be those of the file beside it.
+        let inner = |offset: i64| standing.is_all || standing.spans.iter().any(|(a, b)| *a < offset && offset < *b);
+        for file in index.iter().filter(|file| standing.is_of(file.path())) {
+            for_each_row(log, file, Times::OfLog, |rows| {
+                let rows: Vec<Row> = rows.iter().filter(|row| inner(row.offset)).copied().collect();
+                expected.push(&rows);
+            })?;
+            expected.keep()?;
+        }
+        let mut sealed = Rows::new(&std::env::temp_dir());
+        if let Err(error) = self.keys.for_each(|rows| {
+            let rows: Vec<Row> = rows.iter().filter(|row| inner(row.offset)).copied().collect();
+            sealed.push(&rows);
+            sealed.keep()
+        }) {
+            let Error::Corrupt { path, offset, expected, found } = &error else { return Err(error) };
+            report.find(path, *offset, Kind::SealedFile, expected, found);
+            return Ok(report);
+        }
+        report.count("sealed_rows", sealed.len() as u64);
+        let catalog = self.directory.join(place::CATALOG);
+        let mut differences = 0;
+        sealed::rows::compare(expected, sealed, |row, is_expected| {
+            differences += 1;
+            if differences <= MOST_FINDINGS {
+                let text = format!("a row of hash {}, offset {} and time {}", row.key_hash, row.offset, row.time);
+                let (expected, found) = if is_expected { (text, "none".to_owned()) } else { ("none".to_owned(), text) };
+                report.find(&catalog, 0, Kind::SealedRow, expected, found);
+            }
+        })?;
+        if differences > MOST_FINDINGS {
+            report.count("sealed_rows_wrong", differences);
+        }
+        Ok(report)
+    }
+}
+
+impl Standing {
+    fn has(&self, offset: i64) -> bool {
+        self.is_all || self.spans.iter().any(|(first, last)| (*first..=*last).contains(&offset))
+    }
+
+    fn is_of(&self, path: &Path) -> bool {
+        let name = path.file_name().map(|name| name.to_string_lossy());
+        name.is_some_and(|name| self.names.iter().any(|each| *each == name))
+    }
+}
+
+/// Place, begin and end of a joint.
+fn joint(text: &str) -> Option<(&str, i64, i64)> {
+    let (place, range) = text.split_at_checked(1)?;
+    let (begin, end) = range.split_once('-')?;
+    Some((place, begin.parse().ok()?, end.parse().ok()?))
+}
+
+/// Returns whether the header of an index file says what the catalog does.
+fn has_header(path: &Path, file: &StoreFile, entries: i64) -> Result<bool> {
+    let header = crate::hash_index::Header::of_file(path)?;
+    let counted = i64::from(header.next_position()) - 1;
+    let first_last = (Some(header.begin_phy_offset), Some(header.end_phy_offset));
+    Ok(counted == entries && first_last == (file.first_offset, file.last_offset))
+}
