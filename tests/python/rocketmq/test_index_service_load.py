@@ -278,13 +278,13 @@ def test_compat_loads_up_to_a_directory_with_a_numeric_name(damaged_store: Calla
 
 def test_a_second_writer_is_refused(tmp_path: Path) -> None:
     with IndexService.open(tmp_path, mode="a", **SMALL) as first:
-        with pytest.raises(BlockingIOError) as refused:
+        with pytest.raises(LockedError) as refused:
             IndexService.open(tmp_path, mode="a", **SMALL)
-        assert refused.value.filename == str(tmp_path)
+        assert refused.value.path == str(tmp_path)
         first.put_batch(entries(["a"]))
-        with pytest.raises(BlockingIOError):
+        with pytest.raises(LockedError):
             IndexService.open(tmp_path, mode="a", **SMALL)
-        with pytest.raises(BlockingIOError):
+        with pytest.raises(LockedError):
             IndexFile.open(first.files[-1].path, mode="r+", **SMALL)
     with IndexService.open(tmp_path, mode="a", **SMALL) as second:
         second.put_batch(entries(["b"]))
@@ -298,14 +298,14 @@ def test_of_two_writers_to_a_directory_that_is_not_there_one_is_refused(tmp_path
     ):
         assert not directory.exists()
         first.put_batch(entries(["a"]))
-        with pytest.raises(BlockingIOError):
+        with pytest.raises(LockedError):
             second.put_batch(entries(["b"]))
         assert first.query_offset("T", "a").phy_offsets == [1000]
         assert second.query_offset("T", "b").phy_offsets == []
 
 
 def test_a_file_held_by_another_writer_is_refused(tmp_path: Path) -> None:
-    with IndexFile.create(tmp_path / "100", **SMALL), pytest.raises(BlockingIOError):
+    with IndexFile.create(tmp_path / "100", **SMALL), pytest.raises(LockedError):
         IndexService.open(tmp_path, mode="a", **SMALL)
     # The refused service released the directory.
     IndexService.open(tmp_path, mode="a", **SMALL).close()

@@ -1,0 +1,94 @@
+"""`logdex serve`: a store served to RocketMQ's own clients and tools."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from typing import TYPE_CHECKING, get_args
+
+from logdex._types import Compat
+from logdex.cli.arguments import add_source, command, open_options, port
+from logdex.cli.output import say, say_json
+from logdex.rocketmq import MessageStore, serve
+
+if TYPE_CHECKING:
+    import argparse
+
+    from logdex.cli.arguments import Subparsers
+    from logdex.rocketmq import Server
+
+_DETAILS = """\
+A broker and its name server on one port, over the store of a dead broker or a backup: consumers,
+queries and `mqadmin` work as with the broker itself, and sends are refused. Nothing in STORE is
+created, locked or changed; offsets that consumers commit are kept in memory, or in a file. It runs
+until it gets SIGINT or SIGTERM. http://HOST:PORT/metrics has its counters.
+
+  logdex serve /backup/store
+  mqadmin topicList -n 127.0.0.1:10911
+  logdex serve /backup/store --bind 0.0.0.0 --advertise archive.example:10911 --offsets offsets.json"""
+
+
+def add_parsers(subparsers: Subparsers) -> None:
+    """Add the command."""
+    parser = command(subparsers, "serve", "serve a store to RocketMQ's clients and tools, read-only", _DETAILS, run)
+    add_source(parser, "store", "the store")
+    parser.add_argument("--bind", metavar="HOST", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
+    parser.add_argument("--port", type=port, metavar="N", default=10911, help="port; 0: any free one (default: 10911)")
+    parser.add_argument("--advertise", metavar="HOST:PORT", help="what clients are told to connect to")
+    parser.add_argument("--offsets", metavar="FILE", help="keep the offsets that consumers commit in this file")
+    parser.add_argument("--tls-cert", metavar="FILE", help="certificate; only TLS is spoken then")
+    parser.add_argument("--tls-key", metavar="FILE", help="its key (default: in the file of the certificate)")
+    parser.add_argument(
+        "--access-key", metavar="FILE", help="requests must be signed; lines `accessKey: A` and `secretKey: S`"
+    )
+    parser.add_argument("--broker-name", metavar="NAME", help="name of the broker (default: as the store shows it)")
+    parser.add_argument("--cluster", metavar="NAME", help="name of the cluster (default: likewise)")
+    parser.add_argument("--compat", choices=get_args(Compat), help="answer as this release, faults included")
+    parser.add_argument("--request-log", metavar="FILE", help="write a line for each request; -: standard error")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until a signal comes."""
+    if arguments.tls_key and not arguments.tls_cert:
+        raise ValueError("--tls-key: expected with --tls-cert")
+    if arguments.request_log:
+        _log_requests(arguments.request_log)
+    tls = (arguments.tls_cert, arguments.tls_key or arguments.tls_cert) if arguments.tls_cert else None
+    with MessageStore.open(arguments.store, **open_options(arguments), compat=arguments.compat) as store:
+        server = serve(
+            store,
+            arguments.bind,
+            arguments.port,
+            advertise=arguments.advertise,
+            offsets=arguments.offsets,
+            tls=tls,
+            acl=arguments.access_key,
+            broker_name=arguments.broker_name,
+            cluster=arguments.cluster,
+        )
+        asyncio.run(_serve(server, arguments))
+    return 0
+
+
+async def _serve(server: Server, arguments: argparse.Namespace) -> None:
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    async with server:
+        if arguments.json:
+            say_json({"store": arguments.store, "address": server.address})
+        else:
+            say(f"{arguments.store}: name server and broker at {server.address}, read-only; stop with Ctrl-C")
+        sys.stdout.flush()
+        await stopped.wait()
+
+
+def _log_requests(file: str) -> None:
+    handler = logging.StreamHandler() if file == "-" else logging.FileHandler(file, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    log = logging.getLogger("logdex.rocketmq.server.requests")
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    log.propagate = False

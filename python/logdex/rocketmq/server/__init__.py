@@ -1,0 +1,6 @@
+"""Serve a store directory to RocketMQ's own clients and tools: a broker and its name server on one port, read-only."""
+
+from logdex._listener import Limits
+from logdex.rocketmq.server.server import Server, serve
+
+__all__ = ["Limits", "Server", "serve"]

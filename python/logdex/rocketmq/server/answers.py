@@ -1,0 +1,103 @@
+"""The answer to each request. No sockets here: a server passes requests in and sends what comes out."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from logdex.rocketmq.server import consumers, inspection, messages, name_server
+from logdex.rocketmq.server.codes import Ask, Code
+from logdex.rocketmq.server.exchange import Answer, Refusal
+
+if TYPE_CHECKING:
+    from logdex.rocketmq.server.archive import Archive
+    from logdex.rocketmq.server.exchange import Handler, Reply, Request
+    from logdex.rocketmq.server.state import State
+
+_log = logging.getLogger(__name__)
+
+_TABLE: dict[int, Handler] = {
+    **name_server.TABLE,
+    **messages.TABLE,
+    **consumers.TABLE,
+    **inspection.TABLE,
+}
+
+_SENDS = {
+    Ask.SEND_MESSAGE,
+    Ask.SEND_MESSAGE_V2,
+    Ask.SEND_BATCH_MESSAGE,
+    Ask.SEND_REPLY_MESSAGE,
+    Ask.SEND_REPLY_MESSAGE_V2,
+    Ask.CONSUMER_SEND_MSG_BACK,
+    Ask.END_TRANSACTION,
+}
+_CHANGES = {
+    Ask.UPDATE_AND_CREATE_TOPIC,
+    Ask.UPDATE_BROKER_CONFIG,
+    Ask.TRIGGER_DELETE_FILES,
+    Ask.UPDATE_AND_CREATE_ACL_CONFIG,
+    Ask.DELETE_ACL_CONFIG,
+    Ask.GET_BROKER_CLUSTER_ACL_INFO,
+    Ask.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
+    Ask.GET_BROKER_CLUSTER_ACL_CONFIG,
+    Ask.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+    Ask.DELETE_SUBSCRIPTIONGROUP,
+    Ask.RESET_CONSUMER_OFFSET,
+    Ask.DELETE_TOPIC_IN_BROKER,
+    Ask.INVOKE_BROKER_TO_RESET_OFFSET,
+    Ask.CLEAN_EXPIRED_CONSUMEQUEUE,
+    Ask.CLONE_GROUP_OFFSET,
+    Ask.CLEAN_UNUSED_TOPIC,
+}
+
+SLOW = frozenset(
+    {
+        Ask.QUERY_MESSAGE,
+        Ask.SEARCH_OFFSET_BY_TIMESTAMP,
+        Ask.VIEW_MESSAGE_BY_ID,
+        Ask.GET_BROKER_RUNTIME_INFO,
+        Ask.GET_TOPIC_STATS_INFO,
+        Ask.GET_CONSUME_STATS,
+        Ask.GET_BROKER_CONSUME_STATS,
+        Ask.QUERY_CONSUME_TIME_SPAN,
+        Ask.QUERY_CONSUME_QUEUE,
+    }
+)
+"""Requests that search or read much. They only read the state, so another thread may answer them."""
+SLOW_IF_REMOTE = frozenset(
+    {
+        Ask.PULL_MESSAGE,
+        Ask.QUERY_CONSUMER_OFFSET,
+        Ask.GET_MAX_OFFSET,
+        Ask.GET_MIN_OFFSET,
+        Ask.GET_EARLIEST_MSG_STORETIME,
+        Ask.GET_ROUTEINFO_BY_TOPIC,
+        Ask.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
+        Ask.GET_ALL_TOPIC_CONFIG,
+    }
+)
+"""Requests that read files, which takes long if the store is not on this machine."""
+
+
+def answer(store: Archive, state: State, request: Request) -> Reply:
+    """Return what a request is told; None if nothing, not even an error."""
+    code = request.command.code
+    try:
+        return _answer(store, state, request, code)
+    except Refusal as refusal:
+        return refusal.answer
+    except (OSError, ValueError, OverflowError, RecursionError) as error:
+        # A broker tells the class and the text of an error as well.
+        _log.warning("request %s of %s: %r", code, request.peer.address, error)
+        return Answer(code=Code.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
+
+
+def _answer(store: Archive, state: State, request: Request, code: int) -> Reply:
+    if code in _TABLE:
+        return _TABLE[code](store, state, request)
+    if code in _SENDS:
+        raise Refusal(Code.NO_PERMISSION, f"the broker[{state.address}] sending message is forbidden")
+    if code in _CHANGES:
+        raise Refusal(Code.NO_PERMISSION, f"the broker[{state.address}] is an archive, which takes no changes")
+    raise Refusal(Code.REQUEST_CODE_NOT_SUPPORTED, f" request type {code} not supported")

@@ -1,0 +1,187 @@
+"""Clients that are connected: members of consumer groups with their subscriptions, producers, and locks of queues.
+
+Source: ConsumerManager, ConsumerGroupInfo, ProducerManager, RebalanceLockManager.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from logdex._core import tags_hash
+from logdex.rocketmq.server.codes import Ask
+from logdex.rocketmq.server.exchange import Notice
+
+if TYPE_CHECKING:
+    from logdex.rocketmq.fastjson import MessageQueue
+    from logdex.rocketmq.server.exchange import Peer
+
+ALL_TAGS = "*"
+TAG = "TAG"
+
+_LOCK_S = 60.0
+_SILENT_S = 120.0
+"""Without a heartbeat for so long, a member is dropped."""
+_MOST_GROUPS = 10_000
+"""Groups that clients may make, so that none fills the memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What a group wants of a topic."""
+
+    topic: str
+    expression: str = ALL_TAGS
+    kind: str = TAG
+    version: int = 0
+    codes: list[int] = field(default_factory=list)
+    tags: list[str] = field(default_factory=list)
+    members: dict[str, Any] = field(default_factory=dict)
+    """The client's own object, for tools."""
+
+    @classmethod
+    def parse(cls, topic: str, expression: str | None, kind: str = TAG) -> Subscription:
+        """Parse the expression of a pull.
+
+        Raises:
+            ValueError: It has no tags.
+
+        Source: FilterAPI#buildSubscriptionData.
+        """
+        if kind != TAG and not expression:
+            raise ValueError("Expression can't be null!")
+        if kind != TAG or not expression or expression == ALL_TAGS:
+            return cls(topic, expression or ALL_TAGS, kind)
+        tags = [tag.strip() for tag in expression.split("||") if tag.strip()]
+        if not expression.replace("||", ""):
+            raise ValueError("subString split error")
+        return cls(topic, expression, kind, codes=[tags_hash(tag) for tag in tags], tags=tags)
+
+    @classmethod
+    def of_heartbeat(cls, members: dict[str, Any]) -> Subscription:
+        """Read the subscription of a heartbeat. C++ clients leave out what is empty."""
+        topic, expression = str(members["topic"]), str(members.get("subString") or ALL_TAGS)
+        tags = [str(tag) for tag in members.get("tagsSet") or []]
+        codes = [int(code) for code in members.get("codeSet") or []] or [tags_hash(tag) for tag in tags]
+        if any(not -(1 << 31) <= code < 1 << 31 for code in codes):
+            raise ValueError("codeSet: expected 32-bit integers")
+        kind, version = str(members.get("expressionType") or TAG), int(members.get("subVersion") or 0)
+        return cls(topic, expression, kind, version, codes, tags, members)
+
+    @property
+    def wanted_codes(self) -> list[int] | None:
+        """Hashes of the tags that pass; None: all."""
+        return None if self.expression == ALL_TAGS else self.codes
+
+
+@dataclass(slots=True)
+class Member:
+    """A client of a group."""
+
+    client_id: str
+    language: str
+    version: int
+    seen: float
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """A consumer group that is online."""
+
+    consume_type: str
+    message_model: str
+    from_where: str
+    members: dict[Peer, Member] = field(default_factory=dict)
+    subscriptions: dict[str, Subscription] = field(default_factory=dict)
+
+    def update(self, subscriptions: list[Subscription]) -> bool:
+        """Take the subscriptions of a heartbeat; return whether the topics changed."""
+        topics = {each.topic for each in subscriptions}
+        is_changed = topics != self.subscriptions.keys()
+        for each in subscriptions:
+            old = self.subscriptions.get(each.topic)
+            if old is None or each.version > old.version:
+                self.subscriptions[each.topic] = each
+        for topic in self.subscriptions.keys() - topics:
+            del self.subscriptions[topic]
+        return is_changed
+
+
+class Clients:
+    """The clients of a server."""
+
+    def __init__(self) -> None:
+        self.consumers: dict[str, ConsumerGroup] = {}
+        self.producers: dict[str, dict[Peer, Member]] = {}
+        self._locks: dict[tuple[str, MessageQueue], tuple[str, float]] = {}
+
+    def join(self, group: str, peer: Peer, member: Member, data: dict[str, Any]) -> list[Notice]:
+        """Take the heartbeat of a consumer; return what members are told.
+
+        Raises:
+            ValueError, TypeError, KeyError, AttributeError: The data is not that of a consumer.
+        """
+        subscriptions = [Subscription.of_heartbeat(each) for each in data.get("subscriptionDataSet") or []]
+        kind, model, where = (str(data.get(name, "")) for name in ("consumeType", "messageModel", "consumeFromWhere"))
+        known = self.consumers.get(group)
+        if known is None:
+            if len(self.consumers) >= _MOST_GROUPS:
+                raise ValueError(f"more than {_MOST_GROUPS} consumer groups")
+            known = self.consumers[group] = ConsumerGroup(kind, model, where)
+        known.consume_type, known.message_model, known.from_where = kind, model, where
+        is_new = peer not in known.members
+        known.members[peer] = member
+        is_changed = known.update(subscriptions)
+        return self._notices(group) if is_new or is_changed else []
+
+    def produce(self, group: str, peer: Peer, member: Member) -> None:
+        """Take the heartbeat of a producer."""
+        if group in self.producers or len(self.producers) < _MOST_GROUPS:
+            self.producers.setdefault(group, {})[peer] = member
+
+    def leave(self, peer: Peer, group: str | None = None, producer_group: str | None = None) -> list[Notice]:
+        """Remove a client from its groups, both None: from all; return what the other members are told."""
+        everything = group is None and producer_group is None
+        notices: list[Notice] = []
+        for name in [*self.consumers] if everything else [group or ""]:
+            known = self.consumers.get(name)
+            if known is not None and known.members.pop(peer, None) is not None:
+                notices += self._notices(name)
+                if not known.members:
+                    del self.consumers[name]
+        for name in [*self.producers] if everything else [producer_group or ""]:
+            members = self.producers.get(name, {})
+            if members.pop(peer, None) is not None and not members:
+                del self.producers[name]
+        return notices
+
+    def silent(self, now: float) -> set[Peer]:
+        """Return the members that sent no heartbeat for long."""
+        groups = [*(group.members for group in self.consumers.values()), *self.producers.values()]
+        return {peer for members in groups for peer, member in members.items() if member.seen + _SILENT_S < now}
+
+    def forget_locks(self, now: float) -> None:
+        """Drop the locks that expired."""
+        self._locks = {key: lock for key, lock in self._locks.items() if lock[1] + _LOCK_S >= now}
+
+    def lock(self, group: str, client_id: str, queues: list[MessageQueue], now: float) -> list[MessageQueue]:
+        """Lock queues for a client; return those that no other one holds."""
+        granted = []
+        for queue in queues:
+            owner, since = self._locks.get((group, queue), (client_id, now))
+            if owner == client_id or since + _LOCK_S < now:
+                self._locks[group, queue] = (client_id, now)
+                granted.append(queue)
+        return granted
+
+    def unlock(self, group: str, client_id: str, queues: list[MessageQueue]) -> None:
+        """Release the locks that a client holds."""
+        for queue in queues:
+            if self._locks.get((group, queue), ("", 0.0))[0] == client_id:
+                del self._locks[group, queue]
+
+    def _notices(self, group: str) -> list[Notice]:
+        return [
+            Notice(peer, Ask.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group})
+            for peer in self.consumers[group].members
+        ]

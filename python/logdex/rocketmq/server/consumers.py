@@ -1,0 +1,236 @@
+"""Answers to clients about themselves: offsets, heartbeats, members of groups, locks of queues.
+
+Source: ConsumerManageProcessor, ClientManageProcessor, AdminBrokerProcessor.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from logdex.rocketmq.fastjson import MessageQueue
+from logdex.rocketmq.message import offset_in_msg_id
+from logdex.rocketmq.server.clients import TAG, Member
+from logdex.rocketmq.server.codes import Ask, Code
+from logdex.rocketmq.server.exchange import Answer, Forward, Refusal
+from logdex.rocketmq.server.frame import MAX_FRAME
+
+if TYPE_CHECKING:
+    from logdex.rocketmq.server.archive import Archive
+    from logdex.rocketmq.server.clients import ConsumerGroup
+    from logdex.rocketmq.server.exchange import Handler, Request
+    from logdex.rocketmq.server.state import State
+
+_OLDEST_ASKED = 62
+"""V3_1_8_SNAPSHOT: clients before it cannot be asked what they run."""
+
+
+def _place(request: Request) -> tuple[str, int]:
+    return request.text("topic"), request.integer("queueId", bits=32)
+
+
+def max_offset(archive: Archive, _: State, request: Request) -> Answer:
+    """Answer the end of a queue, exclusive."""
+    return Answer(ext={"offset": str(archive.bounds(*_place(request))[1])})
+
+
+def min_offset(archive: Archive, _: State, request: Request) -> Answer:
+    """Answer the begin of a queue."""
+    return Answer(ext={"offset": str(archive.bounds(*_place(request))[0])})
+
+
+def earliest_time(archive: Archive, _: State, request: Request) -> Answer:
+    """Answer the store time of the first message of a queue."""
+    topic, queue_id = _place(request)
+    time = archive.stored_at(topic, queue_id, archive.bounds(topic, queue_id)[0])
+    return Answer(ext={"timestamp": str(-1 if time is None else time)})
+
+
+def offset_by_time(archive: Archive, _: State, request: Request) -> Answer:
+    """Answer the offset of the message that is nearest to a time, as a broker does; by the times of messages, not of files."""
+    time = request.integer("timestamp")
+    found = archive.queue(*_place(request))
+    if found is None:
+        return Answer(ext={"offset": "0"})
+    queue, (begin, end) = found[0], found[1].bounds
+    offset = queue.offset_by_time(time)
+    if not archive.compat and begin < end:
+        before = queue.offset_by_time(time, boundary="upper")
+        times = [queue.store_timestamp(each) for each in (before, min(offset, end - 1))]
+        distances = [1 << 64 if each is None else abs(each - time) for each in times]
+        offset = before if distances[0] <= distances[1] else offset
+    return Answer(ext={"offset": str(offset)})
+
+
+def consumer_offset(archive: Archive, state: State, request: Request) -> Answer:
+    """Answer the offset of a group. A group without one starts at 0 if the queue does."""
+    group, (topic, queue_id) = request.text("consumerGroup"), _place(request)
+    offset = state.offsets.get(group, topic, queue_id)
+    if offset is None and archive.bounds(topic, queue_id)[0] > 0:
+        raise Refusal(Code.QUERY_NOT_FOUND, "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first", {})
+    return Answer(ext={"offset": str(offset or 0)})
+
+
+def commit(_: Archive, state: State, request: Request) -> Answer:
+    """Take the offset of a group."""
+    group, (topic, queue_id) = request.text("consumerGroup"), _place(request)
+    if not state.offsets.commit(group, topic, queue_id, request.integer("commitOffset")):
+        raise Refusal(Code.SYSTEM_BUSY, "too many consumer groups", {})
+    return Answer(ext={})
+
+
+def heartbeat(_: Archive, state: State, request: Request) -> Answer:
+    """Take the groups and subscriptions of a client. Members of a group that changed are told, the new one first of all."""
+    data = request.members()
+    command = request.command
+    notices = []
+    try:
+        member = Member(str(data["clientID"]), command.language, command.version, state.now())
+        for consumer in data.get("consumerDataSet") or []:
+            notices += state.clients.join(str(consumer["groupName"]), request.peer, member, consumer)
+        for producer in data.get("producerDataSet") or []:
+            state.clients.produce(str(producer["groupName"]), request.peer, member)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise Refusal(Code.SYSTEM_ERROR, f"heartbeat: {error!r}") from None
+    return Answer(notices=notices)
+
+
+def unregister(_: Archive, state: State, request: Request) -> Answer:
+    """Remove a client from a group."""
+    ext = request.command.ext
+    group, producers = ext.get("consumerGroup", ""), ext.get("producerGroup", "")
+    return Answer(ext={}, notices=state.clients.leave(request.peer, group, producers))
+
+
+def members(_: Archive, state: State, request: Request) -> Answer:
+    """Answer the client ids of a group."""
+    group = request.text("consumerGroup")
+    known = state.clients.consumers.get(group)
+    if known is None:
+        raise Refusal(Code.SYSTEM_ERROR, f"no consumer for this group, {group}", {})
+    return Answer.of({"consumerIdList": [member.client_id for member in known.members.values()]}, ext={})
+
+
+def _queues(data: dict[str, Any]) -> tuple[str, str, list[MessageQueue]]:
+    try:
+        queues = [
+            MessageQueue(str(each["brokerName"]), int(each["queueId"]), str(each["topic"]))
+            for each in data.get("mqSet") or []
+        ]
+        return str(data["consumerGroup"]), str(data["clientId"]), queues
+    except (ValueError, TypeError, KeyError) as error:
+        raise Refusal(Code.SYSTEM_ERROR, f"mqSet: {error!r}") from None
+
+
+def lock(_: Archive, state: State, request: Request) -> Answer:
+    """Lock queues for a consumer that keeps their order; answer those that it got."""
+    group, client_id, queues = _queues(request.members())
+    state.clients.forget_locks(state.now())
+    return Answer.of({"lockOKMQSet": list(state.clients.lock(group, client_id, queues, state.now()))})
+
+
+def unlock(_: Archive, state: State, request: Request) -> Answer:
+    """Release locks."""
+    state.clients.unlock(*_queues(request.members()))
+    return Answer()
+
+
+def check_client(_: Archive, __: State, request: Request) -> Answer:
+    """Answer whether a subscription can be served."""
+    subscription = request.members().get("subscriptionData")
+    kind = subscription.get("expressionType") if isinstance(subscription, dict) else None
+    if kind not in (None, "", TAG):
+        raise Refusal(Code.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {kind}")
+    return Answer()
+
+
+def _connections(members: dict[Any, Member]) -> list[dict[str, Any]]:
+    return [
+        {
+            "clientAddr": peer.address,
+            "clientId": member.client_id,
+            "language": member.language,
+            "version": member.version,
+        }
+        for peer, member in members.items()
+    ]
+
+
+def _online(state: State, group: str) -> ConsumerGroup:
+    known = state.clients.consumers.get(group)
+    if known is None:
+        raise Refusal(Code.CONSUMER_NOT_ONLINE, f"the consumer group[{group}] not online")
+    return known
+
+
+def consumer_connections(_: Archive, state: State, request: Request) -> Answer:
+    """Answer the members of a group, and what they want."""
+    known = _online(state, request.text("consumerGroup"))
+    return Answer.of(
+        {
+            "connectionSet": _connections(known.members),
+            "consumeFromWhere": known.from_where,
+            "consumeType": known.consume_type,
+            "messageModel": known.message_model,
+            "subscriptionTable": {topic: each.members for topic, each in known.subscriptions.items()},
+        }
+    )
+
+
+def producer_connections(_: Archive, state: State, request: Request) -> Answer:
+    """Answer the producers of a group."""
+    group = request.text("producerGroup")
+    known = state.clients.producers.get(group)
+    if not known:
+        raise Refusal(Code.SYSTEM_ERROR, f"the producer group[{group}] not exist")
+    return Answer.of({"connectionSet": _connections(known)})
+
+
+def _ask(state: State, request: Request, ext: dict[str, str], body: bytes) -> Forward:
+    """Pass a request on to the member that it names."""
+    group, client_id = request.text("consumerGroup"), request.text("clientId")
+    known = state.clients.consumers.get(group)
+    for peer, member in known.members.items() if known is not None else ():
+        if member.client_id == client_id:
+            if member.version < _OLDEST_ASKED:
+                raise Refusal(
+                    Code.SYSTEM_ERROR, f"The Consumer <{client_id}> Version <{member.version}> too low to finish"
+                )
+            return Forward(peer, request.command.code, ext, body, f"<{group}> <{client_id}>")
+    raise Refusal(Code.SYSTEM_ERROR, f"The Consumer <{group}> <{client_id}> not online")
+
+
+def running_info(_: Archive, state: State, request: Request) -> Forward:
+    """Ask a consumer what it runs."""
+    return _ask(state, request, request.command.ext, b"")
+
+
+def consume_directly(archive: Archive, state: State, request: Request) -> Forward:
+    """Ask a consumer to consume one message."""
+    ext = {**request.command.ext, "brokerName": state.broker}
+    try:
+        offset = offset_in_msg_id(request.text("msgId"))
+    except ValueError as error:
+        raise Refusal(Code.SYSTEM_ERROR, f"msgId: {error}") from None
+    # The offset may have any value, but Java's are 64 bits.
+    frame = archive.store.commit_log.stored_frames([offset & (1 << 63) - 1], MAX_FRAME >> 1)
+    return _ask(state, request, ext, frame)
+
+
+TABLE: dict[int, Handler] = {
+    Ask.QUERY_CONSUMER_OFFSET: consumer_offset,
+    Ask.UPDATE_CONSUMER_OFFSET: commit,
+    Ask.SEARCH_OFFSET_BY_TIMESTAMP: offset_by_time,
+    Ask.GET_MAX_OFFSET: max_offset,
+    Ask.GET_MIN_OFFSET: min_offset,
+    Ask.GET_EARLIEST_MSG_STORETIME: earliest_time,
+    Ask.HEART_BEAT: heartbeat,
+    Ask.UNREGISTER_CLIENT: unregister,
+    Ask.GET_CONSUMER_LIST_BY_GROUP: members,
+    Ask.LOCK_BATCH_MQ: lock,
+    Ask.UNLOCK_BATCH_MQ: unlock,
+    Ask.CHECK_CLIENT_CONFIG: check_client,
+    Ask.GET_CONSUMER_CONNECTION_LIST: consumer_connections,
+    Ask.GET_PRODUCER_CONNECTION_LIST: producer_connections,
+    Ask.GET_CONSUMER_RUNNING_INFO: running_info,
+    Ask.CONSUME_MESSAGE_DIRECTLY: consume_directly,
+}

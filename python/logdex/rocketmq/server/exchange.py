@@ -1,0 +1,140 @@
+"""A request with its fields, and what can be said to it: an answer, to wait, or to ask another client."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from logdex.rocketmq import fastjson
+from logdex.rocketmq.server.codes import Code
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from logdex.rocketmq.server.archive import Archive
+    from logdex.rocketmq.server.frame import Command
+    from logdex.rocketmq.server.state import State
+
+FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
+"""What brokers append to some remarks."""
+
+_BITS = {32: 1 << 31, 64: 1 << 63}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Peer:
+    """A client's connection. Two connections of one address are two peers."""
+
+    address: str
+    """Host and port."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A client's command, and where it came from."""
+
+    command: Command
+    peer: Peer
+    may_hold: bool = True
+    """False: a pull is answered now, even if there is no message."""
+
+    def text(self, name: str, otherwise: str | None = None) -> str:
+        """Return a field.
+
+        Raises:
+            Refusal: It is missing, and nothing is given to take instead.
+        """
+        value = self.command.ext.get(name, otherwise)
+        if value is None:
+            kind = "org.apache.rocketmq.remoting.exception.RemotingCommandException"
+            raise Refusal(Code.SYSTEM_ERROR, f"{kind}: the custom field <{name}> is null, logdex.rocketmq.server")
+        return value
+
+    def integer(self, name: str, otherwise: int | None = None, *, bits: int = 64) -> int:
+        """Return a field that is a Java integer; 0 if its text is none, as for a broker."""
+        text = self.text(name, None if otherwise is None else str(otherwise))
+        try:
+            value = int(text) if text.isascii() and "_" not in text and text == text.strip() else 0
+        except ValueError:
+            return 0
+        return value if -_BITS[bits] <= value < _BITS[bits] else 0
+
+    def members(self) -> dict[str, Any]:
+        """Return the body, an object in fastjson's dialect.
+
+        Raises:
+            Refusal: It is not.
+        """
+        try:
+            value = fastjson.loads(self.command.body.decode())
+        except (ValueError, RecursionError) as error:
+            raise Refusal(
+                Code.SYSTEM_ERROR, f"com.alibaba.fastjson.JSONException: {error}, logdex.rocketmq.server"
+            ) from None
+        if not isinstance(value, dict):
+            raise Refusal(
+                Code.SYSTEM_ERROR, "com.alibaba.fastjson.JSONException: expected an object, logdex.rocketmq.server"
+            )
+        return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """An answer."""
+
+    code: int = Code.SUCCESS
+    remark: str | None = None
+    ext: dict[str, str] | None = None
+    """None: this answer has no fields, not even an empty table."""
+    body: bytes = b""
+    notices: list[Notice] = field(default_factory=list)
+    """What clients are told first."""
+
+    @classmethod
+    def of(cls, value: object, **others: Any) -> Answer:  # noqa: ANN401 -- the other attributes
+        """Return an answer whose body is a value in fastjson's dialect."""
+        return cls(body=fastjson.dumps(value).encode(errors="replace"), **others)
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A one-way request to a client."""
+
+    peer: Peer
+    code: int
+    ext: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Wait until a queue grows beyond an offset, and ask again with `may_hold=False`."""
+
+    topic: str
+    queue_id: int
+    offset: int
+    seconds: float
+    """After this time ask again in any case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """Ask a client, and pass its answer on."""
+
+    peer: Peer
+    code: int
+    ext: dict[str, str]
+    body: bytes
+    who: str
+    """The client, for the remark if it does not answer."""
+
+
+Reply: TypeAlias = "Answer | Hold | Forward | None"
+Handler: TypeAlias = "Callable[[Archive, State, Request], Reply]"
+
+
+class Refusal(Exception):  # noqa: N818 -- an answer, which ends the work on a request
+    """An answer that is not a success."""
+
+    def __init__(self, code: int, remark: str, ext: dict[str, str] | None = None) -> None:
+        super().__init__(code, remark)
+        self.answer = Answer(code=code, remark=remark, ext=ext)

@@ -1,0 +1,289 @@
+"""Answers to administrators: configuration, statistics of topics, progress of groups, units of queues.
+
+Source: AdminBrokerProcessor.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from logdex._core import __version__
+from logdex.rocketmq.server.archive import RETRY_PREFIX
+from logdex.rocketmq.server.codes import Ask, Code
+from logdex.rocketmq.server.exchange import Answer, Refusal
+from logdex.rocketmq.server.frame import VERSION
+
+if TYPE_CHECKING:
+    from logdex.rocketmq.server.archive import Archive
+    from logdex.rocketmq.server.exchange import Handler, Request
+    from logdex.rocketmq.server.state import State
+
+_NO_VERSION = {"counter": 0, "timestamp": 0}
+_UNSET = "not set any response code"
+"""The remark that a broker leaves in some answers."""
+_MOST_UNITS = 1024
+_SYSTEM_TOPICS = (
+    "SCHEDULE_TOPIC_XXXX",
+    "RMQ_SYS_TRANS_HALF_TOPIC",
+    "RMQ_SYS_TRACE_TOPIC",
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+    "BenchmarkTest",
+    "TRANS_CHECK_MAX_TIME_TOPIC",
+    "OFFSET_MOVED_EVENT",
+    "TBW102",
+    "SELF_TEST_TOPIC",
+)
+_TOPIC = {"order": False, "perm": 6, "readQueueNums": 1, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0}
+
+
+def topic_configs(archive: Archive, state: State, _: Request) -> Answer:
+    """Answer the configuration of all topics, as the broker stored it."""
+    table = dict(archive.table("topics.json", "topicConfigTable"))
+    for name, topic in archive.topics().items():
+        numbers = {"readQueueNums": topic.read_queues, "writeQueueNums": topic.write_queues}
+        if name not in table:
+            table[name] = {**_TOPIC, "topicName": name, **numbers}
+    for group in state.clients.consumers:
+        name = RETRY_PREFIX + group
+        table.setdefault(name, {**_TOPIC, "topicName": name, "writeQueueNums": 1})
+    version = archive.config("topics.json").get("dataVersion", _NO_VERSION)
+    return Answer.of({"dataVersion": version, "topicConfigTable": table}, ext={})
+
+
+def group_configs(archive: Archive, _: State, __: Request) -> Answer:
+    """Answer the configuration of all groups, as the broker stored it."""
+    config = archive.config("subscriptionGroup.json")
+    return Answer.of({"dataVersion": _NO_VERSION, "subscriptionGroupTable": {}, **config})
+
+
+def all_offsets(_: Archive, state: State, __: Request) -> Answer:
+    """Answer the offsets of all groups."""
+    return Answer.of({"offsetTable": state.offsets.table()})
+
+
+def delay_offsets(archive: Archive, _: State, __: Request) -> Answer:
+    """Answer up to where each delay level was delivered."""
+    table = archive.table("delayOffset.json", "offsetTable")
+    return Answer.of({"offsetTable": {int(level): offset for level, offset in table.items() if level.isdecimal()}})
+
+
+def broker_config(archive: Archive, state: State, __: Request) -> Answer:
+    """Answer the properties of the broker: those that tools need."""
+    host, _, port = state.address.rpartition(":")
+    properties = {
+        "autoCreateSubscriptionGroup": "true",
+        "autoCreateTopicEnable": "false",
+        "brokerClusterName": state.cluster,
+        "brokerIP1": host,
+        "brokerId": "0",
+        "brokerName": state.broker,
+        "brokerPermission": "4",
+        "brokerRole": "ASYNC_MASTER",
+        "fileReservedTime": "72",
+        "filterServerNums": "0",
+        "flushDiskType": "ASYNC_FLUSH",
+        "listenPort": port,
+        "maxMessageSize": "4194304",
+        "messageDelayLevel": "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
+        "msgTraceTopicName": "RMQ_SYS_TRACE_TOPIC",
+        "namesrvAddr": state.address,
+        "slaveReadEnable": "false",
+        "storePathRootDir": str(archive.store.root),
+        "traceOn": "true",
+        "traceTopicEnable": "false",
+        "useTLS": "false",
+    }
+    text = "".join(f"{name}={value}\n" for name, value in properties.items())
+    return Answer(ext={"version": '{"counter":0,"timestamp":0}'}, body=text.encode(errors="replace"))
+
+
+def runtime_info(archive: Archive, state: State, _: Request) -> Answer:
+    """Answer what `clusterList` and `brokerStatus` show."""
+    log = archive.store.commit_log
+    begin, end = log.min_offset, log.max_offset
+    idle = dict.fromkeys(
+        [
+            *(
+                f"{kind}ThreadPoolQueue{what}"
+                for kind in ("send", "pull", "query")
+                for what in ("Size", "HeadWaitTimeMills")
+            ),
+            "EndTransactionQueueSize",
+            "pageCacheLockTimeMills",
+            "dispatchBehindBytes",
+            *(
+                f"msg{way}Total{when}"
+                for way in ("Put", "Get")
+                for when in ("YesterdayMorning", "TodayMorning", "TodayNow")
+            ),
+        ],
+        "0",
+    )
+    return Answer.of(
+        {
+            "table": {
+                **idle,
+                "bootTimestamp": str(state.started_ms),
+                "brokerVersion": str(VERSION),
+                "brokerVersionDesc": f"logdex-{__version__}",
+                "commitLogDiskRatio": "0.0",
+                "commitLogMaxOffset": str(end),
+                "commitLogMinOffset": str(begin),
+                "earliestMessageTimeStamp": str(archive.first_time()),
+                "getTransferedTps": "0.0 0.0 0.0",
+                "msgGetTotalTodayNow": str(state.counts["messages_total"]),
+                "putTps": "0.0 0.0 0.0",
+                "runtime": f"[ {(time.time_ns() // 1_000_000 - state.started_ms) // 1000} seconds ]",
+            }
+        }
+    )
+
+
+def topic_stats(archive: Archive, state: State, request: Request) -> Answer:
+    """Answer the bounds of a topic's queues, and the store time of the last message of each."""
+    name = request.text("topic")
+    topic = state.topic(archive, name)
+    if topic is None:
+        raise Refusal(Code.TOPIC_NOT_EXIST, f"topic[{name}] not exist")
+    table: dict[Any, Any] = {}
+    for queue_id in range(max(topic.write_queues, topic.read_queues)):
+        begin, end = archive.bounds(name, queue_id)
+        table[state.queue(name, queue_id)] = {
+            "lastUpdateTimestamp": archive.stored_at(name, queue_id, end - 1) or 0,
+            "maxOffset": end,
+            "minOffset": begin,
+        }
+    return Answer.of({"offsetTable": table})
+
+
+def _progress(archive: Archive, state: State, group: str, topics: set[str]) -> dict[str, Any]:
+    table: dict[Any, Any] = {}
+    known = state.clients.consumers.get(group)
+    for name in sorted(topics):
+        topic = state.topic(archive, name)
+        if topic is None or (known is not None and name not in known.subscriptions):
+            continue
+        for queue_id in range(topic.read_queues):
+            offset = max(0, state.offsets.get(group, name, queue_id) or 0)
+            table[state.queue(name, queue_id)] = {
+                "brokerOffset": archive.bounds(name, queue_id)[1],
+                "consumerOffset": offset,
+                "lastTimestamp": archive.stored_at(name, queue_id, offset - 1) or 0,
+            }
+    return {"consumeTps": 0.0, "offsetTable": table}
+
+
+def group_progress(archive: Archive, state: State, request: Request) -> Answer:
+    """Answer how far a group is, in one topic or in all."""
+    group, topic = request.text("consumerGroup"), request.command.ext.get("topic")
+    topics = {topic} if topic else state.offsets.topics(group)
+    return Answer.of(_progress(archive, state, group, topics))
+
+
+def all_progress(archive: Archive, state: State, request: Request) -> Answer:
+    """Answer how far all groups are, in all topics or in the ordered ones."""
+    known = archive.topics()
+    chosen = {name for name, topic in known.items() if topic.is_ordered or request.text("isOrder") != "true"}
+    groups = {*archive.table("subscriptionGroup.json", "subscriptionGroupTable"), *state.offsets.groups()}
+    found = []
+    behind = 0
+    for group in sorted(groups):
+        topics = [_progress(archive, state, group, {topic}) for topic in sorted(state.offsets.topics(group) & chosen)]
+        found.append({group: topics})
+        tables = [table for progress in topics for table in progress["offsetTable"].values()]
+        behind += sum(each["brokerOffset"] - each["consumerOffset"] for each in tables)
+    return Answer.of({"brokerAddr": state.address, "consumeStatsList": found, "totalDiff": behind})
+
+
+def groups_of_topic(_: Archive, state: State, request: Request) -> Answer:
+    """Answer the groups that consume a topic, or have."""
+    topic = request.text("topic")
+    online = [group for group, known in [*state.clients.consumers.items()] if topic in known.subscriptions]
+    return Answer.of({"groupList": sorted({*online, *state.offsets.groups(topic)})})
+
+
+def time_span(archive: Archive, state: State, request: Request) -> Answer:
+    """Answer the store times of a topic's messages, and of those that a group consumed last."""
+    name, group = request.text("topic"), request.text("group")
+    topic = state.topic(archive, name)
+    if topic is None:
+        raise Refusal(Code.TOPIC_NOT_EXIST, f"topic[{name}] not exist")
+    spans = []
+    for queue_id in range(max(topic.write_queues, topic.read_queues)):
+        begin, end = archive.bounds(name, queue_id)
+        offset = state.offsets.get(group, name, queue_id) or 0
+        consumed = archive.stored_at(name, queue_id, offset - 1) if offset > 0 else None
+        first = archive.stored_at(name, queue_id, begin)
+        first = -1 if first is None else first
+        waiting = archive.stored_at(name, queue_id, offset) if begin <= offset < end else None
+        spans.append(
+            {
+                "consumeTimeStamp": first if consumed is None else consumed,
+                "delayTime": 0 if waiting is None else max(0, time.time_ns() // 1_000_000 - waiting),
+                "maxTimeStamp": archive.stored_at(name, queue_id, end - 1) or -1,
+                "messageQueue": state.queue(name, queue_id),
+                "minTimeStamp": first,
+            }
+        )
+    return Answer.of({"consumeTimeSpanSet": spans})
+
+
+def system_topics(_: Archive, state: State, __: Request) -> Answer:
+    """Answer which topics are the broker's own."""
+    return Answer.of({"topicList": [*_SYSTEM_TOPICS, state.cluster, state.broker, f"{state.cluster}_REPLY_TOPIC"]})
+
+
+def statistics(_: Archive, __: State, request: Request) -> Answer:
+    """Answer that nothing is counted."""
+    name, key = request.text("statsName"), request.text("statsKey")
+    raise Refusal(Code.SYSTEM_ERROR, f"The stats <{name}> <{key}> not exist")
+
+
+def queue_units(archive: Archive, state: State, request: Request) -> Answer:
+    """Answer some units of a queue, of one file of it."""
+    topic, queue_id = request.text("topic"), request.integer("queueId", bits=32)
+    index, count = request.integer("index"), request.integer("count", bits=32)
+    found = archive.queue(topic, queue_id)
+    if found is None:
+        raise Refusal(Code.SYSTEM_ERROR, f"{queue_id}@{topic} is not exist!")
+    queue, (begin, end) = found[0], found[1].bounds
+    if not begin <= index < end:
+        return Answer(remark=f"Index {index} of {queue_id}@{topic} is not exist!")
+    units = queue.units(index, min(end, index + max(0, min(count, _MOST_UNITS))))
+    names = ("phy_offset", "size", "tags_code")
+    rows = zip(*(units.column(name).to_pylist() for name in names), strict=True)
+    value: dict[str, Any] = {
+        "maxQueueIndex": end,
+        "minQueueIndex": begin,
+        "queueData": [
+            {"eval": False, "physicOffset": offset, "physicSize": size, "tagsCode": code} for offset, size, code in rows
+        ],
+    }
+    group = request.command.ext.get("consumerGroup")
+    if group:
+        known = state.clients.consumers.get(group)
+        subscription = known.subscriptions.get(topic) if known is not None else None
+        if subscription is None:
+            value["filterData"] = f"{group}@{topic} is not online!"
+        else:
+            value["subscriptionData"] = subscription.members
+    return Answer.of(value, remark=_UNSET)
+
+
+TABLE: dict[int, Handler] = {
+    Ask.GET_ALL_TOPIC_CONFIG: topic_configs,
+    Ask.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: group_configs,
+    Ask.GET_ALL_CONSUMER_OFFSET: all_offsets,
+    Ask.GET_ALL_DELAY_OFFSET: delay_offsets,
+    Ask.GET_BROKER_CONFIG: broker_config,
+    Ask.GET_BROKER_RUNTIME_INFO: runtime_info,
+    Ask.GET_TOPIC_STATS_INFO: topic_stats,
+    Ask.GET_CONSUME_STATS: group_progress,
+    Ask.GET_BROKER_CONSUME_STATS: all_progress,
+    Ask.QUERY_TOPIC_CONSUME_BY_WHO: groups_of_topic,
+    Ask.QUERY_CONSUME_TIME_SPAN: time_span,
+    Ask.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: system_topics,
+    Ask.VIEW_BROKER_STATS_DATA: statistics,
+    Ask.QUERY_CONSUME_QUEUE: queue_units,
+}

@@ -1,0 +1,89 @@
+"""Answers of a name server: where topics are, and what the cluster is. All of it is this one server.
+
+Source: DefaultRequestProcessor.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from logdex.rocketmq.server.codes import Ask, Code
+from logdex.rocketmq.server.exchange import FAQ, Answer, Refusal
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from logdex.rocketmq.server.archive import Archive
+    from logdex.rocketmq.server.exchange import Handler, Request
+    from logdex.rocketmq.server.state import State
+
+_WRITE = 2
+
+
+def _brokers(state: State) -> dict[str, Any]:
+    return {"brokerAddrs": {0: state.address}, "brokerName": state.broker, "cluster": state.cluster}
+
+
+def route(archive: Archive, state: State, request: Request) -> Answer:
+    """Answer where a topic is. Nobody may write: producers then fail before they send."""
+    name = request.text("topic")
+    topic = state.topic(archive, name)
+    if topic is None:
+        raise Refusal(Code.TOPIC_NOT_EXIST, f"No topic route info in name server for the topic: {name}{FAQ}")
+    queues = {
+        "brokerName": state.broker,
+        "perm": topic.perm & ~_WRITE,
+        "readQueueNums": topic.read_queues,
+        "topicSysFlag": topic.sys_flag,
+        "writeQueueNums": topic.write_queues,
+    }
+    return Answer.of({"brokerDatas": [_brokers(state)], "filterServerTable": {}, "queueDatas": [queues]})
+
+
+def cluster(_: Archive, state: State, __: Request) -> Answer:
+    """Answer which brokers there are."""
+    table = {state.broker: _brokers(state)}
+    return Answer.of({"brokerAddrTable": table, "clusterAddrTable": {state.cluster: [state.broker]}})
+
+
+def topics(archive: Archive, state: State, _: Request) -> Answer:
+    """Answer which topics there are."""
+    return Answer.of({"topicList": [*state.topics(archive)]})
+
+
+def topics_of_cluster(archive: Archive, state: State, request: Request) -> Answer:
+    """Answer which topics a cluster has."""
+    return Answer.of({"topicList": [*state.topics(archive)] if request.text("cluster") == state.cluster else []})
+
+
+def system_topics(_: Archive, state: State, __: Request) -> Answer:
+    """Answer which topics are named like a broker or a cluster."""
+    return Answer.of({"brokerAddr": state.address, "topicList": [state.cluster, state.broker]})
+
+
+def key_value(_: Archive, __: State, request: Request) -> Answer:
+    """Answer one entry of the configuration by name: there is none."""
+    place = f"Namespace: {request.text('namespace')} Key: {request.text('key')}"
+    raise Refusal(Code.QUERY_NOT_FOUND, f"No config item, {place}", {})
+
+
+def key_values(_: Archive, __: State, request: Request) -> Answer:
+    """Answer a namespace of the configuration: there is none."""
+    raise Refusal(Code.QUERY_NOT_FOUND, f"No config item, Namespace: {request.text('namespace')}")
+
+
+def config(_: Archive, state: State, __: Request) -> Answer:
+    """Answer the properties of the name server."""
+    return Answer(body=f"listenPort={state.address.rpartition(':')[2]}\nrocketmqHome=\n".encode())
+
+
+TABLE: dict[int, Handler] = {
+    Ask.GET_KV_CONFIG: key_value,
+    Ask.GET_ROUTEINFO_BY_TOPIC: route,
+    Ask.GET_BROKER_CLUSTER_INFO: cluster,
+    Ask.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: topics,
+    Ask.GET_KVLIST_BY_NAMESPACE: key_values,
+    Ask.GET_TOPICS_BY_CLUSTER: topics_of_cluster,
+    Ask.GET_SYSTEM_TOPIC_LIST_FROM_NS: system_topics,
+    Ask.GET_NAMESRV_CONFIG: config,
+}

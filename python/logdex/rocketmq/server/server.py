@@ -1,0 +1,261 @@
+"""A server over one store: start, stop, and what it does from time to time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from arro3.core import RecordBatchReader
+
+from logdex._core import local_path
+from logdex._listener import Limits, Listener
+from logdex.rocketmq.server.access import read_access_keys
+from logdex.rocketmq.server.archive import Archive
+from logdex.rocketmq.server.offsets import ConsumerOffsets
+from logdex.rocketmq.server.service import BrokerService
+from logdex.rocketmq.server.state import State
+from logdex.rocketmq.store import MessageStore
+
+if TYPE_CHECKING:
+    import os
+    from types import TracebackType
+    from typing import TypeAlias
+
+    from typing_extensions import Self
+
+    Tls: TypeAlias = "ssl.SSLContext | tuple[str | os.PathLike[str], str | os.PathLike[str]]"
+
+_log = logging.getLogger(__name__)
+
+_SAVE_S = 5.0
+_GRACE_S = 5.0
+_ANY_HOST = {"0.0.0.0", "::", ""}  # noqa: S104 -- refused without an address to tell clients
+_OFFSET_FILES = ("consumerOffset.json", "lmqConsumerOffset.json")
+
+
+class Server:
+    """A broker and its name server on one port, which read a store and take no messages. Use it with `async with`.
+
+    Nothing in the store is created, locked or changed, so its own broker may run. Offsets that consumers commit are kept in
+    memory, or in a file beside the store.
+    """
+
+    def __init__(
+        self,
+        store: str | os.PathLike[str] | MessageStore,
+        host: str,
+        port: int,
+        *,
+        advertise: str | None,
+        offsets: str | os.PathLike[str] | None,
+        tls: Tls | None,
+        acl: str | os.PathLike[str] | dict[str, str] | None,
+        broker_name: str | None,
+        cluster: str | None,
+        limits: Limits | None,
+    ) -> None:
+        if host in _ANY_HOST and advertise is None:
+            raise ValueError(
+                f"advertise: expected HOST:PORT that clients reach, because host={host!r} is every address"
+            )
+        if advertise is not None and not advertise.rpartition(":")[2].isdecimal():
+            raise ValueError(f"advertise={advertise!r}: expected HOST:PORT")
+        self._given = store
+        self._place = (host, port)
+        self._advertise = advertise
+        self._offsets = None if offsets is None else Path(local_path(offsets))
+        self._tls = tls
+        self._acl = acl
+        self._names = (broker_name, cluster)
+        self._limits = limits
+        self._address: str | None = None
+        self._store: MessageStore | None = None
+        self._running: tuple[Listener, BrokerService, ConsumerOffsets, asyncio.Task[None]] | None = None
+
+    @property
+    def address(self) -> str:
+        """The address that clients take as that of the name server and the broker: `host:port`.
+
+        Raises:
+            ValueError: The server was not started.
+        """
+        if self._address is None:
+            raise ValueError("the server was not started")
+        return self._address
+
+    @property
+    def store(self) -> MessageStore:
+        """The store that is served.
+
+        Raises:
+            ValueError: The server was not started.
+        """
+        if self._store is None:
+            raise ValueError("the server was not started")
+        return self._store
+
+    async def start(self) -> None:
+        """Open the store if a path was given, and listen.
+
+        Raises:
+            OSError: There is no store, the address is in use, or the system refuses.
+            CorruptFileError: The file of offsets or of access keys is damaged.
+            ValueError: It runs already.
+        """
+        if self._running is not None:
+            raise ValueError("the server runs already")
+        self._store = store = self._given if isinstance(self._given, MessageStore) else MessageStore.open(self._given)
+        try:
+            await self._start(store)
+        except BaseException:
+            self._close_store()
+            raise
+
+    async def _start(self, store: MessageStore) -> None:
+        archive = Archive(store)
+        keys = (
+            self._acl if self._acl is None or isinstance(self._acl, dict) else read_access_keys(local_path(self._acl))
+        )
+        tables = [archive.table(name, "offsetTable") for name in _OFFSET_FILES]
+        offsets = ConsumerOffsets(tables, self._offsets)
+        broker, cluster = (given or own for given, own in zip(self._names, archive.names(), strict=True))
+        state = State(broker, cluster, "", offsets)
+        service = BrokerService(archive, state, keys)
+        listener = Listener(service, self._limits)
+        try:
+            host, port = await listener.start(*self._place, tls_context(self._tls))
+        except BaseException:
+            service.close()
+            raise
+        bound = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        state.address = self._address = self._advertise or bound
+        self._running = (listener, service, offsets, asyncio.create_task(_repeat(service, offsets)))
+        _warn_of_addresses(store, state.address)
+
+    async def stop(self) -> None:
+        """Accept nothing more, send what is left to send, and write the offsets. A second call does nothing.
+
+        Raises:
+            OSError: The offsets cannot be written.
+        """
+        if self._running is None:
+            return
+        listener, service, offsets, repeated = self._running
+        self._running = None
+        repeated.cancel()
+        try:
+            await listener.stop(_GRACE_S)
+        finally:
+            service.close()
+            self._close_store()
+        if (content := offsets.take_changes()) is not None:
+            offsets.write(content)
+
+    def _close_store(self) -> None:
+        if self._store is not None and self._store is not self._given:
+            self._store.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+
+def serve(
+    store: str | os.PathLike[str] | MessageStore,
+    host: str = "127.0.0.1",
+    port: int = 10911,
+    *,
+    advertise: str | None = None,
+    offsets: str | os.PathLike[str] | None = None,
+    tls: Tls | None = None,
+    acl: str | os.PathLike[str] | dict[str, str] | None = None,
+    broker_name: str | None = None,
+    cluster: str | None = None,
+    limits: Limits | None = None,
+) -> Server:
+    """Serve a store to RocketMQ's clients and tools: a broker and its name server on one port, which take no messages.
+
+    Args:
+        store: The path of a store, or an open one. One that was opened with `compat` is served with that broker's answers.
+        host: The address to listen on.
+        port: The port; 0: any free one.
+        advertise: What clients are told to connect to, `HOST:PORT`; None: the address that the server listens on.
+        offsets: A file for the offsets that consumers commit; None: they are kept in memory. Those of the store are read in
+            any case.
+        tls: Certificate and key files, or a context: only TLS is spoken then. None: no TLS.
+        acl: A file with access keys (`accessKey: A` and `secretKey: S`, as in tools.yml), or a dict of them: requests must be
+            signed then. None: anyone may ask.
+        broker_name: The broker's name; None: as the store's topics.json shows it, else `broker-a`.
+        cluster: The cluster's name; None: likewise, `DefaultCluster`.
+        limits: What clients may take of the server; None: the defaults.
+
+    Returns:
+        A server that is not started: use it with `async with`, or call `start` and `stop`.
+
+    Raises:
+        ValueError: `advertise` is no address, or is needed.
+
+    Example:
+        >>> import asyncio
+        >>> from logdex import rocketmq
+        >>> async def main():
+        ...     async with rocketmq.serve("/var/lib/rocketmq/store", port=0) as server:
+        ...         print(server.address)
+        ...         await asyncio.sleep(3600)
+        >>> asyncio.run(main())  # doctest: +SKIP
+    """
+    return Server(
+        store,
+        host,
+        port,
+        advertise=advertise,
+        offsets=offsets,
+        tls=tls,
+        acl=acl,
+        broker_name=broker_name,
+        cluster=cluster,
+        limits=limits,
+    )
+
+
+def tls_context(tls: Tls | None) -> ssl.SSLContext | None:
+    """Return the context of a server with a certificate and a key."""
+    if tls is None or isinstance(tls, ssl.SSLContext):
+        return tls
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*tls)
+    return context
+
+
+async def _repeat(service: BrokerService, offsets: ConsumerOffsets) -> None:
+    loop = asyncio.get_running_loop()
+    while True:
+        await asyncio.sleep(_SAVE_S)
+        service.drop_silent()
+        if (content := offsets.take_changes()) is not None:
+            try:
+                await loop.run_in_executor(None, offsets.write, content)
+            except OSError as error:
+                offsets.keep_changes()
+                _log.error("the offsets of consumers are not written: %s", error)
+
+
+def _warn_of_addresses(store: MessageStore, address: str) -> None:
+    """Say which address tools take from an offset id, if it is not that of the server."""
+    log = store.commit_log
+    heads = RecordBatchReader.from_stream(
+        log.scan(begin_phy_offset=log.min_offset, columns=("store_host",), batch_size=1)
+    )
+    own = next((batch.column(0)[0].as_py() for batch in heads if batch.num_rows), None)
+    if own is not None and own != address:
+        _log.warning(
+            "offset ids of this store name the broker %s: queryMsgById connects there, and not to %s", own, address
+        )

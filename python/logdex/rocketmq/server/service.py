@@ -1,0 +1,245 @@
+"""Requests of connected clients: answered at once, by a thread, later, or by another client.
+
+The protocol is in `answers`; here is what needs time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from logdex._listener import Goodbye
+from logdex.rocketmq.server.access import refusal
+from logdex.rocketmq.server.answers import SLOW, SLOW_IF_REMOTE, answer
+from logdex.rocketmq.server.codes import Ask, Code
+from logdex.rocketmq.server.exchange import Answer, Forward, Hold, Peer, Request
+from logdex.rocketmq.server.frame import decode, encode_answer, encode_request, frame_length
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from logdex._listener import Connection
+    from logdex.rocketmq.server.archive import Archive
+    from logdex.rocketmq.server.exchange import Notice, Reply
+    from logdex.rocketmq.server.frame import Command
+    from logdex.rocketmq.server.state import State
+
+_log = logging.getLogger(__name__)
+requests_log = logging.getLogger("logdex.rocketmq.server.requests")
+"""A line for each request, at level INFO."""
+
+_THREADS = 4
+_MOST_IN_THREADS = 256
+_MOST_HELD = 20_000
+_MOST_FORWARDED = 256
+_FORWARD_S = 10.0
+_LOOK_S = 1.0
+"""How often a held pull looks whether its queue grew."""
+_BUSY = "[OVERLOAD]system busy, start flow control for a while"
+_HTTP = b"GET "
+
+
+@dataclass(frozen=True, slots=True)
+class _Forwarded:
+    asker: Connection
+    request: Request
+    forward: Forward
+    timeout: asyncio.TimerHandle
+
+
+class BrokerService:
+    """The protocol of a broker and its name server over one store."""
+
+    def __init__(self, archive: Archive, state: State, access_keys: dict[str, str] | None) -> None:
+        self._archive = archive
+        self._state = state
+        self._access_keys = access_keys
+        self._slow = SLOW | SLOW_IF_REMOTE if archive.is_remote else SLOW
+        self._loop = asyncio.get_running_loop()
+        self._threads = ThreadPoolExecutor(_THREADS, "logdex-serve")
+        self._peers: dict[Connection, Peer] = {}
+        self._connections: dict[Peer, Connection] = {}
+        self._in_threads = 0
+        self._held: set[asyncio.TimerHandle] = set()
+        self._forwarded: dict[int, _Forwarded] = {}
+        self._opaque = 0
+
+    # What a listener calls
+
+    def connected(self, connection: Connection) -> None:
+        """Take a new connection."""
+        peer = Peer(connection.address)
+        self._peers[connection] = peer
+        self._connections[peer] = connection
+
+    def frame_length(self, head: bytes) -> int:
+        """Return the bytes of a frame. A browser, or a collector of metrics, is answered, too."""
+        if head == _HTTP:
+            text = self.metrics().encode()
+            kind = b"Content-Type: text/plain; version=0.0.4\r\nConnection: close\r\n"
+            raise Goodbye(b"HTTP/1.1 200 OK\r\n%bContent-Length: %d\r\n\r\n%b" % (kind, len(text), text))
+        return frame_length(head)
+
+    def received(self, connection: Connection, frame: bytes) -> None:
+        """Take a frame."""
+        command = decode(frame)
+        if command.is_answer:
+            self._pass_on(self._peers[connection], command)
+            return
+        request = Request(command, self._peers[connection])
+        self._state.counts[f'requests_total{{code="{_name(command.code)}"}}'] += 1
+        if self._access_keys is not None and (reason := refusal(command, self._access_keys)) is not None:
+            self._finish(connection, request, Answer(code=Code.SYSTEM_ERROR, remark=reason))
+        else:
+            self._start(connection, request)
+
+    def disconnected(self, connection: Connection) -> None:
+        """Take a client out of its groups."""
+        peer = self._peers.pop(connection)
+        del self._connections[peer]
+        self._tell(self._state.clients.leave(peer))
+
+    # The rest
+
+    def drop_silent(self) -> None:
+        """Take clients out of their groups that send no heartbeats."""
+        for peer in self._state.clients.silent(self._state.now()):
+            self._tell(self._state.clients.leave(peer))
+
+    def metrics(self) -> str:
+        """Return counters and gauges as a collector of metrics reads them."""
+        gauges = {
+            "connections": len(self._connections),
+            "consumer_groups": len(self._state.clients.consumers),
+            "held_pulls": len(self._held),
+            "requests_in_threads": self._in_threads,
+        }
+        return "".join(f"logdex_{name} {value}\n" for name, value in [*self._state.counts.items(), *gauges.items()])
+
+    def close(self) -> None:
+        """Forget what waits, and end the threads."""
+        for timer in [*self._held, *(each.timeout for each in self._forwarded.values())]:
+            timer.cancel()
+        self._held.clear()
+        self._forwarded.clear()
+        self._threads.shutdown()
+
+    def _start(self, connection: Connection, request: Request) -> None:
+        """Answer a request, or let a thread do it."""
+        if request.command.code not in self._slow:
+            self._finish(connection, request, self._answer(request))
+        elif self._in_threads >= _MOST_IN_THREADS:
+            self._finish(connection, request, Answer(code=Code.SYSTEM_BUSY, remark=_BUSY))
+        else:
+            self._in_threads += 1
+            work = self._loop.run_in_executor(self._threads, self._answer, request)
+            work.add_done_callback(lambda done: self._finish_work(connection, request, done))
+
+    def _answer(self, request: Request) -> Reply:
+        try:
+            return answer(self._archive, self._state, request)
+        except Exception as error:  # noqa: BLE001 -- logged
+            # A fault of logdex. The client learns of it, and the server goes on.
+            _log.exception("request %s of %s", _name(request.command.code), request.peer.address)
+            return Answer(code=Code.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
+
+    def _finish_work(self, connection: Connection, request: Request, done: asyncio.Future[Reply]) -> None:
+        self._in_threads -= 1
+        if not done.cancelled():
+            self._finish(connection, request, done.result())
+
+    def _finish(self, connection: Connection, request: Request, reply: Reply) -> None:
+        if isinstance(reply, Hold):
+            self._hold(connection, request, reply, self._loop.time() + reply.seconds)
+        elif isinstance(reply, Forward):
+            self._ask(connection, request, reply)
+        elif reply is not None:
+            self._tell(reply.notices)
+            self._send(connection, request, reply)
+
+    def _send(self, connection: Connection, request: Request, reply: Answer) -> None:
+        command = request.command
+        if requests_log.isEnabledFor(logging.INFO):
+            what = (
+                request.peer.address,
+                _name(command.code),
+                command.ext,
+                int(reply.code),
+                reply.remark,
+                len(reply.body),
+            )
+            requests_log.info("%s %s %s -> %d %r, %d bytes", *what)
+        if not command.is_one_way and connection.is_open:
+            connection.send(encode_answer(command, reply.code, reply.ext, reply.body, reply.remark))
+            self._state.counts["sent_bytes_total"] += len(reply.body)
+
+    def _tell(self, notices: Iterable[Notice]) -> None:
+        for notice in notices:
+            connection = self._connections.get(notice.peer)
+            if connection is not None:
+                connection.send(encode_request(notice.code, self._next_opaque(), notice.ext, one_way=True))
+
+    def _hold(self, connection: Connection, request: Request, hold: Hold, until: float) -> None:
+        """Let a pull wait. It looks now and then, because the broker of the store writes to files, and tells nobody."""
+        if len(self._held) >= _MOST_HELD:
+            self._finish(connection, request, Answer(code=Code.SYSTEM_BUSY, remark=_BUSY))
+            return
+
+        def look() -> None:
+            self._held.discard(timer)
+            if not connection.is_open:
+                return
+            if self._loop.time() < until and not self._has_grown(hold):
+                self._hold(connection, request, hold, until)
+            else:
+                self._start(connection, replace(request, may_hold=False))
+
+        timer = self._loop.call_later(max(0.0, min(_LOOK_S, until - self._loop.time())), look)
+        self._held.add(timer)
+
+    def _has_grown(self, hold: Hold) -> bool:
+        if self._archive.is_remote:
+            return False
+        try:
+            return self._archive.bounds(hold.topic, hold.queue_id)[1] > hold.offset
+        except OSError:
+            return True
+
+    def _ask(self, connection: Connection, request: Request, forward: Forward) -> None:
+        target = self._connections.get(forward.peer)
+        if target is None or len(self._forwarded) >= _MOST_FORWARDED:
+            self._finish(connection, request, Answer(code=Code.SYSTEM_BUSY, remark=_BUSY))
+            return
+        opaque = self._next_opaque()
+
+        def too_late() -> None:
+            del self._forwarded[opaque]
+            remark = f"The consumer {forward.who} consume and process timeout"
+            self._finish(connection, request, Answer(code=Code.CONSUME_MSG_TIMEOUT, remark=remark))
+
+        timeout = self._loop.call_later(_FORWARD_S, too_late)
+        self._forwarded[opaque] = _Forwarded(connection, request, forward, timeout)
+        target.send(encode_request(forward.code, opaque, forward.ext, forward.body))
+
+    def _pass_on(self, peer: Peer, command: Command) -> None:
+        """Send the answer of a client to the one that asked."""
+        asked = self._forwarded.get(command.opaque)
+        if asked is not None and asked.forward.peer is peer:
+            del self._forwarded[command.opaque]
+            asked.timeout.cancel()
+            reply = Answer(code=command.code, remark=command.remark, ext=command.ext or None, body=command.body)
+            self._finish(asked.asker, asked.request, reply)
+
+    def _next_opaque(self) -> int:
+        self._opaque = (self._opaque + 1) & 0x7FFFFFFF
+        return self._opaque
+
+
+def _name(code: int) -> str:
+    try:
+        return Ask(code).name
+    except ValueError:
+        return "other"

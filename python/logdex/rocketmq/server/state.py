@@ -1,0 +1,57 @@
+"""What a server knows beside the store: its name, the clients, their offsets, and what it counted."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from logdex.rocketmq.fastjson import MessageQueue
+from logdex.rocketmq.server.archive import RETRY_PREFIX, Archive, Topic
+from logdex.rocketmq.server.clients import Clients
+
+if TYPE_CHECKING:
+    from logdex.rocketmq.server.offsets import ConsumerOffsets
+
+_RETRY_TOPIC = Topic(1, 1, 6)
+
+
+@dataclass(slots=True)
+class State:
+    """The state of a server. Only one thread changes it; others may read."""
+
+    broker: str
+    cluster: str
+    address: str
+    """Host and port that clients are told."""
+    offsets: ConsumerOffsets
+    clients: Clients = field(default_factory=Clients)
+    started_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    @staticmethod
+    def now() -> float:
+        """Return seconds of a clock that never steps."""
+        return time.monotonic()
+
+    def queue(self, topic: str, queue_id: int) -> MessageQueue:
+        """Return the name of a queue of this broker."""
+        return MessageQueue(self.broker, queue_id, topic)
+
+    def topics(self, archive: Archive) -> dict[str, Topic]:
+        """Return the topics of the store, and the retry topics that a broker makes for the groups that it knows.
+
+        Tools find the brokers of a group by the route of its retry topic.
+        """
+        groups = {*self.clients.consumers, *self.offsets.groups()}
+        return {**{RETRY_PREFIX + group: _RETRY_TOPIC for group in sorted(groups)}, **archive.topics()}
+
+    def topic(self, archive: Archive, name: str) -> Topic | None:
+        """Return one topic; None if it does not exist."""
+        topic = archive.topics().get(name)
+        if topic is None and name.startswith(RETRY_PREFIX):
+            group = name.removeprefix(RETRY_PREFIX)
+            if group in self.clients.consumers or group in self.offsets.groups():
+                return _RETRY_TOPIC
+        return topic

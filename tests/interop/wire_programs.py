@@ -1,0 +1,123 @@
+"""The real clients, tools, name server and broker of RocketMQ 4.9.3, from wire/: a JVM each, asked line by line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+FOLDER = Path(__file__).parent / "wire" / "target"
+ANSWER_SECONDS = 240
+_OPENED = ("java.nio", "sun.nio.ch", "java.lang", "java.util", "jdk.internal.ref", "jdk.internal.misc")
+"""Packages into which RocketMQ 4.9.3 reaches, which a JDK 17 allows only to those who ask."""
+
+
+class Program:
+    """A JVM with one of the programs of wire/; a context manager."""
+
+    def __init__(
+        self, name: str, home: Path, *arguments: str, options: tuple[str, ...] = (), zone: str = "UTC"
+    ) -> None:
+        java = shutil.which("java")
+        if java is None or not (FOLDER / "wire.jar").exists():
+            raise FileNotFoundError(f"{FOLDER / 'wire.jar' if java else 'java'} is missing: run `make interop`")
+        (home / "conf").mkdir(parents=True, exist_ok=True)
+        (home / "conf" / "logback_tools.xml").write_text("<configuration/>", encoding="utf-8")
+        self._name = name
+        self._log = home / f"{name}.log"
+        opened = [word for package in _OPENED for word in ("--add-opens", f"java.base/{package}=ALL-UNNAMED")]
+        with self._log.open("ab") as log:
+            self._jvm = subprocess.Popen(
+                [
+                    java,
+                    "-Xmx512m",
+                    "-XX:+UseSerialGC",
+                    f"-Duser.timezone={zone}",
+                    f"-Duser.home={home}",
+                    f"-Djava.io.tmpdir={home}",
+                    f"-Drocketmq.home.dir={home}",
+                    "-Drocketmq.remoting.version=399",
+                    *opened,
+                    *options,
+                    "-cp",
+                    f"{FOLDER / 'wire.jar'}:{FOLDER / 'lib'}/*",
+                    f"logdex.wire.{name}",
+                    *arguments,
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=home,
+            )
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return self._jvm.pid
+
+    def read(self) -> str:
+        """Return the next line of the program.
+
+        Raises:
+            RuntimeError: It ended, or said nothing for minutes.
+        """
+        assert self._jvm.stdout is not None
+        watch = threading.Timer(ANSWER_SECONDS, self._jvm.kill)
+        watch.start()
+        try:
+            line = self._jvm.stdout.readline().decode()
+        finally:
+            watch.cancel()
+        if not line:
+            raise RuntimeError(f"{self._name} said nothing: {self._log.read_text()[-4000:]}")
+        return line
+
+    def ask(self, question: object) -> dict[str, Any]:
+        """Ask something, and return the answer."""
+        assert self._jvm.stdin is not None
+        self._jvm.stdin.write(json.dumps(question).encode("ascii") + b"\n")
+        self._jvm.stdin.flush()
+        answer: dict[str, Any] = json.loads(self.read())
+        return answer
+
+    def close(self) -> None:
+        """End the program."""
+        self._jvm.kill()
+        self._jvm.communicate()
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def free_ports(number: int) -> list[int]:
+    """Return ports of which a broker can take each with the one after it and the one two before it."""
+    found: list[int] = []
+    while len(found) < number:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            port = taken.getsockname()[1]
+        if 2_000 < port < 60_000 and all(abs(port - other) > 8 for other in found):
+            found.append(port)
+    return found
+
+
+def start_broker(home: Path, root: Path, **properties: object) -> tuple[Program, str, str]:
+    """Start a real name server and broker over a store; return the program and both addresses."""
+    names, port = free_ports(2)
+    given = [f"{name}={value}" for name, value in properties.items()]
+    program = Program("Servers", home, f"namesrv={names}", f"port={port}", f"dir={root}", *given)
+    if program.read().strip() != "ready":
+        raise RuntimeError("the broker does not start")
+    return program, f"127.0.0.1:{names}", f"127.0.0.1:{port}"
