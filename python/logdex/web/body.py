@@ -1,0 +1,149 @@
+"""The body of a message as text, as JSON to unfold, or as bytes; only a part of it, and with nothing that a browser obeys."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup, escape
+
+from logdex.errors import printable
+
+SHOWN_BYTES = 64 << 10
+"""Of a body as text or as bytes on a page; the download has all."""
+_JSON_BYTES = 256 << 10
+_MOST_NODES = 5_000
+_MOST_DEPTH = 64
+_LINE = 16
+_HEX_BYTES = 4 << 10
+_OPEN_DEPTH = 2
+FORMS = ("text", "json", "hex")
+
+
+@dataclass(frozen=True, slots=True)
+class ShownBody:
+    """A body on a page.
+
+    Attributes:
+        form: One of `FORMS`.
+        markup: What is shown.
+        shown: Bytes of the body that are shown.
+        size: Bytes of the body.
+        note: What is odd about it; None: nothing.
+        begin: The first byte that is shown.
+    """
+
+    form: str
+    markup: Markup
+    shown: int
+    size: int
+    note: str | None
+    begin: int = 0
+
+    @property
+    def before(self) -> int | None:
+        """Return where the bytes before the shown ones begin; None at the begin."""
+        return max(0, self.begin - _HEX_BYTES) if self.begin else None
+
+    @property
+    def after(self) -> int | None:
+        """Return where the bytes after the shown ones begin; None at the end, and where text is cut."""
+        end = self.begin + self.shown
+        return end if self.form == "hex" and end < self.size else None
+
+
+def show_body(body: bytes, form: str | None, at: int = 0) -> ShownBody:
+    """Return a body in a form; None: JSON if it is that, else text, else bytes. `at` is the first byte of the bytes."""
+    if form not in (None, *FORMS):
+        raise ValueError(f"form: expected one of {', '.join(FORMS)}, found {form!r}")
+    note = None
+    if form in (None, "json"):
+        try:
+            return ShownBody("json", _json(body), len(body), len(body), None)
+        except ValueError as error:
+            note = None if form is None else f"not shown as JSON: {error}"
+        except RecursionError:
+            note = "not shown as JSON: it is nested too deep"
+    part = body[:SHOWN_BYTES]
+    if form != "hex":
+        text, is_text = _text(part, is_whole=len(part) == len(body))
+        if is_text or form is not None:
+            odd = None if is_text else "it is not valid UTF-8: each wrong byte is shown as \\x.."
+            return ShownBody("text", text, len(part), len(body), note or odd)
+    begin = min(at, max(0, len(body) - 1)) // _LINE * _LINE
+    part = body[begin : begin + _HEX_BYTES]
+    return ShownBody("hex", Markup("\n").join(_hex_lines(part, begin)), len(part), len(body), note, begin)
+
+
+def _text(part: bytes, *, is_whole: bool) -> tuple[Markup, bool]:
+    """Return a body as text, and whether it is valid UTF-8. What a terminal would obey is escaped, but not lines and tabs."""
+    try:
+        text = part.decode()
+        is_text = True
+    except UnicodeDecodeError as error:
+        # The cut may be inside of a character.
+        is_text = not is_whole and error.start > len(part) - 4
+        text = part[: error.start].decode() if is_text else part.decode(errors="backslashreplace")
+    text = text.replace("\r\n", "\n")
+    return escape("\n".join(_printable_line(line) for line in text.split("\n"))), is_text
+
+
+def _printable_line(line: str) -> str:
+    return "\t".join(map(printable, line.split("\t")))
+
+
+def _hex_lines(part: bytes, begin: int) -> list[Markup]:
+    lines = []
+    for at in range(0, len(part), _LINE):
+        row = part[at : at + _LINE]
+        numbers = f"{row[:8].hex(' ')}  {row[8:].hex(' ')}"
+        letters = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in row)  # noqa: PLR2004 -- printable ASCII
+        lines.append(escape(f"{begin + at:08x}  {numbers:<48}  {letters}"))
+    return lines
+
+
+def _json(body: bytes) -> Markup:
+    """Return a body as JSON to unfold.
+
+    Raises:
+        ValueError: It is not JSON, or too large to be shown.
+    """
+    if len(body) > _JSON_BYTES:
+        raise ValueError(f"it has more than {_JSON_BYTES >> 10} KiB")
+    if body.lstrip()[:1] not in (b"{", b"["):
+        raise ValueError("it is neither an object nor an array")
+    left = [_MOST_NODES]
+    return _node(json.loads(body, object_pairs_hook=_Pairs), left, 0)
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """The members of an object, as written: names may repeat."""
+
+
+def _node(value: Any, left: list[int], depth: int) -> Markup:  # noqa: ANN401 -- JSON
+    left[0] -= 1
+    if left[0] < 0:
+        raise ValueError(f"it has more than {_MOST_NODES} values")
+    if depth > _MOST_DEPTH:
+        raise ValueError("it is nested too deep")
+    if not isinstance(value, list):
+        kind = "s" if isinstance(value, str) else "n"
+        text = json.dumps(value, ensure_ascii=False)
+        return Markup('<bdi class="{}">{}</bdi>').format(kind, printable(text))
+    is_object = isinstance(value, _Pairs)
+    members = [
+        Markup("<li><b>{}</b>: {}</li>").format(
+            printable(json.dumps(name, ensure_ascii=False)), _node(each, left, depth + 1)
+        )
+        if is_object
+        else Markup("<li>{}</li>").format(_node(each, left, depth + 1))
+        for name, each in (value if is_object else ((None, each) for each in value))
+    ]
+    if not members:
+        return Markup("{}") if is_object else Markup("[]")
+    what = "{...}" if is_object else "[...]"
+    count = f"{len(members)} {'members' if is_object else 'values'}"
+    is_open = Markup(" open") if depth < _OPEN_DEPTH else Markup()
+    head = Markup("<details{}><summary>{} <small>{}</small></summary>").format(is_open, what, count)
+    return head + Markup("<ul>") + Markup().join(members) + Markup("</ul></details>")

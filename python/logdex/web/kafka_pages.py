@@ -1,0 +1,407 @@
+"""A Kafka log directory: partitions, segments, records, producers and transactions, the time index."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from logdex._core import TimeIndex, dump_file
+from logdex.errors import CorruptFileError
+from logdex.kafka import checkpoint
+from logdex.kafka.files import LOG, TIME_INDEX, TopicPartition
+from logdex.kafka.overview import TIMES, broker_state, times_and_size
+from logdex.web.body import FORMS, show_body
+from logdex.web.check_pages import CheckPages
+from logdex.web.commands import call, command
+from logdex.web.pictures import COLOURS, Chart, Piece, Series, bars, strip
+from logdex.web.record_page import RecordFilter, RecordPage, read_page
+from logdex.web.site import Download
+from logdex.web.spans import spans_of
+from logdex.web.view import Listing, NotThereError, Query, View, rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from logdex._types import Progress
+    from logdex.kafka import Log, LogDir, LogSegment
+    from logdex.report import Report
+
+_COUNT_SECONDS = 2.0
+_SEARCH_SECONDS = 4.0
+_MOST_TRANSACTIONS = 200
+_MOST_PARTITION = (1 << 31) - 1
+_CHECKPOINTS = {
+    "high_watermark": checkpoint.HIGH_WATERMARK,
+    "recovery_point": checkpoint.RECOVERY_POINT,
+    "compacted_up_to": checkpoint.CLEANER,
+}
+_RECORD_COLUMNS = (
+    *("offset", "timestamp", "timestampType", "key", "value", "headers", "producerId", "producerEpoch", "sequence"),
+    *("isTransactional", "isControl", "partitionLeaderEpoch", "batchPosition"),
+)
+
+
+class KafkaPages:
+    """The pages about a log directory; `path` is its path as the user wrote it."""
+
+    kind = "Kafka log directory"
+    menu = (
+        ("/", "Overview"),
+        ("/partitions", "Partitions"),
+        ("/records", "Records"),
+        ("/search", "Search"),
+        ("/verify", "Check"),
+    )
+
+    def __init__(self, logs: LogDir, path: str) -> None:
+        self.path = path
+        self._logs = logs
+        self._check = CheckPages.of(path, self._verify, self._python("print(logs.verify())"))
+
+    @property
+    def views(self) -> Mapping[str, Callable[[Query], View]]:
+        """Return the pages by address."""
+        own = {
+            "/": self.overview,
+            "/partitions": self.partitions,
+            "/partition": self.partition,
+            "/segment": self.segment,
+            "/records": self.records,
+            "/record": self.record,
+            "/value": self.value,
+            "/search": self.search,
+        }
+        return {**own, **self._check.views}
+
+    @property
+    def actions(self) -> Mapping[str, Callable[[], str]]:
+        """Return what changes the state of this process, by address."""
+        return self._check.actions
+
+    def close(self) -> None:
+        """Close the files."""
+        self._logs.close()
+
+    def _python(self, *lines: str) -> str:
+        return "\n".join(["from logdex.kafka import LogDir", "", f"logs = {call('LogDir.open', self.path)}", *lines])
+
+    def _verify(self, progress: Progress) -> Report:
+        all_logs = [self._logs.log(each.topic, each.partition) for each in self._logs.partitions()]
+        total, done = sum(log.size for log in all_logs), 0
+
+        def after(segment: LogSegment) -> None:
+            nonlocal done
+            done += segment.size
+            progress(done, total)
+
+        progress(0, total)
+        return self._logs.verify(progress=after)
+
+    def _log(self, query: Query) -> Log:
+        return self._logs.log(query.needed("topic"), query.needed_number("partition", high=_MOST_PARTITION))
+
+    def _rows(self, partitions: Sequence[TopicPartition]) -> list[dict[str, Any]]:
+        """Return what is cheap to know of partitions."""
+        rows = []
+        for each in partitions:
+            log = self._logs.log(each.topic, each.partition)
+            row: dict[str, Any] = {"topic": each.topic, "partition": each.partition, "segments": len(log.segments)}
+            try:
+                row |= {"begin_offset": log.log_start_offset, "end_offset": log.log_end_offset, "error": None}
+            except CorruptFileError as error:
+                row |= {"begin_offset": None, "end_offset": None, "error": str(error)}
+            row |= times_and_size(log.segments)
+            row["missing"] = len(log.missing_segments()) if row["error"] is None else 0
+            rows.append(row)
+        return rows
+
+    def overview(self, _: Query) -> View:
+        """Show what is here."""
+        rows = self._rows(self._logs.partitions())
+        topics: dict[str, dict[str, int]] = {}
+        for row in rows:
+            topic = topics.setdefault(row["topic"], {"partitions": 0, "records": 0, "bytes": 0})
+            topic["partitions"] += 1
+            topic["records"] += (row["end_offset"] or 0) - (row["begin_offset"] or 0)
+            topic["bytes"] += row["log_bytes"]
+        ordered = sorted(topics.items(), key=lambda item: item[1]["bytes"], reverse=True)
+        begins, ends = ([row[name] for row in rows if row[name] is not None] for name in TIMES[:2])
+        first, last = min(begins, default=None), max(ends, default=None)
+        chart, left_out = self._over_time([topic for topic, _ in ordered], first, last)
+        values = {
+            "topics": ordered[:COLOURS],
+            "topic_count": len(topics),
+            "partition_count": len(rows),
+            "records": sum(each["records"] for each in topics.values()),
+            "bytes": sum(row["log_bytes"] for row in rows),
+            "segments": sum(row["segments"] for row in rows),
+            "first": first,
+            "last": last,
+            "broker": broker_state(self._logs.path),
+            "missing": [row for row in rows if row["missing"]],
+            "broken": [row for row in rows if row["error"]],
+            "chart": chart,
+            "left_out": left_out,
+            "job": self._check.job,
+            "report": self._check.job.result,
+        }
+        heads = ("topic", "partitions", "offsets", "bytes")
+        listing = Listing(heads, [(topic, *numbers.values()) for topic, numbers in ordered])
+        return View(
+            "kafka.html",
+            "Overview",
+            values,
+            listing,
+            command("info", self.path),
+            self._python("print(logs.topics)"),
+        )
+
+    def _over_time(self, topics: Sequence[str], first: int | None, last: int | None) -> tuple[Chart | None, list[str]]:
+        """Return the records of each time by topic, and the topics that were not counted."""
+        spans = None if first is None or last is None else spans_of(max(first, 0), max(last, 0))
+        if spans is None:
+            return None, []
+        until = time.monotonic() + _COUNT_SECONDS
+        series: list[Series] = []
+        left_out: list[str] = []
+        for topic in topics[:COLOURS]:
+            if time.monotonic() >= until:
+                left_out.append(topic)
+                continue
+            counts = [0] * spans.number
+            for each in self._logs.partitions(topic):
+                edges = self._edges(self._logs.log(topic, each.partition), spans.begins())
+                for at in range(spans.number if edges else 0):
+                    counts[at] += max(0, edges[at + 1] - edges[at])
+            series.append(Series(topic, counts, len(series)))
+        left_out += topics[COLOURS:]
+        return bars(series, spans.ticks(), f"offsets per {spans.word} by topic", spans.titles()), left_out
+
+    @staticmethod
+    def _edges(log: Log, begins: Sequence[int]) -> list[int]:
+        """Return the first offset of each time, and the end; nothing if the log is damaged."""
+        try:
+            end = log.log_end_offset
+            found = [log.offset_for_timestamp(begin, special=False) for begin in begins[1:]]
+            return [log.log_start_offset, *(end if each is None else each[1] for each in found), end]
+        except CorruptFileError:
+            return []
+
+    def partitions(self, query: Query) -> View:
+        """Show the partitions."""
+        topic = query.text("topic")
+        partitions = self._logs.partitions(topic)
+        first, most = query.number("from") or 0, query.rows()
+        rows = self._rows(partitions[first : first + most])
+        heads = ("topic", "partition", "segments", "begin_offset", "end_offset", *TIMES)
+        listing = Listing(heads, [[row[name] for name in heads] for row in rows])
+        values = {
+            "rows": rows,
+            "topic": topic,
+            "count": len(partitions),
+            "first": first,
+            "next": first + most if first + most < len(partitions) else None,
+            "kept": query.given("topic", "rows"),
+        }
+        title = f"Partitions of {topic}" if topic else "Partitions"
+        return View(
+            "partitions.html",
+            title,
+            values,
+            listing,
+            command("info", self.path),
+            self._python("print(logs.topics)"),
+        )
+
+    def partition(self, query: Query) -> View:
+        """Show one partition: its segments, producers and transactions."""
+        log = self._log(query)
+        segments = log.segments
+        rows = [
+            {"base_offset": segment.base_offset, "name": segment.path.name, **times_and_size([segment])}
+            for segment in segments
+        ]
+        facts: dict[str, Any] = {"log_start_offset": log.log_start_offset, "log_end_offset": log.log_end_offset}
+        facts["last_stable_offset"] = log.last_stable_offset
+        here = TopicPartition(log.topic, log.partition)
+        facts |= {name: checkpoint.recorded(self._logs.path, file, here) for name, file in _CHECKPOINTS.items()}
+        snapshots = sorted(log.path.glob("*.snapshot"), key=lambda path: path.name)
+        aborted = log.aborted_transactions()
+        first, most = query.number("from") or 0, query.rows()
+        values = {
+            "topic": log.topic,
+            "number": log.partition,
+            "facts": {name: value for name, value in facts.items() if value is not None},
+            "rows": rows[::-1][first : first + most],
+            "count": len(rows),
+            "first": first,
+            "next": first + most if first + most < len(rows) else None,
+            "missing": log.missing_segments(),
+            "snapshot": snapshots[-1].name if snapshots else None,
+            "producers": _producers(snapshots[-1]) if snapshots else [],
+            "aborted": aborted[:_MOST_TRANSACTIONS],
+            "aborted_count": len(aborted),
+            "epochs": checkpoint.read_leader_epochs(log.path),
+        }
+        listing = Listing(
+            ("name", "base_offset", *TIMES), [[row[n] for n in ("name", "base_offset", *TIMES)] for row in rows]
+        )
+        python = self._python(f"log = {call('logs.log', log.topic, log.partition)}", "print(log.segments)")
+        return View("partition.html", f"Partition {here}", values, listing, command("info", str(log.path)), python)
+
+    def segment(self, query: Query) -> View:
+        """Show a map of one segment with its damage, and its time index."""
+        log = self._log(query)
+        base = query.needed_number("base")
+        segment = next((each for each in log.segments if each.base_offset == base), None)
+        if segment is None:
+            raise NotThereError(f"the partition has no segment that begins at offset {base}")
+        report = segment.verify(deep=False)
+        found = [each for each in report.findings if each.path.endswith(LOG)]
+        pieces = [Piece(0, segment.size, "ok", "batches")]
+        pieces += [
+            Piece(
+                each.offset,
+                each.offset + 1,
+                "bad",
+                f"byte {each.offset:,}: expected {each.expected}, found {each.found}",
+            )
+            for each in found
+        ]
+        path = segment.path.with_suffix(TIME_INDEX)
+        entries, count, first = [], 0, query.number("from") or 0
+        if path.exists():
+            with TimeIndex.open(path) as index:
+                count = len(index)
+                entries = [index.entry(at) for at in range(first, min(first + query.rows(), count))]
+        listing = Listing(("timestamp", "offset"), entries)
+        values = {
+            "topic": log.topic,
+            "number": log.partition,
+            "segment": segment,
+            "report": report,
+            "map": strip([("batches", pieces)], 0, segment.size, f"map of the segment {segment.path.name}"),
+            "entries": entries,
+            "count": count,
+            "first": first,
+            "next": first + len(entries) if first + len(entries) < count else None,
+            "kept": query.given("topic", "partition", "base", "rows"),
+        }
+        python = f"from logdex.kafka import LogSegment\n\nprint({call('LogSegment.open', str(segment.path))}.verify())"
+        shell = command("kafka dump", str(segment.path))
+        return View("segment.html", f"Segment {segment.path.name}", values, listing, shell, python)
+
+    def records(self, query: Query) -> View:
+        """Show the records of a partition next to an offset."""
+        partitions = self._logs.partitions()
+        topic, number = query.text("topic"), query.number("partition", high=_MOST_PARTITION)
+        if topic is None and partitions:
+            topic = partitions[0].topic
+        of_topic = [each.partition for each in partitions if each.topic == topic]
+        if number is None and of_topic:
+            number = of_topic[0]
+        filters = query.given("key", "begin", "end") | {"topic": topic, "partition": number}
+        values: dict[str, Any] = {
+            "filters": filters,
+            "topics": sorted({each.topic for each in partitions}),
+            "page": None,
+        }
+        values |= {
+            "of_topic": of_topic,
+            "is_oldest": query.text("order") == "oldest",
+            "position": query.number("position"),
+        }
+        values["isolation"] = query.text("isolation") or "read_uncommitted"
+        values["kept"] = filters | query.given("order", "rows", "isolation")
+        if topic is None or number is None:
+            return View("records.html", "Records", values)
+        page = self._page(self._logs.log(topic, number), query, query.rows(), query.text("key"), _COUNT_SECONDS)
+        values["page"] = page
+        key, begin, end = query.text("key"), query.time("begin"), query.time("end")
+        ask = call("log.records", begin=begin, end=end, keys=None if key is None else [key])
+        python = self._python(f"log = {call('logs.log', topic, number)}", f"for batch in {ask}:", "    print(batch)")
+        shell = command("cat", self.path, topic=topic, queue=number, begin=begin, end=end, limit=query.rows())
+        return View("records.html", f"Records of {topic}-{number}", values, page.listing(), shell, python)
+
+    def _page(self, log: Log, query: Query, limit: int, key: str | None, seconds: float) -> RecordPage:
+        isolation = query.text("isolation") or "read_uncommitted"
+        if isolation not in ("read_uncommitted", "read_committed"):
+            raise ValueError(f"isolation: expected read_uncommitted or read_committed, found {isolation!r}")
+        wanted = RecordFilter(
+            None if key is None else [key], query.time("begin"), query.time("end"), isolation == "read_committed"
+        )
+        newest_first = query.text("order") != "oldest"
+        return read_page(log, query.number("position"), wanted, limit=limit, newest_first=newest_first, seconds=seconds)
+
+    def _record(self, query: Query) -> tuple[Log, dict[str, Any]]:
+        log, at = self._log(query), query.needed_number("offset")
+        for batch in log.records(at, at + 1, columns=_RECORD_COLUMNS, control=True):
+            if batch.num_rows:
+                return log, rows_of(batch)[0]
+        raise NotThereError(
+            f"{log.topic}-{log.partition} has no record at offset {at:,}: deleted, compacted, or not written yet"
+        )
+
+    def record(self, query: Query) -> View:
+        """Show one record."""
+        log, row = self._record(query)
+        at, value, key = row["offset"], row["value"], row["key"]
+        shown = None if value is None else show_body(value, query.text("form"), query.number("byte") or 0)
+        fields = {name: each for name, each in row.items() if name not in ("value", "key", "headers")}
+        values = {
+            "topic": log.topic,
+            "number": log.partition,
+            "fields": fields,
+            "key": None if key is None else show_body(key, None if key[:1] not in b"[{" else "text"),
+            "headers": [(each["key"], show_body(each["value"] or b"", "text")) for each in row["headers"] or ()],
+            "shown": shown,
+            "forms": FORMS,
+            "at": at,
+            "begin": log.log_start_offset,
+            "end": log.log_end_offset,
+        }
+        listing = Listing(tuple(fields), [tuple(fields.values())])
+        python = self._python(
+            f"log = {call('logs.log', log.topic, log.partition)}", f"print(log.records({at}, {at + 1}).read_all())"
+        )
+        return View("record.html", f"Record {at:,} of {log.topic}-{log.partition}", values, listing, None, python)
+
+    def value(self, query: Query) -> View:
+        """Send the whole value as a file."""
+        _, row = self._record(query)
+        raise Download(row["value"] or b"", f"value-{row['offset']}.bin")
+
+    def search(self, query: Query) -> View:
+        """Search the records of a topic by key; what time leaves out is named."""
+        topic, key = query.text("topic"), query.text("key")
+        topics = sorted(self._logs.topics)
+        values: dict[str, Any] = {
+            "filters": query.given("topic", "key", "begin", "end"),
+            "topics": topics,
+            "parts": None,
+        }
+        if topic is None or key is None:
+            return View("kafka_search.html", "Search", values)
+        partitions = self._logs.partitions(topic)
+        if not partitions:
+            raise NotThereError(f"there is no topic {topic!r} here")
+        parts = []
+        for each in partitions:
+            log = self._logs.log(topic, each.partition)
+            parts.append((each.partition, self._page(log, query, query.rows(), key, _SEARCH_SECONDS / len(partitions))))
+        values |= {"parts": parts, "found": sum(len(page.rows) for _, page in parts)}
+        listing = Listing(RecordPage.HEADS, [row for _, page in parts for row in page.listing().rows])
+        begin, end = query.time("begin"), query.time("end")
+        shell = command("kafka find", self.path, topic, key, begin=begin, end=end)
+        ask = call("find", self.path, topic, key, begin=begin, end=end)
+        python = f"from logdex.kafka import find\n\nfor record in {ask}:\n    print(record)"
+        return View("kafka_search.html", f"Search: {key}", values, listing, shell, python)
+
+
+def _producers(path: Any) -> list[dict[str, Any]]:  # noqa: ANN401 -- a local or a remote path
+    """Return the producers of a snapshot."""
+    lines: list[str] = []
+    dump_file(path, lines.append, json=True)
+    rows = [json.loads(line) for line in "".join(lines).splitlines()]
+    return [row for row in rows if row.get("type") == "producer"]

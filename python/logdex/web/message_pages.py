@@ -1,0 +1,267 @@
+"""Messages of a store: a list that is read by position, one message with all its parts, and a search by key or id."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from logdex import _core
+from logdex.rocketmq.find import ANY_TOPIC
+from logdex.web.body import FORMS, show_body
+from logdex.web.commands import call, command
+from logdex.web.site import Download
+from logdex.web.view import Listing, NotThereError, Query, View, rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from arro3.core import RecordBatch
+
+    from logdex.rocketmq import FindResult, Message, MessageStore
+    from logdex.rocketmq.explain import Explanation
+
+_COLUMNS = (
+    "store_timestamp",
+    "topic",
+    "queue_id",
+    "queue_offset",
+    "phy_offset",
+    "uniq_key",
+    "tags",
+    "keys",
+    "store_size",
+)
+_FILTERS = ("topic", "queue", "key", "tag", "begin", "end")
+_MOST_KEYS = 32
+_MOST_LINKS = 1_000
+_PAGE_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class MessagePages:
+    """The pages about the messages of a store; `name` is its path as the user wrote it."""
+
+    store: MessageStore
+    name: str
+
+    @property
+    def views(self) -> Mapping[str, Callable[[Query], View]]:
+        """Return the pages by address."""
+        return {
+            "/messages": self.messages,
+            "/message": self.message,
+            "/body": self.body,
+            "/search": self.search,
+            "/search/steps": self.steps,
+        }
+
+    def messages(self, query: Query) -> View:
+        """Show the messages next to a position."""
+        topic, queue_id = query.text("topic"), query.number("queue", high=(1 << 31) - 1)
+        key, tag = query.text("key"), query.text("tag")
+        begin, end = query.time("begin"), query.time("end")
+        is_oldest = query.text("order") == "oldest"
+        position = query.number("position")
+        page = self.store.page(
+            position,
+            topic=topic,
+            queue_id=queue_id,
+            begin=begin,
+            end=end,
+            keys=None if key is None else [key],
+            tags=None if tag is None else [tag],
+            columns=_COLUMNS,
+            limit=query.rows(),
+            newest_first=not is_oldest,
+            seconds=_PAGE_SECONDS,
+        )
+        values = {
+            "rows": rows_of(page.batch),
+            "page": page,
+            "position": position,
+            "is_oldest": is_oldest,
+            "filters": query.given(*_FILTERS),
+            "kept": query.given(*_FILTERS, "order", "rows"),
+            "topics": self.topics(),
+        }
+        return View(
+            "messages.html",
+            f"Messages of {topic}" if topic else "Messages",
+            values,
+            page.batch,
+            command("cat", self.name, topic=topic, queue=queue_id, begin=begin, end=end, limit=query.rows()),
+            self._page_call(position, topic, queue_id, key, tag, begin, end, is_oldest=is_oldest),
+        )
+
+    def _page_call(  # noqa: PLR0917
+        self,
+        position: int | None,
+        topic: str | None,
+        queue_id: int | None,
+        key: str | None,
+        tag: str | None,
+        begin: int | None,
+        end: int | None,
+        *,
+        is_oldest: bool,
+    ) -> str:
+        options: dict[str, Any] = {"topic": topic, "queue_id": queue_id, "begin": begin, "end": end}
+        options |= {"keys": key and [key], "tags": tag and [tag], "newest_first": False if is_oldest else None}
+        page = call("store.page", *(() if position is None else (position,)), **options)
+        return self._python(f"page = {page}", "print(page.batch, page.next_position)")
+
+    def _python(self, *lines: str) -> str:
+        opened = f"store = {call('MessageStore.open', self.name)}"
+        return "\n".join(["from logdex.rocketmq import MessageStore", "", opened, *lines])
+
+    def topics(self) -> list[str]:
+        """Return the names to choose from."""
+        return self.store.topics
+
+    def _at(self, query: Query) -> Message:
+        at = query.needed_number("at")
+        message = self.store.message(at)
+        if message is None:
+            text = f"no valid message begins at offset {at:,} of the log"
+            for begin, end, finding in self.store.commit_log.damage([at]):
+                text += f"; offsets {begin:,} to {end:,} are missing or damaged: {finding}"
+            raise NotThereError(text)
+        return message
+
+    def message(self, query: Query) -> View:
+        """Show one message."""
+        message = self._at(query)
+        fields = asdict(message)
+        for name in ("body", "properties", "body_error"):
+            del fields[name]
+        at = message.phy_offset
+        form = query.text("form")
+        shown = None if message.body is None else show_body(message.body, form, query.number("byte") or 0)
+        values = {
+            "message": message,
+            "fields": fields,
+            "shown": shown,
+            "forms": FORMS,
+            "file": self.store.commit_log.place(at),
+            "entries": self._entries(message),
+            "neighbours": self._neighbours(message),
+        }
+        row = Listing(
+            (*fields, "properties", "body_bytes"),
+            [(*fields.values(), message.properties, None if message.body is None else len(message.body))],
+        )
+        return View(
+            "message.html",
+            f"Message at {at:,}",
+            values,
+            row,
+            command("find", self.name, ANY_TOPIC, message.msg_id, body=True),
+            self._python(f"message = {call('store.message', at)}", "print(message.body)"),
+        )
+
+    def _neighbours(self, message: Message) -> dict[str, int | None]:
+        """Return the offsets of the messages before and after, in the queue and in the log."""
+        found: dict[str, int | None] = dict.fromkeys(("queue_before", "queue_after", "log_before", "log_after"))
+        try:
+            queue = self.store.queue(message.topic, message.queue_id)
+        except OSError:
+            queue = None
+        if queue is not None:
+            for name, number in (("queue_before", message.queue_offset - 1), ("queue_after", message.queue_offset + 1)):
+                if queue.min_offset <= number < queue.max_offset:
+                    units = queue.units(number, number + 1)
+                    found[name] = units.column("phy_offset")[0].as_py() if units.num_rows else None
+        at = message.phy_offset
+        for name, position, newest in (("log_before", at, True), ("log_after", at + message.store_size, False)):
+            if not newest and position >= self.store.commit_log.max_offset:
+                continue
+            page = self.store.page(position, limit=1, columns=["phy_offset"], newest_first=newest, seconds=0.5)
+            if page.batch.num_rows:
+                found[name] = page.batch.column(0)[0].as_py()
+        return found
+
+    def _entries(self, message: Message) -> list[dict[str, Any]]:
+        """Return the index entries of each key of a message: file, slot and number; without them if there is none."""
+        index = self.store.index
+        files = [] if index is None else [file for file in index.files if len(file)]
+        files = [f for f in files if f.header.begin_phy_offset <= message.phy_offset <= f.header.end_phy_offset]
+        keys = [message.uniq_key, *(message.keys or "").split(" ")]
+        entries = []
+        for key in list(dict.fromkeys(key for key in keys if key))[:_MOST_KEYS]:
+            key_hash = _core.key_hash(_core.index_key(message.topic, key))
+            found: dict[str, Any] = {"key": key, "hash": key_hash, "file": None, "slot": None, "position": None}
+            for file in files:
+                slot, _, links, _, _ = _core.read_chain(file, key_hash, _MOST_LINKS)
+                number = next((link[0] for link in links if link[2] == message.phy_offset), None)
+                if number is not None:
+                    found |= {"file": file.path.name, "slot": slot, "position": number}
+            entries.append(found)
+        return entries
+
+    def body(self, query: Query) -> View:
+        """Send the whole body as a file."""
+        message = self._at(query)
+        if message.body is None:
+            raise NotThereError(f"the body cannot be decoded: {message.body_error}")
+        raise Download(message.body, f"body-{message.phy_offset}.bin")
+
+    def search(self, query: Query) -> View:
+        """Search a key or an id, and show each step."""
+        key, topic = query.text("key"), query.text("topic")
+        begin, end = query.time("begin"), query.time("end")
+        filters = query.given("key", "topic", "begin", "end")
+        values: dict[str, Any] = {"topics": self.topics(), "filters": filters, "result": None, "explanation": None}
+        values |= {"rows": [], "by_id": None, "key": key, "is_slow": False}
+        if key is None:
+            return View("search.html", "Search", values)
+        limit = query.rows()
+        result = self.store.find(topic, key, begin=begin, end=end, max_num=limit, body_budget=0)
+        batch = _batch(result)
+        by_id = None
+        if self.store.is_msg_id(key) and not result:
+            by_id = self.store.message(key)
+            if by_id is not None and topic in (None, by_id.topic):
+                batch = self.store.commit_log.messages([by_id.phy_offset], columns=_COLUMNS)
+            else:
+                by_id = None
+        rows = rows_of(batch)
+        values |= {"result": result, "rows": rows, "by_id": by_id}
+        asked = topic or (rows[0]["topic"] if result else None)
+        if asked is not None and result:
+            values["explanation"] = self._explain(asked, key, begin, end)
+        # To find out why nothing is found may take seconds, so the page comes first.
+        values["is_slow"] = asked is not None and not rows
+        return View(
+            "search.html",
+            f"Search: {key}",
+            values,
+            batch,
+            command("find", self.name, topic or ANY_TOPIC, key, begin=begin, end=end, max=limit),
+            self._python(
+                f"for message in {call('store.find', topic, key, begin=begin, end=end, max_num=limit)}:",
+                "    print(message)",
+            ),
+        )
+
+    def steps(self, query: Query) -> View:
+        """Show the steps of a search alone."""
+        topic, key = query.needed("topic"), query.needed("key")
+        begin, end = query.time("begin"), query.time("end")
+        explanation = self._explain(topic, key, begin, end)
+        return View(
+            "steps.html",
+            f"Search: {key}",
+            {"explanation": explanation, "is_part": query.text("part") is not None},
+            Listing(("explanation",), [(explanation.to_dict(),)]),
+            command("explain", self.name, topic, key, begin=begin, end=end),
+            self._python(f"print({call('store.explain', topic, key, begin=begin, end=end)})"),
+        )
+
+    def _explain(self, topic: str, key: str, begin: int | None, end: int | None) -> Explanation:
+        return self.store.explain(topic, key, begin=begin, end=end)
+
+
+def _batch(result: FindResult) -> RecordBatch:
+    """Return the messages of a result as one batch, without bodies."""
+    batch: RecordBatch = result.heads().select(list(_COLUMNS)).combine_chunks().to_batches()[0]
+    return batch

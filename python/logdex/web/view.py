@@ -1,0 +1,153 @@
+"""What a page shows, and what a request asks for."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from arro3.core import DataType
+
+from logdex import _core
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from arro3.core import RecordBatch
+
+MOST_ROWS = 500
+USUAL_ROWS = 50
+_MOST_TEXT = 4_096
+
+
+class NotThereError(Exception):
+    """The page does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A table that is no Arrow data: names of columns, and rows."""
+
+    heads: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+    def dicts(self) -> list[dict[str, Any]]:
+        """Return the rows by name."""
+        return [dict(zip(self.heads, row, strict=True)) for row in self.rows]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One page.
+
+    Attributes:
+        template: The name of its template.
+        title: Its heading.
+        values: What the template needs.
+        rows: The rows of its `.json` and `.csv`; None: it has none.
+        command: The same as a command of the shell.
+        python: The same in Python.
+    """
+
+    template: str
+    title: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+    rows: Listing | RecordBatch | None = None
+    command: str | None = None
+    python: str | None = None
+
+    def json(self) -> str:
+        """Return the rows as a JSON array of objects."""
+        if self.rows is None:
+            raise NotThereError
+        if isinstance(self.rows, Listing):
+            return json.dumps(self.rows.dicts(), default=str, indent=1)
+        lines: list[str] = []
+        _core.json_lines(self.rows, lines.append)
+        return "[\n" + ",\n".join("".join(lines).splitlines()) + "\n]"
+
+    def csv(self) -> str:
+        """Return the rows as CSV with a line of names."""
+        if self.rows is None:
+            raise NotThereError
+        if not isinstance(self.rows, Listing):
+            return _core.csv_names(self.rows.schema) + _core.csv_lines(self.rows)
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(self.rows.heads)
+        writer.writerows(self.rows.rows)
+        return text.getvalue()
+
+
+class Query:
+    """The words after the `?` of a request. A wrong one is a `ValueError` that names it."""
+
+    def __init__(self, words: Mapping[str, str]) -> None:
+        self._words = {name: value for name, value in words.items() if value != ""}
+
+    def text(self, name: str) -> str | None:
+        """Return a text; None if it is not given."""
+        value = self._words.get(name)
+        if value is not None and len(value) > _MOST_TEXT:
+            raise ValueError(f"{name}: expected at most {_MOST_TEXT} characters, found {len(value)}")
+        if value is not None and "\ufffd" in value:
+            raise ValueError(f"{name}: it is not valid UTF-8")
+        return value
+
+    def needed(self, name: str) -> str:
+        """Return a text that must be given."""
+        value = self.text(name)
+        if value is None:
+            raise ValueError(f"{name}: it is missing in the address")
+        return value
+
+    def number(self, name: str, low: int = 0, high: int = (1 << 63) - 1) -> int | None:
+        """Return a number; None if it is not given."""
+        value = self.text(name)
+        if value is None:
+            return None
+        if not value.isascii() or not value.removeprefix("-").isdecimal() or not low <= int(value[:20]) <= high:
+            raise ValueError(f"{name}: expected a number from {low} to {high}, found {value!r}")
+        return int(value)
+
+    def needed_number(self, name: str, low: int = 0, high: int = (1 << 63) - 1) -> int:
+        """Return a number that must be given."""
+        self.needed(name)
+        return self.number(name, low, high) or 0
+
+    def time(self, name: str) -> int | None:
+        """Return a time in ms, of the words that the command line takes; None if it is not given."""
+        value = self.text(name)
+        if value is None:
+            return None
+        try:
+            return _core.parse_time(value, now=time.time_ns() // 1_000_000, end=name == "end")
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+
+    def rows(self) -> int:
+        """Return the most rows of a page."""
+        return self.number("rows", 1, MOST_ROWS) or USUAL_ROWS
+
+    def given(self, *names: str) -> dict[str, str | None]:
+        """Return the words of these names as they were written; None for one that is not given."""
+        return {name: self._words.get(name) for name in names}
+
+
+def address(path: str, words: Mapping[str, Any] | None = None, /, **more: Any) -> str:  # noqa: ANN401 -- texts and numbers
+    """Return the address of a page, without words that are None."""
+    query = {name: value for name, value in {**(words or {}), **more}.items() if value is not None}
+    return f"{path}?{urlencode(query)}" if query else path
+
+
+def rows_of(batch: RecordBatch) -> list[dict[str, Any]]:
+    """Return the rows of one page by name, with times in ms."""
+    columns = [
+        (batch.column(at).cast(DataType.int64()) if name.endswith("timestamp") else batch.column(at)).to_pylist()
+        for at, name in enumerate(batch.column_names)
+    ]
+    return [dict(zip(batch.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
