@@ -24,6 +24,7 @@ try:
     from logdex.spark.kafka_index import build_key_index
     from logdex.spark.kafka_source import KafkaLogSource
     from logdex.spark.messages.source import MessagesSource
+    from logdex.spark.seal import seal
     from logdex.spark.workers import check_worker_python
 except ModuleNotFoundError as error:
     package = (error.name or "").partition(".")[0]
@@ -35,7 +36,7 @@ except ModuleNotFoundError as error:
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["arrange", "build_index", "build_key_index", "find", "lookup", "query_offset", "register"]
+__all__ = ["arrange", "build_index", "build_key_index", "find", "lookup", "query_offset", "register", "seal"]
 
 
 def register(spark: SparkSession) -> None:

@@ -21,7 +21,7 @@ from logdex.spark.schema import MESSAGE_COLUMNS, require_columns, spark_batches,
 from logdex.spark.workers import call_beside, check_worker_python
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from os import PathLike
     from pathlib import Path
 
@@ -46,17 +46,19 @@ def find(
     scan: Scan = "auto",
     hash_slots: int | None = None,
     max_entries: int | None = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """Find the messages that carry the key of each row, each message once a row, the newest first.
 
     Args:
         keys_df: A DataFrame with the texts `topic` and `key`, and optionally `begin` and `end`: the store time of the message,
             inclusive, as timestamp or as milliseconds; null is no bound. Other columns are left out.
-        store: The store, as the workers see it.
+        store: The store, as the workers see it: a path, or a URL.
         max_num: At most this many messages a row; None: all.
         scan: How much of the log that no index covers each worker reads, as in `MessageStore.find`.
         hash_slots: Slots of the index files; None: inferred once.
         max_entries: Entries of the index files; likewise.
+        storage_options: Options of the store of a URL; see `MessageStore.open`. They go to the tasks, and into no plan or log.
 
     Returns:
         Rows of query_topic, query_key and the message's columns; none for a key that no message carries, or a null key.
@@ -71,13 +73,13 @@ def find(
     check_int64(hash_slots=hash_slots, max_entries=max_entries)
     check_worker_python(keys_df.sparkSession)
     require_columns(keys_df.columns, ("topic", "key"), "find")
-    root = workers.driver_path(store, keys_df.sparkSession)
+    root = workers.driver_path(store, keys_df.sparkSession, storage_options)
     slots, entries, index, log = call_beside(keys_df.sparkSession, root, _plan, root, hash_slots, max_entries)
     reports = DamageReports(driver=driver_address(keys_df.sparkSession))
 
     def messages(batches: Iterator[Any]) -> Iterator[Any]:
         with reports.collect() as damage, damage.losing("the files of the store"):
-            opened = workers.message_store(str(root), hash_slots=slots, max_entries=entries)
+            opened = workers.message_store(root, hash_slots=slots, max_entries=entries)
             damage.lose_all(planned_file_faults(index))
             damage.open(log)
             rows = (each for batch in batches for each in found(opened, batch, damage))
@@ -106,7 +108,7 @@ def _plan(root: Path, slots: int | None, entries: int | None) -> tuple[int | Non
     # A store without an index can be searched: its log is read.
     if (root / "index").is_dir():
         slots, entries, index = workers.planned_index(root / "index", slots, entries)
-    store = workers.message_store(str(root), hash_slots=slots, max_entries=entries)
+    store = workers.message_store(root, hash_slots=slots, max_entries=entries)
     return slots, entries, index, plan_log(store.commit_log)
 
 
@@ -142,15 +144,17 @@ def lookup(
     *,
     hash_slots: int | None = None,
     max_entries: int | None = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """Look up every row's topic and key in the index, one row out for each candidate.
 
     Args:
         keys_df: A DataFrame with the texts `topic` and `key`; other columns are left out.
-        index_dir: The index directory, as the workers see it.
+        index_dir: The index directory, as the workers see it: a path, or a URL.
         max_num: At most this many candidates a key, the newest; None: all.
         hash_slots: Slots of the index files; None: inferred once.
         max_entries: Entries of the index files; likewise.
+        storage_options: Options of the store of a URL; see `MessageStore.open`. They go to the tasks, and into no plan or log.
 
     Returns:
         Rows of topic, key, phy_offset, the newest first within a key. A candidate can be a message with another key of the same
@@ -166,7 +170,7 @@ def lookup(
     check_worker_python(keys_df.sparkSession)
     require_columns(keys_df.columns, ("topic", "key"), "lookup")
     spark = keys_df.sparkSession
-    query = _query(spark, workers.driver_path(index_dir, spark), max_num, hash_slots, max_entries)
+    query = _query(spark, workers.driver_path(index_dir, spark, storage_options), max_num, hash_slots, max_entries)
 
     def candidates(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
@@ -183,6 +187,7 @@ def query_offset(
     *,
     hash_slots: int | None = None,
     max_entries: int | None = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> Callable[..., Column]:
     """Return a function of columns (topic, key) that returns array<bigint>: the candidates, newest first.
 
@@ -199,7 +204,7 @@ def query_offset(
     check_max_num(max_num)
     check_int64(hash_slots=hash_slots, max_entries=max_entries)
     spark = SparkSession.getActiveSession()
-    query = _query(spark, workers.driver_path(index_dir, spark), max_num, hash_slots, max_entries)
+    query = _query(spark, workers.driver_path(index_dir, spark, storage_options), max_num, hash_slots, max_entries)
     # Its signature for mypy asks for a function type, which pyspark warns of at run time.
     make: Any = arrow_udf
     made: Callable[..., Column] = make(query, returnType=ArrayType(LongType())).asNondeterministic()
@@ -213,8 +218,8 @@ def _query(
     slots, entries, index = call_beside(spark, directory, workers.planned_index, directory, hash_slots, max_entries)
 
     def query(topics: pa.Array, keys: pa.Array) -> pa.Array:
+        service = workers.index_service(directory, hash_slots=slots, max_entries=entries)
         SparkDamage().lose_all(planned_file_faults(index))
-        service = workers.index_service(str(directory), hash_slots=slots, max_entries=entries)
         return pa.array(service.query_batch(topics, keys, max_num=max_num))
 
     return query

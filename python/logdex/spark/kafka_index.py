@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from logdex._files import RemotePath
+from logdex.hash_index.committed import commit_copies, replace_object
 from logdex.kafka import LogDir, TopicPartition
-from logdex.kafka.key_index import check_max_entries, check_targets, index_partition, partitions_of
+from logdex.kafka.key_index import (
+    SETTINGS_FILE,
+    KeySettings,
+    check_max_entries,
+    check_targets,
+    index_partition,
+    partitions_of,
+)
 from logdex.report import Report, merge
 from logdex.spark.damage import SparkDamage
+from logdex.spark.index.job import index_files
 from logdex.spark.kafka_dirs import within
 from logdex.spark.workers import call_beside, call_in_tasks, check_worker_python, driver_path, require_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from os import PathLike
 
     from pyspark.sql import SparkSession
+
+    from logdex.kafka import Log
 
 
 def build_key_index(
@@ -26,18 +40,20 @@ def build_key_index(
     topics: str | Iterable[str] | None = None,
     header: str | None = None,
     max_entries: int | None = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> Report:
     """Index the records of Kafka partitions by their keys in Spark's workers.
 
     Each partition has one task, which writes the files of a local build. A retried task continues an interrupted one. Arguments,
-    result and errors are those of `logdex.kafka.build_key_index`; all workers must see the same files.
+    result and errors are those of `logdex.kafka.build_key_index`; all workers must see the same files. Both directories may be
+    URLs, with `storage_options` as in `MessageStore.open`. An index in an object store is written once, and not continued.
 
     Raises:
         LogdexError: The workers' Python cannot run logdex. Or a worker lacks records that the driver saw: then the job fails.
     """
     check_max_entries(max_entries)
     check_worker_python(spark)
-    source, target = driver_path(log_dir, spark), driver_path(directory, spark)
+    source, target = (driver_path(each, spark, storage_options) for each in (log_dir, directory))
     wanted = topics if topics is None or isinstance(topics, str) else list(topics)
 
     def plan() -> list[tuple[TopicPartition, int, int]]:
@@ -63,6 +79,19 @@ def build_key_index(
             with damage.losing("the partition as it was planned"):
                 log = logs.log(partition.topic, partition.partition)
             within(log, begin, end, damage)
-            return index_partition(log, target / str(partition), header=header, max_entries=max_entries)
+            build = _index_objects if isinstance(target, RemotePath) else index_partition
+            return build(log, target / str(partition), header=header, max_entries=max_entries)
 
     return merge(call_in_tasks(spark, index, partitions))
+
+
+def _index_objects(log: Log, target: Path, *, header: str | None, max_entries: int | None) -> Report:
+    """Index a partition on this machine, and upload the files. The settings come last: without them there is no index."""
+    with tempfile.TemporaryDirectory(prefix="logdex-") as temporary:
+        built = Path(temporary) / target.name
+        report = index_partition(log, built, header=header, max_entries=max_entries)
+        settings = KeySettings.read(built)
+        commit_copies(index_files(built), target)
+    if settings is not None:
+        replace_object(target / SETTINGS_FILE, settings.content)
+    return report

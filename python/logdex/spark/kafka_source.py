@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from logdex._core import cut_segments, read_records
@@ -20,6 +19,7 @@ from logdex.spark.workers import require_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
     from pyspark.sql.types import StructType
@@ -95,7 +95,7 @@ class KafkaLogSource(LogSource):
         isolation = "kafka.isolation.level" if "kafka.isolation.level" in self.options else "isolation"
         begin, end = opt.instant(self.options, "begin", end=False), opt.instant(self.options, "end", end=True)
         return ReadOptions(
-            tuple(map(str, directories)),
+            tuple(directories),
             tuple(checked_schema(RECORD_COLUMNS, schema)),
             (begin, end),
             topics(self.options),
@@ -118,7 +118,7 @@ class OffsetRange:
     begin: int
     end: int
     size: int
-    path: str
+    path: Path
     base: int | None = None
     """The base offset of its segment."""
 
@@ -142,7 +142,7 @@ class ReadOptions:
     `compat` is a Kafka release whose answers are wanted.
     """
 
-    directories: tuple[str, ...]
+    directories: tuple[Path, ...]
     columns: tuple[str, ...]
     times: tuple[int | None, int | None]
     topics: Topics
@@ -157,7 +157,7 @@ class ReadOptions:
     @property
     def directory(self) -> str:
         """The directories, for a message."""
-        return ", ".join(self.directories)
+        return ", ".join(map(str, self.directories))
 
     @property
     def committed(self) -> bool:
@@ -196,7 +196,7 @@ class ReadOptions:
 
     def rows(self, pieces: Sequence[OffsetRange], damage: SparkDamage) -> Iterator[Any]:
         """Read the records of some ranges as Arrow batches for Spark, in a worker."""
-        for each in {Path(piece.path).parent for piece in pieces}:
+        for each in {piece.path.parent for piece in pieces}:
             require_directory(each)
         where = ", ".join(map(str, pieces))
         yield from spark_batches(self._batches(pieces, damage), RECORD_COLUMNS, self.columns, where)
@@ -235,7 +235,7 @@ def cut_tasks(bounds: Iterable[tuple[Log, int, int]], size: TaskSize) -> list[Ta
 def _cut(log: Log, begin: int, end: int, piece_bytes: int) -> Iterator[OffsetRange]:
     """Cut the offsets [begin, end) of a log at its segments, and large segments where their indexes tell."""
     for low, high, size, base in cut_segments(log.segments, begin, end, piece_bytes):
-        yield OffsetRange(log.topic, log.partition, low, high, size, str(log.path), base)
+        yield OffsetRange(log.topic, log.partition, low, high, size, log.path, base)
 
 
 class RecordStreamReader(LogStreamReader):

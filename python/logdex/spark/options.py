@@ -9,7 +9,8 @@ import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
-from logdex._core import local_path, time_ms
+from logdex._core import locate, time_ms
+from logdex._files import RemotePath
 from logdex._types import MAX_INT64, MIN_INT64, Access, Compat, check_int64
 
 if TYPE_CHECKING:
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _Item = TypeVar("_Item")
+
+STORAGE = "storage."
+"""Options of this prefix are those of the store of a URL."""
 
 
 def check_names(
@@ -29,14 +33,22 @@ def check_names(
     known = ("path", "paths", *known)
     lowered = {name.lower() for name in known}
     unknown = sorted(
-        name for name in options if name.lower() not in lowered and not name.lower().startswith(ignored_prefixes)
+        name
+        for name in options
+        if name.lower() not in lowered and not name.lower().startswith((STORAGE, *ignored_prefixes))
     )
     if unknown:
-        raise ValueError(f"format {what} has no option {', '.join(unknown)}; it has {', '.join(known)}")
+        raise ValueError(f"format {what} has no option {', '.join(unknown)}; it has {', '.join(known)}, {STORAGE}*")
+
+
+def storage(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of the store of a URL: those that begin with `storage.`, without it."""
+    given = {name.lower(): value for name, value in options.items()}
+    return {name.removeprefix(STORAGE): value for name, value in given.items() if name.startswith(STORAGE)}
 
 
 def path(options: Mapping[str, str], what: str) -> Path:
-    """Return the one directory that `load` or `save` was called with, as an absolute path."""
+    """Return the one directory that `load` or `save` was called with, as an absolute path or a path of a remote store."""
     found, *others = paths(options, what)
     if others:
         raise ValueError(f"{what} takes one directory, not {options['paths']}")
@@ -44,7 +56,7 @@ def path(options: Mapping[str, str], what: str) -> Path:
 
 
 def paths(options: Mapping[str, str], what: str) -> list[Path]:
-    """Return the directories that `load` was called with, as absolute paths.
+    """Return the directories that `load` was called with, as absolute paths or paths of a remote store.
 
     Raises:
         ValueError: There is none, or one comes twice.
@@ -52,20 +64,20 @@ def paths(options: Mapping[str, str], what: str) -> list[Path]:
     given = json.loads(options["paths"]) if options.get("paths") else list(filter(None, [options.get("path")]))
     if not given:
         raise ValueError(f"{what} needs a directory, as in load(directory)")
-    found = [_local(each) for each in given]
-    if len({each.resolve() for each in found}) < len(found):
+    found = [_located(each, options) for each in given]
+    if len({each if isinstance(each, RemotePath) else each.resolve() for each in found}) < len(found):
         raise ValueError(f"{what}: a directory is named twice in {', '.join(given)}, its rows would come twice")
     return found
 
 
-def _local(given: str) -> Path:
-    return local_path(given).absolute()
+def _located(given: str, options: Mapping[str, str]) -> Path:
+    return locate(given, storage(options)).absolute()
 
 
 def directories(options: Mapping[str, str], name: str) -> str | None:
     """Return a directory, or several separated by commas, as absolute paths."""
     given = names(options, name)
-    return None if given is None else ",".join(str(_local(each)) for each in given)
+    return None if given is None else ",".join(str(_located(each, options)) for each in given)
 
 
 def texts(options: Mapping[str, str], name: str) -> tuple[str, ...] | None:

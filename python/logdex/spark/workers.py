@@ -25,13 +25,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-from logdex._core import commit_log_directories, directory_stamp, local_path
+from logdex._core import commit_log_directories, directory_stamp, expect_lists, locate, plan_files
+from logdex._files import RemotePath
 from logdex.errors import LogdexError
 from logdex.rocketmq import CommitLog, IndexService, MessageStore
 from logdex.spark.index.job import finish_commits, index_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
 _Argument = TypeVar("_Argument")
 _Handle = TypeVar("_Handle")
@@ -98,14 +99,18 @@ def is_connect(spark: SparkSession) -> bool:
         return True
 
 
-def driver_path(path: str | os.PathLike[str], spark: SparkSession | None = None) -> Path:
+def driver_path(
+    path: str | os.PathLike[str],
+    spark: SparkSession | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> Path:
     """Return a path of a function's argument, absolute. A relative one means the same as in the formats, and as in Spark itself.
 
     Formats are planned by processes of the driver's JVM, so the JVM's directory counts, not where this process moved to since.
     """
-    place = local_path(path)
+    place = locate(path, storage_options or {})
     spark = spark or SparkSession.getActiveSession()
-    if spark is None or place.is_absolute():
+    if spark is None or isinstance(place, RemotePath) or place.is_absolute():
         return place.absolute()
     if is_connect(spark):
         raise ValueError(f"{path}: expected an absolute path: a Connect session does not know the driver's directory")
@@ -136,10 +141,10 @@ def call_in_tasks(
 def call_beside(spark: SparkSession | None, directory: Path, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function that reads or writes files where a directory is: here, or in a task if this machine does not see it.
 
-    The client of a Connect session never counts: its disk is not the cluster's. Errors of logdex, of the system and of arguments
-    come back from a task as they were raised.
+    The client of a Connect session never counts: its disk and its network are not the cluster's. Errors of logdex, of the system
+    and of arguments come back from a task as they were raised.
     """
-    if spark is None or (not is_connect(spark) and directory.is_dir()):
+    if spark is None or (not is_connect(spark) and (isinstance(directory, RemotePath) or directory.is_dir())):
         return function(*arguments)
 
     def answer(given: Sequence[Any]) -> Any:
@@ -154,7 +159,7 @@ def call_beside(spark: SparkSession | None, directory: Path, function: Callable[
     return result
 
 
-def index_service(directory: str, **options: Any) -> IndexService:
+def index_service(directory: Path, **options: Any) -> IndexService:
     """Return the open index service of a directory."""
     return _cached(IndexService.open, directory, options, files=[directory])
 
@@ -164,14 +169,14 @@ def commit_log(directory: str, **options: Any) -> CommitLog:
     return _cached(CommitLog.open, directory, options, names=commit_log_directories(directory))
 
 
-def message_store(root: str, **options: Any) -> MessageStore:
+def message_store(root: Path, **options: Any) -> MessageStore:
     """Return the open store at a root directory."""
-    return _cached(MessageStore.open, root, options, names=[root, f"{root}/commitlog"], files=[f"{root}/index"])
+    return _cached(MessageStore.open, root, options, names=[root, root / "commitlog"], files=[root / "index"])
 
 
 def require_directory(directory: Path) -> None:
-    """Raise FileNotFoundError, with the name of this machine, if there is no such directory."""
-    if not directory.is_dir():
+    """Raise FileNotFoundError, with the name of this machine, if it has no such directory. A URL is not checked."""
+    if not isinstance(directory, RemotePath) and not directory.is_dir():
         what = f"no such directory on {socket.gethostname()} (driver and workers must see the same files)"
         raise FileNotFoundError(errno.ENOENT, what, str(directory))
 
@@ -195,30 +200,30 @@ def known_geometry(index_dir: Path, hash_slots: int | None, max_entries: int | N
 
 def planned_index(
     index_dir: Path, hash_slots: int | None, max_entries: int | None
-) -> tuple[int | None, int | None, list[tuple[str, int, None]]]:
+) -> tuple[int | None, int | None, list[tuple[Path, int, str | None]]]:
     """Return slots and entries as `known_geometry` does, and for `planned_file_faults` the files that every worker must have."""
     geometry = known_geometry(index_dir, hash_slots, max_entries)
-    # The first bytes of an index file change with every entry.
-    return *geometry, [(str(path), path.stat().st_size, None) for path in index_files(index_dir)]
+    return *geometry, plan_files(index_files(index_dir))
 
 
 def _cached(
     open_handle: Callable[..., _Handle],
-    path: str,
+    path: str | Path,
     options: dict[str, Any],
-    names: Sequence[str | Path] = (),
-    files: Sequence[str | Path] = (),
+    names: Sequence[Path] = (),
+    files: Sequence[Path] = (),
 ) -> _Handle:
     """Return the handle of a path: the open one, or a new one if the names in some directories, or the files in others, changed.
 
     A log has many files, and its handle sees when they change.
     """
-    key = (open_handle, path, *sorted(options.items()))
+    key = (open_handle, os.fspath(path), *sorted(options.items()))
+    expect_lists([*names, *files])
     stamps = [directory_stamp(each) for each in names] + [directory_stamp(each, files=True) for each in files]
     with _lock:
         known = _opened.get(key)
         if known is None or known[0] != stamps:
-            require_directory(Path([*names, *files][0]))
+            require_directory([*names, *files][0])
             # The older handle is dropped, not closed: one of its streams may still be in use.
             known = _opened[key] = (stamps, open_handle(path, **options))
         _opened.move_to_end(key)

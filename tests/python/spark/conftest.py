@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import golden
+import object_store
 
 pytest.importorskip("pyspark", reason="logdex.spark needs the extra `spark`")
 
@@ -38,6 +39,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     ls.register(session)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[object_store.ObjectStore]:
+    """Return an S3 server for all tests."""
+    with object_store.serve() as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

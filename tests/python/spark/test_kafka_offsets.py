@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -135,6 +136,6 @@ def test_topics_by_name_by_pattern_and_by_partition() -> None:
 
 
 def test_tasks_hold_about_as_many_bytes_each() -> None:
-    ranges = [OffsetRange("t", n, 0, 10, size, "t-0") for n, size in enumerate((40, 40, 40, 200, 10, 95))]
+    ranges = [OffsetRange("t", n, 0, 10, size, Path("t-0")) for n, size in enumerate((40, 40, 40, 200, 10, 95))]
     assert [[each.size for each in task] for task in pack(ranges, 100)] == [[40, 40], [40], [200], [10], [95]]
     assert pack([], 100) == []

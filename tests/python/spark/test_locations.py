@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-URL = "s3a://bucket/x"
+URL = "s3n://bucket/x"
 KEYS = "topic string, key string"
 
 
@@ -45,7 +45,7 @@ def test_functions_and_formats_refuse_another_scheme(
         "rocketmq_index save": lambda: written.write.format("rocketmq_index").mode("append").save(URL),
     }
     for call in calls.values():
-        with pytest.raises(Exception, match='expected a local path or a file: URL, found the scheme "s3a"'):
+        with pytest.raises(Exception, match=r'expected a local path.* found the scheme "s3n"'):
             call()
     assert list(tmp_path.iterdir()) == []
     assert set(started.iterdir()) == before

@@ -21,20 +21,20 @@ def put(directory: Path, offset: int) -> None:
 
 def test_an_unchanged_directory_is_opened_once(tmp_path: Path) -> None:
     put(tmp_path, 1)
-    first = workers.index_service(str(tmp_path))
-    assert workers.index_service(str(tmp_path)) is first
+    first = workers.index_service(tmp_path)
+    assert workers.index_service(tmp_path) is first
 
 
 def test_other_options_are_another_handle(tmp_path: Path) -> None:
     put(tmp_path, 1)
-    assert workers.index_service(str(tmp_path)) is not workers.index_service(str(tmp_path), access="pread")
+    assert workers.index_service(tmp_path) is not workers.index_service(tmp_path, access="pread")
 
 
 def test_a_changed_directory_is_opened_again(tmp_path: Path) -> None:
     put(tmp_path, 1)
-    first = workers.index_service(str(tmp_path), hash_slots=4, max_entries=2)
+    first = workers.index_service(tmp_path, hash_slots=4, max_entries=2)
     put(tmp_path, 2)
-    second = workers.index_service(str(tmp_path), hash_slots=4, max_entries=2)
+    second = workers.index_service(tmp_path, hash_slots=4, max_entries=2)
     assert second is not first
     assert second.query_offset("T", "k").phy_offsets == [2, 1]
 
@@ -43,10 +43,10 @@ def test_a_replaced_directory_is_opened_again(tmp_path: Path) -> None:
     put(tmp_path / "a", 1)
     put(tmp_path / "b", 2)
     (tmp_path / "link").symlink_to("a")
-    first = workers.index_service(str(tmp_path / "link"))
+    first = workers.index_service(tmp_path / "link")
     (tmp_path / "link").unlink()
     (tmp_path / "link").symlink_to("b")
-    second = workers.index_service(str(tmp_path / "link"))
+    second = workers.index_service(tmp_path / "link")
     assert second is not first
     assert second.query_offset("T", "k").phy_offsets == [2]
 
@@ -55,19 +55,19 @@ def test_the_handle_used_least_recently_is_dropped(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(workers, "_MAX_OPEN", 2)
     for name in "abc":
         put(tmp_path / name, 1)
-    opened = [workers.index_service(str(tmp_path / name)) for name in "abab"]
+    opened = [workers.index_service(tmp_path / name) for name in "abab"]
     assert opened[2:] == opened[:2]
-    workers.index_service(str(tmp_path / "c"))
-    assert workers.index_service(str(tmp_path / "b")) is opened[1]
-    assert workers.index_service(str(tmp_path / "a")) is not opened[0]
+    workers.index_service(tmp_path / "c")
+    assert workers.index_service(tmp_path / "b") is opened[1]
+    assert workers.index_service(tmp_path / "a") is not opened[0]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_opens_its_own(tmp_path: Path) -> None:
     put(tmp_path, 7)
-    workers.index_service(str(tmp_path))
+    workers.index_service(tmp_path)
     child = os.fork()
     if not child:
-        answer = workers.index_service(str(tmp_path)).query_offset("T", "k").phy_offsets if not workers._opened else []
+        answer = workers.index_service(tmp_path).query_offset("T", "k").phy_offsets if not workers._opened else []
         os._exit(0 if answer == [7] else 1)
     assert os.waitpid(child, 0)[1] == 0

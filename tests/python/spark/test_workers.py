@@ -112,6 +112,7 @@ def test_works_where_files_cannot_be_mapped(tmp_path: Path) -> None:
     done = run(
         f"""
         import os, sys
+        from pathlib import Path
         os.environ["PYSPARK_PYTHON"] = sys.executable
         from pyspark.sql import SparkSession
         from pyspark.sql import functions as sf
@@ -129,11 +130,11 @@ def test_works_where_files_cannot_be_mapped(tmp_path: Path) -> None:
             import resource
             from logdex.spark import workers
             soft, _ = resource.getrlimit(resource.RLIMIT_AS)
-            service = workers.index_service({str(tmp_path)!r}, hash_slots=5_000_000, max_entries=20_000_000)
+            service = workers.index_service(Path({str(tmp_path)!r}), hash_slots=5_000_000, max_entries=20_000_000)
             used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
             resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20), -1 if soft == -1 else soft))
             workers._opened.clear()
-            service = workers.index_service({str(tmp_path)!r}, hash_slots=5_000_000, max_entries=20_000_000)
+            service = workers.index_service(Path({str(tmp_path)!r}), hash_slots=5_000_000, max_entries=20_000_000)
             import pyarrow as pa
             for batch in batches:
                 modes = [f"{{soft}} {{service.files[0].access}}"] * batch.num_rows

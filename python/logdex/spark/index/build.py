@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import errno
 import logging
+import shutil
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.errors import PySparkException
@@ -28,7 +28,9 @@ from logdex.report import Report
 from logdex.rocketmq.index_service import INDEXES_TAGS
 from logdex.rocketmq.layout import find_layout
 from logdex.spark.damage import SparkDamage
-from logdex.spark.index.job import Job, RollingFiles, WrittenFile, index_files
+from logdex.spark.index.job import WrittenFile, index_files
+from logdex.spark.index.object_job import make_job
+from logdex.spark.index.rolling_files import RollingFiles
 from logdex.spark.workers import (
     call_beside,
     call_in_tasks,
@@ -40,8 +42,9 @@ from logdex.spark.workers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from os import PathLike
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -49,6 +52,8 @@ if TYPE_CHECKING:
     from logdex._types import Access, Compat
     from logdex.report import Finding
     from logdex.rocketmq import CommitLog
+    from logdex.spark.index.job import Job
+    from logdex.spark.index.object_job import ObjectJob
 
 logger = logging.getLogger("logdex.spark")
 
@@ -68,13 +73,14 @@ def build_index(
     max_tasks: int | None = None,
     access: Access = "auto",
     compat: Compat | None = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> Report:
     """Build the key index of a store's commit log: byte for byte the files of a sequential `IndexService.build_index`.
 
     Args:
         spark: The session whose workers build; all of them must see the same files.
         store: The store, or the directory of its commit log. It is only read.
-        index_dir: The directory for the index files; created if it is missing.
+        index_dir: The directory for the index files; created if it is missing. A path that all machines share, or a URL.
         hash_slots: Slots of an index file (the broker's maxHashSlotNum); None: those of the store's own index, else 5,000,000.
         max_entries: Entries of an index file, one of which is never used (the broker's maxIndexNum); None: likewise, 20,000,000.
         zone: Time zone of the file names; None: that of the machine that sees the store.
@@ -82,6 +88,7 @@ def build_index(
         max_tasks: The largest number of writing tasks; None: four for each core.
         access: How files are read and written.
         compat: `5.5.0` indexes tags too, as that broker does.
+        storage_options: Options of the stores of URLs; see `MessageStore.open`. They go to the tasks, and into no plan or log.
 
     Returns:
         A report of missing log files and of damage. Its `checked` counts log files, messages, entries, index files and reserved
@@ -95,11 +102,11 @@ def build_index(
     """
     if mode not in ("errorifexists", "overwrite"):
         raise ValueError(f"mode={mode!r}: expected errorifexists or overwrite")
-    root, target = driver_path(store, spark), driver_path(index_dir, spark)
+    root, target = (driver_path(each, spark, storage_options) for each in (store, index_dir))
     check_int64(hash_slots=hash_slots, max_entries=max_entries, max_tasks=max_tasks)
     check_worker_python(spark)
     slots, entries = call_beside(spark, root, _geometry, root, hash_slots, max_entries)
-    job = Job(str(target), slots, entries, zone, overwrite=mode == "overwrite", access=access)
+    job = make_job(target, slots, entries, zone, overwrite=mode == "overwrite", access=access)
     job, log_files = call_beside(spark, root, _start, job, root, compat)
     try:
         counts = call_in_tasks(spark, partial(_write_rows, job, compat == INDEXES_TAGS), log_files)
@@ -122,13 +129,12 @@ def build_index(
     return Report(findings, checked)
 
 
-def _start(job: Job, store: Path, compat: Compat | None) -> tuple[Job, list[LogFile]]:
+def _start(job: Job | ObjectJob, store: Path, compat: Compat | None) -> tuple[Job | ObjectJob, list[LogFile]]:
     """Start the job, and return it and the files of the log."""
     require_directory(store)
     log_directory = find_layout(store).commit_log
-    target = Path(job.index_dir)
-    if not job.overwrite and index_files(target):
-        raise FileExistsError(errno.EEXIST, "index files exist (mode='overwrite' replaces them)", str(target))
+    if not job.overwrite and index_files(job.target):
+        raise FileExistsError(errno.EEXIST, "index files exist (mode='overwrite' replaces them)", str(job.target))
     log_files = list_log_files(commit_log(log_directory, access=job.access, compat=compat))
     job.start()
     return job, log_files
@@ -190,12 +196,16 @@ def list_log_files(log: CommitLog) -> list[LogFile]:
     return [LogFile(*each) for each in zip(paths, [*begins[1:], None], planned, strict=False)]
 
 
-def _write_rows(job: Job, tags: bool, log_file: LogFile) -> LogFileCount:  # noqa: FBT001 -- a pickled partial
+def _write_rows(job: Job | ObjectJob, tags: bool, log_file: LogFile) -> LogFileCount:  # noqa: FBT001 -- a pickled partial
     """Write the index entries of one log file into a file, in a worker, and return their counts."""
     log = SparkDamage().open(log_file.planned)
     path = job.start_attempt() / "rows"
-    counts = write_index_rows(log, log_file.begin, log_file.end, tags, path)
-    return LogFileCount(f"{path.parent.name}/{path.name}", *counts)
+    try:
+        counts = write_index_rows(log, log_file.begin, log_file.end, tags, path)
+        return LogFileCount(job.keep(path), *counts)
+    except BaseException:
+        shutil.rmtree(path.parent, ignore_errors=True)
+        raise
 
 
 def _warn_of_early_end(counts: Sequence[LogFileCount], log_files: Sequence[LogFile]) -> None:
@@ -254,12 +264,16 @@ def _walked(counts: Sequence[LogFileCount]) -> Sequence[LogFileCount]:
     return counts[: next(ends, len(counts))]
 
 
-def _make_files(job: Job, written: Sequence[tuple[str, int]], task: TaskPlan) -> list[WrittenFile]:
+def _make_files(job: Job | ObjectJob, written: Sequence[tuple[str, int]], task: TaskPlan) -> list[WrittenFile]:
     """Make the index files of one task from rows of the first pass, in a worker."""
     rows = IndexRows([(job.directory / name, count) for name, count in written], task.first, task.last)
     files = RollingFiles.start(job, rows.seed)
-    for batch in rows:
-        files.put(batch)
-    if task.empty_file:
-        files.put_nothing()
-    return files.close()
+    try:
+        for batch in rows:
+            files.put(batch)
+        if task.empty_file:
+            files.put_nothing()
+        return files.close()
+    except BaseException:
+        files.discard()
+        raise

@@ -21,18 +21,16 @@ import time
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark import TaskContext
 
 from logdex._core import DirectoryLock, check_own_parts, sync_directory
-from logdex._files import replace_file
+from logdex._files import RemotePath, replace_file
 from logdex._types import check_int64
-from logdex.hash_index.directory import COMMIT_PATTERN, FileSet, list_directory
+from logdex.hash_index.directory import COMMIT_PATTERN, list_directory, refuse_copy
 from logdex.hash_index.geometry import file_size
-from logdex.hash_index.index_writer import IndexWriter
 from logdex.hash_index.rolling import create_next, resolve_zone
-from logdex.rocketmq import IndexFile
 from logdex.rocketmq.index_service import refuse_running_broker
 
 if TYPE_CHECKING:
@@ -79,17 +77,18 @@ class Job:
     made_index_dir: bool = False
 
     def __post_init__(self) -> None:
-        check_int64(hash_slots=self.hash_slots, max_entries=self.max_entries)
-        if self.hash_slots < 1 or self.max_entries < 2:  # noqa: PLR2004 - one entry of a file is never used
-            raise ValueError(
-                f"an index file has at least 1 hash slot and 2 entries, not {self.hash_slots} and {self.max_entries}"
-            )
-        resolve_zone(self.zone)
+        check_files(self.hash_slots, self.max_entries, self.zone)
+
+    @property
+    def target(self) -> Path:
+        """The directory into which it writes."""
+        return Path(self.index_dir)
 
     def start(self) -> None:
         """Create the job's directory, on the driver; an error if it belongs to a store whose broker is running."""
         target = Path(self.index_dir)
         check_own_parts(target, 2)
+        refuse_copy(target)
         finish_commits(target)
         refuse_running_broker(target)
         self.made_index_dir = not target.exists()
@@ -105,9 +104,7 @@ class Job:
 
         Only the last part is created: an attempt that outlives its job must fail and leave nothing behind.
         """
-        context = TaskContext.get()
-        task = f"{context.partitionId()}-{context.taskAttemptId()}" if context else "0-0"
-        directory = self.directory / f"{task}-{uuid.uuid4().hex[:8]}"
+        directory = self.directory / attempt_name()
         try:
             directory.mkdir()
         except FileNotFoundError:
@@ -118,12 +115,16 @@ class Job:
             raise FileNotFoundError(errno.ENOENT, what, str(self.directory)) from None
         return directory
 
+    def keep(self, path: Path) -> str:
+        """Return the place of a finished file of an attempt below the job's directory."""
+        return place_of(path)
+
     def commit(self, files: Sequence[WrittenFile]) -> list[Path]:
         """Rename the files to their final names, in order: all of them, or none and the former files stay.
 
         Raises:
             LockedError: The broker of the store was started meanwhile.
-            BlockingIOError: Another writer holds the directory.
+            LockedError: Another writer holds the directory.
             OSError: A file could not be linked to its name.
         """
         target = Path(self.index_dir)
@@ -138,7 +139,7 @@ class Job:
         former = [path.name for path in index_files(target)]
         names = list(former)
         for _ in files:
-            names.append(create_next(names, target, time.time_ns() // 1_000_000, self.zone, _free_name).name)
+            names.append(create_next(names, target, now_ms(), self.zone, _free_name).name)
         final = names[len(former) :]
         paths = dict(zip(final, (file.path for file in files), strict=True))
         commit = Commit(self.directory, former if self.overwrite else [], paths, (target / SUCCESS).exists())
@@ -148,23 +149,8 @@ class Job:
         except BaseException:
             commit.undo()
             raise
-        self._log_reserved_space(files)
+        log_reserved_space(target, self.hash_slots, files)
         return [target / name for name in final]
-
-    def _log_reserved_space(self, files: Sequence[WrittenFile]) -> None:
-        """Log the disk space that the files reserve: as a warning if it is large and mostly empty."""
-        reserved = sum(file.reserved_bytes for file in files)
-        used = sum(file_size((self.hash_slots, file.entries)) for file in files)
-        wasteful = reserved > _LARGE_BYTES and used * 2 < reserved
-        logger.log(
-            logging.WARNING if wasteful else logging.INFO,
-            "%s: %d index files with %d entries reserve %d bytes of disk%s",
-            self.index_dir,
-            len(files),
-            sum(file.entries for file in files),
-            reserved,
-            "; fewer partitions or a smaller maxEntries reserve less" if wasteful else "",
-        )
 
     def abort(self) -> None:
         """Remove all files of the job, and the index directory if the job created it and it is empty."""
@@ -174,13 +160,54 @@ class Job:
                 Path(self.index_dir).rmdir()
 
 
+def check_files(hash_slots: int, max_entries: int, zone: str | None) -> None:
+    """Raise `ValueError` if no index file can have these slots and entries, or there is no such time zone for its name."""
+    check_int64(hash_slots=hash_slots, max_entries=max_entries)
+    if hash_slots < 1 or max_entries < 2:  # noqa: PLR2004 - one entry of a file is never used
+        raise ValueError(f"an index file has at least 1 hash slot and 2 entries, not {hash_slots} and {max_entries}")
+    resolve_zone(zone)
+
+
+def attempt_name() -> str:
+    """Return a name for this attempt of a task, which no other attempt has."""
+    context = TaskContext.get()
+    task = f"{context.partitionId()}-{context.taskAttemptId()}" if context else "0-0"
+    return f"{task}-{uuid.uuid4().hex[:8]}"
+
+
+def place_of(path: Path) -> str:
+    """Return the place of a file of an attempt below the job's directory."""
+    return f"{path.parent.name}/{path.name}"
+
+
+def now_ms() -> int:
+    """Return the time for the names of new files."""
+    return time.time_ns() // 1_000_000
+
+
+def log_reserved_space(target: Path, hash_slots: int, files: Sequence[WrittenFile]) -> None:
+    """Log the space that files reserve: as a warning if it is large and mostly empty."""
+    reserved = sum(file.reserved_bytes for file in files)
+    used = sum(file_size((hash_slots, file.entries)) for file in files)
+    wasteful = reserved > _LARGE_BYTES and used * 2 < reserved
+    logger.log(
+        logging.WARNING if wasteful else logging.INFO,
+        "%s: %d index files with %d entries reserve %d bytes of disk%s",
+        target,
+        len(files),
+        sum(file.entries for file in files),
+        reserved,
+        "; fewer partitions or a smaller maxEntries reserve less" if wasteful else "",
+    )
+
+
 def index_files(directory: Path) -> list[Path]:
     """Return the index files of a directory in a broker's load order; none if there is no directory."""
     try:
         entries = list_directory(directory)
     except FileNotFoundError:
         return []
-    return [directory / entry.name for entry in entries if entry.is_numeric and entry.is_file]
+    return [entry.path(directory) for entry in entries if entry.is_numeric and entry.is_file]
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +271,10 @@ def finish_commits(index_dir: Path) -> None:
 
     Raises:
         LockedError: The broker of the store is running.
-        BlockingIOError: Another writer holds the directory: the commit may be its own.
+        LockedError: Another writer holds the directory: the commit may be its own.
     """
+    if isinstance(index_dir, RemotePath):
+        return
     for path in sorted(index_dir.glob(COMMIT_PATTERN)):
         refuse_running_broker(index_dir)
         lock = DirectoryLock(index_dir)
@@ -287,69 +316,3 @@ def _link(source: Path, final: Path) -> None:
     except OSError:
         # The file system has no hard links, so check first and rename.
         source.rename(_free_name(final))
-
-
-class RollingFiles:
-    """Fills index files in the directory of one attempt of a task.
-
-    They are those of a sequential writer that continues after `seed`: phy_offset and store_timestamp of the entry before the
-    first row, with which the first header starts. Source: constructor of IndexFile; docs/formats/rocketmq-index.md, section 7.
-    """
-
-    def __init__(
-        self,
-        directory: Path,
-        hash_slots: int,
-        max_entries: int,
-        access: Access = "auto",
-        *,
-        seed: tuple[int, int] | None = None,
-    ) -> None:
-        self.directory = directory
-        if seed is not None:
-            IndexFile.create(
-                directory / "0",
-                hash_slots=hash_slots,
-                max_entries=max_entries,
-                begin_phy_offset=seed[0],
-                begin_timestamp=seed[1],
-                access=access,
-            ).close()
-        self._files = FileSet(directory, (hash_slots, max_entries), access=access)
-        # A task knows no file after its last one, so none is prepared ahead.
-        self._writer = IndexWriter(self._files, None, lambda _: None, prepare=False)
-
-    @classmethod
-    def start(cls, job: Job, seed: tuple[int, int] | None = None) -> RollingFiles:
-        """Start an attempt of a task of a job."""
-        return cls(job.start_attempt(), job.hash_slots, job.max_entries, job.access, seed=seed)
-
-    def put(self, rows: Any) -> None:
-        """Put rows, and start a new file each time that one becomes full.
-
-        Raises:
-            IndexFullError: Not even an empty file takes a row.
-        """
-        self._writer.put(None, *rows.columns)
-
-    def put_nothing(self) -> None:
-        """Create a file if there is none or the last one is full, as a service does for a message without keys."""
-        self._writer.current()
-
-    def close(self) -> list[WrittenFile]:
-        """Flush and close the files, and return them with paths relative to the job's directory."""
-        # An empty file is not flushed: a flush would write its count of 1, which no broker does before a put.
-        self._writer.flush(even_if_empty=False)
-        files = [(file.path, len(file)) for file in self._files.refresh()]
-        written = [WrittenFile(f"{self.directory.name}/{path.name}", n, path.stat().st_size) for path, n in files]
-        self._release()
-        return written
-
-    def discard(self) -> None:
-        """Remove the files and their directory."""
-        self._release()
-        shutil.rmtree(self.directory, ignore_errors=True)
-
-    def _release(self) -> None:
-        self._writer.release()
-        self._files.close()

@@ -10,19 +10,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import reduce
 from operator import add, attrgetter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import functions as sf
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from logdex._core import EntryRows, entry_rows, planned_file_faults
+from logdex._core import EntryRows, entry_rows, plan_files, planned_file_faults
 from logdex._types import check_int64
 from logdex.arrow import ENTRY_COLUMNS as WRITTEN_COLUMNS
 from logdex.hash_index.geometry import DEFAULT_HASH_SLOTS, DEFAULT_MAX_ENTRIES, file_size
 from logdex.rocketmq import IndexFile, IndexService
 from logdex.spark import options as opt
-from logdex.spark.index.job import Job, RollingFiles, WrittenFile, finish_commits, index_files
+from logdex.spark.index.job import WrittenFile, finish_commits, index_files
+from logdex.spark.index.object_job import make_job
+from logdex.spark.index.rolling_files import RollingFiles
 from logdex.spark.log_source import LogReader, LogSource, SeveralReads, Task
 from logdex.spark.schema import (
     ENTRY_COLUMNS,
@@ -37,12 +38,15 @@ from logdex.spark.workers import known_geometry, require_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
     from logdex.report import Damage
     from logdex.spark.damage import SparkDamage
+    from logdex.spark.index.job import Job
+    from logdex.spark.index.object_job import ObjectJob
 
 
 FORMAT = "rocketmq_index"
@@ -84,9 +88,7 @@ class IndexSource(LogSource):
             "compat": opt.compat(self.options),
         }
         columns = checked_schema(ENTRY_COLUMNS_AND_FILE, schema)
-        reads = [
-            EntriesRead(str(each), columns, index_options, whole_path=len(directories) > 1) for each in directories
-        ]
+        reads = [EntriesRead(each, columns, index_options, whole_path=len(directories) > 1) for each in directories]
         return LogReader(SeveralReads.of(reads), self.reports)
 
     def writer(self, schema: StructType, overwrite: bool) -> IndexWriter:  # noqa: FBT001 - Spark's signature
@@ -100,7 +102,8 @@ class IndexSource(LogSource):
         directory = opt.path(self.options, f"a write of format {FORMAT}")
         slots, entries = (opt.integer(self.options, name) for name in ("hashSlots", "maxEntries"))
         slots, entries = _geometry(directory, slots, entries, overwrite=overwrite)
-        job = Job(str(directory), slots, entries, self.options.get("zone"), overwrite, opt.access(self.options))
+        zone, access = self.options.get("zone"), opt.access(self.options)
+        job = make_job(directory, slots, entries, zone, overwrite=overwrite, access=access)
         job.start()
         return IndexWriter(job)
 
@@ -129,7 +132,7 @@ def _geometry(directory: Path, slots: int | None, entries: int | None, *, overwr
 class EntriesRead:
     """The options of a read: one task for each file, oldest first; `whole_path`: the column `file` has paths, not names."""
 
-    directory: str
+    directory: Path
     columns: list[str]
     index_options: dict[str, Any]
     whole_path: bool
@@ -137,23 +140,25 @@ class EntriesRead:
     def tasks(self, damage: Damage) -> list[Task]:  # noqa: ARG002 -- a directory does not show which files it lacks
         """Return the files with their geometries and entries, as the service lists them."""
         with IndexService.open(self.directory, **self.index_options) as service:
+            named = service.named_files()
+            planned = plan_files([file.path for _, file in named])
             return [
-                Task(((file.path, file_size(at := (file.hash_slots, file.max_entries)), None), *at, len(file)))
-                for file in service.files
+                Task((name, (path, file_size(at := (file.hash_slots, file.max_entries)), etag), *at, len(file)))
+                for (name, file), (path, _, etag) in zip(named, planned, strict=True)
             ]
 
     def rows(self, pieces: Sequence[Any], damage: SparkDamage) -> Iterator[Any]:
         """Read the entries of one file, in a worker."""
-        if not pieces or damage.lose_all(planned_file_faults(pieces[:1])):
+        if not pieces or damage.lose_all(planned_file_faults(pieces[1:2])):
             return
-        (path, _, _), slots, entries, count = pieces
+        called, (path, _, _), slots, entries, count = pieces
         with (
             damage.losing(f"{count} entries"),
             IndexFile.open(path, **{**self.index_options, "hash_slots": slots, "max_entries": entries}) as file,
         ):
             if len(file) < count:
                 damage.lose(path, f"{count} entries, as the driver saw", f"{len(file)}")
-            name = {FILE_COLUMN: str(file.path) if self.whole_path else file.path.name}
+            name = {FILE_COLUMN: str(path) if self.whole_path else called}
             yield from spark_batches(file.entries(), ENTRY_COLUMNS_AND_FILE, self.columns, str(path), name)
 
 
@@ -214,7 +219,7 @@ class TaskFiles(WriterCommitMessage):
 class IndexWriter(DataSourceArrowWriter):
     """Writes index files; the driver commits those that the tasks report."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job | ObjectJob) -> None:
         self.job = job
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
@@ -234,7 +239,7 @@ class IndexWriter(DataSourceArrowWriter):
                 held.add(rows)
                 if held.is_ordered:
                     files.put(rows)
-            if held.spans is None:
+            if (spans := held.spans) is None:
                 files.discard()
                 return WriterCommitMessage()
             if not held.is_ordered:
@@ -243,7 +248,7 @@ class IndexWriter(DataSourceArrowWriter):
                 for rows in held.sorted():
                     files.put(rows)
             task = files.directory.name.partition("-")[0]
-            return TaskFiles(tuple(files.close()), Span(*held.spans, f"task {task}"))
+            return TaskFiles(tuple(files.close()), Span(*spans, f"task {task}"))
         except BaseException:
             files.discard()
             raise
@@ -291,10 +296,10 @@ def check_order(present: Sequence[Span], tasks: Sequence[Span]) -> None:
             earlier = span
 
 
-def _present(job: Job) -> list[Span]:
+def _present(job: Job | ObjectJob) -> list[Span]:
     """Return the span of each file of the directory that has entries; only headers are read."""
     spans = []
-    for path in index_files(Path(job.index_dir)):
+    for path in index_files(job.target):
         with IndexFile.open(path, hash_slots=job.hash_slots, max_entries=job.max_entries, access="pread") as file:
             if len(file):
                 header = file.header

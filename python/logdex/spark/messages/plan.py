@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-import os
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from logdex._core import cut_log, cut_queue, plan_log
+from logdex._files import RemotePath
 from logdex.errors import LogdexError
 from logdex.hash_index.query import CLOCK_SLACK_MS
 from logdex.rocketmq import IndexService
@@ -25,6 +24,7 @@ from logdex.spark.messages.filter import extent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
     from logdex._core import ConsumeQueue, PlannedLog
     from logdex.report import Damage
@@ -41,6 +41,7 @@ _MOST_QUEUES = 1_024
 _MOST_QUESTIONS = 1_000_000
 _UNITS_SAMPLED = 64
 _QUEUES_ASKED = 4
+_MOST_REMOTE_CUTS = 1_000
 _OFFSETS_A_PIECE = 4_096
 _SOME_MESSAGE_BYTES = 4_096
 
@@ -77,7 +78,7 @@ class QueuePiece:
 
     topic: str
     queue_id: int
-    path: str
+    path: Path
     first: int
     last: int
     begin: int
@@ -116,7 +117,7 @@ class MessagePlan:
         selected = self._selected(ranges) if pushdown else None
         found, scanned = ([], ranges) if selected is None else selected
         piece_bytes = size.task_bytes(sum(each.size for each in found) + sum(end - begin for begin, end in scanned))
-        queues = self._longest_queues() if self._log.file_size > piece_bytes else []
+        queues = self._longest_queues(scanned, piece_bytes) if self._log.file_size > piece_bytes else []
         pieces: list[Piece] = [part for each in found for part in self._cut(each, piece_bytes)]
         pieces += [LogPiece(*each) for each in cut_log(self._log, scanned, piece_bytes, queues)]
         return [Task(parts) for parts in pack(pieces, piece_bytes)]
@@ -130,18 +131,25 @@ class MessagePlan:
         clipped = [(max(begin, least), min(end, greatest + 1)) for begin, end in ranges]
         return [(begin, end) for begin, end in clipped if begin < end]
 
-    def _longest_queues(self) -> list[ConsumeQueue]:
-        """Return a few queues with the most files."""
+    def _longest_queues(self, scanned: list[Range], piece_bytes: int) -> list[ConsumeQueue]:
+        """Return a few queues with the most files; none where asking them takes longer than it helps."""
+        most = _QUEUES_ASKED
+        if isinstance(self._log.path, RemotePath):
+            # Each cut is a few requests, and a log of so many files has as many tasks without them.
+            most = 1 if sum(end - begin for begin, end in scanned) <= _MOST_REMOTE_CUTS * piece_bytes else 0
+        if not most:
+            return []
         paths = [path for held in self._queues.directories().values() for path in held]
-        paths.sort(key=lambda path: (-len(os.listdir(path)), path))  # noqa: PTH208 -- names are counted
-        return [self._queues.open(path) for path in paths[:_QUEUES_ASKED]]
+        files = {path: len(list(path.iterdir())) for path in paths}
+        paths.sort(key=lambda path: (-files[path], path))
+        return [self._queues.open(path) for path in paths[:most]]
 
     def _cut(self, whole: OffsetsPiece | QueuePiece, piece_bytes: int) -> Iterator[OffsetsPiece | QueuePiece]:
         """Split the units of a queue into pieces that follow each other in the log."""
         if isinstance(whole, OffsetsPiece):
             yield whole
             return
-        queue, place = self._queues.open(Path(whole.path)), (whole.topic, whole.queue_id)
+        queue, place = self._queues.open(whole.path), (whole.topic, whole.queue_id)
         units, offsets = (whole.first, whole.last), (whole.begin, whole.end)
         for first, last, begin, end in cut_queue(
             self._log, queue, place, units, offsets, -(-whole.size // piece_bytes)
@@ -242,7 +250,7 @@ class MessagePlan:
         sizes = queue.units(first, min(last, first + _UNITS_SAMPLED)).column("size")
         mean = int(pc.mean(pa.array(sizes)).as_py() or 0)
         missing = tuple(self._log.missing(*whole))
-        return QueuePiece(topic, queue_id, str(queue.path), first, last, *whole, mean * (last - first), missing)
+        return QueuePiece(topic, queue_id, queue.path, first, last, *whole, mean * (last - first), missing)
 
 
 def _holds(ranges: Iterable[Range], offset: int) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from logdex import _core
+from logdex._files import RemotePath
 from logdex._types import MAX_INT64
 from logdex.report import Finding
 from logdex.rocketmq.layout import find_layout
@@ -19,6 +20,7 @@ from logdex.spark import workers
 from logdex.spark.log_source import LOG_OPTIONS, LogReader, LogSource, LogStreamReader, SeveralReads, TaskSize
 from logdex.spark.messages.filter import FILTER_OPTIONS, MessageFilter
 from logdex.spark.messages.plan import MessagePlan, OffsetsPiece, QueuePiece
+from logdex.spark.messages.sink import StoreSink, check_columns
 from logdex.spark.schema import MESSAGE_COLUMNS, checked_schema, spark_batches, spark_schema
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ logger = logging.getLogger("logdex.spark")
 FORMAT = "rocketmq"
 _POSITION = "phy_offset"
 """The offset of a stream is a position in the log: all messages that begin before it are done."""
+WRITE_OPTIONS = ("fileSize", "hashSlots", "maxEntries", "zone", "compat")
 _OPTIONS = (*LOG_OPTIONS, *FILTER_OPTIONS, "commitLog", "startingOffset", "maxBytesPerTrigger", "maxRowsPerTrigger")
 
 
@@ -69,11 +72,34 @@ class MessagesSource(LogSource):
         store = opt.path(self.options, f"a stream of format {FORMAT}")
         return MessagesStreamReader(self._read_options(schema, store), self.options, self.reports)
 
+    def writer(self, schema: StructType, overwrite: bool) -> StoreSink:  # noqa: ARG002, FBT001 - Spark's signature
+        """Plan the write of a new store; what is there is never replaced."""
+        opt.check_names(self.options, WRITE_OPTIONS, FORMAT)
+        check_columns(schema)
+        target = opt.path(self.options, f"a write of format {FORMAT}")
+        if isinstance(target, RemotePath):
+            what = "expected a local path: a store is written message by message"
+            raise ValueError(f"{target}: {what}")  # noqa: TRY004 -- the text decides, not the type
+        sink = StoreSink(
+            target,
+            {
+                "file_size": opt.positive(self.options, "fileSize"),
+                "hash_slots": opt.integer(self.options, "hashSlots"),
+                "max_entries": opt.integer(self.options, "maxEntries"),
+                "zone": self.options.get("zone"),
+                "compat": opt.compat(self.options),
+            },
+        )
+        sink.start()
+        return sink
+
     def _read_options(self, schema: StructType, root: Path) -> ReadOptions:
         workers.require_directory(root)
         compat = opt.compat(self.options)
+        layout = find_layout(root, opt.directories(self.options, "commitLog"))
         return ReadOptions(
-            find_layout(root, opt.directories(self.options, "commitLog")),
+            layout,
+            tuple(_core.commit_log_directories(layout.commit_log)),
             tuple(checked_schema(MESSAGE_COLUMNS, schema)),
             MessageFilter.of_options(self.options),
             TaskSize.of_options(self.options),
@@ -93,6 +119,7 @@ class ReadOptions:
     """
 
     layout: StoreLayout
+    directories: tuple[Path, ...]
     columns: tuple[str, ...]
     wanted: MessageFilter
     size: TaskSize
@@ -102,8 +129,8 @@ class ReadOptions:
 
     @property
     def directory(self) -> str:
-        """The directory of the log."""
-        return self.layout.commit_log
+        """The directories of the log, with commas between: in a worker they may have other paths than in the layout."""
+        return ",".join(map(str, self.directories))
 
     def open(self) -> CommitLog:
         """Open the log, or return the one that this process has open."""
@@ -127,7 +154,7 @@ class ReadOptions:
 
     def _batches(self, piece: Piece, damage: SparkDamage) -> Iterator[Any]:
         with damage.losing("the file, as it was planned"):
-            for directory in _core.commit_log_directories(self.directory):
+            for directory in self.directories:
                 workers.require_directory(directory)
             if isinstance(piece, QueuePiece):
                 yield from self._queued(self.open(), piece, damage)

@@ -117,7 +117,7 @@ def test_a_directory_that_another_writer_holds_is_refused(tmp_path: Path) -> Non
     files = written(job, "a")
     lock = DirectoryLock(tmp_path)
     try:
-        with pytest.raises(BlockingIOError):
+        with pytest.raises(LockedError):
             job.commit(files)
     finally:
         lock.release()

@@ -9,7 +9,7 @@ import pytest
 
 from logdex.errors import IndexFullError
 from logdex.rocketmq import IndexFile
-from logdex.spark.index.job import RollingFiles
+from logdex.spark.index.rolling_files import RollingFiles
 
 if TYPE_CHECKING:
     from pathlib import Path
